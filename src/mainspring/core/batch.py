@@ -1,0 +1,139 @@
+"""A batch: the rows that change together, and the effects that follow once they are durable.
+
+A shard makes it, the host commits it, the store writes it, whole or not at all. Rows are copies, taken when the batch
+is closed: what the shard's memory does afterwards does not reach them, so the same batch can be written twice.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from enum import StrEnum
+
+import msgspec
+
+from mainspring.core.runs import Run
+from mainspring.core.tasks import Attempt, Task, TaskState, Transition
+
+
+class TaskChange(msgspec.Struct, frozen=True, gc=False):
+    """A task's new row, and what its row must be before: the compare-and-swap (STA-2)."""
+
+    task: Task
+    was: TaskState
+    was_seq: int
+
+
+class LateResult(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """A result that came for an attempt already over. Kept with the attempt, never applied (I-52)."""
+
+    attempt_id: str
+    outcome: str
+    output: str | None
+    error: str | None
+    at: datetime
+
+
+class SpreadKind(StrEnum):
+    """Work on a run that may exceed a batch."""
+
+    ADOPT = "adopt"
+    """Make its tasks."""
+    CANCEL = "cancel"
+    """Cancel whatever is not over."""
+    FAIL_FAST = "fail_fast"
+    """Cancel whatever has not started."""
+    PAUSE = "pause"
+    """Take what is queued out of the queues, call back what has not started."""
+    RESUME = "resume"
+    """Queue again what may run."""
+    REOPEN = "reopen"
+    """Start again what was cancelled or skipped because of a task that a person retries."""
+
+
+class Spread(msgspec.Struct, gc=False, kw_only=True):
+    """How far such work is. A new leader goes on where it stopped. (run, parent, generation, kind) is the key."""
+
+    run_id: str
+    parent: str
+    """The task whose output made it, or empty for the run itself."""
+    generation: int
+    kind: SpreadKind
+    shard: str
+    total: int
+    done: int
+    by: str
+    why: str
+
+
+class Outgoing(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """Something that must reach somebody outside, at least once, in the order of its key."""
+
+    id: str
+    """Made of run, generation and kind, so that the receiver can ignore what it has seen."""
+    key: str
+    """Rows of one key are delivered in order, one at a time."""
+    kind: str
+    payload: str
+    """JSON."""
+    created_at: datetime
+
+
+class RejectedEvent(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """An event that could not be taken, kept for a person (one bad value never stops a shard)."""
+
+    id: str
+    shard: str
+    kind: str
+    subject: str
+    """The id of the task, run or shape that it is about."""
+    event: str
+    """As JSON, with what no store takes replaced."""
+    fault: str
+    at: datetime
+
+
+class WorkerRow(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """A worker as people see it in lists. Scheduling never reads it."""
+
+    id: str
+    shard: str
+    offer: str
+    """Its resources as JSON."""
+    labels: str
+    zone: str
+    version: str
+    status: str
+    since: datetime
+    last_heard_at: datetime
+
+
+class Effect(msgspec.Struct, frozen=True, gc=False):
+    """Something to let out once the batch is durable. The concrete ones are in `shard/effects.py`."""
+
+
+class Batch(msgspec.Struct, kw_only=True):
+    """The only output of a shard. Until it is committed, the world outside knows nothing of it."""
+
+    runs: list[Run] = []
+    """New values of the columns that a shard may change."""
+    new_tasks: list[Task] = []
+    tasks: list[TaskChange] = []
+    transitions: list[Transition] = []
+    attempts: list[Attempt] = []
+    late: list[LateResult] = []
+    spreads: list[Spread] = []
+    """A spread whose `done` is its `total` is over, and its row goes."""
+    outbox: list[Outgoing] = []
+    rejected: list[RejectedEvent] = []
+    workers: list[WorkerRow] = []
+    archived: list[str] = []
+    """Runs, all final, that move to history with their tasks."""
+    effects: list[Effect] = []
+
+    def rows(self) -> int:
+        """How many rows it writes. An empty batch only renews the lease."""
+        return (
+            len(self.runs) + len(self.new_tasks) + len(self.tasks) + len(self.transitions) + len(self.attempts)
+            + len(self.late) + len(self.spreads) + len(self.outbox) + len(self.rejected) + len(self.workers)
+            + len(self.archived)
+        )  # fmt: skip

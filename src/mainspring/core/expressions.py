@@ -1,0 +1,207 @@
+"""The one expression engine: conditions on edges, and templates (SEC-5). minijinja, over JSON values only.
+
+    output.rows > 0 and params.mode != 'dry'          a condition: must give true or false
+    copied {{ output.rows }} rows                     a template: text with expressions in it
+
+The engine's fuel counts its own instructions, and so does not see what one of them costs: `'a' * 10**8` is three of
+them, a filter that walks a list is one, and each `['"'] ~ ''` around another doubles a text. So there is fuel, and:
+
+1. What is written is looked at first (`expression_grammar.py`): no `*` (`|times(n)` multiplies numbers), no calls, no
+   slices, no statements, only listed filters and tests; its length, nesting and number of filters are bounded.
+2. Values are handed over one by one (`expression_values.py`), counted with the text in them, and no more of them once
+   the bounds are used up: the evaluation has failed then. They can't be changed and have no attributes.
+3. A filter that walks or makes a list, or could make a text longer, is ours (`expression_filters.py`): what it takes
+   and gives is counted too.
+4. Whatever goes wrong is ExpressionFailed, in words for the author of the expression.
+
+A usual condition costs 12 to 25 µs. The dearest expressions that tests/core/test_expressions.py knows cost 1 to 2 ms,
+on top of the decoding of the values that they name (1 ms for 256 KiB of rows, 5 ms for the same of empty lists).
+
+As in Jinja, and perhaps a surprise: a comparison of different types is false (`'3' > 2`). Unlike Jinja's default, a
+field that is not there fails the evaluation, unless `is defined` or `|default(...)` is asked of it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping
+from typing import TypeAlias
+
+import msgspec
+from minijinja import Environment, TemplateError
+
+from mainspring.core import expression_grammar as grammar
+from mainspring.core.expression_filters import FILTERS, LOOK
+from mainspring.core.expression_values import JsonValue, Look, Seen, plain
+from mainspring.errors import ExpressionFailed
+
+FUEL = 2_000
+"""Instructions of one evaluation, at 20 to 50 ns each. No expression of legal length needs so many."""
+CONDITION_NAMES = frozenset({"output", "params"})
+"""What a condition sees: the output of the upstream on whose edge it stands, and the run's parameters."""
+LARGEST_JSON_BYTES = 256 * 1024
+"""A value whose JSON is larger is not decoded for an expression."""
+LONGEST_RENDERED = 64 * 1024
+_QUOTED = 120
+
+Values: TypeAlias = "Mapping[str, msgspec.Raw | JsonValue]"
+"""Names to values; a `Raw` is JSON text, and decoded only if the expression names it."""
+
+
+def evaluate(expression: str, values: Values) -> JsonValue:
+    """The value of an expression. Raises ExpressionFailed; a field that is not there is a failure, not null."""
+    _require(grammar.fault_in(expression))
+    look = Look()
+    seen = _show(expression, values, look)
+    result = _run(expression, seen, look)
+    if result is None and _run(f"({expression}) is defined", seen, look) is False:
+        raise ExpressionFailed(_say_missing(look))
+    return plain(result)
+
+
+def is_true(expression: str, values: Values) -> bool:
+    """Whether a condition holds. It must give true or false: a number or a text is a failure, not a yes or no."""
+    result = evaluate(expression, values)
+    if isinstance(result, bool):
+        return result
+    raise ExpressionFailed(f"it gives {shorten(_say(result))}, not true or false: write a comparison")
+
+
+def render(template: str, values: Values) -> str:
+    """The text of a template, with each `{{ expression }}` replaced. Raises ExpressionFailed, also if it gets too long.
+
+    Texts stand as they are, everything else as JSON would write it. The values of all expressions of one template
+    together count against the bounds.
+    """
+    pieces, fault = grammar.split_template(template)
+    _require(fault)
+    look = Look()
+    written: list[str] = []
+    size = 0
+    for piece in pieces:
+        text = piece.text
+        if piece.is_expression:
+            _require(grammar.fault_in(piece.text))
+            seen = _show(piece.text, values, look)
+            result = _run(piece.text, seen, look)
+            if result is None and _run(f"({piece.text}) is defined", seen, look) is False:
+                raise ExpressionFailed(_say_missing(look))
+            text = result if isinstance(result, str) else _say(plain(result))
+        size += len(text)
+        if size > LONGEST_RENDERED:
+            raise ExpressionFailed(f"the text gets longer than {LONGEST_RENDERED} characters")
+        written.append(text)
+    rendered = "".join(written)
+    if "\0" in rendered:
+        raise ExpressionFailed("it gives a text with a NUL in it")
+    return rendered
+
+
+def check(expression: str, names: Collection[str] = CONDITION_NAMES) -> str | None:
+    """What is wrong with an expression that may use these names, in words; None if nothing is.
+
+    What depends on values (a field that is not there, a text where a number is needed) shows only in `evaluate`.
+    """
+    fault = grammar.fault_in(expression)
+    if fault is not None:
+        return fault
+    try:
+        used = _LINT.undeclared_variables_in_str(f"{{% if {expression} %}}{{% endif %}}")
+    except TemplateError as error:
+        return f"it can't be read: {_say_error(error)}"
+    unknown = sorted(used - set(names))
+    if unknown:
+        return f"it uses {', '.join(unknown)}; there is only {' and '.join(sorted(names))}"
+    return None
+
+
+def check_template(template: str, names: Collection[str]) -> str | None:
+    """What is wrong with a template whose expressions may use these names, in words; None if nothing is."""
+    pieces, fault = grammar.split_template(template)
+    if fault is not None:
+        return fault
+    for piece in pieces:
+        if piece.is_expression and (fault := check(piece.text, names)) is not None:
+            return f"in {{{{ {shorten(piece.text.strip())} }}}}: {fault}"
+    return None
+
+
+def shorten(text: str) -> str:
+    """A text as it can stand inside a sentence: one line, not too long."""
+    line = " ".join(text.split())
+    return line if len(line) <= _QUOTED else f"{line[:_QUOTED]}…"
+
+
+def _make_engine() -> Environment:
+    engine = Environment(undefined_behavior="strict", fuel=FUEL, debug=False, pycompat=False)
+    for name, function in FILTERS.items():
+        engine.add_filter(name, function)
+    for name in ("cycler", "debug", "dict", "joiner", "namespace", "range"):
+        engine.remove_global(name)
+    # `select('in', ...)` and the like would compare everything with everything.
+    engine.remove_test("in")
+    return engine
+
+
+_ENGINE = _make_engine()
+"""Made once and never changed. An evaluation leaves nothing in it."""
+_LINT = Environment(debug=False, pycompat=False)
+"""Only to read expressions, never to evaluate them."""
+
+
+def _show(expression: str, values: Values, look: Look) -> dict[str, Seen]:
+    """The values that the expression may name, as the engine sees them."""
+    seen: dict[str, Seen] = {}
+    for name, value in values.items():
+        if name not in expression:
+            continue
+        if isinstance(value, msgspec.Raw):
+            if len(memoryview(value)) > LARGEST_JSON_BYTES:
+                raise ExpressionFailed(f"{name} is larger than {LARGEST_JSON_BYTES} bytes: too large for an expression")
+            try:
+                value = msgspec.json.decode(value)  # noqa: PLW2901 - decoded here and nowhere else
+            except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+                raise ExpressionFailed(f"{name} is not JSON") from None
+        seen[name] = look.show(value)
+    return seen
+
+
+def _run(expression: str, seen: Mapping[str, Seen], look: Look) -> object:
+    result: object
+    try:
+        result = _ENGINE.eval_expr(expression, **seen, **{LOOK: look})
+    except ExpressionFailed:
+        raise
+    except TemplateError as error:
+        if look.fault is None and error.kind == "UndefinedError":
+            raise ExpressionFailed(_say_missing(look)) from None
+        raise ExpressionFailed(look.fault or _say_error(error)) from None
+    except Exception:  # noqa: BLE001 - a hostile expression must fail its task, whatever the engine makes of it
+        raise ExpressionFailed(look.fault or "it does not fit the values") from None
+    if look.fault is not None:
+        raise ExpressionFailed(look.fault)
+    return result
+
+
+def _say_error(error: TemplateError) -> str:
+    if error.kind == "OutOfFuel":
+        return "it costs too much"
+    if error.kind == "UndefinedError":
+        return _say_missing(None)
+    return shorten(error.detail or error.message).replace("end of block", "end")
+
+
+def _say_missing(look: Look | None) -> str:
+    name = f"`{shorten(look.missing)}`" if look is not None and look.missing is not None else "something"
+    return f"it uses {name} that is not there (`is defined` asks, `|default(...)` helps)"
+
+
+def _say(value: JsonValue) -> str:
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ExpressionFailed("it gives a number that is not finite")
+    return msgspec.json.encode(value).decode()
+
+
+def _require(fault: str | None) -> None:
+    if fault is not None:
+        raise ExpressionFailed(fault)

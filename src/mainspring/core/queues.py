@@ -1,0 +1,118 @@
+"""Who is next: strict priority, then fair share between tenants, then first come first served (PLC-4).
+
+    priority ──► tenant, by weighted dominant share ──► shape, by its oldest task ──► tasks, oldest first
+
+Entries are never searched for: one is stale if its task has moved since (its `seq` is another), and is dropped when it
+comes to the head. `depth` counts the true ones.
+
+1. A task is in the queues exactly while it is QUEUED; `push` and `left` are called where that changes.
+2. A parked shape is passed over, so that what can't be placed hides nobody behind it. `wake` lets it try again.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+
+from mainspring.core.shapes import Shape
+from mainspring.core.tasks import Priority, Task
+
+_Line = deque[tuple[int, Task, int]]
+"""Tasks of one priority, tenant and shape: arrival number, task, and its seq when it came."""
+
+
+class FairQueues:
+    """All queued tasks of a shard."""
+
+    def __init__(self) -> None:
+        self._lines: dict[Priority, dict[str, dict[Shape, _Line]]] = {priority: {} for priority in Priority}
+        self._arrivals = 0
+        self.depth: dict[tuple[Priority, str], int] = {}
+        self.parked: dict[Shape, str] = {}
+        """Shapes that found no room, and why, in words."""
+
+    def push(self, task: Task, shape: Shape) -> None:
+        """A task has become QUEUED."""
+        self._arrivals += 1
+        line = self._lines[task.priority].setdefault(task.tenant, {}).get(shape)
+        if line is None:
+            line = self._lines[task.priority][task.tenant][shape] = deque()
+        line.append((self._arrivals, task, task.seq))
+        key = (task.priority, task.tenant)
+        self.depth[key] = self.depth.get(key, 0) + 1
+
+    def restore(self, task: Task, shape: Shape) -> None:
+        """Put the entry of a task that is QUEUED back, in case it was taken and not placed. Harmless if it was not."""
+        self.push(task, shape)
+        self.left(task)
+
+    def left(self, task: Task) -> None:
+        """A task is QUEUED no more. Its entry is stale from now on, or has been taken."""
+        key = (task.priority, task.tenant)
+        if self.depth[key] == 1:
+            del self.depth[key]
+        else:
+            self.depth[key] -= 1
+
+    def park(self, shape: Shape, why: str) -> None:
+        """Pass this shape over until `wake`."""
+        self.parked[shape] = why
+
+    def wake(self, could_help: Callable[[Shape], bool]) -> None:
+        """Let those parked shapes try again that a change could help."""
+        for shape in [shape for shape in self.parked if could_help(shape)]:
+            del self.parked[shape]
+
+    def shapes(self) -> list[Shape]:
+        """All shapes that have tasks waiting and are not parked, each once."""
+        found: dict[Shape, None] = {}
+        for _, _, lines in self._tenants(Priority):
+            found.update((shape, None) for shape in lines if shape not in self.parked)
+        return list(found)
+
+    def tenants(self, priority: Priority, *, only: Shape | None = None) -> list[str]:
+        """Tenants that have something to place at this priority."""
+        return [
+            tenant
+            for _, tenant, lines in self._tenants((priority,))
+            if any(shape not in self.parked and (only is None or shape == only) for shape in lines)
+        ]
+
+    def head(self, priority: Priority, tenant: str, *, only: Shape | None = None) -> Shape | None:
+        """The shape of this tenant's oldest task that can be tried now."""
+        lines = self._lines[priority].get(tenant)
+        if lines is None:
+            return None
+        best: Shape | None = None
+        oldest = 0
+        for shape in list(lines):
+            line = lines[shape]
+            while line and line[0][1].seq != line[0][2]:
+                line.popleft()
+            if not line:
+                del lines[shape]
+            elif shape not in self.parked and (only is None or shape == only) and (best is None or line[0][0] < oldest):
+                best, oldest = shape, line[0][0]
+        if not lines:
+            del self._lines[priority][tenant]
+        return best
+
+    def take(self, priority: Priority, tenant: str, shape: Shape, most: int) -> list[Task]:
+        """Take the oldest tasks of a line out of it. The caller moves them on."""
+        line = self._lines[priority][tenant][shape]
+        taken: list[Task] = []
+        while line and len(taken) < most:
+            _, task, seq = line.popleft()
+            if task.seq == seq:
+                taken.append(task)
+        return taken
+
+    def has(self, task: Task, shape: Shape) -> bool:
+        """Whether a task has a true entry. Searches its line: for checks, not for deciding."""
+        line = self._lines[task.priority].get(task.tenant, {}).get(shape, ())
+        return any(entry is task and seq == task.seq for _, entry, seq in line)
+
+    def _tenants(self, priorities: Iterable[Priority]) -> Iterator[tuple[Priority, str, dict[Shape, _Line]]]:
+        for priority in priorities:
+            for tenant, lines in self._lines[priority].items():
+                yield priority, tenant, lines

@@ -1,0 +1,128 @@
+"""A run, and its state, which is derived from its tasks' and never set by hand (STA-5)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from enum import StrEnum
+
+import msgspec
+
+from mainspring.core.tasks import Priority, TaskState
+
+S = TaskState
+
+
+class RunState(StrEnum):
+    """Where a run is."""
+
+    PENDING = "PENDING"
+    RUNNING = "RUNNING"
+    PAUSED = "PAUSED"
+    SUCCEEDED = "SUCCEEDED"
+    FAILED = "FAILED"
+    PARTIAL = "PARTIAL"
+    TIMED_OUT = "TIMED_OUT"
+    CANCELLED = "CANCELLED"
+
+
+FINAL_RUN = frozenset({RunState.SUCCEEDED, RunState.FAILED, RunState.PARTIAL, RunState.TIMED_OUT, RunState.CANCELLED})
+
+
+class FailurePolicy(StrEnum):
+    """What the failure of one task means for the others (DAG-3)."""
+
+    FAIL_FAST = "fail_fast"
+    """Cancel what has not started. The default."""
+    FAIL_AFTER_ALL = "fail_after_all"
+    """Cancel descendants only; other branches finish."""
+    SKIP_FAILED = "skip_failed"
+    """Downstream proceeds, and is told which upstreams failed."""
+
+
+class Run(msgspec.Struct, gc=False, kw_only=True):
+    """One execution of a job. The fields are the columns of `runs`, in the same order."""
+
+    id: str
+    shard: str
+    tenant: str
+    job_id: str
+    priority: Priority
+    params: str
+    """JSON."""
+    task_count: int
+    submitted_by: str
+    linked_run: str | None = None
+    """The run that this one repeats."""
+    watched: bool = False
+    """Somebody outside wants to hear of its end: it goes to the outbox."""
+    created_at: datetime
+    start_at: datetime
+    """In intake from then on."""
+    # what only the shard's commits change:
+    state: RunState = RunState.PENDING
+    generation: int = 1
+    adopted_at: datetime | None = None
+    ended_at: datetime | None = None
+    paused: bool = False
+    held: str | None = None
+    """Why it left intake: its adoption failed, and a person must look."""
+    cancelled_by: str | None = None
+    failed_task: str | None = None
+    """Under `fail_fast`: the task that failed first. From then on nothing new starts."""
+    timed_out: bool = False
+    because: str = ""
+
+
+RUN_COLUMNS_OF_THE_SHARD = (
+    "state", "generation", "adopted_at", "ended_at", "paused", "held", "cancelled_by", "failed_task", "timed_out",
+    "because",
+)  # fmt: skip
+
+
+class Finish(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """What, besides the tasks' states, decides how a run ended."""
+
+    policy: FailurePolicy
+    paused: bool = False
+    cancelled: bool = False
+    timed_out: bool = False
+    complete: bool = True
+    """Every task has been made, and no spread is open."""
+    delayed: int = 0
+    """Tasks that are PENDING because they wait for a time."""
+
+
+def conclude(run: Run, state: RunState, now: datetime) -> bool:
+    """Give a run the state that was derived for it; True if that is another than before."""
+    if state is run.state:
+        return False
+    run.state = state
+    run.ended_at = now if state in FINAL_RUN else None
+    return True
+
+
+def derive_run_state(counts: Mapping[TaskState, int], finish: Finish) -> RunState:
+    """The state of an adopted run, from how many of its tasks are in each state. Replaced tasks are not counted."""
+    open_tasks = sum(counts.get(state, 0) for state in (S.PENDING, S.QUEUED, S.ASSIGNED, S.RUNNING))
+    quarantined = counts.get(S.QUARANTINED, 0)
+    if not finish.complete or open_tasks or quarantined:
+        return _state_of_open(counts, finish, quarantined)
+    if finish.cancelled:
+        return RunState.CANCELLED
+    if finish.timed_out:
+        return RunState.TIMED_OUT
+    if counts.get(S.FAILED, 0) or counts.get(S.TIMED_OUT, 0):
+        return RunState.PARTIAL if finish.policy is FailurePolicy.SKIP_FAILED else RunState.FAILED
+    if counts.get(S.CANCELLED, 0):
+        return RunState.CANCELLED
+    return RunState.SUCCEEDED
+
+
+def _state_of_open(counts: Mapping[TaskState, int], finish: Finish, quarantined: int) -> RunState:
+    if finish.paused:
+        return RunState.PAUSED
+    moving = finish.delayed + sum(counts.get(state, 0) for state in (S.QUEUED, S.ASSIGNED, S.RUNNING))
+    if quarantined and not moving and finish.complete:
+        return RunState.PAUSED
+    return RunState.RUNNING

@@ -1,0 +1,110 @@
+"""A worker as the shard sees it, and the leases that take its room.
+
+1. Use is the sum over live leases. `used` is that sum, kept so that placement need not add up; `use_of` adds up, and
+   the sweep and the simulator compare the two (I-60).
+2. A group is one lease: it takes the room of one task, and gives it back when its last member has ended or been
+   returned (I-65).
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import msgspec
+
+from mainspring.core.resources import NOTHING, Resources
+from mainspring.core.shapes import Shape
+from mainspring.core.tasks import Priority, Task
+
+
+class WorkerStatus(StrEnum):
+    """What the shard thinks of a worker."""
+
+    EXPECTED = "expected"
+    """The rows say that it holds work; it has not been heard of in this term."""
+    READY = "ready"
+    SUSPECT = "suspect"
+    """Silent for a while: keeps what it has, gets nothing new."""
+    LOST = "lost"
+    """Silent for too long: what it had has been taken back."""
+
+
+class Lease(msgspec.Struct, kw_only=True):
+    """One task's room on one worker, held by a group of attempts that run one after another."""
+
+    id: str
+    worker_id: str
+    tenant: str
+    priority: Priority
+    shape: Shape
+    members: dict[str, Task]
+    """Attempt id to task, for those that are not over."""
+    received: bool = False
+    """The worker has it in its journal."""
+    recalled: bool = False
+
+
+class Worker(msgspec.Struct, kw_only=True):
+    """A worker and what it has in hands."""
+
+    id: str
+    session: str = ""
+    total: Resources = NOTHING
+    used: Resources = NOTHING
+    labels: dict[str, str] = {}
+    zone: str = ""
+    version: str = ""
+    status: WorkerStatus = WorkerStatus.EXPECTED
+    heard: float = 0.0
+    """When it was last heard of, in seconds of the shard's life."""
+    leases: dict[str, Lease] = {}
+    refused: set[Shape] = set()
+    """Shapes that it said it can't run (PLC-7). Forgotten when it registers again."""
+    watched: bool = False
+    """A timer watches over its silence."""
+
+    @property
+    def free(self) -> Resources:
+        """What is left of it."""
+        return self.total - self.used
+
+
+class OpenWorkers:
+    """The workers that are ready and have some room, in a list that can be sampled from."""
+
+    def __init__(self) -> None:
+        self.all: list[Worker] = []
+        self._places: dict[str, int] = {}
+        self._free_cpu: dict[str, int] = {}
+        self.free_cpu_millis = 0
+
+    def update(self, worker: Worker) -> bool:
+        """Take a worker in or out, as its status and room are now; True if it is in."""
+        self.discard(worker.id)
+        free = worker.total.cpu_millis - worker.used.cpu_millis
+        if worker.status is not WorkerStatus.READY or free <= 0:
+            return False
+        self._places[worker.id] = len(self.all)
+        self.all.append(worker)
+        self._free_cpu[worker.id] = free
+        self.free_cpu_millis += free
+        return True
+
+    def discard(self, worker_id: str) -> None:
+        """Take a worker out, if it is in."""
+        place = self._places.pop(worker_id, None)
+        if place is None:
+            return
+        self.free_cpu_millis -= self._free_cpu.pop(worker_id)
+        last = self.all.pop()
+        if last.id != worker_id:
+            self.all[place] = last
+            self._places[last.id] = place
+
+
+def use_of(worker: Worker) -> Resources:
+    """What the live leases of a worker add up to."""
+    total = NOTHING
+    for lease in worker.leases.values():
+        total += lease.shape.resources
+    return total

@@ -1,0 +1,121 @@
+"""What can go wrong, sorted by what the caller does next.
+
+Four families, and nothing is raised that belongs to none of them:
+
+    Refused      the request is wrong and stays wrong      fix it, don't repeat it
+    Conflict     the world moved since you looked          look again, then decide again
+    Unavailable  nothing is wrong with the request         repeat it later, with backoff
+    Broken       an invariant does not hold                stop, a person must look
+
+Every class has a stable public `code`. When you add one, list it in docs/reference/errors.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+import msgspec
+
+
+class Fault(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing that is wrong with a request: where, and why."""
+
+    where: str
+    """A path into the request, such as `tasks[3].needs[0]`."""
+    why: str
+
+
+class MainspringError(Exception):
+    """The root of all errors that Mainspring raises on purpose."""
+
+    code: ClassVar[str] = "error"
+
+
+class Refused(MainspringError):
+    """The request is wrong and stays wrong: fix it, don't repeat it. Names every fault, not just the first."""
+
+    code = "refused"
+
+    def __init__(self, summary: str, faults: Sequence[Fault] = ()) -> None:
+        lines = [summary, *(f"  {fault.where}: {fault.why}" for fault in faults)]
+        super().__init__("\n".join(lines))
+        self.faults = tuple(faults)
+
+
+class Rejected(Refused):
+    """The store refuses the content of a batch (a NUL in a text is enough for PostgreSQL). Nothing was written."""
+
+    code = "rejected"
+
+
+class StoreInUse(Refused):
+    """Another process has this SQLite file open. One process at a time may."""
+
+    code = "store_in_use"
+
+
+class StoreUnfit(Refused):
+    """The store can't be used as it is: a schema from the future, a network file system, a missing privilege."""
+
+    code = "store_unfit"
+
+
+class Conflict(MainspringError):
+    """The world moved since you looked: look again, then decide again."""
+
+    code = "conflict"
+
+
+class Fenced(Conflict):
+    """This term is over: somebody else leads the shard, or the store went back in time. Nothing was written."""
+
+    code = "fenced"
+
+
+class KeyReused(Conflict):
+    """The idempotency key was used before, for another body."""
+
+    code = "key_reused"
+
+
+class Unavailable(MainspringError):
+    """Nothing is wrong with the request: repeat it later, with backoff."""
+
+    code = "unavailable"
+
+
+class Overloaded(Unavailable):
+    """More is waiting than may wait. The request was not taken."""
+
+    code = "overloaded"
+
+
+class NotLeading(Unavailable):
+    """No leader of this shard is here at the moment."""
+
+    code = "not_leading"
+
+
+class Broken(MainspringError):
+    """An invariant does not hold: stop, a person must look."""
+
+    code = "broken"
+
+
+class IllegalTransition(Broken):
+    """Somebody asked for a change of state that the table of transitions does not have."""
+
+    code = "illegal_transition"
+
+
+class StaleWrite(Broken):
+    """A compare-and-swap found another state than the shard's memory has: the memory must be loaded again."""
+
+    code = "stale_write"
+
+
+class ExpressionFailed(MainspringError):
+    """A condition or template could not be evaluated: the text is wrong, or it cost too much. Fails the one task."""
+
+    code = "expression_failed"

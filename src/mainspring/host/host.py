@@ -1,0 +1,116 @@
+"""A host: takes the lead of shards that have none, leads them, and hands them over (HA-1, HA-2).
+
+Any number of hosts share one store; for each shard one leads at a time, by a lease in the store. A host that stops
+cleanly releases its leases, so that another takes over at once; one that dies is replaced when its leases have ended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from datetime import timedelta
+
+import structlog
+
+from mainspring.clock import Clock
+from mainspring.errors import Fenced, MainspringError, NotLeading, Unavailable
+from mainspring.host.jobs import JobCache
+from mainspring.host.loop import Leader
+from mainspring.store.port import ShardRow, Store
+
+log = structlog.get_logger()
+
+LEASE = timedelta(seconds=5)
+LOOK_SECONDS = 0.5
+"""How often a host looks for shards without a leader: a clean hand-over takes about this long."""
+
+
+class Host:
+    """One server's part in the scheduling."""
+
+    def __init__(
+        self, store: Store, clock: Clock, name: str, draw_nonce: Callable[[], int], lease: timedelta = LEASE
+    ) -> None:
+        self.name = name
+        self.leaders: dict[str, Leader] = {}
+        self._store = store
+        self._clock = clock
+        self._draw_nonce = draw_nonce
+        self._lease = lease
+        self._jobs = JobCache(store)
+        self._leading: dict[str, asyncio.Task[None]] = {}
+        self._stopping = asyncio.Event()
+        store.on_work(self._wake)
+        self.on_lead: Callable[[Leader], None] | None = None
+        """Told of each new leader before its first turn."""
+
+    def leader(self, shard: str) -> Leader:
+        """The leader of a shard, if it is here; raises NotLeading."""
+        leader = self.leaders.get(shard)
+        if leader is None:
+            raise NotLeading(f"{self.name} does not lead {shard}")
+        return leader
+
+    async def run(self) -> None:
+        """Take part until `stop`, or until cancelled, which is like dying: nothing is handed over."""
+        try:
+            while not self._stopping.is_set():
+                await self._look()
+                try:
+                    async with asyncio.timeout(LOOK_SECONDS):
+                        await self._stopping.wait()
+                except TimeoutError:
+                    continue
+            for leader in list(self.leaders.values()):
+                leader.stop()
+            await asyncio.gather(*self._leading.values(), return_exceptions=True)
+        finally:
+            for leading in self._leading.values():
+                leading.cancel()
+
+    def stop(self) -> None:
+        """Finish the turns under way, hand everything over, and end `run`."""
+        self._stopping.set()
+
+    async def _look(self) -> None:
+        """Try to take the lead of every shard whose lease is over."""
+        try:
+            rows = await self._store.shards()
+            now = await self._store.time()
+            for row in rows:
+                if row.id not in self._leading and row.lease_until <= now:
+                    await self._campaign(row)
+        except Unavailable as fault:
+            log.warning("look.unavailable", host=self.name, fault=str(fault))
+
+    async def _campaign(self, row: ShardRow) -> None:
+        began = self._clock.monotonic()
+        term = await self._store.campaign(row.id, self.name, self._draw_nonce(), self._lease)
+        if term is None:
+            return
+        leader = Leader(self._store, self._clock, term, self._lease, self._jobs, began=began)
+        self.leaders[row.id] = leader
+        if self.on_lead is not None:
+            self.on_lead(leader)
+        log.info("lead.begun", host=self.name, shard=row.id, epoch=term.epoch)
+        self._leading[row.id] = asyncio.create_task(self._lead(leader))
+
+    async def _lead(self, leader: Leader) -> None:
+        shard = leader.term.shard
+        try:
+            await leader.lead()
+            await self._store.release(leader.term)
+            log.info("lead.released", host=self.name, shard=shard, epoch=leader.term.epoch)
+        except Fenced as fault:
+            log.warning("lead.lost", host=self.name, shard=shard, epoch=leader.term.epoch, fault=str(fault))
+        except Unavailable as fault:
+            log.warning("lead.not_released", host=self.name, shard=shard, fault=str(fault))
+        except MainspringError as fault:
+            log.error("lead.broken", host=self.name, shard=shard, epoch=leader.term.epoch, fault=repr(fault))
+        finally:
+            del self.leaders[shard], self._leading[shard]
+
+    def _wake(self, shard: str) -> None:
+        leader = self.leaders.get(shard)
+        if leader is not None:
+            leader.intake.wake()

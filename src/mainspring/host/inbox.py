@@ -1,0 +1,67 @@
+"""What waits for a shard's next turn: bounded, and pushing back.
+
+Two lanes. The urgent one (P0 runs, people's acts, what workers say of themselves) is emptied first, so that nothing
+important waits behind a backlog. Beats of one worker that wait together are one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+
+from mainspring.errors import Overloaded
+from mainspring.shard.events import Event, WorkerBeat
+
+
+class Inbox:
+    """Events on their way into a shard."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._urgent: deque[Event] = deque()
+        self._ordinary: deque[Event] = deque()
+        self._beats: dict[str, WorkerBeat] = {}
+        self._something = asyncio.Event()
+
+    def __len__(self) -> int:
+        return len(self._urgent) + len(self._ordinary) + len(self._beats)
+
+    def is_full(self) -> bool:
+        """Whether callers are to be pushed back. Beats, returns and results that had credit are still taken."""
+        return len(self._ordinary) + len(self._urgent) >= self._limit
+
+    def put(self, event: Event, *, urgent: bool = False) -> None:
+        """Take an event that has been let in before: by credit, by intake's measure, or because it always flows."""
+        if isinstance(event, WorkerBeat):
+            self._beats[event.worker] = event
+        elif urgent:
+            self._urgent.append(event)
+        else:
+            self._ordinary.append(event)
+        self._something.set()
+
+    def offer(self, event: Event) -> None:
+        """Take a caller's event, or raise Overloaded."""
+        if self.is_full():
+            raise Overloaded(f"{len(self)} events wait already")
+        self.put(event, urgent=True)
+
+    def wake(self) -> None:
+        """End a wait of `next` early."""
+        self._something.set()
+
+    async def next(self, *, wait: float, most: int) -> list[Event]:
+        """At most `most` events, urgent ones first; nothing if none came within `wait` seconds."""
+        if not len(self) and wait > 0:
+            self._something.clear()
+            try:
+                async with asyncio.timeout(wait):
+                    await self._something.wait()
+            except TimeoutError:
+                return []
+        events: list[Event] = list(self._beats.values())
+        self._beats.clear()
+        for lane in (self._urgent, self._ordinary):
+            while lane and len(events) < most:
+                events.append(lane.popleft())
+        return events

@@ -1,0 +1,99 @@
+"""From the store into the shard: runs are read as fast as the shard has room for them, fairly (core/intake.py).
+
+A read may overlap a commit that adopts what it returns. So that no run is handed over twice, those handed over are
+remembered until a read that began after their commit.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Iterable
+
+from mainspring.core.intake import Want, choose, decide_wants
+from mainspring.core.runs import Run
+from mainspring.core.tasks import Priority
+from mainspring.errors import Unavailable
+from mainspring.host.inbox import Inbox
+from mainspring.host.jobs import JobCache
+from mainspring.shard.events import RunArrived, RunUnreadable
+from mainspring.shard.memory import ShardMemory
+from mainspring.store.port import Intake
+
+HIGH_WATER_TASKS = 20_000
+CHUNK_TASKS = 1_000
+MOST_TENANTS = 1_000
+POLL_SECONDS = 1.0
+
+
+class IntakeReader:
+    """Reads the intake of one shard for its leader."""
+
+    def __init__(self, store: Intake, jobs: JobCache, inbox: Inbox, shard: str) -> None:
+        self._store = store
+        self._jobs = jobs
+        self._inbox = inbox
+        self._shard = shard
+        self._handed: dict[str, Run] = {}
+        self._committed: list[str] = []
+        self._wake = asyncio.Event()
+
+    def wake(self) -> None:
+        """There may be work."""
+        self._wake.set()
+
+    def settled(self, runs: Iterable[Run]) -> None:
+        """The rows of these runs have been committed: they are out of intake."""
+        self._committed.extend(run.id for run in runs if run.id in self._handed)
+        self._wake.set()
+
+    async def run(self, memory: Callable[[], ShardMemory], hold: Callable[[], Priority | None]) -> None:
+        """Read until cancelled."""
+        while True:
+            self._wake.clear()
+            try:
+                more = await self._read(memory(), hold())
+            except Unavailable:
+                more = False
+            if not more:
+                try:
+                    async with asyncio.timeout(POLL_SECONDS):
+                        await self._wake.wait()
+                except TimeoutError:
+                    continue
+
+    async def _read(self, memory: ShardMemory, hold: Priority | None) -> bool:
+        """Hand over what there is room for; True if that was something."""
+        for run_id in self._committed:
+            self._handed.pop(run_id, None)
+        self._committed.clear()
+        waiting = await self._store.waiting(self._shard, MOST_TENANTS)
+        waiting = [one for one in waiting if hold is None or one.priority < hold]
+        wants = decide_wants(waiting, self._in_memory(memory), HIGH_WATER_TASKS, CHUNK_TASKS)
+        if not wants:
+            return False
+        read = await self._store.intake(self._shard, self._with_handed(wants))
+        fresh = choose([run for run in read if run.id not in self._handed], wants)
+        jobs, faults = await self._jobs.get(run.job_id for run in fresh)
+        for run in fresh:
+            self._handed[run.id] = run
+            urgent = run.priority is Priority.P0
+            if run.job_id in jobs:
+                self._inbox.put(RunArrived(run=run, job=jobs[run.job_id]), urgent=urgent)
+            else:
+                self._inbox.put(RunUnreadable(run=run, fault=faults[run.job_id]), urgent=urgent)
+        return bool(fresh)
+
+    def _in_memory(self, memory: ShardMemory) -> dict[tuple[Priority, str], int]:
+        """Tasks in memory, and those on their way there."""
+        counts = dict(memory.in_memory)
+        for run in self._handed.values():
+            if run.id not in memory.runs:
+                key = (run.priority, run.tenant)
+                counts[key] = counts.get(key, 0) + run.task_count
+        return counts
+
+    def _with_handed(self, wants: list[Want]) -> list[Want]:
+        """What was handed over and is not committed yet will be read again: ask for so many more."""
+        handed = Counter((run.priority, run.tenant) for run in self._handed.values())
+        return [Want(want.priority, want.tenant, want.runs + handed[want.priority, want.tenant]) for want in wants]

@@ -1,0 +1,221 @@
+"""The links of a leader's workers: what goes out waits in a bounded queue, what comes in becomes events.
+
+1. Nothing waits for a link: one that is full is closed, and its worker registers again.
+2. A message goes out only in the session in which it was decided.
+3. Results come in on credit. Each answer gives one back, unless the inbox is full.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Iterator
+
+import msgspec
+
+from mainspring.core.batch import Effect
+from mainspring.errors import Fault, Refused
+from mainspring.host.inbox import Inbox
+from mainspring.shard.effects import CloseLink, Send
+from mainspring.shard.events import (
+    AttemptEnded,
+    AttemptReturned,
+    AttemptsReceived,
+    AttemptStarted,
+    Event,
+    EventUnfit,
+    WorkerBeat,
+    WorkerRegistered,
+)
+from mainspring.wire import (
+    Answer,
+    Beat,
+    Credit,
+    FromWorker,
+    Received,
+    Refusal,
+    Register,
+    Result,
+    Returned,
+    Started,
+    ToWorker,
+    Welcome,
+)
+
+RESULTS_ON_CREDIT = 4_096
+MOST_WAITING = 50_000
+LONGEST_TEXT = 1024 * 1024
+
+
+class Link:
+    """One worker's session."""
+
+    def __init__(self, worker: str, session: str, most_waiting: int = MOST_WAITING) -> None:
+        self.worker = worker
+        self.session = session
+        self.closed = False
+        self.credit = 0
+        self._most = most_waiting
+        self._out: deque[ToWorker] = deque()
+        self._something = asyncio.Event()
+
+    def put(self, message: ToWorker) -> None:
+        """Queue a message, or close the link if too many wait."""
+        if self.closed:
+            return
+        self._out.append(message)
+        if len(self._out) > self._most:
+            self.close()
+        self._something.set()
+
+    def close(self) -> None:
+        """End the session. What has not been sent is dropped: the worker registers again, and is told again."""
+        self.closed = True
+        self._out.clear()
+        self._something.set()
+
+    async def next(self) -> list[ToWorker]:
+        """All that waits to be sent; nothing once the link is closed."""
+        while not self._out and not self.closed:
+            self._something.clear()
+            await self._something.wait()
+        messages = list(self._out)
+        self._out.clear()
+        return messages
+
+
+class Links:
+    """All links of one leader."""
+
+    def __init__(self, inbox: Inbox) -> None:
+        self._inbox = inbox
+        self._links: dict[str, Link] = {}
+        self._owed: dict[str, int] = {}
+
+    def open(self, hello: Register) -> Link:
+        """A worker wants to open a session. Its older one, if any, is closed."""
+        old = self._links.get(hello.worker)
+        if old is not None:
+            old.close()
+        link = self._links[hello.worker] = Link(hello.worker, hello.session)
+        self._inbox.put(
+            WorkerRegistered(
+                worker=hello.worker,
+                session=hello.session,
+                offer=hello.offer,
+                labels=hello.labels,
+                zone=hello.zone,
+                version=hello.version,
+                holds=hello.holds,
+            ),
+            urgent=True,
+        )
+        return link
+
+    def receive(self, link: Link, message: FromWorker) -> None:
+        """Take what a worker says. What is said on a link that is closed is dropped: it will be said again."""
+        if link.closed:
+            return
+        if isinstance(message, Result):
+            link.credit -= 1
+            if link.credit < 0:
+                link.close()
+                return
+        for event in _events(link, message):
+            self._inbox.put(event)
+
+    def close(self, link: Link) -> None:
+        """The connection is gone."""
+        link.close()
+        if self._links.get(link.worker) is link:
+            del self._links[link.worker]
+
+    def close_all(self) -> None:
+        """The term is over: let all workers find the new leader."""
+        for link in list(self._links.values()):
+            self.close(link)
+
+    def release(self, effect: Effect) -> None:
+        """Let a message out."""
+        match effect:
+            case Send():
+                link = self._links.get(effect.worker)
+                if link is not None and link.session == effect.session:
+                    self._send(link, effect.message)
+            case CloseLink():
+                link = self._links.get(effect.worker)
+                if link is not None and link.session == effect.session:
+                    self.close(link)
+            case _:
+                pass
+
+    def settle_credit(self) -> None:
+        """Give back what answers have freed, unless too much waits."""
+        if self._inbox.is_full():
+            return
+        owed, self._owed = self._owed, {}
+        for worker, results in owed.items():
+            link = self._links.get(worker)
+            if link is not None:
+                link.credit += results
+                link.put(Credit(results))
+
+    def _send(self, link: Link, message: ToWorker) -> None:
+        link.put(message)
+        if isinstance(message, Welcome):
+            self._owed[link.worker] = RESULTS_ON_CREDIT - link.credit
+        elif isinstance(message, Answer):
+            self._owed[link.worker] = self._owed.get(link.worker, 0) + 1
+
+
+def _events(link: Link, message: FromWorker) -> Iterator[Event]:
+    """What a message means to the shard."""
+    worker, session = link.worker, link.session
+    match message:
+        case Started():
+            yield AttemptStarted(worker=worker, session=session, attempt=message.attempt)
+        case Result():
+            yield _check(_ended(worker, session, message))
+        case Received():
+            yield AttemptsReceived(worker=worker, session=session, attempts=message.attempts)
+        case Beat():
+            yield WorkerBeat(worker=worker, session=session)
+        case Returned():
+            for attempt in message.attempts:
+                yield AttemptReturned(worker=worker, session=session, attempt=attempt)
+        case Refusal():
+            yield AttemptReturned(worker=worker, session=session, attempt=message.attempt, refusal=message.why)
+        case Register():
+            raise Refused("a session is open", [Fault(where="register", why="it can be opened once on a link")])
+
+
+def _check(event: AttemptEnded) -> Event:
+    """A result that no store would take is known at the edge, and costs nobody else anything."""
+    for name, text in (("output", event.output), ("error", event.error)):
+        fault = None if text is None else _fault(text)
+        if fault is not None:
+            return EventUnfit(event=event, fault=f"its {name} {fault}")
+    return event
+
+
+def _fault(text: str) -> str | None:
+    if len(text) > LONGEST_TEXT:
+        return f"is longer than {LONGEST_TEXT} characters"
+    if "\\u0000" in text or "\0" in text:
+        return "has a NUL character in it"
+    try:
+        msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as error:
+        return f"is not JSON: {error}"
+    return None
+
+
+def _ended(worker: str, session: str, result: Result) -> AttemptEnded:
+    return AttemptEnded(
+        worker=worker,
+        session=session,
+        attempt=result.attempt,
+        outcome=result.outcome,
+        output=result.output,
+        error=result.error,
+    )

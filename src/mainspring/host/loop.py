@@ -1,0 +1,299 @@
+"""The loop: events in, a batch out, committed, and only then the effects. The file to open first.
+
+    while leading:
+        events = await inbox.next()                    something happened, a timer, or a second has passed
+        batch = shard.handle(events, now)              decided, in memory only
+        await store.commit(term, number, batch)        durable; an empty batch renews the lease
+        release(batch.effects)                         visible
+
+While one commit is under way the next events pile up and become the next batch: group commit without a timer.
+
+Three ways out of a commit:
+
+    Fenced       somebody else leads. Drop everything.
+    Unavailable  the same batch again, later, as long as the lease can be trusted. Nothing was let out.
+    Rejected, StaleWrite, or an exception while deciding: the memory is thrown away and loaded again, and the events are
+                 taken one by one; the one that fails alone is put on record (shard/rejection.py).
+
+1. Nothing is let out before its batch is durable.
+2. Only this loop renews the lease, and it issues no statement after the lease could have ended by our own clock (I-23).
+3. Events are kept until their batch is committed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from datetime import timedelta
+from typing import TypeVar
+
+import structlog
+from msgspec.structs import replace
+
+from mainspring.clock import Clock, StoreTime
+from mainspring.core.batch import Batch, Effect
+from mainspring.core.tasks import RecordedAttempt
+from mainspring.errors import Fenced, NotLeading, Unavailable
+from mainspring.host.inbox import Inbox
+from mainspring.host.intake import IntakeReader
+from mainspring.host.jobs import JobCache
+from mainspring.host.links import Link, Links
+from mainspring.host.pace import Pace
+from mainspring.shard.effects import Answered, LookUpAttempt, LookUpRun
+from mainspring.shard.events import (
+    Act,
+    AttemptEnded,
+    Event,
+    RunRows,
+    RunUnreadable,
+    StoreLagged,
+)
+from mainspring.shard.shard import Shard
+from mainspring.store.port import Store, Term
+from mainspring.wire import FromWorker, Register
+
+log = structlog.get_logger()
+_T = TypeVar("_T")
+
+MARGIN = timedelta(seconds=1)
+"""So long before the lease ends by our clock we stop."""
+LONGEST_WAIT_SECONDS = 1.0
+"""The lease is renewed at least this often."""
+INBOX_LIMIT = 50_000
+ROWS_PER_EVENT = 2
+_FIRST_PAUSE_SECONDS = 0.02
+_LONGEST_PAUSE_SECONDS = 0.5
+
+
+class Leader:
+    """One leadership of one shard, from the grant of the term until it is over."""
+
+    def __init__(
+        self, store: Store, clock: Clock, term: Term, lease: timedelta, jobs: JobCache, *, began: float
+    ) -> None:
+        """`began` is when, by our monotonic clock, the call that granted the term was made."""
+        self.term = term
+        self.inbox = Inbox(INBOX_LIMIT)
+        self.links = Links(self.inbox)
+        self.pace = Pace()
+        self.time = StoreTime(clock)
+        self.time.heard(term.granted_at)
+        self.shard = Shard(term.shard, seed=(term.nonce, term.batch_no))
+        self.intake = IntakeReader(store, jobs, self.inbox, term.shard)
+        self._store = store
+        self._clock = clock
+        self._jobs = jobs
+        self._number = term.batch_no
+        self._trust = (lease - MARGIN).total_seconds()
+        self._trusted_until = began + self._trust
+        self._tickets: dict[int, asyncio.Future[Answered]] = {}
+        self._next_ticket = 1
+        self._lookups: list[LookUpAttempt | LookUpRun] = []
+        self._stopping = False
+        self.on_commit: Callable[[int, Batch], None] | None = None
+        """Told of each batch that became durable: for measuring and for checks."""
+
+    # what others ask of a leader
+
+    def stop(self) -> None:
+        """End the term after the turn that is under way."""
+        self._stopping = True
+        self.inbox.wake()
+
+    async def ask(self, act: Act) -> Answered:
+        """Have an act carried out; answers when that is durable. Raises Overloaded, or NotLeading if the term ends."""
+        ticket, self._next_ticket = self._next_ticket, self._next_ticket + 1
+        waiting = self._tickets[ticket] = asyncio.get_running_loop().create_future()
+        try:
+            self.inbox.offer(replace(act, ticket=ticket))
+            return await waiting
+        finally:
+            self._tickets.pop(ticket, None)
+
+    def open_link(self, hello: Register) -> Link:
+        """A worker opens a session."""
+        return self.links.open(hello)
+
+    def receive(self, link: Link, messages: Sequence[FromWorker]) -> None:
+        """A worker says something."""
+        for message in messages:
+            self.links.receive(link, message)
+
+    # the loop
+
+    async def lead(self) -> None:
+        """Load the shard, then turn until told to stop; raises Fenced when the term is over before that."""
+        await self._load()
+        reading = asyncio.create_task(self.intake.run(lambda: self.shard.memory, lambda: self.pace.hold))
+        try:
+            while not self._stopping:
+                events = await self._next_events()
+                try:
+                    await self._turn(events)
+                except Fenced:
+                    raise
+                except Exception as fault:  # whatever it is, it has an owner, and the others go on
+                    log.warning("turn.failed", shard=self.term.shard, events=len(events), fault=repr(fault))
+                    await self._take_alone(events)
+        finally:
+            reading.cancel()
+            self._end()
+
+    async def _next_events(self) -> list[Event]:
+        events: list[Event] = []
+        if self._lookups:
+            events = await self._look_up()
+        wait = 0.0 if events or self.shard.has_more() else self._longest_wait()
+        hold = self.pace.hold
+        if hold is not self.shard.memory.hold_from:
+            events.append(StoreLagged(hold=hold))
+        return events + await self.inbox.next(wait=wait, most=max(1, self.pace.rows() // ROWS_PER_EVENT))
+
+    def _longest_wait(self) -> float:
+        timer = self.shard.seconds_to_timer(self.time.now())
+        return LONGEST_WAIT_SECONDS if timer is None else min(timer, LONGEST_WAIT_SECONDS)
+
+    async def _turn(self, events: Sequence[Event]) -> None:
+        batch = self.shard.handle(events, now=self.time.now(), budget=self.pace.rows())
+        await self._commit(batch)
+        self._release(batch.effects)
+
+    async def _commit(self, batch: Batch) -> None:
+        """Make a batch durable, however often it takes; raises Fenced if it can't be in this term."""
+        pause = _FIRST_PAUSE_SECONDS
+        while True:
+            began = self._clock.monotonic()
+            if began >= self._trusted_until:
+                raise Fenced(f"the lease of {self.term.shard} could not be renewed in time")
+            try:
+                at = await self._store.commit(self.term, self._number + 1, batch)
+            except Unavailable as fault:
+                log.warning("commit.unavailable", shard=self.term.shard, batch=self._number + 1, fault=str(fault))
+                await self._clock.sleep(pause)
+                pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
+                continue
+            self._number += 1
+            self._trusted_until = began + self._trust
+            self.time.heard(at)
+            self.pace.observe(batch.rows(), self._clock.monotonic() - began)
+            self.intake.settled(batch.runs)
+            if self.on_commit is not None:
+                self.on_commit(self._number, batch)
+            return
+
+    def _release(self, effects: Sequence[Effect]) -> None:
+        """Let out what a durable batch allows. Nothing here waits."""
+        for effect in effects:
+            match effect:
+                case Answered():
+                    waiting = self._tickets.get(effect.ticket)
+                    if waiting is not None and not waiting.done():
+                        waiting.set_result(effect)
+                case LookUpAttempt() | LookUpRun():
+                    self._lookups.append(effect)
+                case _:
+                    self.links.release(effect)
+        self.links.settle_credit()
+
+    # when a turn fails
+
+    async def _take_alone(self, events: Sequence[Event]) -> None:
+        """Find the event that fails, put it on record, and have the others taken."""
+        await self._load()
+        found = False
+        for event in events:
+            found |= not await self._try_alone(event)
+        if not found:
+            for event in self.shard.due(self.time.now()):
+                await self._try_alone(event)
+
+    async def _try_alone(self, event: Event) -> bool:
+        """Take one event; False if it failed, and is on record now."""
+        try:
+            batch = self.shard.handle_alone(event, now=self.time.now())
+            await self._commit(batch)
+        except Fenced:
+            raise
+        except Exception as fault:  # the reason is kept with the event, where a person finds it
+            log.error("event.rejected", shard=self.term.shard, event=type(event).__name__, fault=repr(fault))
+            await self._load()
+            batch = self.shard.reject(event, f"{type(fault).__name__}: {fault}", now=self.time.now())
+            await self._commit(batch)
+            self._release(batch.effects)
+            return False
+        self._release(batch.effects)
+        return True
+
+    # rows
+
+    async def _load(self) -> None:
+        """Put what the rows say in the place of what is in memory. Open sessions stay open."""
+        rows = await self._patiently(lambda: self._store.load(self.term.shard))
+        jobs, faults = await self._patiently(lambda: self._jobs.get(run.job_id for run in rows.runs))
+        before = self.shard.memory
+        self.shard = Shard(self.term.shard, seed=(self.term.nonce, self._number))
+        readable = [run for run in rows.runs if run.job_id in jobs]
+        ids = {run.id for run in readable}
+        self.shard.load(
+            readable,
+            [task for task in rows.tasks if task.run_id in ids],
+            jobs,
+            [spread for spread in rows.spreads if spread.run_id in ids],
+            now=self.time.now(),
+            before=before,
+        )
+        for run in rows.runs:
+            if run.id not in ids and run.held is None:
+                self.inbox.put(RunUnreadable(run=run, fault=faults[run.job_id]))
+
+    async def _look_up(self) -> list[Event]:
+        """Ask the rows about what was not in memory. Nothing is committed meanwhile, so the answer stays true."""
+        lookups, self._lookups = self._lookups, []
+        reports = [lookup.event for lookup in lookups if isinstance(lookup, LookUpAttempt)]
+        acts = [lookup.event for lookup in lookups if isinstance(lookup, LookUpRun)]
+        events: list[Event] = []
+        if reports:
+            attempts = [report.attempt for report in reports]
+            recorded = {
+                attempt.id: attempt for attempt in await self._patiently(lambda: self._store.find_attempts(attempts))
+            }
+            events += [_with_record(report, recorded.get(report.attempt)) for report in reports]
+        for act in acts:
+            events.append(replace(act, rows=await self._rows_of(act.run_id)))
+        return events
+
+    async def _rows_of(self, run_id: str) -> RunRows:
+        rows = await self._patiently(lambda: self._store.load_run(run_id))
+        if not rows.runs or rows.runs[0].shard != self.term.shard:
+            return RunRows()
+        run = rows.runs[0]
+        jobs, _ = await self._patiently(lambda: self._jobs.get([run.job_id]))
+        return RunRows(run=run, job=jobs.get(run.job_id), tasks=tuple(rows.tasks), spreads=tuple(rows.spreads))
+
+    async def _patiently(self, read: Callable[[], Coroutine[None, None, _T]]) -> _T:
+        """Read from the store, however long it takes, and keep the lease meanwhile."""
+        while True:
+            reading = asyncio.ensure_future(read())
+            try:
+                while not reading.done():
+                    await asyncio.wait([reading], timeout=LONGEST_WAIT_SECONDS)
+                    if not reading.done():
+                        await self._commit(Batch())
+                return reading.result()
+            except Unavailable as fault:
+                log.warning("read.unavailable", shard=self.term.shard, fault=str(fault))
+                await self._clock.sleep(_LONGEST_PAUSE_SECONDS)
+                await self._commit(Batch())
+            finally:
+                reading.cancel()
+
+    def _end(self) -> None:
+        """The term is over: nobody who waits gets an answer from us any more."""
+        self.links.close_all()
+        for waiting in self._tickets.values():
+            if not waiting.done():
+                waiting.set_exception(NotLeading(f"the term of {self.term.shard} is over"))
+
+
+def _with_record(report: AttemptEnded, recorded: RecordedAttempt | None) -> AttemptEnded:
+    return replace(report, looked_up=True, recorded=recorded)

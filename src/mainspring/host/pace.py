@@ -1,0 +1,49 @@
+"""How long a batch may be, and what is held back while the store is slow (HA-4).
+
+The cost of a commit has a part that every commit pays and a part that grows with its rows. A batch aims at 25 ms for
+the second, so that a P0 never waits behind a long one; but never under 200 rows while more wait, or a slow store would
+be asked for ever more commits. When commits take long altogether, P2 is held, then P1, until they are quick again.
+"""
+
+from __future__ import annotations
+
+from mainspring.core.tasks import Priority
+
+AIM_SECONDS = 0.025
+LEAST_ROWS = 200
+MOST_ROWS = 5_000
+HOLD_P2_SECONDS = 0.5
+HOLD_P1_SECONDS = 1.5
+_WEIGHT = 0.2
+_FORGET = 1.02
+"""The least cost seen grows by this much with each commit, so that an old good day is forgotten."""
+
+
+class Pace:
+    """Learns from each commit."""
+
+    def __init__(self) -> None:
+        self._every = 0.001
+        self._per_row = AIM_SECONDS / 1_000
+        self._usual = 0.0
+        self.hold: Priority | None = None
+
+    def observe(self, rows: int, seconds: float) -> None:
+        """A commit of so many rows took so long."""
+        self._every = min(seconds, self._every * _FORGET)
+        if rows >= LEAST_ROWS:
+            growing = max(seconds - self._every, 0.0) / rows
+            self._per_row += _WEIGHT * (growing - self._per_row)
+        self._usual += _WEIGHT * (seconds - self._usual)
+        self.hold = self._decide_hold()
+
+    def rows(self) -> int:
+        """How many rows the next batch may have."""
+        return int(min(max(AIM_SECONDS / max(self._per_row, 1e-7), LEAST_ROWS), MOST_ROWS))
+
+    def _decide_hold(self) -> Priority | None:
+        """What is held stays held until commits take half as long as when it was."""
+        ease = 0.5 if self.hold is not None else 1.0
+        if self._usual > HOLD_P1_SECONDS * (ease if self.hold is Priority.P1 else 1.0):
+            return Priority.P1
+        return Priority.P2 if self._usual > HOLD_P2_SECONDS * ease else None

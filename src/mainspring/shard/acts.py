@@ -1,0 +1,190 @@
+"""What people ask of runs and tasks. Each act is answered once it is durable; one that changes nothing says so."""
+
+from __future__ import annotations
+
+from copy import copy
+
+from mainspring.core.batch import SpreadKind
+from mainspring.core.runs import FINAL_RUN, Run
+from mainspring.core.states import FINAL
+from mainspring.core.tasks import StopKind, Task, TaskState
+from mainspring.errors import Broken
+from mainspring.shard import adoption, flow, reopening, spreads, stops
+from mainspring.shard.effects import LookUpRun, Reply
+from mainspring.shard.events import Act, CancelRun, CancelTask, ClearTask, PauseRun, ReopenTask, ResumeRun
+from mainspring.shard.memory import RunMemory
+from mainspring.shard.turn import Turn
+
+S = TaskState
+
+
+def act(turn: Turn, event: Act) -> None:
+    """Carry an act out, and answer it."""
+    match event:
+        case CancelRun():
+            cancel_run(turn, event)
+        case PauseRun():
+            pause_run(turn, event)
+        case ResumeRun():
+            resume_run(turn, event)
+        case CancelTask():
+            cancel_task(turn, event)
+        case ReopenTask():
+            reopen_task(turn, event)
+        case ClearTask():
+            clear_task(turn, event)
+        case _:
+            raise Broken(f"nobody carries out {event}")
+
+
+def cancel_run(turn: Turn, act: CancelRun) -> None:
+    """End the run. One that is not adopted yet is adopted for it, so that its tasks have a story too."""
+    run = _find_run(turn, act, adopt=True)
+    if run is None:
+        return
+    if run.run.cancelled_by is not None:
+        turn.answer(act, Reply.ALREADY, "the run is being cancelled")
+        return
+    run.run.cancelled_by = act.by
+    run.run.because = act.why or f"cancelled by {act.by}"
+    turn.mark(run)
+    for kind in (SpreadKind.PAUSE, SpreadKind.RESUME, SpreadKind.REOPEN):
+        spreads.drop(turn, run, kind)
+    turn.open_spread(run, SpreadKind.CANCEL, by=act.by, why=act.why or "the run was cancelled")
+    turn.answer(act, Reply.DONE)
+
+
+def pause_run(turn: Turn, act: PauseRun) -> None:
+    """Start nothing more of the run."""
+    run = _find_run(turn, act)
+    if run is None:
+        return
+    if run.run.paused:
+        turn.answer(act, Reply.ALREADY, "the run is paused")
+        return
+    run.run.paused = True
+    turn.mark(run)
+    spreads.drop(turn, run, SpreadKind.RESUME)
+    turn.open_spread(run, SpreadKind.PAUSE, by=act.by, why=act.why or "the run was paused")
+    turn.answer(act, Reply.DONE)
+
+
+def resume_run(turn: Turn, act: ResumeRun) -> None:
+    """Go on with a paused run, also with one that was held for a fault."""
+    run = _find_run(turn, act)
+    if run is None:
+        return
+    if not run.run.paused and run.run.held is None:
+        turn.answer(act, Reply.ALREADY, "the run is not paused")
+        return
+    if run.run.held is not None:
+        turn.memory.spreads.extend((act.run_id, kind, parent) for kind, parent in run.spreads)
+        turn.memory.ripples.extend((act.run_id, position) for position in run.ripples)
+    run.run.paused = False
+    run.run.held = None
+    turn.mark(run)
+    spreads.drop(turn, run, SpreadKind.PAUSE)
+    turn.open_spread(run, SpreadKind.RESUME, by=act.by, why=act.why or "the run was resumed")
+    turn.answer(act, Reply.DONE)
+
+
+def cancel_task(turn: Turn, act: CancelTask) -> None:
+    """End one task; its descendants follow when they hear of it."""
+    found = _find_task(turn, act, act.task_id)
+    if found is None:
+        return
+    run, task = found
+    if task.state in FINAL:
+        turn.answer(act, Reply.ALREADY, f"the task is {task.state}")
+    elif task.worker_id is not None:
+        stops.request(turn, task, StopKind.CANCEL, by=act.by, why=act.why or f"cancelled by {act.by}")
+        turn.answer(act, Reply.DONE, "its worker is asked to stop it")
+    else:
+        flow.cancel(turn, run, task, by=act.by, because=act.why or f"cancelled by {act.by}", cause=None)
+        turn.answer(act, Reply.DONE)
+
+
+def reopen_task(turn: Turn, act: ReopenTask) -> None:
+    """Start a final task again; a run that was over goes on."""
+    _bring_back(turn, act)
+    found = _find_task(turn, act, act.task_id)
+    if found is None:
+        return
+    run, task = found
+    if task.state not in FINAL:
+        turn.answer(act, Reply.REFUSED, f"the task is {task.state}: only one that is over can be retried")
+        return
+    reopening.retry(turn, run, task, by=act.by, why=act.why or f"retried by {act.by}")
+    turn.answer(act, Reply.DONE)
+
+
+def clear_task(turn: Turn, act: ClearTask) -> None:
+    """Let a quarantined task run again."""
+    found = _find_task(turn, act, act.task_id)
+    if found is None:
+        return
+    run, task = found
+    if task.state is not S.QUARANTINED:
+        turn.answer(act, Reply.REFUSED, f"the task is {task.state}, not {S.QUARANTINED}")
+    elif not run.may_start():
+        turn.answer(act, Reply.REFUSED, f"the run is {run.state()}: nothing more of it starts")
+    else:
+        turn.move(task, S.QUEUED, by=act.by, because=act.why or f"cleared by {act.by}")
+        turn.answer(act, Reply.DONE)
+
+
+def _find_run(turn: Turn, act: Act, *, adopt: bool = False) -> RunMemory | None:
+    """The run that an act is about. If it is not to be had now, the caller is answered, or the rows are asked."""
+    run = turn.memory.runs.get(act.run_id)
+    if run is not None:
+        return run
+    rows = act.rows
+    if rows is None:
+        turn.batch.effects.append(LookUpRun(act))
+    elif rows.run is None or rows.job is None:
+        turn.answer(act, Reply.NOT_FOUND, f"there is no run {act.run_id}")
+    elif rows.run.state in FINAL_RUN:
+        turn.answer(act, Reply.ALREADY, f"the run is {rows.run.state}")
+    elif adopt:
+        row = copy(rows.run)
+        row.held = None
+        return adoption.take_in(turn, row, rows.job)
+    else:
+        _act_before_adoption(turn, act, copy(rows.run))
+    return None
+
+
+def _act_before_adoption(turn: Turn, act: Act, row: Run) -> None:
+    """A run that waits in intake can be paused and resumed there: only its row changes."""
+    match act:
+        case PauseRun():
+            row.paused = True
+        case ResumeRun():
+            row.paused, row.held = False, None
+        case _:
+            turn.answer(act, Reply.REFUSED, "the run has not begun: it has no tasks yet")
+            return
+    turn.batch.runs.append(row)
+    turn.answer(act, Reply.DONE)
+
+
+def _find_task(turn: Turn, act: Act, task_id: str) -> tuple[RunMemory, Task] | None:
+    run = _find_run(turn, act)
+    if run is None:
+        return None
+    task = turn.memory.find(task_id)
+    if task is None or task.run_id != run.run.id:
+        turn.answer(act, Reply.NOT_FOUND, f"the run has no task {task_id}")
+        return None
+    return run, task
+
+
+def _bring_back(turn: Turn, act: ReopenTask) -> None:
+    """A run that is over comes back into memory, for one of its tasks to be retried."""
+    rows = act.rows
+    if act.run_id in turn.memory.runs or rows is None or rows.run is None or rows.job is None:
+        return
+    if rows.run.state in FINAL_RUN and any(task.id == act.task_id for task in rows.tasks):
+        tasks, spreads = [copy(task) for task in rows.tasks], [copy(spread) for spread in rows.spreads]
+        run = adoption.recall_run(turn.memory, copy(rows.run), rows.job, tasks, spreads, turn.now)
+        run.run.generation += 1

@@ -1,0 +1,116 @@
+"""A run comes into the shard: from intake, or back from the rows."""
+
+from __future__ import annotations
+
+from copy import copy
+from datetime import datetime, timedelta
+
+from mainspring.core.batch import Spread, SpreadKind
+from mainspring.core.jobs import Job
+from mainspring.core.runs import Run
+from mainspring.core.states import FINAL
+from mainspring.core.tasks import Task, TaskState
+from mainspring.core.workers import Lease, Worker
+from mainspring.shard import flow, reopening
+from mainspring.shard.events import RunArrived, TimerDue, TimerKind
+from mainspring.shard.memory import RunMemory, ShardMemory
+from mainspring.shard.turn import Turn
+
+S = TaskState
+SMALL_RUN = 32
+"""A run of so few tasks is made whole at once, without the bookkeeping of a spread."""
+LEAST_LIMIT_LEFT = timedelta(seconds=20)
+"""After a take-over no limit ends anything before the workers could report what ended while nobody listened."""
+
+
+def adopt(turn: Turn, event: RunArrived) -> None:
+    """Take a run in: make its tasks, and queue those with nothing upstream."""
+    if event.run.id not in turn.memory.runs:
+        take_in(turn, copy(event.run), event.job)
+
+
+def take_in(turn: Turn, row: Run, job: Job) -> RunMemory:
+    """Adopt a run that is not adopted yet. The row is the shard's from now on."""
+    memory = turn.memory
+    run = RunMemory(run=row, job=job)
+    memory.runs[row.id] = run
+    memory.count_in(row.priority, row.tenant, row.task_count)
+    row.adopted_at = turn.now
+    row.because = "adopted"
+    turn.mark(run)
+    if job.spec.timeout_seconds is not None:
+        memory.set_length(job.spec.timeout_seconds, TimerDue(kind=TimerKind.RUN_LIMIT, subject=row.id))
+    if row.task_count <= SMALL_RUN:
+        for position in range(row.task_count):
+            flow.make(turn, run, position)
+    else:
+        turn.open_spread(run, SpreadKind.ADOPT, by="shard", why="the run is being adopted")
+    return run
+
+
+def recall_run(
+    memory: ShardMemory, row: Run, job: Job, tasks: list[Task], spreads: list[Spread], now: datetime
+) -> RunMemory:
+    """Bring a run back into memory from its rows, which are the shard's from now on: everything else is derived."""
+    run = RunMemory(run=row, job=job, tasks=tasks)
+    memory.runs[row.id] = run
+    open_tasks = row.task_count - len(tasks)
+    for task in tasks:
+        run.counts[task.state] = run.counts.get(task.state, 0) + 1
+        open_tasks += task.state not in FINAL
+    memory.count_in(row.priority, row.tenant, open_tasks)
+    for spread in spreads:
+        run.spreads[spread.kind, spread.parent] = spread
+        if row.held is None:
+            memory.spreads.append((row.id, spread.kind, spread.parent))
+        if spread.kind is SpreadKind.REOPEN:
+            reopening.watch_below(run, tasks[int(spread.parent.rpartition(".")[2])])
+    for position, task in enumerate(tasks):
+        run.waiting.append(0 if task.state in FINAL else flow.count_waiting(run, position))
+        if task.state not in FINAL:
+            _recall_task(memory, run, task, now)
+    limit = job.spec.timeout_seconds
+    if limit is not None and row.adopted_at is not None:
+        left = max(timedelta(seconds=limit) - (now - row.adopted_at), LEAST_LIMIT_LEFT)
+        memory.set_length(left.total_seconds(), TimerDue(kind=TimerKind.RUN_LIMIT, subject=row.id))
+    return run
+
+
+def _recall_task(memory: ShardMemory, run: RunMemory, task: Task, now: datetime) -> None:
+    if task.state is S.QUEUED:
+        memory.queues.push(task, memory.shape(task))
+    elif task.state is S.PENDING and task.due_at is not None:
+        run.delayed += 1
+        memory.set_instant(task.due_at, TimerDue(kind=TimerKind.RETRY, subject=task.id, stamp=task.seq))
+    elif task.state is S.PENDING and not run.waiting[task.position]:
+        memory.undecided.append((task.run_id, task.position))
+    elif task.worker_id is not None and task.lease_id is not None and task.attempt_id is not None:
+        _recall_lease(memory, task, task.worker_id, task.lease_id, task.attempt_id)
+    if task.state is S.RUNNING and task.started_at is not None:
+        limit = timedelta(seconds=run.job.tasks[task.position].timeout_seconds)
+        left = max(limit - (now - task.started_at), LEAST_LIMIT_LEFT)
+        timer = TimerDue(kind=TimerKind.TASK_LIMIT, subject=task.id, stamp=task.seq)
+        memory.set_length(left.total_seconds(), timer)
+
+
+def _recall_lease(memory: ShardMemory, task: Task, worker_id: str, lease_id: str, attempt_id: str) -> None:
+    """The rows say that a worker holds this attempt: expect the worker, and keep its room."""
+    if worker_id not in memory.workers:
+        memory.workers[worker_id] = Worker(id=worker_id, heard=memory.life)
+    memory.attempts[attempt_id] = task
+    lease = memory.leases.get(lease_id)
+    if lease is not None:
+        lease.members[attempt_id] = task
+        return
+    shape = memory.shape(task)
+    memory.open_lease(
+        Lease(
+            id=lease_id,
+            worker_id=worker_id,
+            tenant=task.tenant,
+            priority=task.priority,
+            shape=shape,
+            members={attempt_id: task},
+            received=True,
+        )
+    )

@@ -1,0 +1,89 @@
+"""Can every task be explained? (STA-7, I-12, I-41, I-45, I-60)
+
+At any time a task that is not final waits for named upstreams, for a time or for a person, stands in a queue, or is
+held by a worker. `unexplained` finds those of a run for which none of that is true; the shard asks it of a few runs at a
+time, says what it found, and repairs it by deciding again. The simulator asks it of all runs, and wants to hear nothing.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from mainspring.core.batch import Outgoing
+from mainspring.core.states import FINAL
+from mainspring.core.tasks import Task, TaskState
+from mainspring.shard import flow
+from mainspring.shard.memory import RunMemory, ShardMemory
+from mainspring.shard.turn import Turn
+
+S = TaskState
+RUNS_PER_LOOK = 20
+TASKS_PER_LOOK = 2_000
+
+
+def look(turn: Turn) -> None:
+    """Look at the next few runs; what can't be explained is reported and decided again."""
+    memory = turn.memory
+    if not memory.audited:
+        memory.audited.extend(memory.runs)
+    tasks = 0
+    for _ in range(min(RUNS_PER_LOOK, len(memory.audited))):
+        run = memory.runs.get(memory.audited.popleft())
+        if run is None:
+            continue
+        tasks += len(run.tasks)
+        if len(run.tasks) <= TASKS_PER_LOOK:
+            for task, fault in unexplained(memory, run):
+                _repair(turn, run, task, fault)
+        if tasks > TASKS_PER_LOOK:
+            return
+
+
+def unexplained(memory: ShardMemory, run: RunMemory) -> list[tuple[Task, str]]:
+    """Tasks of a run that nothing will ever move on, each with what is wrong."""
+    found = []
+    for task in run.tasks:
+        fault = None if task.state in FINAL else _fault(memory, run, task)
+        if fault is not None:
+            found.append((task, fault))
+    return found
+
+
+def _fault(memory: ShardMemory, run: RunMemory, task: Task) -> str | None:
+    position = task.position
+    match task.state:
+        case S.PENDING:
+            pending = flow.count_waiting(run, position)
+            if run.waiting[position] != pending:
+                return f"it waits for {run.waiting[position]} upstreams, and {pending} have not been heard of"
+            resting = run.is_resting() or bool(run.spreads) or (task.run_id, position) in memory.undecided
+            if not pending and task.due_at is None and not resting:
+                return "it is PENDING, and waits for nothing"
+        case S.QUEUED:
+            if run.may_start() and not run.spreads and not memory.queues.has(task, memory.shape(task)):
+                return "it is QUEUED, and in no queue"
+        case S.ASSIGNED | S.RUNNING:
+            lease = memory.leases.get(task.lease_id or "")
+            if lease is None or lease.members.get(task.attempt_id or "") is not task:
+                return f"it is {task.state}, and no lease holds it"
+        case _:
+            pass
+    return None
+
+
+def _repair(turn: Turn, run: RunMemory, task: Task, fault: str) -> None:
+    news = {"alert": "unexplained", "task": task.id, "state": task.state, "fault": fault}
+    turn.batch.outbox.append(
+        Outgoing(
+            id=f"{task.id}:{task.seq}:unexplained",
+            key=f"alerts:{turn.memory.shard}",
+            kind="alert",
+            payload=msgspec.json.encode(news).decode(),
+            created_at=turn.now,
+        )
+    )
+    run.waiting[task.position] = flow.count_waiting(run, task.position)
+    if task.state is S.QUEUED:
+        turn.memory.queues.restore(task, turn.memory.shape(task))
+    elif task.state is S.PENDING and not run.waiting[task.position] and task.due_at is None:
+        flow.free(turn, run, task)

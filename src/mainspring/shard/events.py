@@ -1,0 +1,224 @@
+"""What can happen to a shard. Events come in through `Shard.handle`, and nothing else changes a shard.
+
+Each event is about one thing, so that one that can't be taken has an owner: a run, a task, a worker or a shape. What
+the shard finds due by itself (a timer, a step of a spread, the placing of a shape) is an event too, for that reason.
+
+If you add one: a case in `Shard._apply`, an owner in `shard/rejection.py`, a producer in `host/`, and the simulator.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from enum import StrEnum
+
+import msgspec
+
+from mainspring.core.batch import Spread, SpreadKind
+from mainspring.core.jobs import Job
+from mainspring.core.runs import Run
+from mainspring.core.shapes import Shape
+from mainspring.core.tasks import Priority, RecordedAttempt, Task
+from mainspring.wire import Offer, Outcome
+
+
+class Event(msgspec.Struct, frozen=True, gc=False, kw_only=True, tag=True):
+    """The root of all events."""
+
+
+# what comes from intake
+
+
+class RunArrived(Event, frozen=True, kw_only=True):
+    """A run is in intake, and there is room for it."""
+
+    run: Run
+    job: Job
+
+
+class RunUnreadable(Event, frozen=True, kw_only=True):
+    """A run whose definition or rows can't be read: it is held."""
+
+    run: Run
+    fault: str
+
+
+# what workers say
+
+
+class WorkerEvent(Event, frozen=True, kw_only=True):
+    """Said by a worker, in a session."""
+
+    worker: str
+    session: str
+
+
+class WorkerRegistered(WorkerEvent, frozen=True, kw_only=True):
+    """A worker has opened a session, and says all that it has in hands."""
+
+    offer: Offer
+    labels: dict[str, str]
+    zone: str
+    version: str
+    holds: tuple[str, ...]
+
+
+class WorkerBeat(WorkerEvent, frozen=True, kw_only=True):
+    """A worker lives."""
+
+
+class AttemptsReceived(WorkerEvent, frozen=True, kw_only=True):
+    """These attempts are in the worker's journal."""
+
+    attempts: tuple[str, ...]
+
+
+class AttemptStarted(WorkerEvent, frozen=True, kw_only=True):
+    """An attempt's process runs."""
+
+    attempt: str
+
+
+class AttemptEnded(WorkerEvent, frozen=True, kw_only=True):
+    """An attempt's process is gone."""
+
+    attempt: str
+    outcome: Outcome
+    output: str | None = None
+    error: str | None = None
+    looked_up: bool = False
+    recorded: RecordedAttempt | None = None
+    """What the rows say, once they have been asked: the attempt was not in memory."""
+
+
+class AttemptReturned(WorkerEvent, frozen=True, kw_only=True):
+    """An attempt was given back: recalled and not started, or refused with a reason (PLC-7)."""
+
+    attempt: str
+    refusal: str | None = None
+
+
+class EventUnfit(Event, frozen=True, kw_only=True):
+    """What a worker said can't be stored, as was seen when it came in."""
+
+    event: WorkerEvent
+    fault: str
+
+
+# what people and sweeps ask for
+
+
+class RunRows(msgspec.Struct, frozen=True, kw_only=True):
+    """A run that was not in memory, as the rows have it; all None if there is no such run outside history."""
+
+    run: Run | None = None
+    job: Job | None = None
+    tasks: tuple[Task, ...] = ()
+    spreads: tuple[Spread, ...] = ()
+
+
+class Act(Event, frozen=True, kw_only=True):
+    """Somebody wants something of a run, and waits for the answer under `ticket`."""
+
+    run_id: str
+    by: str
+    why: str = ""
+    ticket: int = 0
+    rows: RunRows | None = None
+    """Given when the run was not in memory and has been looked up."""
+
+
+class CancelRun(Act, frozen=True, kw_only=True):
+    """End the run: what has not started never does, what runs is asked to stop."""
+
+
+class PauseRun(Act, frozen=True, kw_only=True):
+    """Start nothing more of the run. What runs goes on."""
+
+
+class ResumeRun(Act, frozen=True, kw_only=True):
+    """Go on with a paused run."""
+
+
+class CancelTask(Act, frozen=True, kw_only=True):
+    """End one task. Its descendants are cancelled with it."""
+
+    task_id: str
+
+
+class ReopenTask(Act, frozen=True, kw_only=True):
+    """Start a final task again, with all that was cancelled or skipped because of it."""
+
+    task_id: str
+
+
+class ClearTask(Act, frozen=True, kw_only=True):
+    """Let a quarantined task run again."""
+
+    task_id: str
+
+
+class RunsAged(Event, frozen=True, kw_only=True):
+    """These final runs have stayed their time, and move to history."""
+
+    run_ids: tuple[str, ...]
+
+
+class StoreLagged(Event, frozen=True, kw_only=True):
+    """The store is so slow that nothing of this priority or below is placed; None: it has caught up (HA-4)."""
+
+    hold: Priority | None
+
+
+# what the shard finds due by itself
+
+
+class TimerKind(StrEnum):
+    """What a timer is for."""
+
+    RETRY = "retry"
+    RECEIPT = "receipt"
+    """An assignment must be received within 30 s (LIV-3)."""
+    TASK_LIMIT = "task_limit"
+    RUN_LIMIT = "run_limit"
+    SILENCE = "silence"
+
+
+class TimerDue(Event, frozen=True, kw_only=True):
+    """A timer has come up. It is stale, and does nothing, if its subject has moved on since it was set."""
+
+    kind: TimerKind
+    subject: str
+    stamp: int = 0
+    due_at: datetime | None = None
+
+
+class SpreadStep(Event, frozen=True, kw_only=True):
+    """The next part of work that exceeds a batch."""
+
+    run_id: str
+    kind: SpreadKind
+    parent: str = ""
+
+
+class TaskUndecided(Event, frozen=True, kw_only=True):
+    """A task was found, while loading, that may be ready."""
+
+    run_id: str
+    position: int
+
+
+class RippleStep(Event, frozen=True, kw_only=True):
+    """A task has ended, and its children are to be looked at."""
+
+    run_id: str
+    position: int
+
+
+class PlaceShape(Event, frozen=True, kw_only=True):
+    """Tasks of this shape may find room."""
+
+    shape: Shape
+
+
+class Audited(Event, frozen=True, kw_only=True):
+    """Time to look whether every task can be explained (STA-7)."""

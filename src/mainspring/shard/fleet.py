@@ -1,0 +1,149 @@
+"""Workers come, fall silent, and come back (LIV-1, LIV-3, LIV-5, LIV-6).
+
+    EXPECTED ──registers──► READY ──10 s silent──► SUSPECT ──5 s more──► LOST
+        │                     ▲───────heard of────────┘                    │
+        └── 15 s silent ─► LOST                       registers again ─────┘
+
+Seconds are those of the shard's life (`ShardMemory.life`): a stall of ours, or an outage, ends nothing.
+"""
+
+from __future__ import annotations
+
+from mainspring.core.resources import Resources
+from mainspring.core.tasks import TaskState
+from mainspring.core.workers import Worker, WorkerStatus
+from mainspring.shard import reports, stops
+from mainspring.shard.effects import CloseLink
+from mainspring.shard.events import TimerDue, TimerKind, WorkerEvent, WorkerRegistered
+from mainspring.shard.memory import ShardMemory
+from mainspring.shard.turn import Turn
+from mainspring.wire import Welcome
+
+SUSPECT_AFTER_SECONDS = 10.0
+LOST_AFTER_SECONDS = 15.0
+
+
+def register(turn: Turn, event: WorkerRegistered) -> None:
+    """A worker opens a session: compare what it has in hands with what the rows say, both ways."""
+    memory = turn.memory
+    worker = memory.workers.get(event.worker)
+    if worker is None:
+        worker = memory.workers[event.worker] = Worker(id=event.worker)
+    if worker.status is WorkerStatus.READY or worker.status is WorkerStatus.SUSPECT:
+        memory.capacity -= worker.total
+    offer = event.offer
+    worker.total = Resources(offer.cpu_millis, offer.memory_bytes, offer.gpus, offer.disk_bytes)
+    worker.session, worker.labels, worker.zone, worker.version = event.session, event.labels, event.zone, event.version
+    worker.status, worker.heard, worker.refused = WorkerStatus.READY, memory.life, set()
+    memory.capacity += worker.total
+    turn.send(worker, Welcome(event.session))
+    _compare(turn, worker, frozenset(event.holds))
+    watch(turn, worker)
+    memory.refresh(worker)
+    turn.save_worker(worker)
+
+
+def carry_over(before: ShardMemory, after: ShardMemory) -> None:
+    """Keep what workers said of themselves when the rows are loaded again within a term."""
+    after.life = before.life
+    after.capacity = before.capacity
+    after.barred = before.barred
+    after.hold_from = before.hold_from
+    for old in before.workers.values():
+        worker = after.workers[old.id] = Worker(
+            id=old.id,
+            session=old.session,
+            total=old.total,
+            labels=old.labels,
+            zone=old.zone,
+            version=old.version,
+            status=old.status,
+            heard=old.heard,
+            refused=old.refused,
+        )
+        after.refresh(worker)
+
+
+def hear(turn: Turn, event: WorkerEvent) -> bool:
+    """A worker was heard of; False if its session is not the one we know, and what it says is not to be taken."""
+    worker = turn.memory.workers.get(event.worker)
+    if worker is None or worker.session != event.session:
+        turn.batch.effects.append(CloseLink(event.worker, event.session))
+        return False
+    worker.heard = turn.memory.life
+    if worker.status is WorkerStatus.SUSPECT:
+        worker.status = WorkerStatus.READY
+        turn.memory.refresh(worker)
+    return True
+
+
+def watch(turn: Turn, worker: Worker) -> None:
+    """Have a timer look at a worker's silence."""
+    if not worker.watched:
+        worker.watched = True
+        _look_again(turn, worker, SUSPECT_AFTER_SECONDS)
+
+
+def silence_due(turn: Turn, timer: TimerDue) -> None:
+    """Look whether a worker has been silent for too long."""
+    worker = turn.memory.workers[timer.subject]
+    quiet = turn.memory.life - worker.heard
+    if quiet >= LOST_AFTER_SECONDS:
+        _give_up(turn, worker, f"{worker.id} was silent for {quiet:.0f} s")
+    elif quiet >= SUSPECT_AFTER_SECONDS:
+        if worker.status is WorkerStatus.READY:
+            worker.status = WorkerStatus.SUSPECT
+            turn.memory.refresh(worker)
+        _look_again(turn, worker, LOST_AFTER_SECONDS - quiet)
+    else:
+        _look_again(turn, worker, SUSPECT_AFTER_SECONDS - quiet)
+
+
+def receipt_due(turn: Turn, timer: TimerDue) -> None:
+    """An assignment was not received in time: back to the queue (LIV-3)."""
+    lease = turn.memory.leases[timer.subject]
+    if lease.received:
+        return
+    for attempt, task in list(lease.members.items()):
+        if task.state is TaskState.ASSIGNED:
+            reports.give_back(turn, task, because=f"{lease.worker_id} did not say that it received it")
+            stops.disown(turn, lease.worker_id, attempt)
+
+
+def _compare(turn: Turn, worker: Worker, holds: frozenset[str]) -> None:
+    for lease in list(worker.leases.values()):
+        lease.received = True
+        for attempt, task in list(lease.members.items()):
+            if attempt in holds:
+                stops.signal(turn, task)
+            else:
+                _take_back(turn, attempt, f"{worker.id} came back without it")
+    for attempt in sorted(holds):
+        held = turn.memory.attempts.get(attempt)
+        if held is None or held.worker_id != worker.id:
+            stops.disown(turn, worker.id, attempt)
+
+
+def _take_back(turn: Turn, attempt: str, because: str) -> None:
+    task = turn.memory.attempts[attempt]
+    if task.state is TaskState.ASSIGNED:
+        reports.give_back(turn, task, because=because)
+    else:
+        reports.lose(turn, task, because=because)
+
+
+def _give_up(turn: Turn, worker: Worker, because: str) -> None:
+    """A worker is lost: everything it had is taken back, and it is forgotten until it registers again."""
+    if worker.status is not WorkerStatus.EXPECTED:
+        turn.memory.capacity -= worker.total
+    worker.status = WorkerStatus.LOST
+    turn.memory.refresh(worker)
+    for lease in list(worker.leases.values()):
+        for attempt in list(lease.members):
+            _take_back(turn, attempt, because)
+    turn.save_worker(worker)
+    del turn.memory.workers[worker.id]
+
+
+def _look_again(turn: Turn, worker: Worker, seconds: float) -> None:
+    turn.memory.set_length(seconds, TimerDue(kind=TimerKind.SILENCE, subject=worker.id))

@@ -1,0 +1,206 @@
+"""What a shard has in mind: runs, their tasks, workers, leases, queues, timers. All of it can be loaded again (HA-3).
+
+1. `attempts` has exactly the attempts of tasks that a worker holds, and each is a member of one lease (I-10, I-12).
+2. `waiting[position]` is how many upstreams of a task still have to be heard of (I-41).
+3. A run is here from its adoption until it is final.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from datetime import UTC, datetime
+
+import msgspec
+
+from mainspring.core.batch import Spread, SpreadKind
+from mainspring.core.jobs import Job
+from mainspring.core.placement import obstacles
+from mainspring.core.queues import FairQueues
+from mainspring.core.resources import NOTHING, Resources
+from mainspring.core.runs import Finish, Run, RunState, derive_run_state
+from mainspring.core.shapes import Shape
+from mainspring.core.states import FINAL
+from mainspring.core.tasks import Priority, Task, TaskState
+from mainspring.core.workers import Lease, OpenWorkers, Worker
+from mainspring.shard.events import TimerDue, TimerKind
+from mainspring.shard.timers import Timers
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+LONGEST_TURN_SECONDS = 2.0
+
+
+class RunMemory(msgspec.Struct, kw_only=True):
+    """One run, with what is derived from its rows."""
+
+    run: Run
+    job: Job
+    tasks: list[Task] = []
+    """By position. Shorter than the job's while the run is being adopted."""
+    waiting: list[int] = []
+    counts: dict[TaskState, int] = {}
+    delayed: int = 0
+    """Tasks that are PENDING until a time."""
+    spreads: dict[tuple[SpreadKind, str], Spread] = {}
+    ripples: dict[int, int] = {}
+    """Positions of ended tasks whose children are not all told yet, and how many are."""
+    reopening: dict[str, frozenset[int]] = {}
+    """For an open REOPEN spread: the positions below its task."""
+
+    def finish(self) -> Finish:
+        """What, besides the tasks' states, decides the run's."""
+        run = self.run
+        return Finish(
+            policy=self.job.spec.on_failure,
+            paused=self.is_resting(),
+            cancelled=run.cancelled_by is not None,
+            timed_out=run.timed_out,
+            complete=not self.spreads and len(self.tasks) == run.task_count,
+            delayed=self.delayed,
+        )
+
+    def state(self) -> RunState:
+        """The run's state, derived."""
+        return derive_run_state(self.counts, self.finish())
+
+    def is_stopped(self) -> bool:
+        """Whether nothing more of this run may start, ever: what has not started is cancelled."""
+        run = self.run
+        return run.cancelled_by is not None or run.failed_task is not None or run.timed_out
+
+    def is_resting(self) -> bool:
+        """Whether nothing more of this run may start until a person says so."""
+        return self.run.paused or self.run.held is not None
+
+    def may_start(self) -> bool:
+        """Whether anything new of this run may be queued or placed."""
+        return not self.is_stopped() and not self.is_resting()
+
+
+class ShardMemory:
+    """Everything that one shard knows."""
+
+    def __init__(self, shard: str) -> None:
+        self.shard = shard
+        self.runs: dict[str, RunMemory] = {}
+        self.attempts: dict[str, Task] = {}
+        self.workers: dict[str, Worker] = {}
+        self.open_workers = OpenWorkers()
+        self.leases: dict[str, Lease] = {}
+        self.queues = FairQueues()
+        self.use: dict[str, Resources] = {}
+        """What each tenant's live leases add up to."""
+        self.capacity = NOTHING
+        """What all ready workers offer together."""
+        self.in_memory: dict[tuple[Priority, str], int] = {}
+        """Tasks that are not final, made or still to be made."""
+        self.ripples: deque[tuple[str, int]] = deque()
+        self.undecided: deque[tuple[str, int]] = deque()
+        """Tasks that may be ready, found while loading."""
+        self.spreads: deque[tuple[str, SpreadKind, str]] = deque()
+        self.barred: dict[Shape, str] = {}
+        """Shapes whose placing failed for a fault of ours or of the data."""
+        self.hold_from: Priority | None = None
+        self.life = 0.0
+        """Seconds that this shard has lived through: at most 2 for each turn."""
+        self._last_turn: datetime | None = None
+        self.instants = Timers(self._is_stale)
+        self.lengths = Timers(self._is_stale)
+        self.audited: deque[str] = deque()
+        """Runs still to be looked at in this round of the audit."""
+
+    def live_on(self, now: datetime) -> None:
+        """Time has passed."""
+        if self._last_turn is not None:
+            self.life += min(max((now - self._last_turn).total_seconds(), 0.0), LONGEST_TURN_SECONDS)
+        self._last_turn = now
+
+    def find(self, task_id: str) -> Task | None:
+        """A task by its id, if its run is in memory."""
+        run_id, _, position = f"run_{task_id[5:]}".partition(".")
+        memory = self.runs.get(run_id)
+        if memory is None or not position.isdigit() or int(position) >= len(memory.tasks):
+            return None
+        return memory.tasks[int(position)]
+
+    def shape(self, task: Task) -> Shape:
+        """What the task needs of a worker."""
+        return self.runs[task.run_id].job.shapes[task.position]
+
+    def count_in(self, priority: Priority, tenant: str, by: int) -> None:
+        """So many more (or fewer) open tasks of this tenant are in memory."""
+        key = (priority, tenant)
+        left = self.in_memory.get(key, 0) + by
+        if left:
+            self.in_memory[key] = left
+        else:
+            self.in_memory.pop(key, None)
+
+    # leases and use
+
+    def open_lease(self, lease: Lease) -> None:
+        """Take the room that a lease stands for."""
+        worker = self.workers[lease.worker_id]
+        resources = lease.shape.resources
+        self.leases[lease.id] = lease
+        worker.leases[lease.id] = lease
+        worker.used += resources
+        self.use[lease.tenant] = self.use.get(lease.tenant, NOTHING) + resources
+        self.refresh(worker)
+
+    def leave_lease(self, attempt_id: str, lease_id: str) -> None:
+        """An attempt is over; with the last one of its lease the room is free again."""
+        self.attempts.pop(attempt_id, None)
+        lease = self.leases[lease_id]
+        lease.members.pop(attempt_id, None)
+        if lease.members:
+            return
+        worker = self.workers[lease.worker_id]
+        resources = lease.shape.resources
+        del self.leases[lease_id], worker.leases[lease_id]
+        worker.used -= resources
+        left = self.use[lease.tenant] - resources
+        if left == NOTHING:
+            del self.use[lease.tenant]
+        else:
+            self.use[lease.tenant] = left
+        self.refresh(worker)
+
+    def refresh(self, worker: Worker) -> None:
+        """A worker's room or status has changed: keep `open_workers` right, and wake what it could help."""
+        if self.open_workers.update(worker) and self.queues.parked:
+            self.queues.wake(lambda shape: shape not in self.barred and not obstacles(shape, worker))
+
+    # timers
+
+    def set_instant(self, due_at: datetime, timer: TimerDue) -> None:
+        """Let a timer come up at an instant of the store's clock."""
+        self.instants.set((due_at - _EPOCH).total_seconds(), timer)
+
+    def set_length(self, seconds: float, timer: TimerDue) -> None:
+        """Let a timer come up after so many seconds of the shard's life."""
+        self.lengths.set(self.life + seconds, timer)
+
+    def due(self, now: datetime, most: int) -> list[TimerDue]:
+        """Timers that have come up."""
+        found = self.instants.pop_due((now - _EPOCH).total_seconds(), most)
+        return found + self.lengths.pop_due(self.life, most)
+
+    def seconds_to_timer(self, now: datetime) -> float | None:
+        """How long nothing will come up; None for ever."""
+        instant, length = self.instants.next_due(), self.lengths.next_due()
+        waits = []
+        if instant is not None:
+            waits.append(instant - (now - _EPOCH).total_seconds())
+        if length is not None:
+            waits.append(length - self.life)
+        return max(0.0, min(waits)) if waits else None
+
+    def _is_stale(self, timer: TimerDue) -> bool:
+        if timer.kind is TimerKind.SILENCE:
+            return timer.subject not in self.workers
+        if timer.kind is TimerKind.RECEIPT:
+            return timer.subject not in self.leases
+        if timer.kind is TimerKind.RUN_LIMIT:
+            return timer.subject not in self.runs
+        task = self.find(timer.subject)
+        return task is None or task.state in FINAL or task.seq != timer.stamp

@@ -1,0 +1,129 @@
+"""One bad value never stops a shard: an event that fails alone goes to `rejected_events`, and its owner is held.
+
+    a report about an attempt   its task is QUARANTINED, the worker is answered *rejected*
+    a run that arrives          it is held, and leaves intake
+    the placing of a shape      the shape is barred until a new leader tries it
+    a timer, a step             its task is QUARANTINED, or its run is held
+    an act                      whoever asked is told
+
+The host calls this after it has loaded the memory anew: nothing of the failed attempt to take the event is left.
+"""
+
+from __future__ import annotations
+
+from copy import copy
+
+import msgspec
+
+from mainspring.core.batch import Outgoing, RejectedEvent
+from mainspring.core.states import FINAL
+from mainspring.core.tasks import AttemptEnd, Task, TaskState
+from mainspring.ids import new_id
+from mainspring.shard import flow
+from mainspring.shard.effects import Reply, Send
+from mainspring.shard.events import (
+    Act,
+    AttemptEnded,
+    AttemptReturned,
+    AttemptStarted,
+    Event,
+    PlaceShape,
+    RippleStep,
+    RunArrived,
+    RunUnreadable,
+    SpreadStep,
+    TaskUndecided,
+    TimerDue,
+)
+from mainspring.shard.turn import Turn
+from mainspring.wire import Answer, Verdict
+
+_LONGEST_RECORD = 16_384
+_LONGEST_FAULT = 1_000
+
+
+def reject(turn: Turn, event: Event, fault: str) -> None:
+    """Record an event that could not be taken, and hold what it is about."""
+    fault = _storable(fault, _LONGEST_FAULT)
+    subject = _hold_owner(turn, event, fault)
+    kind = type(event).__name__
+    record = RejectedEvent(
+        id=new_id("rej", turn.now, turn.random), shard=turn.memory.shard, kind=kind,
+        subject=_storable(subject, _LONGEST_FAULT), event=_describe(event), fault=fault, at=turn.now,
+    )  # fmt: skip
+    turn.batch.rejected.append(record)
+    alert = {"alert": "event_rejected", "event": kind, "subject": record.subject, "fault": fault, "record": record.id}
+    turn.batch.outbox.append(
+        Outgoing(
+            id=record.id,
+            key=f"alerts:{turn.memory.shard}",
+            kind="alert",
+            payload=msgspec.json.encode(alert).decode(),
+            created_at=turn.now,
+        )
+    )
+
+
+def _hold_owner(turn: Turn, event: Event, fault: str) -> str:
+    """Put what the event is about where only a person can move it on; return its id."""
+    match event:
+        case AttemptStarted() | AttemptEnded() | AttemptReturned():
+            _quarantine(turn, turn.memory.attempts.get(event.attempt), fault)
+            if isinstance(event, AttemptEnded):
+                answer = Answer(event.attempt, Verdict.REJECTED)
+                turn.batch.effects.append(Send(event.worker, event.session, answer))
+            return event.attempt
+        case RunArrived() | RunUnreadable():
+            row = copy(event.run)
+            row.held = fault
+            turn.batch.runs.append(row)
+            return row.id
+        case PlaceShape():
+            turn.memory.barred[event.shape] = fault
+            turn.memory.queues.park(event.shape, f"placing it failed: {fault}")
+            return str(event.shape)
+        case TimerDue():
+            _quarantine(turn, turn.memory.find(event.subject), fault)
+            _hold_run(turn, event.subject, fault)
+            return event.subject
+        case SpreadStep() | RippleStep() | TaskUndecided():
+            _hold_run(turn, event.run_id, fault)
+            return event.run_id
+        case Act():
+            turn.answer(event, Reply.REFUSED, fault)
+            return event.run_id
+        case _:
+            return ""
+
+
+def _quarantine(turn: Turn, task: Task | None, fault: str) -> None:
+    if task is None or task.state in FINAL or task.state is TaskState.QUARANTINED:
+        return
+    if task.attempt_id is not None:
+        turn.end_attempt(task, AttemptEnd.REJECTED, fault)
+    turn.move(task, TaskState.QUARANTINED, by="shard", because=fault)
+    run = turn.memory.runs[task.run_id]
+    if run.run.cancelled_by is not None:
+        flow.cancel_unstarted(turn, run, task)
+
+
+def _hold_run(turn: Turn, run_id: str, fault: str) -> None:
+    """Stop working on a run: its spreads and ripples rest until a person resumes it."""
+    run = turn.memory.runs.get(run_id)
+    if run is not None:
+        run.run.held = fault
+        turn.mark(run)
+
+
+def _describe(event: Event) -> str:
+    """The event as JSON for a person's eyes: bounded, and without what no store takes."""
+    try:
+        text = msgspec.json.encode(event, enc_hook=repr).decode()
+    except (TypeError, ValueError, UnicodeEncodeError):
+        text = repr(event)
+    return msgspec.json.encode(_storable(text, _LONGEST_RECORD)).decode()
+
+
+def _storable(text: str, most: int) -> str:
+    """What of a text every store takes: no NUL, no lone surrogate, bounded."""
+    return text[:most].replace("\\\\u0000", "?").replace("\\u0000", "?").encode("utf-8", "replace").decode()

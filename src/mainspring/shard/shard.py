@@ -1,0 +1,265 @@
+"""One shard: the scheduling of one pool, in memory. Events in, batch out.
+
+`handle` is the only mutator. It takes what happened, decides what follows, and returns the batch; until that is
+committed, the world outside knows nothing of it. There is no I/O, no clock and no randomness of its own here: `now` is
+an argument, and the generator is seeded by the term's nonce.
+
+A turn in order: time passes; the events, one after another; timers that have come up; ripples and spreads, a part at a
+time; placing. The last three can wait: they stop when the turn's budget of rows is used up, and `has_more` says so.
+
+If you add an event: `shard/events.py`, a case in `_apply`, its owner in `shard/rejection.py`.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from random import Random
+from typing import TypeVar
+
+from mainspring.core.batch import Batch, Spread, SpreadKind
+from mainspring.core.jobs import Job
+from mainspring.core.runs import Run
+from mainspring.core.tasks import StopKind, Task, TaskState
+from mainspring.errors import Broken
+from mainspring.shard import acts, adoption, audit, fleet, flow, placing, rejection, reports, spreads, stops
+from mainspring.shard import events as happened
+from mainspring.shard.events import Event
+from mainspring.shard.memory import ShardMemory
+from mainspring.shard.turn import Turn
+
+DEFAULT_BUDGET = 2_000
+_TIMERS_PER_TURN = 500
+
+
+class Shard:
+    """The runs, tasks and workers of one pool."""
+
+    def __init__(self, shard: str, *, seed: tuple[int, int]) -> None:
+        """`seed` is the term's nonce and the number of the last batch: no attempt id is ever drawn twice."""
+        self.memory = ShardMemory(shard)
+        self._random = Random(f"{seed[0]}:{seed[1]}")  # noqa: S311 - ids are names, not secrets
+
+    def load(
+        self,
+        runs: Sequence[Run],
+        tasks: Sequence[Task],
+        jobs: dict[str, Job],
+        open_spreads: Sequence[Spread],
+        *,
+        now: datetime,
+        before: ShardMemory | None = None,
+    ) -> None:
+        """Take the rows in. Workers that hold work are expected, and lost only after the grace.
+
+        If the memory is loaded anew within a term, what workers said of themselves `before` still holds.
+        """
+        if before is not None:
+            fleet.carry_over(before, self.memory)
+        tasks_of: dict[str, list[Task]] = {run.id: [] for run in runs}
+        for task in tasks:
+            tasks_of[task.run_id].append(task)
+        spreads_of: dict[str, list[Spread]] = {}
+        for spread in open_spreads:
+            spreads_of.setdefault(spread.run_id, []).append(spread)
+        self.memory.live_on(now)
+        for run in runs:
+            mine = spreads_of.get(run.id, [])
+            adoption.recall_run(self.memory, run, jobs[run.job_id], tasks_of[run.id], mine, now)
+        turn = self._turn(now, 0)
+        for worker in self.memory.workers.values():
+            fleet.watch(turn, worker)
+
+    def handle(self, events: Iterable[Event], *, now: datetime, budget: int = DEFAULT_BUDGET) -> Batch:
+        """Take what happened, decide what follows.
+
+        The batch is the only output. Until it is committed, the world outside knows nothing of it.
+        """
+        turn = self._turn(now, budget)
+        for event in events:
+            self._apply(turn, event)
+        for timer in self.memory.due(now, _TIMERS_PER_TURN):
+            self._apply(turn, timer)
+        self._go_on(turn)
+        placing.place(turn)
+        return turn.close()
+
+    def handle_alone(self, event: Event, *, now: datetime, budget: int = DEFAULT_BUDGET) -> Batch:
+        """Take this one event and nothing else, so that a fault has an owner."""
+        turn = self._turn(now, budget)
+        self._apply(turn, event)
+        return turn.close()
+
+    def reject(self, event: Event, fault: str, *, now: datetime) -> Batch:
+        """Put an event that failed alone on record, and hold what it is about."""
+        turn = self._turn(now, DEFAULT_BUDGET)
+        rejection.reject(turn, event, fault)
+        return turn.close()
+
+    def due(self, now: datetime) -> list[Event]:
+        """What the shard would do by itself now, as events: for taking them alone."""
+        self.memory.live_on(now)
+        found: list[Event] = list(self.memory.due(now, _TIMERS_PER_TURN))
+        found += [happened.TaskUndecided(run_id=run, position=position) for run, position in self.memory.undecided]
+        found += [happened.RippleStep(run_id=run, position=position) for run, position in self.memory.ripples]
+        found += [happened.SpreadStep(run_id=run, kind=kind, parent=of) for run, kind, of in self.memory.spreads]
+        found += [happened.PlaceShape(shape=shape) for shape in self.memory.queues.shapes()]
+        return found
+
+    def has_more(self) -> bool:
+        """Whether there is work that does not wait for anything outside."""
+        memory = self.memory
+        return bool(memory.ripples or memory.undecided or memory.spreads)
+
+    def seconds_to_timer(self, now: datetime) -> float | None:
+        """How long nothing will come up by itself; None for ever."""
+        return self.memory.seconds_to_timer(now)
+
+    def _turn(self, now: datetime, budget: int) -> Turn:
+        self.memory.live_on(now)
+        return Turn(self.memory, now, self._random, budget)
+
+    def _apply(self, turn: Turn, event: Event) -> None:
+        match event:
+            case happened.WorkerRegistered():
+                fleet.register(turn, event)
+            case happened.WorkerEvent():
+                if fleet.hear(turn, event):
+                    self._apply_report(turn, event)
+            case happened.RunArrived():
+                adoption.adopt(turn, event)
+            case happened.RunUnreadable():
+                rejection.reject(turn, event, event.fault)
+            case happened.EventUnfit():
+                if fleet.hear(turn, event.event):
+                    rejection.reject(turn, event.event, event.fault)
+            case happened.Act():
+                acts.act(turn, event)
+            case happened.RunsAged():
+                turn.batch.archived.extend(run for run in event.run_ids if run not in self.memory.runs)
+            case happened.StoreLagged():
+                self.memory.hold_from = event.hold
+            case happened.Audited():
+                audit.look(turn)
+            case _:
+                self._apply_due(turn, event)
+
+    def _apply_due(self, turn: Turn, event: Event) -> None:
+        match event:
+            case happened.TimerDue():
+                self._apply_timer(turn, event)
+            case happened.TaskUndecided():
+                self._decide_again(turn, event.run_id, event.position)
+            case happened.RippleStep():
+                self._step_ripple(turn, event.run_id, event.position)
+            case happened.SpreadStep():
+                self._step_spread(turn, event.run_id, event.kind, event.parent)
+            case happened.PlaceShape():
+                placing.place(turn, only=event.shape)
+            case _:
+                raise Broken(f"nobody takes {event}")
+
+    def _apply_report(self, turn: Turn, event: happened.WorkerEvent) -> None:
+        match event:
+            case happened.AttemptsReceived():
+                reports.received(turn, event)
+            case happened.AttemptStarted():
+                reports.started(turn, event)
+            case happened.AttemptEnded():
+                reports.ended(turn, event)
+            case happened.AttemptReturned():
+                reports.returned(turn, event)
+            case happened.WorkerBeat():
+                pass
+            case _:
+                raise Broken(f"nobody takes {event}")
+
+    def _apply_timer(self, turn: Turn, timer: happened.TimerDue) -> None:
+        match timer.kind:
+            case happened.TimerKind.SILENCE:
+                fleet.silence_due(turn, timer)
+            case happened.TimerKind.RECEIPT:
+                fleet.receipt_due(turn, timer)
+            case happened.TimerKind.RETRY:
+                self._retry_due(turn, timer)
+            case happened.TimerKind.TASK_LIMIT:
+                self._task_limit_due(turn, timer)
+            case happened.TimerKind.RUN_LIMIT:
+                self._run_limit_due(turn, timer)
+
+    def _retry_due(self, turn: Turn, timer: happened.TimerDue) -> None:
+        task = self.memory.find(timer.subject)
+        if task is None or task.state is not TaskState.PENDING or task.seq != timer.stamp or task.due_at is None:
+            return
+        run = self.memory.runs[task.run_id]
+        turn.touch(task)
+        task.due_at = None
+        run.delayed -= 1
+        if not run.waiting[task.position]:
+            flow.free(turn, run, task)
+
+    def _task_limit_due(self, turn: Turn, timer: happened.TimerDue) -> None:
+        task = self.memory.find(timer.subject)
+        if task is not None and task.seq == timer.stamp and task.worker_id is not None:
+            limit = self.memory.runs[task.run_id].job.tasks[task.position].timeout_seconds
+            stops.request(turn, task, StopKind.TIMEOUT, by="shard", why=f"it took longer than {limit:g} s")
+
+    def _run_limit_due(self, turn: Turn, timer: happened.TimerDue) -> None:
+        run = self.memory.runs[timer.subject]
+        run.run.timed_out = True
+        turn.mark(run)
+        turn.open_spread(run, SpreadKind.CANCEL, by="shard", why="the run's time was up")
+
+    def _go_on(self, turn: Turn) -> None:
+        """Ripples and spreads, as far as the turn's budget lasts. Each gets its part before any gets a second one."""
+        memory = self.memory
+        while memory.undecided and not turn.spent():
+            self._decide_again(turn, *memory.undecided[0])
+        self._drain_ripples(turn)
+        for _ in range(len(memory.spreads)):
+            if turn.spent() or not memory.spreads:
+                return
+            self._step_spread(turn, *memory.spreads[0])
+            self._drain_ripples(turn)
+
+    def _drain_ripples(self, turn: Turn) -> None:
+        while self.memory.ripples and not turn.spent():
+            self._step_ripple(turn, *self.memory.ripples[0])
+
+    def _decide_again(self, turn: Turn, run_id: str, position: int) -> None:
+        _take(self.memory.undecided, (run_id, position))
+        run = self.memory.runs.get(run_id)
+        if run is not None and not run.waiting[position]:
+            task = run.tasks[position]
+            if task.state is TaskState.PENDING and task.due_at is None:
+                flow.free(turn, run, task)
+
+    def _step_ripple(self, turn: Turn, run_id: str, position: int) -> None:
+        """Tell more children of an ended task. A run that is held waits for a person, and is asked again then."""
+        _take(self.memory.ripples, (run_id, position))
+        run = self.memory.runs.get(run_id)
+        if run is None or run.run.held is not None or position not in run.ripples:
+            return
+        if not flow.ripple(turn, run, position):
+            self.memory.ripples.appendleft((run_id, position))
+
+    def _step_spread(self, turn: Turn, run_id: str, kind: SpreadKind, parent: str) -> None:
+        """One part of a spread; if it is not over, it goes to the end of the line."""
+        _take(self.memory.spreads, (run_id, kind, parent))
+        run = self.memory.runs.get(run_id)
+        if run is None or run.run.held is not None or (kind, parent) not in run.spreads:
+            return
+        if not spreads.step(turn, run, run.spreads[kind, parent]):
+            self.memory.spreads.append((run_id, kind, parent))
+
+
+_Key = TypeVar("_Key")
+
+
+def _take(waiting: deque[_Key], key: _Key) -> None:
+    """Take an entry out of a line. It is the first one, unless events are taken alone."""
+    if waiting and waiting[0] == key:
+        waiting.popleft()
+    elif key in waiting:
+        waiting.remove(key)

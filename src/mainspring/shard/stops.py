@@ -1,0 +1,45 @@
+"""Asked to stop (STA-8): the request is part of the task's row, committed before the signal, and sent again as needed.
+
+A task that is asked to stop keeps its state and its room until its worker says that the process is gone, or is lost.
+What has not started is called back (`Recall`); what runs is signalled (`Stop`).
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from mainspring.core.tasks import StopKind, StopRequest, Task, TaskState
+from mainspring.shard.turn import Turn
+from mainspring.wire import Recall, Stop
+
+GRACE = timedelta(seconds=30)
+"""From SIGTERM to SIGKILL."""
+_NOT_YOURS = "this attempt is no longer yours"
+
+
+def request(turn: Turn, task: Task, kind: StopKind, *, by: str, why: str, cause: str | None = None) -> None:
+    """Ask a task that a worker holds to stop. A cancel outranks every other reason, and is not asked for twice."""
+    if task.stop is not None and (task.stop.kind is StopKind.CANCEL or task.stop.kind is kind):
+        return
+    turn.touch(task)
+    task.stop = StopRequest(kind=kind, by=by, why=why, kill_at=turn.now + GRACE, cause=cause)
+    signal(turn, task)
+
+
+def signal(turn: Turn, task: Task) -> None:
+    """Send the worker the request that stands in the row."""
+    worker = turn.memory.workers.get(task.worker_id or "")
+    if worker is None or task.stop is None or task.attempt_id is None:
+        return
+    if task.state is TaskState.ASSIGNED:
+        turn.send(worker, Recall((task.attempt_id,)))
+    elif task.stop.kind is not StopKind.HOLD:
+        left = max(0.0, (task.stop.kill_at - turn.now).total_seconds())
+        turn.send(worker, Stop(task.attempt_id, task.stop.why, left))
+
+
+def disown(turn: Turn, worker_id: str, attempt: str) -> None:
+    """Tell a worker that an attempt is not its own any more (LIV-5)."""
+    worker = turn.memory.workers.get(worker_id)
+    if worker is not None:
+        turn.send(worker, Stop(attempt, _NOT_YOURS, 0.0))

@@ -1,0 +1,214 @@
+"""One turn of a shard: the memory that it changes, and the batch that it fills.
+
+Every change of a row goes through here, so that the batch is complete: `move` for states, `touch` for what changes in
+a task beside its state, `mark` for a run's columns. `close` derives what follows (the states of runs, which of them are
+over) and makes the batch final, with copies of the rows.
+
+A turn has a budget of rows. Steps that can wait (spreads, ripples, placing) stop when it is used up, and go on in the
+next turn: that is what keeps a batch short, and a P0 from waiting behind a long one.
+"""
+
+from __future__ import annotations
+
+from copy import copy
+from datetime import datetime
+from random import Random
+
+import msgspec
+
+from mainspring.core.batch import Batch, Outgoing, Spread, SpreadKind, TaskChange, WorkerRow
+from mainspring.core.runs import FINAL_RUN, conclude
+from mainspring.core.states import FINAL, create, move
+from mainspring.core.tasks import Attempt, AttemptEnd, Task, TaskState
+from mainspring.core.workers import Worker
+from mainspring.shard.effects import Answered, Reply, Send
+from mainspring.shard.events import Act, TimerDue, TimerKind
+from mainspring.shard.memory import RunMemory, ShardMemory
+from mainspring.wire import ToWorker
+
+S = TaskState
+_ENCODER = msgspec.json.Encoder()
+
+
+class Turn:
+    """The work on one batch."""
+
+    def __init__(self, memory: ShardMemory, now: datetime, random: Random, budget: int) -> None:
+        self.memory = memory
+        self.now = now
+        self.random = random
+        self.batch = Batch()
+        self.budget = budget
+        self._tasks: dict[str, tuple[Task, TaskState, int]] = {}
+        self._new: dict[str, Task] = {}
+        self._runs: dict[str, RunMemory] = {}
+        """Runs whose tasks have moved."""
+        self._marked: set[str] = set()
+        """Runs whose own columns have changed."""
+        self._spreads: dict[tuple[str, SpreadKind, str], Spread] = {}
+        self._opened: set[tuple[str, SpreadKind, str]] = set()
+
+    # rows
+
+    def spent(self) -> bool:
+        """Whether the batch is as long as it may get. What can wait waits."""
+        return len(self.batch.transitions) + len(self._tasks) + len(self._new) >= self.budget
+
+    def create(self, task: Task) -> None:
+        """A task has been made."""
+        self.batch.transitions.append(create(task))
+        self._new[task.id] = task
+
+    def move(self, task: Task, to: TaskState, *, by: str, because: str) -> None:
+        """Change a task's state: the one way for a shard to do so."""
+        self.touch(task)
+        start = task.state
+        if start is S.QUEUED:
+            self.memory.queues.left(task)
+        elif task.due_at is not None:
+            task.due_at = None
+            self.memory.runs[task.run_id].delayed -= 1
+        self.batch.transitions.append(move(task, to, now=self.now, by=by, because=because))
+        self.recount(task, start)
+        if to is S.QUEUED:
+            self.memory.queues.push(task, self.memory.shape(task))
+
+    def delay(self, task: Task, due_at: datetime) -> None:
+        """A task that is PENDING waits for a time."""
+        task.due_at = due_at
+        self.memory.runs[task.run_id].delayed += 1
+        self.memory.set_instant(due_at, TimerDue(kind=TimerKind.RETRY, subject=task.id, stamp=task.seq))
+
+    def recount(self, task: Task, start: TaskState) -> None:
+        """Keep the run's and the tenant's counts right after a change of state."""
+        run = self.memory.runs[task.run_id]
+        run.counts[start] -= 1
+        run.counts[task.state] = run.counts.get(task.state, 0) + 1
+        self._runs[task.run_id] = run
+        ended = task.state in FINAL
+        if ended is not (start in FINAL):
+            self.memory.count_in(task.priority, task.tenant, -1 if ended else 1)
+
+    def touch(self, task: Task) -> None:
+        """A task's row is about to change. To be called before it does."""
+        if task.id not in self._tasks and task.id not in self._new:
+            self._tasks[task.id] = (task, task.state, task.seq)
+
+    def mark(self, run: RunMemory) -> None:
+        """A run's own columns have changed, or may have to."""
+        self._runs[run.run.id] = run
+        self._marked.add(run.run.id)
+
+    def review(self, run: RunMemory) -> None:
+        """A run's state may be another now."""
+        self._runs[run.run.id] = run
+
+    def end_attempt(self, task: Task, end: AttemptEnd, error: str | None = None) -> None:
+        """The task's current attempt is over: record it, and give its part of the room back."""
+        self.touch(task)
+        if task.attempt_id is None or task.lease_id is None or task.worker_id is None or task.assigned_at is None:
+            raise ValueError(f"{task.id} has no attempt to end: {task}")
+        self.batch.attempts.append(
+            Attempt(
+                id=task.attempt_id,
+                task_id=task.id,
+                run_id=task.run_id,
+                shard=task.shard,
+                tenant=task.tenant,
+                generation=task.generation,
+                number=task.attempt,
+                worker_id=task.worker_id,
+                lease_id=task.lease_id,
+                assigned_at=task.assigned_at,
+                started_at=task.started_at,
+                ended_at=self.now,
+                end=end,
+                error=error,
+            )
+        )
+        self.memory.leave_lease(task.attempt_id, task.lease_id)
+        task.attempt_id = task.lease_id = task.worker_id = task.stop = None
+
+    def open_spread(self, run: RunMemory, kind: SpreadKind, *, by: str, why: str, parent: str = "") -> None:
+        """Begin work on a whole run. Its first part is done in this turn, as far as the turn has room."""
+        if (kind, parent) in run.spreads:
+            return
+        spread = Spread(
+            run_id=run.run.id, parent=parent, generation=run.run.generation, kind=kind, shard=self.memory.shard,
+            total=run.run.task_count, done=0, by=by, why=why,
+        )  # fmt: skip
+        run.spreads[kind, parent] = spread
+        self.memory.spreads.append((run.run.id, kind, parent))
+        self._opened.add((run.run.id, kind, parent))
+        self.save_spread(spread)
+
+    def save_spread(self, spread: Spread) -> None:
+        """A spread has made a step; with the last one its row goes."""
+        self._spreads[spread.run_id, spread.kind, spread.parent] = spread
+        self._runs[spread.run_id] = self.memory.runs[spread.run_id]
+
+    def save_worker(self, worker: Worker) -> None:
+        """A worker has come, gone or changed."""
+        total = worker.total
+        self.batch.workers.append(
+            WorkerRow(
+                id=worker.id,
+                shard=self.memory.shard,
+                offer=f'{{"cpu_millis":{total.cpu_millis},"memory_bytes":{total.memory_bytes},'
+                f'"gpus":{total.gpus},"disk_bytes":{total.disk_bytes}}}',
+                labels=_ENCODER.encode(worker.labels).decode(),
+                zone=worker.zone,
+                version=worker.version,
+                status=worker.status,
+                since=self.now,
+                last_heard_at=self.now,
+            )
+        )
+
+    # effects
+
+    def send(self, worker: Worker, message: ToWorker) -> None:
+        """Tell a worker something once the batch is durable. Nothing is said to one that has no session."""
+        if worker.session:
+            self.batch.effects.append(Send(worker.id, worker.session, message))
+
+    def answer(self, act: Act, reply: Reply, detail: str = "") -> None:
+        """Tell whoever asked how it ended."""
+        if act.ticket:
+            self.batch.effects.append(Answered(act.ticket, reply, detail))
+
+    # the end of the turn
+
+    def close(self) -> Batch:
+        """Derive the states of the runs that changed, let go of those that are over, and hand the batch out."""
+        for run_id, run in self._runs.items():
+            self._settle_run(run_id, run)
+        batch = self.batch
+        batch.new_tasks = [copy(task) for task in self._new.values()]
+        batch.spreads = [
+            copy(spread)
+            for key, spread in self._spreads.items()
+            if spread.done < spread.total or key not in self._opened
+        ]
+        batch.tasks = [TaskChange(copy(task), was, seq) for task, was, seq in self._tasks.values()]
+        return batch
+
+    def _settle_run(self, run_id: str, run: RunMemory) -> None:
+        row = run.run
+        changed = conclude(row, run.state(), self.now)
+        if changed and row.state in FINAL_RUN:
+            del self.memory.runs[run_id]
+            if row.watched:
+                self.batch.outbox.append(run_ended(run, self.now))
+        if changed or run_id in self._marked:
+            self.batch.runs.append(copy(row))
+
+
+def run_ended(run: RunMemory, now: datetime) -> Outgoing:
+    """The news that a run is over, for whoever waits for it outside."""
+    row = run.run
+    news = {"run": row.id, "tenant": row.tenant, "job": row.job_id, "state": row.state, "generation": row.generation}
+    return Outgoing(
+        id=f"{row.id}:{row.generation}:ended", key=row.id, kind="run.ended",
+        payload=_ENCODER.encode(news).decode(), created_at=now,
+    )  # fmt: skip

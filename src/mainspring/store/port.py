@@ -1,0 +1,235 @@
+"""What the rest of Mainspring may ask of a store. The docstrings are the contract; tests/store has a test per sentence.
+
+Promises that hold for every method:
+
+1. It is one transaction: all of it or nothing.
+2. It raises Unavailable if the store can't be reached, is too slow for the adapter's deadline, or its answer was lost;
+   then it can't be known whether it was carried out, and the same call may be repeated without harm.
+3. No method decides anything about a task or run, and no time but the store's own is compared with a lease.
+4. Lists are bounded by an argument, or by the size of one shard's active work.
+
+A term is one leadership of one shard: (shard, epoch, nonce). The epoch counts up; the nonce is drawn by the taker, so
+that a store that lost its last moments and hands the same epoch out again still tells the two apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+from typing import Protocol
+
+import msgspec
+
+from mainspring.core.batch import Batch, Outgoing, Spread
+from mainspring.core.intake import Waiting as Waiting  # noqa: PLC0414 - a part of this port
+from mainspring.core.intake import Want as Want  # noqa: PLC0414 - a part of this port
+from mainspring.core.jobs import JobRow
+from mainspring.core.runs import Run
+from mainspring.core.tasks import RecordedAttempt, Task
+
+
+class Term(msgspec.Struct, frozen=True, kw_only=True):
+    """A leadership of a shard, as granted."""
+
+    shard: str
+    epoch: int
+    nonce: int
+    """Positive, 63 bits."""
+    batch_no: int
+    """The number of the last batch that was written. The next commit's number is one more; it never restarts."""
+    granted_at: datetime
+
+
+class ShardRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A shard and who leads it."""
+
+    id: str
+    leader: str
+    epoch: int
+    lease_until: datetime
+    batch_no: int
+
+
+class ShardRows(msgspec.Struct, frozen=True, kw_only=True):
+    """What a new leader needs: adopted runs that are not final, all their tasks, their jobs, open spreads."""
+
+    runs: list[Run]
+    tasks: list[Task]
+    """Ordered by run, then position."""
+    jobs: list[JobRow]
+    spreads: list[Spread]
+
+
+class IdempotencyKey(msgspec.Struct, frozen=True, kw_only=True):
+    """The caller's key for a submission, and a digest of its body."""
+
+    tenant: str
+    key: str
+    body_hash: str
+
+
+class Pruned(msgspec.Struct, frozen=True, kw_only=True):
+    """What a sweep took away."""
+
+    what: str
+    rows: int
+    """Rows deleted; 0 where whole days were dropped."""
+    days: int = 0
+    more: bool = False
+    """There is more to take: call again."""
+
+
+class Leases(Protocol):
+    """For `host/leases.py` and the loop."""
+
+    async def ensure_shard(self, shard: str) -> None:
+        """Make a shard known, led by nobody. Does nothing if it is known."""
+        ...
+
+    async def shards(self) -> list[ShardRow]:
+        """All shards, by id."""
+        ...
+
+    async def campaign(self, shard: str, holder: str, nonce: int, ttl: timedelta) -> Term | None:
+        """Take the lead of a shard whose lease is over, by the store's clock, or was released; None if it is not over.
+
+        Adds 1 to the epoch, records nonce and holder, appends the term to `terms`, and starts a lease of `ttl`.
+        Repeated with the nonce of the current term, it returns that term again, as it is now.
+        """
+        ...
+
+    async def commit(self, term: Term, number: int, batch: Batch) -> datetime:
+        """Make batch `number` of this term true, whole or not at all; return the store's time.
+
+        Renews the shard's lease. Raises Fenced, having written nothing, if the term (shard, epoch, nonce) is over, or
+        if `number` does not follow the last written one. A batch that had been written changes nothing and answers
+        like the first time. Raises Rejected, having written nothing, if the store refuses the content. Raises
+        StaleWrite, having written nothing, if a task's row is not as its change says it was.
+        """
+        ...
+
+    async def release(self, term: Term) -> None:
+        """End the lease at once, so that somebody else can take over. Does nothing if the term is over."""
+        ...
+
+    async def time(self) -> datetime:
+        """The store's time."""
+        ...
+
+
+class Memory(Protocol):
+    """For loading what a shard keeps in memory."""
+
+    async def load(self, shard: str) -> ShardRows:
+        """All active work of a shard: runs that are adopted and not final, their tasks, jobs and open spreads."""
+        ...
+
+    async def load_run(self, run_id: str) -> ShardRows:
+        """One run that is not in history, whatever its state, with its tasks; nothing if there is no such run."""
+        ...
+
+    async def jobs(self, ids: Sequence[str]) -> list[JobRow]:
+        """The definitions with these ids; what is unknown is left out."""
+        ...
+
+    async def find_attempts(self, ids: Sequence[str]) -> list[RecordedAttempt]:
+        """What the rows say of these attempts: current ones of `tasks`, ended ones of `attempts`; others left out."""
+        ...
+
+
+class Intake(Protocol):
+    """For `host/intake.py`. A run is in intake while it is not adopted, not held, and its start time has come."""
+
+    async def waiting(self, shard: str, limit: int, after: str = "") -> list[Waiting]:
+        """Who has intake, by priority and tenant, at most `limit` tenants of each priority.
+
+        Only tenants whose name sorts behind `after`: with more tenants than `limit`, whoever asks goes round by it.
+        """
+        ...
+
+    async def intake(self, shard: str, wants: Sequence[Want]) -> list[Run]:
+        """For each want at most so many runs, oldest start first, in the order of the wants."""
+        ...
+
+    async def next_start(self, shard: str) -> datetime | None:
+        """When the next run that is not yet in intake will be; None if there is none."""
+        ...
+
+    def on_work(self, call: Callable[[str], None]) -> None:
+        """Call `call(shard)` soon after runs were inserted, here or by another process; a hint that may get lost."""
+        ...
+
+
+class Submission(Protocol):
+    """For whoever makes runs."""
+
+    async def insert_job(self, job: JobRow) -> JobRow:
+        """Keep a definition for ever. The version is given by the store: one more than the latest of that name.
+
+        A job of the same tenant, name and definition as the latest version is that version: nothing is added.
+        """
+        ...
+
+    async def insert_runs(self, runs: Sequence[Run], key: IdempotencyKey | None = None) -> list[str]:
+        """Make these runs, and answer with their ids when they are durable.
+
+        With a key that was used before, answers with the ids of the first call and makes nothing; raises KeyReused if
+        the body was another. A run whose id is there already is not made again. Raises Rejected, having written
+        nothing, if the store refuses the content.
+        """
+        ...
+
+    async def run(self, run_id: str) -> Run | None:
+        """One run, also from history."""
+        ...
+
+    async def tasks(self, run_id: str) -> list[Task]:
+        """The tasks of one run, by position, also from history."""
+        ...
+
+
+class Outbox(Protocol):
+    """For `host/outbox.py`."""
+
+    async def take_outgoing(self, holder: str, limit: int, lease: timedelta) -> list[Outgoing]:
+        """Undelivered rows that are due, the oldest of each key, none of whose key is held by somebody else.
+
+        They are the holder's for `lease`; afterwards anybody may take them again.
+        """
+        ...
+
+    async def delivered(self, ids: Sequence[str]) -> None:
+        """These rows have reached their receiver."""
+        ...
+
+    async def postpone(self, id: str, delay: timedelta, fault: str) -> None:
+        """This row could not be delivered: try it again after `delay`."""
+        ...
+
+
+class Sweeps(Protocol):
+    """For `host/sweeps.py` (OPS-7)."""
+
+    async def ended_runs(self, shard: str, age: timedelta, limit: int) -> list[str]:
+        """Final runs that ended at least so long ago, oldest first. They are moved by a batch (`Batch.archived`)."""
+        ...
+
+    async def prepare_days(self, ahead: int) -> None:
+        """Make room for rows of today and the next `ahead` days, where tables are by day."""
+        ...
+
+    async def prune(self, what: str, age: timedelta) -> Pruned:
+        """Take away what is older than `age` from one of PRUNABLE: whole days where the table is by day, or a chunk
+        of at most 1,000 rows. Never touches what belongs to a run that is not final."""
+        ...
+
+
+PRUNABLE = ("transitions", "attempts", "history", "idempotency", "outbox", "rejected_events")
+
+
+class Store(Leases, Memory, Intake, Submission, Outbox, Sweeps, Protocol):
+    """All of it. One object, given to whoever needs a part."""
+
+    async def close(self) -> None:
+        """Let go of connections and files. Nothing that was promised is lost."""
+        ...

@@ -1,0 +1,321 @@
+"""The store on SQLite: one machine, one process, one file.
+
+One connection writes and checkpoints, on a thread of its own; another one reads, on its own thread too, and never
+waits for the first (WAL). A call is one transaction, sent whole to its thread: a hop per statement would cost twenty
+times as much. With `run=inline` nothing leaves the caller's thread, which is how the simulator calls it; in memory
+there is one connection for everything.
+
+1. `synchronous=FULL`: what was answered survives a loss of power.
+2. Nobody else has the file open (`sqlite_file.py`), and no child of a fork uses it (Broken).
+3. The time is that of the clock that was given: a simulator's store has a clock of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sqlite3
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from datetime import datetime, timedelta
+from functools import partial
+from pathlib import Path
+from typing import Concatenate, Literal, ParamSpec, Protocol, TypeVar
+
+from mainspring.clock import Clock
+from mainspring.core.batch import Batch, Outgoing
+from mainspring.core.jobs import JobRow
+from mainspring.core.runs import Run
+from mainspring.core.tasks import RecordedAttempt, Task
+from mainspring.errors import Broken, Rejected, StaleWrite, Unavailable
+from mainspring.store import sqlite_queries as queries
+from mainspring.store.migrations import Migration, migrations, outstanding
+from mainspring.store.port import IdempotencyKey, Pruned, ShardRow, ShardRows, Store, Term, Waiting, Want
+from mainspring.store.sqlite_batch import write_batch
+from mainspring.store.sqlite_file import claim
+from mainspring.store.sqlite_rows import micros
+from mainspring.store.sqlite_sweeps import prune
+
+T = TypeVar("T")
+P = ParamSpec("P")
+Lane = Literal["write", "read"]
+
+
+class Runner(Protocol):
+    """Carries out work that blocks; work of one lane never overlaps."""
+
+    async def __call__(self, lane: Lane, work: Callable[[], T]) -> T:
+        """Do the work, and come back with what it returned or raised."""
+        ...
+
+
+async def inline(_lane: Lane, work: Callable[[], T]) -> T:
+    """Do the work here and now."""
+    return work()
+
+
+class Threads:
+    """Does the work of each lane on a thread of its own."""
+
+    def __init__(self) -> None:
+        self._lanes = {lane: ThreadPoolExecutor(1, f"sqlite-{lane}") for lane in ("write", "read")}
+
+    async def __call__(self, lane: Lane, work: Callable[[], T]) -> T:
+        """Do the work on the thread of its lane."""
+        return await asyncio.get_running_loop().run_in_executor(self._lanes[lane], work)
+
+
+class SqliteStore(Store):
+    """Remembers in a file, or in memory for as long as the process lives."""
+
+    def __init__(
+        self, writer: sqlite3.Connection, reader: sqlite3.Connection, clock: Clock, run: Runner, claimed: int | None
+    ) -> None:
+        self._writer = writer
+        self._reader = reader
+        self._clock = clock
+        self._run = run
+        self._claimed = claimed
+        self._pid = os.getpid()
+        self._callbacks: list[Callable[[str], None]] = []
+
+    @classmethod
+    def open(cls, path: Path | str, *, clock: Clock, run: Runner | None = None) -> SqliteStore:
+        """Open the store at `path`, making or migrating it as needed; ":memory:" makes one that is gone when closed.
+
+        Raises StoreInUse if another process has it, StoreUnfit if it can't be used as it is.
+        """
+        if str(path) == ":memory:":
+            connection = _connect(":memory:")
+            _migrate(connection, migrations("sqlite"))
+            return cls(connection, connection, clock, run or Threads(), None)
+        path = Path(path).resolve()
+        claimed = claim(path)
+        try:
+            with _foreign_errors():
+                writer = _connect(str(path))
+                writer.execute("PRAGMA journal_mode = WAL")
+                writer.execute("PRAGMA synchronous = FULL")
+                _migrate(writer, migrations("sqlite"))
+                reader = _connect(str(path))
+                reader.execute("PRAGMA query_only = ON")
+                reader.execute("PRAGMA wal_autocheckpoint = 0")
+        except BaseException:
+            os.close(claimed)
+            raise
+        return cls(writer, reader, clock, run or Threads(), claimed)
+
+    async def close(self) -> None:
+        """Close the connections, the writer last: whoever is last checkpoints. Then let go of the file."""
+        if self._reader is not self._writer:
+            await self._run("read", self._reader.close)
+        await self._run("write", self._writer.close)
+        if self._claimed is not None:
+            os.close(self._claimed)
+            self._claimed = None
+
+    def snapshot(self) -> bytes:
+        """All that is stored at this moment. For the simulator: in memory only."""
+        return self._writer.serialize()
+
+    def restore(self, snapshot: bytes) -> None:
+        """Go back to a snapshot, as if nothing had been stored since. For the simulator: in memory only."""
+        assert self._reader is self._writer, "only a store in memory can be restored"
+        self._writer.deserialize(snapshot)
+
+    # leases
+
+    async def ensure_shard(self, shard: str) -> None:
+        """Make a shard known, led by nobody."""
+        await self._write(queries.ensure_shard, shard)
+
+    async def shards(self) -> list[ShardRow]:
+        """All shards, by id."""
+        return await self._read(queries.shards)
+
+    async def campaign(self, shard: str, holder: str, nonce: int, ttl: timedelta) -> Term | None:
+        """Take the lead of a shard whose lease is over."""
+        return await self._write(queries.campaign, shard, holder, nonce, ttl, self._now())
+
+    async def commit(self, term: Term, number: int, batch: Batch) -> datetime:
+        """Make a batch true, whole or not at all, if its term is not over."""
+        now = self._clock.wall()
+        await self._write(write_batch, term, number, batch, now)
+        return now
+
+    async def release(self, term: Term) -> None:
+        """End a lease at once."""
+        await self._write(queries.release, term, self._now())
+
+    async def time(self) -> datetime:
+        """The time of the clock that was given."""
+        self._check_process()
+        return self._clock.wall()
+
+    # memory
+
+    async def load(self, shard: str) -> ShardRows:
+        """All active work of a shard."""
+        return await self._read(queries.load, shard)
+
+    async def load_run(self, run_id: str) -> ShardRows:
+        """One run that is not in history."""
+        return await self._read(queries.load_run, run_id)
+
+    async def jobs(self, ids: Sequence[str]) -> list[JobRow]:
+        """The definitions with these ids."""
+        return await self._read(queries.jobs, ids)
+
+    async def find_attempts(self, ids: Sequence[str]) -> list[RecordedAttempt]:
+        """What the rows say of these attempts."""
+        return await self._read(queries.find_attempts, ids)
+
+    # intake
+
+    async def waiting(self, shard: str, limit: int, after: str = "") -> list[Waiting]:
+        """Who has intake, by priority."""
+        return await self._read(queries.waiting, shard, limit, after, self._now())
+
+    async def intake(self, shard: str, wants: Sequence[Want]) -> list[Run]:
+        """Runs to adopt, as many as wanted of each tenant."""
+        return await self._read(queries.intake, shard, wants, self._now())
+
+    async def next_start(self, shard: str) -> datetime | None:
+        """When the next delayed run is due."""
+        return await self._read(queries.next_start, shard, self._now())
+
+    def on_work(self, call: Callable[[str], None]) -> None:
+        """Call `call(shard)` after each insertion of runs. Nobody else has the file, so nobody else makes any."""
+        self._callbacks.append(call)
+
+    # submission
+
+    async def insert_job(self, job: JobRow) -> JobRow:
+        """Keep a definition as the next version of its name."""
+        return await self._write(queries.insert_job, job)
+
+    async def insert_runs(self, runs: Sequence[Run], key: IdempotencyKey | None = None) -> list[str]:
+        """Make runs, once."""
+        ids = await self._write(queries.insert_runs, runs, key, self._now())
+        for shard in sorted({run.shard for run in runs}):
+            for call in self._callbacks:
+                call(shard)
+        return ids
+
+    async def run(self, run_id: str) -> Run | None:
+        """One run, also from history."""
+        return await self._read(queries.run, run_id)
+
+    async def tasks(self, run_id: str) -> list[Task]:
+        """The tasks of one run, also from history."""
+        return await self._read(queries.tasks, run_id)
+
+    # outbox
+
+    async def take_outgoing(self, holder: str, limit: int, lease: timedelta) -> list[Outgoing]:
+        """Take what is due to be delivered."""
+        return await self._write(queries.take_outgoing, holder, limit, lease, self._now())
+
+    async def delivered(self, ids: Sequence[str]) -> None:
+        """Mark what has been delivered."""
+        await self._write(queries.delivered, ids, self._now())
+
+    async def postpone(self, id: str, delay: timedelta, fault: str) -> None:
+        """Put off what could not be delivered."""
+        await self._write(queries.postpone, id, delay, fault, self._now())
+
+    # sweeps
+
+    async def ended_runs(self, shard: str, age: timedelta, limit: int) -> list[str]:
+        """Final runs that ended some time ago."""
+        return await self._read(queries.ended_runs, shard, age, limit, self._now())
+
+    async def prepare_days(self, ahead: int) -> None:
+        """Nothing: on SQLite no table is by day."""
+
+    async def prune(self, what: str, age: timedelta) -> Pruned:
+        """Take away a chunk of what is old."""
+        return await self._write(prune, what, age, self._now())
+
+    # how
+
+    def _now(self) -> int:
+        now = micros(self._clock.wall())
+        assert now is not None
+        return now
+
+    async def _write(
+        self, work: Callable[Concatenate[sqlite3.Connection, P], T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        return await self._run("write", partial(self._transaction, "BEGIN IMMEDIATE", self._writer, work, args, kwargs))
+
+    async def _read(
+        self, work: Callable[Concatenate[sqlite3.Connection, P], T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        # In memory there is one connection, and so one lane.
+        lane: Lane = "write" if self._reader is self._writer else "read"
+        return await self._run(lane, partial(self._transaction, "BEGIN", self._reader, work, args, kwargs))
+
+    def _transaction(
+        self,
+        begin: str,
+        db: sqlite3.Connection,
+        work: Callable[..., T],
+        args: tuple[object, ...],
+        kwargs: dict[str, object],
+    ) -> T:
+        self._check_process()
+        with _foreign_errors():
+            db.execute(begin)
+            try:
+                result = work(db, *args, **kwargs)
+                db.execute("COMMIT")
+            except BaseException:
+                if db.in_transaction:
+                    db.execute("ROLLBACK")
+                raise
+            return result
+
+    def _check_process(self) -> None:
+        if os.getpid() != self._pid:
+            raise Broken("a SQLite store was used in a child of the process that opened it")
+
+
+def _connect(database: str) -> sqlite3.Connection:
+    # Lanes keep calls apart, so the connection need not be tied to the thread that made it.
+    return sqlite3.connect(database, isolation_level=None, check_same_thread=False, cached_statements=256)
+
+
+def _migrate(db: sqlite3.Connection, known: Sequence[Migration]) -> None:
+    db.execute("CREATE TABLE IF NOT EXISTS schema_migrations (version INTEGER PRIMARY KEY, sha256 TEXT, at TEXT)")
+    done = dict(db.execute("SELECT version, sha256 FROM schema_migrations").fetchall())
+    for migration in outstanding(known, done):
+        entry = f"INSERT INTO schema_migrations VALUES ({migration.version}, '{migration.sha256}', datetime('now'));"
+        try:
+            db.executescript(f"BEGIN IMMEDIATE;\n{migration.sql}\n{entry}\nCOMMIT;")
+        except BaseException:
+            if db.in_transaction:
+                db.execute("ROLLBACK")
+            raise
+
+
+_DUPLICATE = {sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY, sqlite3.SQLITE_CONSTRAINT_UNIQUE, sqlite3.SQLITE_CONSTRAINT_ROWID}
+
+
+@contextmanager
+def _foreign_errors() -> Iterator[None]:
+    """Turn what the driver raises into what the port promises."""
+    try:
+        yield
+    except sqlite3.IntegrityError as error:
+        if error.sqlite_errorcode in _DUPLICATE:
+            raise StaleWrite(f"a row that should be new is there already: {error}") from error
+        raise Rejected(f"SQLite refuses the content: {error}") from error
+    except (UnicodeEncodeError, OverflowError, sqlite3.DataError, sqlite3.InterfaceError) as error:
+        raise Rejected(f"SQLite refuses the content: {error}") from error
+    except (sqlite3.OperationalError, sqlite3.ProgrammingError) as error:
+        # A full disk, a failing one, a connection that was closed.
+        raise Unavailable(f"SQLite can't now: {error}") from error
+    except sqlite3.DatabaseError as error:
+        raise Broken(f"the database is damaged: {error}") from error

@@ -1,0 +1,160 @@
+"""Writing one batch to SQLite, inside a transaction that the caller begins and ends."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from mainspring.core.batch import Batch, Outgoing, Spread, TaskChange
+from mainspring.core.runs import RUN_COLUMNS_OF_THE_SHARD, Run
+from mainspring.errors import Fenced, StaleWrite
+from mainspring.store import sqlite_rows as rows
+from mainspring.store.port import Term
+from mainspring.store.rows import Codec
+from mainspring.store.sqlite_rows import micros
+from mainspring.store.statements import FINAL_STATES
+
+
+def _insert(table: str, codec: Codec[Any], more: Sequence[str] = (), ending: str = "") -> str:
+    names = ", ".join([codec.select(), *more])
+    marks = ", ".join("?" * (len(codec.names) + len(more)))
+    return f"INSERT INTO {table} ({names}) VALUES ({marks}) {ending}"
+
+
+def _assignments(names: Sequence[str]) -> str:
+    return ", ".join(f'"{name}" = ?' for name in names)
+
+
+_FENCE = """
+    UPDATE shards SET lease_until = ?5 + ttl, batch_no = ?4
+    WHERE id = ?1 AND epoch = ?2 AND nonce = ?3 AND batch_no = ?4 - 1
+"""
+_POSITION = "SELECT batch_no FROM shards WHERE id = ? AND epoch = ? AND nonce = ?"
+
+_NEW_TASKS = _insert("tasks", rows.TASKS)
+_ATTEMPTS = _insert("attempts", rows.ATTEMPTS)
+_LATE = _insert("late_results", rows.LATE)
+_TRANSITIONS = _insert("transitions", rows.TRANSITIONS, ("shard", "batch_no", "ordinal"))
+_SPREADS = _insert(
+    "spreads", rows.SPREADS, ending="ON CONFLICT DO UPDATE SET total = excluded.total, done = excluded.done"
+)
+_SPREADS_OVER = "DELETE FROM spreads WHERE run_id = ? AND parent = ? AND generation = ? AND kind = ?"
+_OUTBOX = _insert("outbox", rows.OUTBOX, ("due_at",), ending="ON CONFLICT (id) DO NOTHING")
+_REJECTED = _insert("rejected_events", rows.REJECTED, ending="ON CONFLICT (id) DO NOTHING")
+_WORKERS = _insert(
+    "workers",
+    rows.WORKERS,
+    ending="ON CONFLICT (id) DO UPDATE SET "
+    + ", ".join(f"{name} = excluded.{name}" for name in rows.WORKERS.after("id")),
+)
+
+_RUN_FIRST = rows.RUNS.names.index(RUN_COLUMNS_OF_THE_SHARD[0])
+assert rows.RUNS.names[_RUN_FIRST:] == RUN_COLUMNS_OF_THE_SHARD, "they must be the last ones, in the same order"
+_RUNS = f"UPDATE runs SET {_assignments(RUN_COLUMNS_OF_THE_SHARD)} WHERE id = ? AND shard = ?"
+_TASK_FIRST = rows.TASKS.names.index("priority")
+_TASKS = f"""
+    UPDATE tasks SET {_assignments(rows.TASKS.names[_TASK_FIRST:])} WHERE id = ? AND state = ? AND seq = ? AND shard = ?
+"""
+
+_ARCHIVED = "id IN (SELECT value FROM json_each(?1))"
+_ARCHIVE_RUNS = f"""
+    INSERT INTO runs_history SELECT * FROM runs
+    WHERE {_ARCHIVED} AND shard = ?2 AND state IN ({FINAL_STATES}) AND ended_at IS NOT NULL
+"""
+_ARCHIVE_TASKS = f"""
+    INSERT INTO tasks_history
+    SELECT t.*, r.ended_at FROM runs r JOIN tasks t ON t.run_id = r.id WHERE r.{_ARCHIVED}
+"""
+_DROP_TASKS = "DELETE FROM tasks WHERE run_id IN (SELECT value FROM json_each(?1))"
+_DROP_RUNS = f"DELETE FROM runs WHERE {_ARCHIVED}"
+
+
+def write_batch(db: sqlite3.Connection, term: Term, number: int, batch: Batch, now: datetime) -> None:
+    """Write a batch behind its fence. What was written before is not written again.
+
+    Raises Fenced or StaleWrite; the caller then undoes the transaction.
+    """
+    fence = db.execute(_FENCE, (term.shard, term.epoch, term.nonce, number, micros(now)))
+    if fence.rowcount != 1:
+        position = db.execute(_POSITION, (term.shard, term.epoch, term.nonce)).fetchone()
+        if position != (number,):
+            raise Fenced(f"term {term.epoch} of shard {term.shard} is over, or batch {number} does not follow")
+        return
+    _write_states(db, term.shard, batch)
+    _write_records(db, term.shard, number, batch)
+    if batch.archived:
+        _archive(db, term.shard, batch.archived)
+
+
+def _write_states(db: sqlite3.Connection, shard: str, batch: Batch) -> None:
+    if batch.runs:
+        _update_runs(db, shard, batch.runs)
+    if batch.new_tasks:
+        db.executemany(_NEW_TASKS, rows.TASKS.rows(batch.new_tasks))
+    if batch.tasks:
+        _change_tasks(db, shard, batch.tasks)
+    if batch.spreads:
+        _write_spreads(db, batch.spreads)
+
+
+def _write_records(db: sqlite3.Connection, shard: str, number: int, batch: Batch) -> None:
+    if batch.transitions:
+        columns = rows.TRANSITIONS.columns(batch.transitions)
+        many = len(batch.transitions)
+        keys = [[shard] * many, [number] * many, range(many)]
+        db.executemany(_TRANSITIONS, zip(*columns, *keys, strict=True))
+    if batch.attempts:
+        db.executemany(_ATTEMPTS, rows.ATTEMPTS.rows(batch.attempts))
+    if batch.late:
+        db.executemany(_LATE, rows.LATE.rows(batch.late))
+    if batch.outbox:
+        _write_outbox(db, batch.outbox)
+    if batch.rejected:
+        db.executemany(_REJECTED, rows.REJECTED.rows(batch.rejected))
+    if batch.workers:
+        db.executemany(_WORKERS, rows.WORKERS.rows(batch.workers))
+
+
+def _update_runs(db: sqlite3.Connection, shard: str, runs: Sequence[Run]) -> None:
+    columns = rows.RUNS.columns(runs)
+    values = zip(*columns[_RUN_FIRST:], columns[0], [shard] * len(runs), strict=True)
+    _expect(db.executemany(_RUNS, values), len(runs), "a run that is not in this shard")
+
+
+def _change_tasks(db: sqlite3.Connection, shard: str, changes: Sequence[TaskChange]) -> None:
+    columns = rows.TASKS.columns([change.task for change in changes])
+    states = [change.was._value_ for change in changes]
+    seqs = [change.was_seq for change in changes]
+    values = zip(*columns[_TASK_FIRST:], columns[0], states, seqs, [shard] * len(changes), strict=True)
+    _expect(db.executemany(_TASKS, values), len(changes), "a task that is not as its change says it was")
+
+
+def _write_spreads(db: sqlite3.Connection, spreads: Sequence[Spread]) -> None:
+    going_on = [spread for spread in spreads if spread.done < spread.total]
+    if going_on:
+        db.executemany(_SPREADS, rows.SPREADS.rows(going_on))
+    over = [spread for spread in spreads if spread.done >= spread.total]
+    if over:
+        db.executemany(_SPREADS_OVER, [row[:4] for row in rows.SPREADS.rows(over)])
+
+
+def _write_outbox(db: sqlite3.Connection, outgoing: Sequence[Outgoing]) -> None:
+    columns = rows.OUTBOX.columns(outgoing)
+    due_at = columns[rows.OUTBOX.names.index("created_at")]
+    db.executemany(_OUTBOX, zip(*columns, due_at, strict=True))
+
+
+def _archive(db: sqlite3.Connection, shard: str, run_ids: Sequence[str]) -> None:
+    ids = json.dumps(run_ids)
+    _expect(db.execute(_ARCHIVE_RUNS, (ids, shard)), len(run_ids), "a run to archive that is not final")
+    db.execute(_ARCHIVE_TASKS, (ids,))
+    db.execute(_DROP_TASKS, (ids,))
+    db.execute(_DROP_RUNS, (ids,))
+
+
+def _expect(written: sqlite3.Cursor, rows: int, otherwise: str) -> None:
+    if written.rowcount != rows:
+        raise StaleWrite(f"{rows - written.rowcount} of {rows} rows: {otherwise}")

@@ -1,0 +1,90 @@
+"""What SQLite needs of a row: instants are microseconds since 1970, flags are 0 and 1, enums are their texts.
+
+SQLite itself would take a NUL in a text, PostgreSQL does not; here it is refused, so that both behave alike. A lone
+surrogate can't be written as UTF-8, which the driver notices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from enum import Enum
+from functools import lru_cache
+from typing import TypeVar, cast
+
+import msgspec
+
+from mainspring.core.batch import LateResult, Outgoing, RejectedEvent, Spread, WorkerRow
+from mainspring.core.jobs import JobRow
+from mainspring.core.runs import Run
+from mainspring.core.tasks import Attempt, RecordedAttempt, Task, Transition
+from mainspring.errors import Rejected
+from mainspring.store.port import ShardRow, Term
+from mainspring.store.rows import Codec, Column, Kind, documents
+
+S = TypeVar("S", bound=msgspec.Struct)
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+
+
+@lru_cache(maxsize=4096)  # most instants of a batch are the same one: 0.05 µs instead of 0.7
+def micros(instant: datetime | None) -> int | None:
+    """An instant as SQLite keeps it."""
+    return None if instant is None else (instant - _EPOCH) // _MICROSECOND
+
+
+def instant(micros: object) -> datetime:
+    """The other way round."""
+    assert isinstance(micros, int)
+    return _EPOCH + timedelta(microseconds=micros)
+
+
+def refuse_nul(column: Column) -> Column:
+    """The same column, unless a text in it has a NUL: then Rejected."""
+    # One join and one search for the whole column: 0.03 µs a text.
+    if "\0" in "".join(filter(None, cast("Sequence[str | None]", column))):
+        raise Rejected("a text has a NUL, which no store of ours takes")
+    return column
+
+
+def _instants(column: Column) -> Column:
+    return list(map(micros, cast("Sequence[datetime | None]", column)))
+
+
+def _enums(column: Column) -> Column:
+    # The driver takes an exact str or int twice as fast as a subclass of it.
+    return [None if value is None else value._value_ for value in cast("Sequence[Enum | None]", column)]
+
+
+def _flags(column: Column) -> Column:
+    return list(map(int, cast("Sequence[bool]", column)))
+
+
+def _codec(struct: type[S]) -> Codec[S]:
+    return Codec(
+        struct,
+        encode={
+            Kind.TEXT: refuse_nul,
+            Kind.ENUM: _enums,
+            Kind.FLAG: _flags,
+            Kind.INSTANT: _instants,
+            Kind.DOCUMENT: lambda column: refuse_nul(documents(column)),
+        },
+        decode={Kind.INSTANT: instant, Kind.FLAG: bool},
+    )
+
+
+TERMS = _codec(Term)
+SHARDS = _codec(ShardRow)
+JOBS = _codec(JobRow)
+RUNS = _codec(Run)
+TASKS = _codec(Task)
+TRANSITIONS = _codec(Transition)
+ATTEMPTS = _codec(Attempt)
+RECORDED = _codec(RecordedAttempt)
+LATE = _codec(LateResult)
+SPREADS = _codec(Spread)
+OUTBOX = _codec(Outgoing)
+REJECTED = _codec(RejectedEvent)
+WORKERS = _codec(WorkerRow)

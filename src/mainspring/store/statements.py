@@ -1,0 +1,51 @@
+"""Statements that both databases understand, written once.
+
+Parameters are `$1`, `$2`; the SQLite adapter writes them its own way (`?1`). Where the two databases differ in a
+phrase, the statement is a function of it. Nothing is decided here: the sets of states that appear are those of
+`core/runs.py`, and the only clock that is compared with a lease is the store's own, given as a parameter.
+"""
+
+from __future__ import annotations
+
+from mainspring.core.runs import FINAL_RUN
+
+FINAL_STATES = ", ".join(f"'{state}'" for state in sorted(FINAL_RUN))
+"""The final states of a run, as SQL. The index `runs_active` has the same list: a new state needs a migration."""
+
+ACTIVE = f"adopted_at IS NOT NULL AND state NOT IN ({FINAL_STATES})"
+IN_INTAKE = "adopted_at IS NULL AND held IS NULL"
+
+NOT_FINAL_RUNS = f"SELECT id FROM runs WHERE state NOT IN ({FINAL_STATES})"
+
+SHARDS = "SELECT id, leader, epoch, lease_until, batch_no FROM shards ORDER BY id"
+
+TERM = """
+    SELECT s.id, s.epoch, s.nonce, s.batch_no, t.granted_at
+    FROM shards s JOIN terms t ON t.shard = s.id AND t.epoch = s.epoch
+    WHERE s.id = $1 AND s.nonce = $2
+"""
+
+LATEST_JOB = "SELECT id, tenant, name, version, definition FROM jobs WHERE id = $1"
+
+
+def waiting_tenants(now: str) -> str:
+    """Tenants after $3 with intake at priority $2 of shard $1, at most $4 of them, by name.
+
+    A loose index scan: from each tenant it jumps to the next one, so that it costs as much for a tenant with a million
+    runs as for one with a single run. `now` is how the database names the time.
+    """
+    return f"""
+        WITH RECURSIVE tenants(tenant) AS (
+            SELECT (SELECT min(tenant) FROM runs WHERE shard = $1 AND priority = $2 AND tenant > $3 AND {IN_INTAKE})
+            UNION ALL
+            SELECT (SELECT min(r.tenant) FROM runs r
+                    WHERE r.shard = $1 AND r.priority = $2 AND r.tenant > tenants.tenant
+                      AND r.adopted_at IS NULL AND r.held IS NULL)
+            FROM tenants WHERE tenants.tenant IS NOT NULL
+        )
+        SELECT tenant FROM tenants
+        WHERE tenant IS NOT NULL AND EXISTS (
+            SELECT 1 FROM runs r WHERE r.shard = $1 AND r.priority = $2 AND r.tenant = tenants.tenant
+              AND r.adopted_at IS NULL AND r.held IS NULL AND r.start_at <= {now})
+        LIMIT $4
+    """

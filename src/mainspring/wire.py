@@ -1,0 +1,203 @@
+"""The messages between a server and a worker, as types. docs/reference/worker-protocol.md tells the story of each.
+
+    worker                                   server
+      Register(session, holds) ──────────────►          who I am, what I have in hands
+               ◄────────────── Welcome(session)         after the commit: from now on you get work
+               ◄────────────── Credit(results)
+               ◄────────────── Assign(lease, [..])      a group that shares one task's room
+      Received([..]) ────────────────────────►          in my journal
+      Started(attempt) ──────────────────────►          the process runs
+      Beat([Progress ..]) ───────────────────►          every 5 s
+      Result(attempt, ..) ───────────────────►          stays in the journal until ..
+               ◄────────────── Verdict(attempt)         .. this, which follows the commit
+               ◄────────────── Recall([..])             give back what you have not started
+      Returned([..]) or Started ─────────────►
+               ◄────────────── Stop(attempt, grace)     SIGTERM, grace, SIGKILL
+      Result(attempt, STOPPED) ──────────────►
+
+Rules that both sides rely on:
+
+1. A message belongs to the session in which it was sent. After a new `Register`, what is left of the older session is
+   ignored by both sides; the worker says in `holds` what it still has, the server says again what it still wants.
+2. Every report names its attempt. An attempt id is used once, for ever.
+3. Messages travel in groups (`Frame`), in order, and may be repeated: each can be taken twice without harm.
+4. The server may hold back results and logs by not giving credit; beats, returns and refusals always flow.
+
+Numbers are integers, text is text, `output` and `error` are JSON. When you add a message, add it to one of the two
+unions below, to the page named above, to `worker/duties.py` or `host/links.py`, and to the simulator.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import msgspec
+
+
+class Outcome(StrEnum):
+    """How a process ended, as its worker says."""
+
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    STOPPED = "stopped"
+    """It was asked to stop, and is gone without a result of its own."""
+
+
+class Verdict(StrEnum):
+    """What became of a report."""
+
+    APPLIED = "applied"
+    ALREADY = "already"
+    """It had been applied before. Forget it."""
+    SUPERSEDED = "superseded"
+    """The attempt is no longer yours. Kept as a record. Stop what runs, forget it."""
+    REJECTED = "rejected"
+    """Its content can't be stored. Forget it; a person looks at it on the server."""
+    UNKNOWN = "unknown"
+    """Nobody here knows this attempt (the store may have lost a moment). Keep the report aside."""
+
+
+class _Message(msgspec.Struct, frozen=True, array_like=True, tag=True, gc=False):
+    pass
+
+
+class Offer(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """What a worker offers, in whole units: thousandths of a core, bytes, devices, bytes."""
+
+    cpu_millis: int
+    memory_bytes: int
+    gpus: int = 0
+    disk_bytes: int = 0
+
+
+class Assignment(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """One attempt that a worker is to make."""
+
+    attempt: str
+    task: str
+    run: str
+    tenant: str
+    name: str
+    number: int
+    """The attempt's number within its generation, for people."""
+    work: str
+    """What to do, as JSON: the job's definition of the task."""
+    params: str
+    """The run's parameters, as JSON."""
+    inputs: dict[str, str]
+    """Outputs of upstream tasks by name, as JSON (DAG-6)."""
+    failed_upstreams: tuple[str, ...] = ()
+    """Under `skip_failed`: upstream tasks that ended without a success."""
+    timeout_seconds: float = 0.0
+
+
+class Progress(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """How far an attempt is."""
+
+    attempt: str
+    percent: float | None = None
+    note: str = ""
+
+
+# from worker to server
+
+
+class Register(_Message, frozen=True):
+    """A worker opens a session. `holds` is all it has: received, running, or ended and not yet answered."""
+
+    worker: str
+    session: str
+    offer: Offer
+    labels: dict[str, str]
+    zone: str = ""
+    version: str = ""
+    holds: tuple[str, ...] = ()
+
+
+class Received(_Message, frozen=True):
+    """These attempts are in the worker's journal."""
+
+    attempts: tuple[str, ...]
+
+
+class Started(_Message, frozen=True):
+    """The attempt's process runs."""
+
+    attempt: str
+
+
+class Beat(_Message, frozen=True):
+    """The worker lives, and this is how far its attempts are."""
+
+    progress: tuple[Progress, ...] = ()
+
+
+class Result(_Message, frozen=True):
+    """The attempt's process is gone, and this is what it left."""
+
+    attempt: str
+    outcome: Outcome
+    output: str | None = None
+    error: str | None = None
+
+
+class Returned(_Message, frozen=True):
+    """These attempts were not started and never will be (the answer to a recall)."""
+
+    attempts: tuple[str, ...]
+
+
+class Refusal(_Message, frozen=True):
+    """The worker can't run this attempt, and has not started it (PLC-7)."""
+
+    attempt: str
+    why: str
+
+
+# from server to worker
+
+
+class Welcome(_Message, frozen=True):
+    """The session is open: work may follow."""
+
+    session: str
+
+
+class Credit(_Message, frozen=True):
+    """So many more results may be sent."""
+
+    results: int
+
+
+class Assign(_Message, frozen=True):
+    """A group of attempts that share one lease: one task's room, run one after another."""
+
+    lease: str
+    group: tuple[Assignment, ...]
+
+
+class Stop(_Message, frozen=True):
+    """End this attempt: ask it, wait `grace_seconds`, then kill it. Zero: it is not yours, kill it now."""
+
+    attempt: str
+    why: str
+    grace_seconds: float
+
+
+class Recall(_Message, frozen=True):
+    """Give back those of these attempts that have not started."""
+
+    attempts: tuple[str, ...]
+
+
+class Answer(_Message, frozen=True):
+    """What became of a result. The worker may forget it, unless the verdict says otherwise."""
+
+    attempt: str
+    verdict: Verdict
+
+
+FromWorker = Register | Received | Started | Beat | Result | Returned | Refusal
+ToWorker = Welcome | Credit | Assign | Stop | Recall | Answer
+
+Frame = list[FromWorker]

@@ -1,0 +1,91 @@
+"""A worker that is played inside the server's process: the real duties and messages, and processes that take no time.
+
+It stands in for the real agent where only the engine is of interest: `make up`, the benchmarks, and tests of the host.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import Protocol
+
+from mainspring.clock import Clock
+from mainspring.wire import Assignment, FromWorker, Offer, Outcome, Register, ToWorker
+from mainspring.worker.duties import Duties, Keep, Kill, Say, Start, Step
+
+BEAT_SECONDS = 5.0
+
+Work = Callable[[Assignment], Awaitable[str | None]]
+"""What a played task does: its output as JSON."""
+
+
+class Session(Protocol):
+    """One end of a link, as a played worker sees it."""
+
+    closed: bool
+
+    async def next(self) -> list[ToWorker]:
+        """What the server says."""
+        ...
+
+
+class Server(Protocol):
+    """Where a played worker registers: a leader."""
+
+    def open_link(self, hello: Register) -> Session:
+        """Open a session."""
+        ...
+
+    def receive(self, link: Session, messages: list[FromWorker]) -> None:
+        """Take what the worker says."""
+        ...
+
+
+class PlayedWorker:
+    """A worker whose tasks succeed at once."""
+
+    def __init__(self, name: str, offer: Offer, clock: Clock, labels: dict[str, str] | None = None) -> None:
+        self.name = name
+        self.done = 0
+        self._offer = offer
+        self._clock = clock
+        self._labels = labels or {}
+        self._duties = Duties()
+        self._sessions = 0
+
+    async def serve(self, server: Server) -> None:
+        """Work for a leader until the link is closed."""
+        self._sessions += 1
+        hello = self._duties.register(self.name, f"{self.name}:{self._sessions}", self._offer, self._labels)
+        link = server.open_link(hello)
+        last_beat = self._clock.monotonic()
+        while not link.closed:
+            said: list[FromWorker] = []
+            for message in await link.next():
+                self._carry_out(self._duties.take(message), said)
+            if self._clock.monotonic() - last_beat >= BEAT_SECONDS:
+                last_beat = self._clock.monotonic()
+                self._carry_out(self._duties.beat(), said)
+            if said:
+                server.receive(link, said)
+        self._duties.lost_session()
+
+    def _carry_out(self, steps: list[Step], said: list[FromWorker]) -> None:
+        """Do what duties ask for. Starting and ending take no time, and the journal is this object."""
+        waiting = deque(steps)
+        while waiting:
+            step = waiting.popleft()
+            match step:
+                case Say():
+                    said.append(step.message)
+                case Start():
+                    attempt = step.assignment.attempt
+                    waiting.extend(self._duties.started(attempt))
+                    waiting.extend(self._duties.ended(attempt, Outcome.SUCCEEDED, "null"))
+                    self.done += 1
+                case Kill():
+                    waiting.extend(self._duties.ended(step.attempt, Outcome.STOPPED))
+                case Keep():
+                    pass
+                case _:
+                    raise TypeError(f"nobody carries out {step}")

@@ -1,0 +1,46 @@
+"""What every test may ask for: a PostgreSQL, and a database in it that nobody else has touched.
+
+`postgres_server` is one server per test process, so with pytest-xdist each process has its own and they can't meet.
+`postgres_url` is a new database per test, copied from `postgres_template`. A package whose tests all need the schema
+overrides that one fixture, and the migrations then run once per process and not once per test:
+
+    @pytest.fixture(scope="session")
+    def postgres_template(postgres_server: PostgresServer) -> str:
+        return postgres_server.template("migrated", migrate)
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from tests.postgres import FORGETFUL, PostgresServer, running_server
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[PostgresServer]:
+    """A real PostgreSQL, started when the first test asks and stopped after the last one."""
+    with running_server(FORGETFUL) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def postgres_template() -> str:
+    """The database that `postgres_url` copies: an empty one."""
+    return "template0"
+
+
+@pytest.fixture
+def postgres_url(postgres_server: PostgresServer, postgres_template: str) -> Iterator[str]:
+    """The address of a database made for this test alone and removed after it."""
+    database = postgres_server.create_database(template=postgres_template)
+    yield postgres_server.url(database)
+    postgres_server.drop_database(database)
+
+
+@pytest.fixture(scope="session")
+def soak_scale() -> float:
+    """How much of its whole length a test marked `soak` should run: 1 by itself, 0.1 in CI. `make soak` says it."""
+    return float(os.environ.get("SOAK_SCALE", "1"))

@@ -1,0 +1,85 @@
+"""Imports go one way: what each part of the package may import."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from tests.house_rules.source import Complaint, Source
+
+_DATA_MODULES = frozenset(
+    {"__future__", "abc", "bisect", "collections", "copy", "dataclasses", "datetime", "decimal", "enum", "fractions"}
+    | {"functools", "graphlib", "hashlib", "heapq", "itertools", "json", "math", "numbers", "operator", "random", "re"}
+    | {"string", "textwrap", "types", "typing", "unicodedata"}
+)
+_EVERYTHING = frozenset({"*"})
+
+
+class Area(NamedTuple):
+    """What one part of the package may import."""
+
+    ours: frozenset[str]
+    foreign: frozenset[str]
+    standard: frozenset[str] = _EVERYTHING
+
+
+def _area(ours: str = "", foreign: str = "", standard: frozenset[str] = _EVERYTHING) -> Area:
+    modules = (f"mainspring.{name}" for name in ours.split())
+    return Area(frozenset(modules), frozenset(foreign.split()), standard)
+
+
+# A host reaches databases and networks through ports, never by itself.
+_CONCRETE = frozenset({"sqlite3", "http", "urllib", "socket", "subprocess"})
+
+# The part of a longer name wins: `mainspring.store.port` is its own part, the rest of the store another.
+AREAS: dict[str, Area] = {
+    "mainspring.errors": _area("", "msgspec", _DATA_MODULES),
+    "mainspring.wire": _area("", "msgspec", _DATA_MODULES),
+    "mainspring.ids": _area("errors", "uuid_utils"),
+    "mainspring.clock": _area("errors"),
+    "mainspring.core": _area("core errors", "msgspec minijinja", _DATA_MODULES),
+    "mainspring.shard": _area("shard core errors wire ids", "msgspec", _DATA_MODULES),
+    "mainspring.store.port": _area("core errors", "msgspec", _DATA_MODULES),
+    "mainspring.store": _area("store core errors wire clock ids", "msgspec asyncpg structlog"),
+    "mainspring.host": _area(
+        "host shard core store.port clock errors wire ids",
+        "msgspec structlog",
+        frozenset(sys.stdlib_module_names) - _CONCRETE,
+    ),
+    "mainspring.worker": _area("worker wire errors clock ids", "msgspec structlog psutil"),
+    "mainspring.cli": _area("cli bootstrap errors", "click rich_click rich msgspec"),
+    "mainspring.bootstrap": Area(_EVERYTHING, _EVERYTHING),
+    "mainspring": _area(),
+}
+
+
+def imports_go_one_way(source: Source) -> Iterator[Complaint]:
+    """Each part of the package imports only what the table allows it."""
+    area_name = _longest_prefix(source.module, AREAS)
+    if area_name is None:
+        return
+    if area_name == "mainspring" and source.module != "mainspring":
+        yield source.complain(1, f"{source.module} belongs to no part of the package: add it to AREAS in direction.py")
+        return
+    area = AREAS[area_name]
+    for node, imported, *_ in source.imports:
+        top = imported.partition(".")[0]
+        if top == "mainspring":
+            allowed = (
+                area.ours == _EVERYTHING or imported == "mainspring.__version__" or _is_within(imported, area.ours)
+            )
+        elif top in sys.stdlib_module_names:
+            allowed = area.standard == _EVERYTHING or top in area.standard
+        else:
+            allowed = area.foreign == _EVERYTHING or top in area.foreign
+        if not allowed:
+            yield source.complain(node, f"{area_name} may not import {imported}")
+
+
+def _is_within(module: str, allowed: frozenset[str]) -> bool:
+    return any(module == name or module.startswith(f"{name}.") for name in allowed)
+
+
+def _longest_prefix(module: str, names: Iterable[str]) -> str | None:
+    return max((name for name in names if module == name or module.startswith(f"{name}.")), key=len, default=None)

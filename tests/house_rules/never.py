@@ -1,0 +1,78 @@
+"""What nobody should write at all."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from tests.house_rules.source import Complaint, Source
+
+_LATER = re.compile(r"\b(TO[D]O|FIX[M]E|XX[X]|HA[C]K)\b")  # spelled so that this line is not one of them
+_UNSAFE_MODULES = frozenset({"pickle", "cPickle", "dill", "cloudpickle", "shelve", "marshal"})
+_UNSAFE_CALLS = frozenset({"yaml.load", "yaml.unsafe_load", "yaml.full_load", "os.system", "os.popen"})
+_PRINTERS = ("mainspring.cli", "benchmarks", "tests.sim", "tests.soak")
+
+
+def nothing_is_left_for_later(source: Source) -> Iterator[Complaint]:
+    """What is not done is an issue with a number, not a word in a comment."""
+    for number, line in enumerate(source.lines, 1):
+        if found := _LATER.search(line):
+            yield source.complain(number, f"{found[0]}: do it, or open an issue")
+
+
+def only_the_edge_prints(source: Source) -> Iterator[Complaint]:
+    """`print` is for commands; everything else logs events or returns values."""
+    if source.is_under(*_PRINTERS):
+        return
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "print":
+            yield source.complain(node, "print() belongs to the command line")
+
+
+def errors_are_not_swallowed(source: Source) -> Iterator[Complaint]:
+    """Nobody catches everything and goes on as if nothing had been."""
+    for node in ast.walk(source.tree):
+        if (
+            isinstance(node, ast.ExceptHandler)
+            and _catches_everything(node.type)
+            and all(map(_does_nothing, node.body))
+        ):
+            yield source.complain(node, "swallows every error: name the one that is safe to ignore, and say why")
+    for call, name in source.calls():
+        if name == "contextlib.suppress" and any(map(_catches_everything, call.args)):
+            yield source.complain(call, "suppresses every error: name the one that is safe to ignore")
+
+
+def _catches_everything(caught: ast.expr | None) -> bool:
+    match caught:
+        case None | ast.Name(id="Exception" | "BaseException"):
+            return True
+        case ast.Tuple(elts=parts):
+            return any(map(_catches_everything, parts))
+        case _:
+            return False
+
+
+def _does_nothing(statement: ast.stmt) -> bool:
+    match statement:
+        case ast.Pass() | ast.Continue() | ast.Expr(value=ast.Constant()):
+            return True
+        case _:
+            return False
+
+
+def nothing_runs_foreign_text(source: Source) -> Iterator[Complaint]:
+    """No pickle, no eval, no shell: what comes from outside is data."""
+    for node, imported, *_ in source.imports:
+        if imported.partition(".")[0] in _UNSAFE_MODULES:
+            yield source.complain(node, f"{imported} runs what it reads")
+    for call, name in source.calls():
+        if name in _UNSAFE_CALLS:
+            yield source.complain(call, f"{name} runs what it reads")
+    for part in ast.walk(source.tree):
+        match part:
+            case ast.Call(func=ast.Name(id="eval" | "exec" as name)):
+                yield source.complain(part, f"{name}() runs what it reads")
+            case ast.keyword(arg="shell", value=ast.Constant(value=True)):
+                yield source.complain(part, "shell=True: give a list of arguments")

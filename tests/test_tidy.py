@@ -1,0 +1,294 @@
+"""The project keeps its own house rules, and each rule is able to notice when it does not.
+
+The rules are in `tests/house_rules/`. First they are tried on small examples, bad and good; then on the project.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from tests.house_rules import RULES, RULES_FOR_ANY_TEXT
+from tests.house_rules.direction import imports_go_one_way
+from tests.house_rules.form import (
+    LONGEST_FILE,
+    LONGEST_FUNCTION,
+    everything_public_is_explained,
+    files_are_one_concept,
+    functions_are_short,
+    names_say_something,
+    types_are_said,
+)
+from tests.house_rules.never import (
+    errors_are_not_swallowed,
+    nothing_is_left_for_later,
+    nothing_runs_foreign_text,
+    only_the_edge_prints,
+)
+from tests.house_rules.purity import chance_has_one_home, deciders_only_decide, no_test_sleeps, time_has_one_home
+from tests.house_rules.records import (
+    error_codes_are_documented,
+    errors_have_codes,
+    lock_fits_every_machine,
+    migrations_are_numbered,
+    migrations_say_what_they_cost,
+)
+from tests.house_rules.source import Complaint, Rule, Source
+from tests.house_rules.states import one_statement_writes_task_states, only_the_table_assigns_states
+
+PROJECT = Path(__file__).parent.parent
+
+CORE = "src/mainspring/core/graph.py"
+SHARD = "src/mainspring/shard/shard.py"
+HOST = "src/mainspring/host/loop.py"
+WORKER = "src/mainspring/worker/duties.py"
+STORE = "src/mainspring/store/postgres/commit.py"
+PORT = "src/mainspring/store/port.py"
+CLI = "src/mainspring/cli/up.py"
+ERRORS = "src/mainspring/errors.py"
+MIGRATION = "src/mainspring/store/migrations/postgres/0002_pools.sql"
+TEST = "tests/core/test_graph.py"
+
+LONG = "def f():\n" + "    x = 1\n" * LONGEST_FUNCTION
+HEAD = "-- 0002: tasks belong to a pool.\n-- Old servers: keep working.\n-- Locks: none.\n"
+
+BAD: list[tuple[Rule, str, str]] = [
+    (imports_go_one_way, CORE, "import asyncio"),
+    (imports_go_one_way, CORE, "import structlog"),
+    (imports_go_one_way, CORE, "from mainspring.shard import events"),
+    (imports_go_one_way, CORE, "from mainspring import clock"),
+    (imports_go_one_way, CORE, "from .. import wire"),
+    (imports_go_one_way, CORE, "from ..store.port import Store"),
+    (imports_go_one_way, CORE, "def f():\n    import mainspring.host.loop"),
+    (imports_go_one_way, SHARD, "from mainspring.store.port import Store"),
+    (imports_go_one_way, SHARD, "from mainspring.clock import Clock"),
+    (imports_go_one_way, PORT, "import asyncpg"),
+    (imports_go_one_way, PORT, "from .postgres import PostgresStore"),
+    (imports_go_one_way, STORE, "from mainspring.shard.shard import Shard"),
+    (imports_go_one_way, HOST, "from mainspring.store.postgres import PostgresStore"),
+    (imports_go_one_way, HOST, "from mainspring.store import sqlite"),
+    (imports_go_one_way, HOST, "import sqlite3"),
+    (imports_go_one_way, WORKER, "from mainspring.store.port import Store"),
+    (imports_go_one_way, WORKER, "from mainspring.core.tasks import Task"),
+    (imports_go_one_way, CLI, "from mainspring.host.loop import run"),
+    (imports_go_one_way, CLI, "from mainspring.worker.duties import Duties"),
+    (imports_go_one_way, "src/mainspring/wire.py", "from mainspring.core.tasks import Task"),
+    (imports_go_one_way, "src/mainspring/surprise.py", "x = 1"),
+    (time_has_one_home, HOST, "from datetime import datetime\ndatetime.now()"),
+    (time_has_one_home, HOST, "import datetime as d\nd.datetime.utcnow()"),
+    (time_has_one_home, STORE, "import time\ntime.time()"),
+    (time_has_one_home, STORE, "from time import monotonic as m\nm()"),
+    (time_has_one_home, SHARD, "import time\nclock = time.monotonic_ns"),
+    (time_has_one_home, WORKER, "import time\ntime.sleep(1)"),
+    (time_has_one_home, HOST, "import asyncio\nasyncio.sleep(0.1)"),
+    (chance_has_one_home, HOST, "import random\nrandom.choice([1])"),
+    (chance_has_one_home, HOST, "from random import shuffle\nshuffle([1])"),
+    (chance_has_one_home, SHARD, "from random import Random\nRandom()"),
+    (chance_has_one_home, STORE, "from uuid import uuid4\nuuid4()"),
+    (chance_has_one_home, STORE, "import uuid_utils\nuuid_utils.uuid7()"),
+    (chance_has_one_home, STORE, "import secrets\nsecrets.token_hex()"),
+    (chance_has_one_home, STORE, "import os.path\nos.urandom(8)"),
+    (no_test_sleeps, TEST, "import time\ntime.sleep(1)"),
+    (no_test_sleeps, TEST, "from asyncio import sleep\nsleep(0.01)"),
+    (deciders_only_decide, CORE, "async def f(): ..."),
+    (deciders_only_decide, SHARD, "def f():\n    global x\n    x = 1"),
+    (deciders_only_decide, SHARD, "open('x')"),
+    (only_the_table_assigns_states, SHARD, "task.state = 1"),
+    (only_the_table_assigns_states, SHARD, "a, task.state = 1, 2"),
+    (only_the_table_assigns_states, HOST, "setattr(task, 'state', 1)"),
+    (only_the_table_assigns_states, CORE, "object.__setattr__(task, 'state', 1)"),
+    (only_the_table_assigns_states, SHARD, "import msgspec\nmsgspec.structs.replace(task, state=1)"),
+    (only_the_table_assigns_states, "src/mainspring/core/runs.py", "task.state = 1"),
+    (functions_are_short, CORE, LONG),
+    (functions_are_short, TEST, "class A:\n" + "".join(f"    {line}\n" for line in LONG.splitlines())),
+    (files_are_one_concept, CORE, "x = 1\n" * (LONGEST_FILE + 1)),
+    (names_say_something, "src/mainspring/core/utils.py", ""),
+    (names_say_something, "src/mainspring/host/lease_manager.py", ""),
+    (names_say_something, "tests/helpers/worlds.py", ""),
+    (names_say_something, "src/mainspring/core/graph_v2.py", ""),
+    (everything_public_is_explained, TEST, "x = 1"),
+    (everything_public_is_explained, CORE, '"""A."""\ndef f(): ...'),
+    (everything_public_is_explained, CORE, '"""A."""\nclass A:\n    """A."""\n    async def f(self): ...'),
+    (types_are_said, CORE, "from typing import Any\nx: Any = 1"),
+    (types_are_said, PORT, "import typing as t\ndef f(x: dict[str, t.Any]): ..."),
+    (errors_have_codes, ERRORS, "class A(Exception):\n    pass"),
+    (errors_have_codes, ERRORS, "class A(Exception):\n    code = 'a'\nclass B(A):\n    pass"),
+    (errors_have_codes, ERRORS, "class A(Exception):\n    code: str = 'a'\nclass B(A):\n    code = 'a'"),
+    (errors_have_codes, HOST, "from mainspring.errors import Broken\nclass A(Broken):\n    code = 'a'"),
+    (migrations_say_what_they_cost, MIGRATION, "ALTER TABLE tasks ADD COLUMN pool TEXT;"),
+    (migrations_say_what_they_cost, MIGRATION, HEAD.replace("0002", "0003")),
+    (migrations_say_what_they_cost, MIGRATION, HEAD.replace("-- Locks: none.\n", "")),
+    (migrations_say_what_they_cost, MIGRATION.replace("0002_", ""), HEAD),
+    (nothing_is_left_for_later, CORE, f"x = 1  # TO{'DO'}: two"),
+    (nothing_is_left_for_later, MIGRATION, f"-- FIX{'ME'}"),
+    (only_the_edge_prints, HOST, "print('hello')"),
+    (errors_are_not_swallowed, HOST, "try:\n    f()\nexcept Exception:\n    pass"),
+    (errors_are_not_swallowed, HOST, "try:\n    f()\nexcept (ValueError, BaseException):\n    ..."),
+    (errors_are_not_swallowed, HOST, "for x in y:\n    try:\n        f()\n    except:\n        continue"),
+    (errors_are_not_swallowed, HOST, "from contextlib import suppress\nwith suppress(Exception):\n    f()"),
+    (nothing_runs_foreign_text, STORE, "import pickle"),
+    (nothing_runs_foreign_text, CORE, "eval('1')"),
+    (nothing_runs_foreign_text, CLI, "import yaml\nyaml.load(x)"),
+    (nothing_runs_foreign_text, WORKER, "import subprocess\nsubprocess.run('ls', shell=True)"),
+]
+
+GOOD: list[tuple[Rule, str, str]] = [
+    (imports_go_one_way, CORE, "from datetime import datetime\nimport msgspec\nfrom mainspring.errors import Broken"),
+    (imports_go_one_way, CORE, "from . import tasks\nfrom .tasks import Task"),
+    (imports_go_one_way, SHARD, "from mainspring.core.tasks import Task\nfrom mainspring import wire"),
+    (imports_go_one_way, HOST, "import asyncio\nfrom mainspring.store.port import Store\nimport structlog"),
+    (imports_go_one_way, HOST, "from mainspring.store import port"),
+    (imports_go_one_way, CLI, "from mainspring import __version__\nfrom mainspring.bootstrap import up"),
+    (imports_go_one_way, "src/mainspring/bootstrap.py", "from mainspring.store.postgres import PostgresStore"),
+    (time_has_one_home, "src/mainspring/clock.py", "import time\ntime.monotonic()"),
+    (time_has_one_home, HOST, "from datetime import datetime\nx: datetime\nclock.now()"),
+    (time_has_one_home, HOST, "import asyncio\nasyncio.sleep(0)"),
+    (chance_has_one_home, "src/mainspring/ids.py", "import secrets\nsecrets.token_bytes()"),
+    (chance_has_one_home, SHARD, "from random import Random\nx: Random = Random(7)"),
+    (no_test_sleeps, TEST, "import time\ntime.sleep(1)  # tidy: sleeps because nothing tells"),
+    (no_test_sleeps, "tests/postgres.py", "import time\ntime.sleep(1)"),
+    (deciders_only_decide, HOST, "async def f():\n    await g()"),
+    (only_the_table_assigns_states, "src/mainspring/core/states.py", "task.state = 1"),
+    (only_the_table_assigns_states, "src/mainspring/core/runs.py", "run.state = 1"),
+    (only_the_table_assigns_states, SHARD, "x = task.state\nTask(state=1)\ntext.replace('state', 'x')"),
+    (
+        functions_are_short,
+        CORE,
+        LONG.replace("def f():", 'def f():\n    """A.\n\n    B.\n    """').replace("x", "# x", 2),
+    ),
+    (functions_are_short, CORE, f"# tidy: long because it is a table.\n{LONG}"),
+    (files_are_one_concept, CORE, "# tidy: one concept because it is a table.\n" + "x = 1\n" * LONGEST_FILE),
+    (names_say_something, "src/mainspring/store/database.py", ""),
+    (everything_public_is_explained, TEST, '"""A."""\ndef test_f(): ...'),
+    (everything_public_is_explained, CORE, '"""A."""\ndef f():\n    """B."""\n    def g(): ...\nclass _A: ...'),
+    (types_are_said, HOST, "from typing import Any\nx: Any = 1"),
+    (errors_have_codes, ERRORS, "class A(Exception):\n    code = 'a'\nclass B(A):\n    code = 'b'\nclass C: ..."),
+    (errors_have_codes, HOST, "class _Stop(Exception): ..."),
+    (migrations_say_what_they_cost, MIGRATION, f"{HEAD}ALTER TABLE tasks ADD COLUMN pool TEXT;"),
+    (nothing_is_left_for_later, CORE, "# what is left to do is in the issues"),
+    (only_the_edge_prints, CLI, "print('hello')"),
+    (
+        errors_are_not_swallowed,
+        HOST,
+        "try:\n    f()\nexcept KeyError:\n    pass\nexcept Exception:\n    log()\n    raise",
+    ),
+    (nothing_runs_foreign_text, CLI, "import yaml\nyaml.safe_load(x)\nmodel.eval()"),
+]
+
+
+@pytest.mark.parametrize(("rule", "path", "text"), BAD, ids=lambda value: getattr(value, "__name__", None))
+def test_a_rule_notices(rule: Rule, path: str, text: str) -> None:
+    assert list(rule(Source(path, text))) != []
+
+
+@pytest.mark.parametrize(("rule", "path", "text"), GOOD, ids=lambda value: getattr(value, "__name__", None))
+def test_a_rule_lets_pass(rule: Rule, path: str, text: str) -> None:
+    assert list(rule(Source(path, text))) == []
+
+
+def test_every_rule_has_a_bad_and_a_good_example() -> None:
+    assert {rule for rule, *_ in BAD} == {rule for rule, *_ in GOOD} == set(RULES)
+
+
+def test_a_complaint_names_file_and_line() -> None:
+    (complaint,) = time_has_one_home(Source(STORE, "import time\n\ntime.time()"))
+
+    assert str(complaint).startswith(f"{STORE}:3: time.time ")
+
+
+@pytest.mark.parametrize(
+    ("second", "complaints"),
+    [
+        ("sql = 'UPDATE tasks SET state = $1, attempt = $2 WHERE id = $3'", 1),
+        ("sql = f'INSERT INTO tasks ({x}) VALUES ({y}) ON CONFLICT (id) DO UPDATE SET state = excluded.state'", 1),
+        ("sql = 'update tasks as t set (state, attempt) = (v.state, 1) from v'", 1),
+        ("sql = 'UPDATE tasks SET pool = $1 WHERE state = $2'", 0),
+        ("sql = 'UPDATE runs SET state = $1'", 0),
+        ("sql = 'UPDATE tasks SET pool = $1; UPDATE runs SET state = $2'", 0),
+    ],
+)
+def test_one_statement_notices_a_second(second: str, complaints: int) -> None:
+    first = "sql = 'UPDATE tasks SET state = v.state FROM v WHERE v.id = tasks.id'"
+    other_adapter = Source("src/mainspring/store/sqlite/commit.py", first)
+    sources = [Source(STORE, first), other_adapter, Source(STORE.replace("commit", "sweep"), second)]
+
+    assert len(list(one_statement_writes_task_states(sources))) == complaints
+
+
+def test_codes_that_are_not_documented_or_gone_are_noticed() -> None:
+    errors = Source(ERRORS, "class A(Exception):\n    code = 'a'\nclass B(A):\n    code = 'b'")
+    page = Source("docs/reference/errors.md", "| code | what |\n|---|---|\n| `a` | .. |\n| `c` | .. |\n")
+
+    assert [complaint.message for complaint in error_codes_are_documented(errors, page)] == [
+        "`b` is not listed in docs/reference/errors.md",
+        "`c` is the code of no error",
+    ]
+
+
+def test_a_gap_in_the_migrations_is_noticed() -> None:
+    directory = "src/mainspring/store/migrations/sqlite"
+    numbers = ["0001_first", "0003_third"]
+
+    (complaint,) = migrations_are_numbered([Source(f"{directory}/{number}.sql", "") for number in numbers])
+    assert "0003_third" in complaint.path
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "--extra-index-url https://example.org/simple",
+        "--find-links wheels",
+        "x @ file:///wheels/x.whl",
+        "x==1",
+        "x>=1 \\",
+    ],
+)
+def test_a_lock_that_fits_one_machine_is_noticed(line: str) -> None:
+    lock = "a==1 \\\n    --hash=sha256:00\n    # via\n    #   mainspring (pyproject.toml)\n"
+
+    assert list(lock_fits_every_machine(Source("requirements.lock", lock))) == []
+    assert list(lock_fits_every_machine(Source("requirements.lock", f"{lock}{line}\n"))) != []
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
+def test_the_project_keeps(rule: Rule) -> None:
+    sources = _sources(".py", ".sql") if rule in RULES_FOR_ANY_TEXT else _sources(".py")
+
+    _assert_none(complaint for source in sources for complaint in rule(source))
+
+
+def test_the_project_writes_task_states_once_per_adapter() -> None:
+    _assert_none(one_statement_writes_task_states(_sources(".py", ".sql")))
+
+
+def test_the_project_documents_its_error_codes() -> None:
+    _assert_none(error_codes_are_documented(_read(ERRORS), _read("docs/reference/errors.md")))
+
+
+def test_the_project_numbers_its_migrations() -> None:
+    _assert_none(migrations_are_numbered(_sources(".sql")))
+
+
+def test_the_project_has_a_lock_for_every_machine() -> None:
+    _assert_none(lock_fits_every_machine(_read("requirements.lock")))
+
+
+@cache
+def _sources(*suffixes: str) -> list[Source]:
+    """All files of the project with these endings."""
+    paths = [path for root in ("src", "tests", "benchmarks") for path in (PROJECT / root).rglob("*")]
+    return [_read(path.relative_to(PROJECT).as_posix()) for path in sorted(paths) if path.suffix in suffixes]
+
+
+@cache
+def _read(path: str) -> Source:
+    return Source(path, (PROJECT / path).read_text(encoding="utf-8"))
+
+
+def _assert_none(complaints: Iterable[Complaint]) -> None:
+    """Fail with all complaints, one per line, as an editor can follow them."""
+    lines = [str(complaint) for complaint in complaints]
+    assert not lines, "\n" + "\n".join(lines)
