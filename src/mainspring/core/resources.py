@@ -7,7 +7,7 @@ import msgspec
 NAMES = ("cpu_millis", "memory_bytes", "gpus", "disk_bytes")
 
 
-class Resources(msgspec.Struct, frozen=True, gc=False, order=False):
+class Resources(msgspec.Struct, frozen=True, gc=False, order=False, forbid_unknown_fields=True):
     """An amount of each resource. Whole numbers, so that adding and taking away never drifts."""
 
     cpu_millis: int = 0

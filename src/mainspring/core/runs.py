@@ -104,25 +104,16 @@ def conclude(run: Run, state: RunState, now: datetime) -> bool:
 
 def derive_run_state(counts: Mapping[TaskState, int], finish: Finish) -> RunState:
     """The state of an adopted run, from how many of its tasks are in each state. Replaced tasks are not counted."""
-    open_tasks = sum(counts.get(state, 0) for state in (S.PENDING, S.QUEUED, S.ASSIGNED, S.RUNNING))
-    quarantined = counts.get(S.QUARANTINED, 0)
-    if not finish.complete or open_tasks or quarantined:
-        return _state_of_open(counts, finish, quarantined)
+    count = counts.get
+    moving = finish.delayed + count(S.QUEUED, 0) + count(S.ASSIGNED, 0) + count(S.RUNNING, 0)
+    quarantined = count(S.QUARANTINED, 0)
+    if moving or quarantined or count(S.PENDING, 0) or not finish.complete:
+        only_a_person = quarantined and not moving and finish.complete
+        return RunState.PAUSED if finish.paused or only_a_person else RunState.RUNNING
     if finish.cancelled:
         return RunState.CANCELLED
     if finish.timed_out:
         return RunState.TIMED_OUT
-    if counts.get(S.FAILED, 0) or counts.get(S.TIMED_OUT, 0):
+    if count(S.FAILED, 0) or count(S.TIMED_OUT, 0):
         return RunState.PARTIAL if finish.policy is FailurePolicy.SKIP_FAILED else RunState.FAILED
-    if counts.get(S.CANCELLED, 0):
-        return RunState.CANCELLED
-    return RunState.SUCCEEDED
-
-
-def _state_of_open(counts: Mapping[TaskState, int], finish: Finish, quarantined: int) -> RunState:
-    if finish.paused:
-        return RunState.PAUSED
-    moving = finish.delayed + sum(counts.get(state, 0) for state in (S.QUEUED, S.ASSIGNED, S.RUNNING))
-    if quarantined and not moving and finish.complete:
-        return RunState.PAUSED
-    return RunState.RUNNING
+    return RunState.CANCELLED if count(S.CANCELLED, 0) else RunState.SUCCEEDED

@@ -106,7 +106,7 @@ class Host:
         except Unavailable as fault:
             log.warning("lead.not_released", host=self.name, shard=shard, fault=str(fault))
         except MainspringError as fault:
-            log.error("lead.broken", host=self.name, shard=shard, epoch=leader.term.epoch, fault=repr(fault))
+            log.exception("lead.broken", host=self.name, shard=shard, epoch=leader.term.epoch, fault=repr(fault))
         finally:
             del self.leaders[shard], self._leading[shard]
 

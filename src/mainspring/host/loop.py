@@ -132,7 +132,7 @@ class Leader:
                     await self._turn(events)
                 except Fenced:
                     raise
-                except Exception as fault:  # whatever it is, it has an owner, and the others go on
+                except Exception as fault:  # noqa: BLE001 - whatever it is, it has an owner, and the others go on
                     log.warning("turn.failed", shard=self.term.shard, events=len(events), fault=repr(fault))
                     await self._take_alone(events)
         finally:
@@ -214,8 +214,8 @@ class Leader:
             await self._commit(batch)
         except Fenced:
             raise
-        except Exception as fault:  # the reason is kept with the event, where a person finds it
-            log.error("event.rejected", shard=self.term.shard, event=type(event).__name__, fault=repr(fault))
+        except Exception as fault:  # noqa: BLE001 - the reason is kept with the event, where a person finds it
+            log.warning("event.rejected", shard=self.term.shard, event=type(event).__name__, fault=repr(fault))
             await self._load()
             batch = self.shard.reject(event, f"{type(fault).__name__}: {fault}", now=self.time.now())
             await self._commit(batch)

@@ -39,6 +39,7 @@ class Shard:
     def __init__(self, shard: str, *, seed: tuple[int, int]) -> None:
         """`seed` is the term's nonce and the number of the last batch: no attempt id is ever drawn twice."""
         self.memory = ShardMemory(shard)
+        self._cut_short = False
         self._random = Random(f"{seed[0]}:{seed[1]}")  # noqa: S311 - ids are names, not secrets
 
     def load(
@@ -83,6 +84,7 @@ class Shard:
             self._apply(turn, timer)
         self._go_on(turn)
         placing.place(turn)
+        self._cut_short = turn.spent()
         return turn.close()
 
     def handle_alone(self, event: Event, *, now: datetime, budget: int = DEFAULT_BUDGET) -> Batch:
@@ -110,7 +112,7 @@ class Shard:
     def has_more(self) -> bool:
         """Whether there is work that does not wait for anything outside."""
         memory = self.memory
-        return bool(memory.ripples or memory.undecided or memory.spreads)
+        return self._cut_short or bool(memory.ripples or memory.undecided or memory.spreads)
 
     def seconds_to_timer(self, now: datetime) -> float | None:
         """How long nothing will come up by itself; None for ever."""

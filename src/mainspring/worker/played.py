@@ -5,18 +5,15 @@ It stands in for the real agent where only the engine is of interest: `make up`,
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 from mainspring.clock import Clock
-from mainspring.wire import Assignment, FromWorker, Offer, Outcome, Register, ToWorker
+from mainspring.wire import FromWorker, Offer, Outcome, Register, ToWorker
 from mainspring.worker.duties import Duties, Keep, Kill, Say, Start, Step
 
 BEAT_SECONDS = 5.0
-
-Work = Callable[[Assignment], Awaitable[str | None]]
-"""What a played task does: its output as JSON."""
 
 
 class Session(Protocol):
@@ -52,23 +49,31 @@ class PlayedWorker:
         self._labels = labels or {}
         self._duties = Duties()
         self._sessions = 0
+        self._next_beat = clock.monotonic() + BEAT_SECONDS
 
     async def serve(self, server: Server) -> None:
         """Work for a leader until the link is closed."""
         self._sessions += 1
         hello = self._duties.register(self.name, f"{self.name}:{self._sessions}", self._offer, self._labels)
         link = server.open_link(hello)
-        last_beat = self._clock.monotonic()
         while not link.closed:
             said: list[FromWorker] = []
-            for message in await link.next():
+            for message in await self._hear(link):
                 self._carry_out(self._duties.take(message), said)
-            if self._clock.monotonic() - last_beat >= BEAT_SECONDS:
-                last_beat = self._clock.monotonic()
+            if self._clock.monotonic() >= self._next_beat:
+                self._next_beat = self._clock.monotonic() + BEAT_SECONDS
                 self._carry_out(self._duties.beat(), said)
             if said:
                 server.receive(link, said)
         self._duties.lost_session()
+
+    async def _hear(self, link: Session) -> list[ToWorker]:
+        """What the server says; nothing if it is time for a beat first."""
+        try:
+            async with asyncio.timeout(max(0.0, self._next_beat - self._clock.monotonic())):
+                return await link.next()
+        except TimeoutError:
+            return []
 
     def _carry_out(self, steps: list[Step], said: list[FromWorker]) -> None:
         """Do what duties ask for. Starting and ending take no time, and the journal is this object."""

@@ -1,0 +1,142 @@
+"""How fast no-op tasks drain through intake, shard and store, and what part of the store's own limit that is.
+
+The limit is measured in the same run: the batches that the drain wrote are recorded, and written again, to a fresh
+store, by a bare loop that does nothing else, merged to whatever size is best. Then a P0 tenant's latency is measured
+while another tenant's backlog of P2 drains.
+
+    python -m benchmarks.engine --store postgres --tasks 50000 -o json
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from datetime import timedelta
+
+import uvloop
+
+from benchmarks.load import Working, insert, p0_waits, submit
+from benchmarks.measure import Figures, Meter, arguments, durability, fresh_store, milliseconds, percentile, show
+from mainspring.bootstrap import POOL, Engine
+from mainspring.clock import MachineClock
+from mainspring.core.batch import Batch
+from mainspring.core.runs import Run
+from mainspring.ids import entropy
+from mainspring.store.port import Store
+
+TENANTS = 5
+MERGES = (1, 2, 4, 8)
+
+
+async def main(kind: str, tasks: int, backlog: int, probes: int) -> Figures:
+    """All figures for one kind of store."""
+    async with fresh_store(kind) as store:
+        figures = await durability(kind, store)
+        runs = await submit(store, tasks, [f"tenant-{number}" for number in range(TENANTS)])
+        batches, meter = await drain(kind, store, tasks)
+    limits = {}
+    for merge in MERGES:
+        async with fresh_store(kind) as store:
+            limits[merge] = tasks / await replay(store, runs, list(merged(batches, merge)))
+    async with fresh_store(kind) as store:
+        await submit(store, backlog, ["flood"])
+        waits = await p0_waits(store, probes, until=lambda leader: not leader.shard.memory.queues.depth)
+    best = max(limits, key=lambda merge: limits[merge])
+    sizes = [batch.rows() for batch in batches if batch.rows()]
+    rate = tasks / meter.seconds
+    return figures | {
+        "tasks": tasks,
+        "tasks_per_s": round(rate),
+        "limit_tasks_per_s": round(limits[best]),
+        "limit_by_merge": {merge: round(limit) for merge, limit in limits.items()},
+        "ratio": round(rate / limits[best], 3),
+        "cpu_us_per_task": round(1e6 * meter.cpu_seconds / tasks, 1),
+        "foreign_cores": meter.foreign_cores,
+        "batches": len(sizes),
+        "rows_per_task": round(sum(sizes) / tasks, 1),
+        "rows_per_batch_p50": percentile(sizes, 50),
+        "rows_per_batch_max": max(sizes),
+        "p0_backlog": backlog,
+        "p0_probes": len(waits),
+        "p0_ready_to_assigned_ms_p50": milliseconds(waits, 50),
+        "p0_ready_to_assigned_ms_p95": milliseconds(waits, 95),
+    }
+
+
+async def drain(kind: str, store: Store, tasks: int) -> tuple[list[Batch], Meter]:
+    """Let the engine empty the intake; the batches it wrote, and what that took."""
+    batches: list[Batch] = []
+    ended = 0
+    done = asyncio.Event()
+
+    def committed(_number: int, batch: Batch) -> None:
+        nonlocal ended
+        batches.append(batch)
+        ended += sum(1 for run in batch.runs if run.ended_at is not None)
+        if ended >= tasks:
+            done.set()
+
+    engine = Engine(store, MachineClock())
+    engine.host.on_lead = lambda leader: setattr(leader, "on_commit", committed)
+    async with engine.running(), Working(engine):
+        meter = Meter(kind)
+        await done.wait()
+        meter.stop()
+    return batches, meter
+
+
+async def replay(store: Store, runs: Sequence[Run], batches: Sequence[Batch]) -> float:
+    """Write recorded batches again, as fast as the store takes them; the seconds that took."""
+    await store.ensure_shard(POOL)
+    await insert(store, runs)
+    term = await store.campaign(POOL, "replay", entropy() >> 1, timedelta(seconds=30))
+    assert term is not None
+    began = time.perf_counter()
+    for number, batch in enumerate(batches, start=term.batch_no + 1):
+        await store.commit(term, number, batch)
+    return time.perf_counter() - began
+
+
+def merged(batches: Sequence[Batch], merge: int) -> Iterator[Batch]:
+    """The same rows in the same order for each task and run, in batches up to `merge` times as long.
+
+    Of each window of batches, the first write of every task and run makes one batch, the second writes the next.
+    """
+    for first in range(0, len(batches), merge):
+        layers: list[Batch] = []
+        written: Counter[str] = Counter()
+        for batch in batches[first : first + merge]:
+            _lay(batch, layers, written)
+        yield from layers
+
+
+def _lay(batch: Batch, layers: list[Batch], written: Counter[str]) -> None:
+    def layer(subject: str, *, again: bool) -> Batch:
+        written[subject] += again
+        while len(layers) < max(1, written[subject]):
+            layers.append(Batch())
+        return layers[max(1, written[subject]) - 1]
+
+    for run in batch.runs:
+        layer(run.id, again=True).runs.append(run)
+    for task in batch.new_tasks:
+        layer(task.id, again=True).new_tasks.append(task)
+    for change in batch.tasks:
+        layer(change.task.id, again=True).tasks.append(change)
+    for transition in batch.transitions:
+        layer(transition.task_id, again=False).transitions.append(transition)
+    for attempt in batch.attempts:
+        layer(attempt.task_id, again=False).attempts.append(attempt)
+    for worker in batch.workers:
+        layer(worker.id, again=True).workers.append(worker)
+
+
+if __name__ == "__main__":
+    parser = arguments(__doc__ or "")
+    parser.add_argument("--tasks", type=int, default=50_000)
+    parser.add_argument("--backlog", type=int, default=100_000)
+    parser.add_argument("--probes", type=int, default=200)
+    options = parser.parse_args()
+    show(uvloop.run(main(options.store, options.tasks, options.backlog, options.probes)), options.output)

@@ -1,0 +1,149 @@
+"""What a completion costs in a small graph and in a large one, and whether a large one keeps a P0 waiting.
+
+The cost is the shard's alone, in CPU time per task from adoption to the end, without a store: as many tasks in runs of
+1,000 as in one run of 100,000, for three shapes of graph. The waits are measured through the whole engine, while a run
+of 100,000 tasks is adopted.
+
+    python -m benchmarks.graph -o json
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+
+import uvloop
+
+from benchmarks.load import p0_waits, submit
+from benchmarks.measure import Figures, arguments, durability, fresh_store, milliseconds, show
+from mainspring.core.batch import Batch
+from mainspring.core.jobs import Edge, Job, JobSpec, TaskSpec, compile_job
+from mainspring.core.runs import Run
+from mainspring.core.tasks import Priority
+from mainspring.host.loop import Leader
+from mainspring.shard.effects import Send
+from mainspring.shard.events import AttemptEnded, AttemptStarted, Event, RunArrived, WorkerRegistered
+from mainspring.shard.shard import Shard
+from mainspring.wire import Assign, Offer, Outcome
+
+SMALL, LARGE = 1_000, 100_000
+LAYER = 100
+_START = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def wide(size: int) -> JobSpec:
+    """One task, then all but two at once, then one that waits for them."""
+    middle = [_task(f"m{number}", "first") for number in range(size - 2)]
+    return JobSpec(name="wide", tasks=(_task("first"), *middle, _task("last", *(task.name for task in middle))))
+
+
+def deep(size: int) -> JobSpec:
+    """One after another."""
+    names = [f"t{number}" for number in range(size)]
+    return JobSpec(name="deep", tasks=tuple(_task(name, *names[max(0, at - 1) : at]) for at, name in enumerate(names)))
+
+
+def diamond(size: int) -> JobSpec:
+    """Layers of a hundred, each task waiting for two of the layer before."""
+    tasks = []
+    for number in range(size):
+        layer, place = divmod(number, LAYER)
+        needs = {f"t{layer - 1}.{place}", f"t{layer - 1}.{(place + 1) % LAYER}"} if layer else set()
+        tasks.append(_task(f"t{layer}.{place}", *sorted(needs)))
+    return JobSpec(name="diamond", tasks=tuple(tasks))
+
+
+def _task(name: str, *needs: str) -> TaskSpec:
+    return TaskSpec(name=name, needs=tuple(map(Edge, needs)), expected_seconds=0.001)
+
+
+def cost(job: Job, runs: int) -> float:
+    """CPU microseconds per task for so many runs of a job, one after another, from adoption to the end."""
+    shard = Shard("default", seed=(1, 0))
+    clock = _ticks()
+    offer = Offer(64_000, 1 << 40)
+    hello = WorkerRegistered(worker="w", session="s", offer=offer, labels={}, zone="", version="", holds=())
+    shard.handle([hello], now=next(clock))
+    spent = 0.0
+    for number in range(runs):
+        run = Run(
+            id=f"run_{number}",
+            shard="default",
+            tenant="t",
+            job_id=job.id,
+            priority=Priority.P2,
+            params="{}",
+            task_count=len(job.tasks),
+            submitted_by="benchmark",
+            created_at=_START,
+            start_at=_START,
+        )
+        events: list[Event] = [RunArrived(run=run, job=job)]
+        while events or shard.has_more():
+            now = next(clock)
+            began = time.thread_time()
+            batch = shard.handle(events, now=now)
+            spent += time.thread_time() - began
+            events = list(_reports(batch))
+        assert not shard.memory.runs, "the run has not ended"
+    return 1e6 * spent / (runs * len(job.tasks))
+
+
+def _reports(batch: Batch) -> Iterator[Event]:
+    """What a worker says whose tasks take no time."""
+    for effect in batch.effects:
+        if isinstance(effect, Send) and isinstance(effect.message, Assign):
+            for one in effect.message.group:
+                yield AttemptStarted(worker="w", session="s", attempt=one.attempt)
+                yield AttemptEnded(worker="w", session="s", attempt=one.attempt, outcome=Outcome.SUCCEEDED)
+
+
+def _ticks() -> Iterator[datetime]:
+    now = _START
+    while True:
+        now += timedelta(milliseconds=1)
+        yield now
+
+
+async def waits_during_adoption(kind: str, probes: int) -> tuple[Figures, list[float]]:
+    """P0 waits while a run of 100,000 tasks is adopted, and what the store promises."""
+
+    def adopted(leader: Leader) -> bool:
+        runs = leader.shard.memory.runs.values()
+        return any(run.run.task_count == LARGE and not run.spreads for run in runs)
+
+    async with fresh_store(kind) as store:
+        await submit(store, 1, ["large"], spec=wide(LARGE))
+        return await durability(kind, store), await p0_waits(store, probes, until=adopted)
+
+
+async def main(kind: str, probes: int) -> Figures:
+    """All figures."""
+    shapes: dict[str, Callable[[int], JobSpec]] = {"wide": wide, "deep": deep, "diamond": diamond}
+    figures: Figures = {}
+    ratios = []
+    for name, shape in shapes.items():
+        small = min(cost(compile_job("job", shape(SMALL)), LARGE // SMALL) for _ in range(2))
+        large = min(cost(compile_job("job", shape(LARGE)), 1) for _ in range(2))
+        figures[f"{name}_us_per_task_1k"] = round(small, 1)
+        figures[f"{name}_us_per_task_100k"] = round(large, 1)
+        ratios.append(large / small)
+    promises, waits = await waits_during_adoption(kind, probes)
+    return (
+        promises
+        | figures
+        | {
+            "completion_cost_ratio_100k_to_1k": round(max(ratios), 2),
+            "p0_probes": len(waits),
+            "p0_wait_during_fanout_ms_p50": milliseconds(waits, 50),
+            "p0_wait_during_fanout_ms_p95": milliseconds(waits, 95),
+        }
+    )
+
+
+if __name__ == "__main__":
+    parser = arguments(__doc__ or "")
+    parser.add_argument("--probes", type=int, default=1_000)
+    options = parser.parse_args()
+    show(uvloop.run(main(options.store, options.probes)), options.output)

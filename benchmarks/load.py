@@ -1,0 +1,115 @@
+"""Work to measure with: runs of no-op tasks, played workers, and P0 probes."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from random import Random
+
+import msgspec
+
+from mainspring.bootstrap import POOL, Engine, play
+from mainspring.clock import MachineClock
+from mainspring.core.batch import Batch
+from mainspring.core.jobs import JobRow, JobSpec, TaskSpec
+from mainspring.core.runs import Run
+from mainspring.core.tasks import Priority, TaskState
+from mainspring.host.loop import Leader
+from mainspring.ids import entropy, new_id
+from mainspring.store.port import Store
+from mainspring.wire import Offer
+from mainspring.worker.played import PlayedWorker
+
+WORKERS = 4
+CORES_PER_WORKER = 8
+PROBE_EVERY_SECONDS = 0.02
+INSERTED_AT_ONCE = 1_000
+NOOP = JobSpec(name="noop", tasks=(TaskSpec(name="noop", expected_seconds=0.001),))
+
+_random = Random(entropy())
+
+
+async def submit(
+    store: Store, runs: int, tenants: Sequence[str], *, spec: JobSpec = NOOP, priority: Priority = Priority.P2
+) -> list[Run]:
+    """Put runs of a job into intake, in turn for each tenant."""
+    await store.ensure_shard(POOL)
+    now = await store.time()
+    definition = msgspec.json.encode(spec).decode()
+    jobs = {}
+    for tenant in tenants:
+        row = JobRow(id=new_id("job", now, _random), tenant=tenant, name=spec.name, version=0, definition=definition)
+        jobs[tenant] = (await store.insert_job(row)).id
+    rows = [
+        Run(
+            id=new_id("run", now, _random),
+            shard=POOL,
+            tenant=(tenant := tenants[number % len(tenants)]),
+            job_id=jobs[tenant],
+            priority=priority,
+            params="{}",
+            task_count=len(spec.tasks),
+            submitted_by="benchmark",
+            created_at=now,
+            start_at=now,
+        )
+        for number in range(runs)
+    ]
+    await insert(store, rows)
+    return rows
+
+
+async def insert(store: Store, runs: Sequence[Run]) -> None:
+    """Insert runs in requests of a thousand."""
+    for first in range(0, len(runs), INSERTED_AT_ONCE):
+        await store.insert_runs(runs[first : first + INSERTED_AT_ONCE])
+
+
+class Working:
+    """Played workers for as long as a block lasts."""
+
+    def __init__(self, engine: Engine) -> None:
+        offer = Offer(CORES_PER_WORKER * 1_000, 64 << 30)
+        self._fleet = [PlayedWorker(f"played-{number}", offer, MachineClock()) for number in range(WORKERS)]
+        self._engine = engine
+        self._playing: list[asyncio.Task[None]] = []
+
+    async def __aenter__(self) -> None:
+        self._playing = [asyncio.create_task(play(self._engine, worker)) for worker in self._fleet]
+
+    async def __aexit__(self, *_: object) -> None:
+        for one in self._playing:
+            one.cancel()
+        await asyncio.gather(*self._playing, return_exceptions=True)
+
+
+async def p0_waits(store: Store, probes: int, until: Callable[[Leader], bool]) -> list[float]:
+    """How long P0 runs of a tenant of its own wait, from acknowledged submission until durably assigned.
+
+    One after another, with a pause between them, while the engine works on whatever is in the store.
+    """
+    assigned: dict[str, asyncio.Future[float]] = {}
+
+    def committed(_number: int, batch: Batch) -> None:
+        for transition in batch.transitions:
+            if transition.end is TaskState.ASSIGNED and transition.run_id in assigned:
+                assigned[transition.run_id].set_result(time.perf_counter())
+
+    spec = JobSpec(name="urgent", tasks=(TaskSpec(name="urgent"),))
+    template = (await submit(store, 1, ["urgent"], spec=spec, priority=Priority.P0))[0]
+    engine = Engine(store, MachineClock())
+    engine.host.on_lead = lambda leader: setattr(leader, "on_commit", committed)
+    waits: list[float] = []
+    async with engine.running(), Working(engine):
+        leader = await engine.leader(POOL)
+        while len(waits) < probes:
+            await asyncio.sleep(PROBE_EVERY_SECONDS)
+            if until(leader) and waits:
+                break
+            run = msgspec.structs.replace(template, id=new_id("run", await store.time(), _random))
+            assigned[run.id] = asyncio.get_running_loop().create_future()
+            await store.insert_runs([run])
+            acknowledged = time.perf_counter()
+            waits.append(max(0.0, await assigned[run.id] - acknowledged))
+    return waits

@@ -1,0 +1,187 @@
+"""Builds the adapters and wires them together; the only module that sees everything. No logic.
+
+`Engine` is a host with all its helpers around one store: what a server process runs, and what `mainspring up`, the
+benchmarks and the end-to-end tests start.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from random import Random
+
+import msgspec
+import structlog
+
+from mainspring.clock import Clock, MachineClock
+from mainspring.core.batch import Batch, Outgoing
+from mainspring.core.jobs import JobRow, JobSpec, TaskSpec
+from mainspring.core.runs import Run
+from mainspring.core.tasks import Priority
+from mainspring.errors import NotLeading
+from mainspring.host.host import Host
+from mainspring.host.loop import Leader
+from mainspring.host.outbox import OutboxDelivery, Receiver
+from mainspring.host.sweeps import Sweeper
+from mainspring.ids import entropy, new_id
+from mainspring.store.port import Store
+from mainspring.store.postgres import PostgresStore
+from mainspring.store.sqlite import SqliteStore
+from mainspring.wire import Offer
+from mainspring.worker.played import PlayedWorker
+
+log = structlog.get_logger()
+
+POOL = "default"
+_TENANTS = ("acme", "globex", "initech")
+_RUNS_AT_ONCE = 1_000
+_POLL_SECONDS = 0.05
+
+
+async def open_store(url: str, clock: Clock) -> Store:
+    """The store behind `postgresql://..` or `sqlite:///path`, with its schema up to date."""
+    if url.startswith(("postgresql://", "postgres://")):
+        return await PostgresStore.connect(url)
+    path = Path(url.removeprefix("sqlite:///"))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return SqliteStore.open(path, clock=clock)
+
+
+class Engine:
+    """A host, its outbox delivery and its sweeps, around one store."""
+
+    def __init__(self, store: Store, clock: Clock, receivers: Mapping[str, Receiver] | None = None) -> None:
+        self.store = store
+        self.clock = clock
+        name = f"{socket.gethostname()}:{os.getpid()}"
+        self.host = Host(store, clock, name, draw_nonce=lambda: entropy() >> 1)
+        self._outbox = OutboxDelivery(store, clock, name, receivers or {"alert": _log_alert})
+        self._sweeper = Sweeper(store, clock, lambda: list(self.host.leaders.values()))
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[Host]:
+        """Take part in the scheduling for as long as the block lasts, then hand everything over."""
+        helpers = [asyncio.create_task(self._outbox.run()), asyncio.create_task(self._sweeper.run())]
+        hosting = asyncio.create_task(self.host.run())
+        try:
+            yield self.host
+        finally:
+            self.host.stop()
+            await hosting
+            for helper in helpers:
+                helper.cancel()
+            await asyncio.gather(*helpers, return_exceptions=True)
+
+    async def leader(self, shard: str) -> Leader:
+        """The leader of a shard, as soon as it is here."""
+        while True:
+            try:
+                return self.host.leader(shard)
+            except NotLeading:
+                await self.clock.sleep(_POLL_SECONDS)
+
+
+async def play(engine: Engine, worker: PlayedWorker, shard: str = POOL) -> None:
+    """Have a played worker serve whoever leads the shard here, until cancelled."""
+    while True:
+        await worker.serve(await engine.leader(shard))
+
+
+async def submit_noops(store: Store, runs: int, *, priority: Priority = Priority.P2) -> list[str]:
+    """Submit runs of one task that does nothing, for several tenants."""
+    spec = JobSpec(name="noop", tasks=(TaskSpec(name="noop", expected_seconds=0.001),))
+    definition = msgspec.json.encode(spec).decode()
+    random = Random(entropy())
+    now = await store.time()
+    jobs = {}
+    for tenant in _TENANTS:
+        row = JobRow(id=new_id("job", now, random), tenant=tenant, name="noop", version=0, definition=definition)
+        jobs[tenant] = (await store.insert_job(row)).id
+    rows = [
+        Run(
+            id=new_id("run", now, random),
+            shard=POOL,
+            tenant=(tenant := _TENANTS[number % len(_TENANTS)]),
+            job_id=jobs[tenant],
+            priority=priority,
+            params="{}",
+            task_count=1,
+            submitted_by="mainspring up",
+            created_at=now,
+            start_at=now,
+        )
+        for number in range(runs)
+    ]
+    for first in range(0, runs, _RUNS_AT_ONCE):
+        await store.insert_runs(rows[first : first + _RUNS_AT_ONCE])
+    return [row.id for row in rows]
+
+
+class UpProgress(msgspec.Struct, kw_only=True):
+    """How far `mainspring up` is."""
+
+    submitted: int = 0
+    ended: int = 0
+    transitions: int = 0
+    batches: int = 0
+    queued: int = 0
+    held_by_workers: int = 0
+    seconds: float = 0.0
+
+
+def up(*, directory: Path, tasks: int, workers: int, forever: bool, report: Callable[[UpProgress], None]) -> UpProgress:
+    """Run the engine on SQLite below `directory` with played workers until every run has ended, or an interruption."""
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger("warning"))
+    return asyncio.run(_up(directory, tasks, workers, forever, report))
+
+
+async def _up(
+    directory: Path, tasks: int, workers: int, forever: bool, report: Callable[[UpProgress], None]
+) -> UpProgress:
+    clock = MachineClock()
+    store = await open_store(f"sqlite:///{directory / '.mainspring' / 'mainspring.db'}", clock)
+    interrupted = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, interrupted.set)
+    progress = UpProgress()
+    began = clock.monotonic()
+    try:
+        await store.ensure_shard(POOL)
+        engine = Engine(store, clock)
+        engine.host.on_lead = lambda leader: _follow(leader, progress)
+        fleet = [PlayedWorker(f"played-{number}", Offer(4_000, 8 << 30), clock) for number in range(workers)]
+        async with engine.running():
+            playing = [asyncio.create_task(play(engine, worker)) for worker in fleet]
+            leader = await engine.leader(POOL)
+            while not interrupted.is_set() and (forever or progress.submitted < tasks or progress.ended < tasks):
+                if progress.ended >= progress.submitted:
+                    progress.submitted += len(await submit_noops(store, tasks))
+                memory = leader.shard.memory
+                progress.queued, progress.held_by_workers = sum(memory.queues.depth.values()), len(memory.attempts)
+                progress.seconds = clock.monotonic() - began
+                report(progress)
+                await clock.sleep(_POLL_SECONDS)
+            for one in playing:
+                one.cancel()
+            await asyncio.gather(*playing, return_exceptions=True)
+    finally:
+        await store.close()
+    return progress
+
+
+def _follow(leader: Leader, progress: UpProgress) -> None:
+    def committed(_number: int, batch: Batch) -> None:
+        progress.batches += 1
+        progress.transitions += len(batch.transitions)
+        progress.ended += sum(1 for run in batch.runs if run.ended_at is not None)
+
+    leader.on_commit = committed
+
+
+async def _log_alert(row: Outgoing) -> None:
+    log.warning("alert", id=row.id, payload=row.payload)

@@ -1,0 +1,256 @@
+"""The rules of a job, one by one (ADM-1, SEC-6). `core/admission.py` applies them.
+
+Each looks at one thing and names what is wrong with it; none stops at the first fault. The bounds of what is absurd are
+here, those that depend on the tenant, the pool and the installation are in `Limits`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from difflib import get_close_matches
+
+import msgspec
+
+from mainspring.core import expressions, strict_json
+from mainspring.core.graph import find_cycle
+from mainspring.core.jobs import TaskSpec
+from mainspring.core.resources import NAMES, Resources
+from mainspring.errors import Fault
+
+NAME = re.compile(r"[a-z0-9._-]{1,128}")
+LABEL = re.compile(r"[A-Za-z0-9._/-]{1,128}")
+MOST_LABELS = 32
+MOST_ATTEMPTS = 5
+LONGEST_DELAY_SECONDS = 7 * 86_400.0
+LONGEST_TIMEOUT_SECONDS = 366 * 86_400.0
+MOST_CONDITIONS = 64
+"""Conditional edges that lead to one task: the shard evaluates them all at one moment, a millisecond each at worst."""
+MOST_DIFFERENT_CONDITIONS = 20_000
+"""In one job. Each costs 10 to 20 µs to look at."""
+ABSURD = Resources(cpu_millis=10_000_000, memory_bytes=2**50, gpus=10_000, disk_bytes=2**60)
+"""10,000 cores, a pebibyte of memory, 10,000 devices, an exbibyte of disk: no machine has more, only mistakes do."""
+
+_NAMES_TO_COMPARE = 500
+"""Among more names than that, "did you mean" would take longer than the rest."""
+_NAMED_CYCLES = 5
+_NAMED_ENDS_OF_CYCLE = 10
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    """What one tenant may submit here."""
+
+    max_body_bytes: int = 64 * 1024 * 1024
+    max_tasks: int = 250_000
+    max_edges: int = 1_000_000
+    max_payload_bytes: int = 256 * 1024
+    """Of the `work` of a task, and of the parameters of a run, each as JSON."""
+    max_resources: Resources | None = None
+    """The tenant's limit for one task."""
+    pool_max: Resources | None = None
+    """What the largest worker of the pool has, if the pool declares it."""
+    max_start_ahead_seconds: float = 366 * 86_400.0
+    p0_granted: bool = True
+    """Whether the tenant may submit at P0 (ADM-3)."""
+
+
+class Faults:
+    """Collects faults: the first hundred in full, the others as a number."""
+
+    MOST = 100
+    LONGEST_PATH = 160
+
+    def __init__(self) -> None:
+        self.named: list[Fault] = []
+        self.unnamed = 0
+
+    def add(self, where: str, why: str) -> None:
+        """Take note of a fault."""
+        if len(self.named) < self.MOST:
+            if len(where) > self.LONGEST_PATH:
+                where = f"{where[: self.LONGEST_PATH // 2]}…{where[-self.LONGEST_PATH // 2 :]}"
+            self.named.append(Fault(where=where or "body", why=why))
+        else:
+            self.unnamed += 1
+
+    def extend(self, faults: Sequence[Fault]) -> None:
+        """Take note of several."""
+        for fault in faults:
+            self.add(fault.where, fault.why)
+
+    def total(self) -> int:
+        """How many there are."""
+        return len(self.named) + self.unnamed
+
+    def full(self) -> bool:
+        """Whether further ones are only counted."""
+        return len(self.named) >= self.MOST
+
+    def all(self) -> list[Fault]:
+        """Those that are named, and if there are more a last one that says how many."""
+        if not self.unnamed:
+            return self.named
+        return [*self.named, Fault(where="body", why=f"and at least {self.unnamed} more faults")]
+
+
+def check_name(name: str, where: str, faults: Faults) -> None:
+    """A name of a job, task, tenant or zone."""
+    if not NAME.fullmatch(name):
+        faults.add(where, f"{_quote(name)} is no name: 1 to 128 of a to z, 0 to 9, dot, hyphen and underscore")
+
+
+def check_seconds(value: float, where: str, faults: Faults, *, longest: float, zero: bool = False) -> None:
+    """A length of time. What is not a number is no such length either."""
+    if not (0 < value <= longest or (zero and value == 0)):
+        start = "0" if zero else "more than 0"
+        faults.add(where, f"must be from {start} to {longest:.0f} seconds, not {value:g}")
+
+
+def check_task(task: TaskSpec, number: int, limits: Limits, faults: Faults) -> None:
+    """Everything about one task that can be seen without the others, but its work and its conditions.
+
+    A path is made only where there is a fault: most tasks have none.
+    """
+    where = f"tasks[{number}]"
+    if not NAME.fullmatch(task.name):
+        check_name(task.name, f"{where}.name", faults)
+    if len(memoryview(task.work)) > limits.max_payload_bytes:
+        faults.add(f"{where}.work", f"is larger than {limits.max_payload_bytes} bytes")
+    if not is_sane(task.resources, limits):
+        _check_resources(task.resources, f"{where}.resources", limits, faults)
+    if not 1 <= task.max_attempts <= MOST_ATTEMPTS:
+        tried = _shorten_number(task.max_attempts)
+        faults.add(f"{where}.max_attempts", f"must be from 1 to {MOST_ATTEMPTS}, not {tried}")
+    if not 0 <= task.retry_delay_seconds <= LONGEST_DELAY_SECONDS:
+        path = f"{where}.retry_delay_seconds"
+        check_seconds(task.retry_delay_seconds, path, faults, longest=LONGEST_DELAY_SECONDS, zero=True)
+    if not 0 < task.timeout_seconds <= LONGEST_TIMEOUT_SECONDS:
+        check_seconds(task.timeout_seconds, f"{where}.timeout_seconds", faults, longest=LONGEST_TIMEOUT_SECONDS)
+    if task.expected_seconds is not None:
+        check_seconds(task.expected_seconds, f"{where}.expected_seconds", faults, longest=LONGEST_TIMEOUT_SECONDS)
+    if task.zone is not None:
+        check_name(task.zone, f"{where}.zone", faults)
+    if task.labels:
+        _check_labels(task.labels, f"{where}.labels", faults)
+
+
+def is_sane(resources: Resources, limits: Limits) -> bool:
+    """Whether nothing is wrong with an amount: the usual case, and quick."""
+    return (
+        not resources.is_negative()
+        and resources.fits(ABSURD)
+        and (limits.max_resources is None or resources.fits(limits.max_resources))
+        and (limits.pool_max is None or resources.fits(limits.pool_max))
+    )
+
+
+def check_edges(tasks: Sequence[tuple[int, TaskSpec]], known: set[str], faults: Faults) -> list[list[int]]:
+    """Every edge leads from a known other task, once. Returns the graph by places in `tasks`, without bad edges.
+
+    `tasks` come with their number in the job, and `known` has the names of all, also of those that could not be read.
+    """
+    place_of: dict[str, int] = {}
+    for place, (_, task) in enumerate(tasks):
+        place_of.setdefault(task.name, place)
+    graph: list[list[int]] = []
+    for number, task in tasks:
+        parents: dict[str, None] = {}
+        for index, edge in enumerate(task.needs):
+            name = edge.task
+            if name in parents or name not in known or name == task.name:
+                near = known if len(known) <= _NAMES_TO_COMPARE and not faults.full() else set[str]()
+                faults.add(f"tasks[{number}].needs[{index}].task", _say_bad_edge(name, task.name, parents, near))
+            else:
+                parents[name] = None
+        graph.append([place_of[name] for name in parents if name in place_of])
+    return graph
+
+
+def check_conditions(tasks: Sequence[tuple[int, TaskSpec]], faults: Faults) -> None:
+    """Every condition can be read and uses what it may. Each is looked at once, however many edges have it."""
+    readable: dict[str, str | None] = {}
+    for number, task in tasks:
+        conditions = [(index, edge.when) for index, edge in enumerate(task.needs) if edge.when is not None]
+        if len(conditions) > MOST_CONDITIONS:
+            faults.add(f"tasks[{number}].needs", f"has {len(conditions)} conditions, {MOST_CONDITIONS} are allowed")
+            continue
+        for index, when in conditions:
+            if when not in readable:
+                if len(readable) >= MOST_DIFFERENT_CONDITIONS:
+                    faults.add("tasks", f"have more than {MOST_DIFFERENT_CONDITIONS} different conditions")
+                    return
+                readable[when] = expressions.check(when)
+            fault = readable[when]
+            if fault is not None:
+                faults.add(f"tasks[{number}].needs[{index}].when", fault)
+
+
+def check_cycles(tasks: Sequence[tuple[int, TaskSpec]], graph: list[list[int]], faults: Faults) -> None:
+    """Name the cycles that there are, as `a → b → a`; a few of them, as one mistake can make many."""
+    for _ in range(_NAMED_CYCLES):
+        cycle = find_cycle(graph)
+        if not cycle:
+            return
+        first = cycle.index(min(cycle))
+        cycle = cycle[first:] + cycle[:first]
+        names = [tasks[place][1].name for place in cycle]
+        if len(names) > 2 * _NAMED_ENDS_OF_CYCLE:
+            left_out = f"({len(names) - 2 * _NAMED_ENDS_OF_CYCLE} more)"
+            names = [*names[:_NAMED_ENDS_OF_CYCLE], left_out, *names[-_NAMED_ENDS_OF_CYCLE:]]
+        faults.add(f"tasks[{tasks[cycle[0]][0]}].needs", f"there is a cycle: {' → '.join([*names, names[0]])}")
+        for place in cycle:
+            graph[place] = []
+
+
+def check_work(work: msgspec.Raw, where: str, limits: Limits, faults: Faults) -> None:
+    """What a worker is to do, as JSON that everybody can take. What is too large, `check_task` has found."""
+    text = bytes(work)
+    if len(text) > limits.max_payload_bytes or strict_json.is_clean(text):
+        return
+    try:
+        faults.extend(strict_json.Reader().read(text.decode(), where)[1])
+    except UnicodeDecodeError:
+        faults.add(where, "is not UTF-8")
+
+
+def _check_resources(resources: Resources, where: str, limits: Limits, faults: Faults) -> None:
+    """Name each amount that is negative, absurd, or more than the tenant or the pool has."""
+    for name in NAMES:
+        amount: int = getattr(resources, name)
+        if amount < 0:
+            faults.add(f"{where}.{name}", f"is negative: {_shorten_number(amount)}")
+        elif amount > (most := getattr(ABSURD, name)):
+            faults.add(f"{where}.{name}", f"is absurd: {_shorten_number(amount)}, the most that is taken is {most}")
+        elif limits.max_resources is not None and amount > (most := getattr(limits.max_resources, name)):
+            faults.add(f"{where}.{name}", f"is {amount}, the tenant's limit is {most}")
+        elif limits.pool_max is not None and amount > (most := getattr(limits.pool_max, name)):
+            faults.add(f"{where}.{name}", f"is {amount}, the largest worker of the pool has {most}")
+
+
+def _check_labels(labels: dict[str, str], where: str, faults: Faults) -> None:
+    if len(labels) > MOST_LABELS:
+        faults.add(where, f"there are {len(labels)}, {MOST_LABELS} are allowed")
+        return
+    for key, value in labels.items():
+        if not LABEL.fullmatch(key) or not LABEL.fullmatch(value):
+            faults.add(
+                strict_json.path_to(where, key),
+                f"{_quote(key)}: {_quote(value)} is no label: both sides are 1 to 128 letters, digits, . _ - and /",
+            )
+
+
+def _say_bad_edge(name: str, of: str, parents: dict[str, None], near: set[str]) -> str:
+    if name == of:
+        return "a task can't need itself"
+    if name in parents:
+        return f"{name} is named twice"
+    close = get_close_matches(name, near, n=1)
+    return f"there is no task {_quote(name)}" + (f", did you mean {close[0]}?" if close else "")
+
+
+def _quote(text: str) -> str:
+    return ascii(text if len(text) <= 60 else f"{text[:60]}...")
+
+
+def _shorten_number(number: int) -> str:
+    return str(number) if number.bit_length() <= 64 else f"a number of {number.bit_length()} bits"

@@ -1,0 +1,90 @@
+"""Keeping the store small (OPS-7): finished runs move to history, old days and old rows go.
+
+`ls` of what is swept is RETENTION below. Days are dropped whole; the rest goes in chunks of 1,000 rows with a pause in
+between; nothing is ever deleted in one long statement. Runs are moved by the shard's own batches: the sweep only
+names them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+
+import structlog
+
+from mainspring.clock import Clock
+from mainspring.errors import Unavailable
+from mainspring.host.loop import Leader
+from mainspring.shard.events import Audited, RunsAged
+from mainspring.store.port import Pruned, Sweeps
+
+log = structlog.get_logger()
+
+RETENTION: Mapping[str, timedelta] = {
+    "transitions": timedelta(days=30),
+    "attempts": timedelta(days=30),
+    "history": timedelta(days=90),
+    "idempotency": timedelta(days=30),
+    "outbox": timedelta(days=7),
+    "rejected_events": timedelta(days=30),
+}
+FINISHED_RUNS_STAY = timedelta(days=1)
+DAYS_AHEAD = 7
+RUNS_AT_ONCE = 100
+LOOK_SECONDS = 10.0
+PRUNE_EVERY_LOOKS = 30
+PAUSE_SECONDS = 0.1
+MOST_CHUNKS = 100
+
+
+class Sweeper:
+    """One host's part in the sweeping. Two hosts that sweep at once do no harm."""
+
+    def __init__(
+        self,
+        store: Sweeps,
+        clock: Clock,
+        leaders: Callable[[], list[Leader]],
+        retention: Mapping[str, timedelta] = RETENTION,
+        finished_runs_stay: timedelta = FINISHED_RUNS_STAY,
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._leaders = leaders
+        self._retention = retention
+        self._stay = finished_runs_stay
+
+    async def run(self) -> None:
+        """Sweep until cancelled."""
+        looks = 0
+        while True:
+            try:
+                for leader in self._leaders():
+                    leader.inbox.put(Audited())
+                    await self.age_runs(leader)
+                if looks % PRUNE_EVERY_LOOKS == 0:
+                    await self.prune()
+            except Unavailable as fault:
+                log.warning("sweep.unavailable", fault=str(fault))
+            looks += 1
+            await self._clock.sleep(LOOK_SECONDS)
+
+    async def age_runs(self, leader: Leader) -> int:
+        """Name the runs that have stayed their time; the shard moves them. How many there were."""
+        runs = await self._store.ended_runs(leader.term.shard, self._stay, RUNS_AT_ONCE)
+        if runs:
+            leader.inbox.put(RunsAged(run_ids=tuple(runs)))
+        return len(runs)
+
+    async def prune(self) -> list[Pruned]:
+        """Make room for the days to come, and take away what is past its time."""
+        await self._store.prepare_days(DAYS_AHEAD)
+        taken = []
+        for what, age in self._retention.items():
+            for _ in range(MOST_CHUNKS):
+                pruned = await self._store.prune(what, age)
+                taken.append(pruned)
+                if not pruned.more:
+                    break
+                await self._clock.sleep(PAUSE_SECONDS)
+        return taken

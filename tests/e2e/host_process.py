@@ -1,0 +1,37 @@
+"""A host as a process of its own: the engine on a store, with played workers inside. Started by the tests of this
+folder as `python -m tests.e2e.host_process URL WORKERS`; prints a line when it leads, and stops cleanly on SIGTERM."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+
+from mainspring.bootstrap import POOL, Engine, open_store, play
+from mainspring.clock import MachineClock
+from mainspring.wire import Offer
+from mainspring.worker.played import PlayedWorker
+
+
+async def main(url: str, workers: int) -> None:
+    """Take part in the scheduling until told to stop."""
+    clock = MachineClock()
+    store = await open_store(url, clock)
+    stopped = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopped.set)
+    engine = Engine(store, clock)
+    engine.host.on_lead = lambda leader: print(f"leads {leader.term.shard} {leader.term.epoch}", flush=True)
+    fleet = [PlayedWorker(f"w{os.getpid()}-{number}", Offer(2_000, 8 << 30), clock) for number in range(workers)]
+    async with engine.running():
+        print("ready", flush=True)
+        playing = [asyncio.create_task(play(engine, worker, POOL)) for worker in fleet]
+        await stopped.wait()
+        for one in playing:
+            one.cancel()
+        await asyncio.gather(*playing, return_exceptions=True)
+    await store.close()
+
+
+if __name__ == "__main__":
+    asyncio.run(main(sys.argv[1], int(sys.argv[2])))

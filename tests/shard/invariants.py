@@ -1,0 +1,110 @@
+"""What must hold of a shard's memory at any time between two turns, and of its memory against the rows."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from mainspring.core.resources import NOTHING, Resources
+from mainspring.core.runs import FINAL_RUN
+from mainspring.core.states import FINAL, HELD_BY_A_WORKER
+from mainspring.core.tasks import Priority, TaskState
+from mainspring.core.workers import WorkerStatus, use_of
+from mainspring.shard.audit import unexplained
+from mainspring.shard.memory import RunMemory, ShardMemory
+from tests.shard.ledger import Ledger
+
+
+def check(memory: ShardMemory, ledger: Ledger) -> None:
+    """Every invariant, from the smallest to the largest thing."""
+    for run in memory.runs.values():
+        _check_counts(run)
+        _check_rows(run, ledger)
+        assert unexplained(memory, run) == [], f"unexplained: {unexplained(memory, run)}"
+    active = {run.id for run in ledger.runs.values() if run.adopted_at is not None and run.state not in FINAL_RUN}
+    assert set(memory.runs) == active, "the runs in memory are those that are adopted and not over"
+    _check_leases(memory)
+    _check_use(memory)
+    _check_queues(memory)
+
+
+def _check_counts(run: RunMemory) -> None:
+    """STA-5, I-44: what a run counts is so, and its state follows from it."""
+    states = Counter(task.state for task in run.tasks)
+    assert {state: count for state, count in run.counts.items() if count} == states, f"{run.counts} is not {states}"
+    assert run.delayed == sum(task.due_at is not None for task in run.tasks), f"{run.delayed} wait for a time"
+    assert run.run.state is run.state(), f"{run.run.state} is not {run.state()}"
+    assert run.run.state not in FINAL_RUN, f"{run.run.id} is over and still in memory"
+    for task in run.tasks:
+        if task.state not in FINAL:
+            waiting = _not_heard_of(run, task.position)
+            assert run.waiting[task.position] == waiting, f"I-41: {task} waits for {waiting}"
+
+
+def _not_heard_of(run: RunMemory, position: int) -> int:
+    """Upstreams that are open, or over and have not told this child yet."""
+    waiting = 0
+    for parent in run.job.upstream[position]:
+        told = run.ripples.get(parent)
+        heard = told is None or position in run.job.downstream[parent][:told]
+        waiting += run.tasks[parent].state not in FINAL or not heard
+    return waiting
+
+
+def _check_rows(run: RunMemory, ledger: Ledger) -> None:
+    """What is in memory is what is stored."""
+    assert run.run == ledger.runs[run.run.id]
+    assert run.tasks == ledger.tasks_of(run.run.id)
+    stored = {
+        (spread.kind, spread.parent): spread for spread in ledger.spreads.values() if spread.run_id == run.run.id
+    }
+    assert run.spreads == stored
+
+
+def _check_leases(memory: ShardMemory) -> None:
+    """I-10, I-12: a worker's task has one attempt, which is a member of one lease, and nothing else is."""
+    held = {
+        task.attempt_id: task for run in memory.runs.values() for task in run.tasks if task.state in HELD_BY_A_WORKER
+    }
+    assert memory.attempts == held
+    members = {attempt: task for lease in memory.leases.values() for attempt, task in lease.members.items()}
+    assert members == held
+    assert sum(len(lease.members) for lease in memory.leases.values()) == len(held)
+    for lease in memory.leases.values():
+        assert lease.members, f"{lease.id} has no member and still takes room"
+        assert memory.workers[lease.worker_id].leases[lease.id] is lease
+        assert all(task.lease_id == lease.id for task in lease.members.values())
+        assert all(task.worker_id == lease.worker_id for task in lease.members.values())
+    assert sum(len(worker.leases) for worker in memory.workers.values()) == len(memory.leases)
+
+
+def _check_use(memory: ShardMemory) -> None:
+    """I-60, I-65: use is the sum over live leases, for each worker and each tenant."""
+    by_tenant: dict[str, Resources] = {}
+    for lease in memory.leases.values():
+        by_tenant[lease.tenant] = by_tenant.get(lease.tenant, NOTHING) + lease.shape.resources
+    assert memory.use == by_tenant
+    capacity = NOTHING
+    for worker in memory.workers.values():
+        assert worker.used == use_of(worker), f"{worker.id}: {worker.used} is not {use_of(worker)}"
+        assert worker.status is not WorkerStatus.LOST, f"{worker.id} is lost and not forgotten"
+        if worker.status is WorkerStatus.READY:
+            assert not worker.free.is_negative(), f"{worker.id} has less than nothing left"
+        if worker.status is not WorkerStatus.EXPECTED:
+            capacity += worker.total
+        is_open = worker.status is WorkerStatus.READY and worker.free.cpu_millis > 0
+        assert (worker in memory.open_workers.all) is is_open, f"{worker.id} is open: {is_open}"
+    assert memory.capacity == capacity
+    free = sum(worker.free.cpu_millis for worker in memory.open_workers.all)
+    assert memory.open_workers.free_cpu_millis == free
+
+
+def _check_queues(memory: ShardMemory) -> None:
+    """A tenant's depth and what it has in memory are what they are counted from."""
+    depth: Counter[tuple[Priority, str]] = Counter()
+    in_memory: Counter[tuple[Priority, str]] = Counter()
+    for run in memory.runs.values():
+        key = (run.run.priority, run.run.tenant)
+        depth[key] += sum(task.state is TaskState.QUEUED for task in run.tasks)
+        in_memory[key] += run.run.task_count - len(run.tasks) + sum(task.state not in FINAL for task in run.tasks)
+    assert memory.queues.depth == {key: count for key, count in depth.items() if count}
+    assert memory.in_memory == {key: count for key, count in in_memory.items() if count}

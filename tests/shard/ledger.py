@@ -1,0 +1,186 @@
+"""The rows, as a store would have them, in dicts: takes batches, and refuses every one that a store should not see.
+
+What is checked for each batch:
+
+1. A changed task was as its change says (STA-2); a new task is new; a run is known.
+2. Transitions of a task follow each other without a gap, along the table, and lead to the state in its row (I-03, I-04).
+3. Nothing leaves a final state but a reopening, which starts a generation with counters at zero (I-05, STA-1).
+4. An attempt id is used once, and a task has at most one live attempt (I-10, I-11).
+5. No attempt is made before everything upstream is over and lets it start (I-40).
+"""
+
+from __future__ import annotations
+
+from copy import copy, deepcopy
+
+import msgspec
+
+from mainspring.core.batch import Batch, LateResult, Outgoing, RejectedEvent, Spread, SpreadKind, WorkerRow
+from mainspring.core.jobs import Job
+from mainspring.core.readiness import Upstream, decide
+from mainspring.core.runs import FINAL_RUN, Run
+from mainspring.core.states import FINAL, HELD_BY_A_WORKER, is_allowed
+from mainspring.core.tasks import Attempt, RecordedAttempt, Task, TaskState, Transition
+from mainspring.shard.events import RunRows
+
+SpreadKey = tuple[str, str, int, SpreadKind]
+
+
+class Loaded(msgspec.Struct, frozen=True):
+    """What a new leader reads."""
+
+    runs: list[Run]
+    tasks: list[Task]
+    spreads: list[Spread]
+
+
+class Ledger:
+    """Committed rows."""
+
+    def __init__(self) -> None:
+        self.jobs: dict[str, Job] = {}
+        self.runs: dict[str, Run] = {}
+        self.tasks: dict[str, Task] = {}
+        self.attempts: dict[str, Attempt] = {}
+        self.history: dict[str, list[Transition]] = {}
+        self.spreads: dict[SpreadKey, Spread] = {}
+        self.late: list[LateResult] = []
+        self.outbox: list[Outgoing] = []
+        self.rejected: list[RejectedEvent] = []
+        self.workers: dict[str, WorkerRow] = {}
+        self.archived: set[str] = set()
+        self._used_attempts: dict[str, str] = {}
+
+    def commit(self, batch: Batch) -> None:
+        """Take a batch, as a store does."""
+        for run in batch.runs:
+            assert run.id in self.runs, f"{run.id} is not a run of this shard"
+            self.runs[run.id] = copy(run)
+        for task in batch.new_tasks:
+            assert task.id not in self.tasks, f"{task.id} is made twice"
+            self.tasks[task.id] = deepcopy(task)
+        for change in batch.tasks:
+            row = self.tasks[change.task.id]
+            assert (row.state, row.seq) == (change.was, change.was_seq), f"stale write: {row} is not {change}"
+            self.tasks[row.id] = deepcopy(change.task)
+        for transition in batch.transitions:
+            self._append(transition)
+        for changed in [*batch.new_tasks, *(change.task for change in batch.tasks)]:
+            self._check_task(changed)
+        for attempt in batch.attempts:
+            assert attempt.id not in self.attempts, f"{attempt.id} ended twice"
+            assert self.tasks[attempt.task_id].attempt_id != attempt.id, f"{attempt} is over, and current"
+            self.attempts[attempt.id] = attempt
+        self._check_starts(batch)
+        for spread in batch.spreads:
+            self._save_spread(spread)
+        self.late += batch.late
+        self.outbox += [row for row in batch.outbox if row.id not in {known.id for known in self.outbox}]
+        self.rejected += batch.rejected
+        self.workers.update((row.id, row) for row in batch.workers)
+        for run_id in batch.archived:
+            assert self.runs[run_id].state in FINAL_RUN, f"{run_id} moves to history, and is not over"
+            self.archived.add(run_id)
+
+    # reading, as a host does
+
+    def load(self) -> Loaded:
+        """The active work of the shard: copies, as from a database."""
+        runs = [copy(run) for run in self.runs.values() if run.adopted_at is not None and run.state not in FINAL_RUN]
+        ids = {run.id for run in runs}
+        return Loaded(
+            runs,
+            [deepcopy(task) for run in runs for task in self.tasks_of(run.id)],
+            [copy(spread) for spread in self.spreads.values() if spread.run_id in ids],
+        )
+
+    def rows_of(self, run_id: str) -> RunRows:
+        """One run, whatever its state."""
+        run = self.runs.get(run_id)
+        if run is None or run_id in self.archived:
+            return RunRows()
+        spreads = tuple(copy(spread) for spread in self.spreads.values() if spread.run_id == run_id)
+        tasks = tuple(deepcopy(task) for task in self.tasks_of(run_id))
+        return RunRows(run=copy(run), job=self.jobs[run.job_id], tasks=tasks, spreads=spreads)
+
+    def find_attempt(self, attempt: str) -> RecordedAttempt | None:
+        """What the rows say of an attempt."""
+        ended = self.attempts.get(attempt)
+        if ended is not None:
+            return RecordedAttempt(id=attempt, task_id=ended.task_id, worker_id=ended.worker_id, end=ended.end)
+        for task in self.tasks.values():
+            if task.attempt_id == attempt and task.worker_id is not None:
+                return RecordedAttempt(id=attempt, task_id=task.id, worker_id=task.worker_id, end=None)
+        return None
+
+    def tasks_of(self, run_id: str) -> list[Task]:
+        """The tasks of a run, by position."""
+        return sorted((task for task in self.tasks.values() if task.run_id == run_id), key=lambda task: task.position)
+
+    def path(self, task_id: str) -> list[TaskState]:
+        """The states that a task went through."""
+        return [transition.end for transition in self.history[task_id]]
+
+    # checks
+
+    def _append(self, transition: Transition) -> None:
+        history = self.history.setdefault(transition.task_id, [])
+        assert transition.seq == len(history) + 1, f"a gap before {transition}: {history}"
+        assert transition.by, f"nobody did {transition}"
+        assert transition.because, f"{transition} happened for no reason"
+        if not history:
+            assert transition.start is None, f"{transition} comes from nowhere"
+        else:
+            before = history[-1]
+            assert transition.start is before.end, f"{transition} does not follow {before}"
+            if transition.generation != before.generation:
+                assert transition.generation == before.generation + 1, f"{transition} skips a generation"
+                assert before.end in FINAL, f"{transition} reopens what is not over"
+                assert transition.end is TaskState.PENDING, f"{transition} reopens into {transition.end}"
+                history.append(transition)
+                return
+        assert is_allowed(transition.start, transition.end), f"the table has no {transition}"
+        history.append(transition)
+
+    def _check_task(self, task: Task) -> None:
+        last = self.history[task.id][-1]
+        assert (last.end, last.seq, last.generation) == (task.state, task.seq, task.generation), f"{task} after {last}"
+        held = task.state in HELD_BY_A_WORKER
+        for field in (task.attempt_id, task.lease_id, task.worker_id):
+            assert (field is not None) is held, f"{task.state} and {field}: {task}"
+        assert task.stop is None or held, f"nobody can stop {task}"
+        assert task.due_at is None or task.state is TaskState.PENDING, f"a delay without a wait: {task}"
+        assert (task.ended_at is not None) is (task.state in FINAL), f"over or not: {task}"
+        if task.attempt_id is not None:
+            owner = self._used_attempts.setdefault(task.attempt_id, f"{task.id}:{task.generation}:{task.attempt}")
+            assert owner == f"{task.id}:{task.generation}:{task.attempt}", f"{task.attempt_id} is used twice"
+            assert task.attempt_id not in self.attempts, f"{task.attempt_id} is over, and current"
+
+    def _check_starts(self, batch: Batch) -> None:
+        """I-40: at the commit that makes an attempt, everything upstream is over and lets the task start."""
+        for transition in batch.transitions:
+            if transition.end is not TaskState.ASSIGNED:
+                continue
+            task = self.tasks[transition.task_id]
+            run = self.runs[task.run_id]
+            job = self.jobs[run.job_id]
+            conditions = job.conditions.get(task.position, {})
+            parents = self.tasks_of(run.id)
+            upstreams = [
+                Upstream(
+                    id=parents[number].id, name=parents[number].name, state=parents[number].state,
+                    output=parents[number].output, when=conditions.get(number),
+                )
+                for number in job.upstream[task.position]
+            ]  # fmt: skip
+            decision = decide(job.spec.on_failure, job.tasks[task.position].on_skip, upstreams, run.params)
+            assert decision.state is TaskState.QUEUED, f"{task} was placed: {decision}"
+
+    def _save_spread(self, spread: Spread) -> None:
+        key = (spread.run_id, spread.parent, spread.generation, spread.kind)
+        if spread.done >= spread.total:
+            self.spreads.pop(key, None)
+        else:
+            known = self.spreads.get(key)
+            assert known is None or known.done <= spread.done, f"{spread} goes back from {known}"
+            self.spreads[key] = copy(spread)

@@ -1,0 +1,162 @@
+"""An event loop whose time is virtual and whose callbacks belong to processes that can be stalled and killed.
+
+Nothing waits: when nothing is ready, the clock jumps to the next timer. Which process a callback belongs to is read
+from its context (`PROCESS`), which tasks and timers inherit. So a stall stops everything of a process wherever it
+waits, as SIGSTOP does, and after a kill nothing of it runs, not even a `finally`.
+
+1. Callbacks that are ready run in the order in which they became so; a process that wakes catches up in that order.
+2. There are no threads, sockets or signals here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+from asyncio import Handle, TimerHandle
+from collections import deque
+from collections.abc import Callable, Coroutine
+from contextvars import Context, ContextVar
+from typing import Any, NoReturn, TypeVar
+
+_T = TypeVar("_T")
+
+
+class Process:
+    """Something that can be stalled or killed as a whole: a server, or a worker's agent."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.dead = False
+        self.stalled_until = 0.0
+        self.context = Context()
+        self.context.run(PROCESS.set, self)
+
+
+PROCESS: ContextVar[Process | None] = ContextVar("process", default=None)
+
+
+class Stuck(Exception):
+    """Nothing is ready, and no timer will ever make it so."""
+
+
+class VirtualLoop(asyncio.BaseEventLoop):
+    """Runs callbacks in the order of virtual time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = 0.0
+        self.steps = 0
+        self.over = False
+        self.failures: list[str] = []
+        """What tasks raised that nobody waited for."""
+        self.outside = Context()
+        """For what belongs to no process: the network, the store, the checks."""
+        self._queue: deque[Handle] = deque()
+        self._timers: list[tuple[float, float, int, Handle]] = []
+        self._count = 0
+        self._kept: list[asyncio.Task[Any]] = []
+        self._prune_at = 2_000
+
+    # what asyncio asks of a loop
+
+    def time(self) -> float:
+        """Virtual seconds since the beginning."""
+        return self.now
+
+    def call_soon(self, callback: Callable[..., object], *args: Any, context: Context | None = None) -> Handle:  # type: ignore[override]
+        """Run a callback as soon as its process can."""
+        handle = Handle(callback, args, self, context)
+        if not self.over:
+            self._queue.append(handle)
+        return handle
+
+    def call_at(self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None) -> TimerHandle:  # type: ignore[override]
+        """Run a callback at a time."""
+        handle = TimerHandle(when, callback, args, self, context)
+        if not self.over:
+            self._count += 1
+            heapq.heappush(self._timers, (when, when, self._count, handle))
+        return handle
+
+    def call_soon_threadsafe(self, *_: object, **__: object) -> NoReturn:
+        """There are no threads."""
+        raise AssertionError("a thread was used in the simulation")
+
+    def run_in_executor(self, *_: object, **__: object) -> NoReturn:
+        """There are no threads."""
+        raise AssertionError("a thread was used in the simulation")
+
+    def create_task(self, coro: Coroutine[Any, Any, _T], *, name: object = None, context: Context | None = None) -> asyncio.Task[_T]:  # type: ignore[override]
+        """Start a task, and keep hold of it: one that was killed must not be collected, or its `finally` would run."""
+        task = asyncio.Task(coro, loop=self, name="task", context=context)
+        self._kept.append(task)
+        if len(self._kept) > self._prune_at:
+            self._kept = [kept for kept in self._kept if not kept.done()]
+            self._prune_at = len(self._kept) + 2_000
+        return task
+
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        """Note what a task raised that nobody waits for."""
+        if not self.over:
+            self.failures.append(f"{context.get('message')}: {context.get('exception')!r}")
+
+    def get_debug(self) -> bool:
+        """No."""
+        return False
+
+    def _timer_handle_cancelled(self, handle: TimerHandle) -> None:
+        """Cancelled timers are dropped when they come up."""
+
+    # running
+
+    def run_until(self, done: asyncio.Future[_T]) -> _T:
+        """Run until `done` is, and return its result."""
+        asyncio.events._set_running_loop(self)
+        try:
+            while not done.done():
+                self._run_ready()
+            return done.result()
+        finally:
+            asyncio.events._set_running_loop(None)
+
+    def end(self) -> None:
+        """Let everything that is left fall silently: nothing that it does from now on has an effect."""
+        self.over = True
+        self._queue.clear()
+        self._timers.clear()
+        for task in self._kept:
+            task._log_destroy_pending = False  # type: ignore[attr-defined]
+            if not task.done():
+                task.get_coro().close()  # type: ignore[union-attr]
+        self._kept.clear()
+        self.close()
+
+    def _run_ready(self) -> None:
+        queue, timers = self._queue, self._timers
+        if not queue:
+            if not timers:
+                raise Stuck("nothing is left to happen")
+            self.now = max(self.now, timers[0][0])
+        now = self.now
+        while timers and timers[0][0] <= now:
+            _, when, count, handle = heapq.heappop(timers)
+            if handle._cancelled:
+                continue
+            process = handle._context.get(PROCESS)  # type: ignore[attr-defined]
+            if process is not None and (process.dead or process.stalled_until > now):
+                if not process.dead:
+                    heapq.heappush(timers, (process.stalled_until, when, count, handle))
+                continue
+            queue.append(handle)
+        for _ in range(len(queue)):
+            handle = queue.popleft()
+            if handle._cancelled:
+                continue
+            process = handle._context.get(PROCESS)  # type: ignore[attr-defined]
+            if process is not None and (process.dead or process.stalled_until > now):
+                if not process.dead:
+                    self._count += 1
+                    heapq.heappush(timers, (process.stalled_until, now, self._count, handle))
+                continue
+            self.steps += 1
+            handle._run()

@@ -1,0 +1,1 @@
+"""What a worker decides, and the worker that is played."""
