@@ -16,7 +16,7 @@ import psutil
 from mainspring.bootstrap import open_store
 from mainspring.clock import MachineClock
 from mainspring.store.port import Store
-from tests.postgres import DURABLE, running_server
+from tests.postgres import DURABLE, running_postgres
 
 Figures = dict[str, object]
 
@@ -50,8 +50,8 @@ async def fresh_store(kind: str) -> AsyncIterator[Store]:
             finally:
                 await store.close()
             return
-        with running_server(DURABLE) as server:
-            store = await open_store(server.url, MachineClock())
+        with running_postgres(DURABLE) as url:
+            store = await open_store(url, MachineClock())
             try:
                 yield store
             finally:

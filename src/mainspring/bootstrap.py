@@ -27,7 +27,7 @@ from mainspring.errors import NotLeading
 from mainspring.host.host import Host
 from mainspring.host.loop import Leader
 from mainspring.host.outbox import OutboxDelivery, Receiver
-from mainspring.host.sweeps import Sweeper
+from mainspring.host.sweeps import DAYS_AHEAD, Sweeper
 from mainspring.ids import entropy, new_id
 from mainspring.store.port import Store
 from mainspring.store.postgres import PostgresStore
@@ -46,7 +46,9 @@ _POLL_SECONDS = 0.05
 async def open_store(url: str, clock: Clock) -> Store:
     """The store behind `postgresql://..` or `sqlite:///path`, with its schema up to date."""
     if url.startswith(("postgresql://", "postgres://")):
-        return await PostgresStore.connect(url)
+        store = await PostgresStore.connect(url)
+        await store.prepare_days(DAYS_AHEAD)
+        return store
     path = Path(url.removeprefix("sqlite:///"))
     path.parent.mkdir(parents=True, exist_ok=True)
     return SqliteStore.open(path, clock=clock)

@@ -21,16 +21,21 @@ async def main(url: str, workers: int) -> None:
     stopped = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopped.set)
     engine = Engine(store, clock)
-    engine.host.on_lead = lambda leader: print(f"leads {leader.term.shard} {leader.term.epoch}", flush=True)
+    engine.host.on_lead = lambda leader: _say(f"leads {leader.term.shard} {leader.term.epoch}")
     fleet = [PlayedWorker(f"w{os.getpid()}-{number}", Offer(2_000, 8 << 30), clock) for number in range(workers)]
     async with engine.running():
-        print("ready", flush=True)
+        _say("ready")
         playing = [asyncio.create_task(play(engine, worker, POOL)) for worker in fleet]
         await stopped.wait()
         for one in playing:
             one.cancel()
         await asyncio.gather(*playing, return_exceptions=True)
     await store.close()
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ from mainspring.core import job_rules, strict_json
 from mainspring.core.field_faults import name_faults
 from mainspring.core.job_rules import Faults, Limits
 from mainspring.core.jobs import JobSpec, TaskSpec
-from mainspring.core.strict_json import Read
+from mainspring.core.strict_json import Blemish, Read
 from mainspring.core.tasks import Priority
 from mainspring.errors import Fault, Refused
 
@@ -32,7 +32,7 @@ __all__ = ["Limits", "check_job", "check_run", "decode_job"]
 LONGEST_KEY = 256
 """Of an idempotency key, or of the name of whoever submits."""
 _NO_JOB = "a job is an object with a name and tasks"
-_LARGEST_EXAMINED_BYTES = 4 * 1024 * 1024
+_LARGEST_EXAMINED_BYTES = 1024 * 1024
 """What is broken and larger is refused with its first fault: to name every one, all of it becomes Python objects."""
 _LARGEST_HEADER_FIELD_BYTES = 1024
 
@@ -157,10 +157,12 @@ def _read_header(members: dict[str, msgspec.Raw], faults: Faults) -> JobSpec:
     for key, member in members.items():
         path = strict_json.path_to("", key)
         if len(memoryview(member)) > _LARGEST_HEADER_FIELD_BYTES:
-            faults.add(path, f"is larger than {_LARGEST_HEADER_FIELD_BYTES} bytes")
-            continue
-        fields[key], found = reader.read(bytes(member).decode(), path)
-        faults.extend(found)
+            found = [Fault(where=path, why=f"is larger than {_LARGEST_HEADER_FIELD_BYTES} bytes")]
+        else:
+            fields[key], found = reader.read(bytes(member).decode(), path)
+        if found:
+            faults.extend(found)
+            fields[key] = Blemish(found[0].why)
     good = name_faults(fields, JobSpec, "", faults)
     header = msgspec.convert({"name": "unnamed", **good}, JobSpec)
     _check_header(header, faults)

@@ -5,7 +5,7 @@
 2. They never hand a Python list or dict to the engine, which would show its methods to the expression.
 3. They fail with a sentence when the value does not fit.
 
-When you add one: `FILTERS` here and in `core/expression_grammar.py`, and docs/reference/expressions.md.
+When you add one: `FILTERS` here and in `core/expression_grammar.py`.
 """
 
 from __future__ import annotations
@@ -92,9 +92,9 @@ def _unique(look: Look, value: object) -> Seen:
 
 def _join(look: Look, value: object, separator: str = "") -> Seen:
     """The items as one text."""
-    texts = [row if isinstance(row, str) else look.write(row) for row in _rows(look, value, "join")]
-    look.charge(0, len(_text(separator, "join")) * len(texts))
-    return separator.join(texts)
+    rows = _rows(look, value, "join")
+    look.charge(0, len(_text(separator, "join")) * len(rows))
+    return separator.join(row if isinstance(row, str) else look.write(row) for row in rows)
 
 
 def _replace(look: Look, value: object, old: str, new: str) -> Seen:

@@ -18,13 +18,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from difflib import get_close_matches
 
 import msgspec
 
+from mainspring.core.hints import did_you_mean
+from mainspring.core.strict_json import fault_in_text
+
 LONGEST_EXPRESSION = 1_000
 LONGEST_TEMPLATE = 16 * 1024
+MOST_EXPRESSIONS = 100
+"""In one template."""
 MOST_FILTERS = 20
+"""In one expression."""
 DEEPEST_BRACKETS = 10
 DEEPEST_LISTS = 3
 """How deep `[` and `{` nest: a text inside is quoted, and doubles if it consists of quotes, at each level."""
@@ -75,6 +80,9 @@ def fault_in(expression: str) -> str | None:
         return f"it is longer than {LONGEST_EXPRESSION} characters"
     if not expression.strip():
         return "it is empty"
+    unstorable = fault_in_text(expression)
+    if unstorable is not None:
+        return f"it {unstorable}"
     before = beyond = ""
     filters = 0
     open_brackets: list[str] = []
@@ -112,12 +120,14 @@ def split_template(template: str) -> tuple[Sequence[Piece], str | None]:
             return (), f"the {{{{ at character {start + 1} is not closed"
         pieces.append(Piece(template[start + 2 : end], is_expression=True))
         position = end + 2
+    if sum(piece.is_expression for piece in pieces) > MOST_EXPRESSIONS:
+        return (), f"it has more than {MOST_EXPRESSIONS} expressions"
     return pieces, None
 
 
-def _tokens(expression: str, start: int = 0) -> Iterator[tuple[str, str]]:
+def _tokens(expression: str) -> Iterator[tuple[str, str]]:
     """Kind and text of each word; the kind is `unknown` for a character that begins none, and then it ends."""
-    position = start
+    position = 0
     while position < len(expression):
         match = _TOKEN.match(expression, position)
         if match is None or match.lastgroup is None:
@@ -137,10 +147,10 @@ def _fault_of(kind: str, word: str, before: str, beyond: str, open_brackets: lis
     if word in ("*", "**"):
         return "`*` and `**` are not available: `|times(n)` multiplies"
     if before == "|" and word not in FILTERS:
-        return f"there is no filter {word!r}{_did_you_mean(word, FILTERS)}"
+        return f"there is no filter {word!r}{did_you_mean(word, FILTERS)}"
     after_is = before == "is" or (before == "not" and beyond == "is")
     if after_is and word not in TESTS and word != "not":
-        return f"there is no test {word!r}{_did_you_mean(word, TESTS)}"
+        return f"there is no test {word!r}{did_you_mean(word, TESTS)}"
     if kind != "mark":
         return None
     if word == ":" and open_brackets[-1:] != ["{"]:
@@ -176,6 +186,9 @@ def _end_of_expression(template: str, start: int) -> int | None:
             return position
         match = _TOKEN.match(template, position)
         if match is None:
+            # A quote that nothing closes: to look further from each character on would take forever.
+            if template[position] in "\"'":
+                return None
             position += 1
             continue
         word = match.group()
@@ -185,8 +198,3 @@ def _end_of_expression(template: str, start: int) -> int | None:
             depth = max(0, depth - 1)
         position = match.end()
     return None
-
-
-def _did_you_mean(word: str, known: frozenset[str]) -> str:
-    close = get_close_matches(word, known, n=1)
-    return f", did you mean {close[0]}?" if close else ""

@@ -5,11 +5,11 @@ msgspec stops at the first fault, so this looks at each field by itself. Slow, a
 
 from __future__ import annotations
 
-from difflib import get_close_matches
 from enum import Enum
 
 import msgspec
 
+from mainspring.core.hints import did_you_mean
 from mainspring.core.job_rules import Faults
 from mainspring.core.jobs import Edge, TaskSpec
 from mainspring.core.resources import Resources
@@ -31,8 +31,7 @@ def name_faults(value: Read, kind: type[msgspec.Struct], where: str, faults: Fau
     fields = {field.encode_name: field for field in msgspec.structs.fields(kind)}
     for key in value:
         if key not in fields:
-            close = get_close_matches(key, fields, n=1)
-            hint = f", did you mean {close[0]}?" if close else f"; there are {', '.join(fields)}"
+            hint = did_you_mean(key, fields) or f"; there are {', '.join(fields)}"
             faults.add(path_to(where, key), f"is not known{hint}")
     for name, field in fields.items():
         before = faults.total()

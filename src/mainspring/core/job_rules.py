@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from difflib import get_close_matches
 
 import msgspec
 
 from mainspring.core import expressions, strict_json
 from mainspring.core.graph import find_cycle
+from mainspring.core.hints import did_you_mean
 from mainspring.core.jobs import TaskSpec
 from mainspring.core.resources import NAMES, Resources
 from mainspring.errors import Fault
@@ -244,8 +244,7 @@ def _say_bad_edge(name: str, of: str, parents: dict[str, None], near: set[str]) 
         return "a task can't need itself"
     if name in parents:
         return f"{name} is named twice"
-    close = get_close_matches(name, near, n=1)
-    return f"there is no task {_quote(name)}" + (f", did you mean {close[0]}?" if close else "")
+    return f"there is no task {_quote(name)}{did_you_mean(name, near)}"
 
 
 def _quote(text: str) -> str:

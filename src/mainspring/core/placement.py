@@ -65,7 +65,7 @@ def choose(shape: Shape, workers: Sequence[Worker], random: Random) -> Worker | 
     `workers` are those with any room. None if none will do: then the shape is parked.
     """
     if len(workers) > SAMPLE:
-        start = random.randrange(len(workers) - SAMPLE)
+        start = random.randrange(len(workers) - SAMPLE + 1)
         best = _tightest(shape, workers[start : start + SAMPLE])
         if best is not None:
             return best

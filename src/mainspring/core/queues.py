@@ -98,14 +98,14 @@ class FairQueues:
         return best
 
     def take(self, priority: Priority, tenant: str, shape: Shape, most: int) -> list[Task]:
-        """Take the oldest tasks of a line out of it. The caller moves them on."""
+        """Take the oldest tasks of a line out of it, each once, also if it was restored. The caller moves them on."""
         line = self._lines[priority][tenant][shape]
-        taken: list[Task] = []
+        taken: dict[str, Task] = {}
         while line and len(taken) < most:
             _, task, seq = line.popleft()
             if task.seq == seq:
-                taken.append(task)
-        return taken
+                taken[task.id] = task
+        return list(taken.values())
 
     def has(self, task: Task, shape: Shape) -> bool:
         """Whether a task has a true entry. Searches its line: for checks, not for deciding."""

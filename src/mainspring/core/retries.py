@@ -30,7 +30,7 @@ LOSSES_ALLOWED = 2
 Failure = Literal[AttemptEnd.FAILED, AttemptEnd.TIMED_OUT, AttemptEnd.LOST]
 
 
-class Verdict(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+class NextStep(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """Where the task goes: PENDING until `due_at`, QUEUED, FAILED or TIMED_OUT."""
 
     state: TaskState
@@ -39,7 +39,7 @@ class Verdict(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """Set if the state is PENDING, and only then."""
 
 
-def decide_failure(task: Task, spec: TaskSpec, end: Failure, *, now: datetime) -> Verdict:
+def decide_failure(task: Task, spec: TaskSpec, end: Failure, *, now: datetime) -> NextStep:
     """What follows the attempt that just ended, which `task.tries` or, if it was lost, `task.losses` counts already."""
     match end:
         case AttemptEnd.FAILED:
@@ -52,22 +52,22 @@ def decide_failure(task: Task, spec: TaskSpec, end: Failure, *, now: datetime) -
             assert_never(end)
 
 
-def _again_or(otherwise: TaskState, what: str, task: Task, spec: TaskSpec, now: datetime) -> Verdict:
+def _again_or(otherwise: TaskState, what: str, task: Task, spec: TaskSpec, now: datetime) -> NextStep:
     if task.tries >= spec.max_attempts:
         tries = "its only try" if spec.max_attempts == 1 else f"try {task.tries} of {spec.max_attempts}"
-        return Verdict(state=otherwise, because=f"{tries} {what}")
+        return NextStep(state=otherwise, because=f"{tries} {what}")
     delay = spec.retry_delay_seconds
-    return Verdict(
+    return NextStep(
         state=TaskState.PENDING,
         because=f"try {task.tries} of {spec.max_attempts} {what}; the next one in {delay:g} s",
         due_at=now + timedelta(seconds=delay),
     )
 
 
-def _after_loss(task: Task) -> Verdict:
+def _after_loss(task: Task) -> NextStep:
     if task.losses > LOSSES_ALLOWED:
-        return Verdict(state=TaskState.FAILED, because=f"infrastructure: its worker was lost {task.losses} times")
+        return NextStep(state=TaskState.FAILED, because=f"infrastructure: its worker was lost {task.losses} times")
     times = "once" if task.losses == 1 else f"{task.losses} times"
-    return Verdict(
+    return NextStep(
         state=TaskState.QUEUED, because=f"its worker was lost ({times}, {LOSSES_ALLOWED} are allowed): queued again"
     )

@@ -40,6 +40,10 @@ Read: TypeAlias = "bool | int | float | str | list[Read] | dict[str, Read] | Ble
 """A JSON value as it was read."""
 
 
+_Step: TypeAlias = "tuple[_Step | None, str | int]"
+"""A step into a value: the steps before it, and the key or index."""
+
+
 class Doubled(dict[str, Read]):
     """An object in which keys stood more than once."""
 
@@ -154,29 +158,41 @@ def path_to(where: str, key: str | int) -> str:
 
 
 def _walk(value: Read, where: str) -> Iterator[Fault]:
-    """Everything in a value that is not taken, in the order in which it stands."""
-    ahead: list[tuple[Read, str, int]] = [(value, where, 1)]
+    """Everything in a value that is not taken, in the order in which it stands. A path is made only for a fault."""
+    ahead: list[tuple[Read, _Step | None, int]] = [(value, None, 1)]
     while ahead:
-        one, path, depth = ahead.pop()
-        match one:
-            case Blemish():
-                yield Fault(where=path, why=one.why)
-            case str():
-                fault = fault_in_text(one)
-                if fault is not None:
-                    yield Fault(where=path, why=fault)
-            case list() | dict() if depth > DEEPEST:
-                yield Fault(where=path, why=f"nests deeper than {DEEPEST}")
-            case list():
-                ahead.extend((one[index], path_to(path, index), depth + 1) for index in range(len(one) - 1, -1, -1))
-            case dict():
-                if isinstance(one, Doubled):
-                    names = ", ".join(ascii(key[:_LONGEST_KEY_IN_PATH]) for key in one.twice) or "some of its keys"
-                    yield Fault(where=path, why=f"has {names} more than once")
-                for key in one:
-                    fault = fault_in_text(key)
-                    if fault is not None:
-                        yield Fault(where=path_to(path, key), why=f"{fault}, in the key")
-                ahead.extend((one[key], path_to(path, key), depth + 1) for key in reversed(list(one)))
-            case _:
-                pass
+        one, step, depth = ahead.pop()
+        if isinstance(one, str):
+            fault = fault_in_text(one)
+            if fault is not None:
+                yield Fault(where=_path(where, step), why=fault)
+        elif isinstance(one, Blemish):
+            yield Fault(where=_path(where, step), why=one.why)
+        elif isinstance(one, (list, dict)) and depth > DEEPEST:
+            yield Fault(where=_path(where, step), why=f"nests deeper than {DEEPEST}")
+        elif isinstance(one, list):
+            ahead.extend((one[index], (step, index), depth + 1) for index in range(len(one) - 1, -1, -1))
+        elif isinstance(one, dict):
+            yield from _faults_of_keys(one, where, step)
+            ahead.extend((one[key], (step, key), depth + 1) for key in reversed(list(one)))
+
+
+def _faults_of_keys(value: dict[str, Read], where: str, step: _Step | None) -> Iterator[Fault]:
+    if isinstance(value, Doubled):
+        names = ", ".join(ascii(key[:_LONGEST_KEY_IN_PATH]) for key in value.twice) or "some of its keys"
+        yield Fault(where=_path(where, step), why=f"has {names} more than once")
+    for key in value:
+        fault = fault_in_text(key)
+        if fault is not None:
+            yield Fault(where=path_to(_path(where, step), key), why=f"{fault}, in the key")
+
+
+def _path(where: str, step: _Step | None) -> str:
+    """The path to where the steps lead, the last of which comes first."""
+    keys: list[str | int] = []
+    while step is not None:
+        step, key = step
+        keys.append(key)
+    for key in reversed(keys):
+        where = path_to(where, key)
+    return where

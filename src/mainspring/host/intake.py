@@ -1,7 +1,9 @@
 """From the store into the shard: runs are read as fast as the shard has room for them, fairly (core/intake.py).
 
 A read may overlap a commit that adopts what it returns. So that no run is handed over twice, those handed over are
-remembered until a read that began after their commit.
+remembered until a read that began after their commit. And an act may change a run that is on its way: then what is on
+its way no longer stands, and the run is read again as it is then. They are read again meanwhile, so only P0 is read while many of
+them are on their way.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from mainspring.store.port import Intake
 HIGH_WATER_TASKS = 20_000
 CHUNK_TASKS = 1_000
 MOST_TENANTS = 1_000
+MOST_ON_THEIR_WAY = CHUNK_TASKS // 2
 POLL_SECONDS = 1.0
 
 
@@ -35,7 +38,8 @@ class IntakeReader:
         self._inbox = inbox
         self._shard = shard
         self._handed: dict[str, Run] = {}
-        self._committed: list[str] = []
+        self._committed: set[str] = set()
+        """Runs whose rows were committed since the latest read began."""
         self._wake = asyncio.Event()
 
     def wake(self) -> None:
@@ -43,9 +47,13 @@ class IntakeReader:
         self._wake.set()
 
     def settled(self, runs: Iterable[Run]) -> None:
-        """The rows of these runs have been committed: they are out of intake."""
-        self._committed.extend(run.id for run in runs if run.id in self._handed)
+        """The rows of these runs have been committed: they are out of intake, or other than they were."""
+        self._committed.update(run.id for run in runs)
         self._wake.set()
+
+    def stands(self, run_id: str) -> bool:
+        """Whether a run that was handed over is still as it was then."""
+        return run_id in self._handed and run_id not in self._committed
 
     async def run(self, memory: Callable[[], ShardMemory], hold: Callable[[], Priority | None]) -> None:
         """Read until cancelled."""
@@ -68,13 +76,15 @@ class IntakeReader:
             self._handed.pop(run_id, None)
         self._committed.clear()
         waiting = await self._store.waiting(self._shard, MOST_TENANTS)
-        waiting = [one for one in waiting if hold is None or one.priority < hold]
+        below = Priority.P1 if len(self._handed) >= MOST_ON_THEIR_WAY else hold
+        waiting = [one for one in waiting if below is None or one.priority < below]
         wants = decide_wants(waiting, self._in_memory(memory), HIGH_WATER_TASKS, CHUNK_TASKS)
         if not wants:
             return False
         read = await self._store.intake(self._shard, self._with_handed(wants))
         fresh = choose([run for run in read if run.id not in self._handed], wants)
         jobs, faults = await self._jobs.get(run.job_id for run in fresh)
+        fresh = [run for run in fresh if run.id not in self._committed]
         for run in fresh:
             self._handed[run.id] = run
             urgent = run.priority is Priority.P0

@@ -1,12 +1,16 @@
 """The loop: events in, a batch out, committed, and only then the effects. The file to open first.
 
+In essence:
+
     while leading:
         events = await inbox.next()                    something happened, a timer, or a second has passed
         batch = shard.handle(events, now)              decided, in memory only
         await store.commit(term, number, batch)        durable; an empty batch renews the lease
         release(batch.effects)                         visible
 
-While one commit is under way the next events pile up and become the next batch: group commit without a timer.
+While one commit is under way the next events become the next batch: group commit without a timer. They are taken into
+the shard's memory as they come, so that deciding costs no time of its own while the store is at work; but a batch is
+closed only when the one before it is durable, and there is never more than one on its way.
 
 Three ways out of a commit:
 
@@ -60,7 +64,8 @@ MARGIN = timedelta(seconds=1)
 LONGEST_WAIT_SECONDS = 1.0
 """The lease is renewed at least this often."""
 INBOX_LIMIT = 50_000
-ROWS_PER_EVENT = 2
+EVENTS_AT_ONCE = 100
+"""So many events are taken before a commit that is under way gets its next word in: about 2 ms."""
 _FIRST_PAUSE_SECONDS = 0.02
 _LONGEST_PAUSE_SECONDS = 0.5
 
@@ -85,7 +90,13 @@ class Leader:
         self._jobs = jobs
         self._number = term.batch_no
         self._trust = (lease - MARGIN).total_seconds()
+        self._renewed_at = began
         self._trusted_until = began + self._trust
+        self._writing: asyncio.Task[None] | None = None
+        self._in_writing: list[Event] = []
+        """Events of the batch that is being written."""
+        self._taken: list[Event] = []
+        """Events of the turn that is open."""
         self._tickets: dict[int, asyncio.Future[Answered]] = {}
         self._next_ticket = 1
         self._lookups: list[LookUpAttempt | LookUpRun] = []
@@ -103,7 +114,8 @@ class Leader:
     async def ask(self, act: Act) -> Answered:
         """Have an act carried out; answers when that is durable. Raises Overloaded, or NotLeading if the term ends."""
         ticket, self._next_ticket = self._next_ticket, self._next_ticket + 1
-        waiting = self._tickets[ticket] = asyncio.get_running_loop().create_future()
+        waiting: asyncio.Future[Answered] = asyncio.get_running_loop().create_future()
+        self._tickets[ticket] = waiting
         try:
             self.inbox.offer(replace(act, ticket=ticket))
             return await waiting
@@ -127,36 +139,83 @@ class Leader:
         reading = asyncio.create_task(self.intake.run(lambda: self.shard.memory, lambda: self.pace.hold))
         try:
             while not self._stopping:
-                events = await self._next_events()
                 try:
-                    await self._turn(events)
+                    await self._turn()
                 except Fenced:
                     raise
                 except Exception as fault:  # noqa: BLE001 - whatever it is, it has an owner, and the others go on
-                    log.warning("turn.failed", shard=self.term.shard, events=len(events), fault=repr(fault))
-                    await self._take_alone(events)
+                    log.warning("turn.failed", shard=self.term.shard, fault=repr(fault))
+                    await self._take_alone(await self._unwritten())
+            await self._written()
         finally:
             reading.cancel()
+            if self._writing is not None:
+                self._writing.cancel()
             self._end()
 
-    async def _next_events(self) -> list[Event]:
-        events: list[Event] = []
-        if self._lookups:
-            events = await self._look_up()
-        wait = 0.0 if events or self.shard.has_more() else self._longest_wait()
-        hold = self.pace.hold
-        if hold is not self.shard.memory.hold_from:
-            events.append(StoreLagged(hold=hold))
-        return events + await self.inbox.next(wait=wait, most=max(1, self.pace.rows() // ROWS_PER_EVENT))
+    async def _turn(self) -> None:
+        """Take what happens while the batch before is being written, then have this one written."""
+        looked_up = await self._look_up() if self._lookups else []
+        self.shard.begin(now=self.time.now(), budget=self.pace.rows())
+        self._take(looked_up)
+        while not self._is_time():
+            self._take(await self.inbox.next(wait=self._longest_wait(), most=EVENTS_AT_ONCE))
+        await self._written()
+        batch = self.shard.finish(now=self.time.now())
+        self._in_writing, self._taken = self._taken, []
+        self._writing = asyncio.create_task(self._write(batch))
+
+    def _take(self, events: Sequence[Event]) -> None:
+        """Have the shard take events; they are kept until they are written."""
+        if self.pace.hold is not self.shard.memory.hold_from:
+            events = [*events, StoreLagged(hold=self.pace.hold)]
+        self._taken += events
+        self.shard.take(events, now=self.time.now())
+
+    def _is_time(self) -> bool:
+        """Whether to close the turn."""
+        if self._is_writing():
+            return self.shard.is_spent()
+        if self._writing is not None and self._writing.exception() is not None:
+            return True
+        return bool(self._taken) or self.shard.has_more() or self._stopping or self._longest_wait() <= 0
+
+    def _is_writing(self) -> bool:
+        return self._writing is not None and not self._writing.done()
 
     def _longest_wait(self) -> float:
+        """How long nothing has to be done unless something happens."""
+        if self._is_writing():
+            return LONGEST_WAIT_SECONDS
+        wait = self._renewed_at + LONGEST_WAIT_SECONDS - self._clock.monotonic()
         timer = self.shard.seconds_to_timer(self.time.now())
-        return LONGEST_WAIT_SECONDS if timer is None else min(timer, LONGEST_WAIT_SECONDS)
+        return wait if timer is None else min(wait, timer)
 
-    async def _turn(self, events: Sequence[Event]) -> None:
-        batch = self.shard.handle(events, now=self.time.now(), budget=self.pace.rows())
-        await self._commit(batch)
-        self._release(batch.effects)
+    async def _write(self, batch: Batch) -> None:
+        try:
+            await self._commit(batch)
+            self._in_writing = []
+            self._release(batch.effects)
+        finally:
+            self.inbox.wake()
+
+    async def _written(self) -> None:
+        """Come back when nothing is being written any more; raises what the writing ran into."""
+        if self._writing is not None:
+            writing, self._writing = self._writing, None
+            await writing
+
+    async def _unwritten(self) -> list[Event]:
+        """The events whose batches were not written, or not even made, after something went wrong."""
+        try:
+            await self._written()
+        except Fenced:
+            raise
+        except Exception as fault:  # noqa: BLE001 - its events are among those that are taken alone now
+            log.warning("write.failed", shard=self.term.shard, fault=repr(fault))
+        events = self._in_writing + self._taken
+        self._in_writing, self._taken = [], []
+        return events
 
     async def _commit(self, batch: Batch) -> None:
         """Make a batch durable, however often it takes; raises Fenced if it can't be in this term."""
@@ -173,6 +232,7 @@ class Leader:
                 pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
                 continue
             self._number += 1
+            self._renewed_at = began
             self._trusted_until = began + self._trust
             self.time.heard(at)
             self.pace.observe(batch.rows(), self._clock.monotonic() - began)
@@ -215,7 +275,7 @@ class Leader:
         except Fenced:
             raise
         except Exception as fault:  # noqa: BLE001 - the reason is kept with the event, where a person finds it
-            log.warning("event.rejected", shard=self.term.shard, event=type(event).__name__, fault=repr(fault))
+            log.warning("event.rejected", shard=self.term.shard, kind=type(event).__name__, fault=repr(fault))
             await self._load()
             batch = self.shard.reject(event, f"{type(fault).__name__}: {fault}", now=self.time.now())
             await self._commit(batch)
@@ -247,7 +307,8 @@ class Leader:
                 self.inbox.put(RunUnreadable(run=run, fault=faults[run.job_id]))
 
     async def _look_up(self) -> list[Event]:
-        """Ask the rows about what was not in memory. Nothing is committed meanwhile, so the answer stays true."""
+        """Ask the rows about what was not in memory. All that is decided is durable, so the answer stays true."""
+        await self._written()
         lookups, self._lookups = self._lookups, []
         reports = [lookup.event for lookup in lookups if isinstance(lookup, LookUpAttempt)]
         acts = [lookup.event for lookup in lookups if isinstance(lookup, LookUpRun)]

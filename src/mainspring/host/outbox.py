@@ -78,4 +78,4 @@ class OutboxDelivery:
     def _pause(self, id: str) -> timedelta:
         """Twice as long after each failure that this host has seen of the row."""
         failures = self._failures[id] = min(self._failures.get(id, 0) + 1, 16)
-        return min(FIRST_PAUSE * 2 ** (failures - 1), LONGEST_PAUSE)
+        return min(FIRST_PAUSE * (1 << (failures - 1)), LONGEST_PAUSE)

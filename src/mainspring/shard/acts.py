@@ -114,7 +114,12 @@ def reopen_task(turn: Turn, act: ReopenTask) -> None:
     if task.state not in FINAL:
         turn.answer(act, Reply.REFUSED, f"the task is {task.state}: only one that is over can be retried")
         return
+    if run.run.cancelled_by is not None or run.run.timed_out:
+        turn.answer(act, Reply.REFUSED, "the run is being ended: its tasks can be retried once that is done")
+        return
     reopening.retry(turn, run, task, by=act.by, why=act.why or f"retried by {act.by}")
+    if run.run.failed_task is None:
+        spreads.drop(turn, run, SpreadKind.FAIL_FAST)
     turn.answer(act, Reply.DONE)
 
 
@@ -130,6 +135,8 @@ def clear_task(turn: Turn, act: ClearTask) -> None:
         turn.answer(act, Reply.REFUSED, f"the run is {run.state()}: nothing more of it starts")
     else:
         turn.move(task, S.QUEUED, by=act.by, because=act.why or f"cleared by {act.by}")
+        if run.waiting[task.position]:
+            turn.move(task, S.PENDING, by="shard", because="waits for upstream")
         turn.answer(act, Reply.DONE)
 
 
@@ -185,6 +192,7 @@ def _bring_back(turn: Turn, act: ReopenTask) -> None:
     if act.run_id in turn.memory.runs or rows is None or rows.run is None or rows.job is None:
         return
     if rows.run.state in FINAL_RUN and any(task.id == act.task_id for task in rows.tasks):
-        tasks, spreads = [copy(task) for task in rows.tasks], [copy(spread) for spread in rows.spreads]
-        run = adoption.recall_run(turn.memory, copy(rows.run), rows.job, tasks, spreads, turn.now)
-        run.run.generation += 1
+        row, tasks, open_spreads = copy(rows.run), [copy(task) for task in rows.tasks], map(copy, rows.spreads)
+        row.generation += 1
+        row.adopted_at, row.cancelled_by, row.timed_out = turn.now, None, False
+        adoption.recall_run(turn.memory, row, rows.job, tasks, list(open_spreads), turn.now)

@@ -24,8 +24,12 @@ LEAST_LIMIT_LEFT = timedelta(seconds=20)
 
 
 def adopt(turn: Turn, event: RunArrived) -> None:
-    """Take a run in: make its tasks, and queue those with nothing upstream."""
-    if event.run.id not in turn.memory.runs:
+    """Take a run in: make its tasks, and queue those with nothing upstream.
+
+    One whose row an act has changed in this turn is left to intake, which hands it over again as it is then.
+    """
+    overtaken = any(row.id == event.run.id for row in turn.batch.runs)
+    if event.run.id not in turn.memory.runs and not overtaken:
         take_in(turn, copy(event.run), event.job)
 
 
@@ -39,7 +43,7 @@ def take_in(turn: Turn, row: Run, job: Job) -> RunMemory:
     row.because = "adopted"
     turn.mark(run)
     if job.spec.timeout_seconds is not None:
-        memory.set_length(job.spec.timeout_seconds, TimerDue(kind=TimerKind.RUN_LIMIT, subject=row.id))
+        memory.set_length(job.spec.timeout_seconds, _limit_of(row))
     if row.task_count <= SMALL_RUN:
         for position in range(row.task_count):
             flow.make(turn, run, position)
@@ -72,8 +76,12 @@ def recall_run(
     limit = job.spec.timeout_seconds
     if limit is not None and row.adopted_at is not None:
         left = max(timedelta(seconds=limit) - (now - row.adopted_at), LEAST_LIMIT_LEFT)
-        memory.set_length(left.total_seconds(), TimerDue(kind=TimerKind.RUN_LIMIT, subject=row.id))
+        memory.set_length(left.total_seconds(), _limit_of(row))
     return run
+
+
+def _limit_of(row: Run) -> TimerDue:
+    return TimerDue(kind=TimerKind.RUN_LIMIT, subject=row.id, stamp=row.generation)
 
 
 def _recall_task(memory: ShardMemory, run: RunMemory, task: Task, now: datetime) -> None:

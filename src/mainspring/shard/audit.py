@@ -1,8 +1,9 @@
 """Can every task be explained? (STA-7, I-12, I-41, I-45, I-60)
 
 At any time a task that is not final waits for named upstreams, for a time or for a person, stands in a queue, or is
-held by a worker. `unexplained` finds those of a run for which none of that is true; the shard asks it of a few runs at a
-time, says what it found, and repairs it by deciding again. The simulator asks it of all runs, and wants to hear nothing.
+held by a worker. `unexplained` finds those of a run for which none of that is true; the shard asks it of a few runs at
+a time, says what it found, and repairs it by deciding again. The simulator asks it of all runs, and wants to hear
+nothing.
 """
 
 from __future__ import annotations

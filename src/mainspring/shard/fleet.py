@@ -16,6 +16,7 @@ from mainspring.shard import reports, stops
 from mainspring.shard.effects import CloseLink
 from mainspring.shard.events import TimerDue, TimerKind, WorkerEvent, WorkerRegistered
 from mainspring.shard.memory import ShardMemory
+from mainspring.shard.placing import RECEIPT_SECONDS
 from mainspring.shard.turn import Turn
 from mainspring.wire import Welcome
 
@@ -49,6 +50,8 @@ def carry_over(before: ShardMemory, after: ShardMemory) -> None:
     after.capacity = before.capacity
     after.barred = before.barred
     after.hold_from = before.hold_from
+    for shape, fault in before.barred.items():
+        after.queues.park(shape, f"placing it failed: {fault}")
     for old in before.workers.values():
         worker = after.workers[old.id] = Worker(
             id=old.id,
@@ -62,6 +65,15 @@ def carry_over(before: ShardMemory, after: ShardMemory) -> None:
             refused=old.refused,
         )
         after.refresh(worker)
+
+
+def await_receipts(before: ShardMemory, after: ShardMemory) -> None:
+    """Go on waiting for the receipt of what was sent to workers within this term."""
+    for lease in after.leases.values():
+        worker, known = before.workers.get(lease.worker_id), before.leases.get(lease.id)
+        if worker is not None and worker.session and (known is None or not known.received):
+            lease.received = False
+            after.set_length(RECEIPT_SECONDS, TimerDue(kind=TimerKind.RECEIPT, subject=lease.id))
 
 
 def hear(turn: Turn, event: WorkerEvent) -> bool:
@@ -101,8 +113,8 @@ def silence_due(turn: Turn, timer: TimerDue) -> None:
 
 def receipt_due(turn: Turn, timer: TimerDue) -> None:
     """An assignment was not received in time: back to the queue (LIV-3)."""
-    lease = turn.memory.leases[timer.subject]
-    if lease.received:
+    lease = turn.memory.leases.get(timer.subject)
+    if lease is None or lease.received:
         return
     for attempt, task in list(lease.members.items()):
         if task.state is TaskState.ASSIGNED:

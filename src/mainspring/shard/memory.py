@@ -201,6 +201,7 @@ class ShardMemory:
         if timer.kind is TimerKind.RECEIPT:
             return timer.subject not in self.leases
         if timer.kind is TimerKind.RUN_LIMIT:
-            return timer.subject not in self.runs
+            run = self.runs.get(timer.subject)
+            return run is None or run.run.generation != timer.stamp
         task = self.find(timer.subject)
         return task is None or task.state in FINAL or task.seq != timer.stamp

@@ -19,7 +19,7 @@ from mainspring.core.batch import Outgoing, RejectedEvent
 from mainspring.core.states import FINAL
 from mainspring.core.tasks import AttemptEnd, Task, TaskState
 from mainspring.ids import new_id
-from mainspring.shard import flow
+from mainspring.shard import flow, stops
 from mainspring.shard.effects import Reply, Send
 from mainspring.shard.events import (
     Act,
@@ -68,7 +68,9 @@ def _hold_owner(turn: Turn, event: Event, fault: str) -> str:
     """Put what the event is about where only a person can move it on; return its id."""
     match event:
         case AttemptStarted() | AttemptEnded() | AttemptReturned():
-            _quarantine(turn, turn.memory.attempts.get(event.attempt), fault)
+            task = turn.memory.attempts.get(event.attempt)
+            if task is not None and task.worker_id == event.worker:
+                _quarantine(turn, task, fault, gone=isinstance(event, AttemptEnded))
             if isinstance(event, AttemptEnded):
                 answer = Answer(event.attempt, Verdict.REJECTED)
                 turn.batch.effects.append(Send(event.worker, event.session, answer))
@@ -96,14 +98,17 @@ def _hold_owner(turn: Turn, event: Event, fault: str) -> str:
             return ""
 
 
-def _quarantine(turn: Turn, task: Task | None, fault: str) -> None:
+def _quarantine(turn: Turn, task: Task | None, fault: str, *, gone: bool = False) -> None:
+    """Hold a task; its process, if it is not known to be gone, is ended. A run that is to end is not held up by it."""
     if task is None or task.state in FINAL or task.state is TaskState.QUARANTINED:
         return
     if task.attempt_id is not None:
+        if not gone:
+            stops.disown(turn, task.worker_id or "", task.attempt_id)
         turn.end_attempt(task, AttemptEnd.REJECTED, fault)
     turn.move(task, TaskState.QUARANTINED, by="shard", because=fault)
     run = turn.memory.runs[task.run_id]
-    if run.run.cancelled_by is not None:
+    if run.run.cancelled_by is not None or run.run.timed_out:
         flow.cancel_unstarted(turn, run, task)
 
 
@@ -126,4 +131,5 @@ def _describe(event: Event) -> str:
 
 def _storable(text: str, most: int) -> str:
     """What of a text every store takes: no NUL, no lone surrogate, bounded."""
-    return text[:most].replace("\\\\u0000", "?").replace("\\u0000", "?").encode("utf-8", "replace").decode()
+    text = text[:most].replace("\\\\u0000", "?").replace("\\u0000", "?").replace("\0", "?")
+    return text.encode("utf-8", "replace").decode()

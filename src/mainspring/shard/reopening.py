@@ -16,8 +16,6 @@ S = TaskState
 def retry(turn: Turn, run: RunMemory, task: Task, *, by: str, why: str) -> None:
     """Start `task` again now, and the others as a spread."""
     row = run.run
-    row.cancelled_by = None
-    row.timed_out = False
     if row.failed_task == task.id or row.failed_task is None or turn.memory.find(row.failed_task) is None:
         row.failed_task = None
     row.because = why
@@ -40,6 +38,13 @@ def follows(run: RunMemory, task: Task, retried: str) -> bool:
     return task.cause == retried or task.position in run.reopening[retried]
 
 
+def spare(turn: Turn, task: Task, retried: str) -> None:
+    """Take back a request to give a task back that was made because `retried` had failed."""
+    if task.stop is not None and task.stop.cause == retried:
+        turn.touch(task)
+        task.stop = None
+
+
 def reopen_task(turn: Turn, run: RunMemory, task: Task, *, by: str, because: str) -> None:
     """Start one final task again: it waits for its upstreams anew, and its children wait for it."""
     if task.state not in FINAL:
@@ -50,9 +55,11 @@ def reopen_task(turn: Turn, run: RunMemory, task: Task, *, by: str, because: str
     turn.batch.transitions.append(reopen(task, now=turn.now, by=by, because=because))
     turn.recount(task, start)
     children = run.job.downstream[task.position]
-    for child in children if told is None else children[:told]:
-        if child < len(run.tasks) and run.tasks[child].state not in FINAL:
-            run.waiting[child] += 1
+    for position in children if told is None else children[:told]:
+        if position < len(run.tasks) and run.tasks[position].state not in FINAL:
+            run.waiting[position] += 1
+            if run.tasks[position].state is S.QUEUED:
+                turn.move(run.tasks[position], S.PENDING, by=by, because=f"waits for {task.name} again")
     run.waiting[task.position] = flow.count_waiting(run, task.position)
     if not run.waiting[task.position]:
         flow.free(turn, run, task)

@@ -1,11 +1,12 @@
 """One shard: the scheduling of one pool, in memory. Events in, batch out.
 
-`handle` is the only mutator. It takes what happened, decides what follows, and returns the batch; until that is
-committed, the world outside knows nothing of it. There is no I/O, no clock and no randomness of its own here: `now` is
-an argument, and the generator is seeded by the term's nonce.
+`handle` is the only mutator (in one piece, or in its three parts: `begin`, `take`, `finish`). It takes what happened,
+decides what follows, and returns the batch; until that is committed, the world outside knows nothing of it. There is no
+I/O, no clock and no randomness of its own here: `now` is an argument, and the generator is seeded by the term's nonce.
 
 A turn in order: time passes; the events, one after another; timers that have come up; ripples and spreads, a part at a
-time; placing. The last three can wait: they stop when the turn's budget of rows is used up, and `has_more` says so.
+time; placing. The last two can wait: they stop when the turn's budget of rows is used up, and `has_more` says so. Each
+has a part of the budget for itself, so that nothing is placed late because a large run is being adopted.
 
 If you add an event: `shard/events.py`, a case in `_apply`, its owner in `shard/rejection.py`.
 """
@@ -40,7 +41,8 @@ class Shard:
         """`seed` is the term's nonce and the number of the last batch: no attempt id is ever drawn twice."""
         self.memory = ShardMemory(shard)
         self._cut_short = False
-        self._random = Random(f"{seed[0]}:{seed[1]}")  # noqa: S311 - ids are names, not secrets
+        self._open: Turn | None = None
+        self._random = Random(f"{seed[0]}:{seed[1]}")
 
     def load(
         self,
@@ -68,6 +70,8 @@ class Shard:
         for run in runs:
             mine = spreads_of.get(run.id, [])
             adoption.recall_run(self.memory, run, jobs[run.job_id], tasks_of[run.id], mine, now)
+        if before is not None:
+            fleet.await_receipts(before, self.memory)
         turn = self._turn(now, 0)
         for worker in self.memory.workers.values():
             fleet.watch(turn, worker)
@@ -77,12 +81,36 @@ class Shard:
 
         The batch is the only output. Until it is committed, the world outside knows nothing of it.
         """
-        turn = self._turn(now, budget)
+        self.begin(now=now, budget=budget)
+        self.take(events, now=now)
+        return self.finish(now=now)
+
+    def begin(self, *, now: datetime, budget: int = DEFAULT_BUDGET) -> None:
+        """Begin a turn: the first of the three parts of `handle`, for taking events as they come."""
+        self._open = self._turn(now, budget)
+
+    def take(self, events: Iterable[Event], *, now: datetime) -> None:
+        """Take more of what happened into the turn that is open."""
+        turn = self._opened()
+        turn.now = now
         for event in events:
             self._apply(turn, event)
+
+    def is_spent(self) -> bool:
+        """Whether the turn that is open has as many rows as it may: what happens next is for the next one."""
+        return self._opened().spent()
+
+    def finish(self, *, now: datetime) -> Batch:
+        """Do what is due by itself, place what can be placed, and close the turn."""
+        turn = self._opened()
+        self._open = None
+        self.memory.live_on(now)
+        turn.now = now
         for timer in self.memory.due(now, _TIMERS_PER_TURN):
             self._apply(turn, timer)
+        turn.reserve()
         self._go_on(turn)
+        turn.reserve()
         placing.place(turn)
         self._cut_short = turn.spent()
         return turn.close()
@@ -117,6 +145,11 @@ class Shard:
     def seconds_to_timer(self, now: datetime) -> float | None:
         """How long nothing will come up by itself; None for ever."""
         return self.memory.seconds_to_timer(now)
+
+    def _opened(self) -> Turn:
+        if self._open is None:
+            raise Broken("no turn has begun")
+        return self._open
 
     def _turn(self, now: datetime, budget: int) -> Turn:
         self.memory.live_on(now)

@@ -95,8 +95,14 @@ def _resume(turn: Turn, run: RunMemory, spread: Spread) -> None:
 
 def _reopen(turn: Turn, run: RunMemory, spread: Spread) -> None:
     task = _made(run, spread)
-    if task is not None and reopening.follows(run, task, spread.parent):
+    if task is None:
+        return
+    if reopening.follows(run, task, spread.parent):
         reopening.reopen_task(turn, run, task, by=spread.by, because=spread.why)
+    elif task.state is S.QUEUED:
+        turn.memory.queues.restore(task, turn.memory.shape(task))
+    else:
+        reopening.spare(turn, task, spread.parent)
 
 
 def _made(run: RunMemory, spread: Spread) -> Task | None:

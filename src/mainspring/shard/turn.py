@@ -39,6 +39,7 @@ class Turn:
         self.random = random
         self.batch = Batch()
         self.budget = budget
+        self._most = budget
         self._tasks: dict[str, tuple[Task, TaskState, int]] = {}
         self._new: dict[str, Task] = {}
         self._runs: dict[str, RunMemory] = {}
@@ -52,7 +53,14 @@ class Turn:
 
     def spent(self) -> bool:
         """Whether the batch is as long as it may get. What can wait waits."""
-        return len(self.batch.transitions) + len(self._tasks) + len(self._new) >= self.budget
+        return self._rows() >= self._most
+
+    def reserve(self) -> None:
+        """Let what comes next have a quarter of the budget, whatever has been used up before it: nothing starves."""
+        self._most = max(self._most, self._rows() + self.budget // 4)
+
+    def _rows(self) -> int:
+        return len(self.batch.transitions) + len(self._tasks) + len(self._new)
 
     def create(self, task: Task) -> None:
         """A task has been made."""
@@ -130,8 +138,11 @@ class Turn:
         task.attempt_id = task.lease_id = task.worker_id = task.stop = None
 
     def open_spread(self, run: RunMemory, kind: SpreadKind, *, by: str, why: str, parent: str = "") -> None:
-        """Begin work on a whole run. Its first part is done in this turn, as far as the turn has room."""
-        if (kind, parent) in run.spreads:
+        """Begin work on a whole run, or begin it again. Its first part is done in this turn, as far as there is room."""
+        known = run.spreads.get((kind, parent))
+        if known is not None:
+            known.done = 0
+            self.save_spread(known)
             return
         spread = Spread(
             run_id=run.run.id, parent=parent, generation=run.run.generation, kind=kind, shard=self.memory.shard,
@@ -139,7 +150,8 @@ class Turn:
         )  # fmt: skip
         run.spreads[kind, parent] = spread
         self.memory.spreads.append((run.run.id, kind, parent))
-        self._opened.add((run.run.id, kind, parent))
+        if (run.run.id, kind, parent) not in self._spreads:
+            self._opened.add((run.run.id, kind, parent))
         self.save_spread(spread)
 
     def save_spread(self, spread: Spread) -> None:

@@ -15,7 +15,7 @@ from mainspring.store import sqlite_rows as rows
 from mainspring.store.port import Term
 from mainspring.store.rows import Codec
 from mainspring.store.sqlite_rows import micros
-from mainspring.store.statements import FINAL_STATES
+from mainspring.store.statements import FINAL_STATES, tasks_of
 
 
 def _insert(table: str, codec: Codec[Any], more: Sequence[str] = (), ending: str = "") -> str:
@@ -59,17 +59,20 @@ _TASKS = f"""
     UPDATE tasks SET {_assignments(rows.TASKS.names[_TASK_FIRST:])} WHERE id = ? AND state = ? AND seq = ? AND shard = ?
 """
 
-_ARCHIVED = "id IN (SELECT value FROM json_each(?1))"
+_GIVEN = "(SELECT value FROM json_each(?1))"
 _ARCHIVE_RUNS = f"""
     INSERT INTO runs_history SELECT * FROM runs
-    WHERE {_ARCHIVED} AND shard = ?2 AND state IN ({FINAL_STATES}) AND ended_at IS NOT NULL
+    WHERE id IN {_GIVEN} AND shard = ?2 AND state IN ({FINAL_STATES}) AND ended_at IS NOT NULL
 """
 _ARCHIVE_TASKS = f"""
     INSERT INTO tasks_history
-    SELECT t.*, r.ended_at FROM runs r JOIN tasks t ON t.run_id = r.id WHERE r.{_ARCHIVED}
+    SELECT tasks.*, r.ended_at FROM runs r CROSS JOIN tasks WHERE r.id IN {_GIVEN} AND {tasks_of("r.id")}
 """
-_DROP_TASKS = "DELETE FROM tasks WHERE run_id IN (SELECT value FROM json_each(?1))"
-_DROP_RUNS = f"DELETE FROM runs WHERE {_ARCHIVED}"
+_DROP_TASKS = f"""
+    DELETE FROM tasks WHERE id IN
+        (SELECT tasks.id FROM runs r CROSS JOIN tasks WHERE r.id IN {_GIVEN} AND {tasks_of("r.id")})
+"""
+_DROP_RUNS = f"DELETE FROM runs WHERE id IN {_GIVEN}"
 
 
 def write_batch(db: sqlite3.Connection, term: Term, number: int, batch: Batch, now: datetime) -> None:

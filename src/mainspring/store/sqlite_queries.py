@@ -77,7 +77,8 @@ def release(db: sqlite3.Connection, term: Term, now: int) -> None:
 _ACTIVE_RUNS = f"SELECT id FROM runs WHERE shard = ?1 AND {statements.ACTIVE}"
 _LOAD_RUNS = f"SELECT {rows.RUNS.select()} FROM runs WHERE shard = ?1 AND {statements.ACTIVE} ORDER BY id"
 _LOAD_TASKS = f"""
-    SELECT {rows.TASKS.select()} FROM tasks WHERE run_id IN ({_ACTIVE_RUNS}) ORDER BY run_id, position
+    SELECT {rows.TASKS.select("tasks")} FROM ({_ACTIVE_RUNS}) AS active CROSS JOIN tasks
+    WHERE {statements.tasks_of("active.id")} ORDER BY tasks.run_id, tasks.position
 """
 _LOAD_JOBS = f"""
     SELECT {rows.JOBS.select()} FROM jobs
@@ -88,7 +89,7 @@ _LOAD_SPREADS = f"""
     ORDER BY run_id, parent, generation, kind
 """
 _RUN = f"SELECT {rows.RUNS.select()} FROM runs WHERE id = ?1"
-_RUN_TASKS = f"SELECT {rows.TASKS.select()} FROM tasks WHERE run_id = ?1 ORDER BY position"
+_RUN_TASKS = f"SELECT {rows.TASKS.select()} FROM tasks WHERE {statements.tasks_of('?1')} ORDER BY position"
 _RUN_JOB = f"SELECT {rows.JOBS.select()} FROM jobs WHERE id = (SELECT job_id FROM runs WHERE id = ?1)"
 _RUN_SPREADS = f"SELECT {rows.SPREADS.select()} FROM spreads WHERE run_id = ?1 ORDER BY parent, generation, kind"
 
@@ -134,7 +135,7 @@ def find_attempts(db: sqlite3.Connection, ids: Sequence[str]) -> list[RecordedAt
 
 # intake
 
-_WAITING = _sqlite(statements.waiting_tenants("$5"))
+_WAITING = _sqlite(statements.waiting_tenants(now="$5"))
 _INTAKE = f"""
     SELECT {rows.RUNS.select()} FROM runs
     WHERE shard = ?1 AND priority = ?2 AND tenant = ?3 AND {statements.IN_INTAKE} AND start_at <= ?5
@@ -221,7 +222,7 @@ def insert_runs(db: sqlite3.Connection, runs: Sequence[Run], key: IdempotencyKey
 _RUN_ANYWHERE = f"{_RUN} UNION ALL SELECT {rows.RUNS.select()} FROM runs_history WHERE id = ?1"
 _TASKS_ANYWHERE = f"""
     SELECT * FROM (
-        SELECT {rows.TASKS.select()} FROM tasks WHERE run_id = ?1
+        SELECT {rows.TASKS.select()} FROM tasks WHERE {statements.tasks_of("?1")}
         UNION ALL SELECT {rows.TASKS.select()} FROM tasks_history WHERE run_id = ?1
     ) ORDER BY position
 """

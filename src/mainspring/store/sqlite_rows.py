@@ -49,7 +49,10 @@ def refuse_nul(column: Column) -> Column:
 
 
 def _instants(column: Column) -> Column:
-    return list(map(micros, cast("Sequence[datetime | None]", column)))
+    try:
+        return list(map(micros, cast("Sequence[datetime | None]", column)))
+    except TypeError as error:
+        raise Rejected(f"an instant without a time zone: {error}") from error
 
 
 def _enums(column: Column) -> Column:
@@ -67,6 +70,7 @@ def _codec(struct: type[S]) -> Codec[S]:
         encode={
             Kind.TEXT: refuse_nul,
             Kind.ENUM: _enums,
+            Kind.NUMBER: _enums,
             Kind.FLAG: _flags,
             Kind.INSTANT: _instants,
             Kind.DOCUMENT: lambda column: refuse_nul(documents(column)),

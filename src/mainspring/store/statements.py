@@ -15,8 +15,6 @@ FINAL_STATES = ", ".join(f"'{state}'" for state in sorted(FINAL_RUN))
 ACTIVE = f"adopted_at IS NOT NULL AND state NOT IN ({FINAL_STATES})"
 IN_INTAKE = "adopted_at IS NULL AND held IS NULL"
 
-NOT_FINAL_RUNS = f"SELECT id FROM runs WHERE state NOT IN ({FINAL_STATES})"
-
 SHARDS = "SELECT id, leader, epoch, lease_until, batch_no FROM shards ORDER BY id"
 
 TERM = """
@@ -25,27 +23,32 @@ TERM = """
     WHERE s.id = $1 AND s.nonce = $2
 """
 
-LATEST_JOB = "SELECT id, tenant, name, version, definition FROM jobs WHERE id = $1"
+
+def tasks_of(run: str) -> str:
+    """True of the tasks of a run: a range of the primary key of `tasks`, because a task's id begins with its run's.
+
+    So no index has to be kept for it, which would cost 3 µs each time that a task is written.
+    """
+    return f"""tasks.id > 'task_' || substr({run}, 5) || '.' AND tasks.id < 'task_' || substr({run}, 5) || '/'
+        AND tasks.run_id = {run}"""
 
 
-def waiting_tenants(now: str) -> str:
+def waiting_tenants(*, now: str, priority: str = "$2") -> str:
     """Tenants after $3 with intake at priority $2 of shard $1, at most $4 of them, by name.
 
     A loose index scan: from each tenant it jumps to the next one, so that it costs as much for a tenant with a million
     runs as for one with a single run. `now` is how the database names the time.
     """
+    first = f"SELECT min(runs.tenant) FROM runs WHERE shard = $1 AND priority = {priority} AND {IN_INTAKE}"
     return f"""
         WITH RECURSIVE tenants(tenant) AS (
-            SELECT (SELECT min(tenant) FROM runs WHERE shard = $1 AND priority = $2 AND tenant > $3 AND {IN_INTAKE})
+            SELECT ({first} AND runs.tenant > $3)
             UNION ALL
-            SELECT (SELECT min(r.tenant) FROM runs r
-                    WHERE r.shard = $1 AND r.priority = $2 AND r.tenant > tenants.tenant
-                      AND r.adopted_at IS NULL AND r.held IS NULL)
-            FROM tenants WHERE tenants.tenant IS NOT NULL
+            SELECT ({first} AND runs.tenant > tenants.tenant) FROM tenants WHERE tenants.tenant IS NOT NULL
         )
         SELECT tenant FROM tenants
         WHERE tenant IS NOT NULL AND EXISTS (
-            SELECT 1 FROM runs r WHERE r.shard = $1 AND r.priority = $2 AND r.tenant = tenants.tenant
-              AND r.adopted_at IS NULL AND r.held IS NULL AND r.start_at <= {now})
+            SELECT 1 FROM runs WHERE shard = $1 AND priority = {priority} AND runs.tenant = tenants.tenant
+              AND {IN_INTAKE} AND start_at <= {now})
         LIMIT $4
     """

@@ -98,6 +98,7 @@ class Kill(Step, frozen=True):
 class _Held(msgspec.Struct):
     assignment: Assignment
     lease: str
+    starting: bool = False
     running: bool = False
     stopping: bool = False
     result: Result | None = None
@@ -266,6 +267,9 @@ class Duties:
         if not line:
             return []
         held = self._held[line[0]]
+        if held.starting:
+            return []
+        held.starting = True
         return [Keep(Record(Mark.STARTED, line[0], lease)), Start(held.assignment)]
 
     def _leave_lease(self, attempt: str, lease: str) -> list[Step]:
@@ -298,7 +302,8 @@ class Duties:
                     self._held[record.attempt] = _Held(record.assignment, record.lease)
                     self._leases.setdefault(record.lease, deque()).append(record.attempt)
             case Mark.STARTED:
-                self._held[record.attempt].running = True
+                held = self._held[record.attempt]
+                held.starting = held.running = True
             case Mark.ENDED:
                 held = self._held[record.attempt]
                 held.running, held.result = False, record.result

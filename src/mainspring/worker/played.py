@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import Protocol
+from collections.abc import Sequence
+from typing import Protocol, TypeVar
 
 from mainspring.clock import Clock
 from mainspring.wire import FromWorker, Offer, Outcome, Register, ToWorker
@@ -26,14 +27,17 @@ class Session(Protocol):
         ...
 
 
-class Server(Protocol):
+S = TypeVar("S", bound=Session)
+
+
+class Server(Protocol[S]):
     """Where a played worker registers: a leader."""
 
-    def open_link(self, hello: Register) -> Session:
+    def open_link(self, hello: Register) -> S:
         """Open a session."""
         ...
 
-    def receive(self, link: Session, messages: list[FromWorker]) -> None:
+    def receive(self, link: S, messages: Sequence[FromWorker]) -> None:
         """Take what the worker says."""
         ...
 
@@ -51,7 +55,7 @@ class PlayedWorker:
         self._sessions = 0
         self._next_beat = clock.monotonic() + BEAT_SECONDS
 
-    async def serve(self, server: Server) -> None:
+    async def serve(self, server: Server[S]) -> None:
         """Work for a leader until the link is closed."""
         self._sessions += 1
         hello = self._duties.register(self.name, f"{self.name}:{self._sessions}", self._offer, self._labels)

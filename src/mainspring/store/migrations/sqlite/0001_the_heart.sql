@@ -96,10 +96,10 @@ CREATE TABLE tasks (
     ended_at    INTEGER,
     stop        TEXT,
     output      TEXT,
-    error       TEXT
+    error       TEXT,
+    -- load, load_run, tasks, archiving: the tasks of a run are a range of the primary key
+    CHECK (substr(id, 1, length(run_id) + 2) = 'task_' || substr(run_id, 5) || '.')
 ) STRICT;
--- load, load_run, tasks, archiving
-CREATE INDEX tasks_of_run ON tasks (run_id, position);
 -- find_attempts
 CREATE INDEX tasks_attempt ON tasks (attempt_id) WHERE attempt_id IS NOT NULL;
 

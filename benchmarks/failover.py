@@ -1,0 +1,70 @@
+"""How long a shard is without a leader: after kill -9 of the leading process, and after a clean stop of it.
+
+Real host processes on a real PostgreSQL, with work under way; times are the store's. To reach: 8 s and 1 s.
+
+    python -m benchmarks.failover --rounds 5 -o json
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import signal
+
+import asyncpg
+
+from benchmarks.measure import Figures, show
+from mainspring.bootstrap import POOL, open_store, submit_noops
+from mainspring.clock import MachineClock
+from tests.e2e.processes import HostProcess, hosts
+from tests.postgres import DURABLE, running_postgres
+
+RUNS = 2_000
+
+
+async def main(rounds: int) -> Figures:
+    """The time of each round, and the longest."""
+    with running_postgres(DURABLE) as url:
+        store = await open_store(url, MachineClock())
+        await store.ensure_shard(POOL)
+        rows = await asyncpg.connect(url)
+        try:
+            async with hosts() as start:
+                leading = await start(url)
+                await leading.says("leads")
+                killed: list[float] = []
+                handed_over: list[float] = []
+                for times, how in ((killed, signal.SIGKILL), (handed_over, signal.SIGTERM)):
+                    for _ in range(rounds):
+                        await submit_noops(store, RUNS)
+                        successor = await start(url)
+                        times.append(await _succeed(rows, leading, successor, how))
+                        leading = successor
+        finally:
+            await rows.close()
+            await store.close()
+    return {
+        "rounds": rounds,
+        "takeover_after_kill_s": killed,
+        "takeover_after_kill_s_max": max(killed),
+        "handover_after_stop_s": handed_over,
+        "handover_after_stop_s_max": max(handed_over),
+    }
+
+
+async def _succeed(
+    rows: asyncpg.Connection, leading: HostProcess, successor: HostProcess, how: signal.Signals
+) -> float:
+    """End the leader; the seconds from the signal until the successor has the lead."""
+    sent_at = await rows.fetchval("SELECT clock_timestamp()")
+    leading.signal(how)
+    await successor.says("leads")
+    return round(float(await rows.fetchval("SELECT extract(epoch FROM max(granted_at) - $1) FROM terms", sent_at)), 2)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("-o", "--output", choices=("json", "table"), default="table")
+    options = parser.parse_args()
+    show(asyncio.run(main(options.rounds)), options.output)

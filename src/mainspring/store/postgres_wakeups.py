@@ -1,0 +1,115 @@
+"""Telling others that there is work: at once within this process, a few times a second to other processes.
+
+NOTIFY takes a lock that all commits of a database share, so it is never part of one that matters and never sent per
+run: at most 4 a second for a shard, however many runs arrive. A notification that has to wait covers all that arrives
+while it waits, so the last one is never left out. It is a hint all the same: whoever listens also looks by itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
+
+import structlog
+
+from mainspring.clock import Clock
+from mainspring.errors import Unavailable
+from mainspring.store.postgres_connections import Connection, foreign_errors
+
+CHANNEL = "mainspring_work"
+SECONDS_BETWEEN = 0.25
+_SECONDS_BEFORE_RECONNECTING = 1.0
+_SECONDS_BETWEEN_CHECKS = 10.0
+
+log = structlog.get_logger()
+
+
+class Wakeups:
+    """Calls whoever wants to know of work, and lets other processes know."""
+
+    def __init__(
+        self,
+        *,
+        sender: str,
+        clock: Clock,
+        send: Callable[[str], Awaitable[None]],
+        open_listener: Callable[[], Awaitable[Connection]],
+    ) -> None:
+        self._sender = sender
+        self._clock = clock
+        self._send = send
+        self._open_listener = open_listener
+        self._calls: list[Callable[[str], None]] = []
+        self._sent_at: dict[str, float] = {}
+        self._waiting: set[str] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def on_work(self, call: Callable[[str], None]) -> None:
+        """Call `call(shard)` when there is work. The first one starts listening to other processes."""
+        if not self._calls:
+            self._start(self._listen())
+        self._calls.append(call)
+
+    def work(self, shards: Iterable[str]) -> None:
+        """There is work in these shards: say so here, and have it said elsewhere."""
+        for shard in shards:
+            self._call(shard)
+            if shard not in self._waiting:
+                self._waiting.add(shard)
+                self._start(self._notify(shard))
+
+    async def close(self) -> None:
+        """Stop telling and listening."""
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        for task in tasks:
+            with suppress(asyncio.CancelledError):
+                await task
+
+    def _call(self, shard: str) -> None:
+        for call in self._calls:
+            call(shard)
+
+    def _start(self, work: Awaitable[None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _notify(self, shard: str) -> None:
+        last = self._sent_at.get(shard)
+        if last is not None:
+            await self._clock.sleep(max(0.0, last + SECONDS_BETWEEN - self._clock.monotonic()))
+        self._sent_at[shard] = self._clock.monotonic()
+        self._waiting.discard(shard)  # what arrives from here on needs another one
+        try:
+            await self._send(f"{self._sender} {shard}")
+        except Unavailable as error:
+            # The others find the work when they look by themselves, about a second later.
+            log.warning("store.notify_failed", shard=shard, fault=str(error))
+
+    async def _listen(self) -> None:
+        while True:
+            try:
+                with foreign_errors():
+                    await self._listen_once()
+            except Unavailable as error:
+                log.warning("store.listener_lost", fault=str(error))
+            await self._clock.sleep(_SECONDS_BEFORE_RECONNECTING)
+
+    async def _listen_once(self) -> None:
+        connection = await self._open_listener()
+        try:
+            await connection.add_listener(CHANNEL, self._heard)
+            while True:
+                # A connection can be dead without anybody having said so.
+                await self._clock.sleep(_SECONDS_BETWEEN_CHECKS)
+                await connection.execute("SELECT 1")
+        finally:
+            connection.terminate()
+
+    def _heard(self, _connection: object, _pid: int, _channel: str, payload: object) -> None:
+        sender, _, shard = str(payload).partition(" ")
+        if sender != self._sender:
+            self._call(shard)

@@ -1,0 +1,217 @@
+"""A submission is validated whole, and every fault is named (ADM-1, SEC-6)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mainspring.core.admission import Limits, check_job, decode_job
+from mainspring.core.jobs import Edge, JobSpec, TaskSpec, compile_job
+from mainspring.errors import Fault, Refused
+from tests.core.submissions import LIMITS, Value, a_big_job, body_of, refusal_of
+
+
+def test_a_job_is_read_as_it_was_meant() -> None:
+    """ADM-1: nothing is lost on the way, nothing is added."""
+    job = decode_job(
+        b"""{ "name": "nightly", "on_failure": "skip_failed", "timeout_seconds": 3600,
+              "tasks": [ {"name": "extract", "work": {"run": [1, "x"]}, "labels": {"disk": "ssd"}, "zone": "eu-1"},
+                         {"name": "load", "needs": [{"task": "extract", "when": "output.rows > 0"}],
+                          "max_attempts": 5, "retry_delay_seconds": 0, "on_skip": "run", "expected_seconds": 0.5,
+                          "resources": {"cpu_millis": 0, "memory_bytes": 1}} ] }""",
+        LIMITS,
+    )
+    assert (job.name, job.on_failure, job.timeout_seconds) == ("nightly", "skip_failed", 3600)
+    assert bytes(job.tasks[0].work) == b'{"run": [1, "x"]}'
+    assert job.tasks[1].needs == (Edge("extract", when="output.rows > 0"),)
+    assert check_job(job, LIMITS) == []
+    assert compile_job("job_1", job).upstream == ((), (0,))
+
+
+@pytest.mark.parametrize(
+    ("body", "where", "why"),
+    [
+        (b"", "body", "is not JSON"),
+        (b"{", "body", "is not JSON"),
+        (b"\xff", "body", "not UTF-8 (byte 0)"),
+        (b'{"name":"\xed\xa0\x80","tasks":[]}', "body", "not UTF-8"),
+        (b"\xef\xbb\xbf{}", "body", "is not JSON"),
+        (b"[]", "body", "a job is an object"),
+        (b"null", "body", "a job is an object"),
+        (b'"job"', "body", "a job is an object"),
+        (b"{}", "tasks", "there are 0"),
+        (b"{}", "name", "is missing"),
+        (b'{"name":"a","tasks":{}}', "tasks", "must be a list"),
+        (b'{"name":"a","tasks":[]}', "tasks", "there are 0"),
+        (b'{"name":"a","name":"b","tasks":[{"name":"x"}]}', "body", "'name' more than once"),
+        (b'{"tasks":[],"name":"a","tasks":[{"name":"x"}]}', "body", "'tasks' more than once"),
+        (b'{"name":"a","tasks":[{"name":"x","name":"x"}]}', "tasks[0]", "'name' more than once"),
+        (b'{"name":"a","tasks":[{"name":"x","work":{"a":1,"a":1}}]}', "tasks[0].work", "'a' more than once"),
+        (b'{"name":"a","tasks":[{"name":"x","work":NaN}]}', "tasks[0].work", "NaN"),
+        (b'{"name":"a","tasks":[{"name":"x","timeout_seconds":Infinity}]}', "tasks[0].timeout_seconds", "Infinity"),
+        (b'{"name":"a","tasks":[{"name":"x","timeout_seconds":1e999}]}', "tasks[0].timeout_seconds", "too large"),
+        (b'{"name":"a","tasks":[{"name":"x","work":[' + b"9" * 6_000 + b"]}]}", "tasks[0].work[0]", "6000 digits"),
+        (b'{"name":"a","tasks":[{"name":"x","max_attempts":' + b"9" * 30 + b"}]}", "tasks[0].max_attempts", "30 digi"),
+        (b'{"name":"a","tasks":[{"name":"x","work":"\\u0000"}]}', "tasks[0].work", "NUL"),
+        (b'{"name":"a","tasks":[{"name":"x","work":{"\\u0000":1}}]}', "tasks[0].work['\\x00']", "NUL"),
+        (b'{"name":"a\\u0000","tasks":[{"name":"x"}]}', "name", "NUL"),
+        (b'{"name":"a","tasks":[{"name":"x","work":"\\ud800"}]}', "tasks[0].work", "half of a character"),
+        (b'{"name":"\\udfff","tasks":[{"name":"x"}]}', "name", "half of a character"),
+        (b'{"name":"a","tasks":[{"name":"x","work":' + b"[" * 65 + b"]" * 65 + b"}]}", "tasks[0].work[0][0]", "64"),
+        (b'{"name":"a","tasks":[{"name":"x","work":' + b"[" * 9_999 + b"]" * 9_999 + b"}]}", "body", "deeper than 64"),
+        (b'{"name":"a","tasks":[' + b"[" * 9_999 + b"]" * 9_999 + b"]}", "body", "deeper than 64"),
+        (b'{"name":"a","tasks":[1]}', "tasks[0]", "must be an object, not an integer"),
+        (b'{"name":"a","tasks":[null]}', "tasks[0]", "must be an object, not nothing"),
+        (b'{"name":1,"tasks":[{"name":"x"}]}', "name", "expected `str`, got `int`"),
+        (b'{"name":"a","on_failure":"panic","tasks":[{"name":"x"}]}', "on_failure", "fail_fast, fail_after_all"),
+        (b'{"name":"a","' + b"x" * 9_999 + b'":1,"tasks":[{"name":"x"}]}', "x" * 40, "is not known"),
+        (b'{"name":"' + b"x" * 9_999 + b'","tasks":[{"name":"x"}]}', "name", "larger than"),
+    ],
+)  # fmt: skip
+def test_what_is_no_job_is_refused_with_the_place_and_the_reason(body: bytes, where: str, why: str) -> None:
+    """F70, F77: hostile and careless JSON."""
+    with pytest.raises(Refused) as raised:
+        decode_job(body, LIMITS)
+    reasons = [fault.why for fault in raised.value.faults if fault.where.startswith(where)]
+    assert why in " ".join(reasons)
+    assert refusal_of(body)
+
+
+def test_every_fault_is_named_and_no_bad_task_hides_another() -> None:
+    """ADM-1: the answer names every fault, not just the first."""
+    found = refusal_of(
+        body_of(
+            {"name": "A", "max_attempts": 9, "work": {"x": [1]}, "labels": {"a": "?"}},
+            7,
+            {"name": "b", "max_attempts": "x", "timeout_seconds": [], "needs": [{"task": 1}, {"taks": "b"}, 3]},
+            {"name": "c", "needs": [{"task": "b"}, {"task": "ghost"}, {"task": "e", "when": "1 +"}]},
+            {"name": "e", "needs": [{"task": "c"}], "resources": {"cpu_millis": -1, "gpus": -2, "ram": 1}},
+            {"name": "c"},
+            on_failure="never",
+            timeout_seconds=-1,
+            colour="red",
+        )
+    )
+    assert list(found) == [
+        "colour",
+        "on_failure",
+        "timeout_seconds",
+        "tasks[1]",
+        "tasks[2].needs[0].task",
+        "tasks[2].needs[1].taks",
+        "tasks[2].needs[1].task",
+        "tasks[2].needs[2]",
+        "tasks[2].max_attempts",
+        "tasks[2].timeout_seconds",
+        "tasks[4].resources.ram",
+        "tasks[0].name",
+        "tasks[0].max_attempts",
+        "tasks[0].labels.a",
+        "tasks[5].name",
+        "tasks[3].needs[1].task",
+        "tasks[3].needs[2].when",
+    ]
+    assert found["tasks[5].name"] == "is also the name of tasks[3]"
+
+
+def test_a_task_that_can_not_be_read_still_has_its_name_for_the_others() -> None:
+    """ADM-1: one fault does not make others that are none."""
+    assert list(refusal_of(body_of({"name": "a", "max_attempts": "x"}, {"name": "b", "needs": [{"task": "a"}]}))) == [
+        "tasks[0].max_attempts"
+    ]
+
+
+def test_at_most_a_hundred_faults_are_named_and_the_others_counted() -> None:
+    """SEC-6: also what we answer is bounded."""
+    with pytest.raises(Refused, match="the job has 20000 faults") as raised:
+        decode_job(body_of(*({"name": f"t{n}", "max_attempts": 0} for n in range(20_000))), LIMITS)
+    assert len(raised.value.faults) == 101
+    assert raised.value.faults[-1] == Fault(where="body", why="and at least 19900 more faults")
+
+
+def test_a_million_tasks_are_refused_before_they_are_read() -> None:
+    """ADM-1: at most 250,000; it takes a tenth of a second, and a test is not a benchmark."""
+    body = b'{"name":"x","tasks":[' + b",".join(b'{"name":"t%d"}' % n for n in range(1_000_000)) + b"]}"
+    started = time.perf_counter()
+    assert refusal_of(body) == {"tasks": "there are 1000000; a job has 1 to 250000"}
+    assert time.perf_counter() - started < 2
+
+
+def test_a_job_of_a_million_tasks_built_by_code_is_refused_as_well() -> None:
+    """ADM-1: the same limit on the inside."""
+    [fault] = check_job(JobSpec(name="x", tasks=(TaskSpec(name="a"),) * 1_000_000), LIMITS)
+    assert fault.where == "tasks"
+
+
+@pytest.mark.parametrize(
+    ("tasks", "needs"),
+    [
+        (100_000, lambda number: sorted({number - 1, number // 2}) if number else []),
+        (50_000, lambda number: [number - 1] if number else []),
+        (20_000, lambda number: [0] if number else []),
+        (20_000, lambda number: list(range(number)) if number == 19_999 else []),
+    ],
+    ids=["diamonds", "chain", "fan-out", "fan-in"],
+)
+def test_large_graphs_are_taken(tasks: int, needs: Callable[[int], list[int]]) -> None:
+    """ADM-1: 100,000 in about a second; deeper than any limit of recursion. A busy machine may take its time."""
+    body = a_big_job(tasks, needs)
+    started = time.perf_counter()
+    job = decode_job(body, LIMITS)
+    assert time.perf_counter() - started < 10
+    assert len(job.tasks) == tasks
+
+
+def test_a_body_is_measured_before_it_is_read() -> None:
+    """F70: a byte cap before parsing."""
+    with pytest.raises(Refused, match="has 5000 bytes, 100 are allowed"):
+        decode_job(b"[" * 5_000, Limits(max_body_bytes=100))
+
+
+@pytest.mark.parametrize("junk", [b"[],", b'{"a":1},', b'"x",', b"1,"])
+def test_a_huge_body_of_junk_is_refused_without_becoming_objects(junk: bytes) -> None:
+    """F70: a few megabytes of it in a work, in a task, in an unknown field."""
+    much = b"[" + junk * 1_000_000 + b"1]"
+    for body in (
+        b'{"name":"a","tasks":[{"name":"x","work":' + much + b"}]}",
+        b'{"name":"a","tasks":[{"name":"x","wrok":' + much + b"}]}",
+        b'{"name":"a","junk":' + much + b',"tasks":[{"name":"x"}]}',
+        b'{"name":"a","tasks":' + much + b"}",
+        much,
+    ):
+        started = time.perf_counter()
+        assert refusal_of(body)
+        assert time.perf_counter() - started < 2
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_are_a_job_or_refused(body: bytes) -> None:
+    """F70: 400, never 500."""
+    with pytest.raises(Refused):
+        decode_job(body, LIMITS)
+
+
+_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=6,
+)
+_FIELDS = [field.name for field in msgspec.structs.fields(TaskSpec)]
+
+
+@given(st.lists(st.dictionaries(st.sampled_from(_FIELDS), _JSON, max_size=4), min_size=1, max_size=3))
+def test_any_json_in_any_field_is_taken_or_refused_and_what_is_taken_is_good(tasks: list[dict[str, Value]]) -> None:
+    """ADM-1: what passes here passes everything after it."""
+    try:
+        job = decode_job(body_of(*({"name": f"t{n}", **task} for n, task in enumerate(tasks))), LIMITS)
+    except Refused as refused:
+        named = refused.faults
+        assert named, "a refusal has a reason"
+        return
+    assert check_job(job, LIMITS) == []
+    compile_job("job_1", job)

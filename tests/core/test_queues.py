@@ -1,0 +1,122 @@
+"""Who is next (PLC-4)."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mainspring.core.queues import FairQueues
+from mainspring.core.resources import Resources
+from mainspring.core.shapes import Shape
+from mainspring.core.states import move
+from mainspring.core.tasks import Priority, Task, TaskState
+from tests.core.builders import NOON, a_task
+
+P0, P1, P2 = Priority
+SMALL, LARGE = (Shape(resources=Resources(cpu_millis=cores)) for cores in (1, 2))
+
+
+def a_queued(name: str, *, tenant: str = "acme", priority: Priority = P1) -> Task:
+    """A task that may run. Tasks of other names are others."""
+    task = a_task(name=name, tenant=tenant, priority=priority, state=TaskState.QUEUED)
+    task.id = f"task_{name}"
+    return task
+
+
+def leave(queues: FairQueues, task: Task, to: TaskState = TaskState.CANCELLED) -> None:
+    """A task moves on, and its queue hears of it."""
+    move(task, to, now=NOON, by="shard", because="gone")
+    queues.left(task)
+
+
+def test_within_a_tenant_the_oldest_task_says_which_shape_is_next() -> None:
+    """PLC-4: FIFO inside a tenant, over shapes."""
+    queues = FairQueues()
+    first, second = a_queued("first"), a_queued("second")
+    queues.push(first, LARGE)
+    queues.push(second, SMALL)
+    assert queues.head(P1, "acme") is LARGE
+    assert queues.take(P1, "acme", LARGE, 5) == [first]
+    leave(queues, first, TaskState.ASSIGNED)
+    assert queues.head(P1, "acme") is SMALL
+
+
+def test_priorities_and_tenants_do_not_mix() -> None:
+    """PLC-4."""
+    queues = FairQueues()
+    queues.push(a_queued("a", priority=P2), SMALL)
+    queues.push(a_queued("b", tenant="zed"), SMALL)
+    assert queues.tenants(P0) == []
+    assert queues.tenants(P1) == ["zed"]
+    assert queues.tenants(P2) == ["acme"]
+    assert queues.head(P1, "acme") is None
+
+
+def test_a_parked_shape_hides_nobody_behind_it_until_it_is_woken() -> None:
+    """PLC-4: no tenant hides behind a blocked head."""
+    queues = FairQueues()
+    queues.push(a_queued("big"), LARGE)
+    queues.push(a_queued("small"), SMALL)
+    queues.park(LARGE, "no worker is large enough")
+    assert queues.head(P1, "acme") is SMALL
+    assert queues.shapes() == [SMALL]
+    queues.park(SMALL, "no room")
+    assert queues.head(P1, "acme") is None
+    assert queues.tenants(P1) == []
+    queues.wake(lambda shape: shape is LARGE)
+    assert queues.head(P1, "acme") is LARGE
+    assert queues.parked == {SMALL: "no room"}
+
+
+@pytest.mark.parametrize("to", [TaskState.CANCELLED, TaskState.PENDING, TaskState.QUARANTINED])
+def test_a_task_that_has_moved_on_is_passed_over(to: TaskState) -> None:
+    """An entry is stale when its task has moved since."""
+    queues = FairQueues()
+    gone, still = a_queued("gone"), a_queued("still")
+    queues.push(gone, SMALL)
+    queues.push(still, SMALL)
+    leave(queues, gone, to)
+    assert not queues.has(gone, SMALL)
+    assert queues.take(P1, "acme", SMALL, 5) == [still]
+
+
+def test_a_task_that_comes_back_stands_at_the_end() -> None:
+    """Its older entry is stale, its new one is true."""
+    queues = FairQueues()
+    back, other = a_queued("back"), a_queued("other")
+    queues.push(back, SMALL)
+    leave(queues, back, TaskState.PENDING)
+    queues.push(other, SMALL)
+    move(back, TaskState.QUEUED, now=NOON, by="shard", because="again")
+    queues.push(back, SMALL)
+    assert queues.take(P1, "acme", SMALL, 5) == [other, back]
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from(Priority), st.booleans(), st.booleans()), max_size=40)
+)
+def test_depth_counts_what_is_queued_and_everything_is_taken_once_in_order(
+    arrivals: list[tuple[str, Priority, bool, bool]],
+) -> None:
+    """Nothing is lost or doubled; each tenant's tasks come oldest first."""
+    queues = FairQueues()
+    waiting: dict[tuple[Priority, str], list[Task]] = {}
+    for number, (tenant, priority, large, leaves) in enumerate(arrivals):
+        task = a_queued(f"t{number}", tenant=tenant, priority=priority)
+        queues.push(task, LARGE if large else SMALL)
+        if leaves:
+            leave(queues, task)
+        else:
+            waiting.setdefault((priority, tenant), []).append(task)
+    assert queues.depth == {key: len(tasks) for key, tasks in waiting.items()}
+    for tenant, priority, _, _ in arrivals:
+        tasks = waiting.pop((priority, tenant), [])
+        taken: list[Task] = []
+        while (shape := queues.head(priority, tenant)) is not None:
+            [task] = queues.take(priority, tenant, shape, 1)
+            leave(queues, task)
+            taken.append(task)
+        assert taken == tasks
+    assert queues.depth == {}
+    assert queues.shapes() == []

@@ -1,0 +1,78 @@
+"""Amounts of resources: whole numbers that add up (PLC-1, PLC-4)."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mainspring.core.resources import NAMES, NOTHING, Resources, dominant_share
+
+amounts = st.builds(Resources, *(st.integers(0, 2**60) for _ in NAMES))
+
+
+@given(amounts, amounts)
+def test_taking_away_undoes_adding(one: Resources, other: Resources) -> None:
+    """I-65: what is released is exactly what was taken."""
+    assert one + other - other == one
+    assert one + other == other + one
+    assert one + NOTHING == one
+
+
+@given(amounts, amounts)
+def test_what_fits_leaves_no_negative_room(task: Resources, room: Resources) -> None:
+    """PLC-1: a task is never placed where it doesn't fit, and what is left is never below zero."""
+    assert task.fits(room) is not (room - task).is_negative()
+
+
+@given(st.lists(amounts, max_size=20), amounts)
+def test_room_never_goes_below_zero_however_tasks_come_and_go(tasks: list[Resources], total: Resources) -> None:
+    """PLC-1: place whatever fits, then take it all away again."""
+    used = NOTHING
+    placed: list[Resources] = []
+    for task in tasks:
+        if task.fits(total - used):
+            used += task
+            placed.append(task)
+        assert not (total - used).is_negative()
+    for task in placed:
+        used -= task
+        assert not used.is_negative()
+    assert used == NOTHING
+
+
+@given(amounts, st.integers(0, 100))
+def test_n_times_is_adding_n_times(one: Resources, n: int) -> None:
+    """Whole numbers don't drift."""
+    total = NOTHING
+    for _ in range(n):
+        total += one
+    assert one.times(n) == total
+
+
+@given(amounts, amounts)
+def test_the_dominant_share_is_the_largest_part_of_any_resource(used: Resources, total: Resources) -> None:
+    """PLC-4: never negative, zero for nothing, and one for everything there is."""
+    share = dominant_share(used, total)
+    parts = [getattr(used, name) / getattr(total, name) for name in NAMES if getattr(total, name)]
+    assert share == max([0.0, *parts])
+    assert dominant_share(NOTHING, total) == 0
+    assert dominant_share(total, total) == (1.0 if total != NOTHING else 0.0)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_each_resource_counts_for_fitting_and_for_being_negative(name: str) -> None:
+    """None of the four is forgotten."""
+    one = msgspec.structs.replace(NOTHING, **{name: 1})
+    assert not one.fits(NOTHING)
+    assert NOTHING.fits(one)
+    assert (NOTHING - one).is_negative()
+    assert not one.is_negative()
+    assert dominant_share(one, one) == 1.0
+
+
+def test_a_misspelt_resource_is_not_taken_for_nothing() -> None:
+    """ADM-1: an amount that nobody reads would be a task that nobody has room for."""
+    with pytest.raises(msgspec.ValidationError, match="unknown field `cpu`"):
+        msgspec.json.decode(b'{"cpu":4}', type=Resources)

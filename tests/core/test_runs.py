@@ -1,0 +1,115 @@
+"""A run's state is derived from its tasks', and from nothing that somebody set (STA-5)."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mainspring.core.runs import FINAL_RUN, FailurePolicy, Finish, RunState, derive_run_state
+from mainspring.core.states import FINAL
+from mainspring.core.tasks import TaskState
+
+S = TaskState
+R = RunState
+FAIL_FAST, AFTER_ALL, SKIP_FAILED = FailurePolicy
+
+OPEN = [state for state in S if state not in FINAL and state is not S.QUARANTINED]
+
+
+@pytest.mark.parametrize("state", OPEN)
+@pytest.mark.parametrize("cancelled", [False, True])
+@pytest.mark.parametrize("timed_out", [False, True])
+def test_some_task_not_final_is_running(state: TaskState, cancelled: bool, timed_out: bool) -> None:
+    """STA-5: also while a cancel or the end of its time is being carried out."""
+    finish = Finish(policy=FAIL_FAST, cancelled=cancelled, timed_out=timed_out)
+    assert derive_run_state({state: 1, S.SUCCEEDED: 3, S.FAILED: 1}, finish) is R.RUNNING
+
+
+@pytest.mark.parametrize("state", [*OPEN, S.QUARANTINED])
+def test_a_run_that_is_held_with_something_left_to_do_is_paused(state: TaskState) -> None:
+    """STA-5: PAUSED when held."""
+    assert derive_run_state({state: 1}, Finish(policy=FAIL_FAST, paused=True)) is R.PAUSED
+
+
+def test_a_run_whose_every_task_is_over_is_not_paused_however_it_is_held() -> None:
+    """STA-5: held means something only while some task is not final."""
+    assert derive_run_state({S.SUCCEEDED: 2}, Finish(policy=FAIL_FAST, paused=True)) is R.SUCCEEDED
+
+
+def test_a_run_that_only_a_person_can_move_on_is_paused() -> None:
+    """STA-5: quarantine is left, and what waits for it."""
+    assert derive_run_state({S.QUARANTINED: 1, S.SUCCEEDED: 2}, Finish(policy=FAIL_FAST)) is R.PAUSED
+    assert derive_run_state({S.QUARANTINED: 1, S.PENDING: 4}, Finish(policy=FAIL_FAST)) is R.PAUSED
+
+
+@pytest.mark.parametrize("state", [S.QUEUED, S.ASSIGNED, S.RUNNING])
+def test_quarantine_beside_work_that_moves_is_running(state: TaskState) -> None:
+    """STA-5: somebody else's branch still goes on."""
+    assert derive_run_state({S.QUARANTINED: 1, state: 1}, Finish(policy=FAIL_FAST)) is R.RUNNING
+
+
+def test_quarantine_beside_a_task_that_waits_for_a_time_is_running() -> None:
+    """STA-5: a retry delay ends by itself."""
+    finish = Finish(policy=FAIL_FAST, delayed=1)
+    assert derive_run_state({S.QUARANTINED: 1, S.PENDING: 1}, finish) is R.RUNNING
+
+
+@pytest.mark.parametrize("policy", list(FailurePolicy))
+@pytest.mark.parametrize("counts", [{S.SUCCEEDED: 1}, {S.SUCCEEDED: 1, S.FAILED: 1}, {S.CANCELLED: 2}, {}])
+def test_all_final_and_the_run_was_cancelled_is_cancelled(policy: FailurePolicy, counts: dict[TaskState, int]) -> None:
+    """STA-5: the first of the sentence, before its own limit and before failures."""
+    assert derive_run_state(counts, Finish(policy=policy, cancelled=True, timed_out=True)) is R.CANCELLED
+
+
+@pytest.mark.parametrize("policy", list(FailurePolicy))
+@pytest.mark.parametrize("counts", [{S.SUCCEEDED: 1}, {S.SUCCEEDED: 1, S.FAILED: 1}, {S.CANCELLED: 2}])
+def test_all_final_and_its_own_limit_passed_is_timed_out(policy: FailurePolicy, counts: dict[TaskState, int]) -> None:
+    """STA-5: before failures."""
+    assert derive_run_state(counts, Finish(policy=policy, timed_out=True)) is R.TIMED_OUT
+
+
+@pytest.mark.parametrize("failure", [S.FAILED, S.TIMED_OUT])
+@pytest.mark.parametrize(("policy", "end"), [(FAIL_FAST, R.FAILED), (AFTER_ALL, R.FAILED), (SKIP_FAILED, R.PARTIAL)])
+def test_all_final_with_a_failure_is_failed_or_partial(
+    failure: TaskState, policy: FailurePolicy, end: RunState
+) -> None:
+    """STA-5: PARTIAL under skip_failed; a cancelled or skipped task beside it changes nothing."""
+    for others in ({}, {S.SUCCEEDED: 5}, {S.CANCELLED: 2, S.SKIPPED: 1}):
+        assert derive_run_state({failure: 1, **others}, Finish(policy=policy)) is end
+
+
+@pytest.mark.parametrize("policy", list(FailurePolicy))
+def test_all_final_with_a_cancelled_task_and_no_failure_is_cancelled(policy: FailurePolicy) -> None:
+    """STA-5: a person cancelled one of its tasks."""
+    assert derive_run_state({S.CANCELLED: 1, S.SUCCEEDED: 9, S.SKIPPED: 1}, Finish(policy=policy)) is R.CANCELLED
+
+
+@pytest.mark.parametrize("policy", list(FailurePolicy))
+@pytest.mark.parametrize("counts", [{S.SUCCEEDED: 3}, {S.SUCCEEDED: 1, S.SKIPPED: 2}, {S.SKIPPED: 1}])
+def test_everything_else_is_succeeded(policy: FailurePolicy, counts: dict[TaskState, int]) -> None:
+    """STA-5: also when all of it was skipped."""
+    assert derive_run_state(counts, Finish(policy=policy)) is R.SUCCEEDED
+
+
+def test_a_run_whose_tasks_are_not_all_made_is_not_over() -> None:
+    """STA-5: a run with an open spread is not final, though every task that there is has ended."""
+    assert derive_run_state({S.SUCCEEDED: 5}, Finish(policy=FAIL_FAST, complete=False)) is R.RUNNING
+    assert derive_run_state({S.QUARANTINED: 1}, Finish(policy=FAIL_FAST, complete=False)) is R.RUNNING
+
+
+@given(
+    counts=st.dictionaries(st.sampled_from(list(S)), st.integers(0, 3)),
+    policy=st.sampled_from(list(FailurePolicy)),
+    paused=st.booleans(),
+    cancelled=st.booleans(),
+    timed_out=st.booleans(),
+    complete=st.booleans(),
+)
+def test_a_run_is_over_exactly_when_all_its_tasks_are(
+    counts: dict[TaskState, int], policy: FailurePolicy, paused: bool, cancelled: bool, timed_out: bool, complete: bool
+) -> None:
+    """I-44: the run is final if and only if every task is made and final."""
+    finish = Finish(policy=policy, paused=paused, cancelled=cancelled, timed_out=timed_out, complete=complete)
+    some_open = any(count and state not in FINAL for state, count in counts.items())
+    assert (derive_run_state(counts, finish) in FINAL_RUN) is (complete and not some_open)

@@ -1,0 +1,54 @@
+"""Tasks that ask for the same are one shape, and short ones travel together (PLC-10)."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mainspring.core.resources import NOTHING, Resources
+from mainspring.core.shapes import GROUP_SECONDS, LARGEST_GROUP, Shape, group_size, shape_of
+from tests.core.builders import a_spec
+
+
+def test_tasks_that_ask_for_the_same_have_one_shape_whatever_else_differs() -> None:
+    """PLC-1: name, work, attempts and the order of labels don't matter to placement."""
+    one = a_spec("a", work={"x": 1}, labels={"disk": "ssd", "arch": "arm"}, max_attempts=1)
+    other = a_spec("b", "a", labels={"arch": "arm", "disk": "ssd"}, timeout_seconds=5)
+    assert shape_of(one) == shape_of(other)
+    assert hash(shape_of(one)) == hash(shape_of(other))
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        a_spec("a", resources=Resources(cpu_millis=1)),
+        a_spec("a", labels={"disk": "ssd"}),
+        a_spec("a", zone="eu-1"),
+        a_spec("a", expected_seconds=0.001),
+    ],
+)
+def test_what_matters_to_placement_makes_another_shape(other: object) -> None:
+    """PLC-3."""
+    assert shape_of(a_spec("a")) != shape_of(other)  # type: ignore[arg-type]
+
+
+@given(st.floats(0, 1_000_000))
+def test_a_group_is_bounded_and_takes_about_its_time(seconds: float) -> None:
+    """PLC-10: about 100 ms together; what is not short travels alone."""
+    size = group_size(seconds)
+    assert 1 <= size <= LARGEST_GROUP
+    assert size == 1 or size * seconds <= GROUP_SECONDS + 1e-9
+
+
+def test_what_is_not_known_to_be_short_travels_alone() -> None:
+    """PLC-10."""
+    assert group_size(None) == 1
+    assert group_size(GROUP_SECONDS) == 1
+
+
+def test_a_shape_says_what_it_wants_in_words() -> None:
+    """Diagnosis prints it."""
+    shape = Shape(resources=Resources(500, 2**30, 1, 0), labels=(("disk", "ssd"),), zone="eu-1")
+    assert str(shape) == "0.5 cores, 1024 MiB of memory, 1 gpus, disk=ssd, zone eu-1"
+    assert str(Shape(resources=NOTHING)) == "nothing"

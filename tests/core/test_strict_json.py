@@ -1,0 +1,149 @@
+"""JSON from outside: what everybody after us can take (F70, F77)."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mainspring.core.strict_json import DEEPEST, Reader, fault_in_text, faults_in, is_clean, path_to
+from mainspring.errors import Fault
+
+LIMIT = 100_000
+
+
+def wheres(text: str) -> list[str]:
+    """Where something is wrong with a text."""
+    return [fault.where for fault in faults_in(text, "work", max_bytes=LIMIT)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "null", "0", "-1", "1.5e10", '"text"', '"é 你 😀"', '"\\ud83d\\ude00"', '"\\u0041\\n"', "[]", "{}",
+        ' { "a" : [ 1 , 2 ] } ',
+        '{"a":{"a":{"a":1}}}', str(2**64 - 1), str(-(2**63)), "1e308", "[" * DEEPEST + "]" * DEEPEST,
+    ],
+)  # fmt: skip
+def test_what_everybody_can_take_has_no_fault(text: str) -> None:
+    """However it is written."""
+    assert faults_in(text, "work", max_bytes=LIMIT) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("", "is not JSON"),
+        ("{", "is not JSON"),
+        ("{'a':1}", "is not JSON"),
+        ("[1,]", "is not JSON"),
+        ("01", "is not JSON"),
+        ('"\n"', "is not JSON"),
+        ("NaN", "NaN"),
+        ("-Infinity", "-Infinity"),
+        ("1e999", "too large"),
+        ("9" * 6_000, "6000 digits"),
+        (str(2**64), "20 digits"),
+        (str(-(2**63) - 1), "19 digits"),
+        ('"\\u0000"', "NUL"),
+        ('"a\0b"', "NUL"),
+        ('"\\ud800"', "half of a character"),
+        ('"\ud800"', "half of a character"),
+        ('{"a":1,"a":1}', "'a' more than once"),
+        ("[" * (DEEPEST + 1) + "]" * (DEEPEST + 1), "deeper than 64"),
+        ("[" * 100_000, "deeper than 64"),
+        ('"' + "x" * LIMIT + '"', "larger than"),
+    ],
+)
+def test_what_somebody_could_not_take_is_a_fault(text: str, why: str) -> None:
+    """One fault, in words."""
+    [fault] = faults_in(text, "work", max_bytes=LIMIT)
+    assert why in fault.why
+    assert fault.where.startswith("work")
+
+
+def test_every_fault_is_named_with_its_path_in_the_order_in_which_it_stands() -> None:
+    """ADM-1: not just the first."""
+    text = '{"a":[1,NaN,{"b":"\\u0000"}],"c d":1e999,"e":{"f":1,"f":2},"g":' + "9" * 30 + ',"\\u0000":0}'
+    assert faults_in(text, "work", max_bytes=LIMIT) == [
+        Fault(where="work['\\x00']", why="has a NUL in it, in the key"),
+        Fault(where="work.a[1]", why="is NaN, which JSON does not have"),
+        Fault(where="work.a[2].b", why="has a NUL in it"),
+        Fault(where="work['c d']", why="is 1e999: too large"),
+        Fault(where="work.e", why="has 'f' more than once"),
+        Fault(where="work.g", why="is an integer of 30 digits: too large"),
+    ]
+
+
+def test_a_reader_can_be_used_again_after_a_fault() -> None:
+    """What was wrong with one text says nothing of the next."""
+    reader = Reader()
+    assert reader.read('{"a":NaN}', "one")[1]
+    assert reader.read('{"a":1}', "two") == ({"a": 1}, [])
+
+
+def test_an_object_with_very_many_keys_twice_is_refused_soon() -> None:
+    """A fault must not cost more than what is good."""
+    text = "{" + ",".join(f'"k{number % 10_000}":1' for number in range(50_000)) + "}"
+    [fault] = faults_in(text, "work", max_bytes=10 * len(text))
+    assert "more than once" in fault.why
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats(allow_nan=True) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=10,
+)
+
+
+@given(json_values, st.booleans(), st.sampled_from([None, 1]))
+def test_what_is_clean_at_a_glance_has_no_fault_when_it_is_read(
+    value: object, ascii_only: bool, indent: int | None
+) -> None:
+    """`is_clean` may doubt, but never errs on the other side."""
+    text = json.dumps(value, ensure_ascii=ascii_only, indent=indent)
+    if is_clean(text.encode(errors="surrogatepass")):
+        assert faults_in(text, "work", max_bytes=LIMIT) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [b'{"a":1,"a":1}', b"NaN", b"1e999", b"9" * 30, b"18446744073709551616", b'"\\u0000"', b'"\\ud800"', b'"\xff"', b"",
+     b"[" * 65 + b"]" * 65, b"[" * 5_000, b'{"a":{"b":1,"b":1}}', b'"\x00"'],
+)  # fmt: skip
+def test_no_fault_is_clean_at_a_glance(text: bytes) -> None:
+    """Each of the corpus is read by the reader that names it."""
+    assert not is_clean(text)
+
+
+def test_what_programs_usually_write_is_clean_at_a_glance() -> None:
+    """Compact or with spaces: the quick way is the usual way."""
+    value = {"run": "python", "args": ["-m", "x", 1, 2.5, None, True], "text": "é"}
+    assert is_clean(json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode())
+    assert is_clean(json.dumps(value, ensure_ascii=False, indent=2).encode())
+
+
+@given(st.text())
+def test_a_text_can_be_stored_exactly_if_it_has_a_utf_8_form_without_a_nul(text: str) -> None:
+    """PostgreSQL and SQLite take the rest."""
+    try:
+        storable = b"\0" not in text.encode()
+    except UnicodeEncodeError:
+        storable = False
+    assert (fault_in_text(text) is None) is storable
+
+
+@given(st.text(max_size=300))
+def test_a_path_can_be_stored_and_read_whatever_the_key(key: str) -> None:
+    """A hostile key does not become a hostile error."""
+    path = path_to("tasks[0]", key)
+    assert path.isascii()
+    assert path.isprintable()
+    assert len(path) < 600
+
+
+def test_a_path_reads_like_code() -> None:
+    """`tasks[3].needs[0].task`."""
+    assert path_to(path_to(path_to(path_to("", "tasks"), 3), "needs"), 0) == "tasks[3].needs[0]"

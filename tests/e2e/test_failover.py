@@ -1,0 +1,105 @@
+"""Real processes on a real PostgreSQL: kill -9, SIGSTOP past the lease, clean stop ('Must show' 6; HA-1, HA-2)."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import asyncpg
+
+from mainspring.bootstrap import POOL, submit_noops
+from mainspring.core.states import is_allowed
+from mainspring.core.tasks import TaskState
+from mainspring.store.postgres import PostgresStore
+from tests.e2e.processes import DEADLINE_SECONDS, hosts
+
+
+@asynccontextmanager
+async def submitted(url: str, runs: int) -> AsyncIterator[tuple[PostgresStore, list[str], asyncpg.Connection]]:
+    """A migrated store with so many runs in intake, and a connection to look at the rows."""
+    store = await PostgresStore.connect(url)
+    rows = await asyncpg.connect(url)
+    try:
+        await store.ensure_shard(POOL)
+        yield store, await submit_noops(store, runs), rows
+    finally:
+        await rows.close()
+        await store.close()
+
+
+async def until(rows: asyncpg.Connection, query: str, *arguments: object) -> None:
+    """Come back when a query says true: asked again and again, for a bounded time."""
+    async with asyncio.timeout(DEADLINE_SECONDS):
+        while not await rows.fetchval(query, *arguments):  # noqa: ASYNC110 - another process can't be waited on
+            await asyncio.sleep(0.05)  # tidy: sleeps because another process can't be waited on
+
+
+async def check_all_ended_once(rows: asyncpg.Connection, runs: list[str]) -> None:
+    """Every task ended exactly once in the rows, and its history is a path without a gap."""
+    await until(rows, "SELECT count(*) = $1 FROM runs WHERE state = 'SUCCEEDED'", len(runs))
+    assert await rows.fetchval("SELECT count(*) FROM tasks WHERE state = 'SUCCEEDED'") == len(runs)
+    assert await rows.fetchval("SELECT count(*) FROM attempts WHERE \"end\" = 'succeeded'") == len(runs)
+    history: dict[str, list[asyncpg.Record]] = {}
+    query = 'SELECT task_id, seq, start, "end" FROM transitions ORDER BY task_id, seq'
+    for record in await rows.fetch(query):
+        history.setdefault(record["task_id"], []).append(record)
+    assert len(history) == len(runs)
+    for path in history.values():
+        assert [step["seq"] for step in path] == list(range(1, len(path) + 1))
+        before: TaskState | None = None
+        for step in path:
+            assert (TaskState(step["start"]) if step["start"] else None) is before
+            assert is_allowed(before, TaskState(step["end"]))
+            before = TaskState(step["end"])
+        assert before is TaskState.SUCCEEDED
+
+
+async def epoch(rows: asyncpg.Connection) -> int:
+    return int(await rows.fetchval("SELECT epoch FROM shards WHERE id = $1", POOL))
+
+
+async def test_a_second_host_takes_over_from_one_that_was_killed_and_nothing_is_lost_or_doubled(
+    postgres_url: str,
+) -> None:
+    async with submitted(postgres_url, 5_000) as (_, runs, rows), hosts() as start:
+        first = await start(postgres_url)
+        await first.says("leads")
+        second = await start(postgres_url)
+        await until(rows, "SELECT count(*) > 500 FROM runs WHERE state = 'SUCCEEDED'")
+        first.signal(signal.SIGKILL)
+        await second.says("leads")
+        assert await epoch(rows) == 2
+        await check_all_ended_once(rows, runs)
+
+
+async def test_a_host_that_sleeps_past_its_lease_writes_nothing_when_it_wakes(postgres_url: str) -> None:
+    async with submitted(postgres_url, 5_000) as (_, runs, rows), hosts() as start:
+        first = await start(postgres_url)
+        await first.says("leads")
+        second = await start(postgres_url)
+        await until(rows, "SELECT count(*) > 500 FROM runs WHERE state = 'SUCCEEDED'")
+        first.signal(signal.SIGSTOP)
+        await second.says("leads")
+        batch_of_take_over = await rows.fetchval("SELECT batch_no FROM terms WHERE epoch = 2")
+        first.signal(signal.SIGCONT)
+        await check_all_ended_once(rows, runs)
+        of_the_first = """SELECT count(*) FROM transitions
+                          WHERE batch_no > $1 AND ("by" LIKE $2 || '%' OR because LIKE 'placed on ' || $2 || '%')"""
+        assert await rows.fetchval(of_the_first, batch_of_take_over, f"w{first.pid}-") == 0
+        assert await epoch(rows) == 2
+
+
+async def test_a_host_that_is_stopped_cleanly_does_not_leave_its_successor_waiting_for_the_lease(
+    postgres_url: str,
+) -> None:
+    async with submitted(postgres_url, 1) as (_, _, rows), hosts() as start:
+        first = await start(postgres_url)
+        await first.says("leads")
+        second = await start(postgres_url)
+        first.signal(signal.SIGTERM)
+        assert await first.ended() == 0
+        free = "SELECT epoch = 2 OR lease_until <= clock_timestamp() FROM shards WHERE id = $1"
+        assert await rows.fetchval(free, POOL), "it left without releasing its lease"
+        await second.says("leads")

@@ -1,0 +1,17 @@
+"""The world that shard tests are played in: whatever a test did, every invariant holds when it is over."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.shard.world import World
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    """A shard in its first term, with no workers and no runs."""
+    world = World()
+    yield world
+    world.check()

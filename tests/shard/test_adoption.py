@@ -1,0 +1,228 @@
+"""A run comes into the shard: its tasks are made, in one batch or in many, and decided as they are made."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from mainspring.core.batch import SpreadKind
+from mainspring.core.runs import FailurePolicy, RunState
+from mainspring.core.tasks import TaskState
+from mainspring.shard import events as happened
+from mainspring.shard.adoption import SMALL_RUN
+from mainspring.shard.effects import Reply
+from tests.shard.jobs import chain, job, task, wide
+from tests.shard.world import World
+
+S = TaskState
+
+
+def test_a_small_run_is_made_whole_in_one_batch(world: World) -> None:
+    """No spread is needed for a few tasks."""
+    run = world.put_in_intake(chain("a", "b", "c"))
+
+    batch = world.turn(world.arrival(run))
+
+    assert len(batch.new_tasks) == 3
+    assert batch.spreads == []
+    assert world.states(run) == {"a": S.QUEUED, "b": S.PENDING, "c": S.PENDING}
+
+
+def test_an_adopted_run_is_running_and_says_since_when(world: World) -> None:
+    """STA-5: PENDING until adopted, RUNNING while some task is open."""
+    run = world.put_in_intake(chain("a"))
+    assert world.run(run).state is RunState.PENDING
+
+    world.settle(world.arrival(run))
+
+    assert world.run(run).state is RunState.RUNNING
+    assert world.run(run).adopted_at == world.now
+
+
+def test_a_run_that_arrives_twice_is_adopted_once(world: World) -> None:
+    """A read of intake may overlap a commit."""
+    run = world.put_in_intake(chain("a", "b"))
+    arrival = world.arrival(run)
+
+    world.settle(arrival, arrival)
+    world.settle(arrival)
+
+    assert len(world.ledger.tasks) == 2
+
+
+def test_a_large_run_is_spread_over_several_batches(world: World) -> None:
+    """Each batch is short, `done` moves, and the row of the spread goes with the last one."""
+    run = world.put_in_intake(wide(100))
+    with world.rows_per_turn(40):
+        first = world.turn(world.arrival(run))
+        assert 0 < len(first.new_tasks) < 100
+        (spread,) = first.spreads
+        assert (spread.kind, spread.total, spread.done) == (SpreadKind.ADOPT, 100, len(first.new_tasks))
+
+        world.settle()
+
+    assert len(world.ledger.tasks) == 100
+    assert world.ledger.spreads == {}
+    assert world.batches[-1].spreads[-1].done == 100
+
+
+def test_a_run_just_over_the_limit_fits_one_batch_and_leaves_no_spread(world: World) -> None:
+    """A spread that is over in the batch that opened it needs no row."""
+    run = world.put_in_intake(wide(SMALL_RUN + 1))
+
+    batch = world.turn(world.arrival(run))
+
+    assert batch.spreads == []
+    assert world.ledger.spreads == {}
+    assert len(world.ledger.tasks) == SMALL_RUN + 1
+
+
+def test_a_task_made_after_its_upstreams_ended_is_decided_at_once(world: World) -> None:
+    """DAG-1: `late` is made when `first` is long over."""
+    world.register("w1")
+    tasks = [task("first"), *(task(f"t{n}", "first") for n in range(60)), task("late", "first")]
+    run = world.put_in_intake(job(*tasks))
+    with world.rows_per_turn(20):
+        world.turn(world.arrival(run))
+        world.turn()
+        worker, attempt = world.holder("first")
+        world.turn(
+            world.say(happened.AttemptStarted, worker, attempt=attempt),
+            world.result("first", happened.Outcome.SUCCEEDED),
+        )
+        assert len(world.ledger.tasks) < 60
+        world.settle()
+
+    assert world.path("late") == [S.PENDING, S.QUEUED]
+
+
+def test_tasks_made_under_a_cancel_are_made_cancelled(world: World) -> None:
+    """Their story begins and ends in one batch: nothing of a cancelled run is ever queued."""
+    run = world.put_in_intake(wide(100))
+    with world.rows_per_turn(30):
+        world.turn(world.arrival(run))
+        made = set(world.states(run))
+        assert world.reply(happened.CancelRun, run) is Reply.DONE
+
+    assert set(world.states(run).values()) == {S.CANCELLED}
+    assert len(world.states(run)) == 100
+    for name in set(world.states(run)) - made:
+        assert world.path(name) == [S.PENDING, S.CANCELLED]
+    assert world.run(run).state is RunState.CANCELLED
+
+
+def test_tasks_made_after_a_failure_under_fail_fast_are_made_cancelled_and_name_the_cause(world: World) -> None:
+    """DAG-3: what is made late knows why it never starts, so that a retry reopens it."""
+    world.register("w1")
+    run = world.put_in_intake(wide(100, max_attempts=1))
+    with world.rows_per_turn(30):
+        world.turn(world.arrival(run))
+        world.turn()
+        (running,) = world.names(S.ASSIGNED)
+        world.turn(world.result(running, happened.Outcome.FAILED))
+        world.settle()
+
+    failed = world.task(running)
+    others = [one for one in world.ledger.tasks_of(run.id) if one.id != failed.id]
+    assert failed.state is S.FAILED
+    assert {(one.state, one.cause) for one in others} == {(S.CANCELLED, failed.id)}
+    assert world.run(run).state is RunState.FAILED
+
+
+def test_a_failure_under_fail_after_all_does_not_stop_the_adoption(world: World) -> None:
+    """DAG-3: other branches are made and go on."""
+    world.register("w1")
+    run = world.put_in_intake(wide(60, on_failure=FailurePolicy.FAIL_AFTER_ALL, max_attempts=1))
+    with world.rows_per_turn(30):
+        world.turn(world.arrival(run))
+        world.turn()
+        (running,) = world.names(S.ASSIGNED)
+        world.turn(world.result(running, happened.Outcome.FAILED))
+        world.settle()
+
+    assert world.task(running).state is S.FAILED
+    assert S.CANCELLED not in world.states(run).values()
+    assert len(world.states(run)) == 60
+
+
+def test_a_run_with_an_open_spread_is_not_over_though_all_made_tasks_are(world: World) -> None:
+    """STA-5: the tasks that are still to be made count."""
+    world.register("w1")
+    run = world.put_in_intake(wide(40))
+    with world.rows_per_turn(4):
+        world.turn(world.arrival(run))
+        made = list(world.states(run))
+        for _ in range(200):
+            held = [name for name in made if world.task(name).worker_id]
+            world.turn(*(world.result(name, happened.Outcome.SUCCEEDED) for name in held))
+            if all(world.task(name).state is S.SUCCEEDED for name in made):
+                break
+        assert world.run(run).state is RunState.RUNNING
+        world.settle()
+
+    assert world.run(run).state is RunState.RUNNING
+
+
+def test_a_paused_run_is_adopted_and_starts_nothing(world: World) -> None:
+    """A person paused it while it waited in intake."""
+    world.register("w1")
+    run = world.put_in_intake(chain("a", "b"))
+    assert world.reply(happened.PauseRun, run) is Reply.DONE
+    world.settle(world.arrival(world.run(run)))
+
+    assert world.states(run) == {"a": S.PENDING, "b": S.PENDING}
+    assert world.run(run).state is RunState.PAUSED
+
+    assert world.reply(happened.ResumeRun, run) is Reply.DONE
+    assert world.task("a").worker_id == "w1"
+
+
+@pytest.mark.parametrize("kind", [happened.CancelTask, happened.ClearTask])
+def test_a_run_in_intake_has_no_tasks_to_act_on(world: World, kind: type[happened.Act]) -> None:
+    """The tasks are not made yet: whoever asks is told so."""
+    run = world.put_in_intake(chain("a"))
+
+    answer = world.act(kind, run, task="a")
+
+    assert answer.reply is Reply.REFUSED
+    assert "has not begun" in answer.detail
+
+
+def test_a_run_that_is_cancelled_in_intake_is_adopted_for_it(world: World) -> None:
+    """Its tasks have a story too, and no worker ever sees them."""
+    world.register("w1")
+    run = world.put_in_intake(wide(3))
+
+    assert world.reply(happened.CancelRun, run) is Reply.DONE
+
+    assert set(world.states(run).values()) == {S.CANCELLED}
+    assert world.run(run).state is RunState.CANCELLED
+    assert all(S.ASSIGNED not in world.path(name) for name in world.states(run))
+
+
+def test_an_arrival_in_the_same_turn_as_a_pause_does_not_undo_it(world: World) -> None:
+    """The act's rows have been looked up, and intake's arrival stands behind it with the older row."""
+    world.register("w1")
+    run = world.put_in_intake(chain("a"))
+    world.turn(world.asked(happened.PauseRun, run))
+
+    world.settle(world.arrival(run))
+    assert world.run(run).paused
+
+    world.settle(world.arrival(world.run(run)))
+    assert world.run(run).paused
+    assert world.task("a").state is S.PENDING
+
+
+def test_a_run_has_its_whole_limit_from_its_adoption_on(world: World) -> None:
+    """The time it waited in intake does not count."""
+    run = world.put_in_intake(job(task("a"), timeout_seconds=60))
+    world.now += timedelta(days=1)
+    world.settle(world.arrival(run))
+
+    world.advance(seconds=59)
+    assert world.run(run).state is RunState.RUNNING
+
+    world.advance(seconds=1)
+    assert world.run(run).state is RunState.TIMED_OUT

@@ -1,0 +1,205 @@
+"""Whatever happens, in whatever order, every task ends, and every invariant holds after every turn.
+
+Hypothesis tells the stories: random graphs and policies, results, losses, returns, acts of people, rejected events, and
+reloads from the rows at any moment. The world checks each batch and the memory after each turn. At the end of a story
+faults stop, people let everything go on, and all runs must come to an end (L-1).
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
+
+from mainspring.core.jobs import OnSkip
+from mainspring.core.runs import FINAL_RUN, FailurePolicy, Finish, Run, derive_run_state
+from mainspring.core.states import FINAL, HELD_BY_A_WORKER
+from mainspring.core.tasks import Priority, Task, TaskState
+from mainspring.shard import events as happened
+from mainspring.shard.effects import Reply
+from mainspring.wire import Outcome
+from tests.shard.jobs import job, task
+from tests.shard.world import World
+
+S = TaskState
+WORKERS = ("w1", "w2", "w3")
+BUDGETS = (3, 8, 2_000)
+
+
+@st.composite
+def specs(draw: st.DrawFn) -> Any:
+    """A job of a few tasks with edges that go forward, some of them conditional."""
+    n = draw(st.sampled_from([1, 2, 3, 5, 8, 40]))
+    tasks = []
+    for number in range(n):
+        upstream = draw(st.sets(st.integers(0, number - 1), max_size=3)) if number else set()
+        needs = [f"t{one}" for one in sorted(upstream)]
+        conditional = [name for name in needs if n < 40 and draw(st.integers(0, 5)) == 0]
+        tasks.append(
+            task(
+                f"t{number}",
+                *needs,
+                when={name: "output == 1" for name in conditional},
+                max_attempts=draw(st.sampled_from([1, 2])),
+                retry_delay_seconds=2.0,
+                timeout_seconds=draw(st.sampled_from([5.0, 1000.0])),
+                on_skip=draw(st.sampled_from(list(OnSkip))),
+                expected_seconds=draw(st.sampled_from([None, 0.01])),
+            )
+        )
+    limit = draw(st.sampled_from([None, None, 20.0]))
+    return job(*tasks, on_failure=draw(st.sampled_from(list(FailurePolicy))), timeout_seconds=limit)
+
+
+class Story(RuleBasedStateMachine):
+    """A shard, three workers, a few runs, and people who change their minds."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.world = World()
+        for name in WORKERS:
+            self.world.register(name, cores=2)
+
+    # what happens
+
+    @precondition(lambda self: len(self.world.ledger.runs) < 4)
+    @rule(spec=specs(), priority=st.sampled_from(list(Priority)), tenant=st.sampled_from(["a", "b"]))
+    def a_run_arrives(self, spec: Any, priority: Priority, tenant: str) -> None:
+        run = self.world.put_in_intake(spec, priority=priority, tenant=tenant, watched=True)
+        self.world.turn(self.world.arrival(run))
+
+    @rule(pick=st.randoms(use_true_random=False), many=st.integers(1, 6), report=st.integers(0, 7))
+    def workers_report(self, pick: Any, many: int, report: int) -> None:
+        events = []
+        held = [one for one in self.world.ledger.tasks.values() if self.speaks_for(one)]
+        for one in pick.sample(held, min(many, len(held))):
+            events.append(self.report(one, report))
+        self.world.turn(*events)
+
+    @rule(worker=st.sampled_from(WORKERS), forgets=st.booleans())
+    def a_worker_connects_again(self, worker: str, forgets: bool) -> None:
+        held = [str(one.attempt_id) for one in self.world.ledger.tasks.values() if one.worker_id == worker]
+        self.world.reconnect(worker, holds=held[1:] if forgets else held)
+
+    @rule(seconds=st.sampled_from([1, 3, 16]), heard=st.sets(st.sampled_from(WORKERS)))
+    def time_passes(self, seconds: int, heard: set[str]) -> None:
+        self.world.advance(seconds, heard=[name for name in sorted(heard) if not self.world.workers[name].closed])
+
+    @precondition(lambda self: self.world.ledger.runs)
+    @rule(
+        pick=st.randoms(use_true_random=False),
+        kind=st.sampled_from([happened.CancelRun, happened.PauseRun, happened.ResumeRun]),
+    )
+    def somebody_acts_on_a_run(self, pick: Any, kind: type[happened.Act]) -> None:
+        self.world.turn(self.world.asked(kind, pick.choice(list(self.world.ledger.runs.values()))))
+
+    @precondition(lambda self: self.world.ledger.tasks)
+    @rule(
+        pick=st.randoms(use_true_random=False),
+        kind=st.sampled_from([happened.CancelTask, happened.ReopenTask, happened.ClearTask]),
+    )
+    def somebody_acts_on_a_task(self, pick: Any, kind: type[happened.Act]) -> None:
+        one = pick.choice(list(self.world.ledger.tasks.values()))
+        self.world.turn(self.world.asked(kind, self.world.run(one.run_id), task=one.name))
+
+    @rule(pick=st.randoms(use_true_random=False))
+    def a_result_can_not_be_taken(self, pick: Any) -> None:
+        held = [one for one in self.world.ledger.tasks.values() if self.speaks_for(one)]
+        if held:
+            self.world.reject(self.report(pick.choice(held), 2), "bad")
+
+    @rule()
+    def the_memory_is_loaded_again(self) -> None:
+        self.world.reload()
+
+    @rule()
+    def another_leader_takes_over(self) -> None:
+        self.world.new_leader()
+
+    @rule(budget=st.sampled_from(BUDGETS), turns=st.integers(1, 5))
+    def turns_pass(self, budget: int, turns: int) -> None:
+        self.world.budget = budget
+        for _ in range(turns):
+            self.world.turn()
+
+    # the end
+
+    def teardown(self) -> None:
+        """Faults stop: every run must end, in the state that follows from its tasks."""
+        world = self.world
+        world.budget = 2_000
+        for name in WORKERS:
+            world.register(name, cores=4)
+        for run in list(world.ledger.runs.values()):
+            world.act(happened.ResumeRun, run)
+        for _ in range(400):
+            if all(run.state in FINAL_RUN for run in world.ledger.runs.values()):
+                break
+            self.everything_goes_well()
+        for run in world.ledger.runs.values():
+            assert run.state in FINAL_RUN, f"{run} does not end: {world.states(run)}"
+            assert run.state is self.derived(run)
+        world.check()
+
+    def everything_goes_well(self) -> None:
+        """A few seconds in which every worker does what it is asked for."""
+        world = self.world
+        for one in list(world.ledger.tasks.values()):
+            run = world.run(one.run_id)
+            if one.state is S.QUARANTINED and world.reply(happened.ClearTask, run, task=one.name) is Reply.REFUSED:
+                world.act(happened.CancelTask, run, task=one.name)
+        for one in [one for one in world.ledger.tasks.values() if one.worker_id is not None]:
+            outcome = Outcome.SUCCEEDED if one.stop is None else Outcome.STOPPED
+            world.settle(world.result(one.name, outcome, output="1", of=world.run(one.run_id)))
+        world.advance(1, heard=WORKERS)
+
+    def derived(self, run: Run) -> object:
+        """STA-5, from the rows alone."""
+        counts: dict[TaskState, int] = {}
+        for one in self.world.ledger.tasks_of(run.id):
+            assert one.state in FINAL
+            counts[one.state] = counts.get(one.state, 0) + 1
+        policy = self.world.ledger.jobs[run.job_id].spec.on_failure
+        return derive_run_state(
+            counts, Finish(policy=policy, cancelled=run.cancelled_by is not None, timed_out=run.timed_out)
+        )
+
+    def speaks_for(self, one: Task) -> bool:
+        """Whether the worker that holds a task can be heard."""
+        return one.state in HELD_BY_A_WORKER and not self.world.workers[str(one.worker_id)].closed
+
+    def report(self, one: Task, kind: int) -> happened.Event:
+        """Something that its worker may say of a task."""
+        worker, attempt = str(one.worker_id), str(one.attempt_id)
+        match kind:
+            case 0 | 1:
+                return self.world.say(happened.AttemptStarted, worker, attempt=attempt)
+            case 2 | 3:
+                return self.ended(one, Outcome.SUCCEEDED, "1")
+            case 4:
+                return self.ended(one, Outcome.FAILED, None)
+            case 5:
+                return self.ended(one, Outcome.STOPPED, None)
+            case 6:
+                return self.world.say(happened.AttemptsReceived, worker, attempts=(attempt,))
+            case _:
+                return self.world.say(happened.AttemptReturned, worker, attempt=attempt)
+
+    def ended(self, one: Task, outcome: Outcome, output: str | None) -> happened.Event:
+        return self.world.say(
+            happened.AttemptEnded, str(one.worker_id), attempt=str(one.attempt_id), outcome=outcome, output=output,
+            error=None,
+        )  # fmt: skip
+
+
+TestAnyStory = Story.TestCase
+TestAnyStory.settings = settings(
+    max_examples=int(os.environ.get("STORIES", "60")),
+    stateful_step_count=30,
+    deadline=None,
+    print_blob=True,
+    suppress_health_check=list(HealthCheck),
+)

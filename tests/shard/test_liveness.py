@@ -1,0 +1,363 @@
+"""Workers fall silent, and come back (LIV-1, LIV-3, LIV-5, LIV-6)."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from mainspring.core.runs import RunState
+from mainspring.core.tasks import AttemptEnd, TaskState
+from mainspring.core.workers import WorkerStatus
+from mainspring.shard import events as happened
+from mainspring.wire import Outcome, Verdict, Welcome
+from tests.shard.jobs import job, task, wide
+from tests.shard.world import World
+
+S = TaskState
+
+
+def test_a_silent_worker_loses_its_task_when_the_lease_ends_and_not_before(world: World) -> None:
+    """LIV-1: w1 takes `extract` and is never heard of again."""
+    world.given_running("extract", on="w1")
+
+    world.advance(seconds=14)
+    assert world.task("extract").state is S.RUNNING
+
+    world.advance(seconds=1)
+    assert world.task("extract").state is S.QUEUED
+    assert world.task("extract").because == "w1 was silent for 15 s"
+
+
+def test_a_worker_that_beats_keeps_its_task_for_ever(world: World) -> None:
+    """LIV-1: fifteen seconds of silence are needed, not fifteen seconds."""
+    world.given_running("extract", on="w1")
+
+    world.advance(seconds=120, heard=["w1"])
+
+    assert world.task("extract").state is S.RUNNING
+
+
+def test_a_silent_worker_gets_nothing_new_after_ten_seconds(world: World) -> None:
+    """LIV-1: suspect means that it keeps what it has and gets nothing more."""
+    world.register("w1", cores=2)
+    world.advance(seconds=9)
+    world.given_run(task("early"))
+    assert world.task("early").worker_id == "w1"
+
+    world.advance(seconds=1)
+    world.given_run(task("late"))
+    assert world.task("late").state is S.QUEUED
+    assert world.shard.memory.workers["w1"].status is WorkerStatus.SUSPECT
+
+
+def test_a_suspect_that_speaks_gets_work_at_once(world: World) -> None:
+    """LIV-1: a beat is enough to be trusted again."""
+    world.register("w1")
+    world.advance(seconds=12)
+    world.given_run(task("a"))
+    assert world.task("a").state is S.QUEUED
+
+    world.settle(world.say(happened.WorkerBeat, "w1"))
+
+    assert world.task("a").worker_id == "w1"
+
+
+@pytest.mark.parametrize("report", ["received", "started", "ended"])
+def test_every_report_counts_as_a_sign_of_life(world: World, report: str) -> None:
+    """LIV-1: a worker that reports need not beat."""
+    world.register("w1", cores=2)
+    world.given_run(task("a"))
+    world.given_run(task("b"))
+    world.start("b")
+    world.advance(seconds=9)
+
+    {"received": lambda: world.receive("a"), "started": lambda: world.start("a"), "ended": lambda: world.succeed("b")}[
+        report
+    ]()
+    world.advance(seconds=9)
+
+    assert world.task("a").worker_id == "w1"
+
+
+def test_a_stall_of_ours_ends_nothing(world: World) -> None:
+    """LIV-1, I-16, I-42: a turn counts for two seconds at most, however long we slept."""
+    world.given_running("extract", on="w1")
+
+    for _ in range(7):
+        world.now += timedelta(hours=1)
+        world.settle()
+    assert world.task("extract").state is S.RUNNING
+
+    world.now += timedelta(hours=1)
+    world.settle()
+    assert world.task("extract").state is S.QUEUED
+
+
+def test_a_clock_that_goes_back_counts_for_nothing(world: World) -> None:
+    """LIV-1, I-15: lengths don't shrink with the store's clock."""
+    world.given_running("extract", on="w1")
+    world.advance(seconds=8)
+
+    world.now -= timedelta(hours=1)
+    world.settle()
+    world.advance(seconds=6)
+    assert world.task("extract").state is S.RUNNING
+
+    world.advance(seconds=1)
+    assert world.task("extract").state is S.QUEUED
+
+
+def test_an_assignment_that_is_not_received_goes_back_to_the_queue_after_thirty_seconds(world: World) -> None:
+    """LIV-3: w1 lives, and has never heard of `extract`."""
+    world.register("w1")
+    world.given_run(task("extract"))
+    (_, attempt) = world.holder("extract")
+
+    world.advance(seconds=29, heard=["w1"])
+    assert world.holder("extract") == ("w1", attempt)
+
+    world.advance(seconds=1, heard=["w1"])
+    assert world.ledger.attempts[attempt].end is AttemptEnd.RETURNED
+    assert (attempt, 0.0) in world.stops("w1")
+    assert world.task("extract").attempt_id != attempt
+
+
+def test_an_assignment_that_was_received_may_wait_longer(world: World) -> None:
+    """LIV-3: received is enough, also long before it is started."""
+    world.register("w1")
+    world.given_run(task("extract"))
+    (_, attempt) = world.holder("extract")
+    world.receive("extract")
+
+    world.advance(seconds=90, heard=["w1"])
+
+    assert world.holder("extract") == ("w1", attempt)
+
+
+def test_a_receipt_and_a_silence_that_come_up_together_do_no_harm(world: World) -> None:
+    """LIV-1, LIV-3: the worker falls silent so that both timers are due in one turn."""
+    world.register("w1")
+    world.given_run(task("extract"))
+    world.advance(seconds=14.5, heard=["w1"])
+    world.advance(seconds=14)
+
+    world.now += timedelta(seconds=1.5)
+    world.settle()
+
+    assert world.task("extract").state is S.QUEUED
+    assert "w1" not in world.shard.memory.workers
+
+
+def test_an_assignment_not_received_is_taken_back_although_the_memory_was_loaded_again(world: World) -> None:
+    """LIV-3: the thirty seconds outlive a reload within the term."""
+    world.register("w1")
+    world.given_run(task("extract"))
+    (_, attempt) = world.holder("extract")
+    world.advance(seconds=5, heard=["w1"])
+
+    world.reload()
+    world.advance(seconds=35, heard=["w1"])
+
+    assert world.ledger.attempts[attempt].end is AttemptEnd.RETURNED
+
+
+def test_a_worker_that_was_lost_and_returns_is_told_to_stop_what_is_no_longer_its_own(world: World) -> None:
+    """LIV-5: its work has gone elsewhere meanwhile."""
+    world.given_running("extract", on="w1")
+    (_, attempt) = world.holder("extract")
+    world.advance(seconds=15)
+    world.register("w2")
+    world.start("extract")
+
+    world.reconnect("w1")
+
+    assert (attempt, 0.0) in world.stops("w1")
+    assert world.task("extract").worker_id == "w2"
+
+
+def test_a_late_result_is_kept_and_changes_nothing(world: World) -> None:
+    """LIV-5, I-52: w1 finishes what w2 has begun again."""
+    world.given_running("extract", on="w1")
+    (_, attempt) = world.holder("extract")
+    world.advance(seconds=15)
+    world.register("w2")
+    world.start("extract")
+    world.reconnect("w1")
+
+    ended = world.say(
+        happened.AttemptEnded, "w1", attempt=attempt, outcome=Outcome.SUCCEEDED, output='"late"', error=None
+    )
+    world.settle(ended)
+
+    assert world.verdicts("w1")[attempt] is Verdict.SUPERSEDED
+    assert [late.output for late in world.ledger.late] == ['"late"']
+    assert world.task("extract").state is S.RUNNING
+
+
+def test_a_result_that_is_repeated_is_answered_as_already_applied(world: World) -> None:
+    """STA-2: the first answer may have been lost."""
+    world.given_running("extract", on="w1")
+    report = world.result("extract", Outcome.SUCCEEDED)
+    (_, attempt) = world.holder("extract")
+    world.settle(report)
+    assert world.verdicts("w1")[attempt] is Verdict.APPLIED
+
+    world.settle(report)
+
+    assert world.verdicts("w1")[attempt] is Verdict.ALREADY
+    assert world.path("extract").count(S.SUCCEEDED) == 1
+
+
+def test_a_result_of_an_attempt_that_nobody_knows_is_answered_unknown(world: World) -> None:
+    """I-54: a store that lost a moment may have forgotten it."""
+    world.register("w1")
+    world.settle(
+        world.say(
+            happened.AttemptEnded, "w1", attempt="att_0", outcome=Outcome.SUCCEEDED, output=None, error=None
+        )
+    )  # fmt: skip
+
+    assert world.verdicts("w1") == {"att_0": Verdict.UNKNOWN}
+
+
+@pytest.mark.parametrize("kind", [happened.AttemptStarted, happened.AttemptReturned])
+def test_a_worker_can_not_speak_for_another(world: World, kind: type[happened.WorkerEvent]) -> None:
+    """I-13: w2 names w1's attempt."""
+    world.register("w1")
+    world.given_run(task("extract"))
+    world.register("w2")
+    (_, attempt) = world.holder("extract")
+
+    world.settle(world.say(kind, "w2", attempt=attempt))
+
+    assert world.holder("extract") == ("w1", attempt)
+    assert world.task("extract").state is S.ASSIGNED
+
+
+def test_a_result_from_the_wrong_worker_is_not_applied(world: World) -> None:
+    """I-13: and it is told that the attempt is not its own."""
+    world.given_running("extract", on="w1")
+    world.register("w2")
+    (_, attempt) = world.holder("extract")
+
+    world.settle(
+        world.say(happened.AttemptEnded, "w2", attempt=attempt, outcome=Outcome.FAILED, output=None, error=None)
+    )
+
+    assert world.task("extract").state is S.RUNNING
+    assert world.verdicts("w2")[attempt] is Verdict.SUPERSEDED
+
+
+def test_what_is_said_in_an_older_session_is_not_taken(world: World) -> None:
+    """The worker has registered again: only what it says now counts."""
+    world.register("w1")
+    world.given_run(task("extract"))
+    (_, attempt) = world.holder("extract")
+    old = world.say(happened.AttemptStarted, "w1", attempt=attempt)
+    world.reconnect("w1")
+
+    world.settle(old)
+
+    assert world.task("extract").state is S.ASSIGNED
+    assert not world.workers["w1"].closed
+
+
+def test_a_worker_that_nobody_knows_is_asked_to_register(world: World) -> None:
+    """After a loss, a beat of the old session closes the link."""
+    world.register("w1")
+    world.advance(seconds=15)
+
+    world.settle(world.say(happened.WorkerBeat, "w1"))
+
+    assert world.workers["w1"].closed
+
+
+def test_a_new_leader_leaves_running_work_alone_and_hears_its_end(world: World) -> None:
+    """LIV-6: w1 comes back with what it runs, and goes on."""
+    world.given_running("extract", on="w1")
+    (_, attempt) = world.holder("extract")
+
+    world.new_leader()
+    world.advance(seconds=14)
+    world.reconnect("w1")
+    assert world.stops("w1") == []
+    assert [type(message) for message in world.workers["w1"].told] == [Welcome]
+
+    world.succeed("extract")
+    assert world.verdicts("w1") == {attempt: Verdict.APPLIED}
+    assert world.path("extract").count(S.RUNNING) == 1
+
+
+def test_a_new_leader_requeues_only_after_the_grace(world: World) -> None:
+    """LIV-6, I-16: fifteen seconds of its own listening, not of the old leader's."""
+    world.given_running("extract", on="w1")
+    world.advance(seconds=10)
+
+    world.new_leader()
+    world.advance(seconds=14)
+    assert world.task("extract").state is S.RUNNING
+
+    world.advance(seconds=1)
+    assert world.task("extract").state is S.QUEUED
+
+
+def test_a_new_leader_takes_back_what_the_worker_does_not_have(world: World) -> None:
+    """LIV-6: the worker registers, and `extract` is not among what it holds."""
+    world.given_running("extract", on="w1")
+    world.new_leader()
+
+    world.reconnect("w1", holds=())
+
+    assert world.path("extract")[-2:] == [S.QUEUED, S.ASSIGNED]
+    assert world.task("extract").losses == 1
+
+
+def test_a_completion_that_happened_before_the_take_over_is_never_run_again(world: World) -> None:
+    """LIV-6: the worker still has the result, and says so in `holds`."""
+    run = world.given_running("extract", on="w1")
+    world.new_leader()
+
+    world.reconnect("w1")
+    world.succeed("extract", output="7")
+
+    assert world.run(run).state is RunState.SUCCEEDED
+    assert world.path("extract").count(S.ASSIGNED) == 1
+
+
+def test_a_task_that_is_lost_three_times_fails(world: World) -> None:
+    """RTY-5: losses are no tries, and have their own limit."""
+    run = world.submit(job(task("extract", max_attempts=1)))
+    for n in range(3):
+        world.register(f"w{n}")
+        world.start("extract")
+        world.advance(seconds=15)
+
+    assert world.task("extract").state is S.FAILED
+    assert world.task("extract").because == "infrastructure: its worker was lost 3 times"
+    assert world.task("extract").tries == 0
+    assert world.run(run).state is RunState.FAILED
+
+
+def test_an_assignment_that_never_started_is_not_counted_as_a_loss(world: World) -> None:
+    """RTY-5: w1 is lost before it started anything."""
+    world.register("w1")
+    world.given_run(task("extract"))
+
+    world.advance(seconds=15)
+
+    assert world.task("extract").losses == 0
+    assert world.task("extract").state is S.QUEUED
+
+
+def test_a_lost_worker_gives_all_of_its_room_back(world: World) -> None:
+    """I-65: three leases, one of them not started."""
+    world.register("w1", cores=3)
+    run = world.submit(wide(3))
+    world.start("t0", "t1", of=run)
+
+    world.advance(seconds=15)
+    assert world.shard.memory.leases == {}
+
+    world.register("w2", cores=3)
+    assert {one.worker_id for one in world.ledger.tasks_of(run.id)} == {"w2"}

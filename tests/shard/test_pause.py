@@ -1,0 +1,204 @@
+"""Pause and resume: nothing more starts, what runs goes on, and everything comes back (DAG-7)."""
+
+from __future__ import annotations
+
+from mainspring.core.runs import RunState
+from mainspring.core.tasks import TaskState
+from mainspring.shard import events as happened
+from mainspring.shard.effects import Reply
+from mainspring.wire import Outcome
+from tests.shard.jobs import chain, job, short, task, wide
+from tests.shard.world import World
+
+S = TaskState
+
+
+def test_a_paused_run_starts_nothing_more_and_what_runs_goes_on(world: World) -> None:
+    """STA-5: held by a person is PAUSED."""
+    world.register("w1")
+    run = world.submit(job(task("a"), task("b"), task("c", "a")))
+    world.start("a")
+
+    assert world.reply(happened.PauseRun, run) is Reply.DONE
+    assert world.run(run).state is RunState.PAUSED
+    assert world.states(run) == {"a": S.RUNNING, "b": S.PENDING, "c": S.PENDING}
+
+    world.succeed("a")
+    assert world.states(run) == {"a": S.SUCCEEDED, "b": S.PENDING, "c": S.PENDING}
+
+
+def test_a_resumed_run_queues_again_what_may_run(world: World) -> None:
+    """Those that were queued, and those whose upstreams ended meanwhile."""
+    world.register("w1", cores=4)
+    run = world.submit(job(task("a"), task("b"), task("c", "a"), task("d", "c")))
+    world.start("a", "b")
+    world.act(happened.PauseRun, run)
+    world.succeed("a")
+    assert world.task("c").state is S.PENDING
+
+    assert world.reply(happened.ResumeRun, run) is Reply.DONE
+
+    assert world.states(run) == {"a": S.SUCCEEDED, "b": S.RUNNING, "c": S.ASSIGNED, "d": S.PENDING}
+    assert world.run(run).state is RunState.RUNNING
+
+
+def test_an_assigned_task_of_a_paused_run_is_recalled_and_waits(world: World) -> None:
+    """It has not started: the worker gives it back."""
+    world.register("w1")
+    run = world.submit(chain("a"))
+    (_, attempt) = world.holder("a")
+    world.act(happened.PauseRun, run)
+    assert world.recalls("w1") == [attempt]
+
+    world.give_back("a")
+    assert world.task("a").state is S.PENDING
+
+    world.act(happened.ResumeRun, run)
+    assert world.task("a").state is S.ASSIGNED
+    assert world.task("a").attempt == 2
+
+
+def test_a_recalled_task_that_had_started_runs_on_in_a_paused_run(world: World) -> None:
+    """The worker answers *started*: what runs goes on."""
+    world.register("w1")
+    run = world.submit(chain("a"))
+    world.act(happened.PauseRun, run)
+
+    world.start("a")
+    assert world.stops("w1") == []
+    assert world.task("a").stop is None
+
+    world.succeed("a")
+    assert world.run(run).state is RunState.SUCCEEDED
+
+
+def test_a_recall_that_crossed_a_resume_goes_back_to_the_queue(world: World) -> None:
+    """The run was paused and resumed before the worker answered."""
+    world.register("w1")
+    run = world.submit(chain("a"))
+    world.act(happened.PauseRun, run)
+    world.act(happened.ResumeRun, run)
+
+    world.give_back("a")
+
+    assert world.path("a")[-2:] == [S.QUEUED, S.ASSIGNED]
+
+
+def test_a_failure_in_a_paused_run_is_tried_again_after_the_resume(world: World) -> None:
+    """The delay passes while the run rests."""
+    world.register("w1")
+    run = world.submit(chain("a", retry_delay_seconds=5.0))
+    world.start("a")
+    world.act(happened.PauseRun, run)
+    world.fail("a")
+    world.advance(seconds=6, heard=["w1"])
+    assert world.task("a").state is S.PENDING
+
+    world.act(happened.ResumeRun, run)
+    assert world.task("a").state is S.ASSIGNED
+
+
+def test_a_task_lost_in_a_paused_run_waits_for_the_resume(world: World) -> None:
+    """It is taken back, and not queued."""
+    world.register("w1")
+    run = world.submit(chain("a"))
+    world.start("a")
+    world.act(happened.PauseRun, run)
+
+    world.advance(seconds=15)
+
+    assert world.task("a").state is S.PENDING
+    assert world.run(run).state is RunState.PAUSED
+
+
+def test_pausing_and_resuming_twice_says_that_it_was_so(world: World) -> None:
+    """STA-2."""
+    run = world.submit(chain("a"))
+    assert world.reply(happened.ResumeRun, run) is Reply.ALREADY
+    assert world.reply(happened.PauseRun, run) is Reply.DONE
+    assert world.reply(happened.PauseRun, run) is Reply.ALREADY
+
+
+def test_a_pause_during_the_adoption_holds_what_is_made_later(world: World) -> None:
+    """The tasks are made, and none is queued."""
+    run = world.put_in_intake(wide(100))
+    with world.rows_per_turn(30):
+        world.turn(world.arrival(run))
+        world.act(happened.PauseRun, run)
+
+    assert set(world.states(run).values()) == {S.PENDING}
+    assert len(world.states(run)) == 100
+
+    world.act(happened.ResumeRun, run)
+    assert set(world.states(run).values()) == {S.QUEUED}
+
+
+def test_a_resume_before_the_pause_was_through_queues_everything_once(world: World) -> None:
+    """Some tasks were taken out of the queues, others not yet; none is placed twice."""
+    run = world.submit(wide(100))
+    with world.rows_per_turn(20):
+        world.turn(world.asked(happened.PauseRun, run))
+        assert {S.PENDING, S.QUEUED} == set(world.states(run).values())
+        world.act(happened.ResumeRun, run)
+    assert set(world.states(run).values()) == {S.QUEUED}
+
+    world.register("w1", cores=100)
+    assert set(world.states(run).values()) == {S.ASSIGNED}
+
+
+def test_a_resume_before_the_pause_was_through_groups_each_short_task_once(world: World) -> None:
+    """PLC-10: a task that is restored to its queue may stand there twice, and must not travel twice."""
+    run = world.submit(job(*(short(f"s{n}", expected_seconds=0.001) for n in range(40))))
+    with world.rows_per_turn(20):
+        world.turn(world.asked(happened.PauseRun, run))
+        world.act(happened.ResumeRun, run)
+    other = world.submit(job(*(short(f"o{n}", expected_seconds=0.001) for n in range(20))))
+
+    world.register("w1")
+
+    assert set(world.states(run).values()) == set(world.states(other).values()) == {S.ASSIGNED}
+    assert len(world.shard.memory.leases) == 1
+
+
+def test_what_was_taken_from_a_queue_while_the_run_rested_is_put_back(world: World) -> None:
+    """Placing passes over tasks of a resting run, and the resume restores their entries."""
+    world.register("w1")
+    run = world.submit(wide(40))
+    with world.rows_per_turn(4):
+        world.turn(world.asked(happened.PauseRun, run))
+        (held,) = world.names(S.ASSIGNED)
+        world.turn(world.result(held, Outcome.SUCCEEDED))
+        world.turn()
+        world.act(happened.ResumeRun, run)
+
+    for _ in range(39):
+        (held,) = world.names(S.ASSIGNED)
+        world.succeed(held)
+    assert world.run(run).state is RunState.SUCCEEDED
+
+
+def test_a_paused_run_can_be_cancelled(world: World) -> None:
+    """A pause holds no end back."""
+    world.register("w1")
+    run = world.submit(chain("a", "b"))
+    world.start("a")
+    world.act(happened.PauseRun, run)
+
+    world.act(happened.CancelRun, run)
+    world.stop("a")
+
+    assert world.run(run).state is RunState.CANCELLED
+
+
+def test_a_new_leader_keeps_a_run_paused(world: World) -> None:
+    """Paused is a column."""
+    run = world.submit(chain("a"))
+    world.act(happened.PauseRun, run)
+
+    world.new_leader()
+    world.register("w1")
+    world.settle()
+    assert world.task("a").state is S.PENDING
+
+    world.act(happened.ResumeRun, run)
+    assert world.task("a").state is S.ASSIGNED

@@ -1,0 +1,148 @@
+"""Failures are tried again a fixed number of times after a fixed delay (RTY-5)."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from mainspring.core.runs import RunState
+from mainspring.core.tasks import AttemptEnd, TaskState
+from mainspring.shard import events as happened
+from mainspring.wire import Assign, Outcome
+from tests.shard.jobs import chain, job, task
+from tests.shard.world import World
+
+S = TaskState
+
+
+def test_a_failure_waits_for_its_delay_and_is_tried_again(world: World) -> None:
+    """The delay is counted by the store's clock, from the failure on."""
+    world.given_running("extract", on="w1", max_attempts=2, retry_delay_seconds=10.0)
+    world.fail("extract", error='"boom"')
+    assert world.task("extract").state is S.PENDING
+    assert world.task("extract").due_at == world.now + timedelta(seconds=10)
+    assert world.task("extract").error == '"boom"'
+
+    world.advance(seconds=9, heard=["w1"])
+    assert world.task("extract").state is S.PENDING
+
+    world.advance(seconds=1, heard=["w1"])
+    assert world.task("extract").state is S.ASSIGNED
+    assert world.task("extract").due_at is None
+
+
+def test_the_last_try_ends_in_failed(world: World) -> None:
+    """`max_attempts` tries, then FAILED, and each attempt is on record with its number."""
+    run = world.given_running("extract", on="w1", max_attempts=3, retry_delay_seconds=1.0)
+    world.fail("extract")
+    for _ in range(2):
+        world.advance(seconds=1, heard=["w1"])
+        world.start("extract")
+        world.fail("extract", error='"again"')
+
+    assert world.task("extract").state is S.FAILED
+    assert world.task("extract").because == "try 3 of 3 failed"
+    assert [(one.number, one.end) for one in world.ledger.attempts.values()] == [
+        (1, AttemptEnd.FAILED),
+        (2, AttemptEnd.FAILED),
+        (3, AttemptEnd.FAILED),
+    ]
+    assert world.run(run).state is RunState.FAILED
+
+
+def test_a_success_after_a_failure_clears_the_error(world: World) -> None:
+    """What is left is what the last attempt left."""
+    world.given_running("extract", on="w1", retry_delay_seconds=1.0)
+    world.fail("extract", error='"boom"')
+    world.advance(seconds=1, heard=["w1"])
+    world.start("extract")
+    world.succeed("extract", output="1")
+
+    assert (world.task("extract").output, world.task("extract").error) == ("1", None)
+    assert world.task("extract").tries == 2
+
+
+def test_an_attempt_that_is_sent_again_has_the_next_number_and_a_new_id(world: World) -> None:
+    """I-11: an id is never used again."""
+    world.given_running("extract", on="w1", retry_delay_seconds=1.0)
+    world.fail("extract")
+    world.advance(seconds=1, heard=["w1"])
+
+    first, second = (
+        message.group[0] for message in world.said_to("w1", Assign) if isinstance(message, Assign)
+    )
+    assert (first.number, second.number) == (1, 2)
+    assert first.attempt != second.attempt
+
+
+def test_a_waiting_retry_gives_its_room_to_others(world: World) -> None:
+    """I-65: a delay holds nothing."""
+    world.given_running("extract", on="w1")
+    world.given_run(task("other"))
+    assert world.task("other").state is S.QUEUED
+
+    world.fail("extract")
+
+    assert world.task("other").state is S.ASSIGNED
+
+
+def test_a_retry_keeps_the_run_running(world: World) -> None:
+    """STA-5: PENDING for a time is not over."""
+    run = world.given_running("extract", on="w1")
+    world.fail("extract")
+
+    assert world.run(run).state is RunState.RUNNING
+
+
+def test_a_new_leader_keeps_the_delay(world: World) -> None:
+    """The heap of timers is rebuilt from the rows."""
+    world.given_running("extract", on="w1", retry_delay_seconds=20.0)
+    world.fail("extract")
+    world.advance(seconds=5)
+
+    world.new_leader()
+    world.advance(seconds=14)
+    assert world.task("extract").state is S.PENDING
+
+    world.advance(seconds=1)
+    assert world.task("extract").state is S.QUEUED
+
+
+def test_losses_are_not_counted_as_tries(world: World) -> None:
+    """RTY-5: two losses and a failure leave two of three tries."""
+    world.given_running("extract", on="w0", max_attempts=3, retry_delay_seconds=1.0)
+    world.advance(seconds=15)
+    world.register("w1")
+    world.start("extract")
+    world.advance(seconds=15)
+    world.register("w2")
+    world.start("extract")
+    world.fail("extract")
+
+    assert (world.task("extract").tries, world.task("extract").losses) == (1, 2)
+    assert world.task("extract").state is S.PENDING
+
+
+def test_a_result_without_a_start_counts_as_both(world: World) -> None:
+    """The report of the start may have been lost with its session: the path is whole all the same."""
+    world.register("w1")
+    world.submit(chain("extract"))
+
+    world.settle(world.result("extract", Outcome.SUCCEEDED))
+
+    assert world.path("extract") == [S.PENDING, S.QUEUED, S.ASSIGNED, S.RUNNING, S.SUCCEEDED]
+
+
+def test_a_failure_while_its_upstream_is_open_again_waits_for_both(world: World) -> None:
+    """A child that runs while its upstream is retried by a person is not tried again before that is over."""
+    world.register("w1", cores=2)
+    world.submit(job(task("a"), task("b", "a", retry_delay_seconds=5.0)))
+    world.run_through("a")
+    world.start("b")
+    world.act(happened.ReopenTask, task="a")
+    world.fail("b")
+
+    world.advance(seconds=6, heard=["w1"])
+    assert world.task("b").state is S.PENDING
+
+    world.run_through("a")
+    assert world.task("b").state is S.ASSIGNED

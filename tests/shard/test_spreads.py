@@ -1,0 +1,233 @@
+"""Work that exceeds a batch: it is bounded, and a new leader goes on where it stopped."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from mainspring.core.batch import SpreadKind
+from mainspring.core.runs import FailurePolicy, RunState
+from mainspring.core.tasks import TaskState
+from mainspring.shard import events as happened
+from mainspring.wire import Outcome
+from tests.shard.jobs import fan, wide
+from tests.shard.world import World
+
+S = TaskState
+ROWS = 24
+Story = Callable[[World], happened.Event]
+
+
+def adopting(world: World) -> happened.Event:
+    """A run arrives."""
+    return world.arrival(world.put_in_intake(wide(100)))
+
+
+def cancelling(world: World) -> happened.Event:
+    """A person cancels a run of which nothing has started."""
+    return world.asked(happened.CancelRun, world.submit(wide(100)))
+
+
+def pausing(world: World) -> happened.Event:
+    """A person pauses a run that is queued."""
+    return world.asked(happened.PauseRun, world.submit(wide(100)))
+
+
+def resuming(world: World) -> happened.Event:
+    """A person resumes it."""
+    run = world.submit(wide(100))
+    world.act(happened.PauseRun, run)
+    return world.asked(happened.ResumeRun, run)
+
+
+def failing_fast(world: World) -> happened.Event:
+    """One of a hundred fails."""
+    world.register("w1")
+    world.submit(wide(100, max_attempts=1))
+    world.start("t0")
+    return world.result("t0", Outcome.FAILED)
+
+
+def reopening(world: World) -> happened.Event:
+    """A person retries what everything else depends on."""
+    world.register("w1")
+    run = world.submit(fan(98, max_attempts=1, on_failure=FailurePolicy.FAIL_AFTER_ALL))
+    world.start("first")
+    world.fail("first")
+    return world.asked(happened.ReopenTask, run, task="first")
+
+
+def run_limit(world: World) -> happened.Event:
+    """A run's time is up."""
+    run = world.submit(wide(100))
+    return happened.TimerDue(kind=happened.TimerKind.RUN_LIMIT, subject=run.id, stamp=1)
+
+
+STORIES = [adopting, cancelling, pausing, resuming, failing_fast, reopening, run_limit]
+KINDS = {
+    adopting: SpreadKind.ADOPT,
+    cancelling: SpreadKind.CANCEL,
+    pausing: SpreadKind.PAUSE,
+    resuming: SpreadKind.RESUME,
+    failing_fast: SpreadKind.FAIL_FAST,
+    reopening: SpreadKind.REOPEN,
+    run_limit: SpreadKind.CANCEL,
+}
+
+
+def end_of(world: World) -> tuple[RunState, dict[str, tuple[TaskState, int]]]:
+    """The state of the run and its tasks, with generations."""
+    return world.run().state, {
+        task.name: (S.QUEUED if task.state is S.ASSIGNED else task.state, task.generation)
+        for task in world.ledger.tasks_of(world.run().id)
+    }
+
+
+@pytest.mark.parametrize("story", STORIES, ids=lambda story: story.__name__)
+def test_its_row_is_written_in_its_first_batch_and_goes_with_its_last(world: World, story: Story) -> None:
+    """A spread that fits no batch is never without a row."""
+    event = story(world)
+    with world.rows_per_turn(ROWS):
+        batch = world.turn(event)
+        while not batch.spreads:
+            batch = world.turn()
+        (spread,) = batch.spreads
+        assert (spread.kind, spread.total) == (KINDS[story], 100)
+        assert spread.done < spread.total
+        assert len(world.ledger.spreads) == 1
+        world.settle()
+
+    assert world.ledger.spreads == {}
+
+
+@pytest.mark.parametrize("story", STORIES, ids=lambda story: story.__name__)
+def test_each_of_its_batches_is_bounded(world: World, story: Story) -> None:
+    """The budget counts task rows and transitions; placing may add a quarter, and a step finishes what it began."""
+    event = story(world)
+    with world.rows_per_turn(ROWS):
+        before = len(world.batches)
+        world.settle(event)
+        sizes = [len(batch.transitions) + len(batch.tasks) + len(batch.new_tasks) for batch in world.batches[before:]]
+
+    assert len(sizes) > 4
+    assert max(sizes) <= ROWS * 1.5 + 4
+
+
+@pytest.mark.parametrize("story", STORIES, ids=lambda story: story.__name__)
+@pytest.mark.parametrize("after", [1, 2, 4])
+def test_a_new_leader_goes_on_where_it_stopped_and_comes_to_the_same_end(
+    world: World, story: Story, after: int
+) -> None:
+    """With the break and without it, the tasks end alike."""
+    unbroken = World()
+    event = story(unbroken)
+    with unbroken.rows_per_turn(ROWS):
+        unbroken.settle(event)
+
+    event = story(world)
+    with world.rows_per_turn(ROWS):
+        world.turn(event)
+        for _ in range(after):
+            world.turn()
+        assert len(world.ledger.spreads) == 1
+        done = next(iter(world.ledger.spreads.values())).done
+        world.new_leader()
+        for name in world.workers:
+            world.reconnect(name)
+        world.settle()
+
+    assert done > 0
+    assert end_of(world) == end_of(unbroken)
+
+
+@pytest.mark.parametrize("story", STORIES, ids=lambda story: story.__name__)
+def test_a_leader_that_changes_with_every_batch_comes_to_the_same_end(world: World, story: Story) -> None:
+    """Each gets one batch done."""
+    unbroken = World()
+    unbroken.settle(story(unbroken))
+
+    event = story(world)
+    with world.rows_per_turn(ROWS):
+        world.turn(event)
+        while world.shard.has_more() or world.ledger.spreads:
+            world.new_leader()
+            world.turn()
+        for name in world.workers:
+            world.reconnect(name)
+
+    assert end_of(world) == end_of(unbroken)
+
+
+def test_several_spreads_of_a_run_are_open_at_once(world: World) -> None:
+    """A run that is being adopted is paused, and each has its row."""
+    run = world.put_in_intake(wide(200))
+    with world.rows_per_turn(ROWS):
+        world.turn(world.arrival(run))
+        world.turn(world.asked(happened.PauseRun, run))
+        assert {spread.kind for spread in world.ledger.spreads.values()} == {SpreadKind.ADOPT, SpreadKind.PAUSE}
+        world.settle()
+
+    assert set(world.states(run).values()) == {S.PENDING}
+
+
+def test_spreads_of_several_runs_take_turns(world: World) -> None:
+    """Each gets its part before any gets a second one."""
+    runs = [world.put_in_intake(wide(200)) for _ in range(3)]
+    with world.rows_per_turn(ROWS):
+        world.turn(*(world.arrival(run) for run in runs))
+        for _ in range(6):
+            world.turn()
+        done = sorted(spread.done for spread in world.ledger.spreads.values())
+
+    assert len(done) == 3
+    assert done[0] > 0
+    assert done[-1] <= 2 * done[0] + ROWS
+
+
+def test_a_pause_and_a_resume_in_one_turn_leave_no_row_behind(world: World) -> None:
+    """A spread that had a row is dropped, and opened anew in the same turn."""
+    run = world.submit(wide(100))
+    with world.rows_per_turn(ROWS):
+        world.turn(world.asked(happened.PauseRun, run))
+        assert len(world.ledger.spreads) == 1
+    world.turn(
+        world.asked(happened.ResumeRun, run),
+        world.asked(happened.PauseRun, run),
+        world.asked(happened.ResumeRun, run),
+        world.asked(happened.PauseRun, run),
+    )
+    world.settle()
+
+    assert world.ledger.spreads == {}
+    assert set(world.states(run).values()) == {S.PENDING}
+
+
+def test_a_retry_of_the_same_task_begins_again_from_the_start(world: World) -> None:
+    """It failed again while its first retry was still spreading."""
+    world.register("w1")
+    run = world.submit(fan(98, max_attempts=1))
+    world.start("first")
+    world.fail("first")
+    with world.rows_per_turn(12):
+        world.turn(world.asked(happened.ReopenTask, run, task="first"))
+        world.turn()
+        world.start_now("first")
+        world.turn(world.result("first", Outcome.FAILED))
+        world.turn(world.asked(happened.ReopenTask, run, task="first"))
+        world.settle()
+
+    states = world.states(run)
+    assert states.pop("first") is S.ASSIGNED
+    assert set(states.values()) == {S.PENDING}
+
+
+def test_the_shard_says_when_it_has_more_to_do_by_itself(world: World) -> None:
+    """The loop does not wait then."""
+    run = world.put_in_intake(wide(100))
+    assert not world.shard.has_more()
+    with world.rows_per_turn(ROWS):
+        world.turn(world.arrival(run))
+        assert world.shard.has_more()
+        world.settle()
+    assert not world.shard.has_more()

@@ -1,0 +1,373 @@
+"""Asked to stop is durable, and ends only when the worker says so (STA-8)."""
+
+from __future__ import annotations
+
+import pytest
+
+from mainspring.core.runs import RunState
+from mainspring.core.tasks import AttemptEnd, StopKind, TaskState
+from mainspring.shard import events as happened
+from mainspring.shard.effects import Reply, Send
+from mainspring.wire import Outcome, Stop
+from tests.shard.jobs import chain, job, task, wide
+from tests.shard.world import World
+
+S = TaskState
+
+
+def test_a_cancelled_task_that_runs_keeps_its_state_and_its_room_until_the_worker_says_so(world: World) -> None:
+    """STA-8."""
+    run = world.given_running("extract", on="w1")
+    world.given_run(task("other"))
+
+    world.act(happened.CancelRun, run)
+    assert world.task("extract").state is S.RUNNING
+    assert world.task("other").state is S.QUEUED
+    assert world.run(run).state is RunState.RUNNING
+
+    world.stop("extract")
+    assert world.task("extract").state is S.CANCELLED
+    assert world.task("other").state is S.ASSIGNED
+    assert world.run(run).state is RunState.CANCELLED
+
+
+def test_the_request_is_in_the_batch_whose_effect_is_the_signal(world: World) -> None:
+    """STA-8: committed before it is sent, with who, why and until when."""
+    run = world.given_running("extract", on="w1")
+    (_, attempt) = world.holder("extract")
+
+    batch = world.turn(world.asked(happened.CancelRun, run, why="not needed"))
+
+    (change,) = batch.tasks
+    assert change.task.stop is not None
+    assert (change.task.stop.kind, change.task.stop.by, change.task.stop.why) == (StopKind.CANCEL, "ann", "not needed")
+    assert (change.task.stop.kill_at - world.now).total_seconds() == 30
+    sent = [effect.message for effect in batch.effects if isinstance(effect, Send)]
+    assert sent == [Stop(attempt, "not needed", 30.0)]
+
+
+@pytest.mark.parametrize(
+    ("outcome", "state"), [(Outcome.SUCCEEDED, S.SUCCEEDED), (Outcome.FAILED, S.FAILED), (Outcome.STOPPED, S.CANCELLED)]
+)
+def test_a_result_produced_before_the_signal_counts(world: World, outcome: Outcome, state: TaskState) -> None:
+    """STA-8: the process ended by itself while the request was on its way."""
+    world.given_running("extract", on="w1", max_attempts=1)
+    world.act(happened.CancelTask, task="extract")
+
+    world.settle(world.result("extract", outcome))
+
+    assert world.task("extract").state is state
+
+
+def test_a_failure_after_a_cancel_is_not_tried_again(world: World) -> None:
+    """STA-8: tries are left, and nobody wants them."""
+    world.given_running("extract", on="w1", max_attempts=3)
+    world.act(happened.CancelTask, task="extract")
+
+    world.fail("extract")
+
+    assert world.task("extract").state is S.CANCELLED
+
+
+def test_a_cancelled_task_that_is_assigned_is_recalled(world: World) -> None:
+    """STA-8: the worker gives it back, and it ends without having run."""
+    world.register("w1")
+    world.given_run(task("extract"))
+    (_, attempt) = world.holder("extract")
+
+    world.act(happened.CancelTask, task="extract")
+    assert world.recalls("w1") == [attempt]
+    assert world.task("extract").state is S.ASSIGNED
+
+    world.give_back("extract")
+    assert world.task("extract").state is S.CANCELLED
+    assert world.ledger.attempts[attempt].end is AttemptEnd.RETURNED
+
+
+def test_a_recall_that_comes_too_late_becomes_a_stop(world: World) -> None:
+    """STA-8: the worker answers *started*, and is asked to end it."""
+    world.register("w1")
+    world.given_run(task("extract"))
+    world.act(happened.CancelTask, task="extract")
+    (_, attempt) = world.holder("extract")
+
+    world.start("extract")
+
+    assert world.stops("w1") == [(attempt, 30.0)]
+    world.stop("extract")
+    assert world.task("extract").state is S.CANCELLED
+
+
+def test_a_cancelled_task_that_waits_ends_at_once(world: World) -> None:
+    """Nobody holds it: queued, or waiting for an upstream."""
+    run = world.submit(chain("a", "b"))
+    assert world.reply(happened.CancelTask, run, task="a") is Reply.DONE
+
+    assert world.states(run) == {"a": S.CANCELLED, "b": S.CANCELLED}
+    assert world.task("b").cause == world.task("a").id
+    assert world.run(run).state is RunState.CANCELLED
+
+
+def test_a_request_is_sent_again_when_the_worker_comes_back(world: World) -> None:
+    """STA-8: with what is left of its grace."""
+    run = world.given_running("extract", on="w1")
+    world.act(happened.CancelRun, run)
+    (_, attempt) = world.holder("extract")
+    world.advance(seconds=10)
+
+    world.reconnect("w1")
+
+    assert world.stops("w1") == [(attempt, 20.0)]
+
+
+def test_a_request_is_sent_again_by_a_new_leader(world: World) -> None:
+    """STA-8: it is part of the row."""
+    run = world.given_running("extract", on="w1")
+    world.act(happened.CancelRun, run)
+    (_, attempt) = world.holder("extract")
+
+    world.new_leader()
+    world.advance(seconds=5)
+    world.reconnect("w1")
+
+    assert world.stops("w1") == [(attempt, 25.0)]
+    world.stop("extract")
+    assert world.run(run).state is RunState.CANCELLED
+
+
+def test_a_recall_is_sent_again_by_a_new_leader(world: World) -> None:
+    """STA-8: what has not started is called back, not killed."""
+    world.register("w1")
+    run = world.given_run(task("extract"))
+    world.act(happened.CancelRun, run)
+    (_, attempt) = world.holder("extract")
+
+    world.new_leader()
+    world.reconnect("w1")
+
+    assert world.recalls("w1") == [attempt]
+
+
+def test_a_worker_that_is_lost_ends_what_it_was_asked_to_stop(world: World) -> None:
+    """STA-8: *or the worker is lost*. A cancelled task is not requeued."""
+    run = world.given_running("extract", on="w1")
+    world.act(happened.CancelRun, run)
+
+    world.advance(seconds=15)
+
+    assert world.task("extract").state is S.CANCELLED
+    assert world.run(run).state is RunState.CANCELLED
+
+
+def test_a_cancel_that_is_repeated_is_not_asked_for_twice(world: World) -> None:
+    """STA-2: it answers as the first did, and no second signal goes out."""
+    run = world.given_running("extract", on="w1")
+    assert world.reply(happened.CancelRun, run) is Reply.DONE
+    assert world.reply(happened.CancelRun, run) is Reply.ALREADY
+    assert world.reply(happened.CancelTask, run, task="extract") is Reply.DONE
+
+    assert len(world.stops("w1")) == 1
+
+
+def test_a_task_that_runs_longer_than_its_limit_is_stopped_and_tried_again(world: World) -> None:
+    """LIV-4, STA-8: a hard timeout ends in a retry while tries are left."""
+    world.given_running("extract", on="w1", timeout_seconds=30.0, max_attempts=2, retry_delay_seconds=1.0)
+    world.advance(seconds=29, heard=["w1"])
+    assert world.stops("w1") == []
+
+    world.advance(seconds=1, heard=["w1"])
+    assert len(world.stops("w1")) == 1
+    assert world.task("extract").state is S.RUNNING
+
+    world.stop("extract")
+    assert world.task("extract").state is S.PENDING
+    assert [one.end for one in world.ledger.attempts.values()] == [AttemptEnd.TIMED_OUT]
+
+
+def test_a_timeout_on_the_last_try_ends_in_timed_out(world: World) -> None:
+    """LIV-4, STA-8."""
+    run = world.given_running("extract", on="w1", timeout_seconds=30.0, max_attempts=1)
+    world.advance(seconds=30, heard=["w1"])
+    world.stop("extract")
+
+    assert world.task("extract").state is S.TIMED_OUT
+    assert world.run(run).state is RunState.FAILED
+
+
+def test_a_success_that_came_before_the_kill_of_a_timeout_counts(world: World) -> None:
+    """STA-8."""
+    world.given_running("extract", on="w1", timeout_seconds=30.0, max_attempts=1)
+    world.advance(seconds=30, heard=["w1"])
+
+    world.succeed("extract")
+
+    assert world.task("extract").state is S.SUCCEEDED
+
+
+def test_the_limit_of_an_earlier_attempt_does_not_end_the_next_one(world: World) -> None:
+    """A timer carries a stamp, and is stale once its task has moved."""
+    world.given_running("extract", on="w1", timeout_seconds=30.0, retry_delay_seconds=1.0)
+    world.advance(seconds=20, heard=["w1"])
+    world.fail("extract")
+    world.advance(seconds=1, heard=["w1"])
+    world.start("extract")
+
+    world.advance(seconds=20, heard=["w1"])
+
+    assert world.task("extract").stop is None
+
+
+def test_a_cancel_outranks_a_timeout(world: World) -> None:
+    """STA-8: a person's word ends in CANCELLED, though the limit was passed first."""
+    run = world.given_running("extract", on="w1", timeout_seconds=30.0)
+    world.advance(seconds=30, heard=["w1"])
+    world.act(happened.CancelRun, run)
+
+    world.stop("extract")
+
+    assert world.task("extract").state is S.CANCELLED
+
+
+def test_a_new_leader_gives_a_limit_that_is_nearly_over_twenty_seconds(world: World) -> None:
+    """Its worker may have ended it while nobody listened."""
+    world.given_running("extract", on="w1", timeout_seconds=30.0)
+    world.advance(seconds=29, heard=["w1"])
+
+    world.new_leader()
+    world.reconnect("w1")
+    world.advance(seconds=19, heard=["w1"])
+    assert world.stops("w1") == []
+
+    world.advance(seconds=1, heard=["w1"])
+    assert len(world.stops("w1")) == 1
+
+
+def test_a_run_that_takes_longer_than_its_limit_is_timed_out(world: World) -> None:
+    """STA-5: what runs is asked to stop, what waits is cancelled."""
+    world.register("w1")
+    run = world.submit(job(task("a"), task("b", "a"), timeout_seconds=60))
+    world.start("a")
+
+    world.advance(seconds=60, heard=["w1"])
+    assert world.states(run) == {"a": S.RUNNING, "b": S.CANCELLED}
+    assert world.run(run).state is RunState.RUNNING
+
+    world.stop("a")
+    assert world.states(run) == {"a": S.CANCELLED, "b": S.CANCELLED}
+    assert world.run(run).state is RunState.TIMED_OUT
+
+
+def test_a_run_that_was_over_before_its_limit_is_left_alone(world: World) -> None:
+    """The timer finds nobody."""
+    world.register("w1")
+    run = world.submit(job(task("a"), timeout_seconds=60))
+    world.run_through("a")
+
+    world.advance(seconds=90, heard=["w1"])
+
+    assert world.run(run).state is RunState.SUCCEEDED
+
+
+def test_a_stop_that_nobody_asked_for_counts_as_a_loss(world: World) -> None:
+    """The worker was restarted: its processes are gone, and the task is not to blame."""
+    world.given_running("extract", on="w1", max_attempts=1)
+
+    world.stop("extract")
+
+    assert world.task("extract").losses == 1
+    assert world.task("extract").state is S.ASSIGNED
+
+
+def test_cancelling_a_run_that_is_over_says_so(world: World) -> None:
+    """STA-2: it was so before, and nothing changed."""
+    world.register("w1")
+    run = world.submit(chain("a"))
+    world.run_through("a")
+
+    assert world.reply(happened.CancelRun, run) is Reply.ALREADY
+    assert world.run(run).state is RunState.SUCCEEDED
+
+
+def test_cancelling_a_task_that_is_over_says_so(world: World) -> None:
+    """STA-2: a final state is final."""
+    world.register("w1")
+    run = world.submit(wide(2))
+    world.run_through("t0")
+
+    assert world.reply(happened.CancelTask, run, task="t0") is Reply.ALREADY
+    assert world.task("t0").state is S.SUCCEEDED
+
+
+def test_an_act_on_a_run_that_does_not_exist_is_answered(world: World) -> None:
+    """The rows have been asked."""
+    world.turn(happened.CancelRun(run_id="run_none", by="ann", ticket=99))
+    world.settle()
+
+    assert world.answers[99].reply is Reply.NOT_FOUND
+
+
+def test_an_act_on_a_task_that_the_run_does_not_have_is_answered(world: World) -> None:
+    """The run is there, the task is not."""
+    run = world.submit(chain("a"))
+    world.settle(happened.CancelTask(run_id=run.id, task_id="task_0001.7", by="ann", ticket=99))
+
+    assert world.answers[99].reply is Reply.NOT_FOUND
+
+
+@pytest.mark.parametrize(
+    "state", [S.PENDING, S.QUEUED, S.ASSIGNED, S.RUNNING, S.QUARANTINED, S.SUCCEEDED, S.FAILED, S.CANCELLED]
+)
+@pytest.mark.parametrize("what", [happened.CancelRun, happened.CancelTask])
+@pytest.mark.parametrize("answer", [Outcome.STOPPED, Outcome.SUCCEEDED, Outcome.FAILED, None])
+def test_a_cancel_ends_a_task_in_every_state(
+    world: World, state: TaskState, what: type[happened.Act], answer: Outcome | None
+) -> None:
+    """F62: whatever the task was doing, it ends, and the run with it; nothing is left behind on the worker."""
+    given_in_state(world, state)
+    run = world.run()
+    world.act(what, run, task="extract" if what is happened.CancelTask else None)
+
+    task_now = world.task("extract")
+    if task_now.worker_id is not None and answer is None:
+        world.advance(seconds=15)
+    elif task_now.state is S.ASSIGNED and answer is Outcome.STOPPED:
+        world.give_back("extract")
+    elif task_now.worker_id is not None and answer is not None:
+        world.settle(world.result("extract", answer))
+
+    end = world.task("extract").state
+    if state in (S.SUCCEEDED, S.FAILED):
+        assert end is state
+    elif state in (S.ASSIGNED, S.RUNNING) and answer is Outcome.SUCCEEDED:
+        assert end is S.SUCCEEDED
+    else:
+        assert end is S.CANCELLED
+    assert world.shard.memory.leases == {}
+    assert world.run().ended_at is not None
+    if what is happened.CancelRun and state not in (S.SUCCEEDED, S.FAILED, S.CANCELLED):
+        assert world.run().state is RunState.CANCELLED
+
+
+def given_in_state(world: World, state: TaskState) -> None:
+    """A run of one task, which is in this state."""
+    spec = job(task("extract", max_attempts=1 if state is S.FAILED else 3))
+    if state is S.QUEUED:
+        world.submit(spec)
+        return
+    world.register("w1")
+    world.submit(spec)
+    if state is S.ASSIGNED:
+        return
+    world.start("extract")
+    if state is S.PENDING:
+        world.fail("extract")
+    elif state is S.QUARANTINED:
+        world.reject(world.result("extract", Outcome.SUCCEEDED), "its output is bad")
+    elif state is S.SUCCEEDED:
+        world.succeed("extract")
+    elif state is S.FAILED:
+        world.fail("extract")
+    elif state is S.CANCELLED:
+        world.act(happened.CancelTask, task="extract")
+        world.stop("extract")
+    assert world.task("extract").state is state

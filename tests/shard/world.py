@@ -1,0 +1,373 @@
+"""A shard and what surrounds it, played: rows in dicts, workers by the messages they would send, a clock that is told.
+
+    world.given_running("extract", on="w1")
+    world.advance(seconds=14)
+    assert world.task("extract").state is RUNNING
+
+After each turn the batch is taken by a ledger that checks it, and the memory is checked against the rows. Workers are
+silent unless `advance(heard=..)` names them. What a shard sends them waits in `said_to(worker)`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+
+from msgspec.structs import replace
+
+from mainspring.core.batch import Batch
+from mainspring.core.jobs import JobSpec, TaskSpec, compile_job
+from mainspring.core.runs import Run
+from mainspring.core.states import HELD_BY_A_WORKER
+from mainspring.core.tasks import Priority, Task, TaskState
+from mainspring.ids import task_id
+from mainspring.shard import events as happened
+from mainspring.shard.effects import Answered, CloseLink, LookUpAttempt, LookUpRun, Reply, Send
+from mainspring.shard.events import Act, Event, WorkerEvent
+from mainspring.shard.shard import DEFAULT_BUDGET, Shard
+from mainspring.wire import Answer, Assign, Offer, Outcome, Recall, Stop, ToWorker, Verdict
+from tests.shard import invariants, jobs
+from tests.shard.ledger import Ledger
+
+CHECKED_EACH_TURN = 400
+"""With more tasks than this, memory and rows are compared at the end only."""
+MOST_TURNS = 20_000
+
+
+class PlayedWorker:
+    """What the world knows of a worker: its session, and what it was told and has in hands."""
+
+    def __init__(self, name: str, offer: Offer, labels: dict[str, str], zone: str) -> None:
+        self.name = name
+        self.offer = offer
+        self.labels = labels
+        self.zone = zone
+        self.sessions = 0
+        self.told: list[ToWorker] = []
+        self.holds: list[str] = []
+        self.closed = False
+
+    @property
+    def session(self) -> str:
+        return f"{self.name}:{self.sessions}"
+
+    def hear(self, message: ToWorker) -> None:
+        """Keep what was said, and what it means for what the worker has in hands."""
+        self.told.append(message)
+        if isinstance(message, Assign):
+            self.holds += [one.attempt for one in message.group]
+        elif isinstance(message, Answer) and message.attempt in self.holds:
+            self.holds.remove(message.attempt)
+
+
+class World:
+    """One shard from its first term on."""
+
+    def __init__(self) -> None:
+        self.now = datetime(2026, 1, 1, tzinfo=UTC)
+        self.ledger = Ledger()
+        self.terms = 1
+        self.shard = Shard("pool", seed=(1, 0))
+        self.workers: dict[str, PlayedWorker] = {}
+        self.batches: list[Batch] = []
+        self.answers: dict[int, Answered] = {}
+        self.budget = DEFAULT_BUDGET
+        self._lookups: list[LookUpAttempt | LookUpRun] = []
+        self._tickets = 0
+
+    # turns
+
+    def turn(self, *events: Event) -> Batch:
+        """One turn: these events, and what was looked up since the last one. The effects come after the rows."""
+        batch = self.shard.handle([*self._look_up(), *events], now=self.now, budget=self.budget)
+        self._commit(batch)
+        return batch
+
+    def settle(self, *events: Event) -> None:
+        """Turn with these events, and go on until the shard waits for something outside."""
+        self.turn(*events)
+        for _ in range(MOST_TURNS):
+            if not self._lookups and not self.shard.has_more():
+                return
+            self.turn()
+        raise AssertionError("the shard does not come to rest")
+
+    def advance(self, seconds: float, *, heard: Sequence[str] = ()) -> None:
+        """Let time pass, a second per turn; the workers that are named beat in each of them."""
+        whole, rest = divmod(seconds, 1)
+        for step in [1.0] * int(whole) + [rest] * (rest > 0):
+            self.now += timedelta(seconds=step)
+            self.settle(*(self.say(happened.WorkerBeat, name) for name in heard))
+
+    @contextmanager
+    def rows_per_turn(self, budget: int) -> Iterator[None]:
+        """Let turns be short, so that work on a run takes several."""
+        before, self.budget = self.budget, budget
+        yield
+        self.budget = before
+
+    def reject(self, event: Event, fault: str) -> Batch:
+        """What a host does with an event that failed alone: load the memory again, and put the event on record."""
+        self.reload()
+        batch = self.shard.reject(event, fault, now=self.now)
+        self._commit(batch)
+        return batch
+
+    def reload(self) -> None:
+        """Load the memory again within the term: sessions stay."""
+        self._load(before=self.shard)
+
+    def new_leader(self) -> None:
+        """Another term: the memory is loaded from the rows, and no worker has a session."""
+        self.terms += 1
+        for worker in self.workers.values():
+            worker.closed = True
+        self._load(before=None)
+
+    def check(self) -> None:
+        """Every invariant holds now."""
+        invariants.check(self.shard.memory, self.ledger)
+
+    # runs
+
+    def put_in_intake(
+        self, spec: JobSpec, *, tenant: str = "acme", priority: Priority = Priority.P1, params: str = "{}",
+        watched: bool = False,
+    ) -> Run:  # fmt: skip
+        """Make a run that nobody has adopted yet."""
+        number = len(self.ledger.runs) + 1
+        compiled = self.ledger.jobs[f"job_{number}"] = compile_job(f"job_{number}", spec)
+        run = Run(
+            id=f"run_{number:04}", shard="pool", tenant=tenant, job_id=compiled.id, priority=priority, params=params,
+            task_count=len(compiled.tasks), submitted_by="somebody", watched=watched, created_at=self.now,
+            start_at=self.now,
+        )  # fmt: skip
+        self.ledger.runs[run.id] = run
+        return run
+
+    def arrival(self, run: Run) -> happened.RunArrived:
+        """Intake hands a run over."""
+        return happened.RunArrived(run=replace(run), job=self.ledger.jobs[run.job_id])
+
+    def submit(
+        self, spec: JobSpec, *, tenant: str = "acme", priority: Priority = Priority.P1, params: str = "{}",
+        watched: bool = False,
+    ) -> Run:  # fmt: skip
+        """Make a run and have it adopted."""
+        run = self.put_in_intake(spec, tenant=tenant, priority=priority, params=params, watched=watched)
+        self.settle(self.arrival(run))
+        return self.run(run)
+
+    def given_running(self, name: str, *, on: str, **fields: object) -> Run:
+        """A run of one task that a worker has started."""
+        if on not in self.workers:
+            self.register(on)
+        run = self.submit(jobs.job(jobs.task(name, **fields)))
+        self.start(name)
+        assert self.task(name).worker_id == on
+        return self.run(run)
+
+    def given_run(self, *tasks: TaskSpec) -> Run:
+        """A run of these tasks, adopted."""
+        return self.submit(jobs.job(*tasks))
+
+    def run(self, run: Run | str | None = None) -> Run:
+        """A run's row; the only one, if none is named."""
+        if run is None:
+            (only,) = self.ledger.runs.values()
+            return only
+        return self.ledger.runs[run if isinstance(run, str) else run.id]
+
+    def task(self, name: str, of: Run | None = None) -> Task:
+        """A task's row, by its name."""
+        (found,) = [
+            task for task in self.ledger.tasks.values() if task.name == name and (of is None or task.run_id == of.id)
+        ]
+        return found
+
+    def states(self, of: Run | None = None) -> dict[str, TaskState]:
+        """The states of a run's tasks, by name."""
+        return {task.name: task.state for task in self.ledger.tasks_of(self.run(of).id)}
+
+    def names(self, state: TaskState) -> list[str]:
+        """The tasks that are in a state, in the order in which they came to it last."""
+        found = [task for task in self.ledger.tasks.values() if task.state is state]
+        return [task.name for task in sorted(found, key=lambda task: task.since)]
+
+    def path(self, name: str, of: Run | None = None) -> list[TaskState]:
+        """The states that a task went through."""
+        return self.ledger.path(self.task(name, of).id)
+
+    # people
+
+    def act(self, kind: type[Act], run: Run | None = None, *, task: str | None = None, why: str = "") -> Answered:
+        """Have an act carried out to its end; returns the answer."""
+        event = self.asked(kind, run, task=task, why=why)
+        self.settle(event)
+        return self.answers[event.ticket]
+
+    def asked(self, kind: type[Act], run: Run | None = None, *, task: str | None = None, why: str = "") -> Act:
+        """An act, as an event."""
+        self._tickets += 1
+        run_id = self.run(run).id
+        if task is None:
+            return kind(run_id=run_id, by="ann", why=why, ticket=self._tickets)
+        job = self.ledger.jobs[self.ledger.runs[run_id].job_id]
+        named = {"task_id": task_id(run_id, job.positions(task))}
+        return kind(run_id=run_id, by="ann", why=why, ticket=self._tickets, **named)
+
+    def reply(self, kind: type[Act], run: Run | None = None, *, task: str | None = None) -> Reply:
+        """The short form of the answer to an act."""
+        return self.act(kind, run, task=task).reply
+
+    # workers
+
+    def register(
+        self, name: str, *, cores: float = 1, gpus: int = 0, labels: dict[str, str] | None = None, zone: str = "",
+        holds: Sequence[str] = (),
+    ) -> PlayedWorker:  # fmt: skip
+        """A worker opens its first session."""
+        offer = Offer(int(cores * 1000), int(cores * jobs.GIB), gpus)
+        self.workers[name] = PlayedWorker(name, offer, labels or {}, zone)
+        return self.reconnect(name, holds=holds)
+
+    def reconnect(self, name: str, *, holds: Sequence[str] | None = None) -> PlayedWorker:
+        """A worker opens another session, with what it has in hands, or with what is said."""
+        worker = self.workers[name]
+        worker.sessions += 1
+        worker.closed = False
+        worker.told.clear()
+        worker.holds = list(worker.holds if holds is None else holds)
+        self.settle(
+            self.say(
+                happened.WorkerRegistered, name, offer=worker.offer, labels=worker.labels, zone=worker.zone,
+                version="", holds=tuple(worker.holds),
+            )
+        )  # fmt: skip
+        return worker
+
+    def say(self, kind: type[WorkerEvent], worker: str, **fields: object) -> WorkerEvent:
+        """What a worker says, as an event, in its session."""
+        return kind(worker=worker, session=self.workers[worker].session, **fields)
+
+    def holder(self, name: str, of: Run | None = None) -> tuple[str, str]:
+        """Who holds a task now, and as which attempt."""
+        task = self.task(name, of)
+        assert task.state in HELD_BY_A_WORKER, f"{name} is {task.state} ({task.because})"
+        assert task.worker_id is not None
+        assert task.attempt_id is not None
+        return task.worker_id, task.attempt_id
+
+    def receive(self, name: str, of: Run | None = None) -> None:
+        """The worker says that it has the task in its journal."""
+        worker, attempt = self.holder(name, of)
+        self.settle(self.say(happened.AttemptsReceived, worker, attempts=(attempt,)))
+
+    def start(self, *names: str, of: Run | None = None) -> None:
+        """The worker says that the process of a task runs."""
+        for name in names:
+            worker, attempt = self.holder(name, of)
+            self.settle(self.say(happened.AttemptStarted, worker, attempt=attempt))
+
+    def start_now(self, name: str, of: Run | None = None) -> None:
+        """The same, in a single turn."""
+        worker, attempt = self.holder(name, of)
+        self.turn(self.say(happened.AttemptStarted, worker, attempt=attempt))
+
+    def succeed(self, *names: str, output: str | None = None, of: Run | None = None) -> None:
+        """The worker says that a task succeeded."""
+        for name in names:
+            self.settle(self.result(name, Outcome.SUCCEEDED, output=output, of=of))
+
+    def fail(self, *names: str, error: str | None = None, of: Run | None = None) -> None:
+        """The worker says that a task failed."""
+        for name in names:
+            self.settle(self.result(name, Outcome.FAILED, error=error, of=of))
+
+    def stop(self, *names: str, of: Run | None = None) -> None:
+        """The worker says that a task's process is gone, as it was asked for."""
+        for name in names:
+            self.settle(self.result(name, Outcome.STOPPED, of=of))
+
+    def give_back(self, *names: str, refusal: str | None = None, of: Run | None = None) -> None:
+        """The worker gives tasks back that it has not started."""
+        for name in names:
+            worker, attempt = self.holder(name, of)
+            self.workers[worker].holds.remove(attempt)
+            self.settle(self.say(happened.AttemptReturned, worker, attempt=attempt, refusal=refusal))
+
+    def result(
+        self, name: str, outcome: Outcome, *, output: str | None = None, error: str | None = None, of: Run | None = None
+    ) -> WorkerEvent:
+        """A result, as an event."""
+        worker, attempt = self.holder(name, of)
+        return self.say(
+            happened.AttemptEnded, worker, attempt=attempt, outcome=outcome, output=output, error=error
+        )  # fmt: skip
+
+    def run_through(self, *names: str, of: Run | None = None) -> None:
+        """These tasks start and succeed, one after another."""
+        for name in names:
+            self.start(name, of=of)
+            self.succeed(name, of=of)
+
+    # what workers were told
+
+    def said_to(self, worker: str, kind: type[ToWorker]) -> list[ToWorker]:
+        """Messages of a kind that a worker got in its session, in order."""
+        return [message for message in self.workers[worker].told if isinstance(message, kind)]
+
+    def stops(self, worker: str) -> list[tuple[str, float]]:
+        """Attempts that a worker was asked to stop, and with how much grace."""
+        return [(one.attempt, one.grace_seconds) for one in self.workers[worker].told if isinstance(one, Stop)]
+
+    def recalls(self, worker: str) -> list[str]:
+        """Attempts that a worker was asked to give back."""
+        return [attempt for one in self.workers[worker].told if isinstance(one, Recall) for attempt in one.attempts]
+
+    def verdicts(self, worker: str) -> dict[str, Verdict]:
+        """How a worker's results were answered."""
+        return {one.attempt: one.verdict for one in self.workers[worker].told if isinstance(one, Answer)}
+
+    # how
+
+    def _load(self, before: Shard | None) -> None:
+        rows = self.ledger.load()
+        self.shard = Shard("pool", seed=(self.terms, len(self.batches)))
+        memory = None if before is None else before.memory
+        self.shard.load(rows.runs, rows.tasks, self.ledger.jobs, rows.spreads, now=self.now, before=memory)
+
+    def _commit(self, batch: Batch) -> None:
+        self.batches.append(batch)
+        self.ledger.commit(batch)
+        for effect in batch.effects:
+            match effect:
+                case Send():
+                    worker = self.workers[effect.worker]
+                    if worker.session == effect.session and not worker.closed:
+                        worker.hear(effect.message)
+                case CloseLink():
+                    if self.workers[effect.worker].session == effect.session:
+                        self.workers[effect.worker].closed = True
+                case Answered():
+                    assert effect.ticket not in self.answers, f"answered twice: {effect}"
+                    self.answers[effect.ticket] = effect
+                case LookUpAttempt() | LookUpRun():
+                    self._lookups.append(effect)
+                case _:
+                    raise AssertionError(f"nobody carries out {effect}")
+        if len(self.ledger.tasks) <= CHECKED_EACH_TURN:
+            self.check()
+
+    def _look_up(self) -> list[Event]:
+        """Hand over again what was not in memory, with what the rows say, as the host does."""
+        lookups, self._lookups = self._lookups, []
+        found: list[Event] = []
+        for lookup in lookups:
+            if isinstance(lookup, LookUpRun):
+                found.append(replace(lookup.event, rows=self.ledger.rows_of(lookup.event.run_id)))
+            else:
+                recorded = self.ledger.find_attempt(lookup.event.attempt)
+                found.append(replace(lookup.event, looked_up=True, recorded=recorded))
+        return found

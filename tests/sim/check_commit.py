@@ -1,0 +1,274 @@
+"""What must be true of every batch that the store takes. It is checked against the model, then applied to it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from mainspring.core.batch import Batch, SpreadKind, TaskChange
+from mainspring.core.jobs import OnSkip
+from mainspring.core.retries import LOSSES_ALLOWED
+from mainspring.core.runs import FailurePolicy, Finish, Run, derive_run_state
+from mainspring.core.states import FINAL, HELD_BY_A_WORKER, UNSUCCESSFUL, is_allowed
+from mainspring.core.tasks import Attempt, AttemptEnd, Task, TaskState, Transition
+from mainspring.wire import Outcome
+from tests.sim.findings import Findings
+from tests.sim.jobs import CONDITIONS
+from tests.sim.model import Ever, Model
+
+S = TaskState
+_COUNTED = frozenset({AttemptEnd.SUCCEEDED, AttemptEnd.FAILED, AttemptEnd.TIMED_OUT})
+
+
+class CommitCheck:
+    """Checks batches against the model, and applies them to it."""
+
+    def __init__(self, findings: Findings, ever: Ever, offers: dict[str, Any]) -> None:
+        self._findings = findings
+        self._require = findings.require
+        self._ever = ever
+        self._offers = offers
+        self._placed: list[Task] = []
+        """Tasks that the batch gives a new attempt."""
+
+    def apply(self, model: Model, batch: Batch) -> None:
+        """Check a batch that was written, and make it true in the model."""
+        queued_before = self._queued(model) if _assigns(batch) else []
+        self._placed.clear()
+        touched: dict[str, None] = {}
+        last = self._check_history(model, batch)
+        for attempt in batch.attempts:
+            self._check_attempt(model, attempt, batch, last)
+        for run in batch.runs:
+            self._apply_run(model, run)
+            touched[run.id] = None
+        for task in batch.new_tasks:
+            self._require("I-04", len(model.tasks[task.run_id]) == task.position, f"{task.id} is made out of order")
+            self._check_row(model, task, last)
+            model.put_task(task)
+            touched[task.run_id] = None
+        for change in batch.tasks:
+            self._check_change(model, change, last)
+            model.put_task(change.task)
+            touched[change.task.run_id] = None
+        for late in batch.late:
+            self._require("I-52", late.attempt_id not in model.live, f"a late result of live {late.attempt_id}")
+            self._ever.late.add(late.attempt_id)
+        self._apply_spreads(model, batch, touched)
+        self._check_records(model, batch)
+        for run_id in touched:
+            self._check_run(model, run_id)
+        if _assigns(batch):
+            self._check_placing(model, queued_before)
+        for run_id in batch.archived:
+            self._archive(model, run_id)
+
+    # history
+
+    def _check_history(self, model: Model, batch: Batch) -> dict[str, Transition]:
+        """Each task's steps follow on from its row, without a gap, along the table."""
+        last: dict[str, Transition] = {}
+        for step in batch.transitions:
+            before = last.get(step.task_id)
+            if before is None:
+                row = model.task(step.task_id)
+                seq, state, generation = (row.seq, row.state, row.generation) if row else (0, None, 1)
+            else:
+                seq, state, generation = before.seq, before.end, before.generation
+            story = f"{step.task_id} #{step.seq} {step.start} to {step.end} ({step.because}), after #{seq} {state}"
+            self._require("I-04", step.seq == seq + 1 and step.start == state, story)
+            if state in FINAL:
+                reopened = step.end is S.PENDING and step.generation == generation + 1
+                self._require("I-05", reopened and step.by.startswith("person:"), story)
+            else:
+                self._require("I-04", is_allowed(state, step.end) and step.generation == generation, story)
+            self._require("I-07", step.by and step.because, f"{story}: nobody says who or why")
+            last[step.task_id] = step
+        return last
+
+    def _check_change(self, model: Model, change: TaskChange, last: dict[str, Transition]) -> None:
+        row = model.task(change.task.id)
+        same = row is not None and row.state is change.was and row.seq == change.was_seq
+        self._require("I-06", same, f"{change.task.id} was {row and (row.state, row.seq)}, not {change.was, change.was_seq}")
+        self._check_row(model, change.task, last)
+
+    def _check_row(self, model: Model, task: Task, last: dict[str, Transition]) -> None:
+        step = last.get(task.id)
+        if step is not None:
+            self._require("I-03", step.end is task.state and step.seq == task.seq, f"{task.id} is not where it went")
+        held = task.state in HELD_BY_A_WORKER
+        whole = (task.attempt_id is not None) is held and (task.worker_id is not None) is held
+        self._require("I-12", whole and (task.lease_id is not None) is held, f"{task}")
+        if task.attempt_id is not None:
+            other = model.live.get(task.attempt_id)
+            self._require("I-10", other is None or other.id == task.id, f"{task.attempt_id} has two tasks")
+            known = self._ever.attempts.get(task.attempt_id)
+            row = model.task(task.id)
+            if row is None or row.attempt_id != task.attempt_id:
+                self._require("I-11", known is None, f"{task.attempt_id} was handed out before")
+                self._ever.attempts[task.attempt_id] = task.worker_id or ""
+                self._placed.append(task)
+            if task.stop is not None:
+                self._ever.stops.add(task.attempt_id)
+        spec = model.job_of(task.run_id).tasks[task.position]
+        bounded = task.tries <= spec.max_attempts and task.losses <= LOSSES_ALLOWED + 1
+        self._require("I-18", bounded, f"{task.id}: {task.tries} tries, {task.losses} losses")
+
+    # attempts
+
+    def _check_attempt(self, model: Model, attempt: Attempt, batch: Batch, last: dict[str, Transition]) -> None:
+        row = model.live.get(attempt.id)
+        new = any(step.task_id == attempt.task_id and step.end is S.ASSIGNED for step in batch.transitions)
+        self._require("I-51", attempt.id not in model.ended, f"{attempt.id} has ended twice")
+        self._require("I-13", row is not None or new, f"{attempt.id} ended {attempt.end}, and was not live")
+        if row is not None:
+            mine = row.worker_id == attempt.worker_id and row.id == attempt.task_id
+            self._require("I-13", mine, f"{attempt.id} of {row.worker_id} was ended for {attempt.worker_id}")
+        if attempt.end in (AttemptEnd.SUCCEEDED, AttemptEnd.FAILED):
+            worker, result = self._ever.left.get(attempt.id, ("nobody", None))
+            outcome = Outcome.SUCCEEDED if attempt.end is AttemptEnd.SUCCEEDED else Outcome.FAILED
+            told = result is not None and result.outcome is outcome and worker == attempt.worker_id
+            self._require("I-13", told, f"{attempt.id} {attempt.end}: its process on {worker} left {result}")
+            change = next((one.task for one in batch.tasks if one.task.id == attempt.task_id), None)
+            if told and change is not None and change.state is S.SUCCEEDED and result is not None:
+                self._require("I-51", change.output == result.output, f"{attempt.id} left another output")
+        model.ended[attempt.id] = attempt.end
+        self._ever.ended.add(attempt.id)
+        if attempt.end in _COUNTED:
+            key = (attempt.task_id, attempt.generation)
+            model.counted[key] = model.counted.get(key, 0) + 1
+            most = model.job_of(attempt.run_id).tasks[int(attempt.task_id.rpartition(".")[2])].max_attempts
+            self._require("I-18", model.counted[key] <= most, f"{attempt.task_id} was tried {model.counted[key]} times")
+
+    # runs and spreads
+
+    def _apply_run(self, model: Model, run: Run) -> None:
+        old = model.runs.get(run.id)
+        self._require("I-01", old is not None, f"{run.id} changed, and is not there")
+        model.runs[run.id] = run
+        model.tasks.setdefault(run.id, [])
+        model.dirty[run.id] = None
+        if run.cancelled_by is not None:
+            self._ever.cancelled.add(run.id)
+        if run.paused:
+            self._ever.paused.add(run.id)
+
+    def _apply_spreads(self, model: Model, batch: Batch, touched: dict[str, None]) -> None:
+        for spread in batch.spreads:
+            key = (spread.run_id, spread.kind, spread.parent)
+            old = model.spreads.get(key)
+            again = spread.kind is not SpreadKind.ADOPT  # a person may ask for the same thing once more
+            forward = old is None or old.generation != spread.generation or old.done <= spread.done or again
+            self._require("SPREAD", forward and spread.done <= spread.total, f"{spread} went back from {old}")
+            touched[spread.run_id] = None
+            if spread.done < spread.total:
+                model.spreads[key] = spread
+            else:
+                model.spreads.pop(key, None)
+
+    def _check_run(self, model: Model, run_id: str) -> None:
+        """A run's state is the pure function of its tasks' rows (I-44)."""
+        run = model.runs[run_id]
+        if run.adopted_at is None:
+            return
+        counts: dict[TaskState, int] = {}
+        delayed = 0
+        tasks = model.tasks[run_id]
+        for task in tasks:
+            counts[task.state] = counts.get(task.state, 0) + 1
+            delayed += task.state is S.PENDING and task.due_at is not None
+        finish = Finish(
+            policy=model.job_of(run_id).spec.on_failure,
+            paused=run.paused or run.held is not None,
+            cancelled=run.cancelled_by is not None,
+            timed_out=run.timed_out,
+            complete=len(tasks) == run.task_count and not any(key[0] == run_id for key in model.spreads),
+            delayed=delayed,
+        )
+        state = derive_run_state(counts, finish)
+        self._require("I-44", run.state is state, f"{run_id} is {run.state}, its tasks say {state}: {counts} {finish}")
+
+    def _archive(self, model: Model, run_id: str) -> None:
+        run = model.runs.pop(run_id)
+        tasks = model.tasks.pop(run_id, [])
+        self._require("I-05", all(task.state in FINAL for task in tasks), f"{run_id} went to history, and is not over")
+        model.archived[run_id] = run
+
+    def _check_records(self, model: Model, batch: Batch) -> None:
+        alerts = {row.id for row in batch.outbox if row.kind == "alert"}
+        for record in batch.rejected:
+            model.rejected.add(record.subject)
+            self._require("L-4", record.id in alerts, f"{record.id} was rejected, and nobody is told")
+        for row in batch.outbox:
+            if "unexplained" in row.id:
+                self._require("I-45", False, row.payload)
+
+    # placing
+
+    def _queued(self, model: Model) -> list[Task]:
+        return [
+            task
+            for run_id, run in model.runs.items()
+            if not run.paused and run.held is None and run.adopted_at is not None
+            for task in model.tasks[run_id]
+            if task.state is S.QUEUED
+        ]
+
+    def _check_placing(self, model: Model, queued_before: list[Task]) -> None:
+        for task in self._placed:
+            self._check_causes(model, task)
+            worker = task.worker_id or ""
+            room = self._offers[worker] - model.use(worker)
+            self._require("I-60", not room.is_negative(), f"{worker} has {room} left after taking {task.id}")
+        for before in queued_before:
+            higher = model.task(before.id)
+            if higher is None or higher.seq != before.seq or _is_held(model.runs[higher.run_id]):
+                continue
+            for task in self._placed:
+                if task.priority > higher.priority:
+                    self._check_order(model, higher, task)
+
+    def _check_order(self, model: Model, higher: Task, task: Task) -> None:
+        """No task was placed where one of a higher priority waited and would have fitted (I-62)."""
+        worker = task.worker_id or ""
+        shapes = model.job_of(higher.run_id).shapes
+        shape = shapes[higher.position]
+        mine = model.job_of(task.run_id).shapes[task.position]
+        room = self._offers[worker] - model.use(worker) + mine.resources
+        fits = shape.resources.fits(room) and shape.labels == mine.labels and shape.zone == mine.zone
+        poisoned = "-poison-place" in model.job_of(higher.run_id).spec.name
+        self._require("I-62", not fits or poisoned, f"{task.id} ({task.priority!r}) before {higher.id} ({higher.priority!r})")
+
+    def _check_causes(self, model: Model, task: Task) -> None:
+        """At the commit that makes an attempt, everything upstream is over, and as the rules want it (I-40)."""
+        job = model.job_of(task.run_id)
+        tasks = model.tasks[task.run_id]
+        for parent in job.upstream[task.position]:
+            self._require(
+                "I-40",
+                parent < len(tasks) and _allows(job, tasks[parent], task, model.runs[task.run_id].params),
+                f"{task.id} was placed, and {tasks[parent].id if parent < len(tasks) else parent} does not allow it",
+            )
+
+
+def _allows(job: Any, parent: Task, task: Task, params: str) -> bool:
+    match parent.state:
+        case S.SUCCEEDED:
+            when = job.conditions.get(task.position, {}).get(parent.position)
+            if when is None:
+                return True
+            holds = CONDITIONS[when]
+            return holds is not None and holds(msgspec.json.decode(parent.output or "null"), msgspec.json.decode(params))
+        case S.SKIPPED:
+            return bool(job.tasks[task.position].on_skip is OnSkip.RUN)
+        case _:
+            return parent.state in UNSUCCESSFUL and job.spec.on_failure is FailurePolicy.SKIP_FAILED
+
+
+def _assigns(batch: Batch) -> bool:
+    return any(step.end is S.ASSIGNED for step in batch.transitions)
+
+
+def _is_held(run: Run) -> bool:
+    return run.paused or run.held is not None or run.cancelled_by is not None or run.failed_task is not None or run.timed_out

@@ -1,0 +1,136 @@
+"""What is looked at from time to time, and at the end: live leaders, whole tables, and whether everything ended."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from mainspring.core.resources import NOTHING, Resources
+from mainspring.core.runs import FINAL_RUN
+from mainspring.core.states import FINAL
+from mainspring.core.tasks import TaskState
+from mainspring.core.workers import use_of
+from mainspring.host.loop import Leader
+from mainspring.shard import audit
+from mainspring.store import sqlite_rows as rows
+from tests.sim.checker import is_spoiled
+
+if TYPE_CHECKING:
+    from tests.sim.world import World
+
+_RUNS = f"SELECT {rows.RUNS.select()} FROM runs"
+_TASKS = f"SELECT {rows.TASKS.select()} FROM tasks WHERE run_id = ? ORDER BY position"
+_SPREADS = "SELECT run_id, kind, parent, done FROM spreads"
+_HISTORY = 'SELECT task_id, seq, generation, start, "end" FROM transitions ORDER BY task_id, seq'
+
+
+def look_at_leaders(world: World) -> None:
+    """Every live leader can explain every task, and adds up its use rightly (I-41, I-45, I-60, I-65)."""
+    for server in world.servers:
+        leader = server.leader()
+        if leader is None or is_spoiled(leader.shard):
+            continue
+        fence = world.checker.model.fence
+        if (leader.term.epoch, leader.term.nonce) == (fence.epoch, fence.nonce):
+            _look_at(world, leader)
+
+
+def _look_at(world: World, leader: Leader) -> None:
+    require = world.findings.require
+    memory = leader.shard.memory
+    for run in memory.runs.values():
+        found = audit.unexplained(memory, run)
+        world.findings.count("I-41", len(run.tasks))
+        require("I-45", not found, f"{[(task.id, task.state, fault) for task, fault in found]} in {run.run.state}")
+    use: dict[str, Resources] = {}
+    for worker in memory.workers.values():
+        require("I-60", worker.used == use_of(worker), f"{worker.id} uses {worker.used}, its leases {use_of(worker)}")
+        for lease in worker.leases.values():
+            use[lease.tenant] = use.get(lease.tenant, NOTHING) + lease.shape.resources
+            alive = lease.members and all(memory.attempts.get(one) is task for one, task in lease.members.items())
+            require("I-65", alive, f"{lease.id} of {worker.id} is held by nobody: {list(lease.members)}")
+    require("I-60", use == memory.use, f"tenants use {use}, and {memory.use} is counted")
+
+
+def compare_tables(world: World, *, whole: bool) -> None:
+    """The tables hold what the model holds."""
+    db, model = world.truth.store._writer, world.checker.model
+    require = world.findings.require
+    runs = {row[0]: row for row in db.execute(_RUNS)}
+    require("ROWS", runs.keys() == model.runs.keys(), f"other runs: {sorted(runs.keys() ^ model.runs.keys())}")
+    for run_id in list(model.runs) if whole else list(model.dirty):
+        run = model.runs.get(run_id)
+        if run is None or run_id not in runs:
+            continue
+        (expected,) = rows.RUNS.rows([run])
+        require("ROWS", runs[run_id] == expected, f"{runs[run_id]} is stored, not {expected}")
+        tasks = model.tasks.get(run_id) or []
+        stored = db.execute(_TASKS, (run_id,)).fetchall()
+        wanted = rows.TASKS.rows(tasks) if tasks else []
+        require("ROWS", stored == wanted, f"tasks of {run_id}: {_difference(stored, wanted)}")
+    model.dirty.clear()
+    spreads = {(run, kind, parent): done for run, kind, parent, done in db.execute(_SPREADS)}
+    known = {(run, str(kind), parent): spread.done for (run, kind, parent), spread in model.spreads.items()}
+    require("ROWS", spreads == known, f"spreads: {spreads} are stored, not {known}")
+    _check_acknowledged(world, db)
+
+
+def _check_acknowledged(world: World, db: sqlite3.Connection) -> None:
+    """What a client was told is stored is stored, unless the store itself lost it (I-01)."""
+    ever = world.checker.ever
+    stored = {run for (run,) in db.execute("SELECT id FROM runs UNION ALL SELECT id FROM runs_history")}
+    missing = [run for run in ever.acknowledged if run not in stored and run not in ever.erased_runs]
+    world.findings.require("I-01", not missing, f"acknowledged, and gone: {missing}")
+
+
+def check_history(world: World) -> None:
+    """The table of transitions is, for each task, a path without a gap that ends where the task is (I-03, I-04)."""
+    db, model, require = world.truth.store._writer, world.checker.model, world.findings.require
+    last: dict[str, tuple[int, str]] = {}
+    for task_id, seq, _, start, end in db.execute(_HISTORY):
+        before = last.get(task_id, (0, None))
+        require("I-04", (seq - 1, start) == before, f"{task_id}: #{seq} from {start} follows {before}")
+        last[task_id] = (seq, end)
+    for tasks in model.tasks.values():
+        for task in tasks:
+            require("I-03", last.get(task.id) == (task.seq, task.state), f"{task.id} is {task.state}, not {last.get(task.id)}")
+
+
+def check_end(world: World) -> None:
+    """Everything has ended (L-1), and what was held was visible (L-4). Results are not lost (I-50)."""
+    model, ever, require = world.checker.model, world.checker.ever, world.findings.require
+    for run in model.runs.values():
+        require("L-1", run.state in FINAL_RUN, f"{run.id} is {run.state}: {_open_tasks(model.tasks.get(run.id, ()))} {run}")
+    for attempt, (worker, result) in ever.left.items():
+        known = attempt in ever.ended or attempt in ever.late or attempt in ever.wiped
+        mine = next(one for one in world.workers if one.name == worker)
+        kept = attempt in mine.duties.holds() or any(one.attempt == attempt for one in mine.duties.aside)
+        require("I-50", known or kept or ever.restores, f"{attempt} left {result} on {worker}, and nobody has it")
+
+
+def check_visible(world: World) -> None:
+    """Every held run and quarantined task has a record that a person finds (L-4)."""
+    model, require = world.checker.model, world.findings.require
+    for run in model.runs.values():
+        if run.held is not None:
+            require("L-4", run.id in model.rejected or _mentions(model.rejected, run.id), f"{run.id} is held, silently")
+        for task in model.tasks.get(run.id, ()):
+            if task.state is TaskState.QUARANTINED:
+                seen = any(subject == task.id or subject in world.checker.ever.attempts for subject in model.rejected)
+                require("L-4", seen, f"{task.id} is quarantined, silently")
+
+
+def _mentions(subjects: Iterable[str], run_id: str) -> bool:
+    return any(run_id[4:] in subject for subject in subjects)
+
+
+def _open_tasks(tasks: Iterable[Any]) -> str:
+    return "; ".join(f"{task.id} {task.state} ({task.because})" for task in tasks if task.state not in FINAL)[:600]
+
+
+def _difference(stored: list[Any], wanted: list[Any]) -> str:
+    for have, want in zip(stored, wanted, strict=False):
+        if have != want:
+            return f"{have} is stored, not {want}"
+    return f"{len(stored)} are stored, not {len(wanted)}"

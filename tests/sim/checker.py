@@ -1,0 +1,262 @@
+"""The checker: sees every call that the store carries out, every message and every process, and says what is wrong.
+
+Names of invariants are those of the list of safety properties that the project keeps: I-01 and so on for what must
+always hold, L-1 and so on for what must happen once faults have stopped, STA-3 and STA-8 of the specification.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from mainspring.core.batch import Batch, Outgoing
+from mainspring.core.jobs import JobRow, JobSpec, compile_job
+from mainspring.core.resources import Resources
+from mainspring.core.runs import Run
+from mainspring.core.tasks import AttemptEnd
+from mainspring.errors import Fenced, Rejected
+from mainspring.host.loop import MARGIN, Leader
+from mainspring.shard.effects import Answered, Reply
+from mainspring.shard.events import Act, CancelRun, PauseRun
+from mainspring.shard.fleet import LOST_AFTER_SECONDS
+from mainspring.shard.shard import Shard
+from mainspring.store.port import IdempotencyKey, Term
+from mainspring.wire import Answer, Assign, Assignment, Result, Stop, Verdict
+from tests.sim.check_commit import CommitCheck
+from tests.sim.findings import Findings
+from tests.sim.model import Ever, Model
+
+if TYPE_CHECKING:
+    from tests.sim.world import World
+
+_SILENT = "was silent for"
+_DRIFT = 0.95
+"""How much slower the store's clock may make a length seem."""
+
+
+class Checker:
+    """One account of everything, to compare the system with."""
+
+    def __init__(self, world: World, findings: Findings) -> None:
+        self._world = world
+        self.findings = findings
+        self._require = findings.require
+        self.model = Model()
+        self.ever = Ever()
+        offers = {
+            worker.name: Resources(worker.offer.cpu_millis, worker.offer.memory_bytes) for worker in world.workers
+        }
+        self._commits = CommitCheck(findings, self.ever, offers)
+        self._heard: dict[tuple[int, str], float] = {}
+        """When a leader (by nonce) last heard of a worker."""
+        self._began: dict[int, float] = {}
+        self._trusted_until: dict[int, float] = {}
+        self._issued: dict[int, int] = {}
+        self.outbox: dict[str, int] = {}
+
+    # the fence
+
+    def expect(self, term: Term, number: int) -> str:
+        """What must become of a commit: it is written, it had been written, or it is fenced."""
+        fence = self.model.fence
+        if (term.epoch, term.nonce) != (fence.epoch, fence.nonce):
+            return "fenced"
+        if number == fence.batch_no + 1:
+            return "written"
+        return "repeated" if number == fence.batch_no else "fenced"
+
+    def refused(self, term: Term, number: int, batch: Batch, expected: str, error: Exception) -> None:
+        """The store has refused a commit."""
+        story = f"batch {number} of term {term.epoch} must be {expected}, and got {error!r}"
+        self._require("I-20", (expected == "fenced") is isinstance(error, Fenced), story)
+        self._require("STA-2", expected == "written" or isinstance(error, Fenced), story)
+        if expected == "written" and not isinstance(error, Rejected):
+            self._require("I-06", self._world.may_stumble(), f"a leader's memory is not what the rows say: {story}")
+        self._world.trace.note("commit.refused", story)
+
+    def committed(self, term: Term, number: int, batch: Batch, expected: str) -> None:
+        """The store has taken a commit."""
+        story = f"batch {number} of term {term.epoch} must be {expected}, and was taken"
+        self._require("I-20", expected != "fenced", f"{story}; the term is {self.model.fence}")
+        if expected == "repeated":
+            return
+        fence = self.model.fence
+        fence.batch_no = number
+        fence.lease_until = self._world.store_clock.wall() + fence.ttl
+        if batch.rows():
+            self._commits.apply(self.model, batch)
+            last = batch.transitions[-1] if batch.transitions else None
+            what = f"{last.task_id} {last.end}" if last else ""
+            self._world.trace.note("commit", f"{term.epoch}/{number} {batch.rows()} {what}")
+
+    def campaigned(self, shard: str, holder: str, nonce: int, ttl: timedelta, term: Term | None) -> None:
+        """The store has answered who leads."""
+        fence = self.model.fence
+        now = self._world.store_clock.wall()
+        if term is None:
+            self._require("L-2", fence.lease_until is not None and fence.lease_until > now, "nobody leads, and nobody may")
+            return
+        if nonce == fence.nonce:
+            return
+        over = fence.nonce == 0 or fence.lease_until is None or fence.lease_until <= now
+        self._require("I-22", over, f"{holder} leads at {now}, and {fence.holder} does until {fence.lease_until}")
+        self._require("I-21", self.ever.terms.get(nonce) is None, f"nonce {nonce} has two terms")
+        self._require("I-20", term.epoch == fence.epoch + 1, f"epoch {term.epoch} follows {fence.epoch}")
+        self.ever.terms[nonce] = term.epoch
+        fence.epoch, fence.nonce, fence.holder, fence.ttl = term.epoch, nonce, holder, ttl
+        fence.lease_until = now + ttl
+        self._world.trace.note("term", f"{term.epoch} {holder}")
+
+    def released(self, term: Term) -> None:
+        """A term may have been given back."""
+        fence = self.model.fence
+        if (term.epoch, term.nonce) == (fence.epoch, fence.nonce):
+            fence.nonce, fence.holder, fence.lease_until = 0, "", self._world.store_clock.wall()
+
+    def remember(self) -> Model:
+        """The model as it is, to go with a snapshot of the store."""
+        return self.model.copy()
+
+    def restored(self, model: Any) -> None:
+        """The store has gone back to a snapshot."""
+        now, then = self.model, model
+        self.ever.erased_runs.update(run for run in (*now.runs, *now.archived) if run not in then.runs and run not in then.archived)
+        self.ever.erased_attempts.update(attempt for attempt in now.ended if attempt not in then.ended)
+        self.ever.restores += 1
+        self.model = then
+
+    # leaders
+
+    def took_lead(self, leader: Leader) -> None:
+        """A host believes that it leads."""
+        self._began[leader.term.nonce] = self._world.loop.now
+
+    def issued(self, term: Term, number: int, batch: Batch) -> None:
+        """A host sends a commit on its way: at this moment its decision is made, and its lease must be good."""
+        now = self._world.loop.now
+        trusted = self._trusted_until.get(term.nonce, now + 1)
+        self._require("I-23", now <= trusted + 1e-6, f"{term.epoch} commits {now - trusted:.3f} s after its lease")
+        if batch.attempts and self._issued.get(term.nonce) != number:
+            self._check_losses(term, batch)
+        self._issued[term.nonce] = number
+
+    def renewed(self, term: Term, began: float) -> None:
+        """A host has heard that its lease is renewed."""
+        lease = timedelta(seconds=5) - MARGIN
+        self._trusted_until[term.nonce] = began + lease.total_seconds()
+
+    def heard(self, term: Term, worker: str) -> None:
+        """A leader has heard of a worker."""
+        self._heard[term.nonce, worker] = self._world.loop.now
+
+    def let_out(self, worker: str, messages: Sequence[Any]) -> None:
+        """Messages leave a host: each belongs to a batch that is durable (STA-3), a stop to a request that is (STA-8)."""
+        ever = self.ever
+        for message in messages:
+            match message:
+                case Assign():
+                    for one in message.group:
+                        known = ever.attempts.get(one.attempt) == worker
+                        self._require("STA-3", known, f"{one.attempt} was sent to {worker}, and is not durable")
+                case Answer(verdict=Verdict.APPLIED):
+                    self._require("STA-3", message.attempt in ever.ended, f"{message.attempt} was acknowledged too early")
+                case Answer(verdict=Verdict.UNKNOWN):
+                    lost = message.attempt not in ever.attempts or ever.restores > 0
+                    self._require("I-54", lost, f"{message.attempt} is known, and was called unknown")
+                case Stop() if message.grace_seconds > 0:
+                    self._require("STA-8", message.attempt in ever.stops, f"{message.attempt} was signalled too early")
+
+    def answered(self, act: Act, answered: Answered) -> None:
+        """A person was told how an act ended."""
+        if answered.reply is Reply.DONE and isinstance(act, CancelRun):
+            self._require("STA-3", act.run_id in self.ever.cancelled, f"the cancel of {act.run_id} is not durable")
+        elif answered.reply is Reply.DONE and isinstance(act, PauseRun):
+            self._require("STA-3", act.run_id in self.ever.paused, f"the pause of {act.run_id} is not durable")
+        self._world.trace.note("answered", f"{type(act).__name__} {act.run_id} {answered.reply}")
+
+    def news(self, row: Outgoing) -> None:
+        """Something reached somebody outside."""
+        self.outbox[row.id] = self.outbox.get(row.id, 0) + 1
+
+    # submissions
+
+    def defined(self, row: JobRow) -> None:
+        """A definition is stored."""
+        if row.id not in self.model.jobs:
+            self.model.jobs[row.id] = compile_job(row.id, msgspec.json.decode(row.definition, type=JobSpec))
+
+    def inserted(self, runs: Sequence[Run], key: IdempotencyKey | None, ids: Sequence[str]) -> None:
+        """The store has taken a submission, or recognised it."""
+        model = self.model
+        first = model.keys.get((key.tenant, key.key)) if key is not None else None
+        if first is not None:
+            self._require("I-02", list(ids) == first, f"{key} made {ids}, and {first} before")
+            return
+        if key is not None:
+            model.keys[key.tenant, key.key] = list(ids)
+        for run in runs:
+            model.runs[run.id] = run
+            model.tasks[run.id] = []
+            model.dirty[run.id] = None
+        self._world.trace.note("runs", " ".join(ids))
+
+    def acknowledged(self, ids: Sequence[str], key: IdempotencyKey | None) -> None:
+        """A client has been told that its runs are stored."""
+        self.ever.acknowledged.update(dict.fromkeys(ids))
+
+    # workers
+
+    def process_begun(self, worker: str, assignment: Assignment) -> None:
+        """A worker starts a process."""
+        attempt = assignment.attempt
+        before = self.ever.begun.get(attempt)
+        self._require("I-17", before is None, f"{attempt} was started on {before} and again on {worker}")
+        self._require("STA-3", self.ever.attempts.get(attempt) == worker, f"{attempt} runs, and is not durable")
+        self.ever.begun[attempt] = worker
+
+    def process_left(self, worker: str, result: Result) -> None:
+        """A process is gone, and its result is in the journal."""
+        self.ever.left[result.attempt] = (worker, result)
+        self._world.trace.note("left", f"{result.attempt} {result.outcome}")
+
+    def forgotten(self, worker: str, attempt: str, *, aside: bool) -> None:
+        """A worker takes an attempt out of its hands: if it had a result, that is durable elsewhere (I-50)."""
+        if attempt not in self.ever.left:
+            return
+        if aside:
+            unknown = attempt not in self.model.ended or self.ever.restores
+            self._require("I-54", unknown, f"{attempt} was put aside, and is known")
+        else:
+            safe = attempt in self.ever.ended or attempt in self.ever.late
+            self._require("I-50", safe, f"{worker} forgot the result of {attempt}, which nobody has")
+
+    def wiped(self, worker: str) -> None:
+        """A worker's disk is gone."""
+        self.ever.wiped.update(attempt for attempt, (owner, _) in self.ever.left.items() if owner == worker)
+
+    def _check_losses(self, term: Term, batch: Batch) -> None:
+        """Nobody is declared lost who was heard of, nor before a new leader could hear (I-15, I-16, I-42)."""
+        now = self._world.loop.now
+        silent = {
+            attempt.worker_id
+            for attempt in batch.attempts
+            if attempt.end is AttemptEnd.LOST and attempt.error is not None and _SILENT in attempt.error
+        }
+        for step in batch.transitions:
+            if _SILENT in step.because:
+                silent.add(step.because.partition(" ")[0])
+        for worker in sorted(silent):
+            since = self._heard.get((term.nonce, worker), 0.0)
+            began = self._began[term.nonce]
+            jumps = sum(1 for at in self._world.store_clock.jumps if at > max(since, began) - 1)
+            least = LOST_AFTER_SECONDS * _DRIFT - 2.0 * jumps
+            self._require("I-16", now - since >= least, f"{worker} was given up {now - since:.1f} s after its last word")
+            self._require("I-42", now - began >= least, f"{worker} was given up {now - began:.1f} s into a term")
+
+
+def is_spoiled(shard: Shard) -> bool:
+    """Whether a shard's memory is about to be thrown away."""
+    return bool(getattr(shard.memory, "is_spoiled", False))

@@ -1,0 +1,174 @@
+"""Who asks things of the system: a client that submits runs, and people who cancel, pause, reopen and mend."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from hashlib import sha256
+from random import Random
+from typing import TYPE_CHECKING, cast
+
+import msgspec
+
+from mainspring.core.jobs import JobRow, JobSpec
+from mainspring.core.runs import FINAL_RUN, Run
+from mainspring.core.states import FINAL
+from mainspring.core.tasks import Priority, Task, TaskState
+from mainspring.errors import MainspringError, Unavailable
+from mainspring.ids import new_id
+from mainspring.shard.events import Act, CancelRun, CancelTask, ClearTask, PauseRun, ReopenTask, ResumeRun
+from mainspring.store.port import IdempotencyKey, Store
+from tests.sim.jobs import draw_job
+from tests.sim.server import SHARD
+from tests.sim.store import HostStore
+
+if TYPE_CHECKING:
+    from tests.sim.world import World
+
+QUIET_BEFORE_CALM = 40.0
+
+
+class Client:
+    """Submits jobs and runs, and keeps a ledger of every answer."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._random = Random(f"client:{world.mix.seed}")
+        self._store = cast(Store, HostStore(world, "client"))
+        self._jobs: list[tuple[JobRow, JobSpec]] = []
+
+    async def run(self) -> None:
+        """Submit all that this seed has."""
+        world, random = self._world, self._random
+        last = world.mix.chaos_seconds - QUIET_BEFORE_CALM
+        times = sorted(random.uniform(0.5, last) ** 2 / last for _ in range(world.mix.runs))
+        for number, at in enumerate(times):
+            await asyncio.sleep(max(0.0, at - world.loop.now))
+            world.loop.create_task(self._submit(number))
+
+    async def _submit(self, number: int) -> None:
+        row, spec = await self._define(number)
+        random = self._random
+        tenant = f"tenant{random.randrange(self._world.mix.tenants)}"
+        priority = random.choice(tuple(Priority))
+        keyed = random.random() < 0.7
+        key = None
+        if keyed:
+            body = sha256(f"{number}".encode()).hexdigest()
+            key = IdempotencyKey(tenant=tenant, key=f"key{number}", body_hash=body)
+        copies = random.choice((1, 1, 1, 2, 3))
+        watched, delay = random.random() < 0.5, random.choice((0.0, 0.0, 0.0, 10.0))
+        while True:
+            now = self._world.store_clock.wall()
+            runs = [
+                Run(
+                    id=new_id("run", now, random), shard=SHARD, tenant=tenant, job_id=row.id, priority=priority,
+                    params='{"go": true}', task_count=len(spec.tasks), submitted_by="client", watched=watched,
+                    created_at=now, start_at=now + timedelta(seconds=delay),
+                )
+                for _ in range(copies)
+            ]  # fmt: skip
+            try:
+                ids = await self._store.insert_runs(runs, key=key)
+            except Unavailable:
+                if key is None:
+                    return  # It can't be known whether they were made, and nobody may make them twice.
+                await asyncio.sleep(random.uniform(0.1, 2.0))
+                continue
+            self._world.checker.acknowledged(ids, key)
+            if key is not None and random.random() < 0.2:
+                key_again = key
+                await asyncio.sleep(random.uniform(0.1, 20.0))
+                self._world.trace.note("client.again", key_again.key)
+                continue
+            return
+
+    async def _define(self, number: int) -> tuple[JobRow, JobSpec]:
+        random = self._random
+        if self._jobs and random.random() < 0.3:
+            row, spec = random.choice(self._jobs)
+        else:
+            spec = draw_job(random, self._world.mix, number)
+            definition = msgspec.json.encode(spec).decode()
+            row = JobRow(id=f"job_{number}", tenant="tenant0", name=spec.name, version=0, definition=definition)
+            self._jobs.append((row, spec))
+        while True:
+            try:
+                await self._store.insert_job(row)
+            except Unavailable:
+                await asyncio.sleep(random.uniform(0.1, 1.0))
+                continue
+            return row, spec
+
+
+class People:
+    """Those who act on runs: at random while faults strike, and to mend things afterwards."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._random = Random(f"people:{world.mix.seed}")
+        self._acted = 0
+
+    async def meddle(self) -> None:
+        """Do things that people do."""
+        world, random = self._world, self._random
+        times = sorted(random.uniform(5.0, world.mix.chaos_seconds) for _ in range(world.mix.acts))
+        for at in times:
+            await asyncio.sleep(max(0.0, at - world.loop.now))
+            act = self._draw_act()
+            if act is not None:
+                self.ask(act)
+
+    def mend(self) -> int:
+        """Everything that only a person can move on: move it on. How many things there were."""
+        model = self._world.checker.model
+        acts: list[Act] = []
+        for run in model.runs.values():
+            if run.state in FINAL_RUN:
+                continue
+            if run.paused or run.held is not None:
+                give_up = run.held is not None and self._random.random() < 0.3
+                kind = CancelRun if give_up else ResumeRun
+                acts.append(kind(run_id=run.id, by="person:mender"))
+            for task in model.tasks.get(run.id, ()):
+                if task.state is TaskState.QUARANTINED:
+                    stopped = run.cancelled_by or run.failed_task or run.timed_out
+                    again = ClearTask if not stopped and self._random.random() < 0.7 else CancelTask
+                    acts.append(again(run_id=run.id, by="person:mender", task_id=task.id))
+        for act in acts:
+            self.ask(act)
+        return len(acts)
+
+    def ask(self, act: Act) -> None:
+        """Ask whichever server leads, if one does."""
+        self._acted += 1
+        for server in self._world.servers:
+            leader = server.leader()
+            if leader is not None:
+                self._world.trace.note("act", f"{type(act).__name__} {act.run_id}")
+                self._world.loop.create_task(self._wait(leader.ask(act), act), context=server.process.context)
+                return
+
+    async def _wait(self, asking: object, act: Act) -> None:
+        try:
+            answered = await asking  # type: ignore[misc]
+        except MainspringError:
+            return
+        self._world.checker.answered(act, answered)
+
+    def _draw_act(self) -> Act | None:
+        random, model = self._random, self._world.checker.model
+        runs = [run for run in model.runs.values() if run.state not in FINAL_RUN or random.random() < 0.3]
+        if not runs:
+            return None
+        run = random.choice(runs)
+        by = f"person:{self._acted}"
+        tasks: list[Task] = list(model.tasks.get(run.id, ()))
+        kind = random.choice((CancelRun, PauseRun, PauseRun, ResumeRun, CancelTask, ReopenTask, ReopenTask, ClearTask))
+        if kind in (CancelRun, PauseRun, ResumeRun):
+            return kind(run_id=run.id, by=by)
+        if kind is ReopenTask:
+            tasks = [task for task in tasks if task.state in FINAL] or tasks
+        if not tasks:
+            return None
+        return kind(run_id=run.id, by=by, task_id=random.choice(tasks).id)  # type: ignore[call-arg]

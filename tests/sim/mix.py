@@ -1,0 +1,85 @@
+"""What one seed is made of: how many of what, which faults and how often. Each seed draws its own (swarm testing)."""
+
+from __future__ import annotations
+
+from random import Random
+
+import msgspec
+
+STRIKES = (
+    "server_stalled", "server_killed", "server_stopped", "worker_stalled", "worker_killed", "worker_wiped",
+    "partition", "link_cut", "store_gone", "store_slow", "store_clock_jumped", "store_failed_over",
+)  # fmt: skip
+"""Faults that strike from outside, at a time."""
+
+CALL_FAULTS = ("call_slow", "call_refused", "call_unanswered", "call_late")
+"""Faults of single calls to the store."""
+
+
+class Mix(msgspec.Struct, frozen=True, kw_only=True):
+    """The draw of one seed."""
+
+    seed: int
+    servers: int
+    workers: int
+    tenants: int
+    runs: int
+    acts: int
+    chaos_seconds: float
+    seconds: float
+    strikes: int
+    weights: dict[str, float]
+    """Strikes and how likely each is."""
+    calls: dict[str, float]
+    """Faults of calls and how likely one is, per call that writes."""
+    duplicated: float
+    """How likely a message is to be delivered twice."""
+    torn: float
+    """How likely a message is to end its session."""
+    latency: float
+    store_rate: float
+    """Store seconds per second."""
+    budget: int
+    """Rows per turn of a shard."""
+    small_run: int
+    """Runs of up to so many tasks are adopted without a spread."""
+    poison: float
+    """How likely a process is to leave something that can't be stored."""
+    poisoned_jobs: float
+    failure: float
+    stubborn: float
+    crash_after_write: float
+    """How likely a worker is to die just after a write to its journal."""
+    stay: float
+    """Seconds that a finished run stays before it moves to history."""
+
+
+def draw_mix(seed: int, seconds: float) -> Mix:
+    """What this seed is made of."""
+    random = Random(f"mix:{seed}")
+    chosen = [name for name in STRIKES if random.random() < 0.5] or [random.choice(STRIKES)]
+    return Mix(
+        seed=seed,
+        servers=random.choice((1, 2, 2, 2, 3)),
+        workers=random.randint(1, 5),
+        tenants=random.randint(1, 4),
+        runs=random.randint(15, 35),
+        acts=random.choice((0, 8, 16, 30)),
+        chaos_seconds=seconds * random.uniform(0.55, 0.7),
+        seconds=seconds,
+        strikes=random.randint(11, 26),
+        weights={name: random.uniform(0.2, 1.0) for name in chosen},
+        calls={name: random.choice((0.0, 0.0, 0.003, 0.01, 0.03)) for name in CALL_FAULTS},
+        duplicated=random.choice((0.0, 0.0, 0.02, 0.2)),
+        torn=random.choice((0.0, 0.0, 0.003, 0.02)),
+        latency=random.choice((0.001, 0.005, 0.05)),
+        store_rate=random.choice((1.0, 1.0, 0.98, 1.02)),
+        budget=random.choice((1_000, 200, 40, 12)),
+        small_run=random.choice((32, 32, 8, 3)),
+        poison=random.choice((0.0, 0.0, 0.03, 0.15)),
+        poisoned_jobs=random.choice((0.0, 0.0, 0.1)),
+        failure=random.choice((0.0, 0.1, 0.3)),
+        stubborn=random.choice((0.0, 0.2, 0.6)),
+        crash_after_write=random.choice((0.0, 0.0, 0.01)),
+        stay=random.choice((30.0, 120.0, 86_400.0)),
+    )

@@ -1,0 +1,144 @@
+"""What the store should hold: a second, independent account, put together from the batches that it took.
+
+Rows are never changed in place, so a copy of the dictionaries is a snapshot. `Ever` is what can't be undone by a store
+that goes back in time: what has been seen by somebody.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+import msgspec
+
+from mainspring.core.batch import Spread, SpreadKind
+from mainspring.core.jobs import Job
+from mainspring.core.resources import NOTHING, Resources
+from mainspring.core.runs import Run
+from mainspring.core.tasks import AttemptEnd, Task
+from mainspring.wire import Result
+
+SpreadKey = tuple[str, SpreadKind, str]
+
+
+class Fence(msgspec.Struct):
+    """The shard's row: who leads, until when, and the last batch."""
+
+    epoch: int = 0
+    nonce: int = 0
+    batch_no: int = 0
+    lease_until: datetime | None = None
+    ttl: timedelta = timedelta(0)
+    holder: str = ""
+
+
+class Model:
+    """The rows, as the accepted batches make them."""
+
+    def __init__(self) -> None:
+        self.fence = Fence()
+        self.jobs: dict[str, Job] = {}
+        self.runs: dict[str, Run] = {}
+        self.tasks: dict[str, list[Task]] = {}
+        """By run and position."""
+        self.archived: dict[str, Run] = {}
+        self.spreads: dict[SpreadKey, Spread] = {}
+        self.live: dict[str, Task] = {}
+        """Current attempts."""
+        self.ended: dict[str, AttemptEnd] = {}
+        self.counted: dict[tuple[str, int], int] = {}
+        """Attempts that count, by task and generation."""
+        self.leases: dict[str, dict[str, tuple[int, Resources]]] = {}
+        """By worker and lease: how many attempts share it, and its room."""
+        self.keys: dict[tuple[str, str], list[str]] = {}
+        self.rejected: set[str] = set()
+        """Subjects of rejected events."""
+        self.dirty: dict[str, None] = {}
+        """Runs whose rows have changed since the tables were compared."""
+
+    def copy(self) -> Model:
+        """The same, for a snapshot."""
+        other = Model()
+        other.fence = msgspec.structs.replace(self.fence)
+        for name in ("jobs", "runs", "archived", "spreads", "live", "ended", "counted", "keys"):
+            setattr(other, name, dict(getattr(self, name)))
+        other.tasks = {run: list(tasks) for run, tasks in self.tasks.items()}
+        other.leases = {worker: dict(leases) for worker, leases in self.leases.items()}
+        other.rejected = set(self.rejected)
+        other.dirty = dict.fromkeys(self.runs)
+        return other
+
+    def task(self, task_id: str) -> Task | None:
+        """A task by its id."""
+        run, _, position = f"run_{task_id[5:]}".partition(".")
+        tasks = self.tasks.get(run, ())
+        return tasks[int(position)] if int(position) < len(tasks) else None
+
+    def job_of(self, run_id: str) -> Job:
+        """The definition of a run."""
+        return self.jobs[self.runs[run_id].job_id]
+
+    def put_task(self, task: Task) -> None:
+        """A task has a new row: keep attempts and leases right."""
+        tasks = self.tasks[task.run_id]
+        old = tasks[task.position] if task.position < len(tasks) else None
+        if old is None:
+            tasks.append(task)
+        else:
+            tasks[task.position] = task
+            if old.attempt_id is not None and old.attempt_id != task.attempt_id:
+                self.live.pop(old.attempt_id, None)
+                self._leave(old)
+        if task.attempt_id is not None:
+            if old is None or old.attempt_id != task.attempt_id:
+                self._join(task)
+            self.live[task.attempt_id] = task
+        self.dirty[task.run_id] = None
+
+    def use(self, worker: str) -> Resources:
+        """What the leases of a worker add up to."""
+        total = NOTHING
+        for _, resources in self.leases.get(worker, {}).values():
+            total += resources
+        return total
+
+    def _join(self, task: Task) -> None:
+        assert task.worker_id is not None and task.lease_id is not None
+        leases = self.leases.setdefault(task.worker_id, {})
+        resources = self.job_of(task.run_id).shapes[task.position].resources
+        count, _ = leases.get(task.lease_id, (0, resources))
+        leases[task.lease_id] = (count + 1, resources)
+
+    def _leave(self, task: Task) -> None:
+        assert task.worker_id is not None and task.lease_id is not None
+        leases = self.leases[task.worker_id]
+        count, resources = leases[task.lease_id]
+        if count == 1:
+            del leases[task.lease_id]
+        else:
+            leases[task.lease_id] = (count - 1, resources)
+
+
+class Ever:
+    """What has happened for good, whatever the store remembers."""
+
+    def __init__(self) -> None:
+        self.terms: dict[int, int] = {}
+        """Nonce to epoch."""
+        self.attempts: dict[str, str] = {}
+        """Every attempt that was ever durable, and its worker."""
+        self.ended: set[str] = set()
+        self.late: set[str] = set()
+        self.stops: set[str] = set()
+        """Attempts whose task had a durable request to stop."""
+        self.cancelled: set[str] = set()
+        self.paused: set[str] = set()
+        self.left: dict[str, tuple[str, Result]] = {}
+        """What processes left: attempt to worker and result."""
+        self.begun: dict[str, str] = {}
+        """Attempts that were started, and where."""
+        self.wiped: set[str] = set()
+        """Attempts that were on a disk that is gone."""
+        self.erased_runs: set[str] = set()
+        self.erased_attempts: set[str] = set()
+        self.acknowledged: dict[str, None] = {}
+        self.restores = 0

@@ -1,0 +1,65 @@
+"""Jobs over which the shard stumbles: an exception at a chosen place in the handling of their events.
+
+They stand for bugs of ours that only some data meets. A poisoned job's name says where; once the world is calm, the bug
+counts as mended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+from unittest import mock
+
+from mainspring.core.jobs import Job
+from mainspring.shard import adoption, flow, placing
+from mainspring.shard.shard import Shard
+
+
+class Stumbled(Exception):
+    """The bug that a poisoned job meets."""
+
+
+@contextmanager
+def poisoned(is_active: Callable[[], bool], met: Callable[[str, str], None]) -> Iterator[None]:
+    """Make the shard stumble over poisoned jobs while `is_active`; tell `met` of it."""
+
+    def stumble(job: Job, where: str) -> None:
+        if job.spec.name.endswith(f"-poison-{where}") and is_active():
+            met(where, job.id)
+            raise Stumbled(f"the bug in {where} that only {job.spec.name} meets")
+
+    def before(real: Callable[..., Any], where: str, job_of: Callable[..., Job]) -> Callable[..., Any]:
+        def wrapper(*args: Any, **kwargs: Any) -> Any:
+            stumble(job_of(*args), where)
+            return real(*args, **kwargs)
+
+        return wrapper
+
+    def about_run(_turn: Any, run: Any, *_: Any) -> Job:
+        return run.job
+
+    with ExitStack() as stack:
+        patch = mock.patch.object
+        stack.enter_context(patch(adoption, "take_in", before(adoption.take_in, "adopt", lambda t, r, job: job)))
+        stack.enter_context(patch(flow, "make", before(flow.make, "make", about_run)))
+        stack.enter_context(patch(flow, "_decide", before(flow._decide, "decide", lambda run, task: run.job)))
+        stack.enter_context(
+            patch(placing, "_assignment", before(placing._assignment, "place", lambda run, *_: run.job))
+        )
+        for name in ("begin", "take", "finish", "handle_alone", "reject"):
+            stack.enter_context(patch(Shard, name, _marking(getattr(Shard, name))))
+        yield
+
+
+def _marking(real: Callable[..., Any]) -> Callable[..., Any]:
+    """After an exception a shard's memory is not to be trusted: the host throws it away, and no check looks at it."""
+
+    def wrapper(self: Shard, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return real(self, *args, **kwargs)
+        except Exception:
+            self.memory.is_spoiled = True  # type: ignore[attr-defined]
+            raise
+
+    return wrapper

@@ -1,0 +1,132 @@
+"""A server of the simulation: the real host, its sweeps and its outbox, behind the simulated network."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from random import Random
+from typing import TYPE_CHECKING, Any, cast
+
+from mainspring.core.batch import Outgoing
+from mainspring.host.host import Host
+from mainspring.host.links import Link
+from mainspring.host.loop import Leader
+from mainspring.host.outbox import OutboxDelivery
+from mainspring.host.sweeps import RETENTION, Sweeper
+from mainspring.store.port import Store
+from mainspring.wire import Beat, Register
+from tests.sim.loop import Process
+from tests.sim.network import CLOSED, PONG, Session
+from tests.sim.store import HostStore
+
+if TYPE_CHECKING:
+    from tests.sim.world import World
+
+SHARD = "pool"
+
+
+class SimServer:
+    """One server process after another, under one name."""
+
+    def __init__(self, world: World, name: str) -> None:
+        self.name = name
+        self._world = world
+        self._nonces = Random(f"nonces:{world.mix.seed}:{name}")
+        self._boots = 0
+        self.process = Process(name)
+        self.process.dead = True
+        self.host: Host | None = None
+        self.received: list[str] = []
+
+    def boot(self) -> None:
+        """Start a process. Nothing is left of an older one."""
+        self._boots += 1
+        self.process = Process(f"{self.name}#{self._boots}")
+        self.process.context.run(self._start)
+        self._world.trace.note("server.boot", self.process.name)
+
+    def kill(self) -> None:
+        """Kill -9."""
+        self.process.dead = True
+        self.host = None
+
+    def stop(self) -> None:
+        """Ask the process to hand over and end."""
+        if self.host is not None:
+            self._world.loop.call_soon(self.host.stop, context=self.process.context)
+
+    def leader(self) -> Leader | None:
+        """The leader, if it is here."""
+        if self.host is None or self.process.dead:
+            return None
+        return self.host.leaders.get(SHARD)
+
+    def receive(self, session: Session, frame: list[Any]) -> None:
+        """Something came in on a session."""
+        first = frame[0]
+        if isinstance(first, Register):
+            self._accept(session, first)
+            return
+        link, leader = session.link, session.leader
+        if link is None or leader is None or link.closed:
+            session.down.send([CLOSED])
+        elif first is CLOSED:
+            leader.links.close(link)
+        else:
+            self._world.checker.heard(leader.term, session.worker.name)
+            leader.receive(link, frame)
+            if isinstance(first, Beat):
+                session.down.send([PONG])
+
+    def _accept(self, session: Session, hello: Register) -> None:
+        leader = self.leader()
+        if leader is None:
+            session.down.send([CLOSED])
+            return
+        session.leader = leader
+        session.link = leader.open_link(hello)
+        self._world.checker.heard(leader.term, session.worker.name)
+        self._world.loop.create_task(self._carry(session, session.link))
+
+    async def _carry(self, session: Session, link: Link) -> None:
+        """Put on the wire what the leader lets out."""
+        while True:
+            messages = await link.next()
+            if not messages:
+                break
+            self._world.checker.let_out(session.worker.name, messages)
+            session.down.send(messages)
+        session.down.send([CLOSED])
+
+    def _start(self) -> None:
+        world = self._world
+        store = cast(Store, HostStore(world, f"{self.name}#{self._boots}"))
+        host = self.host = Host(store, world.clock, self.name, self._draw_nonce)
+        host.on_lead = self._watch
+        retention = dict.fromkeys(RETENTION, timedelta(days=1))
+        sweeper = Sweeper(
+            store, world.clock, lambda: list(host.leaders.values()), retention, timedelta(seconds=world.mix.stay)
+        )
+        outbox = OutboxDelivery(
+            store, world.clock, self.process.name, {"run.ended": self._take_news, "alert": self._take_news}
+        )
+        tasks = [world.loop.create_task(sweeper.run()), world.loop.create_task(outbox.run())]
+        world.loop.create_task(self._serve(host, self.process, tasks))
+
+    async def _serve(self, host: Host, process: Process, tasks: list[asyncio.Task[None]]) -> None:
+        """Run the host; once it has handed over, the process ends."""
+        await host.run()
+        for task in tasks:
+            task.cancel()
+        await asyncio.sleep(1.0)
+        process.dead = True
+
+    def _watch(self, leader: Leader) -> None:
+        self._world.checker.took_lead(leader)
+        self._world.trace.note("lead", f"{self.process.name} {leader.term.epoch}")
+
+    def _draw_nonce(self) -> int:
+        return self._nonces.getrandbits(62) + 1
+
+    async def _take_news(self, row: Outgoing) -> None:
+        self._world.checker.news(row)

@@ -1,0 +1,205 @@
+"""The store of the simulation: the real SQLite adapter, called synchronously, and what each host sees of it.
+
+`Truth` is the store itself. Every call that it carries out is shown to the checker. `HostStore` is a host's way to it:
+a call travels, is carried out, and its answer travels back. It may be slow, get lost on the way there or back, or be
+carried out long after the host has given up: as on a network, a host can't tell these apart.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import Callable, Coroutine
+from random import Random
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from mainspring.core.batch import Batch
+from mainspring.errors import MainspringError, Rejected, Unavailable
+from mainspring.store.sqlite import SqliteStore, inline
+from tests.sim.loop import PROCESS, Process, VirtualLoop
+
+if TYPE_CHECKING:
+    from tests.sim.world import World
+
+DEADLINE_SECONDS = 3.0
+POISON = "poison for the store"
+_T = TypeVar("_T")
+_WRITES = frozenset({"commit", "campaign", "insert_runs", "insert_job", "release", "take_outgoing", "delivered"})
+
+
+def at_once(call: Coroutine[Any, Any, _T]) -> _T:
+    """Carry out a call that never waits."""
+    try:
+        call.send(None)
+    except StopIteration as done:
+        return done.value
+    raise AssertionError("a call to the store waited for something")
+
+
+class Truth:
+    """The one store that all hosts share."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.store = SqliteStore.open(":memory:", clock=world.store_clock, run=inline)
+        self.gone_until = 0.0
+        self.slow_until = 0.0
+        self.slowness = 0.0
+        self._listeners: list[tuple[Callable[[str], None], Process | None]] = []
+        self._random = Random(f"hints:{world.mix.seed}")
+
+    def listen(self, call: Callable[[str], None]) -> None:
+        """Hint at new runs."""
+        self._listeners.append((call, PROCESS.get()))
+
+    def snapshot(self) -> sqlite3.Connection:
+        """A copy of all that is stored. (By SQLite's backup: a database that was deserialized can't grow safely.)"""
+        copy = sqlite3.connect(":memory:")
+        self.store._writer.backup(copy)
+        return copy
+
+    def restore(self, snapshot: sqlite3.Connection) -> None:
+        """Go back to a snapshot."""
+        snapshot.backup(self.store._writer)
+        snapshot.close()
+
+    def carry_out(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> object:
+        """Do what was asked, now, and show it to the checker."""
+        if self.gone_until > self._world.loop.now:
+            raise Unavailable("the store is gone")
+        checker = self._world.checker
+        match name:
+            case "commit":
+                return self._commit(*args)
+            case "campaign":
+                term = at_once(self.store.campaign(*args))
+                checker.campaigned(args[0], args[1], args[2], args[3], term)
+                return term
+            case "release":
+                at_once(self.store.release(*args))
+                checker.released(args[0])
+            case "insert_runs":
+                ids = at_once(self.store.insert_runs(*args, **kwargs))
+                checker.inserted(args[0], kwargs.get("key"), ids)
+                self._hint(args[0][0].shard)
+                return ids
+            case "insert_job":
+                row = at_once(self.store.insert_job(*args))
+                checker.defined(row)
+                return row
+            case _:
+                return at_once(getattr(self.store, name)(*args, **kwargs))
+        return None
+
+    def _commit(self, term: Any, number: int, batch: Batch) -> object:
+        checker = self._world.checker
+        expected = checker.expect(term, number)
+        try:
+            if _is_poisoned(batch) and expected == "written":
+                raise Rejected("the store refuses the content of this batch")
+            at = at_once(self.store.commit(term, number, batch))
+        except MainspringError as error:
+            checker.refused(term, number, batch, expected, error)
+            raise
+        checker.committed(term, number, batch, expected)
+        return at
+
+    def _hint(self, shard: str) -> None:
+        loop = self._world.loop
+        for call, process in self._listeners:
+            if self._random.random() < 0.7:
+                context = process.context if process is not None else loop.outside
+                loop.call_later(0.001, call, shard, context=context)
+
+
+class HostStore:
+    """The store as one process sees it. Every method of the port, by name."""
+
+    def __init__(self, world: World, name: str) -> None:
+        self._world = world
+        self._loop: VirtualLoop = world.loop
+        self._truth = world.truth
+        self._random = Random(f"calls:{world.mix.seed}:{name}")
+        self._name = name
+
+    def __getattr__(self, name: str) -> Callable[..., Coroutine[Any, Any, Any]]:
+        def call(*args: Any, **kwargs: Any) -> Coroutine[Any, Any, Any]:
+            return self._call(name, args, kwargs)
+
+        if name.startswith("_"):
+            raise AttributeError(name)
+        self.__dict__[name] = call
+        return call
+
+    def on_work(self, call: Callable[[str], None]) -> None:
+        """Hints come without a call."""
+        self._truth.listen(call)
+
+    async def _call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        loop, world = self._loop, self._world
+        began = loop.now
+        if name == "commit":
+            world.checker.issued(args[0], args[1], args[2])
+        answer: asyncio.Future[Any] = loop.create_future()
+        fate = self._fate(name)
+        travel = 0.0005 + self._random.random() * 0.003
+        if self._truth.slow_until > began:
+            travel += self._truth.slowness * (0.5 + self._random.random())
+        if fate == "call_slow":
+            travel += self._random.uniform(0.2, 2.5)
+        if fate == "call_late":
+            late = min(self._random.uniform(DEADLINE_SECONDS, 12.0), max(DEADLINE_SECONDS, world.calm_at - began))
+            loop.call_at(began + late, self._arrive, answer, name, args, kwargs, fate, context=loop.outside)
+            loop.call_at(began + DEADLINE_SECONDS, self._give_up, answer, context=loop.outside)
+        else:
+            loop.call_at(began + travel, self._arrive, answer, name, args, kwargs, fate, context=loop.outside)
+        result = await answer
+        if name == "commit":
+            world.checker.renewed(args[0], began)
+        elif name == "campaign" and result is not None:
+            world.checker.renewed(result, began)
+        return result
+
+    def _fate(self, name: str) -> str | None:
+        """What goes wrong with a call, if anything does."""
+        if self._world.is_calm():
+            return None
+        scale = 1.0 if name in _WRITES else 0.3
+        draw = self._random.random()
+        for kind, rate in self._world.mix.calls.items():
+            draw -= rate * scale
+            if draw < 0:
+                self._world.trace.fault(kind, f"{self._name} {name}")
+                return kind
+        return None
+
+    def _arrive(self, answer: asyncio.Future[Any], name: str, args: Any, kwargs: Any, fate: str | None) -> None:
+        """The call has reached the store, or not."""
+        if fate == "call_refused":
+            _settle(answer, Unavailable("the call did not get through"))
+            return
+        try:
+            result = self._truth.carry_out(name, args, kwargs)
+        except MainspringError as error:
+            _settle(answer, error)
+            return
+        if fate == "call_unanswered":
+            _settle(answer, Unavailable("the answer was lost"))
+        elif not answer.done():
+            answer.set_result(result)
+
+    def _give_up(self, answer: asyncio.Future[Any]) -> None:
+        _settle(answer, Unavailable("no answer in time"))
+
+
+def _settle(answer: asyncio.Future[Any], error: Exception) -> None:
+    if not answer.done():
+        answer.set_exception(error)
+
+
+def _is_poisoned(batch: Batch) -> bool:
+    return any(change.task.output is not None and POISON in change.task.output for change in batch.tasks) or any(
+        late.output is not None and POISON in late.output for late in batch.late
+    )
+
+

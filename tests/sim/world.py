@@ -1,0 +1,177 @@
+"""One seed: a world is drawn, faults strike it, it calms down, and everything must come to an end."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import ExitStack
+from random import Random
+from typing import Any
+from unittest import mock
+
+import msgspec
+
+from mainspring.host.pace import Pace
+from mainspring.shard import adoption
+from mainspring.wire import Offer
+from tests.sim import check_world
+from tests.sim.checker import Checker
+from tests.sim.clocks import HostClock, StoreClock
+from tests.sim.findings import Findings
+from tests.sim.guard import sealed
+from tests.sim.jobs import MIB
+from tests.sim.load import Client, People
+from tests.sim.loop import VirtualLoop
+from tests.sim.mix import Mix, draw_mix
+from tests.sim.nemesis import Nemesis
+from tests.sim.network import Network
+from tests.sim.poison import poisoned
+from tests.sim.server import SHARD, SimServer
+from tests.sim.store import Truth, at_once
+from tests.sim.trace import Trace
+from tests.sim.worker import SimWorker
+
+LEASE_SECONDS = 5.0
+LONGEST_CALM = 900.0
+"""So long after the faults have stopped everything must have ended (L-1)."""
+LOOK_SECONDS = 5.0
+COMPARE_SECONDS = 30.0
+
+
+class SeedResult(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of one seed."""
+
+    seed: int
+    found: list[tuple[str, str]]
+    faults: dict[str, int]
+    events: dict[str, int]
+    checks: dict[str, int]
+    steps: int
+    virtual_seconds: float
+    digest: str
+
+
+class World:
+    """Everything of one seed."""
+
+    def __init__(self, mix: Mix, *, verbose: bool = False, muted: frozenset[str] = frozenset()) -> None:
+        self.mix = mix
+        self.loop = VirtualLoop()
+        self.trace = Trace(self.loop, verbose=verbose)
+        self.clock = HostClock(self.loop)
+        self.store_clock = StoreClock(self.loop, mix.store_rate)
+        self.calm_at = mix.chaos_seconds
+        self.done: asyncio.Future[None] = self.loop.create_future()
+        self.findings = Findings(self._finish)
+        self.findings.muted = muted
+        self.workers: list[SimWorker] = []
+        self._draw_workers()
+        self.checker = Checker(self, self.findings)
+        self.truth = Truth(self)
+        self.network = Network(self)
+        self.nemesis = Nemesis(self)
+        self.people = People(self)
+        self.servers = [SimServer(self, f"server{number}") for number in range(mix.servers)]
+
+    def is_calm(self) -> bool:
+        """Whether faults have stopped."""
+        return self.loop.now >= self.calm_at
+
+    def may_stumble(self) -> bool:
+        """Whether a batch may meet a row that is not as its leader thinks, for a reason that is no fault of ours."""
+        return False
+
+    def run(self) -> None:
+        """Let it all happen."""
+        at_once(self.truth.store.ensure_shard(SHARD))
+        for server in self.servers:
+            server.boot()
+        for worker in self.workers:
+            worker.boot()
+        for coroutine in (Client(self).run(), self.people.meddle(), self.nemesis.run(), self._watch(), self._look()):
+            self.loop.create_task(coroutine, context=self.loop.outside)
+        self.loop.run_until(self.done)
+
+    def log(self, level: str, event: str, fields: dict[str, Any]) -> None:
+        """A log event of the real code."""
+        self.trace.say(f"log.{event}", fields)
+        if level == "error":
+            self.findings.require("CRASH", False, f"{event} {fields}")
+
+    async def _look(self) -> None:
+        since = 0.0
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            self.loop.find_crashes()
+            for failure in self.loop.failures:
+                self.findings.require("CRASH", False, failure)
+            self.findings.count("CRASH")
+            check_world.look_at_leaders(self)
+            check_world.check_visible(self)
+            since += LOOK_SECONDS
+            if since >= COMPARE_SECONDS:
+                since = 0.0
+                check_world.compare_tables(self, whole=False)
+
+    async def _watch(self) -> None:
+        """Wait for the calm, mend what only a person can, and see that everything ends."""
+        await asyncio.sleep(self.calm_at)
+        self.trace.note("calm", "")
+        await asyncio.sleep(LEASE_SECONDS / self.mix.store_rate + 3.0)
+        fence = self.checker.model.fence
+        leaders = [leader for server in self.servers if (leader := server.leader()) is not None]
+        leads = any((leader.term.epoch, leader.term.nonce) == (fence.epoch, fence.nonce) for leader in leaders)
+        self.findings.require("L-2", leads, f"nobody leads {self.loop.now - self.calm_at:.1f} s into the calm")
+        while self.loop.now < self.calm_at + LONGEST_CALM:
+            await asyncio.sleep(10.0)
+            self.people.mend()
+            if self.loop.now >= self.mix.seconds and self._is_over():
+                break
+        check_world.compare_tables(self, whole=True)
+        check_world.check_history(self)
+        check_world.check_end(self)
+        self._finish()
+
+    def _is_over(self) -> bool:
+        from mainspring.core.runs import FINAL_RUN
+
+        return all(run.state in FINAL_RUN for run in self.checker.model.runs.values())
+
+    def _finish(self) -> None:
+        if not self.done.done():
+            self.done.set_result(None)
+
+    def _draw_workers(self) -> None:
+        random = Random(f"workers:{self.mix.seed}")
+        for number in range(self.mix.workers):
+            offer = Offer(random.choice((2000, 3000, 4000)), 2048 * MIB)
+            labels = {"first": "yes"} if not number else {}
+            self.workers.append(SimWorker(self, f"w{number}", offer, labels, f"z{number % 2}"))
+
+
+def run_seed(
+    seed: int, *, seconds: float = 900.0, verbose: bool = False, muted: frozenset[str] = frozenset()
+) -> SeedResult:
+    """Run one seed from beginning to end."""
+    mix = draw_mix(seed, seconds)
+    world = World(mix, verbose=verbose, muted=muted)
+    if verbose:
+        print(mix)
+    with ExitStack() as stack:
+        stack.enter_context(sealed(world.log))
+        stack.enter_context(poisoned(lambda: not world.is_calm(), lambda where, job: world.trace.fault(f"poison_{where}", job)))
+        stack.enter_context(mock.patch.object(Pace, "rows", lambda pace: mix.budget))
+        stack.enter_context(mock.patch.object(adoption, "SMALL_RUN", mix.small_run))
+        world.run()
+        result = SeedResult(
+            seed=seed,
+            found=world.findings.found,
+            faults=dict(world.trace.faults),
+            events=dict(world.trace.events),
+            checks=dict(world.findings.made),
+            steps=world.loop.steps,
+            virtual_seconds=world.loop.now,
+            digest=world.trace.digest(),
+        )
+        world.loop.end()
+        at_once(world.truth.store.close())
+    return result

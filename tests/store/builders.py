@@ -1,0 +1,131 @@
+"""Structs for tests: only what a test is about has to be said."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from itertools import count
+from typing import Any
+
+import msgspec
+
+from mainspring.core.batch import Batch, Outgoing, TaskChange
+from mainspring.core.jobs import JobRow
+from mainspring.core.runs import Run, RunState
+from mainspring.core.tasks import Attempt, AttemptEnd, Priority, Task, TaskState, Transition
+from mainspring.ids import task_id
+from mainspring.store.port import Store, Term
+
+HOUR = timedelta(hours=1)
+DAY = timedelta(days=1)
+NOW = datetime(2026, 11, 15, 12, 0, 0, 123456, tzinfo=UTC)
+"""Some instant of the past, for what is stored and never compared."""
+
+_numbers = count(1)
+
+
+def new_number() -> int:
+    """A number that nobody else has."""
+    return next(_numbers)
+
+
+def a_job(**changes: Any) -> JobRow:
+    """A definition."""
+    values = {"id": f"job_{new_number()}", "tenant": "acme", "name": "report", "version": 0, "definition": '{"a": 1}'}
+    return JobRow(**(values | changes))
+
+
+def a_run(**changes: Any) -> Run:
+    """A run that waits to be adopted."""
+    values: dict[str, Any] = {
+        "id": f"run_{new_number():012x}-{new_number():016x}", "shard": "main", "tenant": "acme", "job_id": "job_1",
+        "priority": Priority.P1, "params": '{"day":"2026-11-15"}', "task_count": 1, "submitted_by": "ann",
+        "created_at": NOW, "start_at": NOW,
+    }  # fmt: skip
+    return Run(**(values | changes))
+
+
+def adopted(run: Run, **changes: Any) -> Run:
+    """The same run, adopted."""
+    return msgspec.structs.replace(run, **({"state": RunState.RUNNING, "adopted_at": NOW} | changes))
+
+
+def ended(run: Run, **changes: Any) -> Run:
+    """The same run, over."""
+    return adopted(run, **({"state": RunState.SUCCEEDED, "ended_at": NOW} | changes))
+
+
+def a_task(run: Run, position: int = 0, **changes: Any) -> Task:
+    """A new task of a run."""
+    values: dict[str, Any] = {
+        "id": task_id(run.id, position), "run_id": run.id, "shard": run.shard, "tenant": run.tenant,
+        "name": f"step-{position}", "position": position, "priority": run.priority, "seq": 1, "since": NOW,
+    }  # fmt: skip
+    return Task(**(values | changes))
+
+
+def a_change(task: Task, **changes: Any) -> TaskChange:
+    """That task, one step further, against what it was."""
+    new = msgspec.structs.replace(task, **({"state": TaskState.QUEUED, "seq": task.seq + 1} | changes))
+    return TaskChange(new, task.state, task.seq)
+
+
+def a_transition(task: Task, **changes: Any) -> Transition:
+    """The record of a step."""
+    values: dict[str, Any] = {
+        "task_id": task.id, "run_id": task.run_id, "tenant": task.tenant, "generation": 1, "seq": task.seq,
+        "attempt": 0, "start": None, "end": task.state, "at": NOW, "by": "shard", "because": "it is new",
+    }  # fmt: skip
+    return Transition(**(values | changes))
+
+
+def an_attempt(task: Task, **changes: Any) -> Attempt:
+    """An attempt that is over."""
+    values: dict[str, Any] = {
+        "id": f"att_{new_number():012x}-{new_number():016x}", "task_id": task.id, "run_id": task.run_id,
+        "shard": task.shard, "tenant": task.tenant, "generation": 1, "number": 1, "worker_id": "w1",
+        "lease_id": "lease_1", "assigned_at": NOW, "started_at": NOW, "ended_at": NOW, "end": AttemptEnd.SUCCEEDED,
+    }  # fmt: skip
+    return Attempt(**(values | changes))
+
+
+def an_outgoing(**changes: Any) -> Outgoing:
+    """Something that somebody outside must hear."""
+    number = new_number()
+    values: dict[str, Any] = {
+        "id": f"out_{number}", "key": f"key_{number}", "kind": "run.ended", "payload": "{}", "created_at": NOW,
+    }  # fmt: skip
+    return Outgoing(**(values | changes))
+
+
+class Leader:
+    """Leads a shard of a store and numbers its batches."""
+
+    def __init__(self, store: Store, term: Term) -> None:
+        self.store = store
+        self.term = term
+        self.number = term.batch_no
+
+    @classmethod
+    async def of(cls, store: Store, shard: str = "main", *, ttl: timedelta = HOUR) -> Leader:
+        """Make the shard known and take its lead."""
+        await store.ensure_shard(shard)
+        term = await store.campaign(shard, "host-1", new_number(), ttl)
+        assert term is not None
+        return cls(store, term)
+
+    async def commit(self, **parts: Any) -> datetime:
+        """Commit the next batch."""
+        at = await self.store.commit(self.term, self.number + 1, Batch(**parts))
+        self.number += 1
+        return at
+
+    async def adopt(self, *runs: Run, tasks: int = 1) -> list[Task]:
+        """Submit runs, adopt them, and make their tasks."""
+        await self.store.insert_runs(runs)
+        new_tasks = [a_task(run, position) for run in runs for position in range(tasks)]
+        await self.commit(
+            runs=[adopted(run) for run in runs],
+            new_tasks=new_tasks,
+            transitions=[a_transition(task) for task in new_tasks],
+        )
+        return new_tasks

@@ -1,0 +1,58 @@
+"""The stores that the suite runs on: SQLite in a file with threads, SQLite in memory and inline, a real PostgreSQL."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mainspring.clock import MachineClock
+from mainspring.store.port import Store
+from mainspring.store.postgres import PostgresStore
+from mainspring.store.sqlite import SqliteStore, inline
+from tests.postgres import PostgresServer
+
+STORES = ("sqlite", "memory", "postgres")
+
+
+@pytest.fixture(scope="session")
+def postgres_template(postgres_server: PostgresServer) -> str:
+    """A database with the schema."""
+
+    async def connect_once(url: str) -> None:
+        await (await PostgresStore.connect(url)).close()
+
+    def migrate(url: str) -> None:
+        # On a thread of its own: whoever asks for the first database may be inside an event loop.
+        with ThreadPoolExecutor(1) as thread:
+            thread.submit(lambda: asyncio.run(connect_once(url))).result()
+
+    return postgres_server.template("migrated", migrate)
+
+
+@pytest.fixture(params=STORES)
+async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Store]:
+    """A store that nobody has used."""
+    opened: Store
+    match request.param:
+        case "sqlite":
+            opened = SqliteStore.open(tmp_path / "store.db", clock=MachineClock())
+        case "memory":
+            opened = SqliteStore.open(":memory:", clock=MachineClock(), run=inline)
+        case _:
+            opened = await PostgresStore.connect(request.getfixturevalue("postgres_url"))
+    yield opened
+    await opened.close()
+
+
+async def look(store: Store, query: str) -> list[tuple[Any, ...]]:
+    """What a query finds, beneath the port: for what the port writes and does not read."""
+    if isinstance(store, SqliteStore):
+        return await store._read(lambda db: db.execute(query).fetchall())
+    assert isinstance(store, PostgresStore)
+    async with store._pool.connection() as connection:
+        return [tuple(row) for row in await connection.fetch(query)]

@@ -1,0 +1,147 @@
+"""Making jobs and runs, once."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from mainspring.core.tasks import Priority
+from mainspring.errors import KeyReused
+from mainspring.store.port import IdempotencyKey, Store
+from tests.store.builders import Leader, a_job, a_run, adopted, ended
+from tests.store.conftest import look
+
+
+def a_key(key: str = "k1", *, tenant: str = "acme", body_hash: str = "h1") -> IdempotencyKey:
+    return IdempotencyKey(tenant=tenant, key=key, body_hash=body_hash)
+
+
+async def test_insert_job_keeps_a_definition(store: Store) -> None:
+    given = a_job(definition='{"name": "é", "tasks": []}')
+
+    kept = await store.insert_job(given)
+
+    assert (kept.id, kept.tenant, kept.name, kept.definition) == (given.id, "acme", "report", given.definition)
+    assert await store.jobs([given.id]) == [kept]
+
+
+async def test_the_version_is_given_by_the_store_one_more_than_the_latest_of_that_name(store: Store) -> None:
+    versions = [(await store.insert_job(a_job(definition=f"[{n}]"))).version for n in range(3)]
+    other_name = await store.insert_job(a_job(name="other"))
+    other_tenant = await store.insert_job(a_job(tenant="zoe"))
+
+    assert versions == [1, 2, 3]
+    assert other_name.version == other_tenant.version == 1
+
+
+async def test_a_job_with_the_definition_of_the_latest_version_is_that_version(store: Store) -> None:
+    first = await store.insert_job(a_job())
+
+    again = await store.insert_job(a_job())
+
+    assert again == first
+    assert await look(store, "SELECT count(*) FROM jobs") == [(1,)]
+
+
+async def test_a_job_with_the_definition_of_an_older_version_is_a_new_version(store: Store) -> None:
+    await store.insert_job(a_job(definition="[1]"))
+    await store.insert_job(a_job(definition="[2]"))
+
+    assert (await store.insert_job(a_job(definition="[1]"))).version == 3
+
+
+async def test_a_job_inserted_again_with_its_id_is_the_one_that_is_there(store: Store) -> None:
+    """The answer was lost, and somebody else has made a version since."""
+    mine = a_job(definition="[1]")
+    first = await store.insert_job(mine)
+    await store.insert_job(a_job(definition="[2]"))
+
+    assert await store.insert_job(mine) == first
+
+
+async def test_jobs_inserted_at_once_get_different_versions(store: Store) -> None:
+    jobs = await asyncio.gather(*(store.insert_job(a_job(definition=f"[{n}]")) for n in range(8)))
+
+    assert sorted(job.version for job in jobs) == list(range(1, 9))
+
+
+async def test_insert_runs_answers_with_their_ids(store: Store) -> None:
+    runs = [a_run(), a_run(priority=Priority.P0, watched=True)]
+
+    assert await store.insert_runs(runs) == [run.id for run in runs]
+    assert [await store.run(run.id) for run in runs] == runs
+
+
+async def test_insert_runs_of_nothing_does_nothing(store: Store) -> None:
+    assert await store.insert_runs([]) == []
+
+
+async def test_a_run_whose_id_is_there_already_is_not_made_again(store: Store) -> None:
+    leader = await Leader.of(store)
+    old, new = a_run(), a_run()
+    await leader.adopt(old)
+
+    assert await store.insert_runs([old, new]) == [old.id, new.id]
+
+    assert await store.run(old.id) == adopted(old)
+    assert await store.run(new.id) == new
+
+
+async def test_with_a_key_that_was_used_before_the_ids_of_the_first_call_are_answered_and_nothing_is_made(
+    store: Store,
+) -> None:
+    first, again = a_run(), a_run()
+    await store.insert_runs([first], a_key())
+
+    assert await store.insert_runs([again], a_key()) == [first.id]
+    assert await store.run(again.id) is None
+
+
+async def test_a_key_used_for_another_body_is_refused(store: Store) -> None:
+    await store.insert_runs([a_run()], a_key())
+    other = a_run()
+
+    with pytest.raises(KeyReused):
+        await store.insert_runs([other], a_key(body_hash="h2"))
+
+    assert await store.run(other.id) is None
+
+
+async def test_keys_are_a_tenants_own(store: Store) -> None:
+    mine, yours = a_run(), a_run(tenant="zoe")
+    await store.insert_runs([mine], a_key())
+
+    assert await store.insert_runs([yours], a_key(tenant="zoe", body_hash="h2")) == [yours.id]
+
+
+async def test_one_key_used_by_many_at_once_makes_the_runs_of_one(store: Store) -> None:
+    runs = [a_run() for _ in range(8)]
+
+    answers = await asyncio.gather(*(store.insert_runs([run], a_key()) for run in runs))
+
+    assert len({tuple(answer) for answer in answers}) == 1
+    assert await look(store, "SELECT id FROM runs") == [tuple(answers[0])]
+
+
+async def test_run_and_tasks_of_an_unknown_run_are_nothing(store: Store) -> None:
+    assert await store.run("run_nowhere") is None
+    assert await store.tasks("run_nowhere") == []
+
+
+async def test_run_and_tasks_also_come_from_history(store: Store) -> None:
+    leader = await Leader.of(store)
+    run = a_run()
+    tasks = await leader.adopt(run, tasks=12)
+    await leader.commit(runs=[ended(run)], archived=[run.id])
+
+    assert await store.run(run.id) == ended(run)
+    assert await store.tasks(run.id) == tasks
+
+
+async def test_tasks_come_by_position(store: Store) -> None:
+    leader = await Leader.of(store)
+    run = a_run()
+    await leader.adopt(run, tasks=12)
+
+    assert [task.position for task in await store.tasks(run.id)] == list(range(12))

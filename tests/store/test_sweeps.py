@@ -1,0 +1,194 @@
+"""Moving what is over, taking away what is old."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from mainspring.core.batch import LateResult, RejectedEvent
+from mainspring.core.runs import FINAL_RUN, RunState
+from mainspring.store.port import PRUNABLE, IdempotencyKey, Store
+from tests.store.builders import DAY, HOUR, Leader, a_run, a_transition, adopted, an_attempt, an_outgoing, ended
+from tests.store.conftest import look
+
+AGE = 30 * DAY
+OLD = 40 * DAY
+
+
+async def count(store: Store, table: str) -> int:
+    """How many rows a table has."""
+    ((rows,),) = await look(store, f"SELECT count(*) FROM {table}")
+    assert isinstance(rows, int)
+    return rows
+
+
+async def prune_all(store: Store, what: str) -> int:
+    """Prune until there is no more."""
+    calls = 1
+    while (await store.prune(what, AGE)).more:
+        calls += 1
+        assert calls < 50
+    return calls
+
+
+async def test_ended_runs_are_final_runs_that_ended_at_least_so_long_ago_oldest_first(store: Store) -> None:
+    leader = await Leader.of(store)
+    now = await store.time()
+    runs = [a_run() for _ in range(4)]
+    await leader.adopt(*runs)
+    ages = [2 * HOUR, 5 * HOUR, HOUR / 2, 3 * HOUR]
+    await leader.commit(runs=[ended(run, ended_at=now - age) for run, age in zip(runs, ages, strict=True)])
+
+    assert await store.ended_runs("main", HOUR, 10) == [runs[1].id, runs[3].id, runs[0].id]
+    assert await store.ended_runs("main", HOUR, 2) == [runs[1].id, runs[3].id]
+    assert await store.ended_runs("other", HOUR, 10) == []
+
+
+async def test_ended_runs_are_of_every_final_state_and_no_other(store: Store) -> None:
+    leader = await Leader.of(store)
+    now = await store.time()
+    runs = {state: a_run() for state in RunState}
+    await leader.adopt(*runs.values())
+    await leader.commit(runs=[adopted(run, state=state, ended_at=now - DAY) for state, run in runs.items()])
+
+    assert set(await store.ended_runs("main", HOUR, 100)) == {runs[state].id for state in FINAL_RUN}
+
+
+async def test_prepare_days_can_be_repeated(store: Store) -> None:
+    await store.prepare_days(3)
+    await store.prepare_days(3)
+    await store.prepare_days(5)
+
+
+async def test_rows_stay_readable_when_their_day_is_made_after_them(store: Store) -> None:
+    leader = await Leader.of(store)
+    now = await store.time()
+    run = a_run()
+    (task,) = await leader.adopt(run)
+    attempt = an_attempt(task, ended_at=now)
+    await leader.commit(
+        transitions=[a_transition(task, at=now)], attempts=[attempt], runs=[ended(run, ended_at=now)], archived=[run.id]
+    )
+
+    await store.prepare_days(2)
+
+    assert await store.run(run.id) == ended(run, ended_at=now)
+    assert await store.tasks(run.id) == [task]
+    assert [found.id for found in await store.find_attempts([attempt.id])] == [attempt.id]
+    assert await count(store, "transitions") == 2
+
+
+async def test_prune_takes_away_what_is_older_than_age_and_nothing_else(store: Store) -> None:
+    leader = await Leader.of(store)
+    now = await store.time()
+    for age in (OLD, DAY):
+        at = now - age
+        run = a_run()
+        (task,) = await leader.adopt(run)
+        attempt = an_attempt(task, ended_at=at)
+        await leader.commit(
+            transitions=[a_transition(task, at=at)],
+            attempts=[attempt],
+            late=[LateResult(attempt_id=attempt.id, outcome="failed", output=None, error=None, at=at)],
+            rejected=[
+                RejectedEvent(id=f"r{age}", shard="main", kind="k", subject=task.id, event="{}", fault="f", at=at)
+            ],
+            runs=[ended(run, ended_at=at)],
+            archived=[run.id],
+        )
+    tables = ("transitions", "attempts", "late_results", "runs_history", "tasks_history", "rejected_events")
+    # The transitions of the adoptions have a time of their own, which is not old.
+    assert [await count(store, table) for table in tables] == [4, 2, 2, 2, 2, 2]
+
+    for what in PRUNABLE:
+        await prune_all(store, what)
+
+    assert [await count(store, table) for table in tables] == [3, 1, 1, 1, 1, 1]
+
+
+async def test_prune_never_touches_what_belongs_to_a_run_that_is_not_final(store: Store) -> None:
+    leader = await Leader.of(store)
+    at = await store.time() - OLD
+    run = a_run()
+    (task,) = await leader.adopt(run)
+    attempt = an_attempt(task, ended_at=at)
+    await leader.commit(
+        transitions=[a_transition(task, at=at)],
+        attempts=[attempt],
+        late=[LateResult(attempt_id=attempt.id, outcome="failed", output=None, error=None, at=at)],
+        rejected=[
+            RejectedEvent(id=f"r{n}", shard="main", kind="k", subject=subject, event="{}", fault="f", at=at)
+            for n, subject in enumerate((task.id, run.id, "a shape"))
+        ],
+    )
+
+    for what in PRUNABLE:
+        await prune_all(store, what)
+
+    assert [await count(store, table) for table in ("transitions", "attempts", "late_results")] == [2, 1, 1]
+    assert await look(store, "SELECT id FROM rejected_events ORDER BY id") == [("r0",), ("r1",)]
+
+    await leader.commit(runs=[ended(run)])
+    for what in PRUNABLE:
+        await prune_all(store, what)
+
+    assert [await count(store, table) for table in ("transitions", "attempts", "late_results")] == [1, 0, 0]
+    assert await count(store, "rejected_events") == 0
+
+
+async def test_prune_takes_away_at_most_1000_rows_at_a_time_where_it_does_not_drop_days(store: Store) -> None:
+    leader = await Leader.of(store)
+    at = await store.time() - OLD
+    events = [
+        RejectedEvent(id=f"r{n}", shard="main", kind="k", subject="s", event="{}", fault="f", at=at) for n in range(2300)
+    ]
+    await leader.commit(rejected=events)
+
+    pruned = [await store.prune("rejected_events", AGE) for _ in range(3)]
+
+    assert [(sweep.rows, sweep.more) for sweep in pruned] == [(1000, True), (1000, True), (300, False)]
+    assert {sweep.what for sweep in pruned} == {"rejected_events"}
+
+
+async def test_undelivered_rows_of_the_outbox_are_never_pruned(store: Store) -> None:
+    leader = await Leader.of(store)
+    at = await store.time() - OLD
+    await leader.commit(outbox=[an_outgoing(created_at=at), an_outgoing(created_at=at)])
+
+    await store.prune("outbox", timedelta(0))
+
+    assert await count(store, "outbox") == 2
+
+
+async def test_delivered_rows_of_the_outbox_are_pruned_by_the_time_of_their_delivery(store: Store) -> None:
+    leader = await Leader.of(store)
+    outgoing = an_outgoing(created_at=await store.time() - OLD)
+    await leader.commit(outbox=[outgoing])
+    await store.delivered([outgoing.id])
+
+    await store.prune("outbox", HOUR)
+    assert await count(store, "outbox") == 1
+    await store.prune("outbox", -HOUR)
+    assert await count(store, "outbox") == 0
+
+
+async def test_a_key_is_kept_as_long_as_one_of_its_runs_is_not_final(store: Store) -> None:
+    leader = await Leader.of(store)
+    over, going_on = a_run(), a_run()
+    await store.insert_runs([over, going_on], IdempotencyKey(tenant="acme", key="k", body_hash="h"))
+    await leader.commit(runs=[ended(over)])
+
+    await store.prune("idempotency", -HOUR)
+    assert await count(store, "idempotency") == 1
+
+    await leader.commit(runs=[ended(going_on)])
+    await store.prune("idempotency", -HOUR)
+    assert await count(store, "idempotency") == 0
+
+
+async def test_prune_knows_everything_that_is_prunable_and_nothing_else(store: Store) -> None:
+    for what in PRUNABLE:
+        assert (await store.prune(what, AGE)).rows == 0
+    with pytest.raises(KeyError):
+        await store.prune("runs", AGE)
