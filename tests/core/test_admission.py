@@ -137,9 +137,9 @@ def test_at_most_a_hundred_faults_are_named_and_the_others_counted() -> None:
 def test_a_million_tasks_are_refused_before_they_are_read() -> None:
     """ADM-1: at most 250,000; it takes a tenth of a second, and a test is not a benchmark."""
     body = b'{"name":"x","tasks":[' + b",".join(b'{"name":"t%d"}' % n for n in range(1_000_000)) + b"]}"
-    started = time.perf_counter()
+    started = time.thread_time()
     assert refusal_of(body) == {"tasks": "there are 1000000; a job has 1 to 250000"}
-    assert time.perf_counter() - started < 2
+    assert time.thread_time() - started < 2
 
 
 def test_a_job_of_a_million_tasks_built_by_code_is_refused_as_well() -> None:
@@ -161,9 +161,9 @@ def test_a_job_of_a_million_tasks_built_by_code_is_refused_as_well() -> None:
 def test_large_graphs_are_taken(tasks: int, needs: Callable[[int], list[int]]) -> None:
     """ADM-1: 100,000 in about a second; deeper than any limit of recursion. A busy machine may take its time."""
     body = a_big_job(tasks, needs)
-    started = time.perf_counter()
+    started = time.thread_time()
     job = decode_job(body, LIMITS)
-    assert time.perf_counter() - started < 10
+    assert time.thread_time() - started < 10
     assert len(job.tasks) == tasks
 
 
@@ -184,9 +184,9 @@ def test_a_huge_body_of_junk_is_refused_without_becoming_objects(junk: bytes) ->
         b'{"name":"a","tasks":' + much + b"}",
         much,
     ):
-        started = time.perf_counter()
+        started = time.thread_time()
         assert refusal_of(body)
-        assert time.perf_counter() - started < 2
+        assert time.thread_time() - started < 2
 
 
 @given(st.binary(max_size=200))

@@ -11,6 +11,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from minijinja import Environment, TemplateError
 
 from mainspring.core import expression_grammar, expression_values, expressions
 from mainspring.core.expression_filters import FILTERS
@@ -190,9 +191,9 @@ def test_hostile_expressions_end_soon_and_either_have_a_value_or_fail_in_order()
     before = msgspec.msgpack.encode({**values, "deep": None, "large": None})
     rss = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     for expression in EXPRESSIONS:
-        started = time.perf_counter()
+        started = time.thread_time()
         value, said = attempt(expression, {"output": values, "params": {}})
-        assert time.perf_counter() - started < DEAREST_SECONDS, expression
+        assert time.thread_time() - started < DEAREST_SECONDS, expression
         assert len(said) < 400, expression
         assert isinstance(value, (bool, int, float, str, list, dict, type(None))), expression
     grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - rss
@@ -203,10 +204,10 @@ def test_hostile_expressions_end_soon_and_either_have_a_value_or_fail_in_order()
 def test_hostile_expressions_are_checked_soon_too() -> None:
     """ADM-1: what is submitted is only looked at."""
     for expression in EXPRESSIONS:
-        started = time.perf_counter()
+        started = time.thread_time()
         said = check(expression)
         assert said is None or fault_in_text(said) is None
-        assert time.perf_counter() - started < DEAREST_SECONDS, expression
+        assert time.thread_time() - started < DEAREST_SECONDS, expression
 
 
 @pytest.mark.parametrize(
@@ -233,6 +234,18 @@ def test_looking_at_too_much_is_said() -> None:
         evaluate("output ~ output", {"output": "x" * 20_000})
     with pytest.raises(ExpressionFailed, match="deeper than 64"):
         evaluate("output == params", {"output": hostile_values()["deep"], "params": hostile_values()["deep"]})
+
+
+def test_a_value_that_nests_too_deep_to_be_written_fails_in_order() -> None:
+    """Deeper than any reader would have let it in."""
+    deep: JsonValue = []
+    for _ in range(100_000):
+        deep = [deep]
+    for condition in ("output", "output ~ '' == ''", "output|tojson == ''", "output == params", "[output]|unique == 1"):
+        with pytest.raises(ExpressionFailed):
+            is_true(condition, {"output": deep, "params": [deep]})
+    with pytest.raises(ExpressionFailed, match="nests too deep"):
+        render("{{ output }}", {"output": deep})
 
 
 def test_a_value_that_is_large_and_not_named_costs_nothing() -> None:
@@ -339,6 +352,8 @@ def test_a_template_is_text_with_expressions_in_it(template: str, text: str) -> 
         ("a {{ 'x }} b", "not closed"),
         ("{% if output.ok %}yes{% endif %}", "statements"),
         ("{{ }}", "empty"),
+        ("{{ $x }}", "'$' can't stand there"),
+        ("{{ output.rows ] }}", "closes nothing"),
         ("{{ nobody.x }}", "nobody"),
         ("{{ output.rows * 2 }}", "times"),
         ("{{ 1 }}" * 101, "more than 100 expressions"),
@@ -363,6 +378,14 @@ def test_a_rendered_text_is_bounded_and_can_be_stored(template: str) -> None:
     """SEC-6: no template grows without limit, none brings a NUL in."""
     with pytest.raises(ExpressionFailed, match=r"more than 32768 characters|NUL"):
         render(template, {"output": "x" * 2_000})
+
+
+def test_running_out_of_fuel_is_said_in_words() -> None:
+    """SEC-5: no expression of legal length needs as much as there is, so a smaller tank is used up here."""
+    engine = Environment(fuel=5, debug=False)
+    with pytest.raises(TemplateError) as raised:
+        engine.eval_expr("x" + " + x" * 20, x=1)
+    assert expressions._say_error(raised.value) == "it costs too much"
 
 
 def test_a_sentence_quotes_only_what_can_be_stored_and_read() -> None:

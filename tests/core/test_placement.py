@@ -85,6 +85,14 @@ def test_a_task_is_never_placed_where_it_does_not_fit_and_always_where_it_does(u
     assert chosen is None or obstacles(SHAPE, chosen) == []
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_the_only_worker_that_will_do_is_found_wherever_it_stands(seed: int) -> None:
+    """PLC-2: where the sample has nobody, all are looked at."""
+    workers = [a_worker(number, disk="hdd") for number in range(10 * SAMPLE)]
+    workers[seed * 8].labels = {"disk": "ssd"}
+    assert choose(SHAPE, workers, Random(seed)) is workers[seed * 8]
+
+
 def test_every_worker_can_be_in_the_sample() -> None:
     """PLC-2: also the last one of the list."""
     workers = [a_worker(number) for number in range(SAMPLE + 1)]

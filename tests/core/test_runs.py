@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainspring.core.runs import FINAL_RUN, FailurePolicy, Finish, RunState, derive_run_state
+from mainspring.core.runs import FINAL_RUN, FailurePolicy, Finish, RunState, conclude, derive_run_state
 from mainspring.core.states import FINAL
 from mainspring.core.tasks import TaskState
+from tests.core.builders import NOON, a_run
 
 S = TaskState
 R = RunState
@@ -113,3 +114,14 @@ def test_a_run_is_over_exactly_when_all_its_tasks_are(
     finish = Finish(policy=policy, paused=paused, cancelled=cancelled, timed_out=timed_out, complete=complete)
     some_open = any(count and state not in FINAL for state, count in counts.items())
     assert (derive_run_state(counts, finish) in FINAL_RUN) is (complete and not some_open)
+
+
+@pytest.mark.parametrize("state", list(R))
+def test_a_run_has_an_end_exactly_while_it_is_over(state: RunState) -> None:
+    """STA-5: also after a reopen; a state that it has already is no change."""
+    run = a_run()
+    assert conclude(run, state, NOON) is (state is not R.PENDING)
+    assert (run.state, run.ended_at) == (state, NOON if state in FINAL_RUN else None)
+    assert conclude(run, state, NOON) is False
+    conclude(run, R.RUNNING, NOON)
+    assert run.ended_at is None

@@ -201,18 +201,48 @@ def test_a_run_that_is_cancelled_in_intake_is_adopted_for_it(world: World) -> No
     assert all(S.ASSIGNED not in world.path(name) for name in world.states(run))
 
 
-def test_an_arrival_in_the_same_turn_as_a_pause_does_not_undo_it(world: World) -> None:
-    """The act's rows have been looked up, and intake's arrival stands behind it with the older row."""
+@pytest.mark.parametrize("turns", [0, 1])
+def test_an_arrival_that_a_pause_has_overtaken_does_not_undo_it(world: World, turns: int) -> None:
+    """Intake handed the run over as it was before; it comes in the turn of the act, or in the next one."""
     world.register("w1")
     run = world.put_in_intake(chain("a"))
+    arrival = world.arrival(run)
     world.turn(world.asked(happened.PauseRun, run))
+    for _ in range(turns):
+        world.turn()
 
-    world.settle(world.arrival(run))
-    assert world.run(run).paused
+    world.settle(arrival)
 
-    world.settle(world.arrival(world.run(run)))
     assert world.run(run).paused
     assert world.task("a").state is S.PENDING
+
+
+@pytest.mark.parametrize("turns", [0, 1])
+def test_an_arrival_that_a_cancel_has_overtaken_does_not_adopt_the_run_again(world: World, turns: int) -> None:
+    """The run is over, and stays so."""
+    run = world.put_in_intake(chain("a"))
+    arrival = world.arrival(run)
+    world.turn(world.asked(happened.CancelRun, run))
+    for _ in range(turns):
+        world.turn()
+
+    world.settle(arrival)
+
+    assert world.run(run).state is RunState.CANCELLED
+    assert world.path("a") == [S.PENDING, S.QUEUED, S.CANCELLED]
+
+
+def test_a_run_that_was_paused_and_resumed_in_intake_starts_when_it_arrives(world: World) -> None:
+    """The last word counts, whatever row intake had read."""
+    world.register("w1")
+    run = world.put_in_intake(chain("a"))
+    world.act(happened.PauseRun, run)
+    arrival = world.arrival(world.run(run))
+    world.act(happened.ResumeRun, run)
+
+    world.settle(arrival)
+
+    assert world.task("a").state is S.ASSIGNED
 
 
 def test_a_run_has_its_whole_limit_from_its_adoption_on(world: World) -> None:

@@ -209,6 +209,32 @@ def test_a_task_of_a_cancelled_run_can_be_reopened(world: World) -> None:
     assert world.run(run).cancelled_by is None
 
 
+def test_a_task_whose_upstream_was_cancelled_too_is_over_again_at_once(world: World) -> None:
+    """The run ends as it had ended before, as a generation of its own, and leaves the memory."""
+    run = world.submit(chain("a", "b"), watched=True)
+    world.act(happened.CancelRun, run)
+
+    assert world.reply(happened.ReopenTask, run, task="b") is Reply.DONE
+
+    assert world.states(run) == {"a": S.CANCELLED, "b": S.CANCELLED}
+    assert world.task("b").generation == 2
+    assert (world.run(run).state, world.run(run).generation) == (RunState.CANCELLED, 2)
+    assert len(world.ledger.outbox) == 2
+
+
+def test_a_reopening_and_a_cancel_in_one_turn_end_the_run_again(world: World) -> None:
+    """It was over, came back and is over again before anybody could see it."""
+    world.register("w1")
+    run = world.submit(chain("a", max_attempts=1))
+    given_failed(world, run, "a")
+    world.turn(world.asked(happened.ReopenTask, run, task="a"))
+
+    world.settle(world.asked(happened.CancelRun, run))
+
+    assert world.run(run).state is RunState.CANCELLED
+    assert world.shard.memory.runs == {}
+
+
 def test_a_large_reopening_is_spread_over_several_batches(world: World) -> None:
     """A hundred children, ten rows to a batch."""
     world.register("w1", cores=2)

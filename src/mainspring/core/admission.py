@@ -39,11 +39,11 @@ _LARGEST_HEADER_FIELD_BYTES = 1024
 
 def decode_job(body: bytes, limits: Limits) -> JobSpec:
     """A job from JSON that somebody sent. Raises Refused, with every fault that can be named."""
-    if len(body) > limits.max_body_bytes:
-        raise Refused(f"the request has {len(body)} bytes, {limits.max_body_bytes} are allowed")
     faults = Faults()
+    if len(body) > limits.max_body_bytes:
+        faults.add("", f"has {len(body)} bytes, {limits.max_body_bytes} are allowed")
+        raise _refusal(faults)
     members, raw_tasks = _split(body, limits, faults)
-    _refuse_if_any(faults)
     header = _read_header(members, faults)
     tasks: list[tuple[int, TaskSpec]] = []
     known: set[str] = set()
@@ -56,7 +56,8 @@ def decode_job(body: bytes, limits: Limits) -> JobSpec:
         _check_tasks(tasks, known, limits, faults)
     else:
         faults.add("tasks", _say_count(0, limits))
-    _refuse_if_any(faults)
+    if faults.total():
+        raise _refusal(faults)
     return msgspec.structs.replace(header, tasks=tuple(task for _, task in tasks))
 
 
@@ -115,27 +116,31 @@ def _check_params(params: str, limits: Limits, faults: Faults) -> None:
 
 
 def _split(body: bytes, limits: Limits, faults: Faults) -> tuple[dict[str, msgspec.Raw], list[msgspec.Raw]]:
-    """The fields of a job, and its tasks, unread but counted; the tasks are not among the fields."""
+    """The fields of a job, and its tasks, unread but counted; the tasks are not among the fields.
+
+    Raises Refused if there are too many of them, or if it is no JSON object with a list of tasks at all.
+    """
     try:
         body.decode()
         members = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
         raw_tasks = msgspec.json.decode(members.get("tasks", b"[]"), type=list[msgspec.Raw])
     except UnicodeDecodeError as error:
-        faults.add("", f"the request is not UTF-8 (byte {error.start})")
-        return {}, []
-    except (msgspec.DecodeError, RecursionError):
+        faults.add("", f"is not UTF-8 (byte {error.start})")
+    except (msgspec.DecodeError, RecursionError) as error:
         # Not JSON, or not strictly, or not of this form: the other reader is slower, but can say what, and where.
-        value, found = _examine(body)
+        value, found = _examine(body, f"is not JSON, or no job: {error}")
         is_object = isinstance(value, dict)
         form = Fault(where="tasks" if is_object else "", why="must be a list" if is_object else _NO_JOB)
         faults.extend(found or [form])
-        return {}, []
-    if len(raw_tasks) > limits.max_tasks:
+    else:
+        if len(raw_tasks) <= limits.max_tasks:
+            if _may_have_doubled_key(body, members):
+                found = _examine(body, "has a key twice, or one that is written with escapes")[1]
+                faults.extend([fault for fault in found if not fault.where])
+            members.pop("tasks", None)
+            return members, raw_tasks
         faults.add("tasks", _say_count(len(raw_tasks), limits))
-    elif _may_have_doubled_key(body, members):
-        faults.extend(_examine(body)[1])
-    members.pop("tasks", None)
-    return members, raw_tasks
+    raise _refusal(faults)
 
 
 def _may_have_doubled_key(body: bytes, members: dict[str, msgspec.Raw]) -> bool:
@@ -204,10 +209,10 @@ def _name_misfits(raw: msgspec.Raw, where: str, first: str, reader: strict_json.
     return name if isinstance(name, str) else None
 
 
-def _examine(body: bytes) -> tuple[Read, list[Fault]]:
-    """Read all of a body again, strictly, for the sake of its faults."""
+def _examine(body: bytes, suspicion: str) -> tuple[Read, list[Fault]]:
+    """Read all of a body again, strictly, for the sake of its faults; of a large one only the suspicion is said."""
     if len(body) > _LARGEST_EXAMINED_BYTES:
-        return None, [Fault(where="", why="is not JSON, or has a key twice")]
+        return None, [Fault(where="", why=suspicion)]
     return strict_json.Reader().read(body.decode(), "")
 
 
@@ -238,7 +243,6 @@ def _say_count(tasks: int, limits: Limits) -> str:
     return f"there are {tasks}; a job has 1 to {limits.max_tasks}"
 
 
-def _refuse_if_any(faults: Faults) -> None:
+def _refusal(faults: Faults) -> Refused:
     total = faults.total()
-    if total:
-        raise Refused(f"the job has {total} fault{'s' if total > 1 else ''}", faults.all())
+    return Refused(f"the job has {total} fault{'s' if total > 1 else ''}", faults.all())

@@ -24,7 +24,6 @@ asked of it.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Mapping
 from typing import TypeAlias
 
@@ -51,13 +50,7 @@ Values: TypeAlias = "Mapping[str, msgspec.Raw | JsonValue]"
 
 def evaluate(expression: str, values: Values) -> JsonValue:
     """The value of an expression. Raises ExpressionFailed; a field that is not there is a failure, not null."""
-    _require(grammar.fault_in(expression))
-    look = Look()
-    seen = _show(expression, values, look)
-    result = _run(expression, seen, look)
-    if result is None and _run(f"({expression}) is defined", seen, look) is False:
-        raise ExpressionFailed(_say_missing(look))
-    return plain(result)
+    return _evaluate(expression, values, Look())
 
 
 def is_true(expression: str, values: Values) -> bool:
@@ -82,12 +75,8 @@ def render(template: str, values: Values) -> str:
     for piece in pieces:
         text = piece.text
         if piece.is_expression:
-            _require(grammar.fault_in(piece.text))
-            seen = _show(piece.text, values, look)
-            result = _run(piece.text, seen, look)
-            if result is None and _run(f"({piece.text}) is defined", seen, look) is False:
-                raise ExpressionFailed(_say_missing(look))
-            text = result if isinstance(result, str) else _say(plain(result))
+            result = _evaluate(piece.text, values, look)
+            text = result if isinstance(result, str) else _say(result)
         size += len(text)
         if size > LONGEST_RENDERED:
             raise ExpressionFailed(f"the text gets longer than {LONGEST_RENDERED} characters")
@@ -151,6 +140,17 @@ _LINT = Environment(debug=False, pycompat=False)
 """Only to read expressions, never to evaluate them."""
 
 
+def _evaluate(expression: str, values: Values, look: Look) -> JsonValue:
+    """The value of an expression that may look at what `look` has left."""
+    _require(grammar.fault_in(expression))
+    seen = _show(expression, values, look)
+    result = _run(expression, seen, look)
+    # The engine hands out what is not there as None.
+    if result is None and _run(f"({expression}) is defined", seen, look) is False:
+        raise ExpressionFailed(_say_missing(look))
+    return plain(result)
+
+
 def _show(expression: str, values: Values, look: Look) -> dict[str, Seen]:
     """The values that the expression may name, as the engine sees them."""
     seen: dict[str, Seen] = {}
@@ -194,20 +194,19 @@ def _run(expression: str, seen: Mapping[str, Seen], look: Look) -> object:
 def _say_error(error: TemplateError) -> str:
     if error.kind == "OutOfFuel":
         return "it costs too much"
-    if error.kind == "UndefinedError":
-        return _say_missing(None)
     return shorten(error.detail or error.message).replace("end of block", "end")
 
 
-def _say_missing(look: Look | None) -> str:
-    name = f"`{shorten(look.missing)}`" if look is not None and look.missing is not None else "something"
+def _say_missing(look: Look) -> str:
+    name = "something" if look.missing is None else f"`{shorten(look.missing)}`"
     return f"it uses {name} that is not there (`is defined` asks, `|default(...)` helps)"
 
 
 def _say(value: JsonValue) -> str:
-    if isinstance(value, float) and not math.isfinite(value):
-        raise ExpressionFailed("it gives a number that is not finite")
-    return msgspec.json.encode(value).decode()
+    try:
+        return msgspec.json.encode(value).decode()
+    except RecursionError:
+        raise ExpressionFailed("it gives a value that nests too deep to be written") from None
 
 
 def _require(fault: str | None) -> None:

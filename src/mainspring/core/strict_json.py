@@ -142,8 +142,11 @@ def fault_in_text(text: str) -> str | None:
     """Why a text can't be stored, in words; None if it can."""
     if "\0" in text:
         return "has a NUL in it"
-    # isascii() is 20 ns whatever the length: most texts are done here.
-    if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
+    if text.isascii():
+        return None
+    try:
+        text.encode()
+    except UnicodeEncodeError:
         return "has half of a character (a lone surrogate) in it"
     return None
 

@@ -1,9 +1,8 @@
 """From the store into the shard: runs are read as fast as the shard has room for them, fairly (core/intake.py).
 
 A read may overlap a commit that adopts what it returns. So that no run is handed over twice, those handed over are
-remembered until a read that began after their commit. And an act may change a run that is on its way: then what is on
-its way no longer stands, and the run is read again as it is then. They are read again meanwhile, so only P0 is read while many of
-them are on their way.
+remembered until a read that began after their commit. They are read again meanwhile, so only P0 is read while many of
+them are on their way. One that an act changed meanwhile no longer stands as it was read, and is read again.
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 import msgspec
 
 from mainspring.core.jobs import Job, JobRow, JobSpec, compile_job
+from mainspring.errors import Broken
 from mainspring.store.port import Memory
 
 _TASKS_KEPT = 500_000
@@ -38,7 +39,7 @@ class JobCache:
                 row = rows.get(job_id)
                 try:
                     fresh[job_id] = await _compile(row) if row is not None else _absent(job_id)
-                except (msgspec.MsgspecError, KeyError, ValueError, LookupError) as error:
+                except (msgspec.MsgspecError, Broken, KeyError, ValueError, LookupError) as error:
                     faults[job_id] = f"its definition can't be read: {error}"
         found = {job_id: self._jobs[job_id] for job_id in wanted if job_id in self._jobs} | fresh
         self._keep(found)

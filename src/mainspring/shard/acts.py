@@ -5,7 +5,7 @@ from __future__ import annotations
 from copy import copy
 
 from mainspring.core.batch import SpreadKind
-from mainspring.core.runs import FINAL_RUN, Run
+from mainspring.core.runs import FINAL_RUN, Run, RunState, conclude
 from mainspring.core.states import FINAL
 from mainspring.core.tasks import StopKind, Task, TaskState
 from mainspring.errors import Broken
@@ -155,6 +155,7 @@ def _find_run(turn: Turn, act: Act, *, adopt: bool = False) -> RunMemory | None:
     elif adopt:
         row = copy(rows.run)
         row.held = None
+        turn.memory.overtake(row.id, None)
         return adoption.take_in(turn, row, rows.job)
     else:
         _act_before_adoption(turn, act, copy(rows.run))
@@ -172,6 +173,7 @@ def _act_before_adoption(turn: Turn, act: Act, row: Run) -> None:
             turn.answer(act, Reply.REFUSED, "the run has not begun: it has no tasks yet")
             return
     turn.batch.runs.append(row)
+    turn.memory.overtake(row.id, row)
     turn.answer(act, Reply.DONE)
 
 
@@ -193,6 +195,7 @@ def _bring_back(turn: Turn, act: ReopenTask) -> None:
         return
     if rows.run.state in FINAL_RUN and any(task.id == act.task_id for task in rows.tasks):
         row, tasks, open_spreads = copy(rows.run), [copy(task) for task in rows.tasks], map(copy, rows.spreads)
+        conclude(row, RunState.RUNNING, turn.now)
         row.generation += 1
         row.adopted_at, row.cancelled_by, row.timed_out = turn.now, None, False
         adoption.recall_run(turn.memory, row, rows.job, tasks, list(open_spreads), turn.now)

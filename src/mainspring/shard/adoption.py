@@ -24,13 +24,11 @@ LEAST_LIMIT_LEFT = timedelta(seconds=20)
 
 
 def adopt(turn: Turn, event: RunArrived) -> None:
-    """Take a run in: make its tasks, and queue those with nothing upstream.
-
-    One whose row an act has changed in this turn is left to intake, which hands it over again as it is then.
-    """
-    overtaken = any(row.id == event.run.id for row in turn.batch.runs)
-    if event.run.id not in turn.memory.runs and not overtaken:
-        take_in(turn, copy(event.run), event.job)
+    """Take a run in, as an act that has overtaken it left it: make its tasks, and queue those with nothing upstream."""
+    memory = turn.memory
+    row = memory.overtaken.pop(event.run.id, event.run)
+    if row is not None and row.id not in memory.runs:
+        take_in(turn, copy(row), event.job)
 
 
 def take_in(turn: Turn, row: Run, job: Job) -> RunMemory:

@@ -27,6 +27,8 @@ from mainspring.shard.timers import Timers
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 LONGEST_TURN_SECONDS = 2.0
+_MOST_OVERTAKEN = 20_000
+"""More than the open turn and the batch that is being written can have."""
 
 
 class RunMemory(msgspec.Struct, kw_only=True):
@@ -105,6 +107,8 @@ class ShardMemory:
         self._last_turn: datetime | None = None
         self.instants = Timers(self._is_stale)
         self.lengths = Timers(self._is_stale)
+        self.overtaken: dict[str, Run | None] = {}
+        """Runs that an act changed before they arrived, as it left them. What is long durable intake knows itself."""
         self.audited: deque[str] = deque()
         """Runs still to be looked at in this round of the audit."""
 
@@ -113,6 +117,12 @@ class ShardMemory:
         if self._last_turn is not None:
             self.life += min(max((now - self._last_turn).total_seconds(), 0.0), LONGEST_TURN_SECONDS)
         self._last_turn = now
+
+    def overtake(self, run_id: str, row: Run | None) -> None:
+        """An act has changed a run that intake may have handed over; None: adopted it, so that it must not be again."""
+        self.overtaken[run_id] = row
+        if len(self.overtaken) > _MOST_OVERTAKEN:
+            del self.overtaken[next(iter(self.overtaken))]
 
     def find(self, task_id: str) -> Task | None:
         """A task by its id, if its run is in memory."""

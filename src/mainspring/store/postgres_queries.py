@@ -152,7 +152,7 @@ _INTAKE = f"""
     ) AS found
     ORDER BY want.place, found.start_at, found.id
 """
-_NEXT_START = f"SELECT min(start_at) FROM runs WHERE shard = $1 AND {statements.IN_INTAKE} AND start_at > {NOW}"
+_NEXT_START = f"SELECT min(start_at) FROM runs WHERE shard = $1 AND {statements.DELAYED} AND start_at > {NOW}"
 
 
 async def waiting(connection: Connection, shard: str, limit: int, after: str) -> list[Waiting]:

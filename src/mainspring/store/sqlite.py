@@ -97,6 +97,8 @@ class SqliteStore(Store):
                 writer = _connect(str(path))
                 writer.execute("PRAGMA journal_mode = WAL")
                 writer.execute("PRAGMA synchronous = FULL")
+                writer.execute("PRAGMA wal_autocheckpoint = 4000")  # 16 MB: a quarter of the checkpoints
+                writer.execute("PRAGMA cache_size = -65536")  # 64 MB
                 _migrate(writer, migrations("sqlite"))
                 reader = _connect(str(path))
                 reader.execute("PRAGMA query_only = ON")

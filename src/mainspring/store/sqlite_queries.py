@@ -141,7 +141,7 @@ _INTAKE = f"""
     WHERE shard = ?1 AND priority = ?2 AND tenant = ?3 AND {statements.IN_INTAKE} AND start_at <= ?5
     ORDER BY start_at, id LIMIT ?4
 """
-_NEXT_START = f"SELECT min(start_at) FROM runs WHERE shard = ?1 AND {statements.IN_INTAKE} AND start_at > ?2"
+_NEXT_START = f"SELECT min(start_at) FROM runs WHERE shard = ?1 AND {statements.DELAYED} AND start_at > ?2"
 
 
 def waiting(db: sqlite3.Connection, shard: str, limit: int, after: str, now: int) -> list[Waiting]:

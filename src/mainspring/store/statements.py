@@ -14,6 +14,8 @@ FINAL_STATES = ", ".join(f"'{state}'" for state in sorted(FINAL_RUN))
 
 ACTIVE = f"adopted_at IS NOT NULL AND state NOT IN ({FINAL_STATES})"
 IN_INTAKE = "adopted_at IS NULL AND held IS NULL"
+DELAYED = f"{IN_INTAKE} AND start_at > created_at"
+"""Made to start later. Others are in intake as soon as they are made: nobody's `created_at` is ahead of the store."""
 
 SHARDS = "SELECT id, leader, epoch, lease_until, batch_no FROM shards ORDER BY id"
 
@@ -37,7 +39,8 @@ def waiting_tenants(*, now: str, priority: str = "$2") -> str:
     """Tenants after $3 with intake at priority $2 of shard $1, at most $4 of them, by name.
 
     A loose index scan: from each tenant it jumps to the next one, so that it costs as much for a tenant with a million
-    runs as for one with a single run. `now` is how the database names the time.
+    runs as for one with a single run. (min and not EXISTS, which PostgreSQL may turn into a join over all runs.) `now`
+    is how the database names the time.
     """
     first = f"SELECT min(runs.tenant) FROM runs WHERE shard = $1 AND priority = {priority} AND {IN_INTAKE}"
     return f"""
@@ -47,8 +50,8 @@ def waiting_tenants(*, now: str, priority: str = "$2") -> str:
             SELECT ({first} AND runs.tenant > tenants.tenant) FROM tenants WHERE tenants.tenant IS NOT NULL
         )
         SELECT tenant FROM tenants
-        WHERE tenant IS NOT NULL AND EXISTS (
-            SELECT 1 FROM runs WHERE shard = $1 AND priority = {priority} AND runs.tenant = tenants.tenant
-              AND {IN_INTAKE} AND start_at <= {now})
+        WHERE tenant IS NOT NULL AND {now} >= (
+            SELECT min(start_at) FROM runs
+            WHERE shard = $1 AND priority = {priority} AND runs.tenant = tenants.tenant AND {IN_INTAKE})
         LIMIT $4
     """

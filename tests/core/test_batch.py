@@ -1,0 +1,33 @@
+"""A batch: the rows that change together."""
+
+from __future__ import annotations
+
+import msgspec
+
+from mainspring.core.batch import Batch, Effect, TaskChange
+from mainspring.core.tasks import TaskState
+from tests.core.builders import a_run, a_task
+
+
+def test_a_batch_counts_the_rows_that_it_writes() -> None:
+    """Every list but the effects: an empty batch only renews the lease."""
+    batch = Batch()
+    assert batch.rows() == 0
+    batch.effects.append(Effect())
+    assert batch.rows() == 0
+    batch.runs.append(a_run())
+    batch.new_tasks.append(a_task())
+    batch.tasks.append(TaskChange(a_task(), TaskState.PENDING, 1))
+    assert batch.rows() == 3
+    for field in msgspec.structs.fields(Batch):
+        if field.name not in ("effects", "runs", "new_tasks", "tasks"):
+            before = batch.rows()
+            getattr(batch, field.name).append("a row")
+            assert batch.rows() == before + 1, f"{field.name} is not counted"
+
+
+def test_batches_share_nothing() -> None:
+    """What one shard writes is not in another's batch."""
+    one, other = Batch(), Batch()
+    one.archived.append("run_1")
+    assert other.archived == []

@@ -1,0 +1,288 @@
+"""A store, hosts and workers in one loop of virtual time.
+
+`TroubledStore` is the real SQLite adapter in memory, whose commits can be made to take time, to fail, or to be carried
+out and have their answer lost. `Hand` is a worker played message by message; `PlayedWorker` plays one by itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+from enum import StrEnum
+from itertools import count
+from random import Random
+from typing import NamedTuple, TypeVar
+
+import msgspec
+
+from mainspring.core.batch import Batch
+from mainspring.core.jobs import JobRow, JobSpec
+from mainspring.core.runs import Run, RunState
+from mainspring.core.tasks import Priority, Task
+from mainspring.errors import Fenced, NotLeading, Unavailable
+from mainspring.host.host import Host
+from mainspring.host.links import Link
+from mainspring.host.loop import Leader
+from mainspring.ids import new_id
+from mainspring.shard.effects import Answered
+from mainspring.shard.events import Act
+from mainspring.store.port import Term
+from mainspring.store.sqlite import SqliteStore, inline
+from mainspring.wire import (
+    Answer,
+    Assign,
+    Assignment,
+    Beat,
+    Credit,
+    FromWorker,
+    Offer,
+    Outcome,
+    Received,
+    Register,
+    Result,
+    Started,
+    ToWorker,
+    Verdict,
+    Welcome,
+)
+from mainspring.worker.played import PlayedWorker
+from tests.host.virtual import VirtualClock
+
+SHARD = "pool"
+STEP_SECONDS = 0.01
+_M = TypeVar("_M", bound=ToWorker)
+
+
+class Trouble(StrEnum):
+    """What becomes of a call to the store."""
+
+    GONE = "gone"
+    """It is not carried out."""
+    ANSWER_LOST = "answer lost"
+    """It is carried out, and nobody hears of it."""
+
+
+class Call(NamedTuple):
+    """A commit that was asked for: when, by whom, and what."""
+
+    at: float
+    term: Term
+    number: int
+    batch: Batch
+
+
+class TroubledStore(SqliteStore):
+    """The real store, with commits that can be told to fail."""
+
+    trouble: Callable[[Term, int, Batch], Trouble | None] = staticmethod(lambda term, number, batch: None)
+    commit_seconds = 0.0
+    calls: list[Call]
+    """Every commit that was asked for."""
+
+    async def commit(self, term: Term, number: int, batch: Batch) -> datetime:
+        """Make a batch true, unless there is trouble."""
+        self.calls.append(Call(self._clock.monotonic(), term, number, batch))
+        if self.commit_seconds:
+            await asyncio.sleep(self.commit_seconds)
+        trouble = self.trouble(term, number, batch)
+        if trouble is Trouble.GONE:
+            raise Unavailable("the store is gone")
+        at = await super().commit(term, number, batch)
+        if trouble is Trouble.ANSWER_LOST:
+            raise Unavailable("the answer was lost")
+        return at
+
+
+class Hand:
+    """A worker whose every word is the test's."""
+
+    def __init__(self, name: str, leader: Leader, session: str, holds: Sequence[str] = (), cores: int = 4) -> None:
+        self.name = name
+        self._leader = leader
+        self.heard: list[ToWorker] = []
+        self.link: Link = leader.open_link(
+            Register(name, session, Offer(cores * 1000, cores << 30), {}, "", "", tuple(holds))
+        )
+
+    def say(self, *messages: FromWorker) -> None:
+        """Send some messages."""
+        self._leader.receive(self.link, messages)
+
+    async def hear(self, kind: type[_M], *, within: float = 5.0) -> _M:
+        """The next message of a kind; what comes before it is kept in `heard`."""
+        for place, message in enumerate(self.heard):
+            if isinstance(message, kind):
+                return self.heard.pop(place)  # type: ignore[return-value]
+        async with asyncio.timeout(within):
+            while True:
+                new = await self.link.next()
+                assert not self.link.closed, "the link was closed"
+                self.heard += new
+                for message in new:
+                    if isinstance(message, kind):
+                        self.heard.remove(message)
+                        return message
+
+    async def welcome(self) -> Hand:
+        """Wait until the session is open and results may be sent."""
+        await self.hear(Welcome)
+        await self.hear(Credit)
+        return self
+
+    async def next_task(self) -> Assignment:
+        """The next assignment, received and started."""
+        assign = await self.hear(Assign)
+        self.say(Received(tuple(one.attempt for one in assign.group)), Started(assign.group[0].attempt))
+        return assign.group[0]
+
+    async def finish(self, attempt: str, output: str | None = "1") -> Verdict:
+        """Report a success, and wait for the answer."""
+        self.say(Result(attempt, Outcome.SUCCEEDED, output))
+        return (await self.hear(Answer)).verdict
+
+    async def beat(self) -> None:
+        """Beat until cancelled."""
+        while not self.link.closed:
+            self.say(Beat())
+            await asyncio.sleep(5)
+
+
+class Hall:
+    """All that a test of hosts needs."""
+
+    def __init__(self) -> None:
+        self.clock = VirtualClock()
+        self.store = TroubledStore.open(":memory:", clock=self.clock, run=inline)
+        assert isinstance(self.store, TroubledStore)
+        self.store.calls = []
+        self.hosts: dict[str, Host] = {}
+        self._nonces = count(1_000)
+        self._random = Random(7)
+        self._running: dict[str, asyncio.Task[None]] = {}
+        self._playing: list[asyncio.Task[None]] = []
+
+    # hosts
+
+    async def start(self, name: str = "h1", lease: float = 5.0) -> Host:
+        """A host takes part."""
+        await self.store.ensure_shard(SHARD)
+        host = Host(self.store, self.clock, name, lambda: next(self._nonces), timedelta(seconds=lease))
+        self.hosts[name] = host
+        self._running[name] = asyncio.create_task(host.run())
+        return host
+
+    async def leader(self, name: str = "h1", within: float = 10.0) -> Leader:
+        """The leader of the shard, once this host leads it."""
+        host = self.hosts[name]
+        await self.until(lambda: SHARD in host.leaders, within=within)
+        return host.leaders[SHARD]
+
+    async def lead(self, name: str = "h1") -> Leader:
+        """Start a host, and wait until it leads."""
+        await self.start(name)
+        return await self.leader(name)
+
+    def kill(self, name: str) -> None:
+        """A host dies: nothing of it runs any more, and nothing is handed over."""
+        self._running.pop(name).cancel()
+
+    async def stop(self, name: str) -> None:
+        """A host stops cleanly."""
+        self.hosts[name].stop()
+        await self._running.pop(name)
+
+    async def close(self) -> None:
+        """Everything ends."""
+        for task in [*self._playing, *self._running.values()]:
+            task.cancel()
+        await asyncio.gather(*self._playing, *self._running.values(), return_exceptions=True)
+        await asyncio.sleep(0)
+        await self.store.close()
+
+    # time
+
+    async def until(self, condition: Callable[[], bool], *, within: float = 10.0) -> float:
+        """Let time pass until something is so; returns how long that took."""
+        began = self.clock.monotonic()
+        while not condition():
+            assert self.clock.monotonic() < began + within, "it did not happen in time"
+            await asyncio.sleep(STEP_SECONDS)
+        return self.clock.monotonic() - began
+
+    async def wait(self, seconds: float) -> None:
+        """Let time pass."""
+        await asyncio.sleep(seconds)
+
+    # runs
+
+    async def submit(
+        self, spec: JobSpec, *, runs: int = 1, tenant: str = "acme", priority: Priority = Priority.P1,
+        watched: bool = False, start_in: float = 0.0,
+    ) -> list[str]:  # fmt: skip
+        """Make runs of a job, and return their ids."""
+        definition = msgspec.json.encode(spec).decode()
+        return await self.submit_definition(
+            definition, runs=runs, tenant=tenant, priority=priority, watched=watched, tasks=len(spec.tasks),
+            start_in=start_in,
+        )  # fmt: skip
+
+    async def submit_definition(
+        self, definition: str, *, runs: int = 1, tenant: str = "acme", priority: Priority = Priority.P1,
+        watched: bool = False, tasks: int = 1, start_in: float = 0.0,
+    ) -> list[str]:  # fmt: skip
+        """The same, with a definition as it is stored, which may be a bad one."""
+        now = self.clock.wall()
+        job_id = new_id("job", now, self._random)
+        job = await self.store.insert_job(
+            JobRow(id=job_id, tenant=tenant, name=job_id, version=0, definition=definition)
+        )
+        rows = [
+            Run(
+                id=new_id("run", now, self._random), shard=SHARD, tenant=tenant, job_id=job.id, priority=priority,
+                params="{}", task_count=tasks, submitted_by="somebody", watched=watched, created_at=now,
+                start_at=now + timedelta(seconds=start_in),
+            )
+            for _ in range(runs)
+        ]  # fmt: skip
+        return await self.store.insert_runs(rows)
+
+    async def run(self, run_id: str) -> Run:
+        """A run's row."""
+        run = await self.store.run(run_id)
+        assert run is not None
+        return run
+
+    async def tasks(self, run_id: str) -> list[Task]:
+        """The rows of a run's tasks."""
+        return await self.store.tasks(run_id)
+
+    async def ended(self, run_id: str, within: float = 10.0) -> RunState:
+        """The state of a run, once it is over."""
+        async with asyncio.timeout(within):
+            while (await self.run(run_id)).ended_at is None:
+                await asyncio.sleep(STEP_SECONDS)
+        return (await self.run(run_id)).state
+
+    def rows(self, statement: str) -> list[tuple[object, ...]]:
+        """What a SELECT finds."""
+        return list(self.store._reader.execute(statement))
+
+    # workers and people
+
+    def play(self, host: str = "h1", name: str = "w1", cores: int = 4) -> PlayedWorker:
+        """A worker that does by itself whatever it is sent, for whoever leads on this host."""
+        worker = PlayedWorker(name, Offer(cores * 1000, cores << 30), self.clock)
+        self._playing.append(asyncio.create_task(self._serve(worker, host)))
+        return worker
+
+    async def _serve(self, worker: PlayedWorker, host: str) -> None:
+        while True:
+            try:
+                await worker.serve(self.hosts[host].leader(SHARD))
+            except (NotLeading, Fenced):
+                await asyncio.sleep(0.1)
+
+    async def ask(self, kind: type[Act], run_id: str, host: str = "h1", **fields: object) -> Answered:
+        """Have an act carried out."""
+        return await self.hosts[host].leaders[SHARD].ask(kind(run_id=run_id, by="ann", **fields))

@@ -1,0 +1,289 @@
+"""From the store into the shard: each run once, P0 first, and no more than there is room for."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Iterable
+
+import msgspec
+import pytest
+import pytest_asyncio
+
+from mainspring.core.jobs import Job
+from mainspring.core.runs import RunState
+from mainspring.core.tasks import Priority
+from mainspring.host import intake
+from mainspring.host.inbox import Inbox
+from mainspring.host.jobs import JobCache
+from mainspring.shard.effects import Reply
+from mainspring.shard.events import CancelRun, PauseRun, RunArrived
+from mainspring.shard.memory import ShardMemory
+from tests.host.hall import SHARD, Hall, Trouble
+from tests.shard.jobs import chain, job, task, wide
+
+P0, P1, P2 = Priority
+
+
+class Reader:
+    """Intake by itself: a memory that is told how full it is, and an inbox that nobody empties."""
+
+    def __init__(self, hall: Hall) -> None:
+        self.memory = ShardMemory(SHARD)
+        self.inbox = Inbox(100_000)
+        self.hold: Priority | None = None
+        self.intake = intake.IntakeReader(hall.store, JobCache(hall.store), self.inbox, SHARD)
+        self.running = asyncio.create_task(self.intake.run(lambda: self.memory, lambda: self.hold))
+
+    async def events(self) -> list[RunArrived]:
+        """What was handed over."""
+        events = await self.inbox.next(wait=0, most=100_000)
+        return [event for event in events if isinstance(event, RunArrived)]
+
+
+@pytest_asyncio.fixture
+async def reader(hall: Hall) -> AsyncIterator[Reader]:
+    """A reader of the shard's intake, for as long as the test lasts."""
+    await hall.store.ensure_shard(SHARD)
+    reader = Reader(hall)
+    yield reader
+    reader.running.cancel()
+
+
+async def test_a_run_is_never_handed_over_twice_though_reads_overlap_commits(hall: Hall) -> None:
+    """Two thousand runs through a slow store: reads go on while their adoption is being written."""
+    leader = await hall.lead()
+    handed: Counter[str] = Counter()
+    put = leader.inbox.put
+
+    def count(event: object, *, urgent: bool = False) -> None:
+        if isinstance(event, RunArrived):
+            handed[event.run.id] += 1
+        put(event, urgent=urgent)  # type: ignore[arg-type]
+
+    leader.inbox.put = count  # type: ignore[method-assign]
+    hall.store.commit_seconds = 0.05
+    await hall.submit(job(task("a")), runs=2_000)
+    await hall.until(lambda: hall.rows("SELECT count(*) FROM tasks") == [(2_000,)], within=60)
+
+    assert set(handed.values()) == {1}
+    assert len(handed) == 2_000
+
+
+async def test_a_run_is_taken_up_at_once_and_not_at_the_next_look(hall: Hall) -> None:
+    """The store hints at new work."""
+    await hall.lead()
+    await hall.wait(5.0)
+    await hall.submit(job(task("a")))
+
+    assert await hall.until(lambda: hall.rows("SELECT count(*) FROM tasks") == [(1,)]) < 0.1
+
+
+async def test_a_run_whose_hint_was_lost_is_taken_up_within_a_second(hall: Hall) -> None:
+    """A hint may get lost."""
+    await hall.lead()
+    await hall.wait(5.0)
+    hall.store._callbacks.clear()
+    await hall.submit(job(task("a")))
+
+    assert await hall.until(lambda: hall.rows("SELECT count(*) FROM tasks") == [(1,)]) <= 1.1
+
+
+async def test_a_run_waits_for_its_start_time(hall: Hall) -> None:
+    """In intake from then on."""
+    await hall.lead()
+    (run,) = await hall.submit(job(task("a")), start_in=30.0)
+    await hall.wait(29.0)
+    assert (await hall.run(run)).adopted_at is None
+
+    await hall.until(lambda: hall.rows("SELECT count(*) FROM tasks") == [(1,)], within=3.0)
+
+
+async def test_a_p0_overtakes_a_backlog(hall: Hall) -> None:
+    """It is adopted although thousands came before it and most of them still wait."""
+    await hall.lead()
+    hall.store.commit_seconds = 0.05
+    await hall.submit(wide(50), runs=1_000, tenant="flood", priority=P2)
+    await hall.wait(0.5)
+    (urgent,) = await hall.submit(job(task("urgent")), priority=P0)
+
+    async with asyncio.timeout(1.0):
+        while (await hall.run(urgent)).adopted_at is None:
+            await hall.wait(0.01)
+    assert hall.rows("SELECT count(*) > 500 FROM runs WHERE adopted_at IS NULL") == [(1,)]
+
+
+async def test_a_flood_waits_in_the_store_while_the_memory_is_full(hall: Hall, reader: Reader) -> None:
+    """HA-3: at the high-water mark nothing more is read, and what ends makes room."""
+    reader.memory.in_memory[P2, "acme"] = intake.HIGH_WATER_TASKS
+    await hall.submit(job(task("a")), runs=100, priority=P2)
+    await hall.wait(5.0)
+    assert len(reader.inbox) == 0
+
+    reader.memory.in_memory[P2, "acme"] = intake.HIGH_WATER_TASKS - 7
+    await hall.wait(5.0)
+    assert len(reader.inbox) == 7
+
+
+async def test_a_p0_is_read_however_full_the_memory_is(hall: Hall, reader: Reader) -> None:
+    """Whatever waits at P0 is wanted."""
+    reader.memory.in_memory[P0, "acme"] = 10 * intake.HIGH_WATER_TASKS
+    await hall.submit(job(task("a")), runs=100, priority=P0)
+    await hall.wait(5.0)
+
+    assert len(reader.inbox) == 100
+
+
+async def test_a_tenant_that_comes_late_gets_its_part(hall: Hall, reader: Reader) -> None:
+    """One tenant's flood crowds out nobody else's."""
+    reader.memory.in_memory[P2, "flood"] = intake.HIGH_WATER_TASKS
+    await hall.submit(job(task("a")), runs=100, tenant="flood", priority=P2)
+    await hall.submit(job(task("a")), runs=100, tenant="late", priority=P2)
+    await hall.wait(5.0)
+
+    assert {event.run.tenant for event in await reader.events()} == {"late"}
+
+
+async def test_a_run_larger_than_the_room_is_taken_whole(hall: Hall, reader: Reader) -> None:
+    """A run once begun is adopted whole, and the next one waits."""
+    reader.memory.in_memory[P2, "acme"] = intake.HIGH_WATER_TASKS - 10
+    await hall.submit(wide(50), runs=3, priority=P2)
+    await hall.wait(5.0)
+
+    assert len(reader.inbox) == 1
+
+
+@pytest.mark.parametrize(("hold", "read"), [(P2, {P0, P1}), (P1, {P0}), (None, {P0, P1, P2})])
+async def test_what_is_held_is_not_read(hall: Hall, reader: Reader, hold: Priority | None, read: set[Priority]) -> None:
+    """HA-4: a slow store is not asked for work that may not be placed."""
+    reader.hold = hold
+    for priority in Priority:
+        await hall.submit(job(task("a")), priority=priority)
+    await hall.wait(5.0)
+
+    assert {event.run.priority for event in await reader.events()} == read
+
+
+async def test_a_run_that_was_changed_while_it_was_being_read_is_not_handed_over_as_it_was(
+    hall: Hall, reader: Reader
+) -> None:
+    """An act's commit fell between the read and the hand-over."""
+    (run,) = await hall.submit(job(task("a")))
+    row = await hall.run(run)
+    jobs = reader.intake._jobs.get
+
+    async def slowly(ids: Iterable[str]) -> tuple[dict[str, Job], dict[str, str]]:
+        reader.intake.settled([row])
+        return await jobs(ids)
+
+    reader.intake._jobs.get = slowly  # type: ignore[method-assign]
+    await hall.wait(0.5)
+    assert len(reader.inbox) == 0
+
+    reader.intake._jobs.get = jobs  # type: ignore[method-assign]
+    await hall.wait(2.0)
+    assert len(reader.inbox) == 1
+
+
+@pytest.mark.parametrize(
+    "definition",
+    ["{", '{"name": 1}', '{"name": "j", "tasks": [{"name": "a", "needs": [{"task": "b"}]}]}', "[]"],
+    ids=["no JSON", "wrong types", "unknown edge", "a list"],
+)
+async def test_an_unreadable_definition_holds_its_run_only(hall: Hall, definition: str) -> None:
+    """One bad value never stops a shard."""
+    await hall.lead()
+    hall.play()
+    (bad,) = await hall.submit_definition(definition)
+    (good,) = await hall.submit(chain("a"))
+
+    assert await hall.ended(good) is RunState.SUCCEEDED
+    await hall.until(lambda: bool(hall.rows("SELECT 1 FROM runs WHERE held IS NOT NULL")))
+    held = await hall.run(bad)
+    assert "can't be read" in str(held.held)
+    assert held.adopted_at is None
+    await hall.wait(5.0)
+    assert len(hall.rows("SELECT * FROM rejected_events")) == 1
+
+
+async def test_a_definition_with_a_cycle_holds_its_run_only(hall: Hall) -> None:
+    """It should have been refused at admission; here it costs one run."""
+    await hall.lead()
+    hall.play()
+    cyclic = msgspec.json.encode(job(task("a", "b"), task("b", "a"))).decode()
+    (bad,) = await hall.submit_definition(cyclic, tasks=2)
+    (good,) = await hall.submit(chain("a"))
+
+    assert await hall.ended(good) is RunState.SUCCEEDED
+    await hall.until(lambda: bool(hall.rows("SELECT 1 FROM runs WHERE held IS NOT NULL")))
+    assert (await hall.run(bad)).held is not None
+
+
+async def test_a_missing_definition_holds_its_run_only(hall: Hall) -> None:
+    """Nobody knows the job."""
+    await hall.lead()
+    (bad,) = await hall.submit(chain("a"))
+    hall.store._writer.execute("DELETE FROM jobs")
+    await hall.until(lambda: bool(hall.rows("SELECT 1 FROM runs WHERE held IS NOT NULL")))
+
+    assert "there is no job" in str((await hall.run(bad)).held)
+
+
+async def test_an_adopted_run_whose_definition_can_not_be_read_any_more_is_held_by_a_new_leader(hall: Hall) -> None:
+    """Its rows are there, and nothing else of the shard is concerned."""
+    await hall.lead("h1")
+    (bad,) = await hall.submit(chain("a"))
+    (good,) = await hall.submit(chain("b"))
+    await hall.until(lambda: hall.rows("SELECT count(*) FROM tasks") == [(2,)])
+    job_id = (await hall.run(bad)).job_id
+    hall.store._writer.execute("UPDATE jobs SET definition = '{' WHERE id = ?", (job_id,))
+    await hall.stop("h1")
+
+    await hall.lead("h2")
+    hall.play("h2")
+
+    assert await hall.ended(good) is RunState.SUCCEEDED
+    assert (await hall.run(bad)).held is not None
+
+
+async def test_a_pause_that_overtakes_a_run_on_its_way_is_kept(hall: Hall) -> None:
+    """The run stands in a long inbox, behind others, as it was before the pause."""
+    leader = await hall.lead()
+    hall.store.commit_seconds = 0.2
+    ids = await hall.submit(wide(5), runs=800)
+    run = ids[-1]
+    await hall.until(lambda: len(leader.inbox) > 0)
+
+    answer = await hall.ask(PauseRun, run)
+    assert answer.reply is Reply.DONE
+    await hall.until(lambda: hall.rows("SELECT count(*) FROM runs WHERE adopted_at IS NULL") == [(0,)], within=60)
+
+    assert (await hall.run(run)).paused
+    assert (await hall.run(run)).state is RunState.PAUSED
+
+
+async def test_a_cancel_that_overtakes_a_run_on_its_way_is_kept(hall: Hall) -> None:
+    """It is adopted for the cancel, once."""
+    leader = await hall.lead()
+    hall.store.commit_seconds = 0.2
+    ids = await hall.submit(wide(5), runs=800)
+    run = ids[-1]
+    await hall.until(lambda: len(leader.inbox) > 0)
+
+    answer = await hall.ask(CancelRun, run)
+    assert answer.reply is Reply.DONE
+    await hall.until(lambda: hall.rows("SELECT count(*) FROM runs WHERE adopted_at IS NULL") == [(0,)], within=60)
+
+    assert (await hall.run(run)).state is RunState.CANCELLED
+    assert hall.rows("SELECT count(*) FROM rejected_events") == [(0,)]
+
+
+async def test_intake_goes_on_after_the_store_was_gone(hall: Hall) -> None:
+    """HA-4."""
+    await hall.lead()
+    hall.store.trouble = lambda term, number, batch: Trouble.GONE
+    await hall.submit(job(task("a")))
+    await hall.wait(2.0)
+    hall.store.trouble = lambda term, number, batch: None
+
+    await hall.until(lambda: hall.rows("SELECT count(*) FROM tasks") == [(1,)], within=3.0)

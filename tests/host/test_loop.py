@@ -1,0 +1,259 @@
+"""The ways out of a commit, and durable before visible."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from mainspring.core.batch import Batch, SpreadKind
+from mainspring.core.runs import RunState
+from mainspring.core.tasks import TaskState
+from mainspring.errors import NotLeading
+from mainspring.shard.effects import Reply
+from mainspring.shard.events import CancelRun, Event, SpreadStep, TimerDue, TimerKind, WorkerRegistered
+from mainspring.store.port import Term
+from mainspring.wire import Answer, Assign, Outcome, Result, Verdict
+from tests.host.hall import SHARD, Hall, Hand, Trouble
+from tests.shard.jobs import chain, job, task, wide
+
+S = TaskState
+POISON = [
+    TimerDue(kind=TimerKind.RUN_LIMIT, subject="run_none"),
+    WorkerRegistered(
+        worker="w9", session="s", offer=None, labels={}, zone="", version="", holds=()  # type: ignore[arg-type]
+    ),
+]  # fmt: skip
+
+
+async def test_a_run_goes_from_intake_to_its_end(hall: Hall) -> None:
+    """The whole way, with a worker that plays along."""
+    await hall.lead()
+    hall.play()
+    (run,) = await hall.submit(chain("a", "b", "c"))
+
+    assert await hall.ended(run) is RunState.SUCCEEDED
+    assert [one.state for one in await hall.tasks(run)] == [S.SUCCEEDED] * 3
+
+
+async def test_nothing_is_let_out_while_its_commit_is_under_way(hall: Hall) -> None:
+    """STA-3: the assignment waits for the store, however slow it is."""
+    leader = await hall.lead()
+    hand = await Hand("w1", leader, "s1").welcome()
+    (run,) = await hall.submit(job(task("a")))
+    hall.store.commit_seconds = 1.0
+
+    with pytest.raises(TimeoutError):
+        await hand.hear(Assign, within=0.9)
+    assert await hall.tasks(run) == []
+
+    await hand.hear(Assign, within=3.0)
+    (row,) = await hall.tasks(run)
+    assert row.state is S.ASSIGNED
+
+
+async def test_an_answer_follows_the_commit_of_its_result(hall: Hall) -> None:
+    """STA-3, I-50: when the worker may forget it, it is durable."""
+    leader = await hall.lead()
+    hand = await Hand("w1", leader, "s1").welcome()
+    (run,) = await hall.submit(job(task("a")))
+    attempt = (await hand.next_task()).attempt
+
+    assert await hand.finish(attempt) is Verdict.APPLIED
+    assert (await hall.tasks(run))[0].state is S.SUCCEEDED
+
+
+async def test_while_the_store_is_gone_the_same_batch_is_repeated_and_nothing_is_let_out(hall: Hall) -> None:
+    """HA-4: nothing was let out, so nothing has to be undone; then everything resumes by itself."""
+    leader = await hall.lead()
+    hand = await Hand("w1", leader, "s1").welcome()
+    hall.store.trouble = lambda term, number, batch: Trouble.GONE
+    await hall.submit(job(task("a")))
+    hall.store.calls.clear()
+    with pytest.raises(TimeoutError):
+        await hand.hear(Assign, within=3.0)
+    calls = [call for call in hall.store.calls if call.batch.new_tasks]
+    assert len(calls) > 3
+    assert len({call.number for call in calls}) == 1
+    assert all(call.batch is calls[0].batch for call in calls)
+
+    hall.store.trouble = lambda term, number, batch: None
+    await hand.hear(Assign, within=1.0)
+
+
+async def test_a_batch_whose_answer_was_lost_is_recognised_by_its_number(hall: Hall) -> None:
+    """It is written once, and its effects are let out once."""
+    leader = await hall.lead()
+    hand = await Hand("w1", leader, "s1").welcome()
+    lost: list[int] = []
+
+    def lose_first(term: Term, number: int, batch: Batch) -> Trouble | None:
+        if batch.new_tasks and not lost:
+            lost.append(number)
+            return Trouble.ANSWER_LOST
+        return None
+
+    hall.store.trouble = lose_first
+    (run,) = await hall.submit(job(task("a")))
+    attempt = (await hand.next_task()).attempt
+    assert await hand.finish(attempt) is Verdict.APPLIED
+
+    assert lost
+    assert not [message for message in hand.heard if isinstance(message, Assign)]
+    assert hall.rows("SELECT count(*) FROM transitions") == [(5,)]
+    assert await hall.ended(run) is RunState.SUCCEEDED
+
+
+async def test_a_leader_that_is_fenced_drops_everything_and_lets_nothing_out(hall: Hall) -> None:
+    """HA-1: somebody else has taken the shard meanwhile."""
+    leader = await hall.lead()
+    hand = await Hand("w1", leader, "s1").welcome()
+    (run,) = await hall.submit(job(task("a")))
+    attempt = (await hand.next_task()).attempt
+    await hall.until(lambda: hall.rows("SELECT state FROM tasks") == [("RUNNING",)])
+    hall.store._writer.execute("UPDATE shards SET epoch = epoch + 1, nonce = 1")
+
+    hand.say(Result(attempt, Outcome.SUCCEEDED, "1"))
+    await hall.until(lambda: hand.link.closed)
+
+    assert hand.heard == []
+    assert (await hall.tasks(run))[0].state is S.RUNNING
+    assert SHARD not in hall.hosts["h1"].leaders
+
+
+async def test_whoever_waits_for_an_answer_hears_that_the_term_is_over(hall: Hall) -> None:
+    """Nobody is left waiting."""
+    await hall.lead()
+    (run,) = await hall.submit(job(task("a")))
+    hall.store._writer.execute("UPDATE shards SET epoch = epoch + 1, nonce = 1")
+
+    with pytest.raises(NotLeading):
+        await hall.ask(CancelRun, run)
+
+
+async def test_a_result_that_the_store_refuses_is_isolated_and_the_others_are_taken(hall: Hall) -> None:
+    """Rejected: a lone surrogate passes as JSON at the edge, and no store takes it."""
+    leader = await hall.lead()
+    hand = await Hand("w1", leader, "s1").welcome()
+    good, bad = [(await hall.submit(job(task(name))))[0] for name in ("good", "bad")]
+    attempts = {}
+    for _ in range(2):
+        assigned = await hand.next_task()
+        attempts[assigned.name] = assigned.attempt
+    await hall.until(lambda: hall.rows("SELECT count(*) FROM tasks WHERE state = 'RUNNING'") == [(2,)])
+
+    poison = '"' + "\ud800" + '"'
+    hall.store.commit_seconds = 0.05
+    hand.say(
+        Result(attempts["good"], Outcome.SUCCEEDED, "1"),
+        Result(attempts["bad"], Outcome.SUCCEEDED, None, poison),
+    )
+    verdicts = {}
+    for _ in range(2):
+        answer = await hand.hear(Answer)
+        verdicts[answer.attempt] = answer.verdict
+
+    assert verdicts == {attempts["good"]: Verdict.APPLIED, attempts["bad"]: Verdict.REJECTED}
+    assert await hall.ended(good) is RunState.SUCCEEDED
+    assert (await hall.tasks(bad))[0].state is S.QUARANTINED
+    assert len(hall.rows("SELECT * FROM rejected_events")) == 1
+
+
+@pytest.mark.parametrize("poison", POISON, ids=lambda event: type(event).__name__)
+async def test_an_event_that_makes_the_shard_fail_is_put_on_record_and_the_others_go_on(
+    hall: Hall, poison: Event
+) -> None:
+    """An exception while deciding: the events of the same turn are taken all the same."""
+    leader = await hall.lead()
+    hall.play()
+    hall.store.commit_seconds = 0.05
+    (before,) = await hall.submit(chain("a", "b"))
+    leader.inbox.put(poison)
+    (after,) = await hall.submit(chain("c", "d"))
+    leader.inbox.put(poison)
+
+    assert await hall.ended(before) is RunState.SUCCEEDED
+    assert await hall.ended(after) is RunState.SUCCEEDED
+    assert hall.rows("SELECT kind FROM rejected_events") == [(type(poison).__name__,)] * 2
+    assert len(hall.rows("SELECT * FROM outbox WHERE kind = 'alert'")) == 2
+
+
+async def test_a_leader_that_breaks_altogether_is_followed_by_another_term(hall: Hall) -> None:
+    """Not even the record of this event can be made. The shard is led again when the lease is over."""
+    leader = await hall.lead()
+    hall.play()
+    leader.inbox.put(SpreadStep(run_id=[], kind=SpreadKind.ADOPT))  # type: ignore[arg-type]
+    await hall.until(lambda: SHARD not in hall.hosts["h1"].leaders)
+    (run,) = await hall.submit(chain("a"))
+
+    assert await hall.ended(run) is RunState.SUCCEEDED
+    assert hall.rows("SELECT count(*) FROM terms") == [(2,)]
+
+
+async def test_a_stale_memory_is_loaded_again_and_goes_on(hall: Hall) -> None:
+    """StaleWrite: the row is not as the memory believes. Nothing is lost but a turn."""
+    leader = await hall.lead()
+    hand = await Hand("w1", leader, "s1").welcome()
+    (run,) = await hall.submit(job(task("a")))
+    attempt = (await hand.next_task()).attempt
+    await hall.until(lambda: hall.rows("SELECT state FROM tasks") == [("RUNNING",)])
+    hall.store._writer.execute("UPDATE tasks SET seq = seq + 1")
+
+    assert await hand.finish(attempt) is Verdict.APPLIED
+    assert await hall.ended(run) is RunState.SUCCEEDED
+
+
+async def test_open_sessions_stay_open_when_the_memory_is_loaded_again(hall: Hall) -> None:
+    """The workers notice nothing."""
+    leader = await hall.lead()
+    hand = await Hand("w1", leader, "s1").welcome()
+    await hall.submit(job(task("a")))
+    attempt = (await hand.next_task()).attempt
+    await hall.until(lambda: hall.rows("SELECT state FROM tasks") == [("RUNNING",)])
+    hall.store._writer.execute("UPDATE tasks SET seq = seq + 1")
+    await hand.finish(attempt)
+
+    await hall.submit(job(task("b")))
+    await hand.next_task()
+    assert not hand.link.closed
+
+
+async def test_events_that_come_while_a_commit_is_under_way_share_the_next_one(hall: Hall) -> None:
+    """Group commit without a timer."""
+    leader = await hall.lead()
+    hand = await Hand("w1", leader, "s1", cores=50).welcome()
+    await hall.submit(wide(40))
+    attempts = []
+    while len(attempts) < 40:
+        attempts += [one.attempt for one in (await hand.hear(Assign)).group]
+    hall.store.commit_seconds = 0.2
+    hall.store.calls.clear()
+
+    for attempt in attempts:
+        hand.say(Result(attempt, Outcome.SUCCEEDED, "1"))
+        await asyncio.sleep(0.01)
+    await hall.until(lambda: hall.rows("SELECT count(*) FROM tasks WHERE state = 'SUCCEEDED'") == [(40,)])
+
+    assert sum(1 for call in hall.store.calls if call.batch.attempts) <= 5
+
+
+async def test_an_idle_leader_renews_its_lease_every_second(hall: Hall) -> None:
+    """HA-2."""
+    await hall.lead()
+    hall.store.calls.clear()
+
+    await hall.wait(10.0)
+
+    assert 9 <= len(hall.store.calls) <= 14
+    assert all(call.batch.rows() == 0 for call in hall.store.calls)
+
+
+async def test_an_act_is_answered_when_it_is_durable(hall: Hall) -> None:
+    """STA-3 for people."""
+    await hall.lead()
+    (run,) = await hall.submit(job(task("a")))
+
+    answer = await hall.ask(CancelRun, run)
+
+    assert answer.reply is Reply.DONE
+    assert (await hall.run(run)).state is RunState.CANCELLED

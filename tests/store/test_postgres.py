@@ -1,0 +1,336 @@
+"""What is special to PostgreSQL: connections that break, answers that get lost, leaders that fall asleep, plans."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import tempfile
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from pathlib import Path
+
+import asyncpg
+import pytest
+
+from mainspring.core.batch import Batch
+from mainspring.errors import Fenced, Rejected, StoreUnfit, Unavailable
+from mainspring.store import postgres_batch, postgres_queries
+from mainspring.store.port import Term, Want
+from mainspring.store.postgres import PostgresStore
+from mainspring.store.postgres_connections import Connection, Limits, open_connection, transaction
+from tests.postgres import PostgresServer
+from tests.store.builders import HOUR, Leader, a_change, a_run, a_task, a_transition, adopted, an_outgoing, new_number
+from tests.store.conftest import look
+from tests.store.proxy import Proxy, proxied
+
+QUICK = Limits(lock=0.1, idle_in_transaction=0.2, statement=0.3, deadline=0.5)
+"""The same order as in production, so that a test that has to wait for one waits a moment only."""
+
+
+@pytest.fixture
+async def store(postgres_url: str) -> AsyncIterator[PostgresStore]:
+    """A store on a database of its own."""
+    opened = await PostgresStore.connect(postgres_url, limits=QUICK)
+    yield opened
+    await opened.close()
+
+
+@pytest.fixture
+async def behind_proxy(postgres_url: str) -> AsyncIterator[tuple[PostgresStore, Proxy]]:
+    """A store that reaches its database through a proxy."""
+    with tempfile.TemporaryDirectory(prefix="ms-") as directory:
+        async with proxied(postgres_url, Path(directory)) as (url, proxy):
+            opened = await PostgresStore.connect(url, limits=QUICK)
+            yield opened, proxy
+            await opened.close()
+
+
+@pytest.fixture
+async def other(postgres_url: str) -> AsyncIterator[Connection]:
+    """A connection beside the store, to the same database."""
+    connection = await asyncpg.connect(postgres_url)
+    yield connection
+    await connection.close(timeout=5)
+
+
+async def writer_pid(store: PostgresStore, shard: str = "main") -> int:
+    """The server process that a shard's batches go through."""
+    async with store._writers[shard].connection() as connection:
+        return connection.get_server_pid()
+
+
+# answers that get lost
+
+
+@pytest.mark.parametrize("kind", ["with rows", "empty"])
+async def test_a_batch_whose_answer_was_lost_is_recognised_when_it_comes_again(
+    behind_proxy: tuple[PostgresStore, Proxy], kind: str
+) -> None:
+    store, proxy = behind_proxy
+    leader = await Leader.of(store)
+    (task,) = await leader.adopt(a_run())
+    empty = kind == "empty"
+    batch = Batch() if empty else Batch(tasks=[a_change(task)], transitions=[a_transition(task)], outbox=[an_outgoing()])
+    await leader.commit()  # its statements are prepared by now
+    proxy.lose_answer_to = b"E\x00\x00\x00" if empty else b"COMMIT"
+
+    with pytest.raises(Unavailable):
+        await store.commit(leader.term, 3, batch)
+
+    assert proxy.answers_lost == 1
+    assert [shard.batch_no for shard in await store.shards()] == [3]
+    await store.commit(leader.term, 3, batch)
+    assert [shard.batch_no for shard in await store.shards()] == [3]
+    if not empty:
+        assert await store.tasks(task.run_id) == [a_change(task).task]
+        assert await look(store, "SELECT count(*) FROM transitions WHERE batch_no = 3") == [(1,)]
+        assert len(await store.take_outgoing("h", 10, HOUR)) == 1
+
+
+async def test_a_submission_whose_answer_was_lost_can_be_repeated(behind_proxy: tuple[PostgresStore, Proxy]) -> None:
+    store, proxy = behind_proxy
+    run = a_run()
+    await store.insert_runs([a_run()])
+    proxy.lose_answer_to = run.id.encode()
+
+    with pytest.raises(Unavailable):
+        await store.insert_runs([run])
+
+    assert await store.run(run.id) == run
+    assert await store.insert_runs([run]) == [run.id]
+
+
+async def test_a_campaign_whose_answer_was_lost_is_recognised_by_its_nonce(
+    behind_proxy: tuple[PostgresStore, Proxy],
+) -> None:
+    store, proxy = behind_proxy
+    await store.ensure_shard("main")
+    assert await store.campaign("nowhere", "h1", 6, HOUR) is None
+    proxy.lose_answer_to = b"h1"
+
+    with pytest.raises(Unavailable):
+        await store.campaign("main", "h1", 7, HOUR)
+
+    term = await store.campaign("main", "h1", 7, HOUR)
+    assert term is not None
+    assert (term.epoch, term.nonce) == (1, 7)
+
+
+# networks that swallow everything, connections that end
+
+
+async def test_a_call_that_gets_no_answer_ends_at_the_deadline(behind_proxy: tuple[PostgresStore, Proxy]) -> None:
+    store, proxy = behind_proxy
+    leader = await Leader.of(store)
+    await leader.commit()
+    loop = asyncio.get_running_loop()
+    proxy.swallow = True
+
+    for call in (leader.commit(), store.time(), store.insert_runs([a_run()]), store.waiting("main", 5)):
+        started = loop.time()
+        with pytest.raises(Unavailable):
+            await call
+        assert loop.time() - started < QUICK.deadline + 1
+
+    proxy.swallow = False
+    await leader.commit()
+
+
+async def test_a_connection_that_cant_be_opened_is_unavailable(postgres_url: str) -> None:
+    with pytest.raises(Unavailable):
+        await PostgresStore.connect("postgresql://postgres@/postgres?host=/nowhere&port=1", limits=QUICK)
+
+
+async def test_after_the_server_has_ended_the_connections_new_ones_are_opened(
+    store: PostgresStore, other: Connection
+) -> None:
+    leader = await Leader.of(store)
+    await leader.commit()
+    before = await writer_pid(store)
+    await other.execute(
+        """SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+           WHERE pid <> pg_backend_pid() AND datname = current_database()"""
+    )
+
+    with pytest.raises(Unavailable):
+        await leader.commit()
+    await leader.commit()
+
+    assert await writer_pid(store) != before
+
+
+async def test_a_rejected_batch_leaves_the_connection_as_it_was(store: PostgresStore) -> None:
+    leader = await Leader.of(store)
+    run = a_run()
+    (task,) = await leader.adopt(run)
+    before = await writer_pid(store)
+
+    for parts in (
+        {"tasks": [a_change(task, output="\0")]},
+        {"tasks": [a_change(task, output="\ud800")]},
+        {"new_tasks": [a_task(run, 1, because="\0")]},
+        {"new_tasks": [a_task(run, 1, because="\ud800")]},
+        {"new_tasks": [a_task(run, 1, losses=2**70)]},
+    ):
+        with pytest.raises(Rejected):
+            await leader.commit(**parts)
+
+    await leader.commit(tasks=[a_change(task)])
+    assert await writer_pid(store) == before
+
+
+async def test_a_batch_that_was_cancelled_in_the_middle_can_be_committed_again(
+    postgres_url: str, other: Connection
+) -> None:
+    store = await PostgresStore.connect(postgres_url)
+    leader = await Leader.of(store)
+    run = a_run()
+    await store.insert_runs([run])
+    async with transaction(other):
+        await other.execute("SELECT 1 FROM runs WHERE id = $1 FOR UPDATE", run.id)
+        commit = asyncio.ensure_future(leader.commit(runs=[adopted(run)], outbox=[an_outgoing()]))
+        await blocked(other)
+        commit.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await commit
+
+    await leader.commit(runs=[adopted(run)], outbox=[an_outgoing()])
+
+    assert await look(store, "SELECT count(*) FROM outbox") == [(1,)]
+    await store.close()
+
+
+# take-over
+
+
+async def test_a_leader_that_sleeps_inside_a_transaction_blocks_its_successor_for_a_moment_only(
+    store: PostgresStore, postgres_url: str
+) -> None:
+    leader = await Leader.of(store, ttl=timedelta(0))
+    sleeper = await open_connection(postgres_url, QUICK, writer=True)
+    await sleeper.execute("BEGIN")
+    fence = (leader.term.shard, leader.term.epoch, leader.term.nonce, 1)
+    assert await sleeper.fetchval(postgres_batch.FENCE, *fence) is not None
+
+    # The sleeper has renewed its lease of no length in a transaction that it never ends.
+    term: Term | None = None
+    async with asyncio.timeout(QUICK.idle_in_transaction + 5):
+        while term is None:
+            try:
+                term = await store.campaign("main", "host-2", new_number(), HOUR)
+            except Unavailable:
+                continue  # the row is locked: that is what lock_timeout is for
+
+    assert term.epoch == 2
+    with pytest.raises((asyncpg.PostgresError, asyncpg.InterfaceError)):
+        await sleeper.execute("COMMIT")
+    sleeper.terminate()
+    with pytest.raises(Fenced):
+        await leader.commit()
+
+
+async def test_an_epoch_that_was_handed_out_twice_is_told_apart_by_its_nonce(postgres_server: PostgresServer) -> None:
+    """The store is restored from a copy made before the last election, which therefore never happened."""
+    original = postgres_server.create_database()
+    store = await PostgresStore.connect(postgres_server.url(original), limits=QUICK)
+    await store.ensure_shard("main")
+    await store.close()
+    restored = postgres_server.create_database(template=original)
+
+    before = await PostgresStore.connect(postgres_server.url(original), limits=QUICK)
+    zombie = await Leader.of(before)
+    await before.close()
+    after = await PostgresStore.connect(postgres_server.url(restored), limits=QUICK)
+    successor = await Leader.of(after)
+    assert zombie.term.epoch == successor.term.epoch
+
+    with pytest.raises(Fenced):
+        await after.commit(zombie.term, 1, Batch(outbox=[an_outgoing()]))
+    await successor.commit()
+
+    assert await after.take_outgoing("h", 10, HOUR) == []
+    await after.close()
+
+
+async def test_time_limits_that_do_not_fit_into_the_lease_are_refused(postgres_url: str) -> None:
+    with pytest.raises(StoreUnfit, match="must grow"):
+        await PostgresStore.connect(postgres_url, lease=timedelta(seconds=4))
+    with pytest.raises(StoreUnfit, match="must grow"):
+        await PostgresStore.connect(postgres_url, limits=Limits(lock=3.5))
+
+
+async def test_every_connection_has_the_limits_that_a_take_over_relies_on(store: PostgresStore) -> None:
+    leader = await Leader.of(store)
+    await leader.commit()
+
+    for pool in (store._pool, store._writers["main"]):
+        async with pool.connection() as connection:
+            limits = [
+                await connection.fetchval(f"SHOW {name}")
+                for name in ("lock_timeout", "idle_in_transaction_session_timeout", "statement_timeout")
+            ]
+            assert limits == ["100ms", "200ms", "300ms"]
+
+
+# plans
+
+
+@pytest.mark.parametrize("table", ["fresh", "empty and analyzed"])
+async def test_changes_are_found_by_their_key_whatever_the_planner_knew(
+    store: PostgresStore, postgres_url: str, table: str
+) -> None:
+    if table != "fresh":
+        admin = await asyncpg.connect(postgres_url)
+        await admin.execute("VACUUM ANALYZE tasks")
+        await admin.execute("VACUUM ANALYZE runs")
+        await admin.close()
+    writer = await open_connection(postgres_url, QUICK, writer=True)
+    await writer.execute(f"PREPARE change_tasks AS {postgres_batch._TASKS}")
+    await writer.execute(f"PREPARE change_runs AS {postgres_batch._RUNS}")
+
+    for name, statement in (("tasks", "change_tasks('[]', '{}', '{}', 'main')"), ("runs", "change_runs('[]', 'main')")):
+        plan = "\n".join(row[0] for row in await writer.fetch(f"EXPLAIN EXECUTE {statement}"))
+        assert f"Bitmap Index Scan on {name}_pkey" in plan, plan
+        assert plan.index("Function Scan") < plan.index("Bitmap Index Scan"), plan
+    await writer.close()
+
+
+async def test_a_tenant_with_many_waiting_runs_does_not_slow_the_others(store: PostgresStore, other: Connection) -> None:
+    """Counted in pages that are looked at, which is what the time depends on."""
+    await store.insert_runs([a_run(tenant=tenant) for tenant in ("a", "m", "z")])
+    await other.execute(
+        """INSERT INTO runs SELECT id || '-' || n, shard, 'flood', job_id, priority, params, task_count, submitted_by,
+               linked_run, watched, created_at, start_at, state, generation, adopted_at, ended_at, paused, held,
+               cancelled_by, failed_task, timed_out, because
+           FROM (SELECT * FROM runs LIMIT 1) AS run, generate_series(1, 100000) AS n"""
+    )
+
+    assert [waiting.tenant for waiting in await store.waiting("main", 10)] == ["a", "flood", "m", "z"]
+    assert len(await store.intake("main", [Want(a_run().priority, "z", 10)])) == 1
+    for query, args in (
+        (postgres_queries._WAITING, "'main', '{0,1,2}', '', 10"),
+        (postgres_queries._INTAKE, "'main', '{1,1,1}', '{a,z,flood}', '{5,5,5}'"),
+        (postgres_queries._NEXT_START, "'main'"),
+    ):
+        await other.execute(f"PREPARE q AS {query}")
+        (plan,) = await other.fetchrow(f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) EXECUTE q({args})")
+        await other.execute("DEALLOCATE q")
+        top = json.loads(plan)[0]["Plan"]
+        assert top["Shared Hit Blocks"] + top["Shared Read Blocks"] < 120, plan
+
+
+async def test_the_report_for_benchmarks_says_how_durable_commits_are(store: PostgresStore) -> None:
+    report = await store.settings_report()
+
+    assert report["fsync"] in {"on", "off"}
+    assert set(report) >= {"server_version", "fsync", "synchronous_commit", "full_page_writes"}
+
+
+async def blocked(connection: Connection) -> None:
+    """Come back when somebody waits for a lock."""
+    async with asyncio.timeout(10):
+        while not await connection.fetchval(
+            "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+        ):
+            pass
+
