@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from itertools import count
 from random import Random
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
@@ -28,7 +28,7 @@ from mainspring.ids import new_id
 from mainspring.shard.effects import Answered
 from mainspring.shard.events import Act
 from mainspring.store.port import Term
-from mainspring.store.sqlite import SqliteStore, inline
+from mainspring.store.sqlite import Lane, SqliteStore
 from mainspring.wire import (
     Answer,
     Assign,
@@ -52,6 +52,12 @@ from tests.host.virtual import VirtualClock
 SHARD = "pool"
 STEP_SECONDS = 0.01
 _M = TypeVar("_M", bound=ToWorker)
+_T = TypeVar("_T")
+
+
+async def at_once(lane: Lane, work: Callable[[], _T]) -> _T:
+    """Do the store's work here and now: there are no threads."""
+    return work()
 
 
 class Trouble(StrEnum):
@@ -153,8 +159,9 @@ class Hall:
 
     def __init__(self) -> None:
         self.clock = VirtualClock()
-        self.store = TroubledStore.open(":memory:", clock=self.clock, run=inline)
-        assert isinstance(self.store, TroubledStore)
+        store = TroubledStore.open(":memory:", clock=self.clock, run=at_once)
+        assert isinstance(store, TroubledStore)
+        self.store = store
         self.store.calls = []
         self.hosts: dict[str, Host] = {}
         self._nonces = count(1_000)
@@ -259,9 +266,8 @@ class Hall:
 
     async def ended(self, run_id: str, within: float = 10.0) -> RunState:
         """The state of a run, once it is over."""
-        async with asyncio.timeout(within):
-            while (await self.run(run_id)).ended_at is None:
-                await asyncio.sleep(STEP_SECONDS)
+        query = f"SELECT 1 FROM runs WHERE id = '{run_id}' AND ended_at IS NOT NULL"
+        await self.until(lambda: bool(self.rows(query)), within=within)
         return (await self.run(run_id)).state
 
     def rows(self, statement: str) -> list[tuple[object, ...]]:
@@ -283,6 +289,6 @@ class Hall:
             except (NotLeading, Fenced):
                 await asyncio.sleep(0.1)
 
-    async def ask(self, kind: type[Act], run_id: str, host: str = "h1", **fields: object) -> Answered:
+    async def ask(self, kind: type[Act], run_id: str, host: str = "h1", **fields: Any) -> Answered:
         """Have an act carried out."""
         return await self.hosts[host].leaders[SHARD].ask(kind(run_id=run_id, by="ann", **fields))

@@ -287,3 +287,21 @@ async def test_intake_goes_on_after_the_store_was_gone(hall: Hall) -> None:
     hall.store.trouble = lambda term, number, batch: None
 
     await hall.until(lambda: hall.rows("SELECT count(*) FROM tasks") == [(1,)], within=3.0)
+
+
+async def test_a_row_that_nobody_can_read_does_not_stop_what_is_in_memory_and_costs_nothing_once_mended(
+    hall: Hall,
+) -> None:
+    """It was written by hand, or by a release to come."""
+    await hall.lead()
+    (first,) = await hall.submit(job(task("a")))
+    await hall.until(lambda: hall.rows("SELECT count(*) FROM tasks") == [(1,)])
+    hall.store._callbacks.clear()
+    (bad,) = await hall.submit(job(task("b")))
+    hall.store._writer.execute("UPDATE runs SET state = 'NEW' WHERE id = ?", (bad,))
+    await hall.wait(3.0)
+    hall.play()
+    assert await hall.ended(first) is RunState.SUCCEEDED
+
+    hall.store._writer.execute("UPDATE runs SET state = 'PENDING' WHERE id = ?", (bad,))
+    assert await hall.ended(bad) is RunState.SUCCEEDED

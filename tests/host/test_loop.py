@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 
 from mainspring.core.batch import Batch, SpreadKind
@@ -223,7 +221,7 @@ async def test_events_that_come_while_a_commit_is_under_way_share_the_next_one(h
     leader = await hall.lead()
     hand = await Hand("w1", leader, "s1", cores=50).welcome()
     await hall.submit(wide(40))
-    attempts = []
+    attempts: list[str] = []
     while len(attempts) < 40:
         attempts += [one.attempt for one in (await hand.hear(Assign)).group]
     hall.store.commit_seconds = 0.2
@@ -231,7 +229,7 @@ async def test_events_that_come_while_a_commit_is_under_way_share_the_next_one(h
 
     for attempt in attempts:
         hand.say(Result(attempt, Outcome.SUCCEEDED, "1"))
-        await asyncio.sleep(0.01)
+        await hall.wait(0.01)
     await hall.until(lambda: hall.rows("SELECT count(*) FROM tasks WHERE state = 'SUCCEEDED'") == [(40,)])
 
     assert sum(1 for call in hall.store.calls if call.batch.attempts) <= 5

@@ -54,9 +54,7 @@ def _check_rows(run: RunMemory, ledger: Ledger) -> None:
     """What is in memory is what is stored."""
     assert run.run == ledger.runs[run.run.id]
     assert run.tasks == ledger.tasks_of(run.run.id)
-    stored = {
-        (spread.kind, spread.parent): spread for spread in ledger.spreads.values() if spread.run_id == run.run.id
-    }
+    stored = {(spread.kind, spread.parent): spread for spread in ledger.spreads.values() if spread.run_id == run.run.id}
     assert run.spreads == stored
 
 

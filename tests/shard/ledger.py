@@ -3,7 +3,7 @@
 What is checked for each batch:
 
 1. A changed task was as its change says (STA-2); a new task is new; a run is known.
-2. Transitions of a task follow each other without a gap, along the table, and lead to the state in its row (I-03, I-04).
+2. Transitions of a task follow each other without a gap, along the table, to the state in its row (I-03, I-04).
 3. Nothing leaves a final state but a reopening, which starts a generation with counters at zero (I-05, STA-1).
 4. An attempt id is used once, and a task has at most one live attempt (I-10, I-11).
 5. No attempt is made before everything upstream is over and lets it start (I-40).

@@ -12,6 +12,7 @@ from mainspring.core.tasks import TaskState
 from mainspring.shard import events as happened
 from mainspring.shard.adoption import SMALL_RUN
 from mainspring.shard.effects import Reply
+from mainspring.wire import Outcome
 from tests.shard.jobs import chain, job, task, wide
 from tests.shard.world import World
 
@@ -89,7 +90,7 @@ def test_a_task_made_after_its_upstreams_ended_is_decided_at_once(world: World) 
         worker, attempt = world.holder("first")
         world.turn(
             world.say(happened.AttemptStarted, worker, attempt=attempt),
-            world.result("first", happened.Outcome.SUCCEEDED),
+            world.result("first", Outcome.SUCCEEDED),
         )
         assert len(world.ledger.tasks) < 60
         world.settle()
@@ -120,7 +121,7 @@ def test_tasks_made_after_a_failure_under_fail_fast_are_made_cancelled_and_name_
         world.turn(world.arrival(run))
         world.turn()
         (running,) = world.names(S.ASSIGNED)
-        world.turn(world.result(running, happened.Outcome.FAILED))
+        world.turn(world.result(running, Outcome.FAILED))
         world.settle()
 
     failed = world.task(running)
@@ -138,7 +139,7 @@ def test_a_failure_under_fail_after_all_does_not_stop_the_adoption(world: World)
         world.turn(world.arrival(run))
         world.turn()
         (running,) = world.names(S.ASSIGNED)
-        world.turn(world.result(running, happened.Outcome.FAILED))
+        world.turn(world.result(running, Outcome.FAILED))
         world.settle()
 
     assert world.task(running).state is S.FAILED
@@ -155,7 +156,7 @@ def test_a_run_with_an_open_spread_is_not_over_though_all_made_tasks_are(world: 
         made = list(world.states(run))
         for _ in range(200):
             held = [name for name in made if world.task(name).worker_id]
-            world.turn(*(world.result(name, happened.Outcome.SUCCEEDED) for name in held))
+            world.turn(*(world.result(name, Outcome.SUCCEEDED) for name in held))
             if all(world.task(name).state is S.SUCCEEDED for name in made):
                 break
         assert world.run(run).state is RunState.RUNNING

@@ -42,7 +42,7 @@ def specs(draw: st.DrawFn) -> Any:
             task(
                 f"t{number}",
                 *needs,
-                when={name: "output == 1" for name in conditional},
+                when=dict.fromkeys(conditional, "output == 1"),
                 max_attempts=draw(st.sampled_from([1, 2])),
                 retry_delay_seconds=2.0,
                 timeout_seconds=draw(st.sampled_from([5.0, 1000.0])),
@@ -73,11 +73,8 @@ class Story(RuleBasedStateMachine):
 
     @rule(pick=st.randoms(use_true_random=False), many=st.integers(1, 6), report=st.integers(0, 7))
     def workers_report(self, pick: Any, many: int, report: int) -> None:
-        events = []
         held = [one for one in self.world.ledger.tasks.values() if self.speaks_for(one)]
-        for one in pick.sample(held, min(many, len(held))):
-            events.append(self.report(one, report))
-        self.world.turn(*events)
+        self.world.turn(*(self.report(one, report) for one in pick.sample(held, min(many, len(held)))))
 
     @rule(worker=st.sampled_from(WORKERS), forgets=st.booleans())
     def a_worker_connects_again(self, worker: str, forgets: bool) -> None:

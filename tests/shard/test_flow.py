@@ -19,7 +19,9 @@ def assignment(world: World, name: str) -> Assignment:
     """What the worker of a task was told about it."""
     worker, attempt = world.holder(name)
     told = world.said_to(worker, Assign)
-    return next(one for message in told if isinstance(message, Assign) for one in message.group if one.attempt == attempt)
+    return next(
+        one for message in told if isinstance(message, Assign) for one in message.group if one.attempt == attempt
+    )
 
 
 def test_a_chain_runs_one_task_after_another(world: World) -> None:
@@ -121,7 +123,14 @@ def test_under_fail_after_all_only_descendants_are_cancelled(world: World) -> No
     """DAG-3."""
     world.register("w1", cores=3)
     run = world.submit(
-        job(task("a", max_attempts=1), task("b", "a"), task("c", "b"), task("x"), task("y", "x"), on_failure=P.FAIL_AFTER_ALL)
+        job(
+            task("a", max_attempts=1),
+            task("b", "a"),
+            task("c", "b"),
+            task("x"),
+            task("y", "x"),
+            on_failure=P.FAIL_AFTER_ALL,
+        )
     )
     world.start("a", "x")
     world.fail("a")
@@ -136,9 +145,7 @@ def test_under_fail_after_all_only_descendants_are_cancelled(world: World) -> No
 def test_under_skip_failed_downstream_proceeds_and_is_told_who_failed(world: World) -> None:
     """DAG-3: and the run ends PARTIAL."""
     world.register("w1", cores=3)
-    run = world.submit(
-        job(task("a", max_attempts=1), task("b"), task("c", "a", "b"), on_failure=P.SKIP_FAILED)
-    )
+    run = world.submit(job(task("a", max_attempts=1), task("b"), task("c", "a", "b"), on_failure=P.SKIP_FAILED))
     world.start("a", "b")
     world.fail("a")
     world.succeed("b", output="2")
@@ -170,7 +177,12 @@ def test_a_condition_that_is_false_skips_the_task_and_the_skip_passes_on(world: 
     """DAG-4."""
     world.register("w1", cores=4)
     run = world.submit(
-        job(task("count"), task("load", "count", when={"count": "output > 0"}), task("report", "load"), task("log", "count"))
+        job(
+            task("count"),
+            task("load", "count", when={"count": "output > 0"}),
+            task("report", "load"),
+            task("log", "count"),
+        )
     )
     world.start("count")
     world.succeed("count", output="0")

@@ -67,9 +67,7 @@ def test_an_attempt_that_is_sent_again_has_the_next_number_and_a_new_id(world: W
     world.fail("extract")
     world.advance(seconds=1, heard=["w1"])
 
-    first, second = (
-        message.group[0] for message in world.said_to("w1", Assign) if isinstance(message, Assign)
-    )
+    first, second = (message.group[0] for message in world.said_to("w1", Assign) if isinstance(message, Assign))
     assert (first.number, second.number) == (1, 2)
     assert first.attempt != second.attempt
 

@@ -64,8 +64,8 @@ def run_limit(world: World) -> happened.Event:
     return happened.TimerDue(kind=happened.TimerKind.RUN_LIMIT, subject=run.id, stamp=1)
 
 
-STORIES = [adopting, cancelling, pausing, resuming, failing_fast, reopening, run_limit]
-KINDS = {
+STORIES: list[Story] = [adopting, cancelling, pausing, resuming, failing_fast, reopening, run_limit]
+KINDS: dict[Story, SpreadKind] = {
     adopting: SpreadKind.ADOPT,
     cancelling: SpreadKind.CANCEL,
     pausing: SpreadKind.PAUSE,

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
@@ -33,6 +34,7 @@ from tests.shard.ledger import Ledger
 CHECKED_EACH_TURN = 400
 """With more tasks than this, memory and rows are compared at the end only."""
 MOST_TURNS = 20_000
+_E = TypeVar("_E", bound=WorkerEvent)
 
 
 class PlayedWorker:
@@ -159,7 +161,7 @@ class World:
         self.settle(self.arrival(run))
         return self.run(run)
 
-    def given_running(self, name: str, *, on: str, **fields: object) -> Run:
+    def given_running(self, name: str, *, on: str, **fields: Any) -> Run:
         """A run of one task that a worker has started."""
         if on not in self.workers:
             self.register(on)
@@ -214,7 +216,7 @@ class World:
         if task is None:
             return kind(run_id=run_id, by="ann", why=why, ticket=self._tickets)
         job = self.ledger.jobs[self.ledger.runs[run_id].job_id]
-        named = {"task_id": task_id(run_id, job.positions(task))}
+        named: dict[str, Any] = {"task_id": task_id(run_id, job.positions(task))}
         return kind(run_id=run_id, by="ann", why=why, ticket=self._tickets, **named)
 
     def reply(self, kind: type[Act], run: Run | None = None, *, task: str | None = None) -> Reply:
@@ -247,7 +249,7 @@ class World:
         )  # fmt: skip
         return worker
 
-    def say(self, kind: type[WorkerEvent], worker: str, **fields: object) -> WorkerEvent:
+    def say(self, kind: type[_E], worker: str, **fields: Any) -> _E:
         """What a worker says, as an event, in its session."""
         return kind(worker=worker, session=self.workers[worker].session, **fields)
 
@@ -299,7 +301,7 @@ class World:
 
     def result(
         self, name: str, outcome: Outcome, *, output: str | None = None, error: str | None = None, of: Run | None = None
-    ) -> WorkerEvent:
+    ) -> happened.AttemptEnded:
         """A result, as an event."""
         worker, attempt = self.holder(name, of)
         return self.say(

@@ -32,9 +32,9 @@ class CommitCheck:
         self._placed: list[Task] = []
         """Tasks that the batch gives a new attempt."""
 
-    def apply(self, model: Model, batch: Batch) -> None:
-        """Check a batch that was written, and make it true in the model."""
-        queued_before = self._queued(model) if _assigns(batch) else []
+    def apply(self, model: Model, batch: Batch, *, in_order: bool) -> None:
+        """Check a batch that was written, and make it true in the model. `in_order`: by priority, as usual."""
+        queued_before = self._queued(model) if in_order and _assigns(batch) else []
         self._placed.clear()
         touched: dict[str, None] = {}
         last = self._check_history(model, batch)
@@ -90,7 +90,9 @@ class CommitCheck:
     def _check_change(self, model: Model, change: TaskChange, last: dict[str, Transition]) -> None:
         row = model.task(change.task.id)
         same = row is not None and row.state is change.was and row.seq == change.was_seq
-        self._require("I-06", same, f"{change.task.id} was {row and (row.state, row.seq)}, not {change.was, change.was_seq}")
+        self._require(
+            "I-06", same, f"{change.task.id} was {row and (row.state, row.seq)}, not {change.was, change.was_seq}"
+        )
         self._check_row(model, change.task, last)
 
     def _check_row(self, model: Model, task: Task, last: dict[str, Transition]) -> None:
@@ -238,7 +240,9 @@ class CommitCheck:
         room = self._offers[worker] - model.use(worker) + mine.resources
         fits = shape.resources.fits(room) and shape.labels == mine.labels and shape.zone == mine.zone
         poisoned = "-poison-place" in model.job_of(higher.run_id).spec.name
-        self._require("I-62", not fits or poisoned, f"{task.id} ({task.priority!r}) before {higher.id} ({higher.priority!r})")
+        self._require(
+            "I-62", not fits or poisoned, f"{task.id} ({task.priority!r}) before {higher.id} ({higher.priority!r})"
+        )
 
     def _check_causes(self, model: Model, task: Task) -> None:
         """At the commit that makes an attempt, everything upstream is over, and as the rules want it (I-40)."""
@@ -259,7 +263,9 @@ def _allows(job: Any, parent: Task, task: Task, params: str) -> bool:
             if when is None:
                 return True
             holds = CONDITIONS[when]
-            return holds is not None and holds(msgspec.json.decode(parent.output or "null"), msgspec.json.decode(params))
+            return holds is not None and holds(
+                msgspec.json.decode(parent.output or "null"), msgspec.json.decode(params)
+            )
         case S.SKIPPED:
             return bool(job.tasks[task.position].on_skip is OnSkip.RUN)
         case _:
@@ -271,4 +277,10 @@ def _assigns(batch: Batch) -> bool:
 
 
 def _is_held(run: Run) -> bool:
-    return run.paused or run.held is not None or run.cancelled_by is not None or run.failed_task is not None or run.timed_out
+    return (
+        run.paused
+        or run.held is not None
+        or run.cancelled_by is not None
+        or run.failed_task is not None
+        or run.timed_out
+    )

@@ -94,14 +94,20 @@ def check_history(world: World) -> None:
         last[task_id] = (seq, end)
     for tasks in model.tasks.values():
         for task in tasks:
-            require("I-03", last.get(task.id) == (task.seq, task.state), f"{task.id} is {task.state}, not {last.get(task.id)}")
+            require(
+                "I-03",
+                last.get(task.id) == (task.seq, task.state),
+                f"{task.id} is {task.state}, not {last.get(task.id)}",
+            )
 
 
 def check_end(world: World) -> None:
     """Everything has ended (L-1), and what was held was visible (L-4). Results are not lost (I-50)."""
     model, ever, require = world.checker.model, world.checker.ever, world.findings.require
     for run in model.runs.values():
-        require("L-1", run.state in FINAL_RUN, f"{run.id} is {run.state}: {_open_tasks(model.tasks.get(run.id, ()))} {run}")
+        require(
+            "L-1", run.state in FINAL_RUN, f"{run.id} is {run.state}: {_open_tasks(model.tasks.get(run.id, ()))} {run}"
+        )
     for attempt, (worker, result) in ever.left.items():
         known = attempt in ever.ended or attempt in ever.late or attempt in ever.wiped
         mine = next(one for one in world.workers if one.name == worker)

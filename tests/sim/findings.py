@@ -14,14 +14,14 @@ class Findings:
     def __init__(self, found: Callable[[], None]) -> None:
         self.made: Counter[str] = Counter()
         self.found: list[tuple[str, str]] = []
-        self.muted: frozenset[str] = frozenset()
-        """Invariants that are not looked at: when a guard is off on purpose, others can be seen behind it."""
+        self.only: frozenset[str] = frozenset()
+        """If given, other findings are ignored: two guards are off on purpose, and this is about one of them."""
         self._tell = found
 
     def require(self, invariant: str, holds: object, otherwise: str) -> None:
         """One evaluation of an invariant."""
         self.made[invariant] += 1
-        if not holds and invariant not in self.muted and len(self.found) < MOST:
+        if not holds and (not self.only or invariant in self.only) and len(self.found) < MOST:
             self.found.append((invariant, otherwise))
             self._tell()
 

@@ -43,6 +43,7 @@ def sealed(log: Callable[[str, str, dict[str, object]], None]) -> Iterator[None]
             yield
         finally:
             structlog.configure(**before)
+            gc.collect()
             if collecting:
                 gc.enable()
 

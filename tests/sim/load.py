@@ -15,6 +15,7 @@ from mainspring.core.runs import FINAL_RUN, Run
 from mainspring.core.states import FINAL
 from mainspring.core.tasks import Priority, Task, TaskState
 from mainspring.errors import MainspringError, Unavailable
+from mainspring.host.loop import Leader
 from mainspring.ids import new_id
 from mainspring.shard.events import Act, CancelRun, CancelTask, ClearTask, PauseRun, ReopenTask, ResumeRun
 from mainspring.store.port import IdempotencyKey, Store
@@ -137,6 +138,11 @@ class People:
                     acts.append(again(run_id=run.id, by="person:mender", task_id=task.id))
         for act in acts:
             self.ask(act)
+        for server in self._world.servers:
+            leader = server.leader()
+            if leader is not None and leader.shard.memory.barred:
+                self._world.trace.note("act", f"restart {server.name}, where a shape is barred")
+                self._world.nemesis.restart(server)
         return len(acts)
 
     def ask(self, act: Act) -> None:
@@ -146,12 +152,12 @@ class People:
             leader = server.leader()
             if leader is not None:
                 self._world.trace.note("act", f"{type(act).__name__} {act.run_id}")
-                self._world.loop.create_task(self._wait(leader.ask(act), act), context=server.process.context)
+                self._world.loop.create_task(self._wait(leader, act), context=server.process.context)
                 return
 
-    async def _wait(self, asking: object, act: Act) -> None:
+    async def _wait(self, leader: Leader, act: Act) -> None:
         try:
-            answered = await asking  # type: ignore[misc]
+            answered = await leader.ask(act)
         except MainspringError:
             return
         self._world.checker.answered(act, answered)

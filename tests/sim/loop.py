@@ -20,6 +20,8 @@ from contextvars import Context, ContextVar
 from typing import Any, NoReturn, TypeVar
 
 _T = TypeVar("_T")
+PASS_SECONDS = 1e-6
+MOST_STEPS_A_SECOND = 100_000
 
 
 class Process:
@@ -37,7 +39,7 @@ PROCESS: ContextVar[Process | None] = ContextVar("process", default=None)
 
 
 class Stuck(Exception):
-    """Nothing is ready, and no timer will ever make it so."""
+    """Nothing is left to happen, or far too much happens while no time passes."""
 
 
 class VirtualLoop(asyncio.BaseEventLoop):
@@ -57,6 +59,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._count = 0
         self._kept: list[asyncio.Task[Any]] = []
         self._prune_at = 2_000
+        self._second_ends = 0.0
+        self._steps_before = 0
 
     # what asyncio asks of a loop
 
@@ -71,7 +75,9 @@ class VirtualLoop(asyncio.BaseEventLoop):
             self._queue.append(handle)
         return handle
 
-    def call_at(self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None) -> TimerHandle:  # type: ignore[override]
+    def call_at(
+        self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> TimerHandle:  # type: ignore[override]
         """Run a callback at a time."""
         handle = TimerHandle(when, callback, args, self, context)
         if not self.over:
@@ -87,7 +93,9 @@ class VirtualLoop(asyncio.BaseEventLoop):
         """There are no threads."""
         raise AssertionError("a thread was used in the simulation")
 
-    def create_task(self, coro: Coroutine[Any, Any, _T], *, name: object = None, context: Context | None = None) -> asyncio.Task[_T]:  # type: ignore[override]
+    def create_task(
+        self, coro: Coroutine[Any, Any, _T], *, name: object = None, context: Context | None = None
+    ) -> asyncio.Task[_T]:  # type: ignore[override]
         """Start a task, and keep hold of it: one that was killed must not be collected, or its `finally` would run."""
         task = asyncio.Task(coro, loop=self, name="task", context=context)
         self._kept.append(task)
@@ -145,7 +153,12 @@ class VirtualLoop(asyncio.BaseEventLoop):
             if not timers:
                 raise Stuck("nothing is left to happen")
             self.now = max(self.now, timers[0][0])
-        now = self.now
+        # Code takes a little time too: without that, a wait shorter than the clock can tell would never be over.
+        now = self.now = self.now + PASS_SECONDS
+        if now >= self._second_ends:
+            self._second_ends, self._steps_before = now + 1.0, self.steps
+        elif self.steps - self._steps_before > MOST_STEPS_A_SECOND:
+            raise Stuck(f"the world spins: {MOST_STEPS_A_SECOND} steps within a second")
         while timers and timers[0][0] <= now:
             _, when, count, handle = heapq.heappop(timers)
             if handle._cancelled:

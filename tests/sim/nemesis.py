@@ -7,6 +7,7 @@ import sqlite3
 from random import Random
 from typing import TYPE_CHECKING
 
+from tests.sim.server import SimServer
 from tests.sim.worker import SimWorker
 
 if TYPE_CHECKING:
@@ -36,6 +37,17 @@ class Nemesis:
         self._world.trace.fault(kind, worker.name)
         worker.crash(wiped=wiped)
         self._later(self._random.choice((0.5, 5.0, 30.0)), worker.boot)
+
+    def restart(self, server: SimServer) -> None:
+        """A server is stopped in order, and started again a little later."""
+        server.stop()
+        server.host = None
+        world = self._world
+        seconds = self._random.choice((2.0, 10.0))
+        if world.is_calm():
+            world.loop.call_later(seconds, server.boot, context=world.loop.outside)
+        else:
+            self._later(seconds, server.boot)
 
     def _strike(self, kind: str) -> None:
         match kind:
@@ -69,9 +81,7 @@ class Nemesis:
                     session.tear()
             self._later(random.choice((0.1, 3.0, 20.0)), server.boot)
         else:
-            server.stop()
-            server.host = None
-            self._later(random.choice((5.0, 20.0)), server.boot)
+            self.restart(server)
 
     def _strike_network(self, kind: str) -> None:
         random, network = self._random, self._world.network
@@ -122,5 +132,3 @@ class Nemesis:
     def _later(self, seconds: float, call: object, *args: object) -> None:
         loop = self._world.loop
         loop.call_at(self._until(seconds), call, *args, context=loop.outside)  # type: ignore[arg-type]
-
-

@@ -11,6 +11,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 from unittest import mock
 
+from mainspring.core.batch import Batch
 from mainspring.core.jobs import Job
 from mainspring.shard import adoption, flow, placing
 from mainspring.shard.shard import Shard
@@ -21,8 +22,13 @@ class Stumbled(Exception):
 
 
 @contextmanager
-def poisoned(is_active: Callable[[], bool], met: Callable[[str, str], None]) -> Iterator[None]:
-    """Make the shard stumble over poisoned jobs while `is_active`; tell `met` of it."""
+def poisoned(
+    is_active: Callable[[], bool], met: Callable[[str, str], None], alone: Callable[[Batch], None]
+) -> Iterator[None]:
+    """Make the shard stumble over poisoned jobs while `is_active`; tell `met` of it.
+
+    `alone` is told of each batch that was made of one event alone, after something went wrong.
+    """
 
     def stumble(job: Job, where: str) -> None:
         if job.spec.name.endswith(f"-poison-{where}") and is_active():
@@ -48,18 +54,22 @@ def poisoned(is_active: Callable[[], bool], met: Callable[[str, str], None]) -> 
             patch(placing, "_assignment", before(placing._assignment, "place", lambda run, *_: run.job))
         )
         for name in ("begin", "take", "finish", "handle_alone", "reject"):
-            stack.enter_context(patch(Shard, name, _marking(getattr(Shard, name))))
+            tell = alone if name == "handle_alone" else None
+            stack.enter_context(patch(Shard, name, _marking(getattr(Shard, name), tell)))
         yield
 
 
-def _marking(real: Callable[..., Any]) -> Callable[..., Any]:
+def _marking(real: Callable[..., Any], alone: Callable[[Batch], None] | None) -> Callable[..., Any]:
     """After an exception a shard's memory is not to be trusted: the host throws it away, and no check looks at it."""
 
     def wrapper(self: Shard, *args: Any, **kwargs: Any) -> Any:
         try:
-            return real(self, *args, **kwargs)
+            result = real(self, *args, **kwargs)
         except Exception:
             self.memory.is_spoiled = True  # type: ignore[attr-defined]
             raise
+        if alone is not None:
+            alone(result)
+        return result
 
     return wrapper

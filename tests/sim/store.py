@@ -201,5 +201,3 @@ def _is_poisoned(batch: Batch) -> bool:
     return any(change.task.output is not None and POISON in change.task.output for change in batch.tasks) or any(
         late.output is not None and POISON in late.output for late in batch.late
     )
-
-

@@ -20,7 +20,7 @@ from tests.sim.findings import Findings
 from tests.sim.guard import sealed
 from tests.sim.jobs import MIB
 from tests.sim.load import Client, People
-from tests.sim.loop import VirtualLoop
+from tests.sim.loop import Stuck, VirtualLoop
 from tests.sim.mix import Mix, draw_mix
 from tests.sim.nemesis import Nemesis
 from tests.sim.network import Network
@@ -53,7 +53,7 @@ class SeedResult(msgspec.Struct, frozen=True, kw_only=True):
 class World:
     """Everything of one seed."""
 
-    def __init__(self, mix: Mix, *, verbose: bool = False, muted: frozenset[str] = frozenset()) -> None:
+    def __init__(self, mix: Mix, *, verbose: bool = False, only: frozenset[str] = frozenset()) -> None:
         self.mix = mix
         self.loop = VirtualLoop()
         self.trace = Trace(self.loop, verbose=verbose)
@@ -62,7 +62,7 @@ class World:
         self.calm_at = mix.chaos_seconds
         self.done: asyncio.Future[None] = self.loop.create_future()
         self.findings = Findings(self._finish)
-        self.findings.muted = muted
+        self.findings.only = only
         self.workers: list[SimWorker] = []
         self._draw_workers()
         self.checker = Checker(self, self.findings)
@@ -76,10 +76,6 @@ class World:
         """Whether faults have stopped."""
         return self.loop.now >= self.calm_at
 
-    def may_stumble(self) -> bool:
-        """Whether a batch may meet a row that is not as its leader thinks, for a reason that is no fault of ours."""
-        return False
-
     def run(self) -> None:
         """Let it all happen."""
         at_once(self.truth.store.ensure_shard(SHARD))
@@ -89,7 +85,11 @@ class World:
             worker.boot()
         for coroutine in (Client(self).run(), self.people.meddle(), self.nemesis.run(), self._watch(), self._look()):
             self.loop.create_task(coroutine, context=self.loop.outside)
-        self.loop.run_until(self.done)
+        try:
+            self.loop.run_until(self.done)
+        except Stuck as stuck:
+            self.findings.require("L-5", False, str(stuck))
+        self.findings.count("L-5")
 
     def log(self, level: str, event: str, fields: dict[str, Any]) -> None:
         """A log event of the real code."""
@@ -149,17 +149,23 @@ class World:
 
 
 def run_seed(
-    seed: int, *, seconds: float = 900.0, verbose: bool = False, muted: frozenset[str] = frozenset()
+    seed: int, *, seconds: float = 900.0, verbose: bool = False, only: frozenset[str] = frozenset()
 ) -> SeedResult:
     """Run one seed from beginning to end."""
     mix = draw_mix(seed, seconds)
-    world = World(mix, verbose=verbose, muted=muted)
+    world = World(mix, verbose=verbose, only=only)
     if verbose:
         print(mix)
     with ExitStack() as stack:
         stack.enter_context(sealed(world.log))
-        stack.enter_context(poisoned(lambda: not world.is_calm(), lambda where, job: world.trace.fault(f"poison_{where}", job)))
-        stack.enter_context(mock.patch.object(Pace, "rows", lambda pace: mix.budget))
+        stack.enter_context(
+            poisoned(
+                lambda: not world.is_calm(),
+                lambda where, job: world.trace.fault(f"poison_{where}", job),
+                world.checker.made_alone,
+            )
+        )
+        stack.enter_context(mock.patch.object(Pace, "rows", return_value=mix.budget))
         stack.enter_context(mock.patch.object(adoption, "SMALL_RUN", mix.small_run))
         world.run()
         result = SeedResult(

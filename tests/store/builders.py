@@ -17,8 +17,8 @@ from mainspring.store.port import Store, Term
 
 HOUR = timedelta(hours=1)
 DAY = timedelta(days=1)
-NOW = datetime(2026, 11, 15, 12, 0, 0, 123456, tzinfo=UTC)
-"""Some instant of the past, for what is stored and never compared."""
+NOW = datetime(2025, 3, 1, 12, 0, 0, 123456, tzinfo=UTC)
+"""Some instant of the past."""
 
 _numbers = count(1)
 

@@ -32,7 +32,7 @@ TEXTS = {
     "empty": "",
     "quotes": """it's a "quoted" \\ text, {with}, [all] (the) `marks`, \\N \\. $1 ?1 :a %s""",
     "lines": "a\nb\r\nc\td\x0b\x0c\x01\x1f\x7f",
-    "escapes": r'{"a": "\u0000 \ud800 \n"}',
+    "escapes": r'{"a": "\u0000 \ud800 \n"} \\u0000',
     "signs": "äöü € 漢字 𝄞 \u200b\u202e\ufeff\ufffe",
     "spaces": '  { "a" :1.50,"a":2 , "b":1e400 }  ',
     "long": "x" * 1_000_000,
@@ -78,7 +78,7 @@ async def test_an_instant_comes_back_as_it_was(store: Store, instant: datetime) 
 @pytest.mark.parametrize("bad", [NUL, SURROGATE], ids=["NUL", "surrogate"])
 @pytest.mark.parametrize(
     "where",
-    ["run", "new_task", "change", "output", "transition", "attempt", "late", "spread", "outbox", "rejected", "worker"],
+    ["run", "new_task", "new_stop", "change", "stop", "output", "transition", "attempt", "late", "spread", "outbox", "rejected", "worker"],
 )
 async def test_commit_raises_rejected_having_written_nothing(store: Store, where: str, bad: str) -> None:
     leader = await Leader.of(store)
@@ -98,6 +98,8 @@ def poisoned(where: str, bad: str, run: Any, task: Any) -> dict[str, list[Any]]:
     parts: dict[str, tuple[str, list[Any]]] = {
         "run": ("runs", [adopted(run, because=bad)]),
         "new_task": ("new_tasks", [a_task(run, 1), a_task(run, 2, because=bad)]),
+        "new_stop": ("new_tasks", [a_task(run, 1, stop=StopRequest(StopKind.CANCEL, "ann", bad, NOW))]),
+        "stop": ("tasks", [a_change(task, stop=StopRequest(StopKind.CANCEL, "ann", bad, NOW))]),
         "change": ("tasks", [a_change(task, because=bad)]),
         "output": ("tasks", [a_change(task, output=bad)]),
         "transition": ("transitions", [a_transition(task), a_transition(task, because=bad)]),

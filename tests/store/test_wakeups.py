@@ -183,7 +183,8 @@ async def test_a_listener_that_lost_its_connection_comes_back(postgres_url: str)
     watcher = await asyncpg.connect(postgres_url)
     await listening(watcher, 1)
     await watcher.execute(
-        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'LISTEN%' AND pid <> pg_backend_pid()"
+        """SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity
+           WHERE query LIKE 'LISTEN%' AND pid <> pg_backend_pid()"""
     )
 
     await listening(watcher, 1)

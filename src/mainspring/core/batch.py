@@ -127,7 +127,7 @@ class Batch(msgspec.Struct, kw_only=True):
     rejected: list[RejectedEvent] = []
     workers: list[WorkerRow] = []
     archived: list[str] = []
-    """Runs, all final, that move to history with their tasks."""
+    """Runs, all final, that move to history: so many of their tasks as a batch may move, and with the last the run."""
     effects: list[Effect] = []
 
     def rows(self) -> int:

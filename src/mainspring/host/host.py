@@ -13,7 +13,7 @@ from datetime import timedelta
 import structlog
 
 from mainspring.clock import Clock
-from mainspring.errors import Fenced, MainspringError, NotLeading, Unavailable
+from mainspring.errors import Fenced, NotLeading, Unavailable
 from mainspring.host.jobs import JobCache
 from mainspring.host.loop import Leader
 from mainspring.store.port import ShardRow, Store
@@ -105,7 +105,7 @@ class Host:
             log.warning("lead.lost", host=self.name, shard=shard, epoch=leader.term.epoch, fault=str(fault))
         except Unavailable as fault:
             log.warning("lead.not_released", host=self.name, shard=shard, fault=str(fault))
-        except MainspringError as fault:
+        except Exception as fault:
             log.exception("lead.broken", host=self.name, shard=shard, epoch=leader.term.epoch, fault=repr(fault))
         finally:
             del self.leaders[shard], self._leading[shard]

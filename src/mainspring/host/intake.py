@@ -11,15 +11,19 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterable
 
+import structlog
+
 from mainspring.core.intake import Want, choose, decide_wants
 from mainspring.core.runs import Run
 from mainspring.core.tasks import Priority
-from mainspring.errors import Unavailable
+from mainspring.errors import Broken, Unavailable
 from mainspring.host.inbox import Inbox
 from mainspring.host.jobs import JobCache
 from mainspring.shard.events import RunArrived, RunUnreadable
 from mainspring.shard.memory import ShardMemory
 from mainspring.store.port import Intake
+
+log = structlog.get_logger()
 
 HIGH_WATER_TASKS = 20_000
 CHUNK_TASKS = 1_000
@@ -61,6 +65,9 @@ class IntakeReader:
             try:
                 more = await self._read(memory(), hold())
             except Unavailable:
+                more = False
+            except Broken as fault:  # a row that nobody can read: what is in memory goes on without it
+                log.warning("intake.broken", shard=self._shard, fault=str(fault))
                 more = False
             if not more:
                 try:

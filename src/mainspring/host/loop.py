@@ -297,7 +297,8 @@ class Leader:
         jobs, faults = await self._patiently(lambda: self._jobs.get(run.job_id for run in rows.runs))
         before = self.shard.memory
         self.shard = Shard(self.term.shard, seed=(self.term.nonce, self._number))
-        readable = [run for run in rows.runs if run.job_id in jobs]
+        faults = rows.unreadable | {run.id: faults[run.job_id] for run in rows.runs if run.job_id in faults}
+        readable = [run for run in rows.runs if run.id not in faults]
         ids = {run.id for run in readable}
         self.shard.load(
             readable,
@@ -309,7 +310,9 @@ class Leader:
         )
         for run in rows.runs:
             if run.id not in ids and run.held is None:
-                self.inbox.put(RunUnreadable(run=run, fault=faults[run.job_id]))
+                self.inbox.put(RunUnreadable(run=run, fault=faults[run.id]))
+        for run_id in faults.keys() - {run.id for run in rows.runs}:
+            log.error("run.unreadable", shard=self.term.shard, run=run_id, fault=faults[run_id])
 
     async def _look_up(self) -> list[Event]:
         """Ask the rows about what was not in memory. All that is decided is durable, so the answer stays true."""

@@ -134,9 +134,7 @@ def clear_task(turn: Turn, act: ClearTask) -> None:
     elif not run.may_start():
         turn.answer(act, Reply.REFUSED, f"the run is {run.state()}: nothing more of it starts")
     else:
-        turn.move(task, S.QUEUED, by=act.by, because=act.why or f"cleared by {act.by}")
-        if run.waiting[task.position]:
-            turn.move(task, S.PENDING, by="shard", because="waits for upstream")
+        flow.queue_again(turn, run, task, by=act.by, because=act.why or f"cleared by {act.by}")
         turn.answer(act, Reply.DONE)
 
 

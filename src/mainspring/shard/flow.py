@@ -59,6 +59,18 @@ def free(turn: Turn, run: RunMemory, task: Task) -> None:
         ended(turn, run, task)
 
 
+def queue_again(turn: Turn, run: RunMemory, task: Task, *, by: str, because: str) -> None:
+    """Put a task that had been ready back into its queue, unless its run rests or its upstreams are others now."""
+    turn.move(task, S.QUEUED, by=by, because=because)
+    if run.is_resting():
+        turn.move(task, S.PENDING, by=by, because="the run is paused")
+    elif run.waiting[task.position]:
+        turn.move(task, S.PENDING, by=by, because="waits for upstream")
+    elif _decide(run, task).state is not S.QUEUED:
+        turn.move(task, S.PENDING, by=by, because="something upstream has ended otherwise since")
+        free(turn, run, task)
+
+
 def cancel_unstarted(turn: Turn, run: RunMemory, task: Task) -> None:
     """Cancel a task that no worker holds, for what its run has come to."""
     row = run.run

@@ -114,8 +114,7 @@ class ShardMemory:
 
     def live_on(self, now: datetime) -> None:
         """Time has passed."""
-        if self._last_turn is not None:
-            self.life += min(max((now - self._last_turn).total_seconds(), 0.0), LONGEST_TURN_SECONDS)
+        self.life += self._unlived(now)
         self._last_turn = now
 
     def overtake(self, run_id: str, row: Run | None) -> None:
@@ -202,8 +201,14 @@ class ShardMemory:
         if instant is not None:
             waits.append(instant - (now - _EPOCH).total_seconds())
         if length is not None:
-            waits.append(length - self.life)
+            waits.append(length - self.life - self._unlived(now))
         return max(0.0, min(waits)) if waits else None
+
+    def _unlived(self, now: datetime) -> float:
+        """Seconds since the last turn, as far as they count."""
+        if self._last_turn is None:
+            return 0.0
+        return min(max((now - self._last_turn).total_seconds(), 0.0), LONGEST_TURN_SECONDS)
 
     def _is_stale(self, timer: TimerDue) -> bool:
         if timer.kind is TimerKind.SILENCE:

@@ -186,9 +186,7 @@ def _requeue(turn: Turn, run: RunMemory, task: Task, *, by: str, because: str) -
     if run.is_stopped():
         flow.cancel_unstarted(turn, run, task)
         return
-    turn.move(task, S.QUEUED, by=by, because=because)
-    if run.is_resting() or run.waiting[task.position]:
-        turn.move(task, S.PENDING, by=by, because="the run is paused" if run.is_resting() else "waits for upstream")
+    flow.queue_again(turn, run, task, by=by, because=because)
 
 
 def _answer_stranger(turn: Turn, event: AttemptEnded) -> None:

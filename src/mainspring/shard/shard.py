@@ -93,6 +93,7 @@ class Shard:
         """Take more of what happened into the turn that is open."""
         turn = self._opened()
         turn.now = now
+        self.memory.live_on(now)
         for event in events:
             self._apply(turn, event)
 
@@ -172,7 +173,8 @@ class Shard:
             case happened.Act():
                 acts.act(turn, event)
             case happened.RunsAged():
-                turn.batch.archived.extend(run for run in event.run_ids if run not in self.memory.runs)
+                named = dict.fromkeys([*turn.batch.archived, *event.run_ids])
+                turn.batch.archived = [run for run in named if run not in self.memory.runs]
             case happened.StoreLagged():
                 self.memory.hold_from = event.hold
             case happened.Audited():

@@ -138,7 +138,7 @@ class Turn:
         task.attempt_id = task.lease_id = task.worker_id = task.stop = None
 
     def open_spread(self, run: RunMemory, kind: SpreadKind, *, by: str, why: str, parent: str = "") -> None:
-        """Begin work on a whole run, or begin it again. Its first part is done in this turn, as far as there is room."""
+        """Begin work on a whole run, or begin it again. Its first part is done in this turn, as far as it has room."""
         known = run.spreads.get((kind, parent))
         if known is not None:
             known.done = 0

@@ -58,6 +58,8 @@ class ShardRows(msgspec.Struct, frozen=True, kw_only=True):
     """Ordered by run, then position."""
     jobs: list[JobRow]
     spreads: list[Spread]
+    unreadable: dict[str, str] = {}
+    """Runs of which something can't be read, and what: nothing but perhaps their own row is among the others."""
 
 
 class IdempotencyKey(msgspec.Struct, frozen=True, kw_only=True):
@@ -125,7 +127,10 @@ class Memory(Protocol):
         ...
 
     async def load_run(self, run_id: str) -> ShardRows:
-        """One run that is not in history, whatever its state, with its tasks; nothing if there is no such run."""
+        """One run that is not in history, whatever its state, with its tasks; nothing if there is no such run.
+
+        A run of which some tasks have moved to history is there already.
+        """
         ...
 
     async def jobs(self, ids: Sequence[str]) -> list[JobRow]:

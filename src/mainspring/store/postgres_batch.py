@@ -21,7 +21,7 @@ from mainspring.store.port import Term
 from mainspring.store.postgres_connections import Connection, transaction
 from mainspring.store.postgres_rows import as_json, from_json
 from mainspring.store.rows import Codec
-from mainspring.store.statements import FINAL_STATES, tasks_of
+from mainspring.store.statements import ARCHIVED_TASKS_AT_ONCE, FINAL_STATES, tasks_of
 
 FENCE = """
     UPDATE shards SET lease_until = clock_timestamp() + ttl, batch_no = $4
@@ -75,19 +75,25 @@ _WORKERS = f"""
     ON CONFLICT (id) DO UPDATE SET {", ".join(f"{name} = excluded.{name}" for name in rows.WORKERS.after("id"))}
 """
 
-_ARCHIVE = f"""
-    WITH ended AS (
-        DELETE FROM runs
-        WHERE id = ANY($1::text[]) AND shard = $2 AND state IN ({FINAL_STATES}) AND ended_at IS NOT NULL
-        RETURNING *
-    ), kept AS (
-        INSERT INTO runs_history SELECT * FROM ended
+_GOING_ON = f"""
+    SELECT count(*) FROM runs
+    WHERE id = ANY($1::text[]) AND (shard <> $2 OR state NOT IN ({FINAL_STATES}) OR ended_at IS NULL)
+"""
+_ARCHIVE_TASKS = f"""
+    WITH chosen AS (
+        SELECT tasks.id, runs.ended_at FROM runs JOIN tasks ON {tasks_of("runs.id")}
+        WHERE runs.id = ANY($1::text[]) LIMIT {ARCHIVED_TASKS_AT_ONCE}
     ), gone AS (
-        DELETE FROM tasks USING ended WHERE {tasks_of("ended.id")} RETURNING tasks.*, ended.ended_at
-    ), moved AS (
-        INSERT INTO tasks_history SELECT * FROM gone
+        DELETE FROM tasks USING chosen WHERE tasks.id = chosen.id RETURNING tasks.*, chosen.ended_at
     )
-    SELECT count(*) FROM ended
+    INSERT INTO tasks_history SELECT * FROM gone
+"""
+_ARCHIVE_RUNS = f"""
+    WITH gone AS (
+        DELETE FROM runs
+        WHERE id = ANY($1::text[]) AND NOT EXISTS (SELECT 1 FROM tasks WHERE {tasks_of("runs.id")}) RETURNING *
+    )
+    INSERT INTO runs_history SELECT * FROM gone
 """
 
 
@@ -102,8 +108,7 @@ async def write_batch(connection: Connection, term: Term, number: int, batch: Ba
         await _write_states(connection, term.shard, batch)
         await _write_records(connection, term.shard, number, batch)
         if batch.archived:
-            archived = await connection.fetchval(_ARCHIVE, batch.archived, term.shard)
-            _expect(archived, len(batch.archived), "a run to archive that is not final")
+            await _archive(connection, term.shard, batch.archived)
     return at
 
 
@@ -191,6 +196,14 @@ async def _write_spreads(connection: Connection, spreads: Sequence[Spread]) -> N
     over = [spread for spread in latest.values() if spread.done >= spread.total]
     if over:
         await connection.execute(_SPREADS_OVER, as_json(over))
+
+
+async def _archive(connection: Connection, shard: str, run_ids: Sequence[str]) -> None:
+    going_on = await connection.fetchval(_GOING_ON, run_ids, shard)
+    if going_on:
+        raise StaleWrite(f"{going_on} of {len(run_ids)} rows: a run to archive that is not final")
+    await connection.execute(_ARCHIVE_TASKS, run_ids)
+    await connection.execute(_ARCHIVE_RUNS, run_ids)
 
 
 def _count(status: str) -> int:

@@ -15,6 +15,7 @@ from mainspring.core.tasks import Priority, RecordedAttempt, Task
 from mainspring.errors import KeyReused
 from mainspring.store import postgres_rows as rows
 from mainspring.store import statements
+from mainspring.store.loading import Loader, unless_moving
 from mainspring.store.port import IdempotencyKey, ShardRow, ShardRows, Term, Waiting, Want
 from mainspring.store.postgres_connections import Connection, transaction
 from mainspring.store.postgres_rows import as_json, from_json
@@ -95,6 +96,9 @@ _LOAD_RUN = (
 )
 
 
+_LOADER = Loader(rows.RUNS, rows.TASKS, rows.JOBS, rows.SPREADS)
+
+
 async def load(connection: Connection, shard: str) -> ShardRows:
     """All active work of a shard."""
     return await _shard_rows(connection, shard, _LOAD)
@@ -102,17 +106,13 @@ async def load(connection: Connection, shard: str) -> ShardRows:
 
 async def load_run(connection: Connection, run_id: str) -> ShardRows:
     """One run with what belongs to it."""
-    found = await _shard_rows(connection, run_id, _LOAD_RUN)
-    return found if found.runs else ShardRows(runs=[], tasks=[], jobs=[], spreads=[])
+    return unless_moving(await _shard_rows(connection, run_id, _LOAD_RUN))
 
 
 async def _shard_rows(connection: Connection, key: str, queries: tuple[str, str, str, str]) -> ShardRows:
     async with transaction(connection, _SNAPSHOT):
         runs, tasks, jobs, spreads = [await connection.fetch(query, key) for query in queries]
-    return ShardRows(
-        runs=rows.RUNS.structs(runs), tasks=rows.TASKS.structs(tasks), jobs=rows.JOBS.structs(jobs),
-        spreads=rows.SPREADS.structs(spreads),
-    )  # fmt: skip
+    return _LOADER.shard_rows(runs, tasks, jobs, spreads)
 
 
 async def jobs(connection: Connection, ids: Sequence[str]) -> list[JobRow]:
@@ -166,7 +166,7 @@ async def intake(connection: Connection, shard: str, wants: Sequence[Want]) -> l
     priorities = [want.priority for want in wants]
     tenants = [want.tenant for want in wants]
     numbers = [want.runs for want in wants]
-    return rows.RUNS.structs(await connection.fetch(_INTAKE, shard, priorities, tenants, numbers))
+    return _LOADER.intake(await connection.fetch(_INTAKE, shard, priorities, tenants, numbers))
 
 
 async def next_start(connection: Connection, shard: str) -> datetime | None:
@@ -241,8 +241,8 @@ async def run(connection: Connection, run_id: str) -> Run | None:
 async def tasks(connection: Connection, run_id: str) -> list[Task]:
     """The tasks of one run, also from history."""
     async with transaction(connection, _SNAPSHOT):
-        found = await connection.fetch(_LOAD_RUN[1], run_id) or await connection.fetch(_TASKS_IN_HISTORY, run_id)
-    return rows.TASKS.structs(found)
+        found = [*await connection.fetch(_TASKS_IN_HISTORY, run_id), *await connection.fetch(_LOAD_RUN[1], run_id)]
+    return sorted(rows.TASKS.structs(found), key=lambda task: task.position)
 
 
 # outbox

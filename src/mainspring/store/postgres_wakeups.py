@@ -100,14 +100,25 @@ class Wakeups:
 
     async def _listen_once(self) -> None:
         connection = await self._open_listener()
+        hung_up = asyncio.Event()
+        connection.add_termination_listener(lambda _: hung_up.set())
         try:
             await connection.add_listener(CHANNEL, self._heard)
-            while True:
+            while not await self._happens_soon(hung_up):
                 # A connection can be dead without anybody having said so.
-                await self._clock.sleep(_SECONDS_BETWEEN_CHECKS)
                 await connection.execute("SELECT 1")
         finally:
             connection.terminate()
+
+    async def _happens_soon(self, event: asyncio.Event) -> bool:
+        """Wait for the event until it is time to check; say whether it has happened."""
+        waits = [asyncio.ensure_future(event.wait()), asyncio.ensure_future(self._clock.sleep(_SECONDS_BETWEEN_CHECKS))]
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()
+        return event.is_set()
 
     def _heard(self, _connection: object, _pid: int, _channel: str, payload: object) -> None:
         sender, _, shard = str(payload).partition(" ")

@@ -11,6 +11,7 @@ the tables of conversions in `sqlite_rows.py` and `postgres_rows.py`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from enum import Enum, StrEnum
@@ -20,10 +21,12 @@ from typing import Generic, TypeVar, get_args, get_type_hints
 import msgspec
 from msgspec.structs import astuple
 
-from mainspring.errors import Broken
+from mainspring.errors import Broken, Rejected
 
 S = TypeVar("S", bound=msgspec.Struct)
 Column = Sequence[object]
+
+_ESCAPED_NUL = re.compile(r"(?<!\\)(\\\\)*\\u0000")  # not `\\u0000`, which is a backslash and five letters
 
 
 class Kind(StrEnum):
@@ -97,6 +100,21 @@ class Codec(Generic[S]):
         """The structs that some rows hold."""
         return [self.struct(row) for row in rows]
 
+    def readable(self, rows: Iterable[Iterable[object]], key: str) -> tuple[list[S], dict[str, str]]:
+        """The structs of those rows that can be read, and what is wrong with the others, by the text in column `key`.
+
+        One row that nobody can read must not keep all others from being loaded.
+        """
+        structs: list[S] = []
+        faults: dict[str, str] = {}
+        place = self.names.index(key)
+        for row in rows:
+            try:
+                structs.append(self.struct(row))
+            except Broken as fault:
+                faults[str(tuple(row)[place])] = str(fault)
+        return structs, faults
+
     def select(self, alias: str = "") -> str:
         """The columns, quoted, for a SELECT or an INSERT (`end` and `by` are words of SQL)."""
         dot = f"{alias}." if alias else ""
@@ -114,8 +132,11 @@ def field_kinds(struct: type[msgspec.Struct]) -> dict[str, Kind]:
 
 
 def documents(column: Column) -> Column:
-    """Structs as JSON texts."""
-    return [None if value is None else msgspec.json.encode(value).decode() for value in column]
+    """Structs as JSON texts. Raises Rejected if one has a NUL in it, which PostgreSQL can't take out of JSON again."""
+    texts = [None if value is None else msgspec.json.encode(value).decode() for value in column]
+    if any(text is not None and _ESCAPED_NUL.search(text) for text in texts):
+        raise Rejected("a text has a NUL, which no store of ours takes")
+    return texts
 
 
 def _inner(hint: object) -> type:

@@ -65,6 +65,11 @@ class Threads:
         """Do the work on the thread of its lane."""
         return await asyncio.get_running_loop().run_in_executor(self._lanes[lane], work)
 
+    def close(self) -> None:
+        """Let the threads go. They have nothing left to do."""
+        for lane in self._lanes.values():
+            lane.shutdown()
+
 
 class SqliteStore(Store):
     """Remembers in a file, or in memory for as long as the process lives."""
@@ -77,6 +82,7 @@ class SqliteStore(Store):
         self._clock = clock
         self._run = run
         self._claimed = claimed
+        self._closed = False
         self._pid = os.getpid()
         self._callbacks: list[Callable[[str], None]] = []
 
@@ -110,12 +116,16 @@ class SqliteStore(Store):
 
     async def close(self) -> None:
         """Close the connections, the writer last: whoever is last checkpoints. Then let go of the file."""
+        if self._closed:
+            return
+        self._closed = True
         if self._reader is not self._writer:
             await self._run("read", self._reader.close)
         await self._run("write", self._writer.close)
+        if isinstance(self._run, Threads):
+            self._run.close()
         if self._claimed is not None:
             os.close(self._claimed)
-            self._claimed = None
 
     def snapshot(self) -> bytes:
         """All that is stored at this moment. For the simulator: in memory only."""
@@ -152,7 +162,7 @@ class SqliteStore(Store):
 
     async def time(self) -> datetime:
         """The time of the clock that was given."""
-        self._check_process()
+        self._check_usable()
         return self._clock.wall()
 
     # memory
@@ -250,11 +260,13 @@ class SqliteStore(Store):
     async def _write(
         self, work: Callable[Concatenate[sqlite3.Connection, P], T], *args: P.args, **kwargs: P.kwargs
     ) -> T:
+        self._check_usable()
         return await self._run("write", partial(self._transaction, "BEGIN IMMEDIATE", self._writer, work, args, kwargs))
 
     async def _read(
         self, work: Callable[Concatenate[sqlite3.Connection, P], T], *args: P.args, **kwargs: P.kwargs
     ) -> T:
+        self._check_usable()
         # In memory there is one connection, and so one lane.
         lane: Lane = "write" if self._reader is self._writer else "read"
         return await self._run(lane, partial(self._transaction, "BEGIN", self._reader, work, args, kwargs))
@@ -267,7 +279,6 @@ class SqliteStore(Store):
         args: tuple[object, ...],
         kwargs: dict[str, object],
     ) -> T:
-        self._check_process()
         with _foreign_errors():
             db.execute(begin)
             try:
@@ -279,9 +290,11 @@ class SqliteStore(Store):
                 raise
             return result
 
-    def _check_process(self) -> None:
+    def _check_usable(self) -> None:
         if os.getpid() != self._pid:
             raise Broken("a SQLite store was used in a child of the process that opened it")
+        if self._closed:
+            raise Unavailable("the store is closed")
 
 
 def _connect(database: str) -> sqlite3.Connection:

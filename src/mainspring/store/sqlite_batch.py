@@ -15,7 +15,7 @@ from mainspring.store import sqlite_rows as rows
 from mainspring.store.port import Term
 from mainspring.store.rows import Codec
 from mainspring.store.sqlite_rows import micros
-from mainspring.store.statements import FINAL_STATES, tasks_of
+from mainspring.store.statements import ARCHIVED_TASKS_AT_ONCE, FINAL_STATES, tasks_of
 
 
 def _insert(table: str, codec: Codec[Any], more: Sequence[str] = (), ending: str = "") -> str:
@@ -60,19 +60,22 @@ _TASKS = f"""
 """
 
 _GIVEN = "(SELECT value FROM json_each(?1))"
-_ARCHIVE_RUNS = f"""
-    INSERT INTO runs_history SELECT * FROM runs
-    WHERE id IN {_GIVEN} AND shard = ?2 AND state IN ({FINAL_STATES}) AND ended_at IS NOT NULL
+_GOING_ON = f"""
+    SELECT count(*) FROM runs
+    WHERE id IN {_GIVEN} AND (shard <> ?2 OR state NOT IN ({FINAL_STATES}) OR ended_at IS NULL)
 """
-_ARCHIVE_TASKS = f"""
+_SOME_TASKS = f"""
+    SELECT tasks.id FROM runs r CROSS JOIN tasks WHERE r.id IN {_GIVEN} AND {tasks_of("r.id")}
+    LIMIT {ARCHIVED_TASKS_AT_ONCE}
+"""
+_KEEP_TASKS = f"""
     INSERT INTO tasks_history
-    SELECT tasks.*, r.ended_at FROM runs r CROSS JOIN tasks WHERE r.id IN {_GIVEN} AND {tasks_of("r.id")}
+    SELECT tasks.*, r.ended_at FROM tasks CROSS JOIN runs r WHERE tasks.id IN {_GIVEN} AND r.id = tasks.run_id
 """
-_DROP_TASKS = f"""
-    DELETE FROM tasks WHERE id IN
-        (SELECT tasks.id FROM runs r CROSS JOIN tasks WHERE r.id IN {_GIVEN} AND {tasks_of("r.id")})
-"""
-_DROP_RUNS = f"DELETE FROM runs WHERE id IN {_GIVEN}"
+_DROP_TASKS = f"DELETE FROM tasks WHERE id IN {_GIVEN}"
+_WITHOUT_TASKS = f"id IN {_GIVEN} AND NOT EXISTS (SELECT 1 FROM tasks WHERE {tasks_of('runs.id')})"
+_KEEP_RUNS = f"INSERT INTO runs_history SELECT * FROM runs WHERE {_WITHOUT_TASKS}"
+_DROP_RUNS = f"DELETE FROM runs WHERE {_WITHOUT_TASKS}"
 
 
 def write_batch(db: sqlite3.Connection, term: Term, number: int, batch: Batch, now: datetime) -> None:
@@ -151,11 +154,15 @@ def _write_outbox(db: sqlite3.Connection, outgoing: Sequence[Outgoing]) -> None:
 
 
 def _archive(db: sqlite3.Connection, shard: str, run_ids: Sequence[str]) -> None:
-    ids = json.dumps(run_ids)
-    _expect(db.execute(_ARCHIVE_RUNS, (ids, shard)), len(run_ids), "a run to archive that is not final")
-    db.execute(_ARCHIVE_TASKS, (ids,))
-    db.execute(_DROP_TASKS, (ids,))
-    db.execute(_DROP_RUNS, (ids,))
+    runs = json.dumps(run_ids)
+    (going_on,) = db.execute(_GOING_ON, (runs, shard)).fetchone()
+    if going_on:
+        raise StaleWrite(f"{going_on} of {len(run_ids)} rows: a run to archive that is not final")
+    tasks = json.dumps([task for (task,) in db.execute(_SOME_TASKS, (runs,))])
+    db.execute(_KEEP_TASKS, (tasks,))
+    db.execute(_DROP_TASKS, (tasks,))
+    db.execute(_KEEP_RUNS, (runs,))
+    db.execute(_DROP_RUNS, (runs,))
 
 
 def _expect(written: sqlite3.Cursor, rows: int, otherwise: str) -> None:

@@ -18,6 +18,7 @@ from mainspring.core.tasks import Priority, RecordedAttempt, Task
 from mainspring.errors import KeyReused
 from mainspring.store import sqlite_rows as rows
 from mainspring.store import statements
+from mainspring.store.loading import Loader, unless_moving
 from mainspring.store.port import IdempotencyKey, ShardRow, ShardRows, Term, Waiting, Want
 from mainspring.store.sqlite_rows import instant, refuse_nul
 
@@ -94,6 +95,9 @@ _RUN_JOB = f"SELECT {rows.JOBS.select()} FROM jobs WHERE id = (SELECT job_id FRO
 _RUN_SPREADS = f"SELECT {rows.SPREADS.select()} FROM spreads WHERE run_id = ?1 ORDER BY parent, generation, kind"
 
 
+_LOADER = Loader(rows.RUNS, rows.TASKS, rows.JOBS, rows.SPREADS)
+
+
 def load(db: sqlite3.Connection, shard: str) -> ShardRows:
     """All active work of a shard."""
     return _shard_rows(db, shard, _LOAD_RUNS, _LOAD_TASKS, _LOAD_JOBS, _LOAD_SPREADS)
@@ -101,17 +105,11 @@ def load(db: sqlite3.Connection, shard: str) -> ShardRows:
 
 def load_run(db: sqlite3.Connection, run_id: str) -> ShardRows:
     """One run with what belongs to it."""
-    found = _shard_rows(db, run_id, _RUN, _RUN_TASKS, _RUN_JOB, _RUN_SPREADS)
-    return found if found.runs else ShardRows(runs=[], tasks=[], jobs=[], spreads=[])
+    return unless_moving(_shard_rows(db, run_id, _RUN, _RUN_TASKS, _RUN_JOB, _RUN_SPREADS))
 
 
 def _shard_rows(db: sqlite3.Connection, key: str, runs: str, tasks: str, jobs: str, spreads: str) -> ShardRows:
-    return ShardRows(
-        runs=rows.RUNS.structs(db.execute(runs, (key,))),
-        tasks=rows.TASKS.structs(db.execute(tasks, (key,))),
-        jobs=rows.JOBS.structs(db.execute(jobs, (key,))),
-        spreads=rows.SPREADS.structs(db.execute(spreads, (key,))),
-    )
+    return _LOADER.shard_rows(*(db.execute(query, (key,)) for query in (runs, tasks, jobs, spreads)))
 
 
 def jobs(db: sqlite3.Connection, ids: Sequence[str]) -> list[JobRow]:
@@ -158,7 +156,7 @@ def intake(db: sqlite3.Connection, shard: str, wants: Sequence[Want], now: int) 
     return [
         run
         for want in wants
-        for run in rows.RUNS.structs(
+        for run in _LOADER.intake(
             db.execute(_INTAKE, (shard, int(want.priority), want.tenant, want.runs, now))
         )
     ]  # fmt: skip

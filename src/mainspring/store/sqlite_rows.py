@@ -73,7 +73,7 @@ def _codec(struct: type[S]) -> Codec[S]:
             Kind.NUMBER: _enums,
             Kind.FLAG: _flags,
             Kind.INSTANT: _instants,
-            Kind.DOCUMENT: lambda column: refuse_nul(documents(column)),
+            Kind.DOCUMENT: documents,
         },
         decode={Kind.INSTANT: instant, Kind.FLAG: bool},
     )

@@ -12,6 +12,9 @@ from mainspring.core.runs import FINAL_RUN
 FINAL_STATES = ", ".join(f"'{state}'" for state in sorted(FINAL_RUN))
 """The final states of a run, as SQL. The index `runs_active` has the same list: a new state needs a migration."""
 
+ARCHIVED_TASKS_AT_ONCE = 5_000
+"""A batch moves at most so many tasks to history (about 50 ms), so that a run of 250,000 holds nobody up."""
+
 ACTIVE = f"adopted_at IS NOT NULL AND state NOT IN ({FINAL_STATES})"
 IN_INTAKE = "adopted_at IS NULL AND held IS NULL"
 DELAYED = f"{IN_INTAKE} AND start_at > created_at"

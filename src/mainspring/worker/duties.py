@@ -163,7 +163,7 @@ class Duties:
     def started(self, attempt: str) -> list[Step]:
         """The process of an attempt runs."""
         held = self._held.get(attempt)
-        if held is None:
+        if held is None or held.result is not None:
             return []
         held.running = True
         return self._say(Started(attempt))
@@ -178,7 +178,7 @@ class Duties:
         self._unsent.append(attempt)
         steps: list[Step] = [Keep(Record(Mark.ENDED, attempt, held.lease, None, held.result))]
         steps += self._send_results()
-        return steps + self._leave_lease(attempt, held.lease)
+        return steps + (self._start_next(held.lease) if self._leave_lease(attempt, held.lease) else [])
 
     def restore(self, journal: Iterable[Record]) -> list[Step]:
         """A new agent has found this journal. What was running is not any more, unless the caller knows better."""
@@ -272,16 +272,16 @@ class Duties:
         held.starting = True
         return [Keep(Record(Mark.STARTED, line[0], lease)), Start(held.assignment)]
 
-    def _leave_lease(self, attempt: str, lease: str) -> list[Step]:
+    def _leave_lease(self, attempt: str, lease: str) -> bool:
+        """Take an attempt out of its lease; True if the next one of it may start now."""
         line = self._leases.get(lease)
         if line is None or attempt not in line:
-            return []
+            return False
         first = line[0] == attempt
         line.remove(attempt)
         if not line:
             del self._leases[lease]
-            return []
-        return self._start_next(lease) if first else []
+        return first and bool(line)
 
     def _send_results(self) -> list[Step]:
         steps: list[Step] = []

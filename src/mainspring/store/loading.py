@@ -1,0 +1,58 @@
+"""From the rows of a shard to what a leader loads: what can't be read is named, and keeps nothing else back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import structlog
+
+from mainspring.core.batch import Spread
+from mainspring.core.jobs import JobRow
+from mainspring.core.runs import Run
+from mainspring.core.tasks import Task
+from mainspring.store.port import ShardRows
+from mainspring.store.rows import Codec
+
+log = structlog.get_logger()
+
+_Rows = Iterable[Iterable[object]]
+
+
+class Loader:
+    """Reads rows with the codecs of one adapter."""
+
+    def __init__(self, runs: Codec[Run], tasks: Codec[Task], jobs: Codec[JobRow], spreads: Codec[Spread]) -> None:
+        self._runs = runs
+        self._tasks = tasks
+        self._jobs = jobs
+        self._spreads = spreads
+
+    def shard_rows(self, runs: _Rows, tasks: _Rows, jobs: _Rows, spreads: _Rows) -> ShardRows:
+        """What of these rows can be read; a run of which something can't is named, and nothing of it is given."""
+        known, unreadable = self._runs.readable(runs, "id")
+        its_tasks, faults = self._tasks.readable(tasks, "run_id")
+        unreadable |= faults
+        its_spreads, faults = self._spreads.readable(spreads, "run_id")
+        unreadable |= faults
+        definitions, _ = self._jobs.readable(jobs, "id")
+        return ShardRows(
+            runs=known,
+            tasks=[task for task in its_tasks if task.run_id not in unreadable],
+            jobs=definitions,
+            spreads=[spread for spread in its_spreads if spread.run_id not in unreadable],
+            unreadable=unreadable,
+        )
+
+    def intake(self, runs: _Rows) -> list[Run]:
+        """Those runs that can be read. The others stay where they are, and are complained about at every read."""
+        known, unreadable = self._runs.readable(runs, "id")
+        for run_id, fault in unreadable.items():
+            log.error("run.unreadable", run=run_id, fault=fault)
+        return known
+
+
+def unless_moving(found: ShardRows) -> ShardRows:
+    """Nothing of a run whose tasks are on their way to history: for whoever wants to act on it, it is there already."""
+    if found.runs and (found.runs[0].ended_at is None or len(found.tasks) >= found.runs[0].task_count):
+        return found
+    return ShardRows(runs=[], tasks=[], jobs=[], spreads=[])

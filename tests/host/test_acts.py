@@ -1,0 +1,157 @@
+"""What people ask through a leader, and how it is answered."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from mainspring.core.runs import RunState
+from mainspring.core.tasks import TaskState
+from mainspring.errors import NotLeading, Overloaded
+from mainspring.host.loop import INBOX_LIMIT
+from mainspring.shard.effects import Answered, Reply
+from mainspring.shard.events import AttemptStarted, CancelRun, CancelTask, PauseRun, ReopenTask, ResumeRun, WorkerBeat
+from mainspring.wire import Outcome, Result, Stop
+from tests.host.hall import SHARD, Hall, Hand, Trouble
+from tests.shard.jobs import chain, job, task
+
+S = TaskState
+
+
+async def test_an_act_that_is_carried_out_is_answered_done(hall: Hall) -> None:
+    """And repeated, already (STA-2)."""
+    await hall.lead()
+    (run,) = await hall.submit(job(task("a")))
+
+    assert (await hall.ask(PauseRun, run)).reply is Reply.DONE
+    assert (await hall.ask(PauseRun, run)).reply is Reply.ALREADY
+    assert (await hall.ask(ResumeRun, run)).reply is Reply.DONE
+
+
+async def test_an_act_on_nothing_is_answered_not_found(hall: Hall) -> None:
+    """The rows have been asked."""
+    await hall.lead()
+
+    answer = await hall.ask(CancelRun, "run_none")
+
+    assert (answer.reply, answer.detail) == (Reply.NOT_FOUND, "there is no run run_none")
+
+
+async def test_an_act_that_can_not_be_is_answered_refused(hall: Hall) -> None:
+    """With the reason."""
+    await hall.lead()
+    (run,) = await hall.submit(job(task("a")))
+    await hall.until(lambda: hall.rows("SELECT count(*) FROM tasks") == [(1,)])
+
+    answer = await hall.ask(ReopenTask, run, task_id=f"task_{run[4:]}.0")
+
+    assert answer.reply is Reply.REFUSED
+    assert "only one that is over can be retried" in answer.detail
+
+
+async def test_a_run_of_another_shard_is_not_found_here(hall: Hall) -> None:
+    """Its own leader answers for it."""
+    await hall.store.ensure_shard("another")
+    await hall.lead()
+    (run,) = await hall.submit(job(task("a")))
+    hall.store._writer.execute("UPDATE runs SET shard = 'another', start_at = start_at + 1000000000")
+
+    assert (await hall.ask(CancelRun, run)).reply is Reply.NOT_FOUND
+
+
+async def test_a_finished_run_comes_back_for_a_retry(hall: Hall) -> None:
+    """STA-1: from the rows."""
+    leader = await hall.lead()
+    hand = await Hand("w1", leader, "s1").welcome()
+    (run,) = await hall.submit(chain("a", max_attempts=1))
+    hand.say(Result((await hand.next_task()).attempt, Outcome.FAILED, None, '"no"'))
+    assert await hall.ended(run) is RunState.FAILED
+
+    assert (await hall.ask(ReopenTask, run, task_id=f"task_{run[4:]}.0")).reply is Reply.DONE
+    await hand.finish((await hand.next_task()).attempt)
+
+    assert await hall.ended(run) is RunState.SUCCEEDED
+    assert (await hall.run(run)).generation == 2
+
+
+async def test_a_cancelled_task_is_stopped_by_its_worker(hall: Hall) -> None:
+    """STA-8, from the person to the worker and back."""
+    leader = await hall.lead()
+    hand = await Hand("w1", leader, "s1").welcome()
+    (run,) = await hall.submit(job(task("a")))
+    attempt = (await hand.next_task()).attempt
+    await hall.until(lambda: hall.rows("SELECT state FROM tasks") == [("RUNNING",)])
+
+    answer = await hall.ask(CancelTask, run, task_id=f"task_{run[4:]}.0")
+    assert answer.detail == "its worker is asked to stop it"
+    stop = await hand.hear(Stop)
+    assert (stop.attempt, stop.grace_seconds) == (attempt, 30.0)
+    hand.say(Result(attempt, Outcome.STOPPED))
+
+    assert await hall.ended(run) is RunState.CANCELLED
+
+
+async def test_acts_that_come_together_are_each_answered(hall: Hall) -> None:
+    """Of ten who cancel, one is told that it is done."""
+    await hall.lead()
+    (run,) = await hall.submit(job(task("a")))
+
+    answers = await asyncio.gather(*(hall.ask(CancelRun, run) for _ in range(10)))
+
+    assert sorted(answer.reply for answer in answers) == [Reply.ALREADY] * 9 + [Reply.DONE]
+
+
+async def test_who_waits_is_told_when_the_term_ends(hall: Hall) -> None:
+    """Whether it was carried out can't be known here; the caller asks the next leader."""
+    await hall.lead()
+    (run,) = await hall.submit(job(task("a")))
+    hall.store.trouble = lambda term, number, batch: Trouble.GONE
+    asking = asyncio.create_task(hall.ask(CancelRun, run))
+
+    with pytest.raises(NotLeading):
+        await asking
+    assert SHARD not in hall.hosts["h1"].leaders
+
+
+async def test_who_waits_is_told_when_the_leader_stops(hall: Hall) -> None:
+    """A clean stop leaves nobody waiting either."""
+    await hall.lead()
+    (run,) = await hall.submit(job(task("a")))
+    await hall.until(lambda: hall.rows("SELECT count(*) FROM tasks") == [(1,)])
+    hall.store.commit_seconds = 0.2
+    asking = [asyncio.create_task(hall.ask(kind, run)) for kind in (PauseRun, ResumeRun)]
+    await hall.wait(0.05)
+
+    await hall.stop("h1")
+
+    answers = await asyncio.gather(*asking, return_exceptions=True)
+    for one in answers:
+        assert isinstance(one, NotLeading) or (isinstance(one, Answered) and one.reply is Reply.DONE)
+
+
+async def test_a_caller_is_pushed_back_when_the_inbox_is_full(hall: Hall) -> None:
+    """HA-3: at once, and the workers' words still flow."""
+    leader = await hall.lead()
+    hall.store.trouble = lambda term, number, batch: Trouble.GONE
+    await hall.wait(1.5)
+    for n in range(INBOX_LIMIT + 5_000):
+        leader.inbox.put(AttemptStarted(worker="w1", session="s", attempt=f"att_{n}"))
+    assert leader.inbox.is_full()
+
+    with pytest.raises(Overloaded):
+        await hall.ask(CancelRun, "run_x")
+    leader.inbox.put(WorkerBeat(worker="w1", session="s"))
+
+
+async def test_an_answer_that_nobody_waits_for_any_more_is_dropped(hall: Hall) -> None:
+    """The caller gave up; the act is carried out all the same."""
+    await hall.lead()
+    (run,) = await hall.submit(job(task("a")))
+    await hall.until(lambda: hall.rows("SELECT count(*) FROM tasks") == [(1,)])
+    hall.store.commit_seconds = 0.5
+    asking = asyncio.create_task(hall.ask(CancelRun, run))
+    await hall.wait(0.1)
+    asking.cancel()
+
+    assert await hall.ended(run) is RunState.CANCELLED

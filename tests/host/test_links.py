@@ -1,0 +1,326 @@
+"""Links: nothing waits for one, messages belong to their session, results come on credit."""
+
+from __future__ import annotations
+
+import pytest
+
+from mainspring.core.tasks import TaskState
+from mainspring.errors import Refused
+from mainspring.host.inbox import Inbox
+from mainspring.host.links import LONGEST_TEXT, RESULTS_ON_CREDIT, Link, Links
+from mainspring.shard.effects import CloseLink, Send
+from mainspring.shard.events import (
+    AttemptEnded,
+    AttemptReturned,
+    AttemptsReceived,
+    AttemptStarted,
+    Event,
+    EventUnfit,
+    WorkerBeat,
+    WorkerRegistered,
+)
+from mainspring.wire import (
+    Answer,
+    Assign,
+    Beat,
+    Credit,
+    FromWorker,
+    Offer,
+    Outcome,
+    Recall,
+    Received,
+    Refusal,
+    Register,
+    Result,
+    Returned,
+    Started,
+    Verdict,
+    Welcome,
+)
+from tests.host.hall import Hall, Hand
+from tests.shard.jobs import job, task
+
+HELLO = Register("w1", "s1", Offer(1000, 1 << 30), {"disk": "ssd"}, "eu", "1.0", ("att_1",))
+
+
+class Desk:
+    """Links and the inbox behind them."""
+
+    def __init__(self, limit: int = 1_000) -> None:
+        self.inbox = Inbox(limit)
+        self.links = Links(self.inbox)
+
+    async def open(self, hello: Register = HELLO) -> Link:
+        """A session that has been welcomed and has its credit."""
+        link = self.links.open(hello)
+        self.links.release(Send(hello.worker, hello.session, Welcome(hello.session)))
+        self.links.settle_credit()
+        await self.events()
+        return link
+
+    async def events(self) -> list[Event]:
+        """What has come in."""
+        return await self.inbox.next(wait=0, most=1_000)
+
+
+async def test_a_registration_becomes_an_event_with_all_that_the_worker_said() -> None:
+    """LIV-6: what it holds above all."""
+    desk = Desk()
+    desk.links.open(HELLO)
+
+    (event,) = await desk.events()
+    assert event == WorkerRegistered(
+        worker="w1", session="s1", offer=HELLO.offer, labels={"disk": "ssd"}, zone="eu", version="1.0",
+        holds=("att_1",),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("said", "events"),
+    [
+        (Started("att_1"), [AttemptStarted(worker="w1", session="s1", attempt="att_1")]),
+        (Received(("att_1", "att_2")), [AttemptsReceived(worker="w1", session="s1", attempts=("att_1", "att_2"))]),
+        (Beat(), [WorkerBeat(worker="w1", session="s1")]),
+        (
+            Returned(("att_1", "att_2")),
+            [AttemptReturned(worker="w1", session="s1", attempt=one) for one in ("att_1", "att_2")],
+        ),
+        (Refusal("att_1", "no"), [AttemptReturned(worker="w1", session="s1", attempt="att_1", refusal="no")]),
+        (
+            Result("att_1", Outcome.FAILED, None, '"boom"'),
+            [AttemptEnded(worker="w1", session="s1", attempt="att_1", outcome=Outcome.FAILED, error='"boom"')],
+        ),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+async def test_each_message_becomes_its_events(said: FromWorker, events: list[Event]) -> None:
+    """Each is about one attempt, so that one that can't be taken has an owner."""
+    desk = Desk()
+    link = await desk.open()
+
+    desk.links.receive(link, said)
+
+    assert await desk.events() == events
+
+
+async def test_a_second_registration_on_a_link_is_refused() -> None:
+    """A session is opened once."""
+    desk = Desk()
+    link = await desk.open()
+
+    with pytest.raises(Refused):
+        desk.links.receive(link, HELLO)
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("{", "is not JSON"),
+        ("", "is not JSON"),
+        ('"\\u0000"', "has a NUL"),
+        ('"\0"', "has a NUL"),
+        ('"' + "x" * LONGEST_TEXT + '"', "is longer than"),
+        ("[" * 100_000, "is not JSON"),
+        ('"\ud800"', "is not JSON"),
+        ("NaN", "is not JSON"),
+    ],
+    ids=["broken", "empty", "escaped NUL", "NUL", "long", "deep", "surrogate", "NaN"],
+)
+@pytest.mark.parametrize("field", ["output", "error"])
+async def test_a_result_that_no_store_would_take_is_caught_at_the_edge(text: str, fault: str, field: str) -> None:
+    """It costs nobody else anything."""
+    desk = Desk()
+    link = await desk.open()
+
+    desk.links.receive(link, Result("att_1", Outcome.SUCCEEDED, **{field: text}))
+
+    (event,) = await desk.events()
+    assert isinstance(event, EventUnfit)
+    assert f"its {field} {fault}" in event.fault
+
+
+async def test_a_message_goes_out_only_in_its_session() -> None:
+    """What was decided for an older session is dropped."""
+    desk = Desk()
+    desk.links.open(HELLO)
+    new = desk.links.open(Register("w1", "s2", Offer(1000, 1 << 30), {}))
+
+    desk.links.release(Send("w1", "s1", Recall(("att_1",))))
+    desk.links.release(Send("w1", "s2", Recall(("att_2",))))
+    desk.links.release(Send("w9", "s2", Recall(("att_3",))))
+
+    assert await new.next() == [Recall(("att_2",))]
+
+
+async def test_an_older_session_is_closed_by_a_newer_one_and_what_it_says_is_dropped() -> None:
+    """It will be said again."""
+    desk = Desk()
+    old = await desk.open()
+    desk.links.open(Register("w1", "s2", Offer(1000, 1 << 30), {}))
+    await desk.events()
+
+    desk.links.receive(old, Started("att_1"))
+
+    assert old.closed
+    assert await desk.events() == []
+
+
+async def test_closing_an_old_link_does_not_touch_the_newer_one() -> None:
+    """The old connection is noticed late."""
+    desk = Desk()
+    old = await desk.open()
+    new = desk.links.open(Register("w1", "s2", Offer(1000, 1 << 30), {}))
+
+    desk.links.close(old)
+    desk.links.release(CloseLink("w1", "s1"))
+    desk.links.release(Send("w1", "s2", Welcome("s2")))
+
+    assert not new.closed
+    assert await new.next() == [Welcome("s2")]
+
+
+async def test_the_shard_can_have_a_link_closed() -> None:
+    """It does not know the session: the worker registers again."""
+    desk = Desk()
+    link = await desk.open()
+
+    desk.links.release(CloseLink("w1", "s1"))
+
+    assert link.closed
+
+
+async def test_a_full_link_is_closed_and_never_waited_for() -> None:
+    """HA-3: its worker does not read."""
+    link = Link("w1", "s1", most_waiting=3)
+    closed = []
+    for _ in range(4):
+        link.put(Credit(1))
+        closed.append(link.closed)
+
+    assert closed == [False, False, False, True]
+    assert await link.next() == []
+
+
+async def test_nothing_is_put_on_a_link_that_is_closed() -> None:
+    """It would stay there for ever."""
+    link = Link("w1", "s1")
+    link.close()
+    link.put(Credit(1))
+
+    assert await link.next() == []
+
+
+async def test_a_welcome_brings_the_whole_credit() -> None:
+    """DESIGN: results flow on credit that the server gives."""
+    desk = Desk()
+    link = await desk.open()
+
+    assert await link.next() == [Welcome("s1"), Credit(RESULTS_ON_CREDIT)]
+    assert link.credit == RESULTS_ON_CREDIT
+
+
+async def test_a_result_costs_credit_and_its_answer_gives_it_back() -> None:
+    """So that the number of results on their way is bounded."""
+    desk = Desk()
+    link = await desk.open()
+    await link.next()
+    desk.links.receive(link, Result("att_1", Outcome.SUCCEEDED))
+    assert link.credit == RESULTS_ON_CREDIT - 1
+
+    desk.links.release(Send("w1", "s1", Answer("att_1", Verdict.APPLIED)))
+    desk.links.settle_credit()
+
+    assert link.credit == RESULTS_ON_CREDIT
+    assert await link.next() == [Answer("att_1", Verdict.APPLIED), Credit(1)]
+
+
+async def test_credits_that_are_given_back_together_are_one_message() -> None:
+    """A batch answers many results."""
+    desk = Desk()
+    link = await desk.open()
+    await link.next()
+    for n in range(5):
+        desk.links.receive(link, Result(f"att_{n}", Outcome.SUCCEEDED))
+        desk.links.release(Send("w1", "s1", Answer(f"att_{n}", Verdict.APPLIED)))
+    desk.links.settle_credit()
+
+    assert [message for message in await link.next() if isinstance(message, Credit)] == [Credit(5)]
+
+
+async def test_no_credit_is_given_while_the_inbox_is_full() -> None:
+    """HA-3: the worker keeps its results in its journal meanwhile."""
+    desk = Desk(limit=2)
+    link = await desk.open()
+    await link.next()
+    for n in range(3):
+        desk.links.receive(link, Result(f"att_{n}", Outcome.SUCCEEDED))
+    desk.links.release(Send("w1", "s1", Answer("att_0", Verdict.APPLIED)))
+    desk.links.settle_credit()
+    assert await link.next() == [Answer("att_0", Verdict.APPLIED)]
+
+    await desk.events()
+    desk.links.settle_credit()
+    assert await link.next() == [Credit(1)]
+
+
+async def test_a_result_without_credit_closes_the_link() -> None:
+    """The worker does not keep the rules."""
+    desk = Desk()
+    link = desk.links.open(HELLO)
+    await desk.events()
+
+    desk.links.receive(link, Result("att_1", Outcome.SUCCEEDED))
+
+    assert link.closed
+    assert await desk.events() == []
+
+
+async def test_what_always_flows_needs_no_credit() -> None:
+    """Beats, returns and refusals."""
+    desk = Desk()
+    link = desk.links.open(HELLO)
+    await desk.events()
+
+    for message in (Beat(), Returned(("att_1",)), Refusal("att_2", "no"), Started("att_3")):
+        desk.links.receive(link, message)
+
+    assert not link.closed
+    assert len(await desk.events()) == 4
+
+
+async def test_credit_that_an_old_session_was_owed_does_not_add_up_in_a_new_one() -> None:
+    """A worker that connects again and again never has more than the whole."""
+    desk = Desk()
+    given = []
+    for session in ("s1", "s2", "s3"):
+        link = await desk.open(Register("w1", session, Offer(1000, 1 << 30), {}))
+        given.append(link.credit)
+        desk.links.receive(link, Result("att_1", Outcome.SUCCEEDED))
+        desk.links.release(Send("w1", session, Answer("att_1", Verdict.APPLIED)))
+
+    assert given == [RESULTS_ON_CREDIT] * 3
+
+
+async def test_an_unfit_result_quarantines_its_task_and_the_worker_may_forget_it(hall: Hall) -> None:
+    """From the edge to the rows and back."""
+    leader = await hall.lead()
+    hand = await Hand("w1", leader, "s1").welcome()
+    (run,) = await hall.submit(job(task("a")))
+    attempt = (await hand.next_task()).attempt
+
+    assert await hand.finish(attempt, output="{") is Verdict.REJECTED
+    assert (await hall.tasks(run))[0].state is TaskState.QUARANTINED
+
+
+async def test_a_worker_that_registers_again_gets_its_work_in_the_new_session(hall: Hall) -> None:
+    """The older link is closed, and what was sent on it is sent again as another attempt."""
+    leader = await hall.lead()
+    old = await Hand("w1", leader, "s1").welcome()
+    await hall.submit(job(task("a")))
+    first = await old.hear(Assign)
+
+    new = await Hand("w1", leader, "s2").welcome()
+    second = await new.hear(Assign)
+
+    assert old.link.closed
+    assert first.group[0].attempt != second.group[0].attempt

@@ -1,0 +1,151 @@
+"""Delivery: at least once, in order for each key, and what fails holds back its own key only."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+
+import pytest
+
+from mainspring.core.batch import Batch, Outgoing
+from mainspring.host.outbox import FIRST_PAUSE, LEASE, LONGEST_PAUSE, OutboxDelivery
+from mainspring.store.port import Term
+from tests.host.hall import SHARD, Hall
+from tests.shard.jobs import job, task
+
+
+class Receiver:
+    """Takes rows, or fails as often as it is told to."""
+
+    def __init__(self) -> None:
+        self.got: list[str] = []
+        self.times: list[float] = []
+        self.failing: dict[str, int] = {}
+
+    async def __call__(self, row: Outgoing) -> None:
+        self.times.append(asyncio.get_running_loop().time())
+        if self.failing.get(row.id, 0) > 0:
+            self.failing[row.id] -= 1
+            raise ConnectionError("nobody there")
+        self.got.append(row.id)
+
+
+async def send(hall: Hall, *rows: tuple[str, str], kind: str = "news") -> None:
+    """Write rows (id, key) to the outbox, as a batch does."""
+    await hall.store.ensure_shard(SHARD)
+    now = hall.clock.wall()
+    outgoing = [Outgoing(id=name, key=key, kind=kind, payload="{}", created_at=now) for name, key in rows]
+    term: Term | None = await hall.store.campaign(SHARD, "writer", 77, timedelta(days=1))
+    assert term is not None
+    await hall.store.commit(term, term.batch_no + 1, Batch(outbox=outgoing))
+
+
+@pytest.fixture
+def receiver() -> Receiver:
+    """Somebody outside."""
+    return Receiver()
+
+
+@pytest.fixture
+def delivery(hall: Hall, receiver: Receiver) -> OutboxDelivery:
+    """A host's part in the delivery."""
+    return OutboxDelivery(hall.store, hall.clock, "h1", {"news": receiver})
+
+
+async def deliver_all(hall: Hall, delivery: OutboxDelivery, seconds: float) -> None:
+    """Let the delivery run for a while."""
+    running = asyncio.create_task(delivery.run())
+    await hall.wait(seconds)
+    running.cancel()
+
+
+async def test_rows_of_one_key_are_delivered_in_order(hall: Hall, delivery: OutboxDelivery, receiver: Receiver) -> None:
+    """One at a time."""
+    await send(hall, *((f"n{n}", "key") for n in range(10)))
+    await deliver_all(hall, delivery, 5.0)
+
+    assert receiver.got == [f"n{n}" for n in range(10)]
+
+
+async def test_a_row_is_delivered_once_when_all_goes_well(
+    hall: Hall, delivery: OutboxDelivery, receiver: Receiver
+) -> None:
+    """And marked."""
+    await send(hall, ("n1", "a"), ("n2", "b"))
+    assert await delivery.deliver() == 2
+    assert await delivery.deliver() == 0
+
+    assert sorted(receiver.got) == ["n1", "n2"]
+
+
+async def test_a_row_that_fails_is_tried_again_with_longer_and_longer_pauses(
+    hall: Hall, delivery: OutboxDelivery, receiver: Receiver
+) -> None:
+    """Until it is taken."""
+    receiver.failing = {"n1": 4}
+    await send(hall, ("n1", "a"))
+    await deliver_all(hall, delivery, 60.0)
+
+    pauses = [later - earlier for earlier, later in zip(receiver.times, receiver.times[1:], strict=False)]
+    assert receiver.got == ["n1"]
+    assert len(pauses) == 4
+    assert pauses == sorted(pauses)
+    assert pauses[0] >= FIRST_PAUSE.total_seconds()
+
+
+async def test_a_pause_does_not_grow_for_ever(hall: Hall, delivery: OutboxDelivery, receiver: Receiver) -> None:
+    """Somebody who is away for a day hears of it soon after."""
+    receiver.failing = {"n1": 40}
+    await send(hall, ("n1", "a"))
+    await deliver_all(hall, delivery, 86_400.0)
+
+    pauses = [later - earlier for earlier, later in zip(receiver.times, receiver.times[1:], strict=False)]
+    assert max(pauses) <= LONGEST_PAUSE.total_seconds() + 2
+    assert receiver.got == ["n1"]
+
+
+async def test_a_row_that_fails_holds_back_its_own_key_only(
+    hall: Hall, delivery: OutboxDelivery, receiver: Receiver
+) -> None:
+    """What comes behind it waits, others don't."""
+    receiver.failing = {"bad": 3}
+    await send(hall, ("bad", "a"), ("behind", "a"), ("free", "b"))
+    await delivery.deliver()
+    assert receiver.got == ["free"]
+
+    await deliver_all(hall, delivery, 60.0)
+    assert receiver.got == ["free", "bad", "behind"]
+
+
+async def test_a_kind_that_nobody_receives_is_kept(hall: Hall, delivery: OutboxDelivery, receiver: Receiver) -> None:
+    """A host with the receiver may come."""
+    await send(hall, ("n1", "a"), kind="other")
+    await deliver_all(hall, delivery, 10.0)
+
+    assert hall.rows("SELECT delivered_at, fault FROM outbox") == [(None, "nobody here receives other")]
+
+
+async def test_a_row_that_another_host_has_in_hands_is_left_to_it(
+    hall: Hall, delivery: OutboxDelivery, receiver: Receiver
+) -> None:
+    """Until its lease is over: then it had died."""
+    await send(hall, ("n1", "a"))
+    await hall.store.take_outgoing("h2", 10, LEASE)
+    await deliver_all(hall, delivery, LEASE.total_seconds() - 2)
+    assert receiver.got == []
+
+    await deliver_all(hall, delivery, 5.0)
+    assert receiver.got == ["n1"]
+
+
+async def test_the_end_of_a_watched_run_reaches_its_receiver(hall: Hall) -> None:
+    """From the shard's batch to somebody outside."""
+    got = Receiver()
+    delivery = OutboxDelivery(hall.store, hall.clock, "h1", {"run.ended": got})
+    await hall.lead()
+    hall.play()
+    (run,) = await hall.submit(job(task("a")), watched=True)
+    await hall.ended(run)
+    await delivery.deliver()
+
+    assert got.got == [f"{run}:1:ended"]

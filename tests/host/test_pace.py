@@ -1,0 +1,104 @@
+"""How long a batch may be, and what is held while the store is slow (HA-4)."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mainspring.core.runs import RunState
+from mainspring.core.tasks import Priority
+from mainspring.host.pace import AIM_SECONDS, LEAST_ROWS, MOST_ROWS, Pace
+from tests.host.hall import Hall
+from tests.shard.jobs import job, task
+
+P0, P1, P2 = Priority
+
+
+def after(seconds: float, *, commits: int = 60, rows: int = 1_000, pace: Pace | None = None) -> Pace:
+    """A pace that has seen so many commits of one length."""
+    pace = pace or Pace()
+    for _ in range(commits):
+        pace.observe(rows, seconds)
+    return pace
+
+
+@given(st.lists(st.tuples(st.integers(0, 100_000), st.floats(0, 1_000)), max_size=50))
+def test_a_batch_is_never_under_200_and_never_over_5000_rows(commits: list[tuple[int, float]]) -> None:
+    """Whatever the store did."""
+    pace = Pace()
+    for rows, seconds in commits:
+        pace.observe(rows, seconds)
+
+    assert LEAST_ROWS <= pace.rows() <= MOST_ROWS
+
+
+def test_a_fast_store_gets_long_batches() -> None:
+    """A thousand rows in a millisecond."""
+    assert after(0.001).rows() == MOST_ROWS
+
+
+def test_a_slow_store_gets_short_batches() -> None:
+    """A thousand rows in a second: each costs a millisecond."""
+    assert after(1.0).rows() == LEAST_ROWS
+
+
+def test_the_part_that_grows_with_the_rows_is_aimed_at_25_ms() -> None:
+    """Ten milliseconds that every commit pays don't count."""
+    pace = Pace()
+    for n in range(200):
+        rows = 400 + 100 * (n % 5)
+        pace.observe(rows, 0.01 + rows * 0.00001)
+        pace.observe(1, 0.01)
+
+    assert pace.rows() * 0.00001 == pytest.approx(AIM_SECONDS, rel=0.25)
+
+
+@pytest.mark.parametrize(("seconds", "hold"), [(0.01, None), (0.49, None), (0.6, P2), (1.4, P2), (1.6, P1), (10.0, P1)])
+def test_a_slow_store_holds_p2_then_p1_and_never_p0(seconds: float, hold: Priority | None) -> None:
+    """HA-4."""
+    assert after(seconds).hold is hold
+
+
+def test_one_slow_commit_holds_nothing() -> None:
+    """A hiccup is not a slow store."""
+    pace = after(0.01)
+    pace.observe(1_000, 2.0)
+
+    assert pace.hold is None
+
+
+@pytest.mark.parametrize(("slow", "better", "hold"), [(0.6, 0.4, P2), (0.6, 0.2, None), (2.0, 1.0, P1), (2.0, 0.6, P2)])
+def test_what_is_held_stays_held_until_commits_take_half_as_long(
+    slow: float, better: float, hold: Priority | None
+) -> None:
+    """HA-4: with hysteresis, so that it does not flutter."""
+    assert after(better, pace=after(slow)).hold is hold
+
+
+def test_a_store_that_recovers_releases_p1_before_p2() -> None:
+    """HA-4: in the order of importance."""
+    pace = after(3.0)
+    seen: list[Priority | None] = []
+    for _ in range(60):
+        pace.observe(1_000, 0.01)
+        if not seen or seen[-1] is not pace.hold:
+            seen.append(pace.hold)
+
+    assert seen == [P1, P2, None]
+
+
+async def test_p2_waits_while_commits_are_slow_and_runs_when_they_are_quick_again(hall: Hall) -> None:
+    """HA-4, from the store to the worker: P0 is served throughout."""
+    leader = await hall.lead()
+    hall.play()
+    hall.store.commit_seconds = 1.0
+    await hall.until(lambda: leader.shard.memory.hold_from is P2, within=60.0)
+    (low,) = await hall.submit(job(task("low")), priority=P2)
+    (high,) = await hall.submit(job(task("high")), priority=P0)
+
+    assert await hall.ended(high, within=30.0) is RunState.SUCCEEDED
+    assert (await hall.run(low)).ended_at is None
+
+    hall.store.commit_seconds = 0.001
+    assert await hall.ended(low, within=60.0) is RunState.SUCCEEDED

@@ -1,0 +1,205 @@
+"""Guards, switched off one at a time: the simulator must notice each (test the tests).
+
+A plant is a patch that takes one guard out of the real code, for the simulation only. Compare-and-swap stands behind
+the fence: that is out of the way too, and only what compare-and-swap alone prevents counts as noticed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from datetime import timedelta
+from typing import Any, NamedTuple
+from unittest import mock
+
+from mainspring.core import placement
+from mainspring.core.batch import TaskChange
+from mainspring.core.placement import Hindrance, Obstacle
+from mainspring.core.shapes import Shape
+from mainspring.core.workers import Worker
+from mainspring.host.host import Host
+from mainspring.host.loop import Leader
+from mainspring.shard import flow, memory, reports
+from mainspring.shard.events import Event
+from mainspring.shard.memory import RunMemory
+from mainspring.store import sqlite_batch, sqlite_queries
+from mainspring.store.port import ShardRow
+from mainspring.worker.duties import Duties, Keep, Mark, Record, Say, Step
+
+
+class Plant(NamedTuple):
+    """A guard, how to take it out, and which findings count if not all do."""
+
+    guard: str
+    takes_out: str
+    patch: Callable[[], AbstractContextManager[None]]
+    first_seed: int = 1
+    only: frozenset[str] = frozenset()
+
+
+@contextmanager
+def _patched(*patches: Any) -> Iterator[None]:
+    with ExitStack() as stack:
+        for patch in patches:
+            stack.enter_context(patch)
+        yield
+
+
+_ANY_TERM = """
+    UPDATE shards SET lease_until = ?5 + ttl, batch_no = ?4
+    WHERE id = ?1 AND (batch_no = ?4 - 1 OR epoch <> ?2 OR nonce <> ?3)
+"""
+_ANY_NUMBER = """
+    UPDATE shards SET lease_until = ?5 + ttl, batch_no = ?4 WHERE id = ?1 AND epoch = ?2 AND nonce = ?3
+"""
+
+
+def _no_fence() -> AbstractContextManager[None]:
+    return _patched(mock.patch.object(sqlite_batch, "_FENCE", _ANY_TERM))
+
+
+def _no_number() -> AbstractContextManager[None]:
+    return _patched(mock.patch.object(sqlite_batch, "_FENCE", _ANY_NUMBER))
+
+
+def _no_attempt_check() -> AbstractContextManager[None]:
+    """A report is taken for the task that the attempt was of, whatever attempt that task is at now."""
+    tasks: dict[str, str] = {}
+    real = reports._held
+
+    def held(turn: Any, event: Any, attempt: str) -> Any:
+        for live, task in turn.memory.attempts.items():
+            tasks[live] = task.id
+        task = real(turn, event, attempt)
+        if task is None and attempt in tasks:
+            other = turn.memory.find(tasks[attempt])
+            task = other if other is not None and other.attempt_id is not None else None
+        return task
+
+    return _patched(mock.patch.object(reports, "_held", held))
+
+
+def _no_swap() -> AbstractContextManager[None]:
+    """Rows of tasks are written by id alone; and since the fence keeps every stale writer out, there is none."""
+
+    def change(db: Any, shard: str, changes: Sequence[TaskChange]) -> None:
+        rows = sqlite_batch.rows.TASKS
+        columns = rows.columns([change.task for change in changes])
+        names = rows.names[sqlite_batch._TASK_FIRST :]
+        statement = f"UPDATE tasks SET {sqlite_batch._assignments(names)} WHERE id = ?"
+        db.executemany(statement, zip(*columns[sqlite_batch._TASK_FIRST :], columns[0], strict=True))
+
+    return _patched(
+        mock.patch.object(sqlite_batch, "_FENCE", _ANY_TERM), mock.patch.object(sqlite_batch, "_change_tasks", change)
+    )
+
+
+def _visible_first() -> AbstractContextManager[None]:
+    real = Leader._commit
+
+    async def commit(self: Leader, batch: Any) -> None:
+        self._release(batch.effects)
+        await real(self, batch)
+
+    return _patched(mock.patch.object(Leader, "_commit", commit))
+
+
+def _any_upstream() -> AbstractContextManager[None]:
+    real = flow.count_waiting
+
+    def count(run: RunMemory, position: int) -> int:
+        left = real(run, position)
+        return 0 if left < len(run.job.upstream[position]) else left
+
+    def hear(turn: Any, run: RunMemory, position: int) -> None:
+        run.waiting[position] = min(run.waiting[position], 1)
+        heard(turn, run, position)
+
+    heard = flow._hear
+    return _patched(mock.patch.object(flow, "count_waiting", count), mock.patch.object(flow, "_hear", hear))
+
+
+def _no_capacity() -> AbstractContextManager[None]:
+    real = placement.obstacles
+
+    def obstacles(shape: Shape, worker: Worker) -> list[Obstacle]:
+        return [one for one in real(shape, worker) if one.kind is not Hindrance.NO_ROOM]
+
+    return _patched(
+        mock.patch.object(placement, "obstacles", obstacles), mock.patch.object(memory, "obstacles", obstacles)
+    )
+
+
+def _forget_when_sent() -> AbstractContextManager[None]:
+    real = Duties._send_results
+
+    def send(self: Duties) -> list[Step]:
+        steps: list[Step] = []
+        for step in real(self):
+            steps.append(step)
+            if isinstance(step, Say):
+                attempt = step.message.attempt  # type: ignore[union-attr]
+                self._held.pop(attempt, None)
+                steps.append(Keep(Record(Mark.FORGOTTEN, attempt)))
+        return steps
+
+    return _patched(mock.patch.object(Duties, "_send_results", send))
+
+
+def _drop_rejected() -> AbstractContextManager[None]:
+    async def take_alone(self: Leader, events: Sequence[Event]) -> None:
+        await self._load()
+
+    return _patched(mock.patch.object(Leader, "_take_alone", take_alone))
+
+
+def _ignore_leases() -> AbstractContextManager[None]:
+    """A host takes the lead whenever it looks, whoever has it."""
+    take = sqlite_queries._TAKE.replace("lease_until <= ?5 AND ", "")
+    real = Host._look
+
+    async def look(self: Host) -> None:
+        store = self._store
+
+        class Impatient:
+            """A store on which every lease is over."""
+
+            def __getattr__(self, name: str) -> Any:
+                return getattr(store, name)
+
+            async def shards(self) -> list[ShardRow]:
+                rows = await store.shards()
+                await asyncio.sleep(0)
+                return [
+                    ShardRow(id=row.id, leader="", epoch=row.epoch, lease_until=row.lease_until - timedelta(days=1),
+                             batch_no=row.batch_no)
+                    for row in rows
+                ]  # fmt: skip
+
+        self._store = Impatient()  # type: ignore[assignment]
+        try:
+            await real(self)
+        finally:
+            self._store = store
+
+    return _patched(mock.patch.object(sqlite_queries, "_TAKE", take), mock.patch.object(Host, "_look", look))
+
+
+PLANTS = (
+    Plant("term fence", "a commit is taken whatever its term", _no_fence),
+    Plant("batch number", "a batch that had been written is written again", _no_number),
+    Plant("attempt check", "a report counts for whatever attempt its task is at", _no_attempt_check),
+    Plant(
+        "compare-and-swap",
+        "a task's row is written whatever it was (and the fence is out of the way)",
+        _no_swap,
+        only=frozenset({"I-06"}),
+    ),
+    Plant("durable before visible", "effects are let out before the commit", _visible_first),
+    Plant("dependency check", "a task is ready after any of its upstreams", _any_upstream),
+    Plant("capacity check", "a worker's room is not looked at", _no_capacity),
+    Plant("journal answer", "a worker forgets a result once it is sent", _forget_when_sent),
+    Plant("poison event", "a batch that the store refuses is dropped", _drop_rejected),
+    Plant("lease renewal", "a healthy leader is taken over from", _ignore_leases),
+)

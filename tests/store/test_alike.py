@@ -1,0 +1,265 @@
+"""Whatever is done to both stores, both answer alike: SQLite, which most tests use, is a true picture of PostgreSQL."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterator
+from datetime import timedelta
+from typing import Any
+
+import hypothesis.strategies as st
+import msgspec
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
+
+from mainspring.clock import MachineClock
+from mainspring.core.batch import Batch, Spread, SpreadKind, TaskChange
+from mainspring.core.runs import FINAL_RUN, Run, RunState
+from mainspring.core.tasks import Priority, StopKind, StopRequest, Task, TaskState
+from mainspring.errors import MainspringError
+from mainspring.store.port import PRUNABLE, IdempotencyKey, Store, Term, Want
+from mainspring.store.postgres import PostgresStore
+from mainspring.store.sqlite import SqliteStore, inline
+from tests.store.builders import DAY, HOUR, NOW, a_run, a_task, a_transition, an_attempt, an_outgoing, new_number
+
+Call = Callable[[Store], Coroutine[Any, Any, Any]]
+
+TENANTS = ("a", "b", "B", "é")
+TEXTS = st.text(max_size=20) | st.sampled_from(["\0", "\ud800", "a\\b\n\t\"c'", "{}", "\\N", "NULL", ""])
+INSTANTS = st.datetimes(timezones=st.just(NOW.tzinfo)).filter(lambda instant: instant.year > 1)
+MAYBE = st.none() | INSTANTS
+
+TABLES = (
+    "shards terms jobs runs tasks attempts late_results transitions runs_history tasks_history spreads outbox "
+    "idempotency rejected_events workers"
+).split()
+
+
+class TwoStores(RuleBasedStateMachine):
+    """The same calls on both. Each has to answer, or to refuse, like the other."""
+
+    run_async: Callable[[Coroutine[Any, Any, Any]], Any]
+    postgres: PostgresStore
+
+    @initialize()
+    def begin(self) -> None:
+        self.sqlite = SqliteStore.open(":memory:", clock=MachineClock(), run=inline)
+        self.run_async(self.empty_postgres())
+        self.runs: list[Run] = []
+        self.tasks: dict[str, Task] = {}
+        self.attempts: list[str] = []
+        self.sent: list[str] = []
+        self.term: Term | None = None
+        self.number = 0
+        self.last: Batch = Batch()
+        self.both(lambda store: store.ensure_shard("main"))
+
+    async def empty_postgres(self) -> None:
+        async with self.postgres._pool.connection() as connection:
+            await connection.execute(f"TRUNCATE {', '.join(TABLES)} RESTART IDENTITY")
+
+    def teardown(self) -> None:
+        if hasattr(self, "sqlite"):
+            self.see_the_same()
+            self.run_async(self.sqlite.close())
+
+    def both(self, call: Call) -> Any:
+        """What both answered; or the kind of error that both raised."""
+        answers = [self.run_async(outcome(call(store))) for store in (self.sqlite, self.postgres)]
+        assert answers[0] == answers[1]
+        return answers[0]
+
+    # leases
+
+    @rule(ttl=st.sampled_from([HOUR, timedelta(0)]))
+    def campaign(self, ttl: timedelta) -> None:
+        nonce = new_number()
+
+        async def campaign(store: Store) -> Any:
+            term = await store.campaign("main", "host", nonce, ttl)
+            return term and (term.epoch, term.nonce, term.batch_no)
+
+        won = self.both(campaign)
+        if won:
+            epoch, nonce, self.number = won
+            self.term = Term(shard="main", epoch=epoch, nonce=nonce, batch_no=self.number, granted_at=NOW)
+
+    @rule()
+    def release(self) -> None:
+        if self.term:
+            term = self.term
+            self.both(lambda store: store.release(term))
+
+    def commit(self, batch: Batch, number: int | None = None) -> bool:
+        """Commit to both; whether they took it."""
+        if self.term is None:
+            self.campaign(HOUR)
+        assert self.term is not None
+        term, number = self.term, self.number + 1 if number is None else number
+
+        async def commit(store: Store) -> str:
+            await store.commit(term, number, batch)
+            return "taken"
+
+        taken = bool(self.both(commit) == "taken")
+        if taken and number == self.number + 1:
+            self.number, self.last = number, batch
+        return taken
+
+    @rule()
+    def commit_again(self) -> None:
+        self.commit(self.last, self.number)
+
+    # runs and tasks
+
+    @rule(data=st.data(), count=st.integers(1, 3), key=st.none() | st.sampled_from(["k1", "k2"]))
+    def insert_runs(self, data: st.DataObject, count: int, key: str | None) -> None:
+        runs = [
+            a_run(
+                tenant=data.draw(st.sampled_from(TENANTS)), priority=data.draw(st.sampled_from(Priority)),
+                params=data.draw(TEXTS), start_at=data.draw(INSTANTS), task_count=data.draw(st.integers(0, 2**63)),
+            )
+            for _ in range(count)
+        ]  # fmt: skip
+        given = key and IdempotencyKey(tenant="a", key=key, body_hash=data.draw(st.sampled_from(["h1", "h2"])))
+        if self.both(lambda store: store.insert_runs(runs, given or None)) == [run.id for run in runs]:
+            self.runs += runs
+
+    @rule(data=st.data(), count=st.integers(0, 3))
+    def adopt(self, data: st.DataObject, count: int) -> None:
+        if self.runs:
+            run = msgspec.structs.replace(data.draw(st.sampled_from(self.runs)), adopted_at=NOW)
+            drawn = [a_task(run, data.draw(st.integers(0, 12)), because=data.draw(TEXTS)) for _ in range(count)]
+            tasks = list({task.id: task for task in drawn}.values())
+            spread = Spread(
+                run_id=run.id, parent="", generation=1, kind=data.draw(st.sampled_from(SpreadKind)), shard="main",
+                total=3, done=data.draw(st.integers(0, 3)), by="b", why="w",
+            )  # fmt: skip
+            transitions = [a_transition(task) for task in tasks]
+            if self.commit(Batch(runs=[run], new_tasks=tasks, transitions=transitions, spreads=[spread])):
+                self.tasks.update({task.id: task for task in tasks})
+
+    @rule(data=st.data())
+    def change_run(self, data: st.DataObject) -> None:
+        if self.runs:
+            changed = msgspec.structs.replace(
+                data.draw(st.sampled_from(self.runs)),
+                **{"state": data.draw(st.sampled_from(RunState))},
+                adopted_at=data.draw(MAYBE), ended_at=data.draw(MAYBE), held=data.draw(st.none() | TEXTS),
+                paused=data.draw(st.booleans()), because=data.draw(TEXTS),
+            )  # fmt: skip
+            self.commit(Batch(runs=[changed]))
+
+    @rule(data=st.data(), stale=st.booleans(), count=st.integers(1, 3))
+    def change_tasks(self, data: st.DataObject, stale: bool, count: int) -> None:
+        if not self.tasks:
+            return
+        ids = data.draw(st.lists(st.sampled_from(sorted(self.tasks)), unique=True, min_size=1, max_size=count))
+        changes = []
+        for id in ids:
+            old = self.tasks[id]
+            stop = StopRequest(data.draw(st.sampled_from(StopKind)), "by", data.draw(TEXTS), NOW)
+            new = msgspec.structs.replace(
+                old, **{"state": data.draw(st.sampled_from(TaskState))}, seq=old.seq + 1,
+                attempt_id=data.draw(st.none() | st.sampled_from(["att_1", "att_2"])), due_at=data.draw(MAYBE),
+                stop=data.draw(st.sampled_from([None, stop])), output=data.draw(st.none() | st.text(max_size=10)),
+            )  # fmt: skip
+            changes.append(TaskChange(new, old.state, old.seq + stale))
+        attempt = an_attempt(changes[0].task, ended_at=data.draw(INSTANTS))
+        if self.commit(Batch(tasks=changes, attempts=[attempt])):
+            self.tasks.update({change.task.id: change.task for change in changes})
+            self.attempts.append(attempt.id)
+
+    @rule(data=st.data())
+    def archive(self, data: st.DataObject) -> None:
+        if self.runs:
+            ids = data.draw(st.lists(st.sampled_from([run.id for run in self.runs]), unique=True, max_size=2))
+            self.commit(Batch(archived=ids))
+
+    # outbox and sweeps
+
+    @rule(data=st.data(), count=st.integers(1, 3))
+    def send(self, data: st.DataObject, count: int) -> None:
+        rows = [
+            an_outgoing(key=data.draw(st.sampled_from("xy")), created_at=data.draw(INSTANTS), payload=data.draw(TEXTS))
+            for _ in range(count)
+        ]
+        self.commit(Batch(outbox=rows))
+        self.sent += [row.id for row in rows]
+
+    @rule(data=st.data(), lease=st.sampled_from([HOUR, timedelta(0)]))
+    def deliver(self, data: st.DataObject, lease: timedelta) -> None:
+        holder = data.draw(st.sampled_from(["h1", "h2"]))
+        limit = data.draw(st.integers(1, 3))
+        taken = self.both(lambda store: store.take_outgoing(holder, limit, lease))
+        for row in taken:
+            if data.draw(st.booleans()):
+                self.both(lambda store, id=row.id: store.delivered([id]))
+            else:
+                delay = data.draw(st.sampled_from([HOUR, timedelta(0)]))
+                self.both(lambda store, id=row.id, delay=delay: store.postpone(id, delay, "no"))
+
+    @rule(what=st.sampled_from(PRUNABLE), age=st.sampled_from([DAY, 365 * DAY, -HOUR]))
+    def prune(self, what: str, age: timedelta) -> None:
+        self.both(lambda store: store.prune(what, age))
+
+    # what can be seen
+
+    @rule()
+    def see_the_same(self) -> None:
+        wants = [Want(priority, tenant, 2) for priority in Priority for tenant in TENANTS]
+        self.both(self.shards)
+        self.both(lambda store: store.load("main"))
+        self.both(lambda store: store.waiting("main", 2))
+        self.both(lambda store: store.waiting("main", 5, "a"))
+        self.both(lambda store: store.intake("main", wants))
+        self.both(lambda store: store.next_start("main"))
+        self.both(lambda store: store.ended_runs("main", DAY, 3))
+        self.both(lambda store: self.attempts_of(store, [*self.attempts, "att_1", "att_2"]))
+        for run in self.runs[-3:]:
+            self.both(lambda store, id=run.id: store.run(id))
+            self.both(lambda store, id=run.id: store.tasks(id))
+            self.both(lambda store, id=run.id: store.load_run(id))
+
+    async def shards(self, store: Store) -> Any:
+        return [(shard.id, shard.leader, shard.epoch, shard.batch_no) for shard in await store.shards()]
+
+    async def attempts_of(self, store: Store, ids: list[str]) -> Any:
+        return sorted(map(repr, await store.find_attempts(ids)))
+
+
+async def outcome(call: Coroutine[Any, Any, Any]) -> Any:
+    """What a call returns, or the kind of error that it raises."""
+    try:
+        return await call
+    except MainspringError as error:
+        return type(error)
+
+
+@pytest.fixture
+def machine(postgres_url: str) -> Iterator[type[TwoStores]]:
+    """Both stores, with a loop that outlives the single examples."""
+    with asyncio.Runner() as runner:
+        store = runner.run(PostgresStore.connect(postgres_url))
+
+        class Machine(TwoStores):
+            postgres = store
+            run_async = staticmethod(runner.run)
+
+        yield Machine
+        runner.run(store.close())
+
+
+def test_both_stores_answer_alike(machine: type[TwoStores]) -> None:
+    run_state_machine_as_test(  # type: ignore[no-untyped-call]
+        machine,
+        settings=settings(
+            max_examples=25, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck), phases=(Phase.generate,)
+        ),
+    )
+
+
+def test_final_states_in_the_schema_are_those_of_core() -> None:
+    """The index of active runs has the list in it; a new state needs a migration."""
+    assert sorted(FINAL_RUN) == ["CANCELLED", "FAILED", "PARTIAL", "SUCCEEDED", "TIMED_OUT"]

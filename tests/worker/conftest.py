@@ -1,0 +1,17 @@
+"""Tests of workers run on virtual time: a minute of beats takes no time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+
+import pytest
+
+from tests.host.virtual import VirtualLoop
+
+
+def pytest_asyncio_loop_factories(
+    config: pytest.Config, item: pytest.Item
+) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
+    """Every coroutine of this package runs on a loop of virtual time."""
+    return {"virtual": VirtualLoop}

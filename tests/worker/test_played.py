@@ -1,0 +1,145 @@
+"""The worker that is played inside the server's process: real duties, and processes that take no time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from mainspring.wire import (
+    Answer,
+    Beat,
+    Credit,
+    FromWorker,
+    Outcome,
+    Recall,
+    Received,
+    Register,
+    Result,
+    Started,
+    Stop,
+    ToWorker,
+    Verdict,
+    Welcome,
+)
+from mainspring.worker.played import BEAT_SECONDS, PlayedWorker
+from tests.host.virtual import VirtualClock
+from tests.worker.words import OFFER, assign
+
+CLOCK = VirtualClock()
+
+
+class Line:
+    """The server's end of a link."""
+
+    def __init__(self, hello: Register) -> None:
+        self.hello = hello
+        self.closed = False
+        self.heard: list[FromWorker] = []
+        self._waiting: list[ToWorker] = []
+        self._something = asyncio.Event()
+
+    def say(self, *messages: ToWorker) -> None:
+        self._waiting += messages
+        self._something.set()
+
+    def close(self) -> None:
+        self.closed = True
+        self._something.set()
+
+    async def next(self) -> list[ToWorker]:
+        await self._something.wait()
+        self._something.clear()
+        messages, self._waiting = self._waiting, []
+        return messages
+
+
+class Counter:
+    """Where the worker registers."""
+
+    def __init__(self) -> None:
+        self.lines: list[Line] = []
+
+    def open_link(self, hello: Register) -> Line:
+        self.lines.append(Line(hello))
+        return self.lines[-1]
+
+    def receive(self, link: Line, messages: Sequence[FromWorker]) -> None:
+        link.heard += messages
+
+
+async def opened(worker: PlayedWorker, counter: Counter) -> tuple[asyncio.Task[None], Line]:
+    """A worker at work, with a session and credit."""
+    serving = asyncio.create_task(worker.serve(counter))
+    await asyncio.sleep(0)
+    line = counter.lines[-1]
+    line.say(Welcome(line.hello.session), Credit(100))
+    await CLOCK.sleep(0.01)
+    return serving, line
+
+
+async def test_it_registers_with_its_name_and_offer() -> None:
+    """And opens a session of its own each time."""
+    worker, counter = PlayedWorker("w1", OFFER, CLOCK, {"disk": "ssd"}), Counter()
+    for _ in range(2):
+        serving, line = await opened(worker, counter)
+        line.close()
+        await serving
+
+    first, second = (line.hello for line in counter.lines)
+    assert (first.worker, first.offer, first.labels) == ("w1", OFFER, {"disk": "ssd"})
+    assert first.session != second.session
+
+
+async def test_its_tasks_succeed_at_once_and_in_order() -> None:
+    """Received, then for each of the group started and its result."""
+    worker, counter = PlayedWorker("w1", OFFER, CLOCK), Counter()
+    serving, line = await opened(worker, counter)
+    line.say(assign("lease", "a", "b"))
+    await CLOCK.sleep(0.01)
+
+    assert line.heard == [
+        Received(("a", "b")),
+        Started("a"), Result("a", Outcome.SUCCEEDED, "null"),
+        Started("b"), Result("b", Outcome.SUCCEEDED, "null"),
+    ]  # fmt: skip
+    assert worker.done == 2
+    serving.cancel()
+
+
+async def test_it_beats_every_five_seconds() -> None:
+    """LIV-1: also when nothing is said to it."""
+    worker, counter = PlayedWorker("w1", OFFER, CLOCK), Counter()
+    serving, line = await opened(worker, counter)
+    await CLOCK.sleep(10 * BEAT_SECONDS)
+
+    assert 9 <= line.heard.count(Beat()) <= 10
+    serving.cancel()
+
+
+async def test_it_keeps_results_until_they_are_answered() -> None:
+    """Its next session says that it holds them, and sends them again."""
+    worker, counter = PlayedWorker("w1", OFFER, CLOCK), Counter()
+    serving, line = await opened(worker, counter)
+    line.say(assign("lease", "a", "b"))
+    await CLOCK.sleep(0.01)
+    line.say(Answer("a", Verdict.APPLIED))
+    await CLOCK.sleep(0.01)
+    line.close()
+    await serving
+
+    serving, line = await opened(worker, counter)
+    assert line.hello.holds == ("b",)
+    assert line.heard == [Result("b", Outcome.SUCCEEDED, "null")]
+    assert worker.done == 2
+    serving.cancel()
+
+
+async def test_it_does_what_it_is_told() -> None:
+    """Recalls and stops of what it does not have are answered."""
+    worker, counter = PlayedWorker("w1", OFFER, CLOCK), Counter()
+    serving, line = await opened(worker, counter)
+    line.say(Recall(("x",)), Stop("y", "not yours", 0.0))
+    await CLOCK.sleep(0.01)
+
+    assert [type(message).__name__ for message in line.heard] == ["Returned", "Returned"]
+    serving.cancel()

@@ -1,0 +1,55 @@
+"""Short words for messages, and for what a list of steps asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mainspring.wire import Assign, Assignment, Credit, FromWorker, Offer, Welcome
+from mainspring.worker.duties import Duties, Keep, Kill, Mark, Record, Say, Start, Step
+
+OFFER = Offer(4000, 1 << 30)
+
+
+def assignment(attempt: str) -> Assignment:
+    """Something to do."""
+    return Assignment(attempt, f"task_{attempt}", "run_1", "acme", attempt, 1, "{}", "{}", {})
+
+
+def assign(lease: str, *attempts: str) -> Assign:
+    """A group of attempts that share a lease."""
+    return Assign(lease, tuple(assignment(attempt) for attempt in attempts))
+
+
+def connected(credit: int = 100, duties: Duties | None = None, session: str = "s1") -> Duties:
+    """Duties with an open session."""
+    duties = duties or Duties()
+    duties.register("w1", session, OFFER, {})
+    duties.take(Welcome(session))
+    if credit:
+        duties.take(Credit(credit))
+    return duties
+
+
+def said(steps: Sequence[Step]) -> list[FromWorker]:
+    """What is to be sent."""
+    return [step.message for step in steps if isinstance(step, Say)]
+
+
+def started(steps: Sequence[Step]) -> list[str]:
+    """Attempts whose process is to be started."""
+    return [step.assignment.attempt for step in steps if isinstance(step, Start)]
+
+
+def killed(steps: Sequence[Step]) -> list[str]:
+    """Attempts whose process is to be ended."""
+    return [step.attempt for step in steps if isinstance(step, Kill)]
+
+
+def kept(steps: Sequence[Step]) -> list[Record]:
+    """Lines for the journal."""
+    return [step.record for step in steps if isinstance(step, Keep)]
+
+
+def marks(steps: Sequence[Step]) -> list[tuple[Mark, str]]:
+    """The same, in short."""
+    return [(record.mark, record.attempt) for record in kept(steps)]
