@@ -84,6 +84,11 @@ class Client:
                 continue
             return
 
+    async def define_again(self, job_id: str) -> None:
+        """Store a definition once more that a store without memory has lost."""
+        row = next(row for row, _ in self._jobs if row.id == job_id)
+        await self._store.insert_job(row)
+
     async def _define(self, number: int) -> tuple[JobRow, JobSpec]:
         random = self._random
         if self._jobs and random.random() < 0.3:
@@ -127,6 +132,8 @@ class People:
         for run in model.runs.values():
             if run.state in FINAL_RUN:
                 continue
+            if run.job_id not in model.jobs:
+                self._world.loop.create_task(self._world.client.define_again(run.job_id), context=self._world.loop.outside)
             if run.paused or run.held is not None:
                 give_up = run.held is not None and self._random.random() < 0.3
                 kind = CancelRun if give_up else ResumeRun

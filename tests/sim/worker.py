@@ -145,10 +145,9 @@ class SimWorker:
             match step:
                 case Keep():
                     self._keep(step.record)
-                    if mix.crash_after_write and not self._world.is_calm():
-                        if self._random.random() < mix.crash_after_write:
-                            self._world.nemesis.crash_worker(self, wiped=False, kind="worker_killed_after_write")
-                            return
+                    if self._random.random() < mix.crash_after_write and not self._world.is_calm():
+                        self._world.nemesis.crash_worker(self, wiped=False, kind="worker_killed_after_write")
+                        return
                 case Say():
                     said.append(step.message)
                 case Start():
@@ -184,6 +183,8 @@ class SimWorker:
         self._running[attempt] = True
         work = msgspec.json.decode(assignment.work, type=Work)
         seconds = work.seconds * self._random.choice((0.2, 0.5, 1.0, 1.0, 1.5))
+        if self._world.is_calm():
+            seconds /= 10  # what is left is to be done soon
         self._world.loop.call_later(seconds, self._over, attempt, work)
         self._carry_out(self.duties.started(attempt))
 

@@ -69,6 +69,7 @@ class World:
         self.truth = Truth(self)
         self.network = Network(self)
         self.nemesis = Nemesis(self)
+        self.client = Client(self)
         self.people = People(self)
         self.servers = [SimServer(self, f"server{number}") for number in range(mix.servers)]
 
@@ -83,7 +84,7 @@ class World:
             server.boot()
         for worker in self.workers:
             worker.boot()
-        for coroutine in (Client(self).run(), self.people.meddle(), self.nemesis.run(), self._watch(), self._look()):
+        for coroutine in (self.client.run(), self.people.meddle(), self.nemesis.run(), self._watch(), self._look()):
             self.loop.create_task(coroutine, context=self.loop.outside)
         try:
             self.loop.run_until(self.done)

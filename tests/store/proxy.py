@@ -41,9 +41,7 @@ class Proxy:
             server_writer.close()
             writer.close()
 
-    async def _requests(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, asked: asyncio.Event
-    ) -> None:
+    async def _requests(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, asked: asyncio.Event) -> None:
         while data := await reader.read(65536):
             if self.swallow:
                 continue

@@ -255,7 +255,11 @@ def test_both_stores_answer_alike(machine: type[TwoStores]) -> None:
     run_state_machine_as_test(  # type: ignore[no-untyped-call]
         machine,
         settings=settings(
-            max_examples=25, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck), phases=(Phase.generate,)
+            max_examples=25,
+            stateful_step_count=25,
+            deadline=None,
+            suppress_health_check=list(HealthCheck),
+            phases=(Phase.generate,),
         ),
     )
 

@@ -27,7 +27,9 @@ from tests.store.builders import (
 )
 from tests.store.conftest import look
 
-EVERYTHING = "shards terms jobs runs tasks transitions attempts late_results spreads outbox rejected_events workers".split()
+EVERYTHING = (
+    "shards terms jobs runs tasks transitions attempts late_results spreads outbox rejected_events workers".split()
+)
 
 
 async def all_rows(store: Store) -> dict[str, list[tuple[Any, ...]]]:

@@ -78,7 +78,21 @@ async def test_an_instant_comes_back_as_it_was(store: Store, instant: datetime) 
 @pytest.mark.parametrize("bad", [NUL, SURROGATE], ids=["NUL", "surrogate"])
 @pytest.mark.parametrize(
     "where",
-    ["run", "new_task", "new_stop", "change", "stop", "output", "transition", "attempt", "late", "spread", "outbox", "rejected", "worker"],
+    [
+        "run",
+        "new_task",
+        "new_stop",
+        "change",
+        "stop",
+        "output",
+        "transition",
+        "attempt",
+        "late",
+        "spread",
+        "outbox",
+        "rejected",
+        "worker",
+    ],
 )
 async def test_commit_raises_rejected_having_written_nothing(store: Store, where: str, bad: str) -> None:
     leader = await Leader.of(store)
@@ -87,7 +101,9 @@ async def test_commit_raises_rejected_having_written_nothing(store: Store, where
     before = await all_rows(store)
 
     with pytest.raises(Rejected):
-        await leader.commit(**poisoned(where, bad, run, task), **({} if where == "outbox" else {"outbox": [an_outgoing()]}))
+        await leader.commit(
+            **poisoned(where, bad, run, task), **({} if where == "outbox" else {"outbox": [an_outgoing()]})
+        )
 
     assert await all_rows(store) == before
     await leader.commit(tasks=[a_change(task)], transitions=[a_transition(task)])

@@ -66,7 +66,9 @@ class Story(NamedTuple):
     @property
     def breaks_the_rule(self) -> bool:
         """The zombie's write came true after somebody else had been elected."""
-        return self.elected_at is not None and self.zombie_wrote_at is not None and self.elected_at < self.zombie_wrote_at
+        return (
+            self.elected_at is not None and self.zombie_wrote_at is not None and self.elected_at < self.zombie_wrote_at
+        )
 
 
 class Actor:

@@ -86,7 +86,10 @@ def test_a_schema_from_the_future_is_refused() -> None:
         outstanding(STEPS, {1: "digest-1", 2: "digest-2", 3: "digest-3", 4: "digest-4"})
 
 
-@pytest.mark.parametrize("change", ["UPDATE schema_migrations SET sha256 = 'x'", "INSERT INTO schema_migrations (version, sha256) VALUES (99, 'x')"])
+@pytest.mark.parametrize(
+    "change",
+    ["UPDATE schema_migrations SET sha256 = 'x'", "INSERT INTO schema_migrations (version, sha256) VALUES (99, 'x')"],
+)
 def test_a_sqlite_store_with_another_schema_is_refused_and_can_be_opened_by_others(tmp_path: Path, change: str) -> None:
     path = tmp_path / "store.db"
     asyncio.run(SqliteStore.open(path, clock=MachineClock(), run=inline).close())
@@ -99,7 +102,10 @@ def test_a_sqlite_store_with_another_schema_is_refused_and_can_be_opened_by_othe
             SqliteStore.open(path, clock=MachineClock(), run=inline)
 
 
-@pytest.mark.parametrize("change", ["UPDATE schema_migrations SET sha256 = 'x'", "INSERT INTO schema_migrations (version, sha256) VALUES (99, 'x')"])
+@pytest.mark.parametrize(
+    "change",
+    ["UPDATE schema_migrations SET sha256 = 'x'", "INSERT INTO schema_migrations (version, sha256) VALUES (99, 'x')"],
+)
 async def test_a_postgres_store_with_another_schema_is_refused(postgres_url: str, change: str) -> None:
     connection = await asyncpg.connect(postgres_url)
     await connection.execute(change)

@@ -70,7 +70,9 @@ async def test_a_batch_whose_answer_was_lost_is_recognised_when_it_comes_again(
     leader = await Leader.of(store)
     (task,) = await leader.adopt(a_run())
     empty = kind == "empty"
-    batch = Batch() if empty else Batch(tasks=[a_change(task)], transitions=[a_transition(task)], outbox=[an_outgoing()])
+    batch = (
+        Batch() if empty else Batch(tasks=[a_change(task)], transitions=[a_transition(task)], outbox=[an_outgoing()])
+    )
     await leader.commit()  # its statements are prepared by now
     proxy.lose_answer_to = b"E\x00\x00\x00" if empty else b"COMMIT"
 
@@ -295,7 +297,9 @@ async def test_changes_are_found_by_their_key_whatever_the_planner_knew(
     await writer.close()
 
 
-async def test_a_tenant_with_many_waiting_runs_does_not_slow_the_others(store: PostgresStore, other: Connection) -> None:
+async def test_a_tenant_with_many_waiting_runs_does_not_slow_the_others(
+    store: PostgresStore, other: Connection
+) -> None:
     """Counted in pages that are looked at, which is what the time depends on."""
     await store.insert_runs([a_run(tenant=tenant) for tenant in ("a", "m", "z")])
     await other.execute(
@@ -331,4 +335,3 @@ async def blocked(connection: Connection) -> None:
     async with asyncio.timeout(10):
         while not await connection.fetchval("SELECT count(*) FROM pg_locks WHERE NOT granted"):
             await asyncio.sleep(0)
-

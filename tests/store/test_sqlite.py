@@ -365,7 +365,9 @@ def test_no_query_reads_a_large_table_from_end_to_end() -> None:
 
     for name, statement in statements.items():
         plan = explain(store._writer, statement)
-        scans = [step for step in plan if re.match(rf"SCAN ({'|'.join(_LARGE)}|r|t)\b(?!.*USING (COVERING )?INDEX)", step)]
+        scans = [
+            step for step in plan if re.match(rf"SCAN ({'|'.join(_LARGE)}|r|t)\b(?!.*USING (COVERING )?INDEX)", step)
+        ]
         assert not scans, f"{name}: {plan}"
 
 

@@ -141,7 +141,8 @@ async def test_prune_takes_away_at_most_1000_rows_at_a_time_where_it_does_not_dr
     leader = await Leader.of(store)
     at = await store.time() - OLD
     events = [
-        RejectedEvent(id=f"r{n}", shard="main", kind="k", subject="s", event="{}", fault="f", at=at) for n in range(2300)
+        RejectedEvent(id=f"r{n}", shard="main", kind="k", subject="s", event="{}", fault="f", at=at)
+        for n in range(2300)
     ]
     await leader.commit(rejected=events)
 

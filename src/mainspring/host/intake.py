@@ -2,7 +2,7 @@
 
 A read may overlap a commit that adopts what it returns. So that no run is handed over twice, those handed over are
 remembered until a read that began after their commit. They are read again meanwhile, so only P0 is read while many of
-them are on their way. One that an act changed meanwhile no longer stands as it was read, and is read again.
+them are on their way. What an act did to a run on its way the shard remembers (`ShardMemory.overtake`).
 """
 
 from __future__ import annotations
@@ -53,10 +53,6 @@ class IntakeReader:
         """The rows of these runs have been committed: they are out of intake, or other than they were."""
         self._committed.update(run.id for run in runs)
         self._wake.set()
-
-    def stands(self, run_id: str) -> bool:
-        """Whether a run that was handed over is still as it was then."""
-        return run_id in self._handed and run_id not in self._committed
 
     async def run(self, memory: Callable[[], ShardMemory], hold: Callable[[], Priority | None]) -> None:
         """Read until cancelled."""

@@ -48,7 +48,6 @@ from mainspring.shard.events import (
     Act,
     AttemptEnded,
     Event,
-    RunArrived,
     RunRows,
     RunUnreadable,
     StoreLagged,
@@ -160,7 +159,7 @@ class Leader:
         self.shard.begin(now=self.time.now(), budget=self.pace.rows())
         self._take(looked_up)
         while not self._is_time():
-            self._take(self._standing(await self.inbox.next(wait=self._longest_wait(), most=EVENTS_AT_ONCE)))
+            self._take(await self.inbox.next(wait=self._longest_wait(), most=EVENTS_AT_ONCE))
         await self._written()
         batch = self.shard.finish(now=self.time.now())
         self._in_writing, self._taken = self._taken, []
@@ -172,10 +171,6 @@ class Leader:
             events = [*events, StoreLagged(hold=self.pace.hold)]
         self._taken += events
         self.shard.take(events, now=self.time.now())
-
-    def _standing(self, events: list[Event]) -> list[Event]:
-        """Leave out runs that an act changed since intake handed them over: they are handed over again."""
-        return [event for event in events if not isinstance(event, RunArrived) or self.intake.stands(event.run.id)]
 
     def _is_time(self) -> bool:
         """Whether to close the turn."""

@@ -45,10 +45,11 @@ def register(turn: Turn, event: WorkerRegistered) -> None:
 
 
 def carry_over(before: ShardMemory, after: ShardMemory) -> None:
-    """Keep what workers said of themselves when the rows are loaded again within a term."""
+    """Keep what can't be loaded when the rows are loaded again within a term: above all what workers said."""
     after.life = before.life
     after.capacity = before.capacity
     after.barred = before.barred
+    after.overtaken = before.overtaken
     after.hold_from = before.hold_from
     for shape, fault in before.barred.items():
         after.queues.park(shape, f"placing it failed: {fault}")

@@ -28,7 +28,7 @@ from mainspring.shard.timers import Timers
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 LONGEST_TURN_SECONDS = 2.0
 _MOST_OVERTAKEN = 20_000
-"""More than the open turn and the batch that is being written can have."""
+"""More than can be on their way from intake."""
 
 
 class RunMemory(msgspec.Struct, kw_only=True):
@@ -108,7 +108,7 @@ class ShardMemory:
         self.instants = Timers(self._is_stale)
         self.lengths = Timers(self._is_stale)
         self.overtaken: dict[str, Run | None] = {}
-        """Runs that an act changed before they arrived, as it left them. What is long durable intake knows itself."""
+        """Runs that an act changed before they arrived, as it left them; None: adopted for it."""
         self.audited: deque[str] = deque()
         """Runs still to be looked at in this round of the audit."""
 
