@@ -168,6 +168,7 @@ async def _up(
                 progress.seconds = clock.monotonic() - began
                 report(progress)
                 await clock.sleep(_POLL_SECONDS)
+            report(progress)
             for one in playing:
                 one.cancel()
             await asyncio.gather(*playing, return_exceptions=True)

@@ -20,7 +20,8 @@ Rules that both sides rely on:
 1. A message belongs to the session in which it was sent. After a new `Register`, what is left of the older session is
    ignored by both sides; the worker says in `holds` what it still has, the server says again what it still wants.
 2. Every report names its attempt. An attempt id is used once, for ever.
-3. Messages travel in groups (`Frame`), in order, and may be repeated: each can be taken twice without harm.
+3. Messages travel in groups (`Frame`), in order. Each can be taken twice without harm, but for `Credit`, which counts
+   and is said once in its session.
 4. The server may hold back results and logs by not giving credit; beats, returns and refusals always flow.
 
 Numbers are integers, text is text, `output` and `error` are JSON. When you add a message, add it to one of the two

@@ -27,7 +27,7 @@ from mainspring.host.loop import Leader
 from mainspring.ids import new_id
 from mainspring.shard.effects import Answered
 from mainspring.shard.events import Act
-from mainspring.store.port import Term
+from mainspring.store.port import ShardRows, Term, Waiting
 from mainspring.store.sqlite import Lane, SqliteStore
 from mainspring.wire import (
     Answer,
@@ -83,8 +83,25 @@ class TroubledStore(SqliteStore):
 
     trouble: Callable[[Term, int, Batch], Trouble | None] = staticmethod(lambda term, number, batch: None)
     commit_seconds = 0.0
+    read_seconds = 0.0
+    reads_that_fail = 0
     calls: list[Call]
     """Every commit that was asked for."""
+
+    async def load(self, shard: str) -> ShardRows:
+        """All active work of a shard, after a while, and not every time."""
+        await asyncio.sleep(self.read_seconds)
+        if self.reads_that_fail > 0:
+            self.reads_that_fail -= 1
+            raise Unavailable("the store is gone")
+        return await super().load(shard)
+
+    async def waiting(self, shard: str, limit: int, after: str = "") -> list[Waiting]:
+        """Who has intake, not every time."""
+        if self.reads_that_fail > 0:
+            self.reads_that_fail -= 1
+            raise Unavailable("the store is gone")
+        return await super().waiting(shard, limit, after)
 
     async def commit(self, term: Term, number: int, batch: Batch) -> datetime:
         """Make a batch true, unless there is trouble."""

@@ -278,6 +278,16 @@ async def test_a_cancel_that_overtakes_a_run_on_its_way_is_kept(hall: Hall) -> N
     assert hall.rows("SELECT count(*) FROM rejected_events") == [(0,)]
 
 
+async def test_a_read_of_intake_that_fails_is_repeated(hall: Hall, reader: Reader) -> None:
+    """HA-4: the reader outlives it."""
+    hall.store.reads_that_fail = 3
+    await hall.submit(job(task("a")))
+    await hall.wait(10.0)
+
+    assert hall.store.reads_that_fail == 0
+    assert len(reader.inbox) == 1
+
+
 async def test_intake_goes_on_after_the_store_was_gone(hall: Hall) -> None:
     """HA-4."""
     await hall.lead()

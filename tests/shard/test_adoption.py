@@ -131,6 +131,25 @@ def test_tasks_made_after_a_failure_under_fail_fast_are_made_cancelled_and_name_
     assert world.run(run).state is RunState.FAILED
 
 
+def test_a_task_made_under_fail_fast_does_not_wait_for_an_upstream_that_still_runs(world: World) -> None:
+    """DAG-3: it will never start, whatever becomes of the upstream."""
+    world.register("w1", cores=2)
+    run = world.put_in_intake(
+        job(task("a", max_attempts=1), task("b"), *(task(f"x{n}") for n in range(60)), task("late", "b"))
+    )
+    with world.rows_per_turn(20):
+        world.turn(world.arrival(run))
+        world.turn()
+        world.start_now("a")
+        world.start_now("b")
+        world.turn(world.result("a", Outcome.FAILED))
+        assert len(world.ledger.tasks) < 60
+        world.settle()
+
+    assert world.task("b").state is S.RUNNING
+    assert world.path("late") == [S.PENDING, S.CANCELLED]
+
+
 def test_a_failure_under_fail_after_all_does_not_stop_the_adoption(world: World) -> None:
     """DAG-3: other branches are made and go on."""
     world.register("w1")

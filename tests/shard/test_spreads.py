@@ -231,3 +231,36 @@ def test_the_shard_says_when_it_has_more_to_do_by_itself(world: World) -> None:
         assert world.shard.has_more()
         world.settle()
     assert not world.shard.has_more()
+
+
+@pytest.mark.parametrize("story", STORIES, ids=lambda story: story.__name__)
+def test_what_is_due_comes_to_the_same_end_when_each_step_is_taken_alone(world: World, story: Story) -> None:
+    """After a fault the host takes one event at a time, so that the one that fails has an owner."""
+    together = World()
+    together.settle(story(together))
+
+    event = story(world)
+    with world.rows_per_turn(ROWS):
+        world.turn(event)
+        while not world.ledger.spreads:
+            world.turn()
+        world.reload()
+        world.settle_alone()
+
+    assert end_of(world) == end_of(together)
+
+
+def test_a_ripple_and_its_children_come_to_the_same_end_when_each_step_is_taken_alone(world: World) -> None:
+    """Children that were not told before the reload are found, and decided one by one."""
+    world.register("w1", cores=2)
+    run = world.submit(fan(50))
+    world.start("first")
+    with world.rows_per_turn(ROWS):
+        world.turn(world.result("first", Outcome.SUCCEEDED))
+        assert S.PENDING in {world.task(f"t{n}").state for n in range(50)}
+        world.reload()
+        world.settle_alone()
+
+    states = world.states(run)
+    assert list(states.values()).count(S.ASSIGNED) == 2
+    assert all(states[f"t{n}"] in (S.QUEUED, S.ASSIGNED) for n in range(50))

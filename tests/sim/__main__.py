@@ -20,9 +20,8 @@ def main() -> int:
     options = parser.parse_args()
     if os.environ.get("PYTHONHASHSEED") != "0":
         # The order of sets of texts depends on it.
-        os.execve(
-            sys.executable, [sys.executable, "-m", "tests.sim", *sys.argv[1:]], {**os.environ, "PYTHONHASHSEED": "0"}
-        )  # noqa: S606 - the same program again
+        arguments = [sys.executable, "-m", "tests.sim", *sys.argv[1:]]
+        os.execve(sys.executable, arguments, {**os.environ, "PYTHONHASHSEED": "0"})  # noqa: S606 - this program again
     from tests.sim import runs
 
     if options.seed is not None:

@@ -201,6 +201,7 @@ class CommitCheck:
         alerts = {row.id for row in batch.outbox if row.kind == "alert"}
         for record in batch.rejected:
             model.rejected.add(record.subject)
+            self._ever.rejected.add(record.subject)
             self._require("L-4", record.id in alerts, f"{record.id} was rejected, and nobody is told")
         for row in batch.outbox:
             if "unexplained" in row.id:

@@ -109,7 +109,7 @@ def check_end(world: World) -> None:
             "L-1", run.state in FINAL_RUN, f"{run.id} is {run.state}: {_open_tasks(model.tasks.get(run.id, ()))} {run}"
         )
     for attempt, (worker, result) in ever.left.items():
-        known = attempt in ever.ended or attempt in ever.late or attempt in ever.wiped
+        known = attempt in ever.ended or attempt in ever.late or attempt in ever.rejected or attempt in ever.wiped
         mine = next(one for one in world.workers if one.name == worker)
         kept = attempt in mine.duties.holds() or any(one.attempt == attempt for one in mine.duties.aside)
         require("I-50", known or kept or ever.restores, f"{attempt} left {result} on {worker}, and nobody has it")

@@ -162,7 +162,7 @@ class Checker:
         self._heard[term.nonce, worker] = self._world.loop.now
 
     def let_out(self, worker: str, messages: Sequence[Any]) -> None:
-        """Messages leave a host: each belongs to a batch that is durable (STA-3), a stop to a request that is (STA-8)."""
+        """Messages leave a host: each belongs to a durable batch (STA-3), a stop to a durable request (STA-8)."""
         ever = self.ever
         for message in messages:
             match message:
@@ -241,7 +241,7 @@ class Checker:
             unknown = attempt not in self.model.ended or self.ever.restores
             self._require("I-54", unknown, f"{attempt} was put aside, and is known")
         else:
-            safe = attempt in self.ever.ended or attempt in self.ever.late
+            safe = attempt in self.ever.ended or attempt in self.ever.late or attempt in self.ever.rejected
             self._require("I-50", safe, f"{worker} forgot the result of {attempt}, which nobody has")
 
     def wiped(self, worker: str) -> None:

@@ -1,4 +1,4 @@
-"""The clocks of the simulation: one for hosts, which is the loop's, and one for the store, which may run differently."""
+"""The clocks of the simulation: that of the hosts is the loop's, that of the store may run differently."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ class Client:
     def __init__(self, world: World) -> None:
         self._world = world
         self._random = Random(f"client:{world.mix.seed}")
-        self._store = cast(Store, HostStore(world, "client"))
+        self._store = cast("Store", HostStore(world, "client"))
         self._jobs: list[tuple[JobRow, JobSpec]] = []
 
     async def run(self) -> None:
@@ -133,7 +133,9 @@ class People:
             if run.state in FINAL_RUN:
                 continue
             if run.job_id not in model.jobs:
-                self._world.loop.create_task(self._world.client.define_again(run.job_id), context=self._world.loop.outside)
+                self._world.loop.create_task(
+                    self._world.client.define_again(run.job_id), context=self._world.loop.outside
+                )
             if run.paused or run.held is not None:
                 give_up = run.held is not None and self._random.random() < 0.3
                 kind = CancelRun if give_up else ResumeRun

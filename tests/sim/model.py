@@ -102,14 +102,16 @@ class Model:
         return total
 
     def _join(self, task: Task) -> None:
-        assert task.worker_id is not None and task.lease_id is not None
+        assert task.worker_id is not None
+        assert task.lease_id is not None
         leases = self.leases.setdefault(task.worker_id, {})
         resources = self.job_of(task.run_id).shapes[task.position].resources
         count, _ = leases.get(task.lease_id, (0, resources))
         leases[task.lease_id] = (count + 1, resources)
 
     def _leave(self, task: Task) -> None:
-        assert task.worker_id is not None and task.lease_id is not None
+        assert task.worker_id is not None
+        assert task.lease_id is not None
         leases = self.leases[task.worker_id]
         count, resources = leases[task.lease_id]
         if count == 1:
@@ -128,6 +130,8 @@ class Ever:
         """Every attempt that was ever durable, and its worker."""
         self.ended: set[str] = set()
         self.late: set[str] = set()
+        self.rejected: set[str] = set()
+        """What rejected events were about."""
         self.stops: set[str] = set()
         """Attempts whose task had a durable request to stop."""
         self.cancelled: set[str] = set()

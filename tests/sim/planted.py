@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from datetime import timedelta
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 from unittest import mock
 
 from mainspring.core import placement
@@ -23,8 +23,8 @@ from mainspring.host.loop import Leader
 from mainspring.shard import flow, memory, reports
 from mainspring.shard.events import Event
 from mainspring.shard.memory import RunMemory
-from mainspring.store import sqlite_batch, sqlite_queries
-from mainspring.store.port import ShardRow
+from mainspring.store import sqlite_batch, sqlite_queries, sqlite_rows
+from mainspring.store.port import ShardRow, Store
 from mainspring.worker.duties import Duties, Keep, Mark, Record, Say, Step
 
 
@@ -84,7 +84,7 @@ def _no_swap() -> AbstractContextManager[None]:
     """Rows of tasks are written by id alone; and since the fence keeps every stale writer out, there is none."""
 
     def change(db: Any, shard: str, changes: Sequence[TaskChange]) -> None:
-        rows = sqlite_batch.rows.TASKS
+        rows = sqlite_rows.TASKS
         columns = rows.columns([change.task for change in changes])
         names = rows.names[sqlite_batch._TASK_FIRST :]
         statement = f"UPDATE tasks SET {sqlite_batch._assignments(names)} WHERE id = ?"
@@ -177,7 +177,7 @@ def _ignore_leases() -> AbstractContextManager[None]:
                     for row in rows
                 ]  # fmt: skip
 
-        self._store = Impatient()  # type: ignore[assignment]
+        self._store = cast("Store", Impatient())
         try:
             await real(self)
         finally:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import multiprocessing
+import multiprocessing.pool
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 import msgspec
@@ -120,9 +121,7 @@ def _report(outcomes: Sequence[Outcome], took: float) -> int:
         print(f"  python -m tests.sim --seed {result.seed}")
     print(f"seeds          {len(results)}, {len(failing)} failing")
     print(f"virtual time   {virtual / 3600:.1f} hours, {min(one.virtual_seconds for one in results):.0f} s at least")
-    print(
-        f"speed          {len(results) / took * 3600:.0f} seeds per hour, {virtual / took:.0f} virtual seconds per second"
-    )
+    print(f"speed          {len(results) / took * 3600:.0f} seeds per hour, {virtual / took:.0f} times real time")
     print(f"faults         {sum(faults.values())}, {sum(faults.values()) / len(results):.0f} per seed")
     _print_counts(faults)
     print(f"events         {sum(events.values())}, {sum(one.steps for one in results)} steps")
@@ -154,7 +153,7 @@ def _pool(processes: int) -> Iterator[multiprocessing.pool.Pool]:
 
 
 @contextmanager
-def _progress(what: str, total: int) -> Iterator[object]:
+def _progress(what: str, total: int) -> Iterator[Callable[[object], None]]:
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, disable=not console.is_terminal) as progress:

@@ -100,7 +100,7 @@ class SimServer:
 
     def _start(self) -> None:
         world = self._world
-        store = cast(Store, HostStore(world, f"{self.name}#{self._boots}"))
+        store = cast("Store", HostStore(world, f"{self.name}#{self._boots}"))
         host = self.host = Host(store, world.clock, self.name, self._draw_nonce)
         host.on_lead = self._watch
         retention = dict.fromkeys(RETENTION, timedelta(days=1))

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from random import Random
 from typing import Any
 from unittest import mock
 
 import msgspec
 
+from mainspring.core.runs import FINAL_RUN
+from mainspring.host import host, outbox
 from mainspring.host.pace import Pace
 from mainspring.shard import adoption
 from mainspring.wire import Offer
@@ -133,8 +136,6 @@ class World:
         self._finish()
 
     def _is_over(self) -> bool:
-        from mainspring.core.runs import FINAL_RUN
-
         return all(run.state in FINAL_RUN for run in self.checker.model.runs.values())
 
     def _finish(self) -> None:
@@ -147,6 +148,22 @@ class World:
             offer = Offer(random.choice((2000, 3000, 4000)), 2048 * MIB)
             labels = {"first": "yes"} if not number else {}
             self.workers.append(SimWorker(self, f"w{number}", offer, labels, f"z{number % 2}"))
+
+
+@contextmanager
+def _sized(mix: Mix) -> Iterator[None]:
+    """Sizes that make much happen with few tasks, and looks that are rare enough to spend the time on other things."""
+
+    def rows(_: Pace) -> int:
+        return mix.budget
+
+    with (
+        mock.patch.object(Pace, "rows", rows),
+        mock.patch.object(adoption, "SMALL_RUN", mix.small_run),
+        mock.patch.object(host, "LOOK_SECONDS", 1.0),
+        mock.patch.object(outbox, "LOOK_SECONDS", 5.0),
+    ):
+        yield
 
 
 def run_seed(
@@ -166,8 +183,7 @@ def run_seed(
                 world.checker.made_alone,
             )
         )
-        stack.enter_context(mock.patch.object(Pace, "rows", return_value=mix.budget))
-        stack.enter_context(mock.patch.object(adoption, "SMALL_RUN", mix.small_run))
+        stack.enter_context(_sized(mix))
         world.run()
         result = SeedResult(
             seed=seed,

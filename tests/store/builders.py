@@ -30,7 +30,9 @@ def new_number() -> int:
 
 def a_job(**changes: Any) -> JobRow:
     """A definition."""
-    values = {"id": f"job_{new_number()}", "tenant": "acme", "name": "report", "version": 0, "definition": '{"a": 1}'}
+    values: dict[str, Any] = {
+        "id": f"job_{new_number()}", "tenant": "acme", "name": "report", "version": 0, "definition": '{"a": 1}',
+    }  # fmt: skip
     return JobRow(**(values | changes))
 
 

@@ -30,10 +30,23 @@ TEXTS = st.text(max_size=20) | st.sampled_from(["\0", "\ud800", "a\\b\n\t\"c'", 
 INSTANTS = st.datetimes(timezones=st.just(NOW.tzinfo)).filter(lambda instant: instant.year > 1)
 MAYBE = st.none() | INSTANTS
 
-TABLES = (
-    "shards terms jobs runs tasks attempts late_results transitions runs_history tasks_history spreads outbox "
-    "idempotency rejected_events workers"
-).split()
+TABLES = [
+    "shards",
+    "terms",
+    "jobs",
+    "runs",
+    "tasks",
+    "attempts",
+    "late_results",
+    "transitions",
+    "runs_history",
+    "tasks_history",
+    "spreads",
+    "outbox",
+    "idempotency",
+    "rejected_events",
+    "workers",
+]
 
 
 class TwoStores(RuleBasedStateMachine):
@@ -145,7 +158,7 @@ class TwoStores(RuleBasedStateMachine):
         if self.runs:
             changed = msgspec.structs.replace(
                 data.draw(st.sampled_from(self.runs)),
-                **{"state": data.draw(st.sampled_from(RunState))},
+                state=data.draw(st.sampled_from(RunState)),
                 adopted_at=data.draw(MAYBE), ended_at=data.draw(MAYBE), held=data.draw(st.none() | TEXTS),
                 paused=data.draw(st.booleans()), because=data.draw(TEXTS),
             )  # fmt: skip
@@ -157,11 +170,10 @@ class TwoStores(RuleBasedStateMachine):
             return
         ids = data.draw(st.lists(st.sampled_from(sorted(self.tasks)), unique=True, min_size=1, max_size=count))
         changes = []
-        for id in ids:
-            old = self.tasks[id]
+        for old in (self.tasks[task_id] for task_id in ids):
             stop = StopRequest(data.draw(st.sampled_from(StopKind)), "by", data.draw(TEXTS), NOW)
             new = msgspec.structs.replace(
-                old, **{"state": data.draw(st.sampled_from(TaskState))}, seq=old.seq + 1,
+                old, state=data.draw(st.sampled_from(TaskState)), seq=old.seq + 1,
                 attempt_id=data.draw(st.none() | st.sampled_from(["att_1", "att_2"])), due_at=data.draw(MAYBE),
                 stop=data.draw(st.sampled_from([None, stop])), output=data.draw(st.none() | st.text(max_size=10)),
             )  # fmt: skip
@@ -195,10 +207,15 @@ class TwoStores(RuleBasedStateMachine):
         taken = self.both(lambda store: store.take_outgoing(holder, limit, lease))
         for row in taken:
             if data.draw(st.booleans()):
-                self.both(lambda store, id=row.id: store.delivered([id]))
+                self.deliver_one(row.id)
             else:
-                delay = data.draw(st.sampled_from([HOUR, timedelta(0)]))
-                self.both(lambda store, id=row.id, delay=delay: store.postpone(id, delay, "no"))
+                self.postpone_one(row.id, data.draw(st.sampled_from([HOUR, timedelta(0)])))
+
+    def deliver_one(self, outgoing: str) -> None:
+        self.both(lambda store: store.delivered([outgoing]))
+
+    def postpone_one(self, outgoing: str, delay: timedelta) -> None:
+        self.both(lambda store: store.postpone(outgoing, delay, "no"))
 
     @rule(what=st.sampled_from(PRUNABLE), age=st.sampled_from([DAY, 365 * DAY, -HOUR]))
     def prune(self, what: str, age: timedelta) -> None:
@@ -218,9 +235,12 @@ class TwoStores(RuleBasedStateMachine):
         self.both(lambda store: store.ended_runs("main", DAY, 3))
         self.both(lambda store: self.attempts_of(store, [*self.attempts, "att_1", "att_2"]))
         for run in self.runs[-3:]:
-            self.both(lambda store, id=run.id: store.run(id))
-            self.both(lambda store, id=run.id: store.tasks(id))
-            self.both(lambda store, id=run.id: store.load_run(id))
+            self.see_the_same_run(run.id)
+
+    def see_the_same_run(self, run_id: str) -> None:
+        self.both(lambda store: store.run(run_id))
+        self.both(lambda store: store.tasks(run_id))
+        self.both(lambda store: store.load_run(run_id))
 
     async def shards(self, store: Store) -> Any:
         return [(shard.id, shard.leader, shard.epoch, shard.batch_no) for shard in await store.shards()]
@@ -252,7 +272,7 @@ def machine(postgres_url: str) -> Iterator[type[TwoStores]]:
 
 
 def test_both_stores_answer_alike(machine: type[TwoStores]) -> None:
-    run_state_machine_as_test(  # type: ignore[no-untyped-call]
+    run_state_machine_as_test(
         machine,
         settings=settings(
             max_examples=25,

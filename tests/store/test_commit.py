@@ -27,12 +27,23 @@ from tests.store.builders import (
 )
 from tests.store.conftest import look
 
-EVERYTHING = (
-    "shards terms jobs runs tasks transitions attempts late_results spreads outbox rejected_events workers".split()
-)
+EVERYTHING = [
+    "shards",
+    "terms",
+    "jobs",
+    "runs",
+    "tasks",
+    "transitions",
+    "attempts",
+    "late_results",
+    "spreads",
+    "outbox",
+    "rejected_events",
+    "workers",
+]
 
 
-async def all_rows(store: Store) -> dict[str, list[tuple[Any, ...]]]:
+async def all_rows(store: Store) -> dict[str, list[str]]:
     """Everything that is stored, but for the lease of the shard."""
     found = {table: sorted(map(repr, await look(store, f"SELECT * FROM {table}"))) for table in EVERYTHING}
     found["shards"] = [repr(shard.batch_no) for shard in await store.shards()]
@@ -46,7 +57,7 @@ async def test_what_was_committed_is_there(store: Store) -> None:
     first = a_task(run, 0, state=TaskState.RUNNING, seq=4, attempt=1, tries=1, losses=2, attempt_id="att_1")
     first = msgspec.structs.replace(
         first, lease_id="lease_1", worker_id="w1", cause="task_x", because="it has started", due_at=NOW,
-        assigned_at=NOW, started_at=NOW + HOUR, ended_at=NOW + 2 * HOUR, output='{"rows": [1, 2.50, "ü"]}', error="null",
+        assigned_at=NOW, started_at=NOW + HOUR, ended_at=NOW + 2 * HOUR, output='{"rows": [1, 2.50, "ü"]}', error="0",
         stop=StopRequest(StopKind.PREEMPT, "shard", "room for \"P0\"", NOW, for_task="task_y", cause="task_z"),
     )  # fmt: skip
     second = a_task(run, 1)
@@ -226,7 +237,7 @@ async def test_commit_raises_stale_write_if_a_tasks_row_is_not_as_its_change_say
     good, bad = await leader.adopt(run, tasks=2)
     match wrong:
         case "state":
-            change = a_change(msgspec.structs.replace(bad, **{"state": TaskState.RUNNING}))
+            change = a_change(msgspec.structs.replace(bad, state=TaskState.RUNNING))
         case "seq":
             change = a_change(bad)
             change = type(change)(change.task, change.was, 7)

@@ -44,7 +44,8 @@ WEAK = {
 """What the zombie does before it commits, each statement in order. A statement that finds no row makes it give up."""
 
 ELECT = """
-    UPDATE shards SET leader = 'successor', epoch = epoch + 1, nonce = 22, lease_until = clock_timestamp() + interval '1 h'
+    UPDATE shards
+    SET leader = 'successor', epoch = epoch + 1, nonce = 22, lease_until = clock_timestamp() + interval '1 h'
     WHERE id = 'main' AND lease_until <= clock_timestamp()
 """
 TOUCH = "UPDATE item SET value = 'successor', token = 2, seq = seq + 1 WHERE id = 1"
@@ -127,7 +128,8 @@ class Stage:
     async def play(self, isolation: str, zombie: tuple[str, ...], successor: tuple[str, ...], order: str) -> Story:
         """Let both carry out their statements in this order ("zs..": zombie, successor, ..)."""
         await self._watcher.execute(
-            """UPDATE shards SET leader = 'zombie', epoch = 1, nonce = 11, batch_no = 0, lease_until = 'epoch', ttl = '0';
+            """UPDATE shards
+               SET leader = 'zombie', epoch = 1, nonce = 11, batch_no = 0, lease_until = 'epoch', ttl = '0';
                UPDATE item SET value = '', token = 0, seq = 0"""
         )
         actors = {
@@ -222,7 +224,7 @@ async def test_no_isolation_level_is_a_fence_for_a_row_that_the_new_leader_has_n
 
 
 async def test_a_share_lock_on_the_lease_holds_as_well(stage: Stage) -> None:
-    """At the price of a MultiXact for each transaction when several connections write. We need one anyway: the lease."""
+    """At the price of a MultiXact for each transaction when several connections write. Ours also renews the lease."""
     for isolation in ISOLATION:
         for successor in SUCCESSOR.values():
             stories = await stage.play_all(isolation, (f"{CHECK} FOR SHARE", WRITE), successor)

@@ -1,7 +1,7 @@
 """The fence as a model: small enough to try everything that can happen, in any order, with pauses anywhere.
 
-Two schedulers, two rows, a few elections and writes. A lease can end at any moment, because a scheduler can be paused at any
-moment. Each looks at a row, decides, and writes; what has to be true for the write to go through is the protocol.
+Two schedulers, two rows, a few elections and writes. A lease can end at any moment, because a scheduler can be paused
+at any moment. Each looks at a row, decides, and writes; what has to be true for a write to go through is the protocol.
 
 Three things must never happen:
 

@@ -88,7 +88,7 @@ async def test_waiting_gives_tenants_whose_name_sorts_behind_after(store: Store)
 
 async def test_tenants_with_delayed_runs_only_do_not_use_up_the_limit(store: Store) -> None:
     start_at = await store.time() + HOUR
-    await store.insert_runs([a_run(tenant=f"a{n}", start_at=start_at) for n in range(5)] + [a_run(tenant="z")])
+    await store.insert_runs([*(a_run(tenant=f"a{n}", start_at=start_at) for n in range(5)), a_run(tenant="z")])
 
     assert await store.waiting("main", 1) == [Waiting(P1, "z")]
 
@@ -123,8 +123,12 @@ async def test_intake_without_wants_is_empty(store: Store) -> None:
 async def test_next_start_is_when_the_next_run_that_is_not_yet_in_intake_will_be(store: Store) -> None:
     now = await store.time()
     await store.insert_runs(
-        [a_run(), a_run(start_at=now + 3 * HOUR), a_run(tenant="z", start_at=now + 2 * HOUR, priority=P2)]
-        + [a_run(shard="other", start_at=now + HOUR)]
+        [
+            a_run(),
+            a_run(start_at=now + 3 * HOUR),
+            a_run(tenant="z", start_at=now + 2 * HOUR, priority=P2),
+            a_run(shard="other", start_at=now + HOUR),
+        ]
     )
 
     assert await store.next_start("main") == now + 2 * HOUR

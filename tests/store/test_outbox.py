@@ -103,7 +103,7 @@ async def test_many_that_take_at_once_get_different_rows(store: Store) -> None:
 
     taken = await asyncio.gather(*(ids(store, f"h{n}", limit=10) for n in range(4)))
 
-    together = [id for some in taken for id in some]
+    together = [outgoing for some in taken for outgoing in some]
     assert len(together) == len(set(together))
     rest = await ids(store, "h9")
     assert len(together) + len(rest) == 40

@@ -19,7 +19,19 @@ from mainspring.store.port import Term, Want
 from mainspring.store.postgres import PostgresStore
 from mainspring.store.postgres_connections import Connection, Limits, open_connection, transaction
 from tests.postgres import PostgresServer
-from tests.store.builders import HOUR, Leader, a_change, a_run, a_task, a_transition, adopted, an_outgoing, new_number
+from tests.store.builders import (
+    HOUR,
+    Leader,
+    a_change,
+    a_run,
+    a_task,
+    a_transition,
+    adopted,
+    an_attempt,
+    an_outgoing,
+    ended,
+    new_number,
+)
 from tests.store.conftest import look
 from tests.store.proxy import Proxy, proxied
 
@@ -49,6 +61,14 @@ async def behind_proxy(postgres_url: str) -> AsyncIterator[tuple[PostgresStore, 
 async def other(postgres_url: str) -> AsyncIterator[Connection]:
     """A connection beside the store, to the same database."""
     connection = await asyncpg.connect(postgres_url)
+    yield connection
+    await connection.close(timeout=5)
+
+
+@pytest.fixture
+async def reader(postgres_url: str) -> AsyncIterator[Connection]:
+    """A connection like those that the store reads with."""
+    connection = await open_connection(postgres_url, Limits())
     yield connection
     await connection.close(timeout=5)
 
@@ -297,30 +317,76 @@ async def test_changes_are_found_by_their_key_whatever_the_planner_knew(
     await writer.close()
 
 
-async def test_a_tenant_with_many_waiting_runs_does_not_slow_the_others(
-    store: PostgresStore, other: Connection
-) -> None:
-    """Counted in pages that are looked at, which is what the time depends on."""
-    await store.insert_runs([a_run(tenant=tenant) for tenant in ("a", "m", "z")])
-    await other.execute(
-        """INSERT INTO runs SELECT id || '-' || n, shard, 'flood', job_id, priority, params, task_count, submitted_by,
-               linked_run, watched, created_at, start_at, state, generation, adopted_at, ended_at, paused, held,
-               cancelled_by, failed_task, timed_out, because
-           FROM (SELECT * FROM runs LIMIT 1) AS run, generate_series(1, 100000) AS n"""
+async def pages_of(connection: Connection, query: str, args: str) -> int:
+    """How many pages a query looks at, which is what its time depends on."""
+    await connection.execute(f"PREPARE q AS {query}")
+    plan = await connection.fetchval(f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) EXECUTE q({args})")
+    await connection.execute("DEALLOCATE q")
+    top = json.loads(plan)[0]["Plan"]
+    return int(top["Shared Hit Blocks"] + top["Shared Read Blocks"])
+
+
+async def multiply(connection: Connection, table: str, row: str, **changes: str) -> None:
+    """Fill a table with 50,000 copies of the row with this id; `n`, in what is changed, is the number of the copy."""
+    names = await connection.fetch(
+        "SELECT attname FROM pg_attribute WHERE attrelid = $1::text::regclass AND attnum > 0 ORDER BY attnum", table
     )
+    columns = ", ".join(changes.get(name, f'"{name}"') for (name,) in names)
+    await connection.execute(
+        f"""INSERT INTO {table} OVERRIDING SYSTEM VALUE
+            SELECT {columns} FROM {table}, generate_series(1, 50000) AS n WHERE id = '{row}'"""
+    )
+
+
+@pytest.mark.parametrize("statistics", ["old", "new"])
+async def test_a_tenant_with_many_waiting_runs_does_not_slow_the_others(
+    store: PostgresStore, other: Connection, reader: Connection, statistics: str
+) -> None:
+    runs = [a_run(tenant=tenant) for tenant in ("a", "m", "z")]
+    await store.insert_runs(runs)
+    await multiply(other, "runs", runs[0].id, id="id || '-' || n", tenant="'flood'")
+    if statistics == "new":
+        await other.execute("ANALYZE runs")
 
     assert [waiting.tenant for waiting in await store.waiting("main", 10)] == ["a", "flood", "m", "z"]
     assert len(await store.intake("main", [Want(a_run().priority, "z", 10)])) == 1
-    for query, args in (
-        (postgres_queries._WAITING, "'main', '{0,1,2}', '', 10"),
-        (postgres_queries._INTAKE, "'main', '{1,1,1}', '{a,z,flood}', '{5,5,5}'"),
-        (postgres_queries._NEXT_START, "'main'"),
-    ):
-        await other.execute(f"PREPARE q AS {query}")
-        (plan,) = await other.fetchrow(f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) EXECUTE q({args})")
-        await other.execute("DEALLOCATE q")
-        top = json.loads(plan)[0]["Plan"]
-        assert top["Shared Hit Blocks"] + top["Shared Read Blocks"] < 120, plan
+    assert await pages_of(reader, postgres_queries._WAITING, "'main', '{0,1,2}', '', 10") < 120
+    assert await pages_of(reader, postgres_queries._INTAKE, "'main', '{1,1,1}', '{a,z,flood}', '{5,5,5}'") < 60
+    assert await pages_of(reader, postgres_queries._NEXT_START, "'main'") < 20
+
+
+@pytest.mark.parametrize("statistics", ["old", "new"])
+async def test_what_is_over_does_not_slow_what_is_not(
+    store: PostgresStore, postgres_url: str, other: Connection, reader: Connection, statistics: str
+) -> None:
+    leader = await Leader.of(store)
+    over, going_on = a_run(), a_run()
+    first, second = await leader.adopt(over, going_on)
+    attempt, outgoing = an_attempt(first), an_outgoing()
+    await leader.commit(
+        runs=[ended(over)],
+        tasks=[a_change(first, attempt_id="att_0"), a_change(second, attempt_id="att_1")],
+        attempts=[attempt],
+        outbox=[outgoing],
+    )
+    await store.delivered([outgoing.id])
+    await multiply(other, "runs", over.id, id="id || '-' || n", ended_at="ended_at + n * interval '1 s'")
+    await multiply(other, "tasks", first.id, id="id || n", attempt_id="'att-' || n")
+    await multiply(other, "attempts", attempt.id, id="id || n")
+    await multiply(other, "outbox", outgoing.id, seq="n + 10", id="id || n")
+    await leader.commit(outbox=[an_outgoing()])
+    if statistics == "new":
+        await other.execute("ANALYZE")
+
+    patient = await open_connection(postgres_url, Limits(), patient=True)
+    for number, query in enumerate(postgres_queries._LOAD):
+        assert await pages_of(patient, query, "'main'") < 40, number
+    for number, query in enumerate(postgres_queries._LOAD_RUN):
+        assert await pages_of(patient, query, f"'{going_on.id}'") < 40, number
+    await patient.close()
+    assert await pages_of(reader, postgres_queries._FIND_ATTEMPTS, "'{att_1,att-7,att_unknown}'") < 60
+    assert await pages_of(reader, postgres_queries._ENDED_RUNS, "'main', '1 hour', 5") < 60
+    assert await pages_of(reader, postgres_queries._TAKE_OUTGOING, "'h', 5, '1 hour'") < 60
 
 
 async def test_the_report_for_benchmarks_says_how_durable_commits_are(store: PostgresStore) -> None:
@@ -334,4 +400,4 @@ async def blocked(connection: Connection) -> None:
     """Come back when somebody waits for a lock."""
     async with asyncio.timeout(10):
         while not await connection.fetchval("SELECT count(*) FROM pg_locks WHERE NOT granted"):
-            await asyncio.sleep(0)
+            pass

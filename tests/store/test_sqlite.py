@@ -314,6 +314,21 @@ async def test_a_store_in_memory_can_go_back_to_a_snapshot() -> None:
     await store.close()
 
 
+async def test_a_store_in_memory_can_go_back_as_often_as_a_simulator_wants() -> None:
+    """Statements that were prepared before must not be used after: SQLite 3.40 reads freed memory then."""
+    store = SqliteStore.open(":memory:", clock=MachineClock(), run=inline)
+    leader = await Leader.of(store)
+    run = a_run()
+    (task,) = await leader.adopt(run)
+    snapshot = store.snapshot()
+
+    for _ in range(100):
+        await store.commit(leader.term, 2, Batch(tasks=[a_change(task)], transitions=[a_transition(task)]))
+        store.restore(snapshot)
+        assert (await store.load("main")).tasks == [task]
+    await store.close()
+
+
 async def test_an_epoch_that_was_handed_out_twice_is_told_apart_by_its_nonce() -> None:
     store = SqliteStore.open(":memory:", clock=MachineClock(), run=inline)
     await store.ensure_shard("main")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from datetime import datetime
 
 import asyncpg
 import pytest
@@ -26,7 +27,7 @@ class HandClock:
     def monotonic(self) -> float:
         return self.now
 
-    def wall(self) -> None:  # type: ignore[override]
+    def wall(self) -> datetime:
         raise AssertionError("nobody asks this clock for the time of day")
 
     async def sleep(self, seconds: float) -> None:
@@ -69,7 +70,7 @@ class Wire:
 async def parts() -> AsyncIterator[tuple[Wakeups, HandClock, Wire]]:
     """Wake-ups with a clock and a wire of the test's."""
     clock, wire = HandClock(), Wire()
-    wakeups = Wakeups(sender="me", clock=clock, send=wire.send, open_listener=wire.open_listener)  # type: ignore[arg-type]
+    wakeups = Wakeups(sender="me", clock=clock, send=wire.send, open_listener=wire.open_listener)
     yield wakeups, clock, wire
     await wakeups.close()
 
@@ -143,17 +144,17 @@ class Ear:
         store.on_work(self.heard.put_nowait)
 
 
+LISTENERS = """
+    SELECT count(*) FROM pg_stat_activity
+    WHERE datname = current_database() AND (query LIKE 'LISTEN%' OR query = 'SELECT 1') AND state = 'idle'
+"""
+
+
 async def listening(connection: Connection, listeners: int) -> None:
     """Come back when so many sessions listen: their last statement was LISTEN or the check that they are alive."""
     async with asyncio.timeout(30):
-        while (
-            await connection.fetchval(
-                """SELECT count(*) FROM pg_stat_activity
-                   WHERE datname = current_database() AND (query LIKE 'LISTEN%' OR query = 'SELECT 1') AND state = 'idle'"""
-            )
-            < listeners
-        ):
-            await asyncio.sleep(0)
+        while await connection.fetchval(LISTENERS) < listeners:
+            pass
 
 
 async def test_other_processes_hear_of_work(postgres_url: str) -> None:

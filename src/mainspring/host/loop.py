@@ -139,19 +139,23 @@ class Leader:
         reading = asyncio.create_task(self.intake.run(lambda: self.shard.memory, lambda: self.pace.hold))
         try:
             while not self._stopping:
-                try:
-                    await self._turn()
-                except Fenced:
-                    raise
-                except Exception as fault:  # noqa: BLE001 - whatever it is, it has an owner, and the others go on
-                    log.warning("turn.failed", shard=self.term.shard, fault=repr(fault))
-                    await self._take_alone(await self._unwritten())
-            await self._written()
+                await self._or_alone(self._turn)
+            await self._or_alone(self._written)
         finally:
             reading.cancel()
             if self._writing is not None:
                 self._writing.cancel()
             self._end()
+
+    async def _or_alone(self, step: Callable[[], Coroutine[None, None, None]]) -> None:
+        """Do a step of the loop; if it fails, take its events one by one."""
+        try:
+            await step()
+        except Fenced:
+            raise
+        except Exception as fault:  # noqa: BLE001 - whatever it is, it has an owner, and the others go on
+            log.warning("turn.failed", shard=self.term.shard, fault=repr(fault))
+            await self._take_alone(await self._unwritten())
 
     async def _turn(self) -> None:
         """Take what happens while the batch before is being written, then have this one written."""
@@ -161,6 +165,9 @@ class Leader:
         while not self._is_time():
             self._take(await self.inbox.next(wait=self._longest_wait(), most=EVENTS_AT_ONCE))
         await self._written()
+        if len(self.inbox):
+            # Nobody is given up for silence whose words are waiting here: beats and registrations come first.
+            self._take(await self.inbox.next(wait=0, most=EVENTS_AT_ONCE))
         batch = self.shard.finish(now=self.time.now())
         self._in_writing, self._taken = self._taken, []
         self._writing = asyncio.create_task(self._write(batch))

@@ -146,6 +146,8 @@ def _decide(run: RunMemory, task: Task) -> Decision:
     (A fan-in of 100,000 would take 100 ms to describe to the rule.)
     """
     job, position = run.job, task.position
+    if not job.upstream[position]:
+        return _READY
     conditions = job.conditions.get(position)
     if conditions is None and not any(run.counts.get(state) for state in _TROUBLE):
         return _READY

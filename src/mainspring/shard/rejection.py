@@ -92,6 +92,7 @@ def _hold_owner(turn: Turn, event: Event, fault: str) -> str:
             _hold_run(turn, event.run_id, fault)
             return event.run_id
         case Act():
+            turn.memory.overtaken.pop(event.run_id, None)
             turn.answer(event, Reply.REFUSED, fault)
             return event.run_id
         case _:

@@ -106,7 +106,10 @@ def lose(turn: Turn, task: Task, *, because: str) -> None:
     """An attempt that ran is gone with its worker."""
     run = turn.memory.runs[task.run_id]
     stop = task.stop
-    task.losses += 1
+    if stop is not None and stop.kind is StopKind.TIMEOUT:
+        task.tries += 1  # it had its time: neither count alone would bound a task that is late and lost by turns
+    else:
+        task.losses += 1
     turn.end_attempt(task, AttemptEnd.LOST, because)
     if stop is not None and stop.kind is not StopKind.HOLD:
         _conclude_stop(turn, run, task, stop, by="shard")

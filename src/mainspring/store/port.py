@@ -75,7 +75,7 @@ class Pruned(msgspec.Struct, frozen=True, kw_only=True):
 
     what: str
     rows: int
-    """Rows deleted; 0 where whole days were dropped."""
+    """Rows deleted one by one; those of days that were dropped whole are not counted."""
     days: int = 0
     more: bool = False
     """There is more to take: call again."""
@@ -95,8 +95,9 @@ class Leases(Protocol):
     async def campaign(self, shard: str, holder: str, nonce: int, ttl: timedelta) -> Term | None:
         """Take the lead of a shard whose lease is over, by the store's clock, or was released; None if it is not over.
 
-        Adds 1 to the epoch, records nonce and holder, appends the term to `terms`, and starts a lease of `ttl`.
-        Repeated with the nonce of the current term, it returns that term again, as it is now.
+        Adds 1 to the epoch, records nonce and holder, appends the term to `terms`, and starts a lease of `ttl`, for
+        which every commit of the term renews it. Repeated with the nonce of the current term, it returns that term
+        again, as it is now. A nonce serves one term: with that of an older one it gives None.
         """
         ...
 
@@ -105,13 +106,15 @@ class Leases(Protocol):
 
         Renews the shard's lease. Raises Fenced, having written nothing, if the term (shard, epoch, nonce) is over, or
         if `number` does not follow the last written one. A batch that had been written changes nothing and answers
-        like the first time. Raises Rejected, having written nothing, if the store refuses the content. Raises
-        StaleWrite, having written nothing, if a task's row is not as its change says it was.
+        like the first time. Raises Rejected, having written nothing, if the store refuses the content: a NUL or half a
+        surrogate pair in a text, a number beyond 64 bits, a task whose id does not begin with its run's. Raises
+        StaleWrite, having written nothing, if a task's row is not as its change says it was, a new one is there
+        already, a run is not in this shard, or one to archive is not final.
         """
         ...
 
     async def release(self, term: Term) -> None:
-        """End the lease at once, so that somebody else can take over. Does nothing if the term is over."""
+        """End the term and its lease at once, so that somebody else can take over. Does nothing if the term is over."""
         ...
 
     async def time(self) -> datetime:
@@ -171,7 +174,8 @@ class Submission(Protocol):
     async def insert_job(self, job: JobRow) -> JobRow:
         """Keep a definition for ever. The version is given by the store: one more than the latest of that name.
 
-        A job of the same tenant, name and definition as the latest version is that version: nothing is added.
+        A job of the same tenant, name and definition as the latest version is that version: nothing is added. Nor is
+        one whose id is there already.
         """
         ...
 
@@ -199,7 +203,8 @@ class Outbox(Protocol):
     async def take_outgoing(self, holder: str, limit: int, lease: timedelta) -> list[Outgoing]:
         """Undelivered rows that are due, the oldest of each key, none of whose key is held by somebody else.
 
-        They are the holder's for `lease`; afterwards anybody may take them again.
+        They are the holder's for `lease`; afterwards anybody may take them again. The holder itself gets what it holds
+        again, should it ask.
         """
         ...
 
@@ -208,7 +213,7 @@ class Outbox(Protocol):
         ...
 
     async def postpone(self, id: str, delay: timedelta, fault: str) -> None:
-        """This row could not be delivered: try it again after `delay`."""
+        """This row could not be delivered: try it again after `delay`. Those behind it in its key wait with it."""
         ...
 
 
@@ -225,7 +230,7 @@ class Sweeps(Protocol):
 
     async def prune(self, what: str, age: timedelta) -> Pruned:
         """Take away what is older than `age` from one of PRUNABLE: whole days where the table is by day, or a chunk
-        of at most 1,000 rows. Never touches what belongs to a run that is not final."""
+        of at most 1,000 rows. Never touches what belongs to a run that is not final, nor what is undelivered."""
         ...
 
 

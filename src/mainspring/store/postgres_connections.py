@@ -16,7 +16,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import asyncpg
@@ -55,7 +56,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 
 # A plan that was made while a table was small must still be good when it is large. For the writer, whose statements are
 # planned once, every way is closed but looking up each given row by its key; a bitmap scan is the one kind of scan that
-# needs a condition on an index. For all others a plan is made each time: 0.2 ms, against minutes.
+# needs a condition on an index. For all others a plan is made each time: 0.2 ms, against minutes. Those who answer at
+# once look things up and never read a table from end to end; those who may take their time do as the planner thinks.
 _WRITER = {
     "plan_cache_mode": "force_generic_plan",
     "enable_seqscan": "off",
@@ -64,7 +66,8 @@ _WRITER = {
     "enable_hashjoin": "off",
     "enable_mergejoin": "off",
 }
-_OTHERS = {"plan_cache_mode": "force_custom_plan"}
+_READER = {"plan_cache_mode": "force_custom_plan", "enable_seqscan": "off", "enable_bitmapscan": "off"}
+_PATIENT = {"plan_cache_mode": "force_custom_plan"}
 
 
 async def open_connection(url: str, limits: Limits, *, writer: bool = False, patient: bool = False) -> Connection:
@@ -77,12 +80,30 @@ async def open_connection(url: str, limits: Limits, *, writer: bool = False, pat
         "lock_timeout": _milliseconds(limits.lock),
         "idle_in_transaction_session_timeout": _milliseconds(limits.idle_in_transaction),
         "statement_timeout": _milliseconds(statement),
-        **(_WRITER if writer else _OTHERS),
+        **(_WRITER if writer else _PATIENT if patient else _READER),
     }
-    return await asyncpg.connect(
+    connection = await asyncpg.connect(
         url, timeout=limits.deadline, command_timeout=limits.deadline, server_settings=settings,
         max_cached_statement_lifetime=0, target_session_attrs=SessionAttribute.read_write,
     )  # fmt: skip
+    if writer:
+        await connection.set_type_codec(
+            "timestamptz", schema="pg_catalog", format="tuple", encoder=_since_2000, decoder=_from_2000
+        )
+    return connection
+
+
+_YEAR_2000 = datetime(2000, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+
+
+@lru_cache(maxsize=4096)  # most instants of a batch are the same one: 0.1 µs instead of the driver's 0.9
+def _since_2000(instant: datetime) -> tuple[int]:
+    return ((instant - _YEAR_2000) // _MICROSECOND,)
+
+
+def _from_2000(parts: tuple[int]) -> datetime:
+    return _YEAR_2000 + timedelta(microseconds=parts[0])
 
 
 async def settings_of(connection: Connection, names: list[str]) -> Mapping[str, str]:

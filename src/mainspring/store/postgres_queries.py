@@ -81,8 +81,10 @@ async def time(connection: Connection) -> datetime:
 _ACTIVE_RUNS = f"SELECT id FROM runs WHERE shard = $1 AND {statements.ACTIVE}"
 _LOAD = (
     f"SELECT {rows.RUNS.select()} FROM runs WHERE shard = $1 AND {statements.ACTIVE} ORDER BY id",
-    f"""SELECT {rows.TASKS.select("tasks")} FROM ({_ACTIVE_RUNS}) AS active JOIN tasks
-        ON {statements.tasks_of("active.id")} ORDER BY tasks.run_id, tasks.position""",
+    # OFFSET 0 keeps the planner from joining with all tasks that are over: a look-up per run costs 15 µs.
+    f"""SELECT {rows.TASKS.select("found")} FROM ({_ACTIVE_RUNS}) AS active
+        CROSS JOIN LATERAL (SELECT * FROM tasks WHERE {statements.tasks_of("active.id")} OFFSET 0) AS found
+        ORDER BY found.run_id, found.position""",
     f"""SELECT {rows.JOBS.select()} FROM jobs
         WHERE id IN (SELECT job_id FROM runs WHERE shard = $1 AND {statements.ACTIVE}) ORDER BY id""",
     f"""SELECT {rows.SPREADS.select()} FROM spreads WHERE run_id IN ({_ACTIVE_RUNS})
@@ -122,10 +124,11 @@ async def jobs(connection: Connection, ids: Sequence[str]) -> list[JobRow]:
 
 
 _FIND_ATTEMPTS = """
-    SELECT id, task_id, worker_id, "end" FROM attempts WHERE id = ANY($1::text[])
+    WITH ended AS MATERIALIZED (SELECT id, task_id, worker_id, "end" FROM attempts WHERE id = ANY($1::text[]))
+    SELECT id, task_id, worker_id, "end" FROM ended
     UNION ALL
     SELECT attempt_id, id, worker_id, NULL FROM tasks
-    WHERE attempt_id = ANY($1::text[]) AND NOT EXISTS (SELECT 1 FROM attempts a WHERE a.id = attempt_id)
+    WHERE attempt_id = ANY($1::text[]) AND attempt_id NOT IN (SELECT id FROM ended)
 """
 
 

@@ -45,7 +45,7 @@ Lane = Literal["write", "read"]
 class Runner(Protocol):
     """Carries out work that blocks; work of one lane never overlaps."""
 
-    async def __call__(self, lane: Lane, work: Callable[[], T]) -> T:
+    async def __call__(self, lane: Lane, work: Callable[[], T], /) -> T:
         """Do the work, and come back with what it returned or raised."""
         ...
 
@@ -61,7 +61,7 @@ class Threads:
     def __init__(self) -> None:
         self._lanes = {lane: ThreadPoolExecutor(1, f"sqlite-{lane}") for lane in ("write", "read")}
 
-    async def __call__(self, lane: Lane, work: Callable[[], T]) -> T:
+    async def __call__(self, lane: Lane, work: Callable[[], T], /) -> T:
         """Do the work on the thread of its lane."""
         return await asyncio.get_running_loop().run_in_executor(self._lanes[lane], work)
 
@@ -134,6 +134,10 @@ class SqliteStore(Store):
     def restore(self, snapshot: bytes) -> None:
         """Go back to a snapshot, as if nothing had been stored since. For the simulator: in memory only."""
         assert self._reader is self._writer, "only a store in memory can be restored"
+        # On a new connection: SQLite 3.40 does not notice that statements which it has prepared are about another
+        # schema after `deserialize`, even if that has the same words, and reads memory that it has given back.
+        self._writer.close()
+        self._writer = self._reader = _connect(":memory:")
         self._writer.deserialize(snapshot)
 
     # leases

@@ -1,0 +1,57 @@
+"""The heap of timers: in order, and no larger than what is true of it."""
+
+from __future__ import annotations
+
+from mainspring.shard.events import TimerDue, TimerKind
+from mainspring.shard.timers import Timers
+
+
+def timer(name: str) -> TimerDue:
+    """A timer of something."""
+    return TimerDue(kind=TimerKind.RETRY, subject=name)
+
+
+def test_timers_come_up_in_order_and_not_before_their_time() -> None:
+    """The earliest first; of two that are due together the one that was set first."""
+    timers = Timers(lambda timer: False)
+    for name, due in (("c", 3.0), ("a", 1.0), ("b", 2.0), ("d", 3.0)):
+        timers.set(due, timer(name))
+    assert timers.next_due() == 1.0
+
+    assert [one.subject for one in timers.pop_due(2.0, 10)] == ["a", "b"]
+    assert timers.pop_due(2.9, 10) == []
+    assert [one.subject for one in timers.pop_due(3.0, 10)] == ["c", "d"]
+    assert timers.next_due() is None
+
+
+def test_no_more_come_up_at_once_than_are_asked_for() -> None:
+    """The rest are due in the next turn."""
+    timers = Timers(lambda timer: False)
+    for n in range(10):
+        timers.set(1.0, timer(str(n)))
+
+    assert len(timers.pop_due(1.0, 4)) == 4
+    assert timers.next_due() == 1.0
+    assert len(timers.pop_due(1.0, 40)) == 6
+
+
+def test_a_stale_timer_does_not_come_up() -> None:
+    """Its subject has moved on."""
+    timers = Timers(lambda timer: timer.subject == "old")
+    timers.set(1.0, timer("old"))
+    timers.set(1.0, timer("new"))
+
+    assert [one.subject for one in timers.pop_due(5.0, 1)] == ["new"]
+
+
+def test_stale_timers_do_not_pile_up() -> None:
+    """HA-3: a million retries leave a heap of those that are true."""
+    stale: set[str] = set()
+    timers = Timers(lambda timer: timer.subject in stale)
+    for n in range(100_000):
+        timers.set(float(n), timer(str(n)))
+        if n >= 10:
+            stale.add(str(n - 10))
+
+    assert len(timers._heap) < 5_000
+    assert len(timers.pop_due(1e9, 1_000_000)) == 10

@@ -1,0 +1,71 @@
+"""A taste of the simulator for every run of the tests: some seeds, those that once failed, and three planted faults.
+
+`make sim` runs thousands of seeds, `make sim-faults` takes out every guard. A seed that fails is kept here.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+
+import pytest
+
+from tests.sim.guard import Escaped, sealed
+from tests.sim.planted import PLANTS
+from tests.sim.runs import run_planted_seed
+from tests.sim.world import run_seed
+
+SHORT = 300.0
+WHOLE = 900.0
+
+REGRESSIONS = {
+    1: "an event that failed alone ended the leader: a field of the log line had the name of the line itself",
+    3: "a worker restarted in the middle of a group started the next attempt twice (I-17)",
+    10: "silence was counted from the beginning of the turn in which a worker was heard of (I-16)",
+    21: "a length of time that was almost over made the loop spin until its next renewal (L-5)",
+    32: "a quarantined task was cleared after its upstream had been cancelled, and ran (I-40)",
+    45: "a worker restarted after a result was written never started the rest of the group (L-1)",
+}
+"""Seeds that failed once, and what was wrong."""
+
+
+@pytest.mark.parametrize("seed", range(1001, 1009))
+def test_a_seed_finds_nothing(seed: int) -> None:
+    result = run_seed(seed, seconds=SHORT)
+
+    assert result.found == []
+    assert result.virtual_seconds >= SHORT
+
+
+@pytest.mark.parametrize("seed", REGRESSIONS, ids=str)
+def test_a_seed_that_failed_once_does_not_fail_again(seed: int) -> None:
+    result = run_seed(seed, seconds=WHOLE)
+
+    assert result.found == []
+    assert sum(result.faults.values()) >= 10
+
+
+def test_a_seed_always_tells_the_same_story() -> None:
+    first, second = run_seed(1010, seconds=SHORT), run_seed(1010, seconds=SHORT)
+
+    assert first == second
+
+
+@pytest.mark.parametrize(
+    ("guard", "seed", "invariant"),
+    [("term fence", 3, "I-20"), ("dependency check", 1, "I-40"), ("journal answer", 1, "I-50")],
+)
+def test_a_missing_guard_is_noticed(guard: str, seed: int, invariant: str) -> None:
+    plant = next(plant for plant in PLANTS if plant.guard == guard)
+
+    result = run_planted_seed(plant, seed, WHOLE)
+
+    assert result.found[0][0] == invariant
+
+
+def test_simulated_code_cannot_reach_the_machines_clock_or_chance() -> None:
+    with sealed(lambda level, event, fields: None):
+        with pytest.raises(Escaped):
+            time.monotonic()
+        with pytest.raises(Escaped):
+            random.random()
