@@ -10,7 +10,7 @@ PROCESSES ?= 2
 SEEDS ?= 2000
 SCALE ?= 1
 # Seeds of a whole soak. A tenth of it should keep two cores busy for about ten minutes together with the marked tests.
-SOAK_SEEDS ?= 20000
+SOAK_SEEDS ?= 10000
 
 VENV := .venv
 BIN := $(VENV)/bin

@@ -23,7 +23,7 @@ from mainspring.errors import MainspringError
 
 _T = TypeVar("_T")
 PASS_SECONDS = 1e-6
-MOST_STEPS_A_SECOND = 100_000
+MOST_STEPS_A_SECOND = 20_000
 
 
 class Process:

@@ -128,6 +128,7 @@ class Ever:
         """Nonce to epoch."""
         self.attempts: dict[str, str] = {}
         """Every attempt that was ever durable, and its worker."""
+        self.task_of: dict[str, str] = {}
         self.ended: set[str] = set()
         self.late: set[str] = set()
         self.rejected: set[str] = set()

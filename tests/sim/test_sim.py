@@ -21,10 +21,13 @@ WHOLE = 900.0
 REGRESSIONS = {
     1: "an event that failed alone ended the leader: a field of the log line had the name of the line itself",
     3: "a worker restarted in the middle of a group started the next attempt twice (I-17)",
-    10: "silence was counted from the beginning of the turn in which a worker was heard of (I-16)",
+    17: "silence was counted from the beginning of the turn in which a worker was heard of (I-16)",
     21: "a length of time that was almost over made the loop spin until its next renewal (L-5)",
     32: "a quarantined task was cleared after its upstream had been cancelled, and ran (I-40)",
-    45: "a worker restarted after a result was written never started the rest of the group (L-1)",
+    45: "a worker was given up whose registration waited in the inbox of a turn that was full (I-16)",
+    86: "a batch that was long on its way reached a store that had gone back: the same attempt twice is right then",
+    150: "a task that was late and lost by turns was tried for ever (I-18)",
+    197: "a leader that was stopping met a batch that the store refuses, and did not hand over",
 }
 """Seeds that failed once, and what was wrong."""
 

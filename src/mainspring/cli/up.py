@@ -13,7 +13,9 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("directory", type=click.Path(file_okay=False, path_type=Path), default=".")
-@click.option("--tasks", type=click.IntRange(min=1), default=20_000, show_default=True, help="How many tasks to submit.")
+@click.option(
+    "--tasks", type=click.IntRange(min=1), default=20_000, show_default=True, help="How many tasks to submit."
+)
 @click.option("--workers", type=click.IntRange(min=1), default=4, show_default=True, help="How many workers to play.")
 @click.option("--forever", is_flag=True, help="Submit again and again, until interrupted.")
 def up(directory: Path, tasks: int, workers: int, forever: bool) -> None:
