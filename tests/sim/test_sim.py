@@ -23,6 +23,7 @@ REGRESSIONS = {
     3: "a worker restarted in the middle of a group started the next attempt twice (I-17)",
     17: "silence was counted from the beginning of the turn in which a worker was heard of (I-16)",
     21: "a length of time that was almost over made the loop spin until its next renewal (L-5)",
+    28: "after the store's clock had gone back, the loop spun until its time went on (L-5)",
     32: "a quarantined task was cleared after its upstream had been cancelled, and ran (I-40)",
     45: "a worker was given up whose registration waited in the inbox of a turn that was full (I-16)",
     86: "a batch that was long on its way reached a store that had gone back: the same attempt twice is right then",

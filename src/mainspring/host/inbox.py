@@ -22,6 +22,8 @@ class Inbox:
         self._ordinary: deque[Event] = deque()
         self._beats: dict[str, WorkerBeat] = {}
         self._something = asyncio.Event()
+        self.gave_urgent = False
+        """Whether there was something urgent among what `next` gave last."""
 
     def __len__(self) -> int:
         return len(self._urgent) + len(self._ordinary) + len(self._beats)
@@ -61,6 +63,7 @@ class Inbox:
                 return []
         events: list[Event] = list(self._beats.values())
         self._beats.clear()
+        self.gave_urgent = bool(self._urgent)
         for lane in (self._urgent, self._ordinary):
             while lane and len(events) < most:
                 events.append(lane.popleft())

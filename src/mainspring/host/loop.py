@@ -63,6 +63,8 @@ MARGIN = timedelta(seconds=1)
 """So long before the lease ends by our clock we stop."""
 LONGEST_WAIT_SECONDS = 1.0
 """The lease is renewed at least this often."""
+LEAST_WAIT_SECONDS = 0.005
+"""No timer is waited for in smaller pieces."""
 INBOX_LIMIT = 50_000
 EVENTS_AT_ONCE = 100
 """So many events are taken before a commit that is under way gets its next word in: about 2 ms."""
@@ -158,12 +160,17 @@ class Leader:
             await self._take_alone(await self._unwritten())
 
     async def _turn(self) -> None:
-        """Take what happens while the batch before is being written, then have this one written."""
+        """Take what happens while the batch before is being written, then have this one written.
+
+        What is urgent goes with what has come before it, and with nothing more: its batch stays short.
+        """
         looked_up = await self._look_up() if self._lookups else []
         self.shard.begin(now=self.time.now(), budget=self.pace.rows())
         self._take(looked_up)
-        while not self._is_time():
+        urgent = False
+        while not self._is_time() and not (urgent and self._is_writing()):
             self._take(await self.inbox.next(wait=self._longest_wait(), most=EVENTS_AT_ONCE))
+            urgent = self.inbox.gave_urgent
         await self._written()
         if len(self.inbox):
             # Nobody is given up for silence whose words are waiting here: beats and registrations come first.
@@ -196,7 +203,10 @@ class Leader:
             return LONGEST_WAIT_SECONDS
         wait = self._renewed_at + LONGEST_WAIT_SECONDS - self._clock.monotonic()
         timer = self.shard.seconds_to_timer(self.time.now())
-        return wait if timer is None else min(wait, timer)
+        if timer is None:
+            return wait
+        # After the store's clock has gone back our time stands still for a while, and a timer that is near stays so.
+        return min(wait, max(timer, LEAST_WAIT_SECONDS) if timer > 0 else 0.0)
 
     async def _write(self, batch: Batch) -> None:
         try:

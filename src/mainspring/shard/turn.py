@@ -60,7 +60,9 @@ class Turn:
         self._most = max(self._most, self._rows() + self.budget // 4)
 
     def _rows(self) -> int:
-        return len(self.batch.transitions) + len(self._tasks) + len(self._new)
+        """How many rows the batch would write now, or a few more: not every run that is looked at has changed."""
+        written = len(self.batch.transitions) + len(self.batch.attempts)
+        return written + len(self._tasks) + len(self._new) + len(self._runs)
 
     def create(self, task: Task) -> None:
         """A task has been made."""
