@@ -196,7 +196,9 @@ class CommitCheck:
         self._require("I-44", run.state is state, f"{run_id} is {run.state}, its tasks say {state}: {counts} {finish}")
 
     def _archive(self, model: Model, run_id: str) -> None:
-        run = model.runs.pop(run_id)
+        run = model.runs.pop(run_id, None)
+        if run is None:
+            return  # Two sweeps named it: it is in history already.
         tasks = model.tasks.pop(run_id, [])
         self._require("I-05", all(task.state in FINAL for task in tasks), f"{run_id} went to history, and is not over")
         model.archived[run_id] = run

@@ -15,8 +15,11 @@ MOST_ROWS = 5_000
 HOLD_P2_SECONDS = 0.5
 HOLD_P1_SECONDS = 1.5
 _WEIGHT = 0.2
-_FORGET = 1.02
-"""The least cost seen grows by this much with each commit, so that an old good day is forgotten."""
+_SMALL_ROWS = 2 * LEAST_ROWS
+"""A commit of at most so many rows tells what every commit costs, a longer one what a row adds to that.
+
+If every commit gets dearer, rows seem to first; then batches shrink until they are small, and the truth comes out.
+"""
 
 
 class Pace:
@@ -30,8 +33,10 @@ class Pace:
 
     def observe(self, rows: int, seconds: float) -> None:
         """A commit of so many rows took so long."""
-        self._every = min(seconds, self._every * _FORGET)
-        if rows >= LEAST_ROWS:
+        if rows <= _SMALL_ROWS:
+            fixed = max(seconds - rows * self._per_row, 0.0)
+            self._every += _WEIGHT * (fixed - self._every)
+        else:
             growing = max(seconds - self._every, 0.0) / rows
             self._per_row += _WEIGHT * (growing - self._per_row)
         self._usual += _WEIGHT * (seconds - self._usual)
