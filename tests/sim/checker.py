@@ -197,7 +197,8 @@ class Checker:
     def defined(self, row: JobRow) -> None:
         """A definition is stored."""
         if row.id not in self.model.jobs:
-            self.model.jobs[row.id] = compile_job(row.id, msgspec.json.decode(row.definition, type=JobSpec))
+            job = compile_job(row.id, msgspec.json.decode(row.definition, type=JobSpec))
+            self.model.jobs[row.id] = self.model.definitions[row.id] = job
 
     def inserted(self, runs: Sequence[Run], key: IdempotencyKey | None, ids: Sequence[str]) -> None:
         """The store has taken a submission, or recognised it."""

@@ -37,6 +37,8 @@ class Model:
     def __init__(self) -> None:
         self.fence = Fence()
         self.jobs: dict[str, Job] = {}
+        self.definitions: dict[str, Job] = {}
+        """Also those that the store has lost: hosts may still know them."""
         self.runs: dict[str, Run] = {}
         self.tasks: dict[str, list[Task]] = {}
         """By run and position."""
@@ -61,6 +63,7 @@ class Model:
         other.fence = msgspec.structs.replace(self.fence)
         for name in ("jobs", "runs", "archived", "spreads", "live", "ended", "counted", "keys"):
             setattr(other, name, dict(getattr(self, name)))
+        other.definitions = self.definitions
         other.tasks = {run: list(tasks) for run, tasks in self.tasks.items()}
         other.leases = {worker: dict(leases) for worker, leases in self.leases.items()}
         other.rejected = set(self.rejected)
@@ -75,7 +78,7 @@ class Model:
 
     def job_of(self, run_id: str) -> Job:
         """The definition of a run."""
-        return self.jobs[self.runs[run_id].job_id]
+        return self.definitions[self.runs[run_id].job_id]
 
     def put_task(self, task: Task) -> None:
         """A task has a new row: keep attempts and leases right."""

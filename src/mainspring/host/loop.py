@@ -192,7 +192,8 @@ class Leader:
             return self.shard.is_spent()
         if self._writing is not None and self._writing.exception() is not None:
             return True
-        return bool(self._taken) or self.shard.has_more() or self._stopping or self._longest_wait() <= 0
+        something = self._taken or self._lookups or self.shard.has_more() or self._stopping
+        return bool(something) or self._longest_wait() <= 0
 
     def _is_writing(self) -> bool:
         return self._writing is not None and not self._writing.done()
