@@ -54,6 +54,7 @@ class Inbox:
 
     async def next(self, *, wait: float, most: int) -> list[Event]:
         """At most `most` events, urgent ones first; nothing if none came within `wait` seconds."""
+        self.gave_urgent = False
         if not len(self) and wait > 0:
             self._something.clear()
             try:
@@ -61,10 +62,16 @@ class Inbox:
                     await self._something.wait()
             except TimeoutError:
                 return []
+        self.gave_urgent = bool(self._urgent)
+        events = self.take_urgent(most)
+        while self._ordinary and len(events) < most:
+            events.append(self._ordinary.popleft())
+        return events
+
+    def take_urgent(self, most: int) -> list[Event]:
+        """Beats, and at most `most` other events that are urgent, as far as they are here."""
         events: list[Event] = list(self._beats.values())
         self._beats.clear()
-        self.gave_urgent = bool(self._urgent)
-        for lane in (self._urgent, self._ordinary):
-            while lane and len(events) < most:
-                events.append(lane.popleft())
+        while self._urgent and len(events) < most:
+            events.append(self._urgent.popleft())
         return events
