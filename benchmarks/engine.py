@@ -1,6 +1,6 @@
 """How fast no-op tasks drain through intake, shard and store, and what part of the store's own limit that is.
 
-The limit is measured in the same run: the batches that the drain wrote are recorded, and written again, to a fresh
+The limit is measured in the same run: the batches that the best drain wrote are recorded, and written again, to a fresh
 store, by a bare loop that does nothing else, merged to whatever size is best. Then a P0 tenant's latency is measured
 while another tenant's backlog of P2 drains.
 
@@ -28,15 +28,20 @@ from mainspring.ids import entropy
 from mainspring.store.port import Store
 
 TENANTS = 5
+DRAINS = 3
+"""The best one counts, as of the replays: the machine is noisy, and both are to be measured in its good moments."""
 MERGES = (1, 2, 4, 8)
 
 
 async def main(kind: str, tasks: int, backlog: int, probes: int) -> Figures:
     """All figures for one kind of store."""
-    async with fresh_store(kind) as store:
-        figures = await durability(kind, store)
-        runs = await submit(store, tasks, [f"tenant-{number}" for number in range(TENANTS)])
-        batches, meter = await drain(kind, store, tasks)
+    drains = []
+    for _ in range(DRAINS):
+        async with fresh_store(kind) as store:
+            figures = await durability(kind, store)
+            runs = await submit(store, tasks, [f"tenant-{number}" for number in range(TENANTS)])
+            drains.append((*await drain(kind, store, tasks), runs))
+    batches, meter, runs = min(drains, key=lambda one: one[1].seconds)
     limits = {}
     for merge in MERGES:
         async with fresh_store(kind) as store:
@@ -50,6 +55,7 @@ async def main(kind: str, tasks: int, backlog: int, probes: int) -> Figures:
     return figures | {
         "tasks": tasks,
         "tasks_per_s": round(rate),
+        "tasks_per_s_by_drain": [round(tasks / one.seconds) for _, one, _ in drains],
         "limit_tasks_per_s": round(limits[best]),
         "limit_by_merge": {merge: round(limit) for merge, limit in limits.items()},
         "ratio": round(rate / limits[best], 3),
