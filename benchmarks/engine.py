@@ -36,6 +36,7 @@ MERGES = (1, 2, 4, 8)
 async def main(kind: str, tasks: int, backlog: int, probes: int) -> Figures:
     """All figures for one kind of store."""
     drains = []
+    figures: Figures = {}
     for _ in range(DRAINS):
         async with fresh_store(kind) as store:
             figures = await durability(kind, store)

@@ -23,7 +23,7 @@ class Inbox:
         self._beats: dict[str, WorkerBeat] = {}
         self._something = asyncio.Event()
         self.gave_urgent = False
-        """Whether there was something urgent among what `next` gave last."""
+        """Whether there was something urgent, more than a beat, among what was given last."""
 
     def __len__(self) -> int:
         return len(self._urgent) + len(self._ordinary) + len(self._beats)
@@ -62,7 +62,6 @@ class Inbox:
                     await self._something.wait()
             except TimeoutError:
                 return []
-        self.gave_urgent = bool(self._urgent)
         events = self.take_urgent(most)
         while self._ordinary and len(events) < most:
             events.append(self._ordinary.popleft())
@@ -70,6 +69,7 @@ class Inbox:
 
     def take_urgent(self, most: int) -> list[Event]:
         """Beats, and at most `most` other events that are urgent, as far as they are here."""
+        self.gave_urgent = bool(self._urgent)
         events: list[Event] = list(self._beats.values())
         self._beats.clear()
         while self._urgent and len(events) < most:

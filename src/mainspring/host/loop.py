@@ -175,7 +175,7 @@ class Leader:
         await self._written()
         # P0 does not wait for the next turn, and nobody is given up for silence whose words are waiting here.
         self._take(self.inbox.take_urgent(EVENTS_AT_ONCE))
-        batch = self.shard.finish(now=self.time.now())
+        batch = self.shard.finish(now=self.time.now(), urgent=urgent or self.inbox.gave_urgent)
         self._in_writing, self._taken = self._taken, []
         self._writing = asyncio.create_task(self._write(batch))
 

@@ -41,6 +41,7 @@ class Shard:
         """`seed` is the term's nonce and the number of the last batch: no attempt id is ever drawn twice."""
         self.memory = ShardMemory(shard)
         self._cut_short = False
+        self._put_off = False
         self._open: Turn | None = None
         self._random = Random(f"{seed[0]}:{seed[1]}")
 
@@ -101,16 +102,21 @@ class Shard:
         """Whether the turn that is open has as many rows as it may: what happens next is for the next one."""
         return self._opened().spent()
 
-    def finish(self, *, now: datetime) -> Batch:
-        """Do what is due by itself, place what can be placed, and close the turn."""
+    def finish(self, *, now: datetime, urgent: bool = False) -> Batch:
+        """Do what is due by itself, place what can be placed, and close the turn.
+
+        If it is urgent, large work (ripples, spreads) is put off to the next turn, but never twice in a row.
+        """
         turn = self._opened()
         self._open = None
         self.memory.live_on(now)
         turn.now = now
         for timer in self.memory.due(now, _TIMERS_PER_TURN):
             self._apply(turn, timer)
-        turn.reserve()
-        self._go_on(turn)
+        self._put_off = urgent and not self._put_off
+        if not self._put_off:
+            turn.reserve()
+            self._go_on(turn)
         turn.reserve()
         placing.place(turn)
         self._cut_short = turn.spent()
