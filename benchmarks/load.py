@@ -9,10 +9,11 @@ from random import Random
 
 import msgspec
 
-from mainspring.bootstrap import POOL, Engine, play
+from mainspring import bootstrap
+from mainspring.bootstrap import NOOP, POOL, Engine, play
 from mainspring.clock import MachineClock
 from mainspring.core.batch import Batch
-from mainspring.core.jobs import JobRow, JobSpec, TaskSpec
+from mainspring.core.jobs import JobSpec, TaskSpec
 from mainspring.core.runs import Run
 from mainspring.core.tasks import Priority, TaskState
 from mainspring.host.loop import Leader
@@ -25,7 +26,6 @@ WORKERS = 4
 CORES_PER_WORKER = 8
 PROBE_EVERY_SECONDS = 0.02
 INSERTED_AT_ONCE = 1_000
-NOOP = JobSpec(name="noop", tasks=(TaskSpec(name="noop", expected_seconds=0.001),))
 
 _random = Random(entropy())
 
@@ -35,29 +35,7 @@ async def submit(
 ) -> list[Run]:
     """Put runs of a job into intake, in turn for each tenant."""
     await store.ensure_shard(POOL)
-    now = await store.time()
-    definition = msgspec.json.encode(spec).decode()
-    jobs = {}
-    for tenant in tenants:
-        row = JobRow(id=new_id("job", now, _random), tenant=tenant, name=spec.name, version=0, definition=definition)
-        jobs[tenant] = (await store.insert_job(row)).id
-    rows = [
-        Run(
-            id=new_id("run", now, _random),
-            shard=POOL,
-            tenant=(tenant := tenants[number % len(tenants)]),
-            job_id=jobs[tenant],
-            priority=priority,
-            params="{}",
-            task_count=len(spec.tasks),
-            submitted_by="benchmark",
-            created_at=now,
-            start_at=now,
-        )
-        for number in range(runs)
-    ]
-    await insert(store, rows)
-    return rows
+    return await bootstrap.submit(store, spec, runs, tenants, priority=priority, by="benchmark")
 
 
 async def insert(store: Store, runs: Sequence[Run]) -> None:

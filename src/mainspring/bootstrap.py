@@ -10,7 +10,7 @@ import asyncio
 import os
 import signal
 import socket
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from random import Random
@@ -38,6 +38,7 @@ from mainspring.worker.played import PlayedWorker
 log = structlog.get_logger()
 
 POOL = "default"
+NOOP = JobSpec(name="noop", tasks=(TaskSpec(name="noop", expected_seconds=0.001),))
 _TENANTS = ("acme", "globex", "initech")
 _RUNS_AT_ONCE = 1_000
 _POLL_SECONDS = 0.05
@@ -94,26 +95,27 @@ async def play(engine: Engine, worker: PlayedWorker, shard: str = POOL) -> None:
         await worker.serve(await engine.leader(shard))
 
 
-async def submit_noops(store: Store, runs: int, *, priority: Priority = Priority.P2) -> list[str]:
-    """Submit runs of one task that does nothing, for several tenants."""
-    spec = JobSpec(name="noop", tasks=(TaskSpec(name="noop", expected_seconds=0.001),))
-    definition = msgspec.json.encode(spec).decode()
+async def submit(
+    store: Store, spec: JobSpec, runs: int, tenants: Sequence[str], *, priority: Priority = Priority.P2, by: str
+) -> list[Run]:
+    """Put runs of a job into intake, in turn for each tenant, in requests of a thousand."""
     random = Random(entropy())
     now = await store.time()
+    definition = msgspec.json.encode(spec).decode()
     jobs = {}
-    for tenant in _TENANTS:
-        row = JobRow(id=new_id("job", now, random), tenant=tenant, name="noop", version=0, definition=definition)
+    for tenant in tenants:
+        row = JobRow(id=new_id("job", now, random), tenant=tenant, name=spec.name, version=0, definition=definition)
         jobs[tenant] = (await store.insert_job(row)).id
     rows = [
         Run(
             id=new_id("run", now, random),
             shard=POOL,
-            tenant=(tenant := _TENANTS[number % len(_TENANTS)]),
+            tenant=(tenant := tenants[number % len(tenants)]),
             job_id=jobs[tenant],
             priority=priority,
             params="{}",
-            task_count=1,
-            submitted_by="mainspring up",
+            task_count=len(spec.tasks),
+            submitted_by=by,
             created_at=now,
             start_at=now,
         )
@@ -121,7 +123,12 @@ async def submit_noops(store: Store, runs: int, *, priority: Priority = Priority
     ]
     for first in range(0, runs, _RUNS_AT_ONCE):
         await store.insert_runs(rows[first : first + _RUNS_AT_ONCE])
-    return [row.id for row in rows]
+    return rows
+
+
+async def submit_noops(store: Store, runs: int) -> list[str]:
+    """Submit runs of one task that does nothing, for several tenants."""
+    return [run.id for run in await submit(store, NOOP, runs, _TENANTS, by="mainspring up")]
 
 
 class UpProgress(msgspec.Struct, kw_only=True):

@@ -375,3 +375,21 @@ def test_a_run_with_a_quarantined_task_goes_on_with_the_others(world: World) -> 
     world.succeed("b")
     world.run_through("c")
     assert world.run(run).state is RunState.PAUSED
+
+
+def test_a_quarantined_task_whose_upstream_was_cancelled_since_is_cancelled_when_cleared(world: World) -> None:
+    """I-40: it was ready once; then its upstream was retried, and the retry cancelled by a person."""
+    world.register("w1", cores=2)
+    run = world.submit(chain("a", "b"))
+    world.run_through("a")
+    world.start("b")
+    world.reject(world.result("b", Outcome.SUCCEEDED), "bad")
+    world.act(happened.ReopenTask, run, task="a")
+    world.act(happened.CancelTask, run, task="a")
+    world.give_back("a")
+    assert world.task("a").state is S.CANCELLED
+
+    world.act(happened.ClearTask, run, task="b")
+
+    assert world.task("b").state is S.CANCELLED
+    assert world.run(run).state is RunState.CANCELLED

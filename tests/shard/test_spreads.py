@@ -264,3 +264,18 @@ def test_a_ripple_and_its_children_come_to_the_same_end_when_each_step_is_taken_
     states = world.states(run)
     assert list(states.values()).count(S.ASSIGNED) == 2
     assert all(states[f"t{n}"] in (S.QUEUED, S.ASSIGNED) for n in range(50))
+
+
+def test_an_urgent_turn_puts_large_work_off_but_never_twice_in_a_row(world: World) -> None:
+    """A P0 goes out in a short batch; a stream of them does not keep a large run from being adopted."""
+    with world.rows_per_turn(ROWS):
+        world.turn(adopting(world))
+        made = [len(world.ledger.tasks)]
+        for _ in range(4):
+            world.urgent_turn()
+            made.append(len(world.ledger.tasks))
+
+    assert made[1] == made[0]
+    assert made[2] > made[1]
+    assert made[3] == made[2]
+    assert made[4] > made[3]

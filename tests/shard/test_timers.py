@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
+
 from mainspring.shard.events import TimerDue, TimerKind
+from mainspring.shard.memory import ShardMemory
 from mainspring.shard.timers import Timers
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def timer(name: str) -> TimerDue:
@@ -55,3 +60,22 @@ def test_stale_timers_do_not_pile_up() -> None:
 
     assert len(timers._heap) < 5_000
     assert len(timers.pop_due(1e9, 1_000_000)) == 10
+
+
+def test_a_length_counts_down_while_a_turn_is_open() -> None:
+    """Otherwise whoever waits for it would ask again and again until the next turn."""
+    memory = ShardMemory("pool")
+    memory.live_on(NOW)
+    memory.set_length(10.0, timer("a"))
+
+    assert memory.seconds_to_timer(NOW) == 10.0
+    assert memory.seconds_to_timer(NOW + timedelta(seconds=1)) == 9.0
+
+
+def test_a_stall_counts_no_more_than_two_seconds() -> None:
+    """A jump of the clock ends nothing."""
+    memory = ShardMemory("pool")
+    memory.live_on(NOW)
+    memory.set_length(10.0, timer("a"))
+
+    assert memory.seconds_to_timer(NOW + timedelta(hours=1)) == 8.0

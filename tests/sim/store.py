@@ -53,14 +53,12 @@ class Truth:
         self._listeners.append((call, PROCESS.get()))
 
     def snapshot(self) -> sqlite3.Connection:
-        """A copy of all that is stored. (By SQLite's backup: a database that was deserialized can't grow safely.)"""
-        copy = sqlite3.connect(":memory:")
-        self.store._writer.backup(copy)
-        return copy
+        """A copy of all that is stored."""
+        return self.store.snapshot()
 
     def restore(self, snapshot: sqlite3.Connection) -> None:
         """Go back to a snapshot."""
-        snapshot.backup(self.store._writer)
+        self.store.restore(snapshot)
         snapshot.close()
 
     def carry_out(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> object:

@@ -127,18 +127,19 @@ class SqliteStore(Store):
         if self._claimed is not None:
             os.close(self._claimed)
 
-    def snapshot(self) -> bytes:
-        """All that is stored at this moment. For the simulator: in memory only."""
-        return self._writer.serialize()
+    def snapshot(self) -> sqlite3.Connection:
+        """A copy of all that is stored at this moment. For the simulator: in memory only."""
+        copy = sqlite3.connect(":memory:")
+        self._writer.backup(copy)
+        return copy
 
-    def restore(self, snapshot: bytes) -> None:
-        """Go back to a snapshot, as if nothing had been stored since. For the simulator: in memory only."""
+    def restore(self, snapshot: sqlite3.Connection) -> None:
+        """Go back to a snapshot, as if nothing had been stored since. For the simulator: in memory only.
+
+        By SQLite's backup: after `deserialize`, SQLite 3.40 reads memory that it has given back.
+        """
         assert self._reader is self._writer, "only a store in memory can be restored"
-        # On a new connection: SQLite 3.40 does not notice that statements which it has prepared are about another
-        # schema after `deserialize`, even if that has the same words, and reads memory that it has given back.
-        self._writer.close()
-        self._writer = self._reader = _connect(":memory:")
-        self._writer.deserialize(snapshot)
+        snapshot.backup(self._writer)
 
     # leases
 
