@@ -125,6 +125,22 @@ async def test_a_flood_waits_in_the_store_while_the_memory_is_full(hall: Hall, r
     assert len(reader.inbox) == 7
 
 
+async def test_a_tenant_beyond_those_that_are_read_at_once_gets_its_turn(hall: Hall, reader: Reader) -> None:
+    """A thousand tenants before it by name have intake that never gets less."""
+    for number in range(intake.MOST_TENANTS):
+        await hall.submit(job(task("a")), tenant=f"a{number:04}", priority=P2)
+    await hall.submit(job(task("a")), tenant="zebra", priority=P2)
+    seen: set[str] = set()
+
+    async with asyncio.timeout(30.0):
+        while "zebra" not in seen:
+            runs = [event.run for event in await reader.events()]
+            seen.update(run.tenant for run in runs)
+            reader.intake.settled(runs)
+            await hall.wait(0.1)
+    assert len(seen) > intake.MOST_TENANTS // 2
+
+
 async def test_a_p0_is_read_however_full_the_memory_is(hall: Hall, reader: Reader) -> None:
     """Whatever waits at P0 is wanted."""
     reader.memory.in_memory[P0, "acme"] = 10 * intake.HIGH_WATER_TASKS

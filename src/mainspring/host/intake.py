@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 
 import structlog
 
-from mainspring.core.intake import Want, choose, decide_wants
+from mainspring.core.intake import Waiting, Want, choose, decide_wants
 from mainspring.core.runs import Run
 from mainspring.core.tasks import Priority
 from mainspring.errors import Broken, Unavailable
@@ -43,6 +43,8 @@ class IntakeReader:
         self._handed: dict[str, Run] = {}
         self._committed: set[str] = set()
         """Runs whose rows were committed since the latest read began."""
+        self._after = ""
+        """The tenant after which the next read begins, if there are too many for one."""
         self._wake = asyncio.Event()
 
     def wake(self) -> None:
@@ -77,9 +79,8 @@ class IntakeReader:
         for run_id in self._committed:
             self._handed.pop(run_id, None)
         self._committed.clear()
-        waiting = await self._store.waiting(self._shard, MOST_TENANTS)
         below = Priority.P1 if len(self._handed) >= MOST_ON_THEIR_WAY else hold
-        waiting = [one for one in waiting if below is None or one.priority < below]
+        waiting = await self._waiting(below)
         wants = decide_wants(waiting, self._in_memory(memory), HIGH_WATER_TASKS, CHUNK_TASKS)
         if not wants:
             return False
@@ -95,6 +96,19 @@ class IntakeReader:
             else:
                 self._inbox.put(RunUnreadable(run=run, fault=faults[run.job_id]), urgent=urgent)
         return bool(fresh)
+
+    async def _waiting(self, below: Priority | None) -> list[Waiting]:
+        """Who has intake that may be read. If tenants are too many for one read, each goes on where the last ended."""
+        found = await self._store.waiting(self._shard, MOST_TENANTS)
+        allowed = [one for one in found if below is None or one.priority < below]
+        if max(Counter(one.priority for one in allowed).values(), default=0) < MOST_TENANTS:
+            return allowed
+        found = await self._store.waiting(self._shard, MOST_TENANTS, self._after)
+        others = [one for one in found if below is None or one.priority < below]
+        counts = Counter(one.priority for one in others)
+        self._after = max((one.tenant for one in others if counts[one.priority] >= MOST_TENANTS), default="")
+        urgent = [one for one in allowed if one.priority is Priority.P0]
+        return list(dict.fromkeys([*urgent, *others]))
 
     def _in_memory(self, memory: ShardMemory) -> dict[tuple[Priority, str], int]:
         """Tasks in memory, and those on their way there."""
