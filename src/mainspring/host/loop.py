@@ -37,7 +37,7 @@ from msgspec.structs import replace
 from mainspring.clock import Clock, StoreTime
 from mainspring.core.batch import Batch, Effect
 from mainspring.core.tasks import RecordedAttempt
-from mainspring.errors import Fenced, NotLeading, Unavailable
+from mainspring.errors import Fenced, NotLeading, StaleWrite, Unavailable
 from mainspring.host.inbox import Inbox
 from mainspring.host.intake import IntakeReader
 from mainspring.host.jobs import JobCache
@@ -296,7 +296,11 @@ class Leader:
             log.warning("event.rejected", shard=self.term.shard, kind=type(event).__name__, fault=repr(fault))
             await self._load()
             batch = self.shard.reject(event, f"{type(fault).__name__}: {fault}", now=self.time.now())
-            await self._commit(batch)
+            try:
+                await self._commit(batch)
+            except StaleWrite as stale:
+                # Not even on record: the rows are gone. A failover lost runs that had been submitted, and no batch.
+                raise Fenced(f"the store no longer has what {type(event).__name__} is about") from stale
             self._release(batch.effects)
             return False
         self._release(batch.effects)

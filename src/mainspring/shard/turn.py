@@ -16,7 +16,7 @@ from random import Random
 
 import msgspec
 
-from mainspring.core.batch import Batch, Outgoing, Spread, SpreadKind, TaskChange, WorkerRow
+from mainspring.core.batch import Batch, Effect, Outgoing, Spread, SpreadKind, TaskChange, WorkerRow
 from mainspring.core.runs import FINAL_RUN, conclude
 from mainspring.core.states import FINAL, create, move
 from mainspring.core.tasks import Attempt, AttemptEnd, Task, TaskState
@@ -24,7 +24,7 @@ from mainspring.core.workers import Worker
 from mainspring.shard.effects import Answered, Reply, Send
 from mainspring.shard.events import Act, TimerDue, TimerKind
 from mainspring.shard.memory import RunMemory, ShardMemory
-from mainspring.wire import ToWorker
+from mainspring.wire import Stop, ToWorker
 
 S = TaskState
 _ENCODER = msgspec.json.Encoder()
@@ -48,6 +48,7 @@ class Turn:
         """Runs whose own columns have changed."""
         self._spreads: dict[tuple[str, SpreadKind, str], Spread] = {}
         self._opened: set[tuple[str, SpreadKind, str]] = set()
+        self._signals = False
 
     # rows
 
@@ -185,6 +186,7 @@ class Turn:
         """Tell a worker something once the batch is durable. Nothing is said to one that has no session."""
         if worker.session:
             self.batch.effects.append(Send(worker.id, worker.session, message))
+            self._signals = self._signals or isinstance(message, Stop)
 
     def answer(self, act: Act, reply: Reply, detail: str = "") -> None:
         """Tell whoever asked how it ended."""
@@ -198,6 +200,8 @@ class Turn:
         for run_id, run in self._runs.items():
             self._settle_run(run_id, run)
         batch = self.batch
+        if self._signals:
+            batch.effects = [effect for effect in batch.effects if not self._is_moot(effect)]
         batch.new_tasks = [copy(task) for task in self._new.values()]
         batch.spreads = [
             copy(spread)
@@ -206,6 +210,12 @@ class Turn:
         ]
         batch.tasks = [TaskChange(copy(task), was, seq) for task, was, seq in self._tasks.values()]
         return batch
+
+    def _is_moot(self, effect: Effect) -> bool:
+        """Whether a signal is for an attempt that ended in this very turn: its request will never be in a row."""
+        if not isinstance(effect, Send) or not isinstance(effect.message, Stop):
+            return False
+        return effect.message.grace_seconds > 0 and effect.message.attempt not in self.memory.attempts
 
     def _settle_run(self, run_id: str, run: RunMemory) -> None:
         row = run.run
