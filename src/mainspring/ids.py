@@ -32,8 +32,3 @@ def new_id(prefix: str, now: datetime, random: Random) -> str:
 def task_id(run_id: str, index: int) -> str:
     """The id of task `index` of a run."""
     return f"task_{run_id[4:]}.{index}"
-
-
-def run_of(task: str) -> str:
-    """The run that a task id belongs to."""
-    return f"run_{task[5:].partition('.')[0]}"

@@ -8,7 +8,6 @@ If you add one: a case in `Shard._apply`, an owner in `shard/rejection.py`, a pr
 
 from __future__ import annotations
 
-from datetime import datetime
 from enum import StrEnum
 
 import msgspec
@@ -189,7 +188,6 @@ class TimerDue(Event, frozen=True, kw_only=True):
     kind: TimerKind
     subject: str
     stamp: int = 0
-    due_at: datetime | None = None
 
 
 class SpreadStep(Event, frozen=True, kw_only=True):

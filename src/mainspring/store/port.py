@@ -82,7 +82,7 @@ class Pruned(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Leases(Protocol):
-    """For `host/leases.py` and the loop."""
+    """For `host/host.py` and the loop."""
 
     async def ensure_shard(self, shard: str) -> None:
         """Make a shard known, led by nobody. Does nothing if it is known."""

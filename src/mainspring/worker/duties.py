@@ -100,7 +100,6 @@ class _Held(msgspec.Struct):
     lease: str
     starting: bool = False
     running: bool = False
-    stopping: bool = False
     result: Result | None = None
 
 
@@ -255,7 +254,6 @@ class Duties:
         if held.result is not None:
             return []
         if held.running or self._leases[held.lease][0] == message.attempt:
-            held.stopping = True
             return [Kill(message.attempt, message.grace_seconds)]
         return self.ended(message.attempt, Outcome.STOPPED)
 
