@@ -1,7 +1,7 @@
 """Builds the adapters and wires them together; the only module that sees everything. No logic.
 
 `Engine` is a host with all its helpers around one store: what a server process runs, and what `mainspring up`, the
-benchmarks and the end-to-end tests start.
+benchmarks and the end-to-end tests start. `serving.py` builds a server process around one.
 """
 
 from __future__ import annotations
@@ -12,18 +12,21 @@ import signal
 import socket
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from pathlib import Path
 from random import Random
 
 import msgspec
 import structlog
 
+from mainspring.api import tokens
+from mainspring.api.services import EVERY_TENANT, Role
 from mainspring.clock import Clock, MachineClock
 from mainspring.core.batch import Batch, Outgoing
 from mainspring.core.jobs import JobRow, JobSpec, TaskSpec
 from mainspring.core.runs import Run
 from mainspring.core.tasks import Priority
-from mainspring.errors import NotLeading
+from mainspring.errors import Fault, NotLeading, Refused, StoreUnfit
 from mainspring.host.host import Host
 from mainspring.host.loop import Leader
 from mainspring.host.outbox import OutboxDelivery, Receiver
@@ -45,13 +48,20 @@ _POLL_SECONDS = 0.05
 
 
 async def open_store(url: str, clock: Clock) -> Store:
-    """The store behind `postgresql://..` or `sqlite:///path`, with its schema up to date."""
+    """The store behind `postgresql://..` or `sqlite:///path`, with its schema up to date. Raises Refused."""
     if url.startswith(("postgresql://", "postgres://")):
         store = await PostgresStore.connect(url)
         await store.prepare_days(DAYS_AHEAD)
         return store
+    if not url.startswith("sqlite:///"):
+        raise Refused(
+            "the store can't be opened", [Fault(where="store", why="must be sqlite:///PATH or postgresql://..")]
+        )
     path = Path(url.removeprefix("sqlite:///"))
-    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StoreUnfit(f"the folder of the store at {path} can't be made: {error}") from error
     return SqliteStore.open(path, clock=clock)
 
 
@@ -131,6 +141,32 @@ async def submit_noops(store: Store, runs: int) -> list[str]:
     return [run.id for run in await submit(store, NOOP, runs, _TENANTS, by="mainspring up")]
 
 
+def create_token(
+    store_url: str, name: str, roles: Sequence[str], tenant: str = EVERY_TENANT, expires: timedelta = timedelta(days=90)
+) -> str:
+    """Make a token by going to the store itself: the first one can't be asked for with a token. Raises Refused."""
+    unknown = [role for role in roles if role not in set(Role) - {Role.ATTEMPT}]
+    if unknown or not roles:
+        known = ", ".join(role for role in Role if role is not Role.ATTEMPT)
+        raise Refused("the token can't be made", [Fault(where="roles", why=f"must be some of {known}")])
+    if not tokens.SHORTEST_LIFE <= expires <= tokens.LONGEST_LIFE:
+        why = f"must be from a minute to {tokens.LONGEST_LIFE.days} days"
+        raise Refused("the token can't be made", [Fault(where="expires", why=why)])
+
+    async def create() -> str:
+        store = await open_store(store_url, MachineClock())
+        try:
+            token, row = tokens.make_token(
+                tenant=tenant, roles=map(Role, roles), name=name, by="store", now=await store.time(), life=expires
+            )
+            await store.insert_token(row)
+        finally:
+            await store.close()
+        return token
+
+    return asyncio.run(create())
+
+
 class UpProgress(msgspec.Struct, kw_only=True):
     """How far `mainspring up` is."""
 
@@ -146,7 +182,7 @@ class UpProgress(msgspec.Struct, kw_only=True):
 def up(*, directory: Path, tasks: int, workers: int, forever: bool, report: Callable[[UpProgress], None]) -> UpProgress:
     """Run the engine on SQLite below `directory` with played workers until every run has ended, or an interruption."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger("warning"))
-    with asyncio.Runner(loop_factory=_fast_loop()) as runner:
+    with asyncio.Runner(loop_factory=fast_loop()) as runner:
         return runner.run(_up(directory, tasks, workers, forever, report))
 
 
@@ -194,8 +230,8 @@ def _follow(leader: Leader, progress: UpProgress) -> None:
     leader.on_commit = committed
 
 
-def _fast_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """The event loop of the extra `fast`, if that is installed; the standard one does the same, a little slower."""
+def fast_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """uvloop where there is one; the standard loop does the same, a little slower."""
     try:
         from uvloop import new_event_loop
     except ImportError:

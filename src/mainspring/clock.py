@@ -28,7 +28,7 @@ class Clock(Protocol):
         ...
 
     def wall(self) -> datetime:
-        """What this machine believes the time to be. Only the SQLite adapter, which is a store, may ask."""
+        """What this machine believes the time to be. Only a store (SQLite's adapter) may decide by it."""
         ...
 
     async def sleep(self, seconds: float) -> None:
@@ -50,6 +50,10 @@ class MachineClock:
     async def sleep(self, seconds: float) -> None:
         """Sleep without holding anybody up."""
         await asyncio.sleep(seconds)
+
+    def pause(self, seconds: float) -> None:
+        """Sleep and hold this thread up: for programs without a loop, such as commands and the client."""
+        time.sleep(seconds)
 
 
 class StoreTime:

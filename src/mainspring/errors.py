@@ -30,6 +30,10 @@ class MainspringError(Exception):
     """The root of all errors that Mainspring raises on purpose."""
 
     code: ClassVar[str] = "error"
+    hint: str = ""
+    """What the caller can do about it, where there is more to say than the family does."""
+    problem: msgspec.Struct | None = None
+    """The server's own words (`rest.Problem`), if a client got the error as an answer."""
 
 
 class Refused(MainspringError):
@@ -59,6 +63,36 @@ class StoreUnfit(Refused):
     """The store can't be used as it is: a schema from the future, a network file system, a missing privilege."""
 
     code = "store_unfit"
+
+
+class NotFound(Refused):
+    """There is no such thing, or it is not yours to see: the two answers are the same."""
+
+    code = "not_found"
+
+
+class Unauthenticated(Refused):
+    """The request does not say who asks, or the token it brings is unknown, expired or revoked."""
+
+    code = "unauthenticated"
+
+
+class Forbidden(Refused):
+    """Whoever asks may not do this."""
+
+    code = "forbidden"
+
+
+class TooLarge(Refused):
+    """The request is larger than is allowed."""
+
+    code = "too_large"
+
+
+class InvalidFile(Refused):
+    """A file of the user's can't be read as what it should be: the message quotes the lines."""
+
+    code = "invalid_file"
 
 
 class Conflict(MainspringError):
@@ -95,6 +129,12 @@ class NotLeading(Unavailable):
     """No leader of this shard is here at the moment."""
 
     code = "not_leading"
+
+
+class Unreachable(Unavailable):
+    """The server could not be reached: it may not run, or the address is wrong."""
+
+    code = "unreachable"
 
 
 class Broken(MainspringError):

@@ -8,12 +8,19 @@
       Received([..]) ────────────────────────►          in my journal
       Started(attempt) ──────────────────────►          the process runs
       Beat([Progress ..]) ───────────────────►          every 5 s
+      Log(attempt, offset, bytes) ───────────►          what it prints
+               ◄────────────── LogKept(attempt, offset) on the server's disk: the worker may let go of it
+      Checkpoint(attempt, document) ─────────►          what its next attempt is to find
       Result(attempt, ..) ───────────────────►          stays in the journal until ..
                ◄────────────── Verdict(attempt)         .. this, which follows the commit
                ◄────────────── Recall([..])             give back what you have not started
       Returned([..]) or Started ─────────────►
                ◄────────────── Stop(attempt, grace)     SIGTERM, grace, SIGKILL
       Result(attempt, STOPPED) ──────────────►
+      Leaving() ─────────────────────────────►          give me nothing more
+      Goodbye() ─────────────────────────────►          my hands are empty, I am off
+
+A server that does not lead the worker's pool answers `Register` with `Elsewhere(address)` and closes the link.
 
 Rules that both sides rely on:
 
@@ -24,15 +31,24 @@ Rules that both sides rely on:
    and is said once in its session.
 4. The server may hold back results and logs by not giving credit; beats, returns and refusals always flow.
 
-Numbers are integers, text is text, `output` and `error` are JSON. When you add a message, add it to one of the two
+Numbers are integers, text is text, `output` and `error` are JSON. What a worker says has limits, which the types carry:
+a frame that exceeds one is malformed, and the server closes the link. When you add a message, add it to one of the two
 unions below, to the page named above, to `worker/duties.py` or `host/links.py`, and to the simulator.
 """
 
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Annotated
 
 import msgspec
+
+LARGEST_FRAME_BYTES = 16 * 1024 * 1024
+LARGEST_LOG_PIECE_BYTES = 256 * 1024
+
+Id = Annotated[str, msgspec.Meta(max_length=200)]
+Sentence = Annotated[str, msgspec.Meta(max_length=10_000)]
+Labels = Annotated[dict[Id, Id], msgspec.Meta(max_length=100)]
 
 
 class Outcome(StrEnum):
@@ -65,10 +81,10 @@ class _Message(msgspec.Struct, frozen=True, array_like=True, tag=True, gc=False)
 class Offer(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """What a worker offers, in whole units: thousandths of a core, bytes, devices, bytes."""
 
-    cpu_millis: int
-    memory_bytes: int
-    gpus: int = 0
-    disk_bytes: int = 0
+    cpu_millis: Annotated[int, msgspec.Meta(ge=0, le=10**8)]
+    memory_bytes: Annotated[int, msgspec.Meta(ge=0, le=2**53)]
+    gpus: Annotated[int, msgspec.Meta(ge=0, le=10**5)] = 0
+    disk_bytes: Annotated[int, msgspec.Meta(ge=0, le=2**60)] = 0
 
 
 class Assignment(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -90,14 +106,18 @@ class Assignment(msgspec.Struct, frozen=True, array_like=True, gc=False):
     failed_upstreams: tuple[str, ...] = ()
     """Under `skip_failed`: upstream tasks that ended without a success."""
     timeout_seconds: float = 0.0
+    checkpoint: str | None = None
+    """What an earlier attempt saved, as JSON (WRK-7)."""
+    token: str = ""
+    """Lets the task speak to the API about itself, and dies with the attempt (WRK-6). Added where it is sent."""
 
 
 class Progress(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """How far an attempt is."""
 
-    attempt: str
+    attempt: Id
     percent: float | None = None
-    note: str = ""
+    note: Sentence = ""
 
 
 # from worker to server
@@ -106,25 +126,26 @@ class Progress(msgspec.Struct, frozen=True, array_like=True, gc=False):
 class Register(_Message, frozen=True):
     """A worker opens a session. `holds` is all it has: received, running, or ended and not yet answered."""
 
-    worker: str
-    session: str
+    worker: Id
+    session: Id
     offer: Offer
-    labels: dict[str, str]
-    zone: str = ""
-    version: str = ""
-    holds: tuple[str, ...] = ()
+    labels: Labels
+    zone: Id = ""
+    version: Id = ""
+    holds: tuple[Id, ...] = ()
+    pool: Id = "default"
 
 
 class Received(_Message, frozen=True):
     """These attempts are in the worker's journal."""
 
-    attempts: tuple[str, ...]
+    attempts: tuple[Id, ...]
 
 
 class Started(_Message, frozen=True):
     """The attempt's process runs."""
 
-    attempt: str
+    attempt: Id
 
 
 class Beat(_Message, frozen=True):
@@ -136,7 +157,7 @@ class Beat(_Message, frozen=True):
 class Result(_Message, frozen=True):
     """The attempt's process is gone, and this is what it left."""
 
-    attempt: str
+    attempt: Id
     outcome: Outcome
     output: str | None = None
     error: str | None = None
@@ -145,14 +166,40 @@ class Result(_Message, frozen=True):
 class Returned(_Message, frozen=True):
     """These attempts were not started and never will be (the answer to a recall)."""
 
-    attempts: tuple[str, ...]
+    attempts: tuple[Id, ...]
 
 
 class Refusal(_Message, frozen=True):
     """The worker can't run this attempt, and has not started it (PLC-7)."""
 
-    attempt: str
-    why: str
+    attempt: Id
+    why: Sentence
+
+
+class Checkpoint(_Message, frozen=True):
+    """A running attempt has saved this document, as JSON: the task's next attempt gets it, wherever it runs (WRK-7)."""
+
+    attempt: Id
+    document: str
+
+
+class Log(_Message, frozen=True):
+    """A piece of what an attempt printed. Pieces of one attempt are in order; one that was not kept is sent again."""
+
+    attempt: Id
+    offset: Annotated[int, msgspec.Meta(ge=0, le=2**53)]
+    """Where in the attempt's log the piece begins."""
+    data: Annotated[bytes, msgspec.Meta(max_length=LARGEST_LOG_PIECE_BYTES)]
+    last: bool = False
+    """The process is gone, and this is the end of it."""
+
+
+class Leaving(_Message, frozen=True):
+    """The worker finishes what it has started, gives back the rest, and wants nothing more (WRK-9)."""
+
+
+class Goodbye(_Message, frozen=True):
+    """The worker has nothing in hands, and ends. Nobody need miss it."""
 
 
 # from server to worker
@@ -175,6 +222,8 @@ class Assign(_Message, frozen=True):
 
     lease: str
     group: tuple[Assignment, ...]
+    needs: Offer = Offer(0, 0)
+    """The room that the lease takes: the worker looks whether it has that much (PLC-7)."""
 
 
 class Stop(_Message, frozen=True):
@@ -198,7 +247,22 @@ class Answer(_Message, frozen=True):
     verdict: Verdict
 
 
-FromWorker = Register | Received | Started | Beat | Result | Returned | Refusal
-ToWorker = Welcome | Credit | Assign | Stop | Recall | Answer
+class LogKept(_Message, frozen=True):
+    """The server has this attempt's log up to `offset` on its disk; the next piece begins there."""
+
+    attempt: str
+    offset: int
+
+
+class Elsewhere(_Message, frozen=True):
+    """The pool is led by another server: go there. Without an address nobody leads it now: come back soon."""
+
+    address: str
+
+
+FromWorker = (
+    Register | Received | Started | Beat | Result | Returned | Refusal | Checkpoint | Log | Leaving | Goodbye
+)  # fmt: skip
+ToWorker = Welcome | Credit | Assign | Stop | Recall | Answer | LogKept | Elsewhere
 
 Frame = list[FromWorker]

@@ -58,6 +58,11 @@ def test_an_unknown_command_is_a_mistake_of_usage() -> None:
     [
         (errors.Refused("no"), 4),
         (errors.Conflict("no"), 4),
+        (errors.Overloaded("no"), 4),
+        (errors.NotFound("no"), 5),
+        (errors.InvalidFile("no"), 2),
+        (errors.Unauthenticated("no"), 3),
+        (errors.Forbidden("no"), 3),
         (errors.Unavailable("no"), 3),
         (errors.Broken("no"), 1),
         (KeyboardInterrupt(), 130),
@@ -92,4 +97,5 @@ def test_help_imports_nothing_of_the_engine() -> None:
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
 
     loaded = set(result.stdout.split())
-    assert loaded <= {"mainspring.errors", "mainspring.cli", "mainspring.cli.main", *_COMMANDS.values()}
+    shared = {"mainspring.errors", "mainspring.cli", "mainspring.cli.main", "mainspring.cli.options"}
+    assert loaded <= {*shared, *_COMMANDS.values()}

@@ -37,7 +37,7 @@ def a_big_job(tasks: int, needs: Callable[[int], list[int]]) -> bytes:
         *(
             {
                 "name": f"t{number}",
-                "work": {"run": "python", "args": ["-m", number]},
+                "work": {"run": ["python", "-m", f"{number}"]},
                 "needs": [{"task": f"t{parent}"} for parent in needs(number)],
                 "resources": {"cpu_millis": 500, "memory_bytes": 2**28},
             }

@@ -20,14 +20,14 @@ def test_a_job_is_read_as_it_was_meant() -> None:
     """ADM-1: nothing is lost on the way, nothing is added."""
     job = decode_job(
         b"""{ "name": "nightly", "on_failure": "skip_failed", "timeout_seconds": 3600,
-              "tasks": [ {"name": "extract", "work": {"run": [1, "x"]}, "labels": {"disk": "ssd"}, "zone": "eu-1"},
+              "tasks": [ {"name": "extract", "work": {"run": ["x", "1"]}, "labels": {"disk": "ssd"}, "zone": "eu-1"},
                          {"name": "load", "needs": [{"task": "extract", "when": "output.rows > 0"}],
                           "max_attempts": 5, "retry_delay_seconds": 0, "on_skip": "run", "expected_seconds": 0.5,
                           "resources": {"cpu_millis": 0, "memory_bytes": 1}} ] }""",
         LIMITS,
     )
     assert (job.name, job.on_failure, job.timeout_seconds) == ("nightly", "skip_failed", 3600)
-    assert bytes(job.tasks[0].work) == b'{"run": [1, "x"]}'
+    assert bytes(job.tasks[0].work) == b'{"run": ["x", "1"]}'
     assert job.tasks[1].needs == (Edge("extract", when="output.rows > 0"),)
     assert check_job(job, LIMITS) == []
     assert compile_job("job_1", job).upstream == ((), (0,))
@@ -101,6 +101,7 @@ def test_every_fault_is_named_and_no_bad_task_hides_another() -> None:
         "colour",
         "on_failure",
         "timeout_seconds",
+        "tasks[0].work",
         "tasks[1]",
         "tasks[2].needs[0].task",
         "tasks[2].needs[1].taks",

@@ -22,7 +22,6 @@ def test_a_compiled_job_is_in_topological_order_with_edges_both_ways(needs: list
     for position, task in enumerate(job.tasks):
         assert [job.tasks[parent].name for parent in job.upstream[position]] == [edge.task for edge in task.needs]
         assert all(parent < position for parent in job.upstream[position])
-        assert job.positions(task.name) == position
     up = {(parent, child) for child, parents in enumerate(job.upstream) for parent in parents}
     down = {(parent, child) for parent, children in enumerate(job.downstream) for child in children}
     assert up == down
@@ -40,7 +39,8 @@ def test_positions_follow_the_order_and_not_the_definition() -> None:
 def test_conditions_are_kept_by_position_and_only_where_there_are_any() -> None:
     """DAG-4: a task without conditions costs nothing for them."""
     job = a_job(a_spec("c", "a", Edge("b", when="output.ok")), a_spec("a"), a_spec("b"), a_spec("d", "a"))
-    assert job.conditions == {job.positions("c"): {job.positions("b"): "output.ok"}}
+    position = {task.name: position for position, task in enumerate(job.tasks)}
+    assert job.conditions == {position["c"]: {position["b"]: "output.ok"}}
 
 
 def test_equal_shapes_are_one_object() -> None:

@@ -12,7 +12,7 @@ from mainspring.core.placement import SAMPLE, Hindrance, choose, obstacles
 from mainspring.core.resources import NOTHING, Resources
 from mainspring.core.shapes import Shape
 from mainspring.core.tasks import Priority
-from mainspring.core.workers import Lease, OpenWorkers, Worker, WorkerStatus, use_of
+from mainspring.core.workers import Hold, Lease, OpenWorkers, Worker, WorkerStatus, use_of
 
 READY = WorkerStatus.READY
 SHAPE = Shape(resources=Resources(2_000, 2**30), labels=(("disk", "ssd"),), zone="eu-1")
@@ -52,6 +52,40 @@ def test_each_obstacle_is_named(worker: Worker, kind: Hindrance, detail: str) ->
     [found] = obstacles(SHAPE, worker)
     assert found.kind is kind
     assert detail in found.detail
+
+
+@pytest.mark.parametrize("hold", [Hold.CORDONED, Hold.DRAINING])
+def test_a_worker_that_is_held_gets_nothing_new_and_says_why(hold: Hold) -> None:
+    """WRK-9: placement and diagnosis know it from the same place."""
+    worker = a_worker()
+    worker.hold, worker.hold_why = hold, "new kernel (ann)"
+
+    [found] = obstacles(SHAPE, worker)
+
+    assert (found.kind, found.detail) == (Hindrance.HELD, f"w0 is {hold} (new kernel (ann))")
+    assert OpenWorkers().update(worker) is False
+
+
+def test_a_worker_that_leaves_gets_nothing_new() -> None:
+    """WRK-9."""
+    worker = a_worker()
+    worker.leaving = True
+
+    [found] = obstacles(SHAPE, worker)
+
+    assert (found.kind, found.detail) == (Hindrance.HELD, "w0 is leaving")
+    assert OpenWorkers().update(worker) is False
+
+
+def test_a_label_without_a_value_is_there_with_any() -> None:
+    """WRK-3: a worker that serves a handler has its label, whatever it says there."""
+    shape = Shape(resources=NOTHING, labels=(("handler/load", ""),))
+    worker = a_worker()
+    [found] = obstacles(shape, worker)
+    assert found.detail == "w0 has no label handler/load"
+
+    worker.labels = {"handler/load": "v2"}
+    assert obstacles(shape, worker) == []
 
 
 def test_a_worker_that_has_refused_a_shape_is_not_asked_again() -> None:
@@ -126,5 +160,5 @@ def test_use_is_the_sum_over_leases_however_many_members_they_have() -> None:
         name: Lease(id=name, worker_id="w0", tenant="acme", priority=Priority.P1, shape=SHAPE, members={})
         for name in ("l1", "l2")
     }
-    assert use_of(worker) == SHAPE.resources.times(2)
+    assert use_of(worker) == SHAPE.resources + SHAPE.resources
     assert use_of(a_worker()) == NOTHING

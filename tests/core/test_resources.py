@@ -42,15 +42,6 @@ def test_room_never_goes_below_zero_however_tasks_come_and_go(tasks: list[Resour
     assert used == NOTHING
 
 
-@given(amounts, st.integers(0, 100))
-def test_n_times_is_adding_n_times(one: Resources, n: int) -> None:
-    """Whole numbers don't drift."""
-    total = NOTHING
-    for _ in range(n):
-        total += one
-    assert one.times(n) == total
-
-
 @given(amounts, amounts)
 def test_the_dominant_share_is_the_largest_part_of_any_resource(used: Resources, total: Resources) -> None:
     """PLC-4: never negative, zero for nothing, and one for everything there is."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mainspring.core.jobs import TaskSpec
 from mainspring.core.resources import NOTHING, Resources
 from mainspring.core.shapes import GROUP_SECONDS, LARGEST_GROUP, Shape, group_size, shape_of
 from tests.core.builders import a_spec
@@ -31,6 +33,29 @@ def test_tasks_that_ask_for_the_same_have_one_shape_whatever_else_differs() -> N
 def test_what_matters_to_placement_makes_another_shape(other: object) -> None:
     """PLC-3."""
     assert shape_of(a_spec("a")) != shape_of(other)  # type: ignore[arg-type]
+
+
+def test_a_task_for_a_handler_needs_a_worker_that_serves_it() -> None:
+    """WRK-3: the handler is a label, of whatever value, beside those that the task names itself."""
+    shape = shape_of(a_spec("a", work={"handler": "load", "args": {"n": 1}}, labels={"disk": "ssd"}))
+
+    assert shape.labels == (("disk", "ssd"), ("handler/load", ""))
+    assert str(shape).endswith("disk=ssd, handler/load")
+
+
+@pytest.mark.parametrize(
+    "work",
+    [
+        b"{}",
+        b'{"run": ["handler"]}',
+        b'{"shell": "\\u0068andler"}',
+        b'{"handler": 3}',
+        b'{"handler": "a", "run": ["b"]}',
+    ],
+)
+def test_what_asks_for_no_handler_needs_no_label(work: bytes) -> None:
+    """WRK-3: also what admission would have refused can be compiled; its worker says what is wrong with it."""
+    assert shape_of(TaskSpec(name="a", work=msgspec.Raw(work))).labels == ()
 
 
 @given(st.floats(0, 1_000_000))

@@ -9,6 +9,7 @@ import pytest
 from mainspring.errors import Overloaded
 from mainspring.host.inbox import Inbox
 from mainspring.shard.events import AttemptStarted, CancelRun, Event, WorkerBeat
+from mainspring.wire import Progress
 from tests.host.virtual import VirtualClock
 
 
@@ -53,6 +54,22 @@ async def test_beats_of_one_worker_that_wait_together_are_one() -> None:
 
     assert len(inbox) == 2
     assert len(await inbox.next(wait=0, most=1)) == 2
+
+
+async def test_what_beats_tell_is_not_lost_when_they_become_one() -> None:
+    """LIV-2: a beat tells only of what has moved since the one before; that of an older session tells nothing."""
+    inbox = Inbox(100)
+    for session, progress in (
+        ("old", (Progress("c", 9.0),)),
+        ("s", (Progress("a", 1.0), Progress("b", 1.0))),
+        ("s", (Progress("a", 2.0),)),
+        ("s", ()),
+    ):
+        inbox.put(WorkerBeat(worker="w1", session=session, progress=progress))
+
+    (beat,) = await inbox.next(wait=0, most=1)
+
+    assert beat == WorkerBeat(worker="w1", session="s", progress=(Progress("a", 2.0), Progress("b", 1.0)))
 
 
 async def test_a_caller_is_pushed_back_when_too_much_waits() -> None:

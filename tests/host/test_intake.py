@@ -12,14 +12,15 @@ import pytest_asyncio
 
 from mainspring.core.jobs import Job
 from mainspring.core.runs import RunState
-from mainspring.core.tasks import Priority
+from mainspring.core.tasks import Priority, TaskState
 from mainspring.host import intake
 from mainspring.host.inbox import Inbox
 from mainspring.host.jobs import JobCache
 from mainspring.shard.effects import Reply
-from mainspring.shard.events import CancelRun, PauseRun, RunArrived
+from mainspring.shard.events import CancelRun, PauseRun, ResumeRun, RunArrived, RunsAged, RunUnreadable
 from mainspring.shard.memory import ShardMemory
-from tests.host.hall import SHARD, Hall, Trouble
+from mainspring.wire import Assign
+from tests.host.hall import SHARD, Hall, Hand, Trouble
 from tests.shard.jobs import chain, job, task, wide
 
 P0, P1, P2 = Priority
@@ -32,7 +33,7 @@ class Reader:
         self.memory = ShardMemory(SHARD)
         self.inbox = Inbox(100_000)
         self.hold: Priority | None = None
-        self.intake = intake.IntakeReader(hall.store, JobCache(hall.store), self.inbox, SHARD)
+        self.intake = intake.IntakeReader(hall.store, JobCache(hall.store), self.inbox, SHARD, hall.clock.wall)
         self.running = asyncio.create_task(self.intake.run(lambda: self.memory, lambda: self.hold))
 
     async def events(self) -> list[RunArrived]:
@@ -96,7 +97,8 @@ async def test_a_run_waits_for_its_start_time(hall: Hall) -> None:
     await hall.wait(29.0)
     assert (await hall.run(run)).adopted_at is None
 
-    await hall.until(lambda: hall.rows("SELECT count(*) FROM tasks") == [(1,)], within=3.0)
+    took = await hall.until(lambda: hall.rows("SELECT count(*) FROM tasks") == [(1,)], within=3.0)
+    assert took == pytest.approx(1.0, abs=0.1)
 
 
 async def test_a_p0_overtakes_a_backlog(hall: Hall) -> None:
@@ -220,6 +222,57 @@ async def test_an_unreadable_definition_holds_its_run_only(hall: Hall, definitio
     assert held.adopted_at is None
     await hall.wait(5.0)
     assert len(hall.rows("SELECT * FROM rejected_events")) == 1
+
+
+async def test_a_run_whose_definition_can_not_be_read_can_be_cancelled_and_nothing_else(hall: Hall) -> None:
+    """It has no tasks, and never will; whoever waits for its end hears of it."""
+    leader = await hall.lead()
+    (bad,) = await hall.submit_definition("{", watched=True)
+    await hall.until(lambda: bool(hall.rows("SELECT 1 FROM runs WHERE held IS NOT NULL")))
+    assert (await hall.ask(ResumeRun, bad)).reply is Reply.REFUSED
+
+    assert (await hall.ask(CancelRun, bad)).reply is Reply.DONE
+
+    run = await hall.run(bad)
+    assert (run.state, run.cancelled_by, run.because) == (RunState.CANCELLED, "ann", "cancelled by ann")
+    assert len(hall.rows("SELECT 1 FROM outbox WHERE kind = 'run.ended'")) == 1
+
+    leader.inbox.put(RunsAged(run_ids=(bad,)))
+    await hall.until(lambda: hall.rows("SELECT count(*) FROM runs_history") == [(1,)])
+    assert len(hall.rows("SELECT 1 FROM rejected_events")) == 1
+
+
+async def test_a_cancel_that_overtakes_an_unreadable_run_on_its_way_is_kept(hall: Hall) -> None:
+    """Intake had read it before, and hands it over as it was."""
+    leader = await hall.lead()
+    (bad,) = await hall.submit_definition("{")
+    await hall.until(lambda: bool(hall.rows("SELECT 1 FROM runs WHERE held IS NOT NULL")))
+    before = await hall.run(bad)
+    await hall.ask(CancelRun, bad)
+
+    leader.inbox.put(RunUnreadable(run=before, fault="its definition can't be read"))
+    await hall.wait(1.0)
+
+    assert (await hall.run(bad)).state is RunState.CANCELLED
+
+
+async def test_a_submission_to_an_idle_server_is_given_to_a_worker_in_one_batch(hall: Hall) -> None:
+    """Adopted and placed at once: between the insert and the assignment there is one commit."""
+    leader = await hall.lead()
+    hand = await Hand("w1", leader, "s1").welcome()
+    await hall.wait(0.5)
+    before = len(hall.store.calls)
+
+    await hall.submit(chain("a", "b"))
+    await hand.hear(Assign)
+
+    written = [call.batch for call in hall.store.calls[before:] if call.batch.rows()]
+    assert len(written) == 1
+    assert [step.end for step in written[0].transitions if step.task_id.endswith(".0")] == [
+        TaskState.PENDING,
+        TaskState.QUEUED,
+        TaskState.ASSIGNED,
+    ]
 
 
 async def test_a_definition_with_a_cycle_holds_its_run_only(hall: Hall) -> None:

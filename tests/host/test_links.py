@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from mainspring.core.tasks import TaskState
-from mainspring.errors import Refused
+from mainspring.core.work import LARGEST_CHECKPOINT_BYTES
+from mainspring.errors import Broken, Refused
 from mainspring.host.inbox import Inbox
 from mainspring.host.links import LONGEST_TEXT, RESULTS_ON_CREDIT, Link, Links
 from mainspring.shard.effects import CloseLink, Send
@@ -14,19 +15,27 @@ from mainspring.shard.events import (
     AttemptReturned,
     AttemptsReceived,
     AttemptStarted,
+    CheckpointSaved,
     Event,
     EventUnfit,
     WorkerBeat,
+    WorkerGone,
+    WorkerLeaving,
     WorkerRegistered,
 )
 from mainspring.wire import (
     Answer,
     Assign,
     Beat,
+    Checkpoint,
     Credit,
     FromWorker,
+    Goodbye,
+    Leaving,
+    Log,
     Offer,
     Outcome,
+    Progress,
     Recall,
     Received,
     Refusal,
@@ -80,7 +89,13 @@ async def test_a_registration_becomes_an_event_with_all_that_the_worker_said() -
     [
         (Started("att_1"), [AttemptStarted(worker="w1", session="s1", attempt="att_1")]),
         (Received(("att_1", "att_2")), [AttemptsReceived(worker="w1", session="s1", attempts=("att_1", "att_2"))]),
-        (Beat(), [WorkerBeat(worker="w1", session="s1")]),
+        (
+            Beat((Progress("att_1", 5.0),)),
+            [WorkerBeat(worker="w1", session="s1", progress=(Progress("att_1", 5.0),))],
+        ),
+        (Checkpoint("att_1", "[1]"), [CheckpointSaved(worker="w1", session="s1", attempt="att_1", document="[1]")]),
+        (Leaving(), [WorkerLeaving(worker="w1", session="s1")]),
+        (Goodbye(), [WorkerGone(worker="w1", session="s1")]),
         (
             Returned(("att_1", "att_2")),
             [AttemptReturned(worker="w1", session="s1", attempt=one) for one in ("att_1", "att_2")],
@@ -101,6 +116,38 @@ async def test_each_message_becomes_its_events(said: FromWorker, events: list[Ev
     desk.links.receive(link, said)
 
     assert await desk.events() == events
+
+
+async def test_a_piece_of_a_log_never_reaches_a_shard() -> None:
+    """Whoever carries the link takes it out before."""
+    desk = Desk()
+    link = await desk.open()
+
+    with pytest.raises(Broken):
+        desk.links.receive(link, Log("att_1", 0, b"x"))
+
+
+async def test_a_goodbye_stays_behind_what_was_said_before_it() -> None:
+    """The results first; but that a worker leaves is known before anything else is placed."""
+    desk = Desk()
+    link = await desk.open()
+
+    for message in (Result("att_1", Outcome.SUCCEEDED, "1"), Leaving(), Goodbye()):
+        desk.links.receive(link, message)
+
+    assert [type(event) for event in await desk.events()] == [WorkerLeaving, AttemptEnded, WorkerGone]
+
+
+async def test_who_was_heard_of_is_known_until_somebody_asks() -> None:
+    """LIV-1: registering counts, and whatever is said."""
+    desk = Desk()
+    link = await desk.open()
+    assert desk.links.take_heard() == ["w1"]
+    assert desk.links.take_heard() == []
+
+    desk.links.receive(link, Started("att_1"))
+
+    assert desk.links.take_heard() == ["w1"]
 
 
 async def test_a_second_registration_on_a_link_is_refused() -> None:
@@ -126,17 +173,36 @@ async def test_a_second_registration_on_a_link_is_refused() -> None:
     ],
     ids=["broken", "empty", "escaped NUL", "NUL", "long", "deep", "surrogate", "NaN"],
 )
-@pytest.mark.parametrize("field", ["output", "error"])
-async def test_a_result_that_no_store_would_take_is_caught_at_the_edge(text: str, fault: str, field: str) -> None:
+@pytest.mark.parametrize("field", ["output", "error", "checkpoint"])
+async def test_what_no_store_would_take_is_caught_at_the_edge(text: str, fault: str, field: str) -> None:
     """It costs nobody else anything."""
     desk = Desk()
     link = await desk.open()
+    message: FromWorker = Checkpoint("att_1", text)
+    if field != "checkpoint":
+        message = Result("att_1", Outcome.SUCCEEDED, **{field: text})
 
-    desk.links.receive(link, Result("att_1", Outcome.SUCCEEDED, **{field: text}))
+    desk.links.receive(link, message)
 
     (event,) = await desk.events()
     assert isinstance(event, EventUnfit)
     assert f"its {field} {fault}" in event.fault
+
+
+@pytest.mark.parametrize("letter", ["x", "é"])
+async def test_a_checkpoint_is_measured_in_bytes(letter: str) -> None:
+    """WRK-7: as much as is allowed is taken, one more is not."""
+    desk = Desk()
+    link = await desk.open()
+    size = len(letter.encode())
+    text = letter * ((LARGEST_CHECKPOINT_BYTES - 2) // size)
+
+    desk.links.receive(link, Checkpoint("att_1", f'"{text}"'))
+    desk.links.receive(link, Checkpoint("att_1", f'"{text}x{letter}"'))
+
+    kept, unfit = await desk.events()
+    assert isinstance(kept, CheckpointSaved)
+    assert isinstance(unfit, EventUnfit)
 
 
 async def test_a_message_goes_out_only_in_its_session() -> None:

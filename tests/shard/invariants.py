@@ -25,6 +25,15 @@ def check(memory: ShardMemory, ledger: Ledger) -> None:
     _check_leases(memory)
     _check_use(memory)
     _check_queues(memory)
+    _check_holds(memory, ledger)
+
+
+def _check_holds(memory: ShardMemory, ledger: Ledger) -> None:
+    """WRK-9: who is held is so in the rows and in memory, whether or not the worker is here."""
+    assert memory.held == {row.id: row for row in ledger.workers.values() if row.hold}
+    for worker in memory.workers.values():
+        row = memory.held.get(worker.id)
+        assert (worker.hold, worker.hold_why) == ((row.hold, row.hold_why) if row is not None else ("", ""))
 
 
 def _check_counts(run: RunMemory) -> None:
@@ -56,6 +65,8 @@ def _check_rows(run: RunMemory, ledger: Ledger) -> None:
     assert run.tasks == ledger.tasks_of(run.run.id)
     stored = {(spread.kind, spread.parent): spread for spread in ledger.spreads.values() if spread.run_id == run.run.id}
     assert run.spreads == stored
+    saved = {row.task_id: row.document for row in ledger.checkpoints.values() if row.run_id == run.run.id}
+    assert {run.tasks[position].id: text for position, text in run.checkpoints.items()} == saved
 
 
 def _check_leases(memory: ShardMemory) -> None:
@@ -89,7 +100,7 @@ def _check_use(memory: ShardMemory) -> None:
             assert not worker.free.is_negative(), f"{worker.id} has less than nothing left"
         if worker.status is not WorkerStatus.EXPECTED:
             capacity += worker.total
-        is_open = worker.status is WorkerStatus.READY and worker.free.cpu_millis > 0
+        is_open = worker.status is WorkerStatus.READY and worker.free.cpu_millis > 0 and worker.takes_new()
         assert (worker in memory.open_workers.all) is is_open, f"{worker.id} is open: {is_open}"
     assert memory.capacity == capacity
     free = sum(worker.free.cpu_millis for worker in memory.open_workers.all)

@@ -7,6 +7,7 @@ What is checked for each batch:
 3. Nothing leaves a final state but a reopening, which starts a generation with counters at zero (I-05, STA-1).
 4. An attempt id is used once, and a task has at most one live attempt (I-10, I-11).
 5. No attempt is made before everything upstream is over and lets it start (I-40).
+6. No attempt is made on a worker that is cordoned or draining (WRK-9).
 """
 
 from __future__ import annotations
@@ -15,7 +16,16 @@ from copy import copy, deepcopy
 
 import msgspec
 
-from mainspring.core.batch import Batch, LateResult, Outgoing, RejectedEvent, Spread, SpreadKind, WorkerRow
+from mainspring.core.batch import (
+    Batch,
+    Checkpoint,
+    LateResult,
+    Outgoing,
+    RejectedEvent,
+    Spread,
+    SpreadKind,
+    WorkerRow,
+)
 from mainspring.core.jobs import Job
 from mainspring.core.readiness import Upstream, decide
 from mainspring.core.runs import FINAL_RUN, Run
@@ -32,6 +42,8 @@ class Loaded(msgspec.Struct, frozen=True):
     runs: list[Run]
     tasks: list[Task]
     spreads: list[Spread]
+    checkpoints: list[Checkpoint]
+    held_workers: list[WorkerRow]
 
 
 class Ledger:
@@ -48,6 +60,7 @@ class Ledger:
         self.outbox: list[Outgoing] = []
         self.rejected: list[RejectedEvent] = []
         self.workers: dict[str, WorkerRow] = {}
+        self.checkpoints: dict[str, Checkpoint] = {}
         self.archived: set[str] = set()
         self._used_attempts: dict[str, str] = {}
 
@@ -78,6 +91,10 @@ class Ledger:
         self.outbox += [row for row in batch.outbox if row.id not in {known.id for known in self.outbox}]
         self.rejected += batch.rejected
         self.workers.update((row.id, row) for row in batch.workers)
+        for saved in batch.checkpoints:
+            assert saved.attempt_id in self._used_attempts, f"nobody made {saved}"
+            self.checkpoints[saved.task_id] = saved
+        self._check_holds(batch)
         for run_id in batch.archived:
             assert self.runs[run_id].state in FINAL_RUN, f"{run_id} moves to history, and is not over"
             self.archived.add(run_id)
@@ -92,6 +109,8 @@ class Ledger:
             runs,
             [deepcopy(task) for run in runs for task in self.tasks_of(run.id)],
             [copy(spread) for spread in self.spreads.values() if spread.run_id in ids],
+            [saved for saved in self.checkpoints.values() if saved.run_id in ids],
+            [row for row in self.workers.values() if row.hold],
         )
 
     def rows_of(self, run_id: str) -> RunRows:
@@ -101,7 +120,9 @@ class Ledger:
             return RunRows()
         spreads = tuple(copy(spread) for spread in self.spreads.values() if spread.run_id == run_id)
         tasks = tuple(deepcopy(task) for task in self.tasks_of(run_id))
-        return RunRows(run=copy(run), job=self.jobs[run.job_id], tasks=tasks, spreads=spreads)
+        checkpoints = tuple(saved for saved in self.checkpoints.values() if saved.run_id == run_id)
+        job = self.jobs.get(run.job_id)
+        return RunRows(run=copy(run), job=job, tasks=tasks, spreads=spreads, checkpoints=checkpoints)
 
     def find_attempt(self, attempt: str) -> RecordedAttempt | None:
         """What the rows say of an attempt."""
@@ -175,6 +196,13 @@ class Ledger:
             ]  # fmt: skip
             decision = decide(job.spec.on_failure, job.tasks[task.position].on_skip, upstreams, run.params)
             assert decision.state is TaskState.QUEUED, f"{task} was placed: {decision}"
+
+    def _check_holds(self, batch: Batch) -> None:
+        """WRK-9: nothing is placed on a worker that is held."""
+        for transition in batch.transitions:
+            if transition.end is TaskState.ASSIGNED:
+                worker = self.workers.get(self.tasks[transition.task_id].worker_id or "")
+                assert worker is None or not worker.hold, f"{transition} on {worker}"
 
     def _save_spread(self, spread: Spread) -> None:
         key = (spread.run_id, spread.parent, spread.generation, spread.kind)

@@ -60,6 +60,7 @@ class Story(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.world = World()
+        self.saved = 0
         for name in WORKERS:
             self.world.register(name, cores=2)
 
@@ -108,6 +109,37 @@ class Story(RuleBasedStateMachine):
         if held:
             self.world.reject(self.report(pick.choice(held), 2), "bad")
 
+    @rule(
+        worker=st.sampled_from(WORKERS),
+        kind=st.sampled_from(
+            [happened.CordonWorker, happened.DrainWorker, happened.EvictWorker, happened.UncordonWorker]
+        ),
+    )
+    def somebody_acts_on_a_worker(self, worker: str, kind: type[happened.WorkerAct]) -> None:
+        self.world.turn(kind(worker=worker, by="ann"))
+
+    @rule(worker=st.sampled_from(WORKERS), kind=st.sampled_from([happened.WorkerLeaving, happened.WorkerGone]))
+    def a_worker_leaves(self, worker: str, kind: type[happened.WorkerEvent]) -> None:
+        if not self.world.workers[worker].closed:
+            self.world.turn(self.world.say(kind, worker))
+
+    @rule(worker=st.sampled_from(WORKERS))
+    def nobody_has_noted_a_worker(self, worker: str) -> None:
+        self.world.turn(happened.WorkerUnheard(row=self.world.ledger.workers[worker]))
+
+    @rule(pick=st.randoms(use_true_random=False), many=st.integers(1, 3))
+    def attempts_save_something(self, pick: Any, many: int) -> None:
+        held = [one for one in self.world.ledger.tasks.values() if self.speaks_for(one)]
+        self.saved += 1
+        self.world.turn(
+            *(
+                self.world.say(
+                    happened.CheckpointSaved, str(one.worker_id), attempt=str(one.attempt_id), document=f"{self.saved}"
+                )
+                for one in pick.sample(held, min(many, len(held)))
+            )
+        )
+
     @rule()
     def the_memory_is_loaded_again(self) -> None:
         self.world.reload()
@@ -129,6 +161,7 @@ class Story(RuleBasedStateMachine):
         world = self.world
         world.budget = 2_000
         for name in WORKERS:
+            world.turn(happened.UncordonWorker(worker=name, by="ann"))
             world.register(name, cores=4)
         for run in list(world.ledger.runs.values()):
             world.act(happened.ResumeRun, run)

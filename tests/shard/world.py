@@ -109,13 +109,10 @@ class World:
             due = self.shard.due(self.now)
             if not due:
                 return
-            before = (
-                [row.id for row in self.ledger.tasks.values()],
-                [len(path) for path in self.ledger.history.values()],
-            )
+            before = [(task, len(path)) for task, path in self.ledger.history.items()]
             for event in due:
                 self._commit(self.shard.handle_alone(event, now=self.now, budget=self.budget))
-            after = [row.id for row in self.ledger.tasks.values()], [len(path) for path in self.ledger.history.values()]
+            after = [(task, len(path)) for task, path in self.ledger.history.items()]
             if before == after and not self.shard.has_more():
                 return
         raise AssertionError("the shard does not come to rest")
@@ -240,8 +237,8 @@ class World:
         run_id = self.run(run).id
         if task is None:
             return kind(run_id=run_id, by="ann", why=why, ticket=self._tickets)
-        job = self.ledger.jobs[self.ledger.runs[run_id].job_id]
-        named: dict[str, Any] = {"task_id": task_id(run_id, job.positions(task))}
+        names = [spec.name for spec in self.ledger.jobs[self.ledger.runs[run_id].job_id].tasks]
+        named: dict[str, Any] = {"task_id": task_id(run_id, names.index(task))}
         return kind(run_id=run_id, by="ann", why=why, ticket=self._tickets, **named)
 
     def reply(self, kind: type[Act], run: Run | None = None, *, task: str | None = None) -> Reply:
@@ -362,8 +359,10 @@ class World:
     def _load(self, before: Shard | None) -> None:
         rows = self.ledger.load()
         self.shard = Shard("pool", seed=(self.terms, len(self.batches)))
-        memory = None if before is None else before.memory
-        self.shard.load(rows.runs, rows.tasks, self.ledger.jobs, rows.spreads, now=self.now, before=memory)
+        self.shard.load(
+            rows.runs, rows.tasks, self.ledger.jobs, rows.spreads, checkpoints=rows.checkpoints,
+            held_workers=rows.held_workers, now=self.now, before=None if before is None else before.memory,
+        )  # fmt: skip
 
     def _commit(self, batch: Batch) -> None:
         self.batches.append(batch)

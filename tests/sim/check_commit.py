@@ -38,6 +38,7 @@ class CommitCheck:
         self._placed.clear()
         touched: dict[str, None] = {}
         last = self._check_history(model, batch)
+        self._apply_checkpoints(model, batch)
         for attempt in batch.attempts:
             self._check_attempt(model, attempt, batch, last)
         for run in batch.runs:
@@ -55,6 +56,10 @@ class CommitCheck:
         for late in batch.late:
             self._require("I-52", late.attempt_id not in model.live, f"a late result of live {late.attempt_id}")
             self._ever.late.add(late.attempt_id)
+        for row in batch.workers:
+            model.workers[row.id] = row
+            if row.hold:
+                self._ever.held.add(row.id)
         self._apply_spreads(model, batch, touched)
         self._check_records(model, batch)
         for run_id in touched:
@@ -120,6 +125,15 @@ class CommitCheck:
         spec = model.job_of(task.run_id).tasks[task.position]
         bounded = task.tries <= spec.max_attempts and task.losses <= LOSSES_ALLOWED + 1
         self._require("I-18", bounded, f"{task.id}: {task.tries} tries, {task.losses} losses")
+
+    def _apply_checkpoints(self, model: Model, batch: Batch) -> None:
+        """Only a live attempt saves, for its own task, and what is kept is what it saved (WRK-7)."""
+        for saved in batch.checkpoints:
+            row = model.live.get(saved.attempt_id)
+            self._require("I-13", row is not None and row.id == saved.task_id, f"{saved} is of no live attempt")
+            mine = saved.document in self._ever.saved.get(saved.attempt_id, ())
+            self._require("WRK-7", mine, f"{saved.attempt_id} did not save {saved.document}")
+            model.checkpoints[saved.task_id] = saved
 
     # attempts
 
@@ -200,14 +214,17 @@ class CommitCheck:
         if run is None:
             return  # Two sweeps named it: it is in history already.
         tasks = model.tasks.pop(run_id, [])
+        for task in tasks:
+            model.checkpoints.pop(task.id, None)
         self._require("I-05", all(task.state in FINAL for task in tasks), f"{run_id} went to history, and is not over")
         model.archived[run_id] = run
 
     def _check_records(self, model: Model, batch: Batch) -> None:
         alerts = {row.id for row in batch.outbox if row.kind == "alert"}
         for record in batch.rejected:
-            model.rejected.add(record.subject)
-            self._ever.rejected.add(record.subject)
+            if record.kind != "CheckpointSaved":
+                model.rejected.add(record.subject)
+                self._ever.rejected.add(record.subject)
             self._require("L-4", record.id in alerts, f"{record.id} was rejected, and nobody is told")
         for row in batch.outbox:
             if "unexplained" in row.id:
@@ -230,6 +247,10 @@ class CommitCheck:
             worker = task.worker_id or ""
             room = self._offers[worker] - model.use(worker)
             self._require("I-60", not room.is_negative(), f"{worker} has {room} left after taking {task.id}")
+            row = model.workers.get(worker)
+            self._require("WRK-9", row is not None and not row.hold, f"{task.id} was placed on {row}")
+            saved = model.checkpoints.get(task.id)
+            self._ever.to_find[task.attempt_id or ""] = saved.document if saved is not None else None
         for before in queued_before:
             higher = model.task(before.id)
             if higher is None or higher.seq != before.seq or _is_held(model.runs[higher.run_id]):

@@ -25,8 +25,13 @@ _SPREADS = "SELECT run_id, kind, parent, done FROM spreads"
 _HISTORY = 'SELECT task_id, seq, generation, start, "end" FROM transitions ORDER BY task_id, seq'
 
 
+LONGEST_SILENCE = 55.0
+"""Of the shard's life. The first watch needs 15 s, the second 35 if the store answers: then a worker is given up."""
+
+
 def look_at_leaders(world: World) -> None:
-    """Every live leader can explain every task, and adds up its use rightly (I-41, I-45, I-60, I-65)."""
+    """Every live leader can explain every task, adds up its use rightly (I-41, I-45, I-60, I-65), and waits for nobody
+    who has been silent for long (LIV-1)."""
     for server in world.servers:
         leader = server.leader()
         if leader is None or is_spoiled(leader.shard):
@@ -45,6 +50,8 @@ def _look_at(world: World, leader: Leader) -> None:
         require("I-45", not found, f"{[(task.id, task.state, fault) for task, fault in found]} in {run.run.state}")
     use: dict[str, Resources] = {}
     for worker in memory.workers.values():
+        quiet = memory.life - worker.heard
+        require("LIV-1", quiet < LONGEST_SILENCE, f"{worker.id} has been silent for {quiet:.0f} s, and is still here")
         require("I-60", worker.used == use_of(worker), f"{worker.id} uses {worker.used}, its leases {use_of(worker)}")
         for lease in worker.leases.values():
             use[lease.tenant] = use.get(lease.tenant, NOTHING) + lease.shape.resources
@@ -73,6 +80,12 @@ def compare_tables(world: World, *, whole: bool) -> None:
     spreads = {(run, kind, parent): done for run, kind, parent, done in db.execute(_SPREADS)}
     known = {(run, str(kind), parent): spread.done for (run, kind, parent), spread in model.spreads.items()}
     require("ROWS", spreads == known, f"spreads: {spreads} are stored, not {known}")
+    saved = dict(db.execute("SELECT task_id, document FROM checkpoints"))
+    wanted_documents = {task: one.document for task, one in model.checkpoints.items()}
+    require("ROWS", saved == wanted_documents, f"checkpoints: {saved} are stored, not {wanted_documents}")
+    workers = {row[0]: row[1:] for row in db.execute("SELECT id, status, hold, hold_why FROM workers")}
+    wanted_workers = {row.id: (row.status, row.hold, row.hold_why) for row in model.workers.values()}
+    require("ROWS", workers == wanted_workers, f"workers: {workers} are stored, not {wanted_workers}")
     _check_acknowledged(world, db)
 
 

@@ -20,7 +20,7 @@ from mainspring.core.tasks import AttemptEnd
 from mainspring.errors import Fenced, Rejected
 from mainspring.host.loop import MARGIN, Leader
 from mainspring.shard.effects import Answered, Reply
-from mainspring.shard.events import Act, CancelRun, PauseRun
+from mainspring.shard.events import Act, Asked, CancelRun, PauseRun, UncordonWorker, WorkerAct
 from mainspring.shard.fleet import LOST_AFTER_SECONDS
 from mainspring.shard.shard import Shard
 from mainspring.store.port import IdempotencyKey, Term
@@ -172,6 +172,8 @@ class Checker:
                     for one in message.group:
                         known = ever.attempts.get(one.attempt) == worker
                         self._require("STA-3", known, f"{one.attempt} was sent to {worker}, and is not durable")
+                        latest = ever.to_find.get(one.attempt)
+                        self._require("WRK-7", one.checkpoint == latest, f"{one} does not find {latest}")
                 case Answer(verdict=Verdict.APPLIED):
                     self._require(
                         "STA-3", message.attempt in ever.ended, f"{message.attempt} was acknowledged too early"
@@ -182,13 +184,15 @@ class Checker:
                 case Stop() if message.grace_seconds > 0:
                     self._require("STA-8", message.attempt in ever.stops, f"{message.attempt} was signalled too early")
 
-    def answered(self, act: Act, answered: Answered) -> None:
+    def answered(self, act: Asked, answered: Answered) -> None:
         """A person was told how an act ended."""
         if answered.reply is Reply.DONE and isinstance(act, CancelRun):
             self._require("STA-3", act.run_id in self.ever.cancelled, f"the cancel of {act.run_id} is not durable")
         elif answered.reply is Reply.DONE and isinstance(act, PauseRun):
             self._require("STA-3", act.run_id in self.ever.paused, f"the pause of {act.run_id} is not durable")
-        self._world.trace.note("answered", f"{type(act).__name__} {act.run_id} {answered.reply}")
+        elif answered.reply is Reply.DONE and isinstance(act, WorkerAct) and not isinstance(act, UncordonWorker):
+            self._require("STA-3", act.worker in self.ever.held, f"the hold of {act.worker} is not durable")
+        self._world.trace.note("answered", f"{say_act(act)} {answered.reply}")
 
     def news(self, row: Outgoing) -> None:
         """Something reached somebody outside."""
@@ -247,6 +251,10 @@ class Checker:
             safe = attempt in self.ever.ended or attempt in self.ever.late or attempt in self.ever.rejected
             self._require("I-50", safe, f"{worker} forgot the result of {attempt}, which nobody has")
 
+    def saved(self, attempt: str, document: str) -> None:
+        """A process saves something."""
+        self.ever.saved.setdefault(attempt, set()).add(document)
+
     def wiped(self, worker: str) -> None:
         """A worker's disk is gone."""
         self.ever.wiped.update(attempt for attempt, (owner, _) in self.ever.left.items() if owner == worker)
@@ -271,6 +279,17 @@ class Checker:
                 "I-16", now - since >= least, f"{worker} was given up {now - since:.1f} s after its last word"
             )
             self._require("I-42", now - began >= least, f"{worker} was given up {now - began:.1f} s into a term")
+
+
+def say_act(act: Asked) -> str:
+    """What somebody asks for, and of what."""
+    match act:
+        case Act():
+            return f"{type(act).__name__} {act.run_id}"
+        case WorkerAct():
+            return f"{type(act).__name__} {act.worker}"
+        case _:
+            return type(act).__name__
 
 
 def is_spoiled(shard: Shard) -> bool:

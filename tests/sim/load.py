@@ -17,8 +17,19 @@ from mainspring.core.tasks import Priority, Task, TaskState
 from mainspring.errors import MainspringError, Unavailable
 from mainspring.host.loop import Leader
 from mainspring.ids import new_id
-from mainspring.shard.events import Act, CancelRun, CancelTask, ClearTask, PauseRun, ReopenTask, ResumeRun
+from mainspring.shard.events import (
+    Act,
+    Asked,
+    CancelRun,
+    CancelTask,
+    ClearTask,
+    PauseRun,
+    ReopenTask,
+    ResumeRun,
+    UncordonWorker,
+)
 from mainspring.store.port import IdempotencyKey, Store
+from tests.sim.checker import say_act
 from tests.sim.jobs import draw_job
 from tests.sim.server import SHARD
 from tests.sim.store import HostStore
@@ -128,7 +139,8 @@ class People:
     def mend(self) -> int:
         """Everything that only a person can move on: move it on. How many things there were."""
         model = self._world.checker.model
-        acts: list[Act] = []
+        held = [row.id for row in model.workers.values() if row.hold]
+        acts: list[Asked] = [UncordonWorker(worker=worker, by="person:mender") for worker in held]
         for run in model.runs.values():
             if run.state in FINAL_RUN:
                 continue
@@ -154,17 +166,17 @@ class People:
                 self._world.nemesis.restart(server)
         return len(acts)
 
-    def ask(self, act: Act) -> None:
+    def ask(self, act: Asked) -> None:
         """Ask whichever server leads, if one does."""
         self._acted += 1
         for server in self._world.servers:
             leader = server.leader()
             if leader is not None:
-                self._world.trace.note("act", f"{type(act).__name__} {act.run_id}")
+                self._world.trace.note("act", say_act(act))
                 self._world.loop.create_task(self._wait(leader, act), context=server.process.context)
                 return
 
-    async def _wait(self, leader: Leader, act: Act) -> None:
+    async def _wait(self, leader: Leader, act: Asked) -> None:
         try:
             answered = await leader.ask(act)
         except MainspringError:

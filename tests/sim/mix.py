@@ -52,6 +52,11 @@ class Mix(msgspec.Struct, frozen=True, kw_only=True):
     """How likely a worker is to die just after a write to its journal."""
     stay: float
     """Seconds that a finished run stays before it moves to history."""
+    saves: int
+    """How often an attempt saves a checkpoint."""
+    worker_acts: int
+    leavings: int
+    """How often a worker leaves in order."""
 
 
 def draw_mix(seed: int, seconds: float) -> Mix:
@@ -82,4 +87,7 @@ def draw_mix(seed: int, seconds: float) -> Mix:
         stubborn=random.choice((0.0, 0.2, 0.6)),
         crash_after_write=random.choice((0.0, 0.0, 0.01)),
         stay=random.choice((30.0, 120.0, 86_400.0)),
+        saves=random.choice((0, 40, 200)),
+        worker_acts=random.choice((0, 6, 20)),
+        leavings=random.choice((0, 0, 3, 8)),
     )

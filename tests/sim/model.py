@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from mainspring.core.batch import Spread, SpreadKind
+from mainspring.core.batch import Checkpoint, Spread, SpreadKind, WorkerRow
 from mainspring.core.jobs import Job
 from mainspring.core.resources import NOTHING, Resources
 from mainspring.core.runs import Run
@@ -51,6 +51,9 @@ class Model:
         """Attempts that count, by task and generation."""
         self.leases: dict[str, dict[str, tuple[int, Resources]]] = {}
         """By worker and lease: how many attempts share it, and its room."""
+        self.workers: dict[str, WorkerRow] = {}
+        self.checkpoints: dict[str, Checkpoint] = {}
+        """By task."""
         self.keys: dict[tuple[str, str], list[str]] = {}
         self.rejected: set[str] = set()
         """Subjects of rejected events."""
@@ -61,7 +64,8 @@ class Model:
         """The same, for a snapshot."""
         other = Model()
         other.fence = msgspec.structs.replace(self.fence)
-        for name in ("jobs", "runs", "archived", "spreads", "live", "ended", "counted", "keys"):
+        plain = ("jobs", "runs", "archived", "spreads", "live", "ended", "counted", "keys", "workers", "checkpoints")
+        for name in plain:
             setattr(other, name, dict(getattr(self, name)))
         other.definitions = self.definitions
         other.tasks = {run: list(tasks) for run, tasks in self.tasks.items()}
@@ -138,6 +142,12 @@ class Ever:
         """What rejected events were about."""
         self.stops: set[str] = set()
         """Attempts whose task had a durable request to stop."""
+        self.held: set[str] = set()
+        """Workers that were held, durably."""
+        self.saved: dict[str, set[str]] = {}
+        """What each attempt has saved, kept or not."""
+        self.to_find: dict[str, str | None] = {}
+        """What each attempt finds: the latest checkpoint of its task at the commit that made it."""
         self.cancelled: set[str] = set()
         self.paused: set[str] = set()
         self.left: dict[str, tuple[str, Result]] = {}

@@ -36,7 +36,7 @@ class Nemesis:
             return
         self._world.trace.fault(kind, worker.name)
         worker.crash(wiped=wiped)
-        self._later(self._random.choice((0.5, 5.0, 30.0)), worker.boot)
+        self._later(self._random.choice((0.5, 5.0, 30.0, 90.0)), worker.boot)
 
     def restart(self, server: SimServer) -> None:
         """A server is stopped in order, and started again a little later."""

@@ -20,12 +20,15 @@ from mainspring.core.shapes import Shape
 from mainspring.core.workers import Worker
 from mainspring.host.host import Host
 from mainspring.host.loop import Leader
-from mainspring.shard import flow, memory, reports
+from mainspring.host.sweeps import Sweeper
+from mainspring.shard import adoption, fleet, flow, memory, reports
 from mainspring.shard.events import Event
 from mainspring.shard.memory import RunMemory
+from mainspring.shard.shard import Shard
 from mainspring.store import sqlite_batch, sqlite_queries, sqlite_rows
 from mainspring.store.port import ShardRow, Store
-from mainspring.worker.duties import Duties, Keep, Mark, Record, Say, Step
+from mainspring.worker.duties import Duties
+from mainspring.worker.steps import Keep, Mark, Record, Say, Step
 
 
 class Plant(NamedTuple):
@@ -186,6 +189,31 @@ def _ignore_leases() -> AbstractContextManager[None]:
     return _patched(mock.patch.object(sqlite_queries, "_TAKE", take), mock.patch.object(Host, "_look", look))
 
 
+def _forget_holds() -> AbstractContextManager[None]:
+    real = Shard.load
+
+    def load(self: Shard, *args: Any, **kwargs: Any) -> None:
+        real(self, *args, **(kwargs | {"held_workers": ()}))
+
+    return _patched(mock.patch.object(Shard, "load", load))
+
+
+def _forget_checkpoints() -> AbstractContextManager[None]:
+    return _patched(mock.patch.object(adoption, "recall_checkpoints", return_value=None))
+
+
+def without_timers_of_silence() -> AbstractContextManager[None]:
+    """The first of the two watches over workers is off: the second must do."""
+    return _patched(mock.patch.object(fleet, "watch", return_value=None))
+
+
+def _no_watch() -> AbstractContextManager[None]:
+    async def name_unheard(self: Sweeper, leader: Leader) -> int:
+        return 0
+
+    return _patched(without_timers_of_silence(), mock.patch.object(Sweeper, "name_unheard", name_unheard))
+
+
 PLANTS = (
     Plant("term fence", "a commit is taken whatever its term", _no_fence),
     Plant("batch number", "a batch that had been written is written again", _no_number),
@@ -202,4 +230,7 @@ PLANTS = (
     Plant("journal answer", "a worker forgets a result once it is sent", _forget_when_sent),
     Plant("poison event", "a batch that the store refuses is dropped", _drop_rejected),
     Plant("lease renewal", "a healthy leader is taken over from", _ignore_leases),
+    Plant("worker hold", "a new leader does not know who is cordoned", _forget_holds),
+    Plant("checkpoint", "a new leader does not know what was saved", _forget_checkpoints),
+    Plant("both watches", "nobody looks for silent workers", _no_watch),
 )

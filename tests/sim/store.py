@@ -196,6 +196,6 @@ def _settle(answer: asyncio.Future[Any], error: Exception) -> None:
 
 
 def _is_poisoned(batch: Batch) -> bool:
-    return any(change.task.output is not None and POISON in change.task.output for change in batch.tasks) or any(
-        late.output is not None and POISON in late.output for late in batch.late
-    )
+    outputs = [change.task.output for change in batch.tasks] + [late.output for late in batch.late]
+    documents = [saved.document for saved in batch.checkpoints]
+    return any(text is not None and POISON in text for text in (*outputs, *documents))

@@ -11,7 +11,7 @@ import time
 import pytest
 
 from tests.sim.guard import Escaped, sealed
-from tests.sim.planted import PLANTS
+from tests.sim.planted import PLANTS, without_timers_of_silence
 from tests.sim.runs import run_planted_seed
 from tests.sim.world import run_seed
 
@@ -67,6 +67,16 @@ def test_a_missing_guard_is_noticed(guard: str, seed: int, invariant: str) -> No
     result = run_planted_seed(plant, seed, WHOLE)
 
     assert result.found[0][0] == invariant
+
+
+@pytest.mark.parametrize("seed", [1015, 1022])
+def test_the_second_watch_alone_finds_every_silent_worker(seed: int) -> None:
+    """LIV-1: either of the two is enough."""
+    with without_timers_of_silence():
+        result = run_seed(seed, seconds=SHORT)
+
+    assert result.found == []
+    assert result.checks["LIV-1"] > 0
 
 
 def test_simulated_code_cannot_reach_the_machines_clock_or_chance() -> None:

@@ -1,7 +1,8 @@
 """A worker of the simulation: the real duties, with a journal, processes and sessions that are played.
 
-A crash ends the agent with all its processes. The journal survives it, or is lost with the disk. An agent that has
-heard nothing for 10 s starts nothing more; after 15 s it looks for another server.
+A crash ends the agent and its guard with all their processes. The journal survives it, or is lost with the disk. An
+agent that has heard nothing for 10 s starts nothing more; after 15 s it looks for another server. Its guard runs the
+members of a lease one after another.
 """
 
 from __future__ import annotations
@@ -13,8 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from mainspring.wire import Assignment, Offer, Outcome
-from mainspring.worker.duties import Duties, Keep, Kill, Mark, Record, Say, Start, Step
+from mainspring.wire import Assignment, Goodbye, Offer, Outcome, Register
+from mainspring.worker.duties import Duties
+from mainspring.worker.guard_wire import Holding
+from mainspring.worker.steps import Keep, Kill, Mark, Record, Say, Start, Step, TakeBack
 from tests.sim.loop import Process
 from tests.sim.network import CLOSED, PONG, Session
 from tests.sim.store import POISON
@@ -58,15 +61,15 @@ class SimWorker:
         self._heard = -1e9
         self._running: dict[str, bool] = {}
         """Processes by attempt: whether it has begun."""
-        self._waiting: deque[Assignment] = deque()
-        """What is to be started once a server has been heard of."""
+        self._leases: dict[str, deque[Assignment]] = {}
+        """What the guard was given: the first of each lease runs, or is about to."""
 
     def boot(self) -> None:
         """Start an agent on what the disk holds."""
         self._boots += 1
         self.process = Process(f"{self.name}#{self._boots}")
         self.duties = Duties()
-        self._running, self._waiting = {}, deque()
+        self._running, self._leases = {}, {}
         self._session, self._heard = None, -1e9
         self._world.trace.note("worker.boot", self.process.name)
         self.process.context.run(self._start)
@@ -89,16 +92,42 @@ class SimWorker:
             self._drop()
             return
         self._heard = self._world.loop.now
-        while self._waiting:
-            self._run(self._waiting.popleft())
+        self._carry_out(self.duties.heard())
         for message in frame:
             if message is not PONG and not self.process.dead:
                 self._carry_out(self.duties.take(message))
 
+    def running(self) -> list[str]:
+        """Attempts whose process runs."""
+        return [] if self.process.dead else [attempt for attempt, begun in self._running.items() if begun]
+
+    def save(self, attempt: str, document: str) -> None:
+        """A process saves a checkpoint."""
+        self._carry_out(self.duties.saved(attempt, document))
+
+    def leave(self) -> None:
+        """Finish what runs, give back the rest, say goodbye, and end; another agent comes later."""
+        if not self.duties.leaving:
+            self._carry_out(self.duties.leave())
+            self._go()
+
     # the agent
 
+    def _go(self) -> None:
+        """End, once nothing is in hands, or nobody can wait any longer."""
+        if self.duties.holds() and not self._world.is_calm():
+            self._world.loop.call_later(0.5, self._go)
+            return
+        if not self.duties.holds() and self._session is not None:
+            self._session.up.send([Goodbye()])
+        self._world.loop.call_later(1.0, self._gone)
+
+    def _gone(self) -> None:
+        self._world.nemesis.crash_worker(self, wiped=False, kind="worker_left")
+
     def _start(self) -> None:
-        self._carry_out(self.duties.restore(list(self.journal)))
+        self.duties.restore(list(self.journal))
+        self._carry_out(self.duties.adopt(Holding((), (), ()), "the worker was restarted"))
         self._world.loop.create_task(self._agent())
 
     async def _agent(self) -> None:
@@ -114,9 +143,8 @@ class SimWorker:
         world = self._world
         server: SimServer = self._random.choice(world.servers)
         self._sessions += 1
-        hello = self.duties.register(
-            self.name, f"{self.name}:{self._boots}.{self._sessions}", self.offer, self.labels, self.zone
-        )
+        session_name = f"{self.name}:{self._boots}.{self._sessions}"
+        hello = self.duties.register(Register(self.name, session_name, self.offer, self.labels, self.zone))
         self._closed = asyncio.Event()
         session = self._session = world.network.connect(self, server, hello)
         began = world.loop.now
@@ -131,6 +159,8 @@ class SimWorker:
                 self._drop()
             elif not self._closed.is_set():
                 self._carry_out(self.duties.beat())
+            if self._is_silent():
+                self._carry_out(self.duties.silence())
         return self._heard > began
 
     def _drop(self) -> None:
@@ -151,7 +181,9 @@ class SimWorker:
                 case Say():
                     said.append(step.message)
                 case Start():
-                    self._run(step.assignment)
+                    self._launch(step.assignment, step.lease)
+                case TakeBack():
+                    self._world.loop.call_later(0.001, self._give_back, step.attempts)
                 case Kill():
                     self._kill(step.attempt, step.grace_seconds)
         if said and self._session is not None:
@@ -165,16 +197,48 @@ class SimWorker:
         elif record.mark in (Mark.FORGOTTEN, Mark.ASIDE):
             checker.forgotten(self.name, record.attempt, aside=record.mark is Mark.ASIDE)
 
-    # processes
+    # the guard, and its processes
+
+    def _is_silent(self) -> bool:
+        return self._world.loop.now - self._heard > CAUTIOUS_AFTER
+
+    def _launch(self, assignment: Assignment, lease: str) -> None:
+        line = self._leases.setdefault(lease, deque())
+        line.append(assignment)
+        if len(line) == 1:
+            self._run(assignment)
 
     def _run(self, assignment: Assignment) -> None:
-        now = self._world.loop.now
-        if now - self._heard > CAUTIOUS_AFTER:
-            self._waiting.append(assignment)
+        if self._is_silent():
+            self._carry_out(self.duties.silence())
             return
         self._world.checker.process_begun(self.name, assignment)
         self._running[assignment.attempt] = False
         self._world.loop.call_later(0.001 + self._random.random() * 0.1, self._begun, assignment)
+
+    def _give_back(self, attempts: tuple[str, ...]) -> None:
+        """The agent wants these back: it gets those that no process was started for."""
+        given = [attempt for attempt in attempts if attempt not in self._running and self._leave_lease(attempt)]
+        self._carry_out(self.duties.unbegun(given))
+
+    def _leave_lease(self, attempt: str) -> bool:
+        """Take an attempt out of its lease; False if it is in none."""
+        for lease, line in self._leases.items():
+            for assignment in line:
+                if assignment.attempt == attempt:
+                    line.remove(assignment)
+                    if not line:
+                        del self._leases[lease]
+                    return True
+        return False
+
+    def _end(self, attempt: str, outcome: Outcome, output: str | None = None, error: str | None = None) -> None:
+        """Nothing of an attempt runs any more: the next one of its lease begins."""
+        self._leave_lease(attempt)
+        self._carry_out(self.duties.ended(attempt, outcome, output, error))
+        for line in list(self._leases.values()):
+            if line[0].attempt not in self._running and not self.process.dead:
+                self._run(line[0])
 
     def _begun(self, assignment: Assignment) -> None:
         attempt = assignment.attempt
@@ -196,22 +260,21 @@ class SimWorker:
         if not self._world.is_calm() and random.random() < mix.poison:
             poison = random.choice(('"\\u0000"', f'"{POISON}"', '"' + POISON + ' again"', "{not json", '"\ud800"'))
             self._world.trace.fault("poison_result", attempt)
-            self._carry_out(self.duties.ended(attempt, Outcome.SUCCEEDED, poison))
+            self._end(attempt, Outcome.SUCCEEDED, poison)
         elif random.random() < work.fails:
-            self._carry_out(self.duties.ended(attempt, Outcome.FAILED, None, '{"exit": 1}'))
+            self._end(attempt, Outcome.FAILED, None, '{"exit": 1}')
         else:
             output = f'{{"n": {random.randint(0, 9)}, "ok": {random.choice(("true", "true", "false"))}}}'
-            self._carry_out(self.duties.ended(attempt, Outcome.SUCCEEDED, output))
+            self._end(attempt, Outcome.SUCCEEDED, output)
 
     def _kill(self, attempt: str, grace: float) -> None:
-        for assignment in self._waiting:
-            if assignment.attempt == attempt:
-                self._waiting.remove(assignment)
+        if attempt not in self._running:
+            if self._leave_lease(attempt):
                 self._carry_out(self.duties.ended(attempt, Outcome.STOPPED))
-                return
+            return
         stubborn = self._random.random() < self._world.mix.stubborn
         self._world.loop.call_later(grace if stubborn else min(grace, self._random.random()), self._killed, attempt)
 
     def _killed(self, attempt: str) -> None:
         if self._running.pop(attempt, None) is not None:
-            self._carry_out(self.duties.ended(attempt, Outcome.STOPPED))
+            self._end(attempt, Outcome.STOPPED)

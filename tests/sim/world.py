@@ -31,6 +31,7 @@ from tests.sim.poison import poisoned
 from tests.sim.server import SHARD, SimServer
 from tests.sim.store import Truth, at_once
 from tests.sim.trace import Trace
+from tests.sim.whims import Whims
 from tests.sim.worker import SimWorker
 
 LEASE_SECONDS = 5.0
@@ -74,6 +75,7 @@ class World:
         self.nemesis = Nemesis(self)
         self.client = Client(self)
         self.people = People(self)
+        self.whims = Whims(self)
         self.servers = [SimServer(self, f"server{number}") for number in range(mix.servers)]
 
     def is_calm(self) -> bool:
@@ -87,7 +89,8 @@ class World:
             server.boot()
         for worker in self.workers:
             worker.boot()
-        for coroutine in (self.client.run(), self.people.meddle(), self.nemesis.run(), self._watch(), self._look()):
+        lives = (self.client.run(), self.people.meddle(), self.whims.run(), self.nemesis.run())
+        for coroutine in (*lives, self._watch(), self._look()):
             self.loop.create_task(coroutine, context=self.loop.outside)
         try:
             self.loop.run_until(self.done)

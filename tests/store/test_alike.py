@@ -14,14 +14,17 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 
 from mainspring.clock import MachineClock
-from mainspring.core.batch import Batch, Spread, SpreadKind, TaskChange
+from mainspring.core.batch import Batch, Checkpoint, Spread, SpreadKind, TaskChange
 from mainspring.core.runs import FINAL_RUN, Run, RunState
 from mainspring.core.tasks import Priority, StopKind, StopRequest, Task, TaskState
 from mainspring.errors import MainspringError
 from mainspring.store.port import PRUNABLE, IdempotencyKey, Store, Term, Want
+from mainspring.store.port_front import RunFilter, TaskFilter, TokenRow
 from mainspring.store.postgres import PostgresStore
 from mainspring.store.sqlite import SqliteStore, inline
 from tests.store.builders import DAY, HOUR, NOW, a_run, a_task, a_transition, an_attempt, an_outgoing, new_number
+from tests.store.test_liveness import a_worker
+from tests.store.test_tokens import a_token
 
 Call = Callable[[Store], Coroutine[Any, Any, Any]]
 
@@ -46,6 +49,8 @@ TABLES = [
     "idempotency",
     "rejected_events",
     "workers",
+    "checkpoints",
+    "tokens",
 ]
 
 
@@ -189,6 +194,33 @@ class TwoStores(RuleBasedStateMachine):
             ids = data.draw(st.lists(st.sampled_from([run.id for run in self.runs]), unique=True, max_size=2))
             self.commit(Batch(archived=ids))
 
+    @rule(data=st.data(), document=TEXTS)
+    def save(self, data: st.DataObject, document: str) -> None:
+        worker = a_worker(
+            data.draw(st.sampled_from(["w1", "w2", "W3"])), status=data.draw(st.sampled_from(["ready", "lost"])),
+            hold=data.draw(st.sampled_from(["", "draining"])), since=data.draw(INSTANTS),
+        )  # fmt: skip
+        saved = [
+            Checkpoint(task_id=task.id, run_id=task.run_id, attempt_id="att_1", document=document, saved_at=NOW)
+            for task in list(self.tasks.values())[-2:]
+        ]
+        self.commit(Batch(workers=[worker], checkpoints=saved))
+
+    # what no shard decides
+
+    @rule(token=st.builds(a_token, id=st.sampled_from("tu"), hash=st.sampled_from("hi"), name=TEXTS))
+    def keep_a_token(self, token: TokenRow) -> None:
+        self.both(lambda store: store.insert_token(token))
+
+    @rule(shard=st.sampled_from(["main", "other"]), limit=st.integers(1, 3))
+    def watch_workers(self, shard: str, limit: int) -> None:
+        self.both(lambda store: self.unheard(store, shard, limit))
+
+    async def unheard(self, store: Store, shard: str, limit: int) -> Any:
+        found = await store.unheard(shard, timedelta(0), limit)
+        await store.heard(shard, ["w1", "w2"])
+        return [worker.id for worker in found], len(await store.unheard(shard, HOUR, limit))
+
     # outbox and sweeps
 
     @rule(data=st.data(), count=st.integers(1, 3))
@@ -236,9 +268,37 @@ class TwoStores(RuleBasedStateMachine):
         self.both(lambda store: self.attempts_of(store, [*self.attempts, "att_1", "att_2"]))
         for run in self.runs[-3:]:
             self.see_the_same_run(run.id)
+        for task in list(self.tasks)[-3:]:
+            self.see_the_same_task(task)
+
+    @rule(data=st.data(), limit=st.integers(1, 5))
+    def list_the_same(self, data: st.DataObject, limit: int) -> None:
+        tenant = data.draw(st.none() | st.sampled_from(TENANTS) | TEXTS)
+        runs = RunFilter(
+            tenant=tenant, states=tuple(data.draw(st.sets(st.sampled_from(RunState)))),
+            priority=data.draw(st.none() | st.sampled_from(Priority)),
+            before=data.draw(st.sampled_from([None, *((run.created_at, run.id) for run in self.runs)])),
+        )  # fmt: skip
+        tasks = TaskFilter(
+            tenant=tenant, states=tuple(data.draw(st.sets(st.sampled_from(TaskState)))),
+            run_id=data.draw(st.sampled_from([None, *(run.id for run in self.runs)])),
+            after=data.draw(st.sampled_from(["", *self.tasks])),
+        )  # fmt: skip
+        self.both(lambda store: store.list_runs(runs, limit))
+        self.both(lambda store: store.list_tasks(tasks, limit))
+        self.both(lambda store: store.transitions_after("main", limit, 0, limit))
+        self.both(lambda store: store.list_workers("main", "w1", limit))
+        self.both(lambda store: store.list_tokens(None))
+
+    def see_the_same_task(self, task_id: str) -> None:
+        self.both(lambda store: store.find_task(task_id))
+        self.both(lambda store: store.attempts_of(task_id))
+        self.both(lambda store: store.transitions_of(task_id))
+        self.both(lambda store: store.checkpoint(task_id))
 
     def see_the_same_run(self, run_id: str) -> None:
         self.both(lambda store: store.run(run_id))
+        self.both(lambda store: store.find_run(run_id))
         self.both(lambda store: store.tasks(run_id))
         self.both(lambda store: store.load_run(run_id))
 

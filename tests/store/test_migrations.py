@@ -13,13 +13,14 @@ import asyncpg
 import pytest
 
 from mainspring.clock import MachineClock
-from mainspring.core.batch import LateResult, Outgoing, RejectedEvent, Spread, WorkerRow
+from mainspring.core.batch import Checkpoint, LateResult, Outgoing, RejectedEvent, Spread, WorkerRow
 from mainspring.core.jobs import JobRow
 from mainspring.core.runs import Run
 from mainspring.core.tasks import Attempt, Task, Transition
 from mainspring.errors import StoreUnfit
 from mainspring.store.migrations import Migration, migrations, outstanding
 from mainspring.store.port import ShardRow, Store
+from mainspring.store.port_front import ServerRow, TokenRow
 from mainspring.store.postgres import PostgresStore
 from mainspring.store.sqlite import SqliteStore, inline
 from tests.postgres import PostgresServer
@@ -39,6 +40,9 @@ TABLES = {
     "outbox": (Outgoing, ["seq"], ["due_at", "holder", "held_until", "delivered_at", "tries", "fault"]),
     "rejected_events": (RejectedEvent, [], []),
     "workers": (WorkerRow, [], []),
+    "checkpoints": (Checkpoint, [], []),
+    "tokens": (TokenRow, [], []),
+    "servers": (ServerRow, [], []),
 }
 
 

@@ -1,4 +1,4 @@
-"""How PostgreSQL carries statements out: by looking rows up, whatever it knew when it planned (ADR 0012)."""
+"""How statements are carried out: by looking rows up, whatever PostgreSQL knew when it planned (ADR 0012)."""
 
 from __future__ import annotations
 
@@ -8,11 +8,17 @@ from collections.abc import AsyncIterator
 import asyncpg
 import pytest
 
-from mainspring.store import postgres_batch, postgres_queries
+from mainspring.clock import MachineClock
+from mainspring.core.runs import RunState
+from mainspring.core.tasks import TaskState
+from mainspring.store import listing, postgres_batch, postgres_lists, postgres_queries, sqlite_lists
 from mainspring.store.port import Want
+from mainspring.store.port_front import RunFilter, TaskFilter
 from mainspring.store.postgres import PostgresStore
 from mainspring.store.postgres_connections import Connection, Limits, open_connection
-from tests.store.builders import Leader, a_change, a_run, an_attempt, an_outgoing, ended
+from mainspring.store.sqlite import SqliteStore, inline
+from mainspring.store.sqlite_lists import find
+from tests.store.builders import NOW, Leader, a_change, a_run, a_transition, an_attempt, an_outgoing, ended
 
 
 @pytest.fixture
@@ -68,15 +74,15 @@ async def pages_of(connection: Connection, query: str, args: str) -> int:
     return int(top["Shared Hit Blocks"] + top["Shared Read Blocks"])
 
 
-async def multiply(connection: Connection, table: str, row: str, **changes: str) -> None:
-    """Fill a table with 50,000 copies of the row with this id; `n`, in what is changed, is the number of the copy."""
+async def multiply(connection: Connection, table: str, row: str, *, key: str = "id", **changes: str) -> None:
+    """Fill a table with 50,000 copies of the row with this key; `n`, in what is changed, is the number of the copy."""
     names = await connection.fetch(
         "SELECT attname FROM pg_attribute WHERE attrelid = $1::text::regclass AND attnum > 0 ORDER BY attnum", table
     )
     columns = ", ".join(changes.get(name, f'"{name}"') for (name,) in names)
     await connection.execute(
         f"""INSERT INTO {table} OVERRIDING SYSTEM VALUE
-            SELECT {columns} FROM {table}, generate_series(1, 50000) AS n WHERE id = '{row}'"""
+            SELECT {columns} FROM {table}, generate_series(1, 50000) AS n WHERE {key} = '{row}'"""
     )
 
 
@@ -129,3 +135,83 @@ async def test_what_is_over_does_not_slow_what_is_not(
     assert await pages_of(reader, postgres_queries._FIND_ATTEMPTS, "'{att_1,att-7,att_unknown}'") < 60
     assert await pages_of(reader, postgres_queries._ENDED_RUNS, "'main', '1 hour', 5") < 60
     assert await pages_of(reader, postgres_queries._TAKE_OUTGOING, "'h', 5, '1 hour'") < 60
+
+
+SQLITE_TASKS = sqlite_lists._JOIN_TASKS
+LISTS = {
+    "runs_1 (id<?)": listing.runs(RunFilter(before=(NOW, "run_1")), 20),
+    "runs_of_tenant (<expr>>? AND <expr><?)": listing.runs(RunFilter(tenant="a", before=(NOW, "run_1")), 20),
+    "runs_active": listing.runs(RunFilter(states=(RunState.RUNNING,)), 20),
+    "tasks_1 (id>? AND id<?)": listing.tasks(TaskFilter(run_id="run_1"), 20, join_tasks=SQLITE_TASKS),
+    "tasks_attempt": listing.tasks(TaskFilter(worker="w1"), 20, join_tasks=SQLITE_TASKS),
+    "tasks_1 (id>?)": listing.tasks(TaskFilter(states=(TaskState.FAILED,)), 20, join_tasks=SQLITE_TASKS),
+    "attempts_of_task": listing.Listing(listing.attempts_of(), ["task_1"]),
+    "transitions_of_task": listing.Listing(listing.transitions_of(), ["task_1"]),
+    "(shard=? AND (batch_no,ordinal)>(?,?))": listing.Listing(listing.TRANSITIONS_AFTER, ["main", 1, 1, 20]),
+    "jobs_2 ((tenant,name)>(?,?))": listing.jobs(None, "a/b", 20),
+}
+
+
+@pytest.mark.parametrize("way", LISTS)
+async def test_sqlite_lists_along_an_index(way: str) -> None:
+    store = SqliteStore.open(":memory:", clock=MachineClock(), run=inline)
+
+    sql, parameters = LISTS[way]
+    plan = await store._read(lambda db: find(db, f"EXPLAIN QUERY PLAN {sql}", parameters).fetchall())
+
+    assert way in "\n".join(step for *_, step in plan), plan
+    await store.close()
+
+
+async def pages_of_list(connection: Connection, wanted: listing.Listing) -> int:
+    """How many pages a list looks at."""
+    return await pages_of(connection, wanted.sql, ", ".join(f"'{value}'" for value in wanted.parameters))
+
+
+def list_of_tasks(**wanted: object) -> listing.Listing:
+    """A list of tasks as PostgreSQL carries it out."""
+    return listing.tasks(TaskFilter(**wanted), 20, join_tasks=postgres_lists._JOIN_TASKS)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("statistics", ["old", "new"])
+async def test_lists_look_only_at_what_they_show(
+    store: PostgresStore, other: Connection, reader: Connection, statistics: str
+) -> None:
+    """50,000 runs of another tenant are over, with their tasks, attempts and transitions."""
+    leader = await Leader.of(store)
+    over, going_on = a_run(tenant="flood"), a_run(tenant="a")
+    first, second = await leader.adopt(over, going_on)
+    attempt = an_attempt(first)
+    await leader.commit(
+        runs=[ended(over)],
+        tasks=[
+            a_change(first, state=TaskState.SUCCEEDED),
+            a_change(second, state=TaskState.RUNNING, attempt_id="att_1", worker_id="w1"),
+        ],
+        attempts=[attempt, an_attempt(second)],
+        transitions=[a_transition(first, because="multiply"), a_transition(second)],
+    )
+    await multiply(other, "runs", over.id, id="id || '-' || n")
+    await multiply(other, "tasks", first.id, id="id || n")
+    await multiply(other, "attempts", attempt.id, id="id || n", task_id="task_id || n")
+    await multiply(
+        other, "transitions", "multiply", key="because", batch_no="n + 10", task_id="task_id || n", because="'copy'"
+    )
+    if statistics == "new":
+        await other.execute("ANALYZE")
+
+    for wanted in (
+        RunFilter(),
+        RunFilter(tenant="a"),
+        RunFilter(tenant="flood", before=(over.created_at, f"{over.id}-7")),
+        RunFilter(states=(RunState.RUNNING, RunState.PAUSED)),
+    ):
+        assert await pages_of_list(reader, listing.runs(wanted, 20)) < 90, wanted
+    assert await pages_of_list(reader, list_of_tasks()) < 90
+    assert await pages_of_list(reader, list_of_tasks(run_id=going_on.id)) < 20
+    assert await pages_of_list(reader, list_of_tasks(worker="w1")) < 20
+    assert await pages_of_list(reader, list_of_tasks(states=(TaskState.RUNNING,), tenant="a")) < 20
+    assert await pages_of_list(reader, list_of_tasks(states=(TaskState.QUEUED, TaskState.RUNNING))) < 20
+    assert await pages_of(reader, postgres_lists._ATTEMPTS_OF, f"'{second.id}'") < 20
+    assert await pages_of(reader, postgres_lists._TRANSITIONS_OF, f"'{second.id}'") < 20
+    assert await pages_of(reader, listing.TRANSITIONS_AFTER, "'main', 400, 0, 20") < 40

@@ -1,1 +1,1 @@
-"""What a worker decides, and the worker that is played."""
+"""Workers: what they decide, what they keep, and how they run things."""

@@ -1,10 +1,10 @@
 """Any day of a worker's life, against a model: whatever the server says and whenever it crashes, the promises hold.
 
-1. No attempt's process is started twice, also across restarts (I-17).
-2. Of one lease at most one process runs.
-3. What was promised is on disk before it is said (I-50): a receipt, a result, a return.
-4. A result is forgotten on its answer only, and none is sent without credit.
-5. Nothing is returned that was started, unless its result was answered long ago and it is forgotten.
+1. No attempt begins twice, also across restarts of the agent and of the guard (I-17).
+2. What was promised is on disk before it is said (I-50): a receipt, a start, a result, a return.
+3. A result is forgotten on its answer only, and none is sent without credit.
+4. Nothing is returned that has begun, unless its result was answered long ago and it is forgotten.
+5. Nothing begins in silence once the guard has answered, and nothing new after the worker was told to leave.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from mainspring.wire import (
     Answer,
+    Checkpoint,
     Credit,
     FromWorker,
     Outcome,
@@ -27,25 +28,49 @@ from mainspring.wire import (
     Verdict,
     Welcome,
 )
-from mainspring.worker.duties import Duties, Keep, Kill, Mark, Record, Say, Start, Step
-from tests.worker.words import OFFER, assign
+from mainspring.worker.duties import Duties
+from mainspring.worker.guard_wire import Ended, Holding
+from mainspring.worker.steps import Keep, Kill, Mark, Record, Say, Start, Step, TakeBack
+from tests.worker.words import assign, hello
+
+
+class Guard:
+    """Runs members of a lease one after another, and knows what has begun."""
+
+    def __init__(self) -> None:
+        self.waiting: dict[str, str] = {}
+        self.running: dict[str, str] = {}
+        self.ended: dict[str, Result] = {}
+        self.asked: set[str] = set()
+
+    def next_ones(self) -> list[str]:
+        """What may begin: the first of each lease that runs nothing."""
+        busy = set(self.running.values())
+        first = {lease: attempt for attempt, lease in reversed(self.waiting.items())}
+        return sorted(attempt for lease, attempt in first.items() if lease not in busy)
+
+    def holding(self) -> Holding:
+        ended = tuple(Ended(one.attempt, one.outcome, one.output, one.error) for one in self.ended.values())
+        return Holding(tuple(self.waiting), tuple(self.running), ended)
 
 
 class Day(RuleBasedStateMachine):
-    """A worker with a disk, processes, and a server that says what it likes."""
+    """A worker with a disk, a guard, and a server that says what it likes."""
 
     def __init__(self) -> None:
         super().__init__()
         self.duties = Duties()
+        self.guard = Guard()
         self.disk: list[Record] = []
         self.begun: set[str] = set()
-        self.running: dict[str, str] = {}
         self.lease_of: dict[str, str] = {}
-        self.ended: dict[str, Result] = {}
+        self.heard_of: set[str] = set()
+        self.results: dict[str, Result] = {}
         self.answered: set[str] = set()
         self.returned: set[str] = set()
         self.credit = 0
         self.open = False
+        self.quiet = False
         self.sessions = 0
         self.attempts = 0
 
@@ -55,21 +80,28 @@ class Day(RuleBasedStateMachine):
             match step:
                 case Keep():
                     self.disk.append(step.record)
+                    if step.record.result is not None:
+                        self.results[step.record.attempt] = step.record.result
                 case Start():
-                    self.begin(step.assignment.attempt)
+                    self.launch(step.assignment.attempt, step.lease)
+                case TakeBack():
+                    self.guard.asked.update(step.attempts)
                 case Kill():
-                    assert step.attempt not in self.ended
+                    self.guard.waiting.pop(step.attempt, None)
+                    if self.guard.running.pop(step.attempt, None) is not None or step.attempt in self.duties.holds():
+                        self.guard.ended[step.attempt] = Result(step.attempt, Outcome.STOPPED)
                 case Say():
                     self.hear(step.message)
 
-    def begin(self, attempt: str) -> None:
-        lease = self.lease_of[attempt]
+    def launch(self, attempt: str, lease: str) -> None:
         assert attempt not in self.begun, f"{attempt} is started twice"
+        assert attempt not in self.guard.waiting, f"{attempt} is handed over twice"
         assert attempt not in self.returned, f"{attempt} was given back"
-        assert lease not in self.running.values(), f"two processes of {lease} at once"
-        assert self.on_disk(Mark.STARTED, attempt)
-        self.begun.add(attempt)
-        self.running[attempt] = lease
+        assert self.on_disk(Mark.RECEIVED, attempt)
+        assert lease == self.lease_of[attempt]
+        assert not self.quiet, f"{attempt} is started in silence"
+        assert not self.duties.leaving, f"{attempt} is started by a worker that leaves"
+        self.guard.waiting[attempt] = lease
 
     def hear(self, message: FromWorker) -> None:
         """What a server checks of each word."""
@@ -79,10 +111,13 @@ class Day(RuleBasedStateMachine):
                 assert all(self.on_disk(Mark.RECEIVED, one) for one in message.attempts)
             case Started():
                 assert message.attempt in self.begun
+                assert self.on_disk(Mark.STARTED, message.attempt)
+            case Checkpoint():
+                assert self.on_disk(Mark.SAVED, message.attempt)
             case Result():
                 assert self.on_disk(Mark.ENDED, message.attempt)
                 assert self.credit > 0, "it has no credit"
-                assert message == self.ended[message.attempt]
+                assert message == self.results[message.attempt]
                 self.credit -= 1
             case Returned():
                 for attempt in message.attempts:
@@ -97,7 +132,53 @@ class Day(RuleBasedStateMachine):
     def known(self) -> list[str]:
         return sorted(self.lease_of)
 
-    # what happens
+    # what the guard does
+
+    @rule(pick=st.data(), seen=st.booleans())
+    @precondition(lambda self: self.guard.next_ones())
+    def one_begins(self, pick: st.DataObject, seen: bool) -> None:
+        """`seen`: the agent hears of it."""
+        attempt = pick.draw(st.sampled_from(self.guard.next_ones()))
+        assert attempt not in self.begun, f"{attempt} begins twice"
+        self.begun.add(attempt)
+        self.guard.running[attempt] = self.guard.waiting.pop(attempt)
+        if seen:
+            self.do(self.duties.started(attempt, 7, 1.0))
+
+    @rule(pick=st.data(), outcome=st.sampled_from([Outcome.SUCCEEDED, Outcome.FAILED]), saved=st.booleans())
+    @precondition(lambda self: self.guard.running)
+    def one_ends(self, pick: st.DataObject, outcome: Outcome, saved: bool) -> None:
+        attempt = pick.draw(st.sampled_from(sorted(self.guard.running)))
+        if saved:
+            self.do(self.duties.saved(attempt, "1"))
+        del self.guard.running[attempt]
+        self.guard.ended[attempt] = Result(attempt, outcome, "1")
+
+    @rule()
+    @precondition(lambda self: self.guard.ended)
+    def ends_are_taken(self) -> None:
+        for attempt, one in list(self.guard.ended.items()):
+            self.do(self.duties.ended(attempt, one.outcome, one.output, one.error))
+        self.guard.ended.clear()
+
+    @rule()
+    @precondition(lambda self: self.guard.asked)
+    def the_guard_gives_back(self) -> None:
+        given = [attempt for attempt in self.guard.waiting if attempt in self.guard.asked]
+        for attempt in given:
+            del self.guard.waiting[attempt]
+        self.guard.asked.clear()
+        self.do(self.duties.unbegun(given))
+
+    @rule()
+    def the_guard_dies(self) -> None:
+        """All that ran under it is killed; what it had ended and written is still there."""
+        ended = self.guard.ended
+        self.guard = Guard()
+        self.guard.ended = ended
+        self.do(self.duties.adopt(self.guard.holding(), "the guard died"))
+
+    # what the server does
 
     @rule(many=st.integers(1, 3), again=st.booleans())
     @precondition(lambda self: self.open)
@@ -106,68 +187,62 @@ class Day(RuleBasedStateMachine):
         self.attempts += many
         lease = f"lease{self.attempts}"
         self.lease_of.update((name, lease) for name in names)
+        self.heard_of.update(names)
+        self.quiet = False
         self.do(self.duties.take(assign(lease, *names)))
         if again:
             self.do(self.duties.take(assign(lease, *names)))
 
-    @rule(pick=st.data(), outcome=st.sampled_from([Outcome.SUCCEEDED, Outcome.FAILED]), said=st.booleans())
-    @precondition(lambda self: self.running)
-    def a_process_ends(self, pick: st.DataObject, outcome: Outcome, said: bool) -> None:
-        attempt = pick.draw(st.sampled_from(sorted(self.running)))
-        if said:
-            self.do(self.duties.started(attempt))
-        del self.running[attempt]
-        self.ended[attempt] = Result(attempt, outcome, "1")
-        self.do(self.duties.ended(attempt, outcome, "1"))
-
     @rule(pick=st.data())
-    @precondition(lambda self: self.running)
-    def a_process_is_seen_to_run(self, pick: st.DataObject) -> None:
-        self.do(self.duties.started(pick.draw(st.sampled_from(sorted(self.running)))))
+    @precondition(lambda self: self.open and self.heard_of)
+    def old_work_comes_again(self, pick: st.DataObject) -> None:
+        """What this agent has heard of: nobody repeats to an agent what another one was told."""
+        attempt = pick.draw(st.sampled_from(sorted(self.heard_of)))
+        self.quiet = False
+        self.do(self.duties.take(assign(self.lease_of[attempt], attempt)))
 
     @rule(pick=st.data())
     @precondition(lambda self: self.open and self.lease_of)
     def somebody_recalls(self, pick: st.DataObject) -> None:
         attempts = pick.draw(st.lists(st.sampled_from(self.known()), max_size=4, unique=True))
+        self.quiet = False
         self.do(self.duties.take(Recall(tuple(attempts))))
 
     @rule(pick=st.data())
     @precondition(lambda self: self.open and self.lease_of)
     def somebody_stops(self, pick: st.DataObject) -> None:
-        attempt = pick.draw(st.sampled_from(self.known()))
-        if attempt not in self.begun:
-            self.ended.setdefault(attempt, Result(attempt, Outcome.STOPPED))
-        steps = self.duties.take(Stop(attempt, "stop", 30.0))
-        if any(isinstance(step, Kill) for step in steps):
-            assert attempt in self.begun
-        self.do(steps)
-        if attempt not in self.begun and not self.on_disk(Mark.ENDED, attempt):
-            del self.ended[attempt]
+        self.quiet = False
+        self.do(self.duties.take(Stop(pick.draw(st.sampled_from(self.known())), "stop", 30.0)))
 
-    @rule(pick=st.data(), verdict=st.sampled_from(list(Verdict)))
+    @rule(pick=st.data(), verdict=st.sampled_from(list(Verdict)), again=st.booleans())
     @precondition(lambda self: self.open and self.lease_of)
-    def an_answer_comes(self, pick: st.DataObject, verdict: Verdict) -> None:
-        attempt = pick.draw(st.sampled_from(self.known()))
-        steps = self.duties.take(Answer(attempt, verdict))
-        if steps:
-            assert attempt in self.ended
+    def an_answer_comes(self, pick: st.DataObject, verdict: Verdict, again: bool) -> None:
+        """`again`: and then its assignment, which was repeated on the way."""
+        attempt = pick.draw(st.sampled_from(sorted(self.results) or self.known()))
+        held = attempt in self.duties.holds()
+        self.quiet = False
+        self.do(self.duties.take(Answer(attempt, verdict)))
+        if held and attempt not in self.duties.holds():
+            assert attempt in self.results
             self.answered.add(attempt)
-        self.do(steps)
+            if again:
+                self.do(self.duties.take(assign(self.lease_of[attempt], attempt)))
 
     @rule(results=st.integers(1, 3))
     @precondition(lambda self: self.open)
     def credit_comes(self, results: int) -> None:
         self.credit += results
+        self.quiet = False
         self.do(self.duties.take(Credit(results)))
 
     @rule()
     def it_connects(self) -> None:
         self.sessions += 1
         session = f"s{self.sessions}"
-        hello = self.duties.register("w1", session, OFFER, {})
-        assert set(self.running) <= set(hello.holds)
-        assert {one for one in self.ended if one not in self.answered} <= set(hello.holds)
-        self.open, self.credit = True, 0
+        holds = set(self.duties.register(hello(session)).holds)
+        assert {*self.guard.running, *self.guard.waiting} <= holds
+        assert {one for one in self.results if one not in self.answered} <= holds
+        self.open, self.credit, self.quiet = True, 0, False
         self.do(self.duties.take(Welcome(session)))
 
     @rule()
@@ -176,31 +251,49 @@ class Day(RuleBasedStateMachine):
         self.duties.lost_session()
 
     @rule()
+    def it_gets_quiet(self) -> None:
+        self.quiet = True
+        self.do(self.duties.silence())
+        assert set(self.guard.waiting) <= self.guard.asked, "something may begin in silence"
+
+    @rule()
+    def a_pong_comes(self) -> None:
+        self.quiet = False
+        self.do(self.duties.heard())
+
+    @rule(chance=st.integers(0, 9))
+    def it_is_told_to_leave(self, chance: int) -> None:
+        if chance == 0 and not self.duties.leaving:
+            self.do(self.duties.leave())
+
+    @rule()
     def the_agent_is_restarted(self) -> None:
-        """Its processes are gone with it; the disk is not."""
-        self.open = False
-        for attempt in self.running:
-            self.ended[attempt] = Result(attempt, Outcome.STOPPED, None, '"the worker was restarted"')
-        self.running.clear()
+        """The disk and the guard are still there."""
+        self.open = self.quiet = False
+        self.heard_of.clear()
         self.duties = Duties()
-        self.do(self.duties.restore(list(self.disk)))
+        self.duties.restore(list(self.disk))
+        self.guard.asked.clear()
+        self.do(self.duties.adopt(self.guard.holding(), "the worker was restarted"))
+        self.guard.ended.clear()
 
     # what holds
 
     @invariant()
     def what_ended_and_was_not_answered_is_still_held(self) -> None:
-        assert {one for one in self.ended if one not in self.answered} <= set(self.duties.holds())
+        assert {one for one in self.results if one not in self.answered} <= set(self.duties.holds())
 
     @invariant()
     def what_was_answered_or_returned_is_not_held(self) -> None:
         assert not (self.answered | self.returned) & set(self.duties.holds())
 
     @invariant()
-    def every_lease_goes_on_until_it_is_through(self) -> None:
-        """No member waits for ever: if one is held and not over, one of its lease runs."""
+    def nothing_is_lost_between_agent_and_guard(self) -> None:
+        """What is held and not over is with the guard, or waits here for a server."""
+        with_guard = {*self.guard.waiting, *self.guard.running, *self.guard.ended}
+        assert set(self.duties.unfinished()) <= with_guard
         for attempt in self.duties.holds():
-            if attempt not in self.ended:
-                assert self.lease_of[attempt] in self.running.values(), f"{attempt} waits for nobody"
+            assert attempt in self.results or attempt in with_guard or self.quiet, f"{attempt} waits for nobody"
 
 
 TestAnyDay = Day.TestCase

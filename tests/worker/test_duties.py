@@ -1,4 +1,4 @@
-"""What a worker must do next, for each thing that can happen (WRK-10, I-17, I-50)."""
+"""What a worker must do next, for each thing that can happen (WRK-7, WRK-9, WRK-10, PLC-7, I-17, I-50)."""
 
 from __future__ import annotations
 
@@ -6,11 +6,16 @@ import pytest
 
 from mainspring.wire import (
     Answer,
+    Assignment,
     Beat,
+    Checkpoint,
     Credit,
+    Offer,
     Outcome,
+    Progress,
     Recall,
     Received,
+    Refusal,
     Result,
     Returned,
     Started,
@@ -18,35 +23,27 @@ from mainspring.wire import (
     Verdict,
     Welcome,
 )
-from mainspring.worker.duties import MOST_ASIDE, Duties, Keep, Mark, Record, Say, Start
-from tests.worker.words import OFFER, assign, connected, killed, marks, said, started
+from mainspring.worker.duties import MOST_ASIDE, MOST_REMEMBERED, Duties
+from mainspring.worker.steps import Keep, Mark, Record, Say, Start
+from tests.worker.words import assign, connected, hello, killed, marks, said, started, taken_back
 
 
 def test_an_assignment_is_kept_before_it_is_confirmed_and_confirmed_before_it_is_started() -> None:
     """I-50: what was promised is on disk."""
     steps = connected().take(assign("lease", "a"))
 
-    assert [type(step) for step in steps] == [Keep, Say, Keep, Start]
-    assert marks(steps) == [(Mark.RECEIVED, "a"), (Mark.STARTED, "a")]
+    assert [type(step) for step in steps] == [Keep, Say, Start]
+    assert marks(steps) == [(Mark.RECEIVED, "a")]
     assert said(steps) == [Received(("a",))]
 
 
-def test_a_group_is_kept_whole_and_runs_one_after_another() -> None:
-    """PLC-10: the room of one task."""
-    duties = connected()
-    assert started(duties.take(assign("lease", "a", "b", "c"))) == ["a"]
-    duties.started("a")
-    assert started(duties.ended("a", Outcome.SUCCEEDED)) == ["b"]
-    assert started(duties.ended("b", Outcome.FAILED)) == ["c"]
-    assert started(duties.ended("c", Outcome.SUCCEEDED)) == []
+def test_a_group_is_kept_and_handed_over_whole_and_in_order() -> None:
+    """PLC-10: the guard runs the members one after another."""
+    steps = connected().take(assign("lease", "a", "b", "c"))
 
-
-def test_leases_run_beside_one_another() -> None:
-    """Each has its own room."""
-    duties = connected()
-
-    assert started(duties.take(assign("one", "a", "b"))) == ["a"]
-    assert started(duties.take(assign("two", "x", "y"))) == ["x"]
+    assert [type(step) for step in steps] == [Keep, Keep, Keep, Say, Start, Start, Start]
+    assert started(steps) == ["a", "b", "c"]
+    assert {step.lease for step in steps if isinstance(step, Start)} == {"lease"}
 
 
 def test_an_assignment_that_comes_twice_is_started_once() -> None:
@@ -57,13 +54,51 @@ def test_an_assignment_that_comes_twice_is_started_once() -> None:
     assert duties.take(assign("lease", "a", "b")) == []
 
 
-def test_the_start_of_a_process_is_reported() -> None:
-    """RUNNING means that the process has started, as the worker said."""
+def test_an_assignment_that_comes_again_after_its_answer_is_not_started_again() -> None:
+    """I-17: an attempt's id is used once, for ever."""
+    duties = connected()
+    duties.take(assign("lease", "a", "b"))
+    duties.ended("a", Outcome.SUCCEEDED)
+    duties.take(Answer("a", Verdict.APPLIED))
+    duties.take(Recall(("b",)))
+    duties.unbegun(["b"])
+
+    assert duties.take(assign("lease", "a", "b")) == []
+    assert duties.holds() == ()
+
+
+def test_what_is_remembered_of_the_forgotten_is_bounded() -> None:
+    """The oldest names go first."""
+    duties = connected()
+    duties.take(Recall(tuple(f"a{n}" for n in range(MOST_REMEMBERED + 1))))
+
+    assert duties.take(assign("lease", f"a{MOST_REMEMBERED}")) == []
+    assert started(duties.take(assign("lease", "a0"))) == ["a0"]
+
+
+def test_what_can_not_be_run_is_refused_and_the_others_of_its_group_run() -> None:
+    """PLC-7: before anything is promised."""
+
+    def verify(one: Assignment, needs: Offer) -> str:
+        return "no such handler" if one.attempt == "b" else ""
+
+    duties = connected(duties=Duties(verify))
+    steps = duties.take(assign("lease", "a", "b", "c"))
+
+    assert started(steps) == ["a", "c"]
+    assert said(steps) == [Received(("a", "c")), Refusal("b", "no such handler")]
+    assert duties.holds() == ("a", "c")
+
+
+def test_the_start_of_a_process_is_kept_and_reported() -> None:
+    """RUNNING means that the process has started, as the worker said; the journal knows which process."""
     duties = connected()
     duties.take(assign("lease", "a"))
 
-    assert said(duties.started("a")) == [Started("a")]
-    assert duties.running() == ["a"]
+    steps = duties.started("a", 4711, 12.5)
+
+    assert steps == [Keep(Record(Mark.STARTED, "a", 4711, 12.5)), Say(Started("a"))]
+    assert [(one.attempt, one.pid, one.created) for one in duties.running()] == [("a", 4711, 12.5)]
 
 
 def test_a_start_that_is_noticed_after_the_end_says_nothing() -> None:
@@ -85,7 +120,7 @@ def test_a_result_is_kept_before_it_is_sent() -> None:
     steps = duties.ended("a", Outcome.SUCCEEDED, "7", None)
 
     result = Result("a", Outcome.SUCCEEDED, "7", None)
-    assert steps == [Keep(Record(Mark.ENDED, "a", "lease", None, result)), Say(result)]
+    assert steps == [Keep(Record(Mark.ENDED, "a", result=result)), Say(result)]
 
 
 def test_an_end_that_is_reported_twice_counts_once() -> None:
@@ -147,7 +182,7 @@ def test_results_wait_for_credit_and_go_in_order() -> None:
     duties = connected(credit=1)
     for name in ("a", "b", "c"):
         duties.take(assign(f"lease-{name}", name))
-    assert [one.attempt for one in said(duties.ended("a", Outcome.SUCCEEDED))] == ["a"]  # type: ignore[union-attr]
+    assert said(duties.ended("a", Outcome.SUCCEEDED)) == [Result("a", Outcome.SUCCEEDED)]
     assert said(duties.ended("b", Outcome.SUCCEEDED)) == []
     assert said(duties.ended("c", Outcome.SUCCEEDED)) == []
 
@@ -162,29 +197,73 @@ def test_everything_but_results_needs_no_credit() -> None:
     assert said(duties.take(assign("lease", "a", "b"))) == [Received(("a", "b"))]
     assert said(duties.started("a")) == [Started("a")]
     assert said(duties.beat()) == [Beat()]
-    assert said(duties.take(Recall(("b",)))) == [Returned(("b",))]
+    duties.take(Recall(("b",)))
+    assert said(duties.unbegun(["b"])) == [Returned(("b",))]
 
 
-def test_a_recall_returns_only_what_has_not_started() -> None:
-    """The one that runs is answered *started*, the others are given back, and forgotten before that is said."""
+def test_a_beat_tells_how_far_those_are_that_moved_since_the_last() -> None:
+    """The latest word of each, once."""
+    duties = connected()
+    duties.take(assign("lease", "a"))
+    duties.started("a")
+    duties.moved("a", 10.0, "")
+    duties.moved("a", 40.0, "half of it read")
+    duties.moved("z", 1.0, "")
+
+    assert said(duties.beat()) == [Beat((Progress("a", 40.0, "half of it read"),))]
+    assert said(duties.beat()) == [Beat()]
+
+
+def test_a_checkpoint_is_kept_and_sent_at_once() -> None:
+    """WRK-7."""
+    duties = connected()
+    duties.take(assign("lease", "a"))
+    duties.started("a")
+
+    steps = duties.saved("a", '{"page": 3}')
+
+    assert steps == [Keep(Record(Mark.SAVED, "a", document='{"page": 3}')), Say(Checkpoint("a", '{"page": 3}'))]
+    assert duties.saved("z", "1") == []
+
+
+def test_the_latest_checkpoint_is_said_again_in_the_next_session_before_the_result() -> None:
+    """WRK-7: also of an attempt that is over and not answered."""
+    duties = connected()
+    duties.take(assign("lease", "a"))
+    duties.started("a")
+    duties.saved("a", "1")
+    duties.saved("a", "2")
+    duties.ended("a", Outcome.FAILED)
+    duties.register(hello("s2"))
+    welcomed = said(duties.take(Welcome("s2"))) + said(duties.take(Credit(1)))
+
+    assert welcomed == [Checkpoint("a", "2"), Result("a", Outcome.FAILED)]
+
+
+def test_a_recall_asks_the_guard_for_what_it_was_given() -> None:
+    """What runs is answered *started*; the guard knows what has not begun."""
     duties = connected()
     duties.take(assign("lease", "a", "b", "c"))
     duties.started("a")
 
     steps = duties.take(Recall(("a", "b", "c")))
 
-    assert marks(steps) == [(Mark.FORGOTTEN, "b"), (Mark.FORGOTTEN, "c")]
-    assert said(steps) == [Started("a"), Returned(("b", "c"))]
-    assert isinstance(steps[-1], Say)
-    assert started(duties.ended("a", Outcome.SUCCEEDED)) == []
+    assert taken_back(steps) == ["b", "c"]
+    assert said(steps) == [Started("a")]
+    assert duties.holds() == ("a", "b", "c")
 
 
-def test_a_recall_of_what_is_just_being_started_is_answered_by_its_start() -> None:
-    """Its process may be there already: it is not given back."""
+def test_what_the_guard_gave_back_is_forgotten_before_it_is_returned() -> None:
+    """I-50: and what it kept is answered by its coming start."""
     duties = connected()
-    duties.take(assign("lease", "a"))
+    duties.take(assign("lease", "a", "b"))
+    duties.take(Recall(("a", "b")))
 
-    assert duties.take(Recall(("a",))) == []
+    steps = duties.unbegun(["b"])
+
+    assert marks(steps) == [(Mark.FORGOTTEN, "b")]
+    assert said(steps) == [Returned(("b",))]
+    assert isinstance(steps[-1], Say)
     assert said(duties.started("a")) == [Started("a")]
 
 
@@ -202,46 +281,15 @@ def test_a_recall_of_what_is_not_here_is_answered_returned() -> None:
     assert said(connected().take(Recall(("z",)))) == [Returned(("z",))]
 
 
-def test_a_recalled_member_is_not_started_when_its_turn_would_come() -> None:
-    """The one behind it is."""
+def test_a_stop_ends_what_the_guard_has() -> None:
+    """STA-8: ask, wait, kill; the result follows when it is gone. Only the guard knows what has begun."""
     duties = connected()
-    duties.take(assign("lease", "a", "b", "c"))
-    duties.take(Recall(("b",)))
-
-    assert started(duties.ended("a", Outcome.SUCCEEDED)) == ["c"]
-
-
-def test_a_stop_ends_the_process_that_runs() -> None:
-    """STA-8: ask, wait, kill; the result follows when it is gone."""
-    duties = connected()
-    duties.take(assign("lease", "a"))
+    duties.take(assign("lease", "a", "b"))
     duties.started("a")
 
-    steps = duties.take(Stop("a", "cancelled", 30.0))
-
-    assert killed(steps) == ["a"]
-    assert said(steps) == []
-    assert said(duties.ended("a", Outcome.STOPPED)) == [Result("a", Outcome.STOPPED)]
-
-
-def test_a_stop_of_what_is_just_being_started_kills_it() -> None:
-    """Its process may be there already."""
-    duties = connected()
-    duties.take(assign("lease", "a"))
-
     assert killed(duties.take(Stop("a", "cancelled", 30.0))) == ["a"]
-
-
-def test_a_stop_of_a_member_that_waits_ends_it_without_a_process() -> None:
-    """And the others of its group go on."""
-    duties = connected()
-    duties.take(assign("lease", "a", "b", "c"))
-
-    steps = duties.take(Stop("b", "cancelled", 30.0))
-
-    assert killed(steps) == []
-    assert said(steps) == [Result("b", Outcome.STOPPED)]
-    assert started(duties.ended("a", Outcome.SUCCEEDED)) == ["c"]
+    assert killed(duties.take(Stop("b", "cancelled", 30.0))) == ["b"]
+    assert said(duties.ended("a", Outcome.STOPPED)) == [Result("a", Outcome.STOPPED)]
 
 
 def test_a_stop_of_what_is_over_says_nothing() -> None:
@@ -266,63 +314,5 @@ def test_nothing_is_said_without_a_session_and_everything_goes_on() -> None:
 
     assert said(duties.started("a")) == []
     steps = duties.ended("a", Outcome.SUCCEEDED)
-    assert (said(steps), started(steps)) == ([], ["b"])
-    assert marks(steps)[0] == (Mark.ENDED, "a")
+    assert (said(steps), marks(steps)) == ([], [(Mark.ENDED, "a")])
     assert duties.beat() == []
-
-
-def test_a_new_session_says_all_that_is_held() -> None:
-    """LIV-6: received, running, and ended and not yet answered."""
-    duties = connected()
-    duties.take(assign("one", "a", "b"))
-    duties.take(assign("two", "x"))
-    duties.started("a")
-    duties.ended("x", Outcome.SUCCEEDED)
-
-    hello = duties.register("w1", "s2", OFFER, {"disk": "ssd"}, "eu")
-
-    assert (hello.session, hello.holds, hello.labels, hello.zone) == ("s2", ("a", "b", "x"), {"disk": "ssd"}, "eu")
-
-
-def test_a_welcome_has_everything_said_again_that_the_server_may_not_have_heard() -> None:
-    """Receipts, starts, and results as far as there is credit."""
-    duties = connected(credit=0)
-    duties.take(assign("one", "a", "b"))
-    duties.take(assign("two", "x"))
-    duties.started("a")
-    duties.ended("x", Outcome.SUCCEEDED)
-    duties.register("w1", "s2", OFFER, {})
-
-    assert said(duties.take(Welcome("s2"))) == [Received(("b",)), Started("a")]
-    assert said(duties.take(Credit(10))) == [Result("x", Outcome.SUCCEEDED)]
-
-
-def test_credit_of_an_older_session_is_void() -> None:
-    """Its results have to wait for the new one's."""
-    duties = connected(credit=100)
-    duties.register("w1", "s2", OFFER, {})
-    duties.take(Welcome("s2"))
-    duties.take(assign("lease", "a"))
-
-    assert said(duties.ended("a", Outcome.SUCCEEDED)) == []
-
-
-def test_a_welcome_to_another_session_opens_nothing() -> None:
-    """It comes from an older connection."""
-    duties = Duties()
-    duties.register("w1", "s2", OFFER, {})
-
-    assert duties.take(Welcome("s1")) == []
-    assert duties.beat() == []
-
-
-def test_a_result_that_was_sent_and_not_answered_is_sent_again_in_the_next_session() -> None:
-    """I-50: once per session."""
-    duties = connected()
-    duties.take(assign("lease", "a"))
-    assert len(said(duties.ended("a", Outcome.SUCCEEDED))) == 1
-    assert said(duties.take(Credit(5))) == []
-
-    duties.register("w1", "s2", OFFER, {})
-    duties.take(Welcome("s2"))
-    assert said(duties.take(Credit(5))) == [Result("a", Outcome.SUCCEEDED)]

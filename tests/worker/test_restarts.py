@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-from mainspring.wire import Answer, Credit, Outcome, Recall, Result, Verdict
-from mainspring.worker.duties import Duties, Mark, Record, Step
-from tests.worker.words import assign, connected, kept, marks, said, started
+from mainspring.wire import Answer, Checkpoint, Credit, Outcome, Recall, Result, Started, Verdict, Welcome
+from mainspring.worker.duties import Duties
+from mainspring.worker.guard_wire import Ended, Holding
+from mainspring.worker.steps import Mark, Record, Step
+from tests.worker.words import assign, connected, hello, kept, killed, marks, said, started, taken_back
+
+NOTHING = Holding((), (), ())
+WHY = "the worker was restarted"
+STOPPED = '"the worker was restarted"'
 
 
 def journal_of(*lists: list[Step]) -> list[Record]:
@@ -12,38 +18,111 @@ def journal_of(*lists: list[Step]) -> list[Record]:
     return [record for steps in lists for record in kept(steps)]
 
 
-def test_a_restarted_worker_never_starts_an_attempt_again() -> None:
-    """I-17: what was running is reported as stopped."""
-    first = connected()
-    journal = journal_of(first.take(assign("lease", "a")), first.started("a"))
-
+def restarted(journal: list[Record], holding: Holding = NOTHING) -> tuple[Duties, list[Step]]:
+    """Duties on a journal, beside a guard that has this."""
     duties = Duties()
-    steps = duties.restore(journal)
+    duties.restore(journal)
+    return duties, duties.adopt(holding, WHY)
+
+
+def test_what_nobody_runs_any_more_is_stopped_and_never_started_again() -> None:
+    """I-17: what was running, and what was handed over and may have begun."""
+    first = connected()
+    journal = journal_of(first.take(assign("lease", "a", "b")), first.started("a", 7, 1.0))
+
+    duties, steps = restarted(journal)
 
     assert started(steps) == []
-    assert kept(steps)[0].result == Result("a", Outcome.STOPPED, None, '"the worker was restarted"')
+    assert [record.result for record in kept(steps)] == [
+        Result("a", Outcome.STOPPED, None, STOPPED), Result("b", Outcome.STOPPED, None, STOPPED),
+    ]  # fmt: skip
+    assert duties.holds() == ("a", "b")
 
 
-def test_a_restarted_worker_goes_on_with_the_next_of_a_group_and_starts_it_once() -> None:
-    """I-17: `a` was running, `b` and `c` had not begun."""
+def test_what_the_guard_still_has_goes_on() -> None:
+    """WRK-10: it is adopted, with what became of it meanwhile."""
     first = connected()
-    journal = journal_of(first.take(assign("lease", "a", "b", "c")), first.started("a"))
+    journal = journal_of(first.take(assign("lease", "a", "b", "c", "d")), first.started("a", 7, 1.0))
 
-    steps = Duties().restore(journal)
+    holding = Holding(("d",), ("b", "c"), (Ended("a", Outcome.SUCCEEDED, "7", None),))
+    duties, steps = restarted(journal, holding)
 
-    assert started(steps) == ["b"]
-    assert [mark for mark in marks(steps) if mark[0] is Mark.STARTED] == [(Mark.STARTED, "b")]
+    assert marks(steps) == [(Mark.ENDED, "a"), (Mark.STARTED, "b"), (Mark.STARTED, "c")]
+    assert duties.unfinished() == ["b", "c", "d"]
+    duties.register(hello("s9"))
+    welcomed = said(duties.take(Welcome("s9"))) + said(duties.take(Credit(5)))
+    assert welcomed[1:] == [Started("b"), Started("c"), Result("a", Outcome.SUCCEEDED, "7")]
 
 
-def test_a_restarted_worker_still_has_its_results() -> None:
+def test_the_process_of_what_runs_is_still_known() -> None:
+    """To be killed, should the guard die."""
+    first = connected()
+    journal = journal_of(first.take(assign("lease", "a")), first.started("a", 4711, 12.5))
+
+    duties, steps = restarted(journal, Holding((), ("a",), ()))
+
+    assert steps == []
+    assert [(one.pid, one.created) for one in duties.running()] == [(4711, 12.5)]
+
+
+def test_what_the_guard_has_and_the_journal_does_not_is_killed() -> None:
+    """The journal was lost: nobody will ask for it."""
+    _, steps = restarted([], Holding(("w",), ("r",), (Ended("e", Outcome.SUCCEEDED, None, None),)))
+
+    assert killed(steps) == ["r", "w"]
+    assert kept(steps) == []
+
+
+def test_what_was_recalled_before_a_guard_was_lost_is_asked_for_again() -> None:
+    """The question may not have reached it."""
+    duties = connected()
+    duties.take(assign("lease", "a", "b"))
+    duties.take(Recall(("b",)))
+
+    steps = duties.adopt(Holding(("a", "b"), (), ()), "the guard died")
+
+    assert taken_back(steps) == ["b"]
+
+
+def test_what_a_dead_guard_had_is_stopped_and_what_waits_beside_it_is_not() -> None:
+    """It is in the agent's own hands, and can be started under the next guard."""
+    duties = connected()
+    duties.take(assign("lease", "a", "b"))
+    duties.started("a")
+    duties.silence()
+    duties.unbegun(["b"])
+
+    steps = duties.adopt(NOTHING, "the guard died")
+
+    assert [record.result for record in kept(steps)] == [Result("a", Outcome.STOPPED, None, '"the guard died"')]
+    assert started(duties.heard()) == ["b"]
+
+
+def test_what_comes_back_after_a_restart_is_given_back() -> None:
+    """The journal does not hold what to do, so nobody could start it later."""
+    first = connected()
+    duties, _ = restarted(journal_of(first.take(assign("lease", "a"))), Holding(("a",), (), ()))
+
+    assert taken_back(duties.silence()) == ["a"]
+    assert marks(duties.unbegun(["a"])) == [(Mark.FORGOTTEN, "a")]
+
+
+def test_a_restarted_worker_still_has_its_results_and_checkpoints() -> None:
     """I-50: they are delivered when the server returns."""
     first = connected(credit=0)
-    journal = journal_of(first.take(assign("lease", "a")), first.ended("a", Outcome.SUCCEEDED, "7"))
+    journal = journal_of(
+        first.take(assign("lease", "a")),
+        first.started("a"),
+        first.saved("a", "1"),
+        first.saved("a", "2"),
+        first.ended("a", Outcome.SUCCEEDED, "7"),
+    )
 
-    duties = Duties()
-    assert duties.restore(journal) == []
-    connected(duties=duties, credit=0, session="s9")
+    duties, steps = restarted(journal)
+    assert steps == []
+    duties.register(hello("s9"))
 
+    assert said(duties.take(Welcome("s9"))) == [Checkpoint("a", "2")]
     assert said(duties.take(Credit(1))) == [Result("a", Outcome.SUCCEEDED, "7")]
 
 
@@ -56,12 +135,13 @@ def test_a_restarted_worker_has_forgotten_what_was_answered_or_returned() -> Non
         first.take(Answer("a", Verdict.APPLIED)),
         first.take(assign("two", "x", "y")),
         first.take(Recall(("y",))),
+        first.unbegun(["y"]),
     )
 
-    duties = Duties()
-    duties.restore(journal)
+    duties, _ = restarted(journal, Holding(("x",), (), ()))
 
     assert duties.holds() == ("x",)
+    assert duties.take(assign("one", "a")) == []
 
 
 def test_a_restarted_worker_still_has_what_it_kept_aside() -> None:
@@ -73,15 +153,6 @@ def test_a_restarted_worker_still_has_what_it_kept_aside() -> None:
         first.take(Answer("a", Verdict.UNKNOWN)),
     )
 
-    duties = Duties()
-    duties.restore(journal)
+    duties, _ = restarted(journal)
 
     assert list(duties.aside) == [Result("a", Outcome.SUCCEEDED, "7")]
-
-
-def test_a_journal_that_ends_before_the_start_was_written_starts_it_now() -> None:
-    """The worker died between the receipt and the start."""
-    first = connected()
-    journal = journal_of(first.take(assign("lease", "a")))[:1]
-
-    assert started(Duties().restore(journal)) == ["a"]

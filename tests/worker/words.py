@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mainspring.wire import Assign, Assignment, Credit, FromWorker, Offer, Welcome
-from mainspring.worker.duties import Duties, Keep, Kill, Mark, Record, Say, Start, Step
+from mainspring.wire import Assign, Assignment, Credit, FromWorker, Offer, Register, Welcome
+from mainspring.worker.duties import Duties
+from mainspring.worker.steps import Keep, Kill, Mark, Record, Say, Start, Step, TakeBack
 
 OFFER = Offer(4000, 1 << 30)
 
@@ -20,10 +21,15 @@ def assign(lease: str, *attempts: str) -> Assign:
     return Assign(lease, tuple(assignment(attempt) for attempt in attempts))
 
 
+def hello(session: str) -> Register:
+    """A worker's first word."""
+    return Register("w1", session, OFFER, {})
+
+
 def connected(credit: int = 100, duties: Duties | None = None, session: str = "s1") -> Duties:
     """Duties with an open session."""
     duties = duties or Duties()
-    duties.register("w1", session, OFFER, {})
+    duties.register(hello(session))
     duties.take(Welcome(session))
     if credit:
         duties.take(Credit(credit))
@@ -38,6 +44,11 @@ def said(steps: Sequence[Step]) -> list[FromWorker]:
 def started(steps: Sequence[Step]) -> list[str]:
     """Attempts whose process is to be started."""
     return [step.assignment.attempt for step in steps if isinstance(step, Start)]
+
+
+def taken_back(steps: Sequence[Step]) -> list[str]:
+    """Attempts that the guard is asked for."""
+    return [attempt for step in steps if isinstance(step, TakeBack) for attempt in step.attempts]
 
 
 def killed(steps: Sequence[Step]) -> list[str]:

@@ -1,22 +1,64 @@
 """The commands, and what they share: late imports, and one answer to errors.
 
 A command's module is imported when somebody asks for it, and imports what it needs inside its function: at the top it
-has only click. So `mainspring --help` stays under 0.3 s, however much there is behind the commands.
+has only click and `options`. So `mainspring --help` stays under 0.3 s, however much there is behind the commands.
+
+| exit | what it says to a script |
+|---|---|
+| 0 | done; with --wait and in `watch`: the run succeeded |
+| 1 | the run did not succeed, or something is broken |
+| 2 | the command, or a file, is wrong |
+| 3 | the server can't be reached, or does not know who asks, or they may not do this |
+| 4 | refused: conflict, limit, precondition |
+| 5 | not found |
+| 124 | --timeout was over first |
+| 130, 143 | interrupted, terminated |
 
 When you add a command: write its file beside this one and add its line to `_COMMANDS`.
 """
 
 from __future__ import annotations
 
+import os
+import sys
 from importlib import import_module
 
 import rich_click as click
+from click.exceptions import NoArgsIsHelpError
 
-from mainspring.errors import Conflict, MainspringError, Refused, Unavailable
+from mainspring.errors import (
+    Conflict,
+    Forbidden,
+    InvalidFile,
+    MainspringError,
+    NotFound,
+    Overloaded,
+    Refused,
+    Unauthenticated,
+    Unavailable,
+)
 
 _COMMANDS = {
+    "cancel": "mainspring.cli.acts",
+    "cordon": "mainspring.cli.workers",
+    "drain": "mainspring.cli.workers",
+    "jobs": "mainspring.cli.jobs",
+    "logs": "mainspring.cli.logs",
+    "pause": "mainspring.cli.acts",
+    "resume": "mainspring.cli.acts",
+    "retry": "mainspring.cli.acts",
+    "runs": "mainspring.cli.runs",
+    "server": "mainspring.cli.server",
+    "show": "mainspring.cli.show",
+    "submit": "mainspring.cli.submit",
+    "tasks": "mainspring.cli.tasks",
+    "token": "mainspring.cli.token",
+    "uncordon": "mainspring.cli.workers",
     "up": "mainspring.cli.up",
     "version": "mainspring.cli.version",
+    "watch": "mainspring.cli.watch",
+    "worker": "mainspring.cli.worker",
+    "workers": "mainspring.cli.workers",
 }
 """Each command and its module, which has a function of the command's name."""
 
@@ -38,23 +80,44 @@ class Commands(click.RichGroup):
         return command
 
     def invoke(self, ctx: click.Context) -> object:
-        """Run the command. An error of ours becomes a line on stderr and an exit code, never a traceback."""
+        """Run the command. An error of ours becomes words on stderr and an exit code, never a traceback."""
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
             ctx.exit(_INTERRUPTED)
+        except BrokenPipeError:
+            # Whoever read has read enough. What is left in the buffer goes nowhere, quietly.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            ctx.exit(0)
         except MainspringError as error:
-            click.echo(f"error: {error}", err=True)
-            ctx.exit(_exit_code(error))
+            from mainspring.cli.options import OUTPUT
+            from mainspring.cli.output import print_error
+
+            print_error(error, ctx.meta.get(OUTPUT, "table"))
+            ctx.exit(exit_code(error))
+        except NoArgsIsHelpError:
+            raise
+        except click.ClickException as error:
+            from mainspring.cli.output import say_error
+
+            path = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx is not None else ""
+            say_error(error.format_message().rstrip("."), f"`{path} --help` says more" if path else "")
+            ctx.exit(error.exit_code)
 
 
-def _exit_code(error: MainspringError) -> int:
-    """What a script sees: 3 for "try again later", 4 for "not like this", 1 for everything else."""
+def exit_code(error: MainspringError) -> int:
+    """What a script sees of an error."""
     match error:
+        case InvalidFile():
+            return 2
+        case NotFound():
+            return 5
+        case Unauthenticated() | Forbidden():
+            return 3
+        case Refused() | Conflict() | Overloaded():
+            return 4
         case Unavailable():
             return 3
-        case Refused() | Conflict():
-            return 4
         case _:
             return 1
 
@@ -62,3 +125,7 @@ def _exit_code(error: MainspringError) -> int:
 @click.command(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 def main() -> None:
     """Mainspring runs tasks, and remembers what became of them."""
+
+
+if __name__ == "__main__":
+    main()

@@ -5,15 +5,24 @@ from __future__ import annotations
 import rich_click as click
 
 from mainspring import __version__
+from mainspring.cli.options import Printing, prints
 
 
 @click.command()
-@click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True, help="Form.")
-def version(output: str) -> None:
-    """Say which version this is."""
-    if output == "json":
-        import msgspec
+@prints
+def version(printing: Printing) -> None:
+    """Say which version this is.
 
-        click.echo(msgspec.json.encode({"version": __version__}))
-    else:
-        click.echo(f"mainspring {__version__}")
+    \b
+    Examples:
+      mainspring version -o json
+    """
+    match printing.output:
+        case "json" | "jsonl":
+            click.echo(f'{{"version": "{__version__}"}}')
+        case "yaml":
+            click.echo(f"version: {__version__}")
+        case "name":
+            click.echo(__version__)
+        case _:
+            click.echo(f"mainspring {__version__}")

@@ -92,8 +92,19 @@ class RejectedEvent(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     at: datetime
 
 
+class Checkpoint(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """What an attempt saved for the next one of its task; only the latest is kept (WRK-7)."""
+
+    task_id: str
+    run_id: str
+    attempt_id: str
+    document: str
+    """JSON."""
+    saved_at: datetime
+
+
 class WorkerRow(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """A worker as people see it in lists. Scheduling never reads it."""
+    """A worker as people see it in lists. Scheduling reads of it only whether it is cordoned or draining."""
 
     id: str
     shard: str
@@ -105,6 +116,10 @@ class WorkerRow(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     status: str
     since: datetime
     last_heard_at: datetime
+    hold: str = ""
+    """`cordoned` or `draining`: it gets nothing new. Empty: it may (WRK-9)."""
+    hold_why: str = ""
+    """By whom, and why."""
 
 
 class Effect(msgspec.Struct, frozen=True, gc=False):
@@ -126,6 +141,8 @@ class Batch(msgspec.Struct, kw_only=True):
     outbox: list[Outgoing] = []
     rejected: list[RejectedEvent] = []
     workers: list[WorkerRow] = []
+    checkpoints: list[Checkpoint] = []
+    """Replaces what was saved before for the same task."""
     archived: list[str] = []
     """Runs, all final, that move to history: so many of their tasks as a batch may move, and with the last the run."""
     effects: list[Effect] = []
@@ -135,5 +152,5 @@ class Batch(msgspec.Struct, kw_only=True):
         return (
             len(self.runs) + len(self.new_tasks) + len(self.tasks) + len(self.transitions) + len(self.attempts)
             + len(self.late) + len(self.spreads) + len(self.outbox) + len(self.rejected) + len(self.workers)
-            + len(self.archived)
+            + len(self.checkpoints) + len(self.archived)
         )  # fmt: skip

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from mainspring.core import expressions, strict_json
+from mainspring.core import expressions, strict_json, work
 from mainspring.core.graph import find_cycle
 from mainspring.core.hints import did_you_mean
 from mainspring.core.jobs import TaskSpec
@@ -202,15 +202,37 @@ def check_cycles(tasks: Sequence[tuple[int, TaskSpec]], graph: list[list[int]], 
             graph[place] = []
 
 
-def check_work(work: msgspec.Raw, where: str, limits: Limits, faults: Faults) -> None:
-    """What a worker is to do, as JSON that everybody can take. What is too large, `check_task` has found."""
-    text = bytes(work)
-    if len(text) > limits.max_payload_bytes or strict_json.is_clean(text):
-        return
-    try:
-        faults.extend(strict_json.Reader().read(text.decode(), where)[1])
-    except UnicodeDecodeError:
-        faults.add(where, "is not UTF-8")
+class WorkRule:
+    """What a worker is to do can be done, as far as can be seen here. Each text is looked at once."""
+
+    def __init__(self, limits: Limits, faults: Faults) -> None:
+        self._limits = limits
+        self._faults = faults
+        self._good = {b"{}"}
+        self._templates: dict[str, str | None] = {}
+
+    def check(self, raw: msgspec.Raw, number: int) -> None:
+        """The work of a task, of which nothing is known: that everybody can take it as JSON, and what it says."""
+        text, where = bytes(raw), f"tasks[{number}].work"
+        if text in self._good or len(text) > self._limits.max_payload_bytes:
+            return  # What is too large, `check_task` finds.
+        try:
+            found = [] if strict_json.is_clean(text) else strict_json.Reader().read(text.decode(), where)[1]
+        except UnicodeDecodeError:
+            found = [Fault(where=where, why="is not UTF-8")]
+        self._faults.extend(found)
+        if not found:
+            self.check_content(raw, number)
+
+    def check_content(self, raw: msgspec.Raw, number: int) -> None:
+        """The work of a task that is JSON as it should be: what it says."""
+        text = bytes(raw)
+        if text in self._good or self._faults.full():
+            return
+        found = list(work.faults_in(text, f"tasks[{number}].work", self._templates))
+        self._faults.extend(found)
+        if not found:
+            self._good.add(text)
 
 
 def _check_resources(resources: Resources, where: str, limits: Limits, faults: Faults) -> None:

@@ -85,10 +85,6 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     """For a position with conditional edges: upstream position to expression."""
     shapes: tuple[Shape, ...]
 
-    def positions(self, name: str) -> int:
-        """The position of the task of this name."""
-        return next(position for position, task in enumerate(self.tasks) if task.name == name)
-
 
 def compile_job(job_id: str, spec: JobSpec) -> Job:
     """Make a definition ready to be run. It has been validated before: raises Broken if its graph has a cycle."""

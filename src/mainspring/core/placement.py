@@ -14,7 +14,7 @@ from random import Random
 import msgspec
 
 from mainspring.core.resources import NAMES, Resources
-from mainspring.core.shapes import Shape
+from mainspring.core.shapes import Shape, say_label
 from mainspring.core.workers import Worker, WorkerStatus
 
 SAMPLE = 16
@@ -25,6 +25,8 @@ class Hindrance(StrEnum):
     """The kinds of obstacle."""
 
     NOT_READY = "not_ready"
+    HELD = "held"
+    """The worker is cordoned or draining, or is leaving: it gets nothing new."""
     LABEL = "label"
     ZONE = "zone"
     TOO_BIG = "too_big"
@@ -46,9 +48,11 @@ def obstacles(shape: Shape, worker: Worker) -> list[Obstacle]:
     found: list[Obstacle] = []
     if worker.status is not WorkerStatus.READY:
         found.append(Obstacle(Hindrance.NOT_READY, f"{worker.id} is {worker.status}"))
+    if not worker.takes_new():
+        found.append(Obstacle(Hindrance.HELD, f"{worker.id} is {_say_hold(worker)}"))
     for key, value in shape.labels:
-        if worker.labels.get(key) != value:
-            found.append(Obstacle(Hindrance.LABEL, f"{worker.id} has no label {key}={value}"))
+        if not _has_label(worker, key, value):
+            found.append(Obstacle(Hindrance.LABEL, f"{worker.id} has no label {say_label(key, value)}"))
     if shape.zone is not None and shape.zone != worker.zone:
         found.append(Obstacle(Hindrance.ZONE, f"{worker.id} is in zone {worker.zone or 'none'}, not {shape.zone}"))
     if shape in worker.refused:
@@ -81,6 +85,14 @@ def _tightest(shape: Shape, workers: Sequence[Worker]) -> Worker | None:
             if best is None or left < least:
                 best, least = worker, left
     return best
+
+
+def _has_label(worker: Worker, key: str, value: str) -> bool:
+    return worker.labels.get(key) == value if value else key in worker.labels
+
+
+def _say_hold(worker: Worker) -> str:
+    return f"{worker.hold} ({worker.hold_why})" if worker.hold else "leaving"
 
 
 def _shortages(wanted: Resources, worker: Worker, free: Resources) -> list[Obstacle]:

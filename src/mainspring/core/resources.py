@@ -40,10 +40,6 @@ class Resources(msgspec.Struct, frozen=True, gc=False, order=False, forbid_unkno
             and self.disk_bytes <= room.disk_bytes
         )
 
-    def times(self, n: int) -> Resources:
-        """This much, n times."""
-        return Resources(self.cpu_millis * n, self.memory_bytes * n, self.gpus * n, self.disk_bytes * n)
-
     def is_negative(self) -> bool:
         """Whether any part is below zero, which no amount that exists can be."""
         return self.cpu_millis < 0 or self.memory_bytes < 0 or self.gpus < 0 or self.disk_bytes < 0

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from mainspring.core.resources import Resources
+from mainspring.core.work import HANDLER_LABEL, handler_of
 
 if TYPE_CHECKING:
     from mainspring.core.jobs import TaskSpec
@@ -21,23 +22,33 @@ class Shape(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
     resources: Resources
     labels: tuple[tuple[str, str], ...] = ()
+    """Key and value; if the value is empty, any will do."""
     zone: str | None = None
     group_size: int = 1
     """How many of them may travel together in the room of one."""
 
     def __str__(self) -> str:
         wants = [f"{value:g} {name}" for name, value in _amounts(self.resources) if value]
-        wants += [f"{key}={value}" for key, value in self.labels]
+        wants += [say_label(key, value) for key, value in self.labels]
         if self.zone:
             wants.append(f"zone {self.zone}")
         return ", ".join(wants) or "nothing"
 
 
+def say_label(key: str, value: str) -> str:
+    """A label that is asked for, for people."""
+    return f"{key}={value}" if value else key
+
+
 def shape_of(task: TaskSpec) -> Shape:
-    """The shape of a task, as its definition says."""
+    """The shape of a task, as its definition says. What is served by name needs a worker that serves it."""
+    labels = task.labels
+    handler = handler_of(task.work)
+    if handler is not None:
+        labels = labels | {HANDLER_LABEL + handler: ""}
     return Shape(
         resources=task.resources,
-        labels=tuple(sorted(task.labels.items())),
+        labels=tuple(sorted(labels.items())),
         zone=task.zone,
         group_size=group_size(task.expected_seconds),
     )

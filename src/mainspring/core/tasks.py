@@ -48,7 +48,7 @@ class StopKind(StrEnum):
     EVICT = "evict"
     """QUEUED; the try does not count."""
     HOLD = "hold"
-    """The run is paused: given back if it has not started, left alone if it has."""
+    """Its run is paused, or its worker drained: given back if it has not started, left alone if it has."""
 
 
 class StopRequest(msgspec.Struct, frozen=True, gc=False):
@@ -151,6 +151,7 @@ class Attempt(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     ended_at: datetime
     end: AttemptEnd
     error: str | None = None
+    """JSON."""
 
 
 class RecordedAttempt(msgspec.Struct, frozen=True, gc=False, kw_only=True):

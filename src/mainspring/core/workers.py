@@ -16,6 +16,9 @@ from mainspring.core.resources import NOTHING, Resources
 from mainspring.core.shapes import Shape
 from mainspring.core.tasks import Priority, Task
 
+LEAVING = "leaving"
+"""What people see as the status of a worker that is ready, and has said that it wants nothing more."""
+
 
 class WorkerStatus(StrEnum):
     """What the shard thinks of a worker."""
@@ -27,6 +30,18 @@ class WorkerStatus(StrEnum):
     """Silent for a while: keeps what it has, gets nothing new."""
     LOST = "lost"
     """Silent for too long: what it had has been taken back."""
+    GONE = "gone"
+    """It said goodbye."""
+
+
+class Hold(StrEnum):
+    """What a person has decided about a worker (WRK-9)."""
+
+    NONE = ""
+    CORDONED = "cordoned"
+    """It gets nothing new; what it has goes on."""
+    DRAINING = "draining"
+    """Cordoned, and what it has not started is called back."""
 
 
 class Lease(msgspec.Struct, kw_only=True):
@@ -60,17 +75,30 @@ class Worker(msgspec.Struct, kw_only=True):
     leases: dict[str, Lease] = {}
     refused: set[Shape] = set()
     """Shapes that it said it can't run (PLC-7). Forgotten when it registers again."""
-    watched: bool = False
-    """A timer watches over its silence."""
+    watched: int = 0
+    """The number of the timer that watches over its silence; 0: none does."""
+    hold: Hold = Hold.NONE
+    hold_why: str = ""
+    """By whom it is held, and why."""
+    leaving: bool = False
+    """It has said in this session that it wants nothing more."""
 
     @property
     def free(self) -> Resources:
         """What is left of it."""
         return self.total - self.used
 
+    def status_for_people(self) -> str:
+        """What its row says of it."""
+        return LEAVING if self.leaving and self.status is WorkerStatus.READY else self.status
+
+    def takes_new(self) -> bool:
+        """Whether nobody minds that it gets something new: neither a person nor the worker itself."""
+        return not self.hold and not self.leaving
+
 
 class OpenWorkers:
-    """The workers that are ready and have some room, in a list that can be sampled from."""
+    """The workers that are ready, may get something new and have some room, in a list that can be sampled from."""
 
     def __init__(self) -> None:
         self.all: list[Worker] = []
@@ -79,10 +107,10 @@ class OpenWorkers:
         self.free_cpu_millis = 0
 
     def update(self, worker: Worker) -> bool:
-        """Take a worker in or out, as its status and room are now; True if it is in."""
+        """Take a worker in or out, as its status, holds and room are now; True if it is in."""
         self.discard(worker.id)
         free = worker.total.cpu_millis - worker.used.cpu_millis
-        if worker.status is not WorkerStatus.READY or free <= 0:
+        if worker.status is not WorkerStatus.READY or free <= 0 or not worker.takes_new():
             return False
         self._places[worker.id] = len(self.all)
         self.all.append(worker)

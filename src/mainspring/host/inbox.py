@@ -9,6 +9,8 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 
+from msgspec.structs import replace
+
 from mainspring.errors import Overloaded
 from mainspring.shard.events import Event, WorkerBeat
 
@@ -35,7 +37,7 @@ class Inbox:
     def put(self, event: Event, *, urgent: bool = False) -> None:
         """Take an event that has been let in before: by credit, by intake's measure, or because it always flows."""
         if isinstance(event, WorkerBeat):
-            self._beats[event.worker] = event
+            self._beats[event.worker] = _joined(self._beats.get(event.worker), event)
         elif urgent:
             self._urgent.append(event)
         else:
@@ -75,3 +77,11 @@ class Inbox:
         while self._urgent and len(events) < most:
             events.append(self._urgent.popleft())
         return events
+
+
+def _joined(before: WorkerBeat | None, beat: WorkerBeat) -> WorkerBeat:
+    """Two beats as one: a beat tells only of what has moved since the one before."""
+    if before is None or before.session != beat.session or not before.progress:
+        return beat
+    latest = {one.attempt: one for one in (*before.progress, *beat.progress)}
+    return replace(beat, progress=tuple(latest.values()))

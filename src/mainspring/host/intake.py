@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterable
+from datetime import datetime
 
 import structlog
 
@@ -30,16 +31,22 @@ CHUNK_TASKS = 1_000
 MOST_TENANTS = 1_000
 MOST_ON_THEIR_WAY = CHUNK_TASKS // 2
 POLL_SECONDS = 1.0
+LEAST_WAIT_SECONDS = 0.05
+"""Should the store's clock and ours disagree about whether a run's time has come, the store is not asked all the time.
+"""
 
 
 class IntakeReader:
     """Reads the intake of one shard for its leader."""
 
-    def __init__(self, store: Intake, jobs: JobCache, inbox: Inbox, shard: str) -> None:
+    def __init__(
+        self, store: Intake, jobs: JobCache, inbox: Inbox, shard: str, store_time: Callable[[], datetime]
+    ) -> None:
         self._store = store
         self._jobs = jobs
         self._inbox = inbox
         self._shard = shard
+        self._store_time = store_time
         self._handed: dict[str, Run] = {}
         self._committed: set[str] = set()
         """Runs whose rows were committed since the latest read began."""
@@ -60,19 +67,21 @@ class IntakeReader:
         """Read until cancelled."""
         while True:
             self._wake.clear()
+            wait = POLL_SECONDS
             try:
-                more = await self._read(memory(), hold())
+                if await self._read(memory(), hold()):
+                    continue
+                if not self._wake.is_set():
+                    wait = await self._seconds_to_start()
             except Unavailable:
-                more = False
+                pass
             except Broken as fault:  # a row that nobody can read: what is in memory goes on without it
                 log.warning("intake.broken", shard=self._shard, fault=str(fault))
-                more = False
-            if not more:
-                try:
-                    async with asyncio.timeout(POLL_SECONDS):
-                        await self._wake.wait()
-                except TimeoutError:
-                    continue
+            try:
+                async with asyncio.timeout(wait):
+                    await self._wake.wait()
+            except TimeoutError:
+                continue
 
     async def _read(self, memory: ShardMemory, hold: Priority | None) -> bool:
         """Hand over what there is room for; True if that was something."""
@@ -96,6 +105,13 @@ class IntakeReader:
             else:
                 self._inbox.put(RunUnreadable(run=run, fault=faults[run.job_id]), urgent=urgent)
         return bool(fresh)
+
+    async def _seconds_to_start(self) -> float:
+        """How long to wait if nobody says that there is work: a run that starts later is not read later than it may."""
+        start_at = await self._store.next_start(self._shard)
+        if start_at is None:
+            return POLL_SECONDS
+        return min(max((start_at - self._store_time()).total_seconds(), LEAST_WAIT_SECONDS), POLL_SECONDS)
 
     async def _waiting(self, below: Priority | None) -> list[Waiting]:
         """Who has intake that may be read. If tenants are too many for one read, each goes on where the last ended."""

@@ -14,7 +14,8 @@ from collections.abc import Iterator
 import msgspec
 
 from mainspring.core.batch import Effect
-from mainspring.errors import Fault, Refused
+from mainspring.core.work import LARGEST_CHECKPOINT_BYTES
+from mainspring.errors import Broken, Fault, Refused
 from mainspring.host.inbox import Inbox
 from mainspring.shard.effects import CloseLink, Send
 from mainspring.shard.events import (
@@ -22,16 +23,23 @@ from mainspring.shard.events import (
     AttemptReturned,
     AttemptsReceived,
     AttemptStarted,
+    CheckpointSaved,
     Event,
     EventUnfit,
     WorkerBeat,
+    WorkerGone,
+    WorkerLeaving,
     WorkerRegistered,
 )
 from mainspring.wire import (
     Answer,
     Beat,
+    Checkpoint,
     Credit,
     FromWorker,
+    Goodbye,
+    Leaving,
+    Log,
     Received,
     Refusal,
     Register,
@@ -45,6 +53,7 @@ from mainspring.wire import (
 RESULTS_ON_CREDIT = 4_096
 MOST_WAITING = 50_000
 LONGEST_TEXT = 1024 * 1024
+"""Bytes of an output or an error."""
 
 
 class Link:
@@ -91,6 +100,8 @@ class Links:
         self._inbox = inbox
         self._links: dict[str, Link] = {}
         self._owed: dict[str, int] = {}
+        self._heard: set[str] = set()
+        """Workers that were heard of since somebody asked."""
 
     def open(self, hello: Register) -> Link:
         """A worker wants to open a session. Its older one, if any, is closed."""
@@ -98,6 +109,7 @@ class Links:
         if old is not None:
             old.close()
         link = self._links[hello.worker] = Link(hello.worker, hello.session)
+        self._heard.add(hello.worker)
         self._inbox.put(
             WorkerRegistered(
                 worker=hello.worker,
@@ -116,13 +128,19 @@ class Links:
         """Take what a worker says. What is said on a link that is closed is dropped: it will be said again."""
         if link.closed:
             return
+        self._heard.add(link.worker)
         if isinstance(message, Result):
             link.credit -= 1
             if link.credit < 0:
                 link.close()
                 return
         for event in _events(link, message):
-            self._inbox.put(event)
+            self._inbox.put(event, urgent=isinstance(event, WorkerLeaving))
+
+    def take_heard(self) -> list[str]:
+        """The workers that were heard of since this was last asked."""
+        heard, self._heard = self._heard, set()
+        return sorted(heard)
 
     def close(self, link: Link) -> None:
         """The connection is gone."""
@@ -179,31 +197,49 @@ def _events(link: Link, message: FromWorker) -> Iterator[Event]:
         case Received():
             yield AttemptsReceived(worker=worker, session=session, attempts=message.attempts)
         case Beat():
-            yield WorkerBeat(worker=worker, session=session)
+            yield WorkerBeat(worker=worker, session=session, progress=message.progress)
         case Returned():
             for attempt in message.attempts:
                 yield AttemptReturned(worker=worker, session=session, attempt=attempt)
         case Refusal():
             yield AttemptReturned(worker=worker, session=session, attempt=message.attempt, refusal=message.why)
+        case Checkpoint():
+            yield _check_checkpoint(worker, session, message)
+        case Leaving():
+            yield WorkerLeaving(worker=worker, session=session)
+        case Goodbye():
+            yield WorkerGone(worker=worker, session=session)
         case Register():
             raise Refused("a session is open", [Fault(where="register", why="it can be opened once on a link")])
+        case Log():
+            raise Broken("a piece of a log is for whoever keeps logs, not for a shard")
 
 
 def _check(event: AttemptEnded) -> Event:
     """A result that no store would take is known at the edge, and costs nobody else anything."""
     for name, text in (("output", event.output), ("error", event.error)):
-        fault = None if text is None else _fault(text)
+        fault = None if text is None else _fault(text, LONGEST_TEXT)
         if fault is not None:
             return EventUnfit(event=event, fault=f"its {name} {fault}")
     return event
 
 
-def _fault(text: str) -> str | None:
-    if len(text) > LONGEST_TEXT:
-        return f"is longer than {LONGEST_TEXT} characters"
+def _check_checkpoint(worker: str, session: str, message: Checkpoint) -> Event:
+    """A checkpoint that no store would take is not kept, and is no reason to end the attempt."""
+    event = CheckpointSaved(worker=worker, session=session, attempt=message.attempt, document=message.document)
+    fault = _fault(message.document, LARGEST_CHECKPOINT_BYTES)
+    return event if fault is None else EventUnfit(event=event, fault=f"its checkpoint {fault}")
+
+
+def _fault(text: str, most: int) -> str | None:
+    """Why a text can't be kept as JSON of at most `most` bytes."""
+    if len(text) > most:
+        return f"is longer than {most} bytes"
     if "\\u0000" in text or "\0" in text:
         return "has a NUL character in it"
     try:
+        if len(text.encode()) > most:
+            return f"is longer than {most} bytes"
         msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as error:
         return f"is not JSON: {error}"

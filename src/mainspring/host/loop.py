@@ -43,15 +43,9 @@ from mainspring.host.intake import IntakeReader
 from mainspring.host.jobs import JobCache
 from mainspring.host.links import Link, Links
 from mainspring.host.pace import Pace
+from mainspring.host.watch import note_heard
 from mainspring.shard.effects import Answered, LookUpAttempt, LookUpRun
-from mainspring.shard.events import (
-    Act,
-    AttemptEnded,
-    Event,
-    RunRows,
-    RunUnreadable,
-    StoreLagged,
-)
+from mainspring.shard.events import Asked, AttemptEnded, Event, RunRows, RunUnreadable, StoreLagged
 from mainspring.shard.shard import Shard
 from mainspring.store.port import Store, Term
 from mainspring.wire import FromWorker, Register
@@ -86,7 +80,7 @@ class Leader:
         self.time = StoreTime(clock)
         self.time.heard(term.granted_at)
         self.shard = Shard(term.shard, seed=(term.nonce, term.batch_no))
-        self.intake = IntakeReader(store, jobs, self.inbox, term.shard)
+        self.intake = IntakeReader(store, jobs, self.inbox, term.shard, self.time.now)
         self._store = store
         self._clock = clock
         self._jobs = jobs
@@ -103,6 +97,7 @@ class Leader:
         self._next_ticket = 1
         self._lookups: list[LookUpAttempt | LookUpRun] = []
         self._stopping = False
+        self._over = False
         self.on_commit: Callable[[int, Batch], None] | None = None
         """Told of each batch that became durable: for measuring and for checks."""
 
@@ -113,19 +108,21 @@ class Leader:
         self._stopping = True
         self.inbox.wake()
 
-    async def ask(self, act: Act) -> Answered:
+    async def ask(self, asked: Asked) -> Answered:
         """Have an act carried out; answers when that is durable. Raises Overloaded, or NotLeading if the term ends."""
+        self._require_term()
         ticket, self._next_ticket = self._next_ticket, self._next_ticket + 1
         waiting: asyncio.Future[Answered] = asyncio.get_running_loop().create_future()
         self._tickets[ticket] = waiting
         try:
-            self.inbox.offer(replace(act, ticket=ticket))
+            self.inbox.offer(replace(asked, ticket=ticket))
             return await waiting
         finally:
             self._tickets.pop(ticket, None)
 
     def open_link(self, hello: Register) -> Link:
-        """A worker opens a session."""
+        """A worker opens a session. Raises NotLeading if the term is over."""
+        self._require_term()
         return self.links.open(hello)
 
     def receive(self, link: Link, messages: Sequence[FromWorker]) -> None:
@@ -137,14 +134,17 @@ class Leader:
 
     async def lead(self) -> None:
         """Load the shard, then turn until told to stop; raises Fenced when the term is over before that."""
-        await self._load()
-        reading = asyncio.create_task(self.intake.run(lambda: self.shard.memory, lambda: self.pace.hold))
+        helpers: list[asyncio.Task[None]] = []
         try:
+            await self._load()
+            helpers.append(asyncio.create_task(self.intake.run(lambda: self.shard.memory, lambda: self.pace.hold)))
+            helpers.append(asyncio.create_task(note_heard(self._store, self._clock, self.links, self.term.shard)))
             while not self._stopping:
                 await self._or_alone(self._turn)
             await self._or_alone(self._written)
         finally:
-            reading.cancel()
+            for helper in helpers:
+                helper.cancel()
             if self._writing is not None:
                 self._writing.cancel()
             self._end()
@@ -322,6 +322,8 @@ class Leader:
             [task for task in rows.tasks if task.run_id in ids],
             jobs,
             [spread for spread in rows.spreads if spread.run_id in ids],
+            checkpoints=rows.checkpoints,
+            held_workers=rows.workers,
             now=self.time.now(),
             before=before,
         )
@@ -354,7 +356,10 @@ class Leader:
             return RunRows()
         run = rows.runs[0]
         jobs, _ = await self._patiently(lambda: self._jobs.get([run.job_id]))
-        return RunRows(run=run, job=jobs.get(run.job_id), tasks=tuple(rows.tasks), spreads=tuple(rows.spreads))
+        return RunRows(
+            run=run, job=jobs.get(run.job_id), tasks=tuple(rows.tasks), spreads=tuple(rows.spreads),
+            checkpoints=tuple(rows.checkpoints),
+        )  # fmt: skip
 
     async def _patiently(self, read: Callable[[], Coroutine[None, None, _T]]) -> _T:
         """Read from the store, however long it takes, and keep the lease meanwhile."""
@@ -373,8 +378,13 @@ class Leader:
             finally:
                 reading.cancel()
 
+    def _require_term(self) -> None:
+        if self._over:
+            raise NotLeading(f"the term of {self.term.shard} is over")
+
     def _end(self) -> None:
         """The term is over: nobody who waits gets an answer from us any more."""
+        self._over = True
         self.links.close_all()
         for waiting in self._tickets.values():
             if not waiting.done():

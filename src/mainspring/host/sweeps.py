@@ -1,4 +1,5 @@
-"""Keeping the store small (OPS-7): finished runs move to history, old days and old rows go.
+"""Keeping the store small (OPS-7): finished runs move to history, old days and old rows go. And looking whether a task
+can't be explained (STA-7), or a worker has been silent for long (LIV-1): what is found, the shard is told.
 
 `ls` of what is swept is RETENTION below. Days are dropped whole; the rest goes in chunks of 1,000 rows with a pause in
 between; nothing is ever deleted in one long statement. Runs are moved by the shard's own batches: the sweep only
@@ -9,14 +10,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from datetime import timedelta
+from typing import Protocol
 
 import structlog
 
 from mainspring.clock import Clock
 from mainspring.errors import Unavailable
 from mainspring.host.loop import Leader
-from mainspring.shard.events import Audited, RunsAged
+from mainspring.host.watch import UNHEARD_AFTER, UNHEARD_AT_ONCE
+from mainspring.shard.events import Audited, RunsAged, WorkerUnheard
 from mainspring.store.port import Pruned, Sweeps
+from mainspring.store.port_front import Liveness
 
 log = structlog.get_logger()
 
@@ -27,6 +31,7 @@ RETENTION: Mapping[str, timedelta] = {
     "idempotency": timedelta(days=30),
     "outbox": timedelta(days=7),
     "rejected_events": timedelta(days=30),
+    "workers": timedelta(days=30),
 }
 FINISHED_RUNS_STAY = timedelta(days=1)
 DAYS_AHEAD = 7
@@ -37,12 +42,16 @@ PAUSE_SECONDS = 0.1
 MOST_CHUNKS = 100
 
 
+class Swept(Sweeps, Liveness, Protocol):
+    """The parts of the store that are swept."""
+
+
 class Sweeper:
     """One host's part in the sweeping. Two hosts that sweep at once do no harm."""
 
     def __init__(
         self,
-        store: Sweeps,
+        store: Swept,
         clock: Clock,
         leaders: Callable[[], list[Leader]],
         retention: Mapping[str, timedelta] = RETENTION,
@@ -61,6 +70,7 @@ class Sweeper:
             try:
                 for leader in self._leaders():
                     leader.inbox.put(Audited())
+                    await self.name_unheard(leader)
                     await self.age_runs(leader)
                 if looks % PRUNE_EVERY_LOOKS == 0:
                     await self.prune()
@@ -75,6 +85,13 @@ class Sweeper:
         if runs:
             leader.inbox.put(RunsAged(run_ids=tuple(runs)))
         return len(runs)
+
+    async def name_unheard(self, leader: Leader) -> int:
+        """Tell the shard which workers nobody has noted for long; how many there were."""
+        rows = await self._store.unheard(leader.term.shard, UNHEARD_AFTER, UNHEARD_AT_ONCE)
+        for row in rows:
+            leader.inbox.put(WorkerUnheard(row=row))
+        return len(rows)
 
     async def prune(self) -> list[Pruned]:
         """Make room for the days to come, and take away what is past its time."""

@@ -13,7 +13,7 @@ from mainspring.shard import adoption, flow, reopening, spreads, stops
 from mainspring.shard.effects import LookUpRun, Reply
 from mainspring.shard.events import Act, CancelRun, CancelTask, ClearTask, PauseRun, ReopenTask, ResumeRun
 from mainspring.shard.memory import RunMemory
-from mainspring.shard.turn import Turn
+from mainspring.shard.turn import Turn, run_ended
 
 S = TaskState
 
@@ -146,10 +146,12 @@ def _find_run(turn: Turn, act: Act, *, adopt: bool = False) -> RunMemory | None:
     rows = act.rows
     if rows is None:
         turn.batch.effects.append(LookUpRun(act))
-    elif rows.run is None or rows.job is None:
+    elif rows.run is None:
         turn.answer(act, Reply.NOT_FOUND, f"there is no run {act.run_id}")
     elif rows.run.state in FINAL_RUN:
         turn.answer(act, Reply.ALREADY, f"the run is {rows.run.state}")
+    elif rows.job is None:
+        _act_on_unreadable(turn, act, copy(rows.run))
     elif adopt:
         row = copy(rows.run)
         row.held = None
@@ -158,6 +160,22 @@ def _find_run(turn: Turn, act: Act, *, adopt: bool = False) -> RunMemory | None:
     else:
         _act_before_adoption(turn, act, copy(rows.run))
     return None
+
+
+def _act_on_unreadable(turn: Turn, act: Act, row: Run) -> None:
+    """A run whose definition can't be read, and that has no tasks yet, can be cancelled, and nothing else."""
+    if not isinstance(act, CancelRun) or row.adopted_at is not None:
+        turn.answer(act, Reply.REFUSED, f"the definition of the run can't be read{f': {row.held}' if row.held else ''}")
+        return
+    row.cancelled_by = act.by
+    row.because = act.why or f"cancelled by {act.by}"
+    row.held = row.held or "its definition can't be read"
+    conclude(row, RunState.CANCELLED, turn.now)
+    turn.batch.runs.append(row)
+    turn.memory.overtake(row.id, row)
+    if row.watched:
+        turn.batch.outbox.append(run_ended(row, turn.now))
+    turn.answer(act, Reply.DONE)
 
 
 def _act_before_adoption(turn: Turn, act: Act, row: Run) -> None:
@@ -197,3 +215,4 @@ def _bring_back(turn: Turn, act: ReopenTask) -> None:
         row.generation += 1
         row.adopted_at, row.cancelled_by, row.timed_out = turn.now, None, False
         adoption.recall_run(turn.memory, row, rows.job, tasks, list(open_spreads), turn.now)
+        adoption.recall_checkpoints(turn.memory, rows.checkpoints)

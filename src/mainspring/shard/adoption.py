@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from copy import copy
 from datetime import datetime, timedelta
 
-from mainspring.core.batch import Spread, SpreadKind
+from mainspring.core.batch import Checkpoint, Spread, SpreadKind
 from mainspring.core.jobs import Job
 from mainspring.core.runs import Run
 from mainspring.core.states import FINAL
 from mainspring.core.tasks import Task, TaskState
-from mainspring.core.workers import Lease, Worker
+from mainspring.core.workers import Lease
 from mainspring.shard import flow, reopening
 from mainspring.shard.events import RunArrived, TimerDue, TimerKind
 from mainspring.shard.memory import RunMemory, ShardMemory
@@ -78,6 +79,14 @@ def recall_run(
     return run
 
 
+def recall_checkpoints(memory: ShardMemory, checkpoints: Iterable[Checkpoint]) -> None:
+    """Bring back what attempts have saved, for the runs that are in memory."""
+    for saved in checkpoints:
+        task = memory.find(saved.task_id)
+        if task is not None:
+            memory.runs[task.run_id].checkpoints[task.position] = saved.document
+
+
 def _limit_of(row: Run) -> TimerDue:
     return TimerDue(kind=TimerKind.RUN_LIMIT, subject=row.id, stamp=row.generation)
 
@@ -102,7 +111,7 @@ def _recall_task(memory: ShardMemory, run: RunMemory, task: Task, now: datetime)
 def _recall_lease(memory: ShardMemory, task: Task, worker_id: str, lease_id: str, attempt_id: str) -> None:
     """The rows say that a worker holds this attempt: expect the worker, and keep its room."""
     if worker_id not in memory.workers:
-        memory.workers[worker_id] = Worker(id=worker_id, heard=memory.life)
+        memory.meet(worker_id)
     memory.attempts[attempt_id] = task
     lease = memory.leases.get(lease_id)
     if lease is not None:

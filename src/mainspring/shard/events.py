@@ -12,12 +12,12 @@ from enum import StrEnum
 
 import msgspec
 
-from mainspring.core.batch import Spread, SpreadKind
+from mainspring.core.batch import Checkpoint, Spread, SpreadKind, WorkerRow
 from mainspring.core.jobs import Job
 from mainspring.core.runs import Run
 from mainspring.core.shapes import Shape
 from mainspring.core.tasks import Priority, RecordedAttempt, Task
-from mainspring.wire import Offer, Outcome
+from mainspring.wire import Offer, Outcome, Progress
 
 
 class Event(msgspec.Struct, frozen=True, gc=False, kw_only=True, tag=True):
@@ -62,7 +62,17 @@ class WorkerRegistered(WorkerEvent, frozen=True, kw_only=True):
 
 
 class WorkerBeat(WorkerEvent, frozen=True, kw_only=True):
-    """A worker lives."""
+    """A worker lives, and this is how far its attempts are."""
+
+    progress: tuple[Progress, ...] = ()
+
+
+class WorkerLeaving(WorkerEvent, frozen=True, kw_only=True):
+    """A worker wants nothing more in this session."""
+
+
+class WorkerGone(WorkerEvent, frozen=True, kw_only=True):
+    """A worker has nothing in hands, and ends."""
 
 
 class AttemptsReceived(WorkerEvent, frozen=True, kw_only=True):
@@ -96,6 +106,13 @@ class AttemptReturned(WorkerEvent, frozen=True, kw_only=True):
     refusal: str | None = None
 
 
+class CheckpointSaved(WorkerEvent, frozen=True, kw_only=True):
+    """An attempt has saved something for the next one of its task (WRK-7)."""
+
+    attempt: str
+    document: str
+
+
 class EventUnfit(Event, frozen=True, kw_only=True):
     """What a worker said can't be stored, as was seen when it came in."""
 
@@ -113,15 +130,21 @@ class RunRows(msgspec.Struct, frozen=True, kw_only=True):
     job: Job | None = None
     tasks: tuple[Task, ...] = ()
     spreads: tuple[Spread, ...] = ()
+    checkpoints: tuple[Checkpoint, ...] = ()
 
 
-class Act(Event, frozen=True, kw_only=True):
-    """Somebody wants something of a run, and waits for the answer under `ticket`."""
+class Asked(Event, frozen=True, kw_only=True):
+    """Somebody wants something, and waits for the answer under `ticket`."""
 
-    run_id: str
     by: str
     why: str = ""
     ticket: int = 0
+
+
+class Act(Asked, frozen=True, kw_only=True):
+    """Somebody wants something of a run."""
+
+    run_id: str
     rows: RunRows | None = None
     """Given when the run was not in memory and has been looked up."""
 
@@ -154,6 +177,34 @@ class ClearTask(Act, frozen=True, kw_only=True):
     """Let a quarantined task run again."""
 
     task_id: str
+
+
+class WorkerAct(Asked, frozen=True, kw_only=True):
+    """Somebody wants something of a worker (WRK-9)."""
+
+    worker: str
+
+
+class CordonWorker(WorkerAct, frozen=True, kw_only=True):
+    """Give the worker nothing new. What it has goes on."""
+
+
+class DrainWorker(WorkerAct, frozen=True, kw_only=True):
+    """Give the worker nothing new, and call back what it has not started."""
+
+
+class EvictWorker(WorkerAct, frozen=True, kw_only=True):
+    """Drain the worker, and ask what runs there to stop: it runs elsewhere, and the try does not count."""
+
+
+class UncordonWorker(WorkerAct, frozen=True, kw_only=True):
+    """Let the worker have work again, whichever of these was asked for."""
+
+
+class WorkerUnheard(Event, frozen=True, kw_only=True):
+    """The rows say that a worker has not been heard of for long: the second watch over silence (LIV-1)."""
+
+    row: WorkerRow
 
 
 class RunsAged(Event, frozen=True, kw_only=True):

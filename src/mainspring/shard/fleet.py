@@ -1,20 +1,34 @@
-"""Workers come, fall silent, and come back (LIV-1, LIV-3, LIV-5, LIV-6).
+"""Workers come, fall silent, come back, and leave (LIV-1, LIV-3, LIV-5, LIV-6).
 
     EXPECTED ──registers──► READY ──10 s silent──► SUSPECT ──5 s more──► LOST
-        │                     ▲───────heard of────────┘                    │
+        │                   │ ▲───────heard of────────┘                    │
         └── 15 s silent ─► LOST                       registers again ─────┘
+                            └──says goodbye──► GONE
+
+Two watches find a silent worker: a timer of its own here, and the rows, in which servers note whom they have heard of
+(`host/watch.py`). Each alone is enough, and both ask the same question of the shard's own memory.
 
 Seconds are those of the shard's life (`ShardMemory.life`): a stall of ours, or an outage, ends nothing.
 """
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from mainspring.core.resources import Resources
 from mainspring.core.tasks import TaskState
 from mainspring.core.workers import Worker, WorkerStatus
 from mainspring.shard import reports, stops
 from mainspring.shard.effects import CloseLink
-from mainspring.shard.events import TimerDue, TimerKind, WorkerEvent, WorkerRegistered
+from mainspring.shard.events import (
+    TimerDue,
+    TimerKind,
+    WorkerEvent,
+    WorkerGone,
+    WorkerLeaving,
+    WorkerRegistered,
+    WorkerUnheard,
+)
 from mainspring.shard.memory import ShardMemory
 from mainspring.shard.placing import RECEIPT_SECONDS
 from mainspring.shard.turn import Turn
@@ -29,13 +43,14 @@ def register(turn: Turn, event: WorkerRegistered) -> None:
     memory = turn.memory
     worker = memory.workers.get(event.worker)
     if worker is None:
-        worker = memory.workers[event.worker] = Worker(id=event.worker)
+        worker = memory.meet(event.worker)
     if worker.status is WorkerStatus.READY or worker.status is WorkerStatus.SUSPECT:
         memory.capacity -= worker.total
     offer = event.offer
     worker.total = Resources(offer.cpu_millis, offer.memory_bytes, offer.gpus, offer.disk_bytes)
     worker.session, worker.labels, worker.zone, worker.version = event.session, event.labels, event.zone, event.version
     worker.status, worker.heard, worker.refused = WorkerStatus.READY, memory.life, set()
+    worker.leaving = False
     memory.capacity += worker.total
     turn.send(worker, Welcome(event.session))
     _compare(turn, worker, frozenset(event.holds))
@@ -54,22 +69,16 @@ def carry_over(before: ShardMemory, after: ShardMemory) -> None:
     for shape, fault in before.barred.items():
         after.queues.park(shape, f"placing it failed: {fault}")
     for old in before.workers.values():
-        worker = after.workers[old.id] = Worker(
-            id=old.id,
-            session=old.session,
-            total=old.total,
-            labels=old.labels,
-            zone=old.zone,
-            version=old.version,
-            status=old.status,
-            heard=old.heard,
-            refused=old.refused,
-        )
+        worker = after.meet(old.id)
+        worker.session, worker.total, worker.labels, worker.zone = old.session, old.total, old.labels, old.zone
+        worker.version, worker.status, worker.heard = old.version, old.status, old.heard
+        worker.refused, worker.leaving = old.refused, old.leaving
         after.refresh(worker)
 
 
-def await_receipts(before: ShardMemory, after: ShardMemory) -> None:
-    """Go on waiting for the receipt of what was sent to workers within this term."""
+def carry_over_attempts(before: ShardMemory, after: ShardMemory) -> None:
+    """Keep what was said of attempts within this term, and go on waiting for the receipt of what was sent."""
+    after.headway = {attempt: said for attempt, said in before.headway.items() if attempt in after.attempts}
     for lease in after.leases.values():
         worker, known = before.workers.get(lease.worker_id), before.leases.get(lease.id)
         if worker is not None and worker.session and (known is None or not known.received):
@@ -90,10 +99,26 @@ def hear(turn: Turn, event: WorkerEvent) -> bool:
     return True
 
 
+def leave(turn: Turn, event: WorkerLeaving) -> None:
+    """A worker wants nothing more: what it has goes on, or comes back by itself."""
+    worker = turn.memory.workers[event.worker]
+    worker.leaving = True
+    turn.memory.refresh(worker)
+    turn.save_worker(worker)
+
+
+def say_goodbye(turn: Turn, event: WorkerGone) -> None:
+    """A worker ends in order, and is forgotten at once. What it should have had in hands has to run elsewhere."""
+    worker = turn.memory.workers[event.worker]
+    _let_go(turn, worker, WorkerStatus.GONE, f"{worker.id} left without it")
+    turn.batch.effects.append(CloseLink(event.worker, event.session))
+
+
 def watch(turn: Turn, worker: Worker) -> None:
     """Have a timer look at a worker's silence."""
     if not worker.watched:
-        worker.watched = True
+        turn.memory.watches += 1
+        worker.watched = turn.memory.watches
         _look_again(turn, worker, SUSPECT_AFTER_SECONDS)
 
 
@@ -102,7 +127,7 @@ def silence_due(turn: Turn, timer: TimerDue) -> None:
     worker = turn.memory.workers[timer.subject]
     quiet = turn.memory.life - worker.heard
     if quiet >= LOST_AFTER_SECONDS:
-        _give_up(turn, worker, f"{worker.id} was silent for {quiet:.0f} s")
+        _give_up(turn, worker)
     elif quiet >= SUSPECT_AFTER_SECONDS:
         if worker.status is WorkerStatus.READY:
             worker.status = WorkerStatus.SUSPECT
@@ -110,6 +135,22 @@ def silence_due(turn: Turn, timer: TimerDue) -> None:
         _look_again(turn, worker, LOST_AFTER_SECONDS - quiet)
     else:
         _look_again(turn, worker, SUSPECT_AFTER_SECONDS - quiet)
+
+
+def unheard(turn: Turn, event: WorkerUnheard) -> None:
+    """The rows say that a worker has been silent. It is given up if this shard, too, could have heard it and has not.
+
+    A worker that is not here was an older leader's, and holds nothing: only its row has to be put right.
+    """
+    memory = turn.memory
+    worker = memory.workers.get(event.row.id)
+    if worker is not None and memory.life - worker.heard >= LOST_AFTER_SECONDS:
+        _give_up(turn, worker)
+    elif worker is None and memory.life >= LOST_AFTER_SECONDS:
+        known = memory.held.get(event.row.id)
+        hold, why = (known.hold, known.hold_why) if known is not None else ("", "")
+        row = replace(event.row, status=WorkerStatus.LOST, since=turn.now, hold=hold, hold_why=why)
+        turn.save_worker_row(row)
 
 
 def receipt_due(turn: Turn, timer: TimerDue) -> None:
@@ -145,11 +186,16 @@ def _take_back(turn: Turn, attempt: str, because: str) -> None:
         reports.lose(turn, task, because=because)
 
 
-def _give_up(turn: Turn, worker: Worker, because: str) -> None:
-    """A worker is lost: everything it had is taken back, and it is forgotten until it registers again."""
+def _give_up(turn: Turn, worker: Worker) -> None:
+    quiet = turn.memory.life - worker.heard
+    _let_go(turn, worker, WorkerStatus.LOST, f"{worker.id} was silent for {quiet:.0f} s")
+
+
+def _let_go(turn: Turn, worker: Worker, status: WorkerStatus, because: str) -> None:
+    """A worker is no longer here: all it had is taken back, and it is forgotten until it registers again."""
     if worker.status is not WorkerStatus.EXPECTED:
         turn.memory.capacity -= worker.total
-    worker.status = WorkerStatus.LOST
+    worker.status = status
     turn.memory.refresh(worker)
     for lease in list(worker.leases.values()):
         for attempt in list(lease.members):
@@ -159,4 +205,5 @@ def _give_up(turn: Turn, worker: Worker, because: str) -> None:
 
 
 def _look_again(turn: Turn, worker: Worker, seconds: float) -> None:
-    turn.memory.set_length(seconds, TimerDue(kind=TimerKind.SILENCE, subject=worker.id))
+    timer = TimerDue(kind=TimerKind.SILENCE, subject=worker.id, stamp=worker.watched)
+    turn.memory.set_length(seconds, timer)

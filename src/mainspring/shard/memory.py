@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from mainspring.core.batch import Spread, SpreadKind
+from mainspring.core.batch import Spread, SpreadKind, WorkerRow
 from mainspring.core.jobs import Job
 from mainspring.core.placement import obstacles
 from mainspring.core.queues import FairQueues
@@ -21,7 +21,7 @@ from mainspring.core.runs import Finish, Run, RunState, derive_run_state
 from mainspring.core.shapes import Shape
 from mainspring.core.states import FINAL
 from mainspring.core.tasks import Priority, Task, TaskState
-from mainspring.core.workers import Lease, OpenWorkers, Worker
+from mainspring.core.workers import Hold, Lease, OpenWorkers, Worker
 from mainspring.shard.events import TimerDue, TimerKind
 from mainspring.shard.timers import Timers
 
@@ -47,6 +47,8 @@ class RunMemory(msgspec.Struct, kw_only=True):
     """Positions of ended tasks whose children are not all told yet, and how many are."""
     reopening: dict[str, frozenset[int]] = {}
     """For an open REOPEN spread: the positions below its task."""
+    checkpoints: dict[int, str] = {}
+    """By position: what the latest attempt that saved something left for the next one (WRK-7)."""
 
     def finish(self) -> Finish:
         """What, besides the tasks' states, decides the run's."""
@@ -78,6 +80,15 @@ class RunMemory(msgspec.Struct, kw_only=True):
         return not self.is_stopped() and not self.is_resting()
 
 
+class Headway(msgspec.Struct, frozen=True, kw_only=True):
+    """How far an attempt is, as its worker says."""
+
+    percent: float | None
+    note: str
+    moved: float
+    """When it last said something else, in seconds of the shard's life."""
+
+
 class ShardMemory:
     """Everything that one shard knows."""
 
@@ -86,6 +97,12 @@ class ShardMemory:
         self.runs: dict[str, RunMemory] = {}
         self.attempts: dict[str, Task] = {}
         self.workers: dict[str, Worker] = {}
+        self.held: dict[str, WorkerRow] = {}
+        """Rows of the workers that are cordoned or draining, whether or not they are here."""
+        self.headway: dict[str, Headway] = {}
+        """By attempt, for those that say how far they are."""
+        self.watches = 0
+        """How many timers have been set to watch over workers."""
         self.open_workers = OpenWorkers()
         self.leases: dict[str, Lease] = {}
         self.queues = FairQueues()
@@ -144,6 +161,14 @@ class ShardMemory:
         else:
             self.in_memory.pop(key, None)
 
+    def meet(self, worker_id: str) -> Worker:
+        """A worker that is not known is to be from now on. A hold of it still holds."""
+        row = self.held.get(worker_id)
+        worker = self.workers[worker_id] = Worker(id=worker_id, heard=self.life)
+        if row is not None:
+            worker.hold, worker.hold_why = Hold(row.hold), row.hold_why
+        return worker
+
     # leases and use
 
     def open_lease(self, lease: Lease) -> None:
@@ -159,6 +184,7 @@ class ShardMemory:
     def leave_lease(self, attempt_id: str, lease_id: str) -> None:
         """An attempt is over; with the last one of its lease the room is free again."""
         self.attempts.pop(attempt_id, None)
+        self.headway.pop(attempt_id, None)
         lease = self.leases[lease_id]
         lease.members.pop(attempt_id, None)
         if lease.members:
@@ -212,7 +238,8 @@ class ShardMemory:
 
     def _is_stale(self, timer: TimerDue) -> bool:
         if timer.kind is TimerKind.SILENCE:
-            return timer.subject not in self.workers
+            worker = self.workers.get(timer.subject)
+            return worker is None or worker.watched != timer.stamp
         if timer.kind is TimerKind.RECEIPT:
             return timer.subject not in self.leases
         if timer.kind is TimerKind.RUN_LIMIT:

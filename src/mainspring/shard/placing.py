@@ -18,7 +18,7 @@ from mainspring.ids import new_id
 from mainspring.shard.events import TimerDue, TimerKind
 from mainspring.shard.memory import RunMemory
 from mainspring.shard.turn import Turn
-from mainspring.wire import Assign, Assignment, Recall
+from mainspring.wire import Assign, Assignment, Offer, Recall
 
 S = TaskState
 RECEIPT_SECONDS = 30.0
@@ -89,7 +89,9 @@ def _assign(turn: Turn, worker: Worker, shape: Shape, tasks: list[Task]) -> None
         group.append(_assignment(memory.runs[task.run_id], task, attempt_id))
     memory.open_lease(lease)
     memory.set_length(RECEIPT_SECONDS, TimerDue(kind=TimerKind.RECEIPT, subject=lease.id))
-    turn.send(worker, Assign(lease.id, tuple(group)))
+    room = shape.resources
+    needs = Offer(room.cpu_millis, room.memory_bytes, room.gpus, room.disk_bytes)
+    turn.send(worker, Assign(lease.id, tuple(group), needs))
 
 
 def _assignment(run: RunMemory, task: Task, attempt_id: str) -> Assignment:
@@ -105,7 +107,7 @@ def _assignment(run: RunMemory, task: Task, attempt_id: str) -> Assignment:
     return Assignment(
         attempt=attempt_id, task=task.id, run=task.run_id, tenant=task.tenant, name=task.name, number=task.attempt,
         work=bytes(spec.work).decode(), params=run.run.params, inputs=inputs, failed_upstreams=tuple(failed),
-        timeout_seconds=spec.timeout_seconds,
+        timeout_seconds=spec.timeout_seconds, checkpoint=run.checkpoints.get(task.position),
     )  # fmt: skip
 
 
@@ -115,7 +117,7 @@ def _call_back_for(turn: Turn, priority: Priority, shape: Shape) -> None:
         if lease.priority > priority and not lease.recalled and shape.resources.fits(lease.shape.resources):
             waiting = tuple(attempt for attempt, task in lease.members.items() if task.state is S.ASSIGNED)
             worker = turn.memory.workers[lease.worker_id]
-            if len(lease.members) > 1 and waiting and worker.session:
+            if len(lease.members) > 1 and waiting and worker.session and worker.takes_new():
                 lease.recalled = True
                 turn.send(worker, Recall(waiting))
                 return

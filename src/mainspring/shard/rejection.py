@@ -1,6 +1,7 @@
 """One bad value never stops a shard: an event that fails alone goes to `rejected_events`, and its owner is held.
 
     a report about an attempt   its task is QUARANTINED, the worker is answered *rejected*
+    a checkpoint                it is not kept, and nothing else changes
     a run that arrives          it is held, and leaves intake
     the placing of a shape      the shape is barred until a new leader tries it
     a timer, a step             its task is QUARANTINED, or its run is held
@@ -16,6 +17,7 @@ from copy import copy
 import msgspec
 
 from mainspring.core.batch import Outgoing, RejectedEvent
+from mainspring.core.runs import FINAL_RUN
 from mainspring.core.states import FINAL
 from mainspring.core.tasks import AttemptEnd, Task, TaskState
 from mainspring.ids import new_id
@@ -23,9 +25,11 @@ from mainspring.shard import flow, stops
 from mainspring.shard.effects import Reply, Send
 from mainspring.shard.events import (
     Act,
+    Asked,
     AttemptEnded,
     AttemptReturned,
     AttemptStarted,
+    CheckpointSaved,
     Event,
     PlaceShape,
     RippleStep,
@@ -34,6 +38,9 @@ from mainspring.shard.events import (
     SpreadStep,
     TaskUndecided,
     TimerDue,
+    WorkerAct,
+    WorkerEvent,
+    WorkerUnheard,
 )
 from mainspring.shard.turn import Turn
 from mainspring.wire import Answer, Verdict
@@ -75,11 +82,15 @@ def _hold_owner(turn: Turn, event: Event, fault: str) -> str:
                 answer = Answer(event.attempt, Verdict.REJECTED)
                 turn.batch.effects.append(Send(event.worker, event.session, answer))
             return event.attempt
+        case CheckpointSaved():
+            return event.attempt
         case RunArrived() | RunUnreadable():
-            row = copy(event.run)
-            row.held = fault
-            turn.batch.runs.append(row)
-            return row.id
+            row = turn.memory.overtaken.get(event.run.id, event.run)
+            if row is not None and row.state not in FINAL_RUN:
+                row = copy(row)
+                row.held = fault
+                turn.batch.runs.append(row)
+            return event.run.id
         case PlaceShape():
             turn.memory.barred[event.shape] = fault
             turn.memory.queues.park(event.shape, f"placing it failed: {fault}")
@@ -91,10 +102,24 @@ def _hold_owner(turn: Turn, event: Event, fault: str) -> str:
         case SpreadStep() | RippleStep() | TaskUndecided():
             _hold_run(turn, event.run_id, fault)
             return event.run_id
+        case Asked():
+            turn.answer(event, Reply.REFUSED, fault)
+            return _forget_act(turn, event)
+        case WorkerEvent():
+            return event.worker
+        case WorkerUnheard():
+            return event.row.id
+        case _:
+            return ""
+
+
+def _forget_act(turn: Turn, event: Asked) -> str:
+    match event:
         case Act():
             turn.memory.overtaken.pop(event.run_id, None)
-            turn.answer(event, Reply.REFUSED, fault)
             return event.run_id
+        case WorkerAct():
+            return event.worker
         case _:
             return ""
 
@@ -106,7 +131,7 @@ def _quarantine(turn: Turn, task: Task | None, fault: str, *, gone: bool = False
     if task.attempt_id is not None:
         if not gone:
             stops.disown(turn, task.worker_id or "", task.attempt_id)
-        turn.end_attempt(task, AttemptEnd.REJECTED, fault)
+        turn.end_attempt(task, AttemptEnd.REJECTED, why=fault)
     turn.move(task, TaskState.QUARANTINED, by="shard", because=fault)
     run = turn.memory.runs[task.run_id]
     if run.run.cancelled_by is not None or run.run.timed_out:

@@ -17,15 +17,18 @@ from mainspring.shard.events import (
     AttemptReturned,
     AttemptsReceived,
     AttemptStarted,
+    CheckpointSaved,
     TimerDue,
     TimerKind,
+    WorkerBeat,
     WorkerEvent,
 )
-from mainspring.shard.memory import RunMemory
+from mainspring.shard.memory import Headway, RunMemory
 from mainspring.shard.turn import Turn
 from mainspring.wire import Answer, Outcome, Verdict
 
 S = TaskState
+LONGEST_NOTE = 200
 _SETTLED = frozenset({AttemptEnd.SUCCEEDED, AttemptEnd.FAILED, AttemptEnd.TIMED_OUT, AttemptEnd.STOPPED})
 
 
@@ -91,6 +94,26 @@ def ended(turn: Turn, event: AttemptEnded) -> None:
             _settle_stop(turn, run, task, stop, by=event.worker)
 
 
+def checkpoint(turn: Turn, event: CheckpointSaved) -> None:
+    """An attempt has saved something: the next one of its task finds it, wherever it runs (WRK-7)."""
+    task = _held(turn, event, event.attempt)
+    if task is None:
+        stops.disown(turn, event.worker, event.attempt)
+    else:
+        turn.save_checkpoint(task, event.attempt, event.document)
+
+
+def progressed(turn: Turn, event: WorkerBeat) -> None:
+    """A worker says how far its attempts are: kept in memory, with when each last moved."""
+    memory = turn.memory
+    for said in event.progress:
+        if _held(turn, event, said.attempt) is None:
+            continue
+        known, note = memory.headway.get(said.attempt), said.note[:LONGEST_NOTE]
+        if known is None or (known.percent, known.note) != (said.percent, note):
+            memory.headway[said.attempt] = Headway(percent=said.percent, note=note, moved=memory.life)
+
+
 def give_back(turn: Turn, task: Task, *, because: str) -> None:
     """An attempt that never started is over; the task goes back to the queue, or ends if it was to be stopped."""
     run = turn.memory.runs[task.run_id]
@@ -110,7 +133,7 @@ def lose(turn: Turn, task: Task, *, because: str) -> None:
         task.tries += 1  # it had its time: neither count alone would bound a task that is late and lost by turns
     else:
         task.losses += 1
-    turn.end_attempt(task, AttemptEnd.LOST, because)
+    turn.end_attempt(task, AttemptEnd.LOST, why=because)
     if stop is not None and stop.kind is not StopKind.HOLD:
         _conclude_stop(turn, run, task, stop, by="shard")
     else:
@@ -147,7 +170,7 @@ def _settle_stop(turn: Turn, run: RunMemory, task: Task, stop: StopRequest | Non
         lose(turn, task, because=f"{by} ended it unasked")
     else:
         end = AttemptEnd.TIMED_OUT if stop.kind is StopKind.TIMEOUT else AttemptEnd.STOPPED
-        turn.end_attempt(task, end, stop.why)
+        turn.end_attempt(task, end, why=stop.why)
         if stop.kind is StopKind.TIMEOUT:
             task.tries += 1
         _conclude_stop(turn, run, task, stop, by=by)

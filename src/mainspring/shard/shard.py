@@ -19,12 +19,12 @@ from datetime import datetime
 from random import Random
 from typing import TypeVar
 
-from mainspring.core.batch import Batch, Spread, SpreadKind
+from mainspring.core.batch import Batch, Checkpoint, Spread, SpreadKind, WorkerRow
 from mainspring.core.jobs import Job
 from mainspring.core.runs import Run
 from mainspring.core.tasks import StopKind, Task, TaskState
 from mainspring.errors import Broken
-from mainspring.shard import acts, adoption, audit, fleet, flow, placing, rejection, reports, spreads, stops
+from mainspring.shard import acts, adoption, audit, fleet, flow, holds, placing, rejection, reports, spreads, stops
 from mainspring.shard import events as happened
 from mainspring.shard.events import Event
 from mainspring.shard.memory import ShardMemory
@@ -52,6 +52,8 @@ class Shard:
         jobs: dict[str, Job],
         open_spreads: Sequence[Spread],
         *,
+        checkpoints: Sequence[Checkpoint] = (),
+        held_workers: Sequence[WorkerRow] = (),
         now: datetime,
         before: ShardMemory | None = None,
     ) -> None:
@@ -59,6 +61,7 @@ class Shard:
 
         If the memory is loaded anew within a term, what workers said of themselves `before` still holds.
         """
+        self.memory.held = {row.id: row for row in held_workers}
         if before is not None:
             fleet.carry_over(before, self.memory)
         tasks_of: dict[str, list[Task]] = {run.id: [] for run in runs}
@@ -71,8 +74,9 @@ class Shard:
         for run in runs:
             mine = spreads_of.get(run.id, [])
             adoption.recall_run(self.memory, run, jobs[run.job_id], tasks_of[run.id], mine, now)
+        adoption.recall_checkpoints(self.memory, checkpoints)
         if before is not None:
-            fleet.await_receipts(before, self.memory)
+            fleet.carry_over_attempts(before, self.memory)
         turn = self._turn(now, 0)
         for worker in self.memory.workers.values():
             fleet.watch(turn, worker)
@@ -178,6 +182,10 @@ class Shard:
                     rejection.reject(turn, event.event, event.fault)
             case happened.Act():
                 acts.act(turn, event)
+            case happened.WorkerAct():
+                holds.act(turn, event)
+            case happened.WorkerUnheard():
+                fleet.unheard(turn, event)
             case happened.RunsAged():
                 named = dict.fromkeys([*turn.batch.archived, *event.run_ids])
                 turn.batch.archived = [run for run in named if run not in self.memory.runs]
@@ -213,8 +221,14 @@ class Shard:
                 reports.ended(turn, event)
             case happened.AttemptReturned():
                 reports.returned(turn, event)
+            case happened.CheckpointSaved():
+                reports.checkpoint(turn, event)
             case happened.WorkerBeat():
-                pass
+                reports.progressed(turn, event)
+            case happened.WorkerLeaving():
+                fleet.leave(turn, event)
+            case happened.WorkerGone():
+                fleet.say_goodbye(turn, event)
             case _:
                 raise Broken(f"nobody takes {event}")
 

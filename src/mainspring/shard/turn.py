@@ -11,18 +11,18 @@ next turn: that is what keeps a batch short, and a P0 from waiting behind a long
 from __future__ import annotations
 
 from copy import copy
-from datetime import datetime
+from datetime import datetime, timedelta
 from random import Random
 
 import msgspec
 
-from mainspring.core.batch import Batch, Effect, Outgoing, Spread, SpreadKind, TaskChange, WorkerRow
-from mainspring.core.runs import FINAL_RUN, conclude
+from mainspring.core.batch import Batch, Checkpoint, Effect, Outgoing, Spread, SpreadKind, TaskChange, WorkerRow
+from mainspring.core.runs import FINAL_RUN, Run, conclude
 from mainspring.core.states import FINAL, create, move
 from mainspring.core.tasks import Attempt, AttemptEnd, Task, TaskState
 from mainspring.core.workers import Worker
 from mainspring.shard.effects import Answered, Reply, Send
-from mainspring.shard.events import Act, TimerDue, TimerKind
+from mainspring.shard.events import Asked, TimerDue, TimerKind
 from mainspring.shard.memory import RunMemory, ShardMemory
 from mainspring.wire import Stop, ToWorker
 
@@ -48,6 +48,8 @@ class Turn:
         """Runs whose own columns have changed."""
         self._spreads: dict[tuple[str, SpreadKind, str], Spread] = {}
         self._opened: set[tuple[str, SpreadKind, str]] = set()
+        self._workers: dict[str, WorkerRow] = {}
+        self._checkpoints: dict[str, Checkpoint] = {}
         self._signals = False
 
     # rows
@@ -63,7 +65,7 @@ class Turn:
     def _rows(self) -> int:
         """How many rows the batch would write now, or a few more: not every run that is looked at has changed."""
         written = len(self.batch.transitions) + len(self.batch.attempts)
-        return written + len(self._tasks) + len(self._new) + len(self._runs)
+        return written + len(self._tasks) + len(self._new) + len(self._runs) + len(self._checkpoints)
 
     def create(self, task: Task) -> None:
         """A task has been made."""
@@ -114,8 +116,11 @@ class Turn:
         """A run's state may be another now."""
         self._runs[run.run.id] = run
 
-    def end_attempt(self, task: Task, end: AttemptEnd, error: str | None = None) -> None:
-        """The task's current attempt is over: record it, and give its part of the room back."""
+    def end_attempt(self, task: Task, end: AttemptEnd, error: str | None = None, *, why: str = "") -> None:
+        """The task's current attempt is over: record it, and give its part of the room back.
+
+        `error` is what it left, as JSON; `why` is our own sentence, if it left nothing.
+        """
         self.touch(task)
         if task.attempt_id is None or task.lease_id is None or task.worker_id is None or task.assigned_at is None:
             raise ValueError(f"{task.id} has no attempt to end: {task}")
@@ -134,7 +139,7 @@ class Turn:
                 started_at=task.started_at,
                 ended_at=self.now,
                 end=end,
-                error=error,
+                error=_ENCODER.encode({"message": why}).decode() if why else error,
             )
         )
         self.memory.leave_lease(task.attempt_id, task.lease_id)
@@ -163,9 +168,13 @@ class Turn:
         self._runs[spread.run_id] = self.memory.runs[spread.run_id]
 
     def save_worker(self, worker: Worker) -> None:
-        """A worker has come, gone or changed."""
-        total = worker.total
-        self.batch.workers.append(
+        """A worker has come, gone or changed. Of one that has not come in this term a row that is known says more."""
+        total, known = worker.total, self.memory.held.get(worker.id)
+        if known is not None and not worker.session:
+            changed = {"status": worker.status, "since": self.now, "hold": worker.hold, "hold_why": worker.hold_why}
+            self.save_worker_row(msgspec.structs.replace(known, **changed))
+            return
+        self.save_worker_row(
             WorkerRow(
                 id=worker.id,
                 shard=self.memory.shard,
@@ -174,10 +183,27 @@ class Turn:
                 labels=_ENCODER.encode(worker.labels).decode(),
                 zone=worker.zone,
                 version=worker.version,
-                status=worker.status,
+                status=worker.status_for_people(),
                 since=self.now,
-                last_heard_at=self.now,
+                last_heard_at=self.now - timedelta(seconds=self.memory.life - worker.heard),
+                hold=worker.hold,
+                hold_why=worker.hold_why,
             )
+        )
+
+    def save_worker_row(self, row: WorkerRow) -> None:
+        """A worker's row has changed, also that of one that is not here. Those that are held are remembered."""
+        self._workers[row.id] = row
+        if row.hold:
+            self.memory.held[row.id] = row
+        else:
+            self.memory.held.pop(row.id, None)
+
+    def save_checkpoint(self, task: Task, attempt_id: str, document: str) -> None:
+        """An attempt has saved something for the next one of its task."""
+        self.memory.runs[task.run_id].checkpoints[task.position] = document
+        self._checkpoints[task.id] = Checkpoint(
+            task_id=task.id, run_id=task.run_id, attempt_id=attempt_id, document=document, saved_at=self.now
         )
 
     # effects
@@ -188,10 +214,10 @@ class Turn:
             self.batch.effects.append(Send(worker.id, worker.session, message))
             self._signals = self._signals or isinstance(message, Stop)
 
-    def answer(self, act: Act, reply: Reply, detail: str = "") -> None:
+    def answer(self, asked: Asked, reply: Reply, detail: str = "") -> None:
         """Tell whoever asked how it ended."""
-        if act.ticket:
-            self.batch.effects.append(Answered(act.ticket, reply, detail))
+        if asked.ticket:
+            self.batch.effects.append(Answered(asked.ticket, reply, detail))
 
     # the end of the turn
 
@@ -209,6 +235,8 @@ class Turn:
             if spread.done < spread.total or key not in self._opened
         ]
         batch.tasks = [TaskChange(copy(task), was, seq) for task, was, seq in self._tasks.values()]
+        batch.workers = list(self._workers.values())
+        batch.checkpoints = list(self._checkpoints.values())
         return batch
 
     def _is_moot(self, effect: Effect) -> bool:
@@ -223,14 +251,13 @@ class Turn:
         if changed and row.state in FINAL_RUN:
             del self.memory.runs[run_id]
             if row.watched:
-                self.batch.outbox.append(run_ended(run, self.now))
+                self.batch.outbox.append(run_ended(row, self.now))
         if changed or run_id in self._marked:
             self.batch.runs.append(copy(row))
 
 
-def run_ended(run: RunMemory, now: datetime) -> Outgoing:
+def run_ended(row: Run, now: datetime) -> Outgoing:
     """The news that a run is over, for whoever waits for it outside."""
-    row = run.run
     news = {"run": row.id, "tenant": row.tenant, "job": row.job_id, "state": row.state, "generation": row.generation}
     return Outgoing(
         id=f"{row.id}:{row.generation}:ended", key=row.id, kind="run.ended",

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import structlog
 
-from mainspring.core.batch import Spread
+from mainspring.core.batch import Checkpoint, Spread, WorkerRow
 from mainspring.core.jobs import JobRow
 from mainspring.core.runs import Run
 from mainspring.core.tasks import Task
@@ -21,25 +21,42 @@ _Rows = Iterable[Iterable[object]]
 class Loader:
     """Reads rows with the codecs of one adapter."""
 
-    def __init__(self, runs: Codec[Run], tasks: Codec[Task], jobs: Codec[JobRow], spreads: Codec[Spread]) -> None:
+    def __init__(
+        self,
+        runs: Codec[Run],
+        tasks: Codec[Task],
+        jobs: Codec[JobRow],
+        spreads: Codec[Spread],
+        checkpoints: Codec[Checkpoint],
+        workers: Codec[WorkerRow],
+    ) -> None:
         self._runs = runs
         self._tasks = tasks
         self._jobs = jobs
         self._spreads = spreads
+        self._checkpoints = checkpoints
+        self._workers = workers
 
-    def shard_rows(self, runs: _Rows, tasks: _Rows, jobs: _Rows, spreads: _Rows) -> ShardRows:
+    def shard_rows(
+        self, runs: _Rows, tasks: _Rows, jobs: _Rows, spreads: _Rows, checkpoints: _Rows, workers: _Rows = ()
+    ) -> ShardRows:
         """What of these rows can be read; a run of which something can't is named, and nothing of it is given."""
         known, unreadable = self._runs.readable(runs, "id")
         its_tasks, faults = self._tasks.readable(tasks, "run_id")
         unreadable |= faults
         its_spreads, faults = self._spreads.readable(spreads, "run_id")
         unreadable |= faults
+        its_checkpoints, faults = self._checkpoints.readable(checkpoints, "run_id")
+        unreadable |= faults
         definitions, _ = self._jobs.readable(jobs, "id")
+        held_back, _ = self._workers.readable(workers, "id")
         return ShardRows(
             runs=known,
             tasks=[task for task in its_tasks if task.run_id not in unreadable],
             jobs=definitions,
             spreads=[spread for spread in its_spreads if spread.run_id not in unreadable],
+            checkpoints=[checkpoint for checkpoint in its_checkpoints if checkpoint.run_id not in unreadable],
+            workers=held_back,
             unreadable=unreadable,
         )
 

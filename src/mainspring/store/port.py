@@ -20,12 +20,13 @@ from typing import Protocol
 
 import msgspec
 
-from mainspring.core.batch import Batch, Outgoing, Spread
+from mainspring.core.batch import Batch, Checkpoint, Outgoing, Spread, WorkerRow
 from mainspring.core.intake import Waiting as Waiting  # noqa: PLC0414 - a part of this port
 from mainspring.core.intake import Want as Want  # noqa: PLC0414 - a part of this port
 from mainspring.core.jobs import JobRow
 from mainspring.core.runs import Run
 from mainspring.core.tasks import RecordedAttempt, Task
+from mainspring.store.port_front import Cluster, Lists, Liveness, Tokens
 
 
 class Term(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,6 +59,10 @@ class ShardRows(msgspec.Struct, frozen=True, kw_only=True):
     """Ordered by run, then position."""
     jobs: list[JobRow]
     spreads: list[Spread]
+    checkpoints: list[Checkpoint] = []
+    """The latest of each task of these runs that has one."""
+    workers: list[WorkerRow] = []
+    """Those of the shard that are cordoned or draining; `load_run` leaves them out."""
     unreadable: dict[str, str] = {}
     """Runs of which something can't be read, and what: nothing but perhaps their own row is among the others."""
 
@@ -234,10 +239,10 @@ class Sweeps(Protocol):
         ...
 
 
-PRUNABLE = ("transitions", "attempts", "history", "idempotency", "outbox", "rejected_events")
+PRUNABLE = ("transitions", "attempts", "history", "idempotency", "outbox", "rejected_events", "workers")
 
 
-class Store(Leases, Memory, Intake, Submission, Outbox, Sweeps, Protocol):
+class Store(Leases, Memory, Intake, Submission, Lists, Liveness, Cluster, Tokens, Outbox, Sweeps, Protocol):
     """All of it. One object, given to whoever needs a part."""
 
     async def close(self) -> None:

@@ -13,16 +13,19 @@ from functools import partial
 from typing import Concatenate, ParamSpec, TypeVar
 
 from mainspring.clock import Clock, MachineClock
-from mainspring.core.batch import Batch, Outgoing
+from mainspring.core.batch import Batch, Checkpoint, Outgoing, WorkerRow
 from mainspring.core.jobs import JobRow
 from mainspring.core.runs import Run
-from mainspring.core.tasks import RecordedAttempt, Task
+from mainspring.core.tasks import Attempt, RecordedAttempt, Task, Transition
 from mainspring.errors import Fenced, StoreUnfit
 from mainspring.ids import entropy
 from mainspring.store import postgres_days as days
+from mainspring.store import postgres_front as front
+from mainspring.store import postgres_lists as lists
 from mainspring.store import postgres_queries as queries
 from mainspring.store.migrations import migrations, outstanding
 from mainspring.store.port import IdempotencyKey, Pruned, ShardRow, ShardRows, Store, Term, Waiting, Want
+from mainspring.store.port_front import ListedRun, RunFilter, ServerRow, TaskFilter, TokenRow, Told
 from mainspring.store.postgres_batch import write_batch
 from mainspring.store.postgres_connections import (
     OLDEST_SERVER,
@@ -184,6 +187,102 @@ class PostgresStore(Store):
     async def tasks(self, run_id: str) -> list[Task]:
         """The tasks of one run, also from history."""
         return await self._call_patiently(queries.tasks, run_id)
+
+    # lists
+
+    async def list_runs(self, wanted: RunFilter, limit: int) -> list[ListedRun]:
+        """Runs, the newest first."""
+        return await self._call(lists.list_runs, wanted, limit)
+
+    async def find_run(self, run_id: str) -> ListedRun | None:
+        """One run with its job's name, also from history."""
+        return await self._call(lists.find_run, run_id)
+
+    async def list_tasks(self, wanted: TaskFilter, limit: int) -> list[Task]:
+        """Tasks by id."""
+        return await self._call(lists.list_tasks, wanted, limit)
+
+    async def find_task(self, task_id: str) -> Task | None:
+        """One task, also from history."""
+        return await self._call(lists.find_task, task_id)
+
+    async def attempts_of(self, task_id: str) -> list[Attempt]:
+        """The attempts of a task that are over."""
+        return await self._call(lists.attempts_of, task_id)
+
+    async def transitions_of(self, task_id: str) -> list[Transition]:
+        """The story of a task."""
+        return await self._call(lists.transitions_of, task_id)
+
+    async def transitions_after(self, shard: str, batch_no: int, ordinal: int, limit: int) -> list[Told]:
+        """What happened in a shard after a place of its story."""
+        return await self._call(lists.transitions_after, shard, batch_no, ordinal, limit)
+
+    async def list_jobs(self, tenant: str | None, after: str, limit: int) -> list[JobRow]:
+        """The latest version of each job."""
+        return await self._call(lists.list_jobs, tenant, after, limit)
+
+    async def find_job(self, tenant: str, name: str, version: int | None = None) -> JobRow | None:
+        """A version of a job."""
+        return await self._call(lists.find_job, tenant, name, version)
+
+    async def list_workers(self, shard: str | None, after: str, limit: int) -> list[WorkerRow]:
+        """Workers by id."""
+        return await self._call(lists.list_workers, shard, after, limit)
+
+    async def checkpoint(self, task_id: str) -> Checkpoint | None:
+        """The latest checkpoint of a task."""
+        return await self._call(lists.checkpoint, task_id)
+
+    # liveness
+
+    async def heard(self, shard: str, workers: Sequence[str]) -> datetime:
+        """Note that workers were heard of."""
+        return await self._call(front.heard, shard, workers)
+
+    async def unheard(self, shard: str, age: timedelta, limit: int) -> list[WorkerRow]:
+        """Workers that were not heard of for some time."""
+        return await self._call(front.unheard, shard, age, limit)
+
+    # cluster
+
+    async def server_heard(self, server: ServerRow) -> None:
+        """Write a server's row."""
+        await self._call(front.server_heard, server)
+
+    async def server_gone(self, name: str) -> None:
+        """Take a server's row away."""
+        await self._call(front.server_gone, name)
+
+    async def servers(self, age: timedelta) -> list[ServerRow]:
+        """Servers that were heard of of late."""
+        return await self._call(front.servers, age)
+
+    async def setting(self, name: str, default: str) -> str:
+        """The value of a setting, which gets one if it has none."""
+        return await self._call(front.setting, name, default)
+
+    # tokens
+
+    async def insert_token(self, token: TokenRow) -> None:
+        """Keep a token."""
+        await self._call(front.insert_token, token)
+
+    async def find_token(self, id: str) -> TokenRow | None:
+        """A token by its public part."""
+        return await self._call(front.find_token, id)
+
+    async def list_tokens(self, tenant: str | None) -> list[TokenRow]:
+        """All tokens of a tenant, or of everybody."""
+        return await self._call(front.list_tokens, tenant)
+
+    async def revoke_token(self, id: str) -> bool:
+        """End a token."""
+        return await self._call(front.revoke_token, id)
+
+    async def token_used(self, ids: Sequence[str]) -> None:
+        """Note that tokens were used."""
+        await self._call(front.token_used, ids)
 
     # outbox
 

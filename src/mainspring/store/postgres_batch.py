@@ -74,6 +74,11 @@ _WORKERS = f"""
     INSERT INTO workers ({rows.WORKERS.select()}) SELECT * FROM {from_json("$1", rows.WORKERS)}
     ON CONFLICT (id) DO UPDATE SET {", ".join(f"{name} = excluded.{name}" for name in rows.WORKERS.after("id"))}
 """
+_CHECKPOINTS = f"""
+    INSERT INTO checkpoints ({rows.CHECKPOINTS.select()}) SELECT * FROM {from_json("$1", rows.CHECKPOINTS)}
+    ON CONFLICT (task_id) DO UPDATE SET
+        {", ".join(f"{name} = excluded.{name}" for name in rows.CHECKPOINTS.after("task_id"))}
+"""
 
 _GOING_ON = f"""
     SELECT count(*) FROM runs
@@ -84,17 +89,21 @@ _ARCHIVE_TASKS = f"""
         SELECT tasks.id, runs.ended_at FROM runs JOIN tasks ON {tasks_of("runs.id")}
         WHERE runs.id = ANY($1::text[]) LIMIT {ARCHIVED_TASKS_AT_ONCE}
     ), gone AS (
-        DELETE FROM tasks USING chosen WHERE tasks.id = chosen.id RETURNING tasks.*, chosen.ended_at
+        DELETE FROM tasks USING chosen WHERE tasks.id = chosen.id
+        RETURNING {rows.TASKS.select("tasks")}, chosen.ended_at
     )
-    INSERT INTO tasks_history SELECT * FROM gone
+    INSERT INTO tasks_history ({rows.TASKS.select()}, run_ended_at) SELECT * FROM gone
 """
 _ARCHIVE_RUNS = f"""
     WITH gone AS (
         DELETE FROM runs
-        WHERE id = ANY($1::text[]) AND NOT EXISTS (SELECT 1 FROM tasks WHERE {tasks_of("runs.id")}) RETURNING *
+        WHERE id = ANY($1::text[]) AND NOT EXISTS (SELECT 1 FROM tasks WHERE {tasks_of("runs.id")})
+        RETURNING {rows.RUNS.select()}
     )
-    INSERT INTO runs_history SELECT * FROM gone
+    INSERT INTO runs_history ({rows.RUNS.select()}) SELECT * FROM gone
 """
+
+_DROP_CHECKPOINTS = "DELETE FROM checkpoints WHERE run_id = ANY($1::text[])"
 
 
 async def write_batch(connection: Connection, term: Term, number: int, batch: Batch) -> datetime:
@@ -155,6 +164,9 @@ async def _write_records(connection: Connection, shard: str, number: int, batch:
     if batch.workers:
         # A worker that is named twice is as it was last: one statement can't change a row twice.
         await connection.execute(_WORKERS, as_json(list({worker.id: worker for worker in batch.workers}.values())))
+    if batch.checkpoints:
+        latest = {checkpoint.task_id: checkpoint for checkpoint in batch.checkpoints}
+        await connection.execute(_CHECKPOINTS, as_json(list(latest.values())))
 
 
 async def _append(
@@ -204,6 +216,7 @@ async def _archive(connection: Connection, shard: str, run_ids: Sequence[str]) -
         raise StaleWrite(f"{going_on} of {len(run_ids)} rows: a run to archive that is not final")
     await connection.execute(_ARCHIVE_TASKS, run_ids)
     await connection.execute(_ARCHIVE_RUNS, run_ids)
+    await connection.execute(_DROP_CHECKPOINTS, run_ids)
 
 
 def _count(status: str) -> int:

@@ -23,7 +23,8 @@ from mainspring.store.postgres_rows import as_json, from_json
 NOW = "statement_timestamp()"
 """The store's time, where the planner must be able to look it up in an index."""
 
-_SNAPSHOT = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+SNAPSHOT = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+"""Begins a transaction in which several statements see the same moment."""
 
 # leases
 
@@ -89,16 +90,19 @@ _LOAD = (
         WHERE id IN (SELECT job_id FROM runs WHERE shard = $1 AND {statements.ACTIVE}) ORDER BY id""",
     f"""SELECT {rows.SPREADS.select()} FROM spreads WHERE run_id IN ({_ACTIVE_RUNS})
         ORDER BY run_id, parent, generation, kind""",
+    f"SELECT {rows.CHECKPOINTS.select()} FROM checkpoints WHERE run_id IN ({_ACTIVE_RUNS}) ORDER BY task_id",
+    f"SELECT {rows.WORKERS.select()} FROM workers WHERE shard = $1 AND hold <> '' ORDER BY id",
 )
 _LOAD_RUN = (
     f"SELECT {rows.RUNS.select()} FROM runs WHERE id = $1",
     f"SELECT {rows.TASKS.select()} FROM tasks WHERE {statements.tasks_of('$1')} ORDER BY position",
     f"SELECT {rows.JOBS.select()} FROM jobs WHERE id = (SELECT job_id FROM runs WHERE id = $1)",
     f"SELECT {rows.SPREADS.select()} FROM spreads WHERE run_id = $1 ORDER BY parent, generation, kind",
+    f"SELECT {rows.CHECKPOINTS.select()} FROM checkpoints WHERE run_id = $1 ORDER BY task_id",
 )
 
 
-_LOADER = Loader(rows.RUNS, rows.TASKS, rows.JOBS, rows.SPREADS)
+_LOADER = Loader(rows.RUNS, rows.TASKS, rows.JOBS, rows.SPREADS, rows.CHECKPOINTS, rows.WORKERS)
 
 
 async def load(connection: Connection, shard: str) -> ShardRows:
@@ -111,10 +115,10 @@ async def load_run(connection: Connection, run_id: str) -> ShardRows:
     return unless_moving(await _shard_rows(connection, run_id, _LOAD_RUN))
 
 
-async def _shard_rows(connection: Connection, key: str, queries: tuple[str, str, str, str]) -> ShardRows:
-    async with transaction(connection, _SNAPSHOT):
-        runs, tasks, jobs, spreads = [await connection.fetch(query, key) for query in queries]
-    return _LOADER.shard_rows(runs, tasks, jobs, spreads)
+async def _shard_rows(connection: Connection, key: str, queries: tuple[str, ...]) -> ShardRows:
+    async with transaction(connection, SNAPSHOT):
+        found = [await connection.fetch(query, key) for query in queries]
+    return _LOADER.shard_rows(*found)
 
 
 async def jobs(connection: Connection, ids: Sequence[str]) -> list[JobRow]:
@@ -243,7 +247,7 @@ async def run(connection: Connection, run_id: str) -> Run | None:
 
 async def tasks(connection: Connection, run_id: str) -> list[Task]:
     """The tasks of one run, also from history."""
-    async with transaction(connection, _SNAPSHOT):
+    async with transaction(connection, SNAPSHOT):
         found = [*await connection.fetch(_TASKS_IN_HISTORY, run_id), *await connection.fetch(_LOAD_RUN[1], run_id)]
     return sorted(rows.TASKS.structs(found), key=lambda task: task.position)
 

@@ -15,8 +15,8 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from enum import Enum, StrEnum
-from types import NoneType, UnionType
-from typing import Generic, TypeVar, get_args, get_type_hints
+from types import GenericAlias, NoneType, UnionType
+from typing import Generic, TypeVar, get_args, get_origin, get_type_hints
 
 import msgspec
 from msgspec.structs import astuple
@@ -41,7 +41,7 @@ class Kind(StrEnum):
     NUMBER = "number"
     """One of several whole numbers."""
     DOCUMENT = "document"
-    """A struct inside a struct, stored as JSON."""
+    """A struct or a tuple inside a struct, stored as JSON."""
 
 
 class Codec(Generic[S]):
@@ -132,22 +132,25 @@ def field_kinds(struct: type[msgspec.Struct]) -> dict[str, Kind]:
 
 
 def documents(column: Column) -> Column:
-    """Structs as JSON texts. Raises Rejected if one has a NUL in it, which PostgreSQL can't take out of JSON again."""
+    """Structs and tuples as JSON texts. Raises Rejected if one has a NUL, which PostgreSQL can't take out of JSON."""
     texts = [None if value is None else msgspec.json.encode(value).decode() for value in column]
     if any(text is not None and _ESCAPED_NUL.search(text) for text in texts):
         raise Rejected("a text has a NUL, which no store of ours takes")
     return texts
 
 
-def _inner(hint: object) -> type:
+def _inner(hint: object) -> type | GenericAlias:
     """The type inside an optional one."""
     if isinstance(hint, UnionType):
         (hint,) = (part for part in get_args(hint) if part is not NoneType)
-    assert isinstance(hint, type)
+    assert isinstance(hint, type | GenericAlias)
     return hint
 
 
-def _kind(type_: type) -> Kind:
+def _kind(type_: type | GenericAlias) -> Kind:
+    if isinstance(type_, GenericAlias):
+        assert get_origin(type_) is tuple, f"no store keeps a {type_}"
+        return Kind.DOCUMENT
     if issubclass(type_, Enum):
         return Kind.NUMBER if issubclass(type_, int) else Kind.ENUM
     if issubclass(type_, msgspec.Struct):

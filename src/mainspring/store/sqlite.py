@@ -12,78 +12,39 @@ there is one connection for everything.
 
 from __future__ import annotations
 
-import asyncio
 import os
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
-from functools import partial
 from pathlib import Path
-from typing import Concatenate, Literal, ParamSpec, Protocol, TypeVar
 
 from mainspring.clock import Clock
-from mainspring.core.batch import Batch, Outgoing
+from mainspring.core.batch import Batch, Checkpoint, Outgoing, WorkerRow
 from mainspring.core.jobs import JobRow
 from mainspring.core.runs import Run
-from mainspring.core.tasks import RecordedAttempt, Task
-from mainspring.errors import Broken, Rejected, StaleWrite, Unavailable
+from mainspring.core.tasks import Attempt, RecordedAttempt, Task, Transition
+from mainspring.store import sqlite_front as front
+from mainspring.store import sqlite_lists as lists
 from mainspring.store import sqlite_queries as queries
 from mainspring.store.migrations import Migration, migrations, outstanding
 from mainspring.store.port import IdempotencyKey, Pruned, ShardRow, ShardRows, Store, Term, Waiting, Want
+from mainspring.store.port_front import ListedRun, RunFilter, ServerRow, TaskFilter, TokenRow, Told
 from mainspring.store.sqlite_batch import write_batch
+from mainspring.store.sqlite_calls import Calls, Runner, Threads, foreign_errors
+from mainspring.store.sqlite_calls import Lane as Lane  # noqa: PLC0414 - for whoever gives a runner
+from mainspring.store.sqlite_calls import inline as inline  # noqa: PLC0414 - one of them
 from mainspring.store.sqlite_file import claim
-from mainspring.store.sqlite_rows import micros
 from mainspring.store.sqlite_sweeps import prune
 
-T = TypeVar("T")
-P = ParamSpec("P")
-Lane = Literal["write", "read"]
 
-
-class Runner(Protocol):
-    """Carries out work that blocks; work of one lane never overlaps."""
-
-    async def __call__(self, lane: Lane, work: Callable[[], T], /) -> T:
-        """Do the work, and come back with what it returned or raised."""
-        ...
-
-
-async def inline(_lane: Lane, work: Callable[[], T]) -> T:
-    """Do the work here and now."""
-    return work()
-
-
-class Threads:
-    """Does the work of each lane on a thread of its own."""
-
-    def __init__(self) -> None:
-        self._lanes = {lane: ThreadPoolExecutor(1, f"sqlite-{lane}") for lane in ("write", "read")}
-
-    async def __call__(self, lane: Lane, work: Callable[[], T], /) -> T:
-        """Do the work on the thread of its lane."""
-        return await asyncio.get_running_loop().run_in_executor(self._lanes[lane], work)
-
-    def close(self) -> None:
-        """Let the threads go. They have nothing left to do."""
-        for lane in self._lanes.values():
-            lane.shutdown()
-
-
-class SqliteStore(Store):
+class SqliteStore(Calls, Store):
     """Remembers in a file, or in memory for as long as the process lives."""
 
     def __init__(
         self, writer: sqlite3.Connection, reader: sqlite3.Connection, clock: Clock, run: Runner, claimed: int | None
     ) -> None:
-        self._writer = writer
-        self._reader = reader
-        self._clock = clock
-        self._run = run
+        super().__init__(writer, reader, clock, run)
         self._claimed = claimed
-        self._closed = False
-        self._pid = os.getpid()
         self._callbacks: list[Callable[[str], None]] = []
 
     @classmethod
@@ -99,7 +60,7 @@ class SqliteStore(Store):
         path = Path(path).resolve()
         claimed = claim(path)
         try:
-            with _foreign_errors():
+            with foreign_errors():
                 writer = _connect(str(path))
                 writer.execute("PRAGMA journal_mode = WAL")
                 writer.execute("PRAGMA synchronous = FULL")
@@ -228,6 +189,102 @@ class SqliteStore(Store):
         """The tasks of one run, also from history."""
         return await self._read(queries.tasks, run_id)
 
+    # lists
+
+    async def list_runs(self, wanted: RunFilter, limit: int) -> list[ListedRun]:
+        """Runs, the newest first."""
+        return await self._read(lists.list_runs, wanted, limit)
+
+    async def find_run(self, run_id: str) -> ListedRun | None:
+        """One run with its job's name, also from history."""
+        return await self._read(lists.find_run, run_id)
+
+    async def list_tasks(self, wanted: TaskFilter, limit: int) -> list[Task]:
+        """Tasks by id."""
+        return await self._read(lists.list_tasks, wanted, limit)
+
+    async def find_task(self, task_id: str) -> Task | None:
+        """One task, also from history."""
+        return await self._read(lists.find_task, task_id)
+
+    async def attempts_of(self, task_id: str) -> list[Attempt]:
+        """The attempts of a task that are over."""
+        return await self._read(lists.attempts_of, task_id)
+
+    async def transitions_of(self, task_id: str) -> list[Transition]:
+        """The story of a task."""
+        return await self._read(lists.transitions_of, task_id)
+
+    async def transitions_after(self, shard: str, batch_no: int, ordinal: int, limit: int) -> list[Told]:
+        """What happened in a shard after a place of its story."""
+        return await self._read(lists.transitions_after, shard, batch_no, ordinal, limit)
+
+    async def list_jobs(self, tenant: str | None, after: str, limit: int) -> list[JobRow]:
+        """The latest version of each job."""
+        return await self._read(lists.list_jobs, tenant, after, limit)
+
+    async def find_job(self, tenant: str, name: str, version: int | None = None) -> JobRow | None:
+        """A version of a job."""
+        return await self._read(lists.find_job, tenant, name, version)
+
+    async def list_workers(self, shard: str | None, after: str, limit: int) -> list[WorkerRow]:
+        """Workers by id."""
+        return await self._read(lists.list_workers, shard, after, limit)
+
+    async def checkpoint(self, task_id: str) -> Checkpoint | None:
+        """The latest checkpoint of a task."""
+        return await self._read(lists.checkpoint, task_id)
+
+    # liveness
+
+    async def heard(self, shard: str, workers: Sequence[str]) -> datetime:
+        """Note that workers were heard of."""
+        return await self._write(front.heard, shard, workers, self._now())
+
+    async def unheard(self, shard: str, age: timedelta, limit: int) -> list[WorkerRow]:
+        """Workers that were not heard of for some time."""
+        return await self._read(front.unheard, shard, age, limit, self._now())
+
+    # cluster
+
+    async def server_heard(self, server: ServerRow) -> None:
+        """Write a server's row."""
+        await self._write(front.server_heard, server, self._now())
+
+    async def server_gone(self, name: str) -> None:
+        """Take a server's row away."""
+        await self._write(front.server_gone, name)
+
+    async def servers(self, age: timedelta) -> list[ServerRow]:
+        """Servers that were heard of of late."""
+        return await self._read(front.servers, age, self._now())
+
+    async def setting(self, name: str, default: str) -> str:
+        """The value of a setting, which gets one if it has none."""
+        return await self._write(front.setting, name, default)
+
+    # tokens
+
+    async def insert_token(self, token: TokenRow) -> None:
+        """Keep a token."""
+        await self._write(front.insert_token, token)
+
+    async def find_token(self, id: str) -> TokenRow | None:
+        """A token by its public part."""
+        return await self._read(front.find_token, id)
+
+    async def list_tokens(self, tenant: str | None) -> list[TokenRow]:
+        """All tokens of a tenant, or of everybody."""
+        return await self._read(front.list_tokens, tenant)
+
+    async def revoke_token(self, id: str) -> bool:
+        """End a token."""
+        return await self._write(front.revoke_token, id, self._now())
+
+    async def token_used(self, ids: Sequence[str]) -> None:
+        """Note that tokens were used."""
+        await self._write(front.token_used, ids, self._now())
+
     # outbox
 
     async def take_outgoing(self, holder: str, limit: int, lease: timedelta) -> list[Outgoing]:
@@ -255,52 +312,6 @@ class SqliteStore(Store):
         """Take away a chunk of what is old."""
         return await self._write(prune, what, age, self._now())
 
-    # how
-
-    def _now(self) -> int:
-        now = micros(self._clock.wall())
-        assert now is not None
-        return now
-
-    async def _write(
-        self, work: Callable[Concatenate[sqlite3.Connection, P], T], *args: P.args, **kwargs: P.kwargs
-    ) -> T:
-        self._check_usable()
-        return await self._run("write", partial(self._transaction, "BEGIN IMMEDIATE", self._writer, work, args, kwargs))
-
-    async def _read(
-        self, work: Callable[Concatenate[sqlite3.Connection, P], T], *args: P.args, **kwargs: P.kwargs
-    ) -> T:
-        self._check_usable()
-        # In memory there is one connection, and so one lane.
-        lane: Lane = "write" if self._reader is self._writer else "read"
-        return await self._run(lane, partial(self._transaction, "BEGIN", self._reader, work, args, kwargs))
-
-    def _transaction(
-        self,
-        begin: str,
-        db: sqlite3.Connection,
-        work: Callable[..., T],
-        args: tuple[object, ...],
-        kwargs: dict[str, object],
-    ) -> T:
-        with _foreign_errors():
-            db.execute(begin)
-            try:
-                result = work(db, *args, **kwargs)
-                db.execute("COMMIT")
-            except BaseException:
-                if db.in_transaction:
-                    db.execute("ROLLBACK")
-                raise
-            return result
-
-    def _check_usable(self) -> None:
-        if os.getpid() != self._pid:
-            raise Broken("a SQLite store was used in a child of the process that opened it")
-        if self._closed:
-            raise Unavailable("the store is closed")
-
 
 def _connect(database: str) -> sqlite3.Connection:
     # Lanes keep calls apart, so the connection need not be tied to the thread that made it.
@@ -318,24 +329,3 @@ def _migrate(db: sqlite3.Connection, known: Sequence[Migration]) -> None:
             if db.in_transaction:
                 db.execute("ROLLBACK")
             raise
-
-
-_DUPLICATE = {sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY, sqlite3.SQLITE_CONSTRAINT_UNIQUE, sqlite3.SQLITE_CONSTRAINT_ROWID}
-
-
-@contextmanager
-def _foreign_errors() -> Iterator[None]:
-    """Turn what the driver raises into what the port promises."""
-    try:
-        yield
-    except sqlite3.IntegrityError as error:
-        if error.sqlite_errorcode in _DUPLICATE:
-            raise StaleWrite(f"a row that should be new is there already: {error}") from error
-        raise Rejected(f"SQLite refuses the content: {error}") from error
-    except (UnicodeEncodeError, OverflowError, sqlite3.DataError, sqlite3.InterfaceError) as error:
-        raise Rejected(f"SQLite refuses the content: {error}") from error
-    except (sqlite3.OperationalError, sqlite3.ProgrammingError) as error:
-        # A full disk, a failing one, a connection that was closed.
-        raise Unavailable(f"SQLite can't now: {error}") from error
-    except sqlite3.DatabaseError as error:
-        raise Broken(f"the database is damaged: {error}") from error

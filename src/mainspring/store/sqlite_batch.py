@@ -50,6 +50,12 @@ _WORKERS = _insert(
     ending="ON CONFLICT (id) DO UPDATE SET "
     + ", ".join(f"{name} = excluded.{name}" for name in rows.WORKERS.after("id")),
 )
+_CHECKPOINTS = _insert(
+    "checkpoints",
+    rows.CHECKPOINTS,
+    ending="ON CONFLICT (task_id) DO UPDATE SET "
+    + ", ".join(f"{name} = excluded.{name}" for name in rows.CHECKPOINTS.after("task_id")),
+)
 
 _RUN_FIRST = rows.RUNS.names.index(RUN_COLUMNS_OF_THE_SHARD[0])
 assert rows.RUNS.names[_RUN_FIRST:] == RUN_COLUMNS_OF_THE_SHARD, "they must be the last ones, in the same order"
@@ -69,12 +75,16 @@ _SOME_TASKS = f"""
     LIMIT {ARCHIVED_TASKS_AT_ONCE}
 """
 _KEEP_TASKS = f"""
-    INSERT INTO tasks_history
-    SELECT tasks.*, r.ended_at FROM tasks CROSS JOIN runs r WHERE tasks.id IN {_GIVEN} AND r.id = tasks.run_id
+    INSERT INTO tasks_history ({rows.TASKS.select()}, run_ended_at)
+    SELECT {rows.TASKS.select("tasks")}, r.ended_at FROM tasks CROSS JOIN runs r
+    WHERE tasks.id IN {_GIVEN} AND r.id = tasks.run_id
 """
 _DROP_TASKS = f"DELETE FROM tasks WHERE id IN {_GIVEN}"
+_DROP_CHECKPOINTS = f"DELETE FROM checkpoints WHERE run_id IN {_GIVEN}"
 _WITHOUT_TASKS = f"id IN {_GIVEN} AND NOT EXISTS (SELECT 1 FROM tasks WHERE {tasks_of('runs.id')})"
-_KEEP_RUNS = f"INSERT INTO runs_history SELECT * FROM runs WHERE {_WITHOUT_TASKS}"
+_KEEP_RUNS = f"""
+    INSERT INTO runs_history ({rows.RUNS.select()}) SELECT {rows.RUNS.select()} FROM runs WHERE {_WITHOUT_TASKS}
+"""
 _DROP_RUNS = f"DELETE FROM runs WHERE {_WITHOUT_TASKS}"
 
 
@@ -122,6 +132,8 @@ def _write_records(db: sqlite3.Connection, shard: str, number: int, batch: Batch
         db.executemany(_REJECTED, rows.REJECTED.rows(batch.rejected))
     if batch.workers:
         db.executemany(_WORKERS, rows.WORKERS.rows(batch.workers))
+    if batch.checkpoints:
+        db.executemany(_CHECKPOINTS, rows.CHECKPOINTS.rows(batch.checkpoints))
 
 
 def _update_runs(db: sqlite3.Connection, shard: str, runs: Sequence[Run]) -> None:
@@ -161,6 +173,7 @@ def _archive(db: sqlite3.Connection, shard: str, run_ids: Sequence[str]) -> None
     tasks = json.dumps([task for (task,) in db.execute(_SOME_TASKS, (runs,))])
     db.execute(_KEEP_TASKS, (tasks,))
     db.execute(_DROP_TASKS, (tasks,))
+    db.execute(_DROP_CHECKPOINTS, (runs,))
     db.execute(_KEEP_RUNS, (runs,))
     db.execute(_DROP_RUNS, (runs,))
 

@@ -23,10 +23,11 @@ from mainspring.store.port import IdempotencyKey, ShardRow, ShardRows, Term, Wai
 from mainspring.store.sqlite_rows import instant, refuse_nul
 
 _MICROSECOND = timedelta(microseconds=1)
-_GIVEN = "IN (SELECT value FROM json_each(?1))"
+GIVEN = "IN (SELECT value FROM json_each(?1))"
+"""True of what is listed, as JSON, in the first parameter."""
 
 
-def _sqlite(statement: str) -> str:
+def sqlite(statement: str) -> str:
     """A shared statement, with its parameters as SQLite writes them."""
     return statement.replace("$", "?")
 
@@ -45,7 +46,7 @@ def shards(db: sqlite3.Connection) -> list[ShardRow]:
     return rows.SHARDS.structs(db.execute(statements.SHARDS))
 
 
-_TERM = _sqlite(statements.TERM)
+_TERM = sqlite(statements.TERM)
 _TAKE = """
     UPDATE shards SET leader = ?2, epoch = epoch + 1, nonce = ?3, ttl = ?4, lease_until = ?5 + ?4
     WHERE id = ?1 AND lease_until <= ?5 AND NOT EXISTS (SELECT 1 FROM terms WHERE shard = ?1 AND nonce = ?3)
@@ -89,39 +90,45 @@ _LOAD_SPREADS = f"""
     SELECT {rows.SPREADS.select()} FROM spreads WHERE run_id IN ({_ACTIVE_RUNS})
     ORDER BY run_id, parent, generation, kind
 """
+_LOAD_CHECKPOINTS = f"""
+    SELECT {rows.CHECKPOINTS.select()} FROM checkpoints WHERE run_id IN ({_ACTIVE_RUNS}) ORDER BY task_id
+"""
+_LOAD_WORKERS = f"SELECT {rows.WORKERS.select()} FROM workers WHERE shard = ?1 AND hold <> '' ORDER BY id"
+_LOAD = (_LOAD_RUNS, _LOAD_TASKS, _LOAD_JOBS, _LOAD_SPREADS, _LOAD_CHECKPOINTS, _LOAD_WORKERS)
 _RUN = f"SELECT {rows.RUNS.select()} FROM runs WHERE id = ?1"
 _RUN_TASKS = f"SELECT {rows.TASKS.select()} FROM tasks WHERE {statements.tasks_of('?1')} ORDER BY position"
 _RUN_JOB = f"SELECT {rows.JOBS.select()} FROM jobs WHERE id = (SELECT job_id FROM runs WHERE id = ?1)"
 _RUN_SPREADS = f"SELECT {rows.SPREADS.select()} FROM spreads WHERE run_id = ?1 ORDER BY parent, generation, kind"
+_RUN_CHECKPOINTS = f"SELECT {rows.CHECKPOINTS.select()} FROM checkpoints WHERE run_id = ?1 ORDER BY task_id"
+_LOAD_RUN = (_RUN, _RUN_TASKS, _RUN_JOB, _RUN_SPREADS, _RUN_CHECKPOINTS)
 
-
-_LOADER = Loader(rows.RUNS, rows.TASKS, rows.JOBS, rows.SPREADS)
+_LOADER = Loader(rows.RUNS, rows.TASKS, rows.JOBS, rows.SPREADS, rows.CHECKPOINTS, rows.WORKERS)
 
 
 def load(db: sqlite3.Connection, shard: str) -> ShardRows:
     """All active work of a shard."""
-    return _shard_rows(db, shard, _LOAD_RUNS, _LOAD_TASKS, _LOAD_JOBS, _LOAD_SPREADS)
+    return _shard_rows(db, shard, _LOAD)
 
 
 def load_run(db: sqlite3.Connection, run_id: str) -> ShardRows:
     """One run with what belongs to it."""
-    return unless_moving(_shard_rows(db, run_id, _RUN, _RUN_TASKS, _RUN_JOB, _RUN_SPREADS))
+    return unless_moving(_shard_rows(db, run_id, _LOAD_RUN))
 
 
-def _shard_rows(db: sqlite3.Connection, key: str, runs: str, tasks: str, jobs: str, spreads: str) -> ShardRows:
-    return _LOADER.shard_rows(*(db.execute(query, (key,)) for query in (runs, tasks, jobs, spreads)))
+def _shard_rows(db: sqlite3.Connection, key: str, queries: tuple[str, ...]) -> ShardRows:
+    return _LOADER.shard_rows(*(db.execute(query, (key,)) for query in queries))
 
 
 def jobs(db: sqlite3.Connection, ids: Sequence[str]) -> list[JobRow]:
     """Definitions by id."""
-    found = db.execute(f"SELECT {rows.JOBS.select()} FROM jobs WHERE id {_GIVEN} ORDER BY id", (json.dumps(ids),))
+    found = db.execute(f"SELECT {rows.JOBS.select()} FROM jobs WHERE id {GIVEN} ORDER BY id", (json.dumps(ids),))
     return rows.JOBS.structs(found)
 
 
-_FIND_ENDED = f'SELECT id, task_id, worker_id, "end" FROM attempts WHERE id {_GIVEN} ORDER BY id'
+_FIND_ENDED = f'SELECT id, task_id, worker_id, "end" FROM attempts WHERE id {GIVEN} ORDER BY id'
 _FIND_CURRENT = f"""
     SELECT attempt_id, id, worker_id, NULL FROM tasks
-    WHERE attempt_id {_GIVEN} AND NOT EXISTS (SELECT 1 FROM attempts a WHERE a.id = attempt_id) ORDER BY attempt_id
+    WHERE attempt_id {GIVEN} AND NOT EXISTS (SELECT 1 FROM attempts a WHERE a.id = attempt_id) ORDER BY attempt_id
 """
 
 
@@ -133,7 +140,7 @@ def find_attempts(db: sqlite3.Connection, ids: Sequence[str]) -> list[RecordedAt
 
 # intake
 
-_WAITING = _sqlite(statements.waiting_tenants(now="$5"))
+_WAITING = sqlite(statements.waiting_tenants(now="$5"))
 _INTAKE = f"""
     SELECT {rows.RUNS.select()} FROM runs
     WHERE shard = ?1 AND priority = ?2 AND tenant = ?3 AND {statements.IN_INTAKE} AND start_at <= ?5
@@ -261,7 +268,7 @@ def take_outgoing(db: sqlite3.Connection, holder: str, limit: int, lease: timede
 def delivered(db: sqlite3.Connection, ids: Sequence[str], now: int) -> None:
     """Mark rows that have reached their receiver."""
     db.execute(
-        f"UPDATE outbox SET delivered_at = ?2, holder = NULL WHERE id {_GIVEN} AND delivered_at IS NULL",
+        f"UPDATE outbox SET delivered_at = ?2, holder = NULL WHERE id {GIVEN} AND delivered_at IS NULL",
         (json.dumps(ids), now),
     )
 

@@ -14,12 +14,13 @@ from typing import TypeVar, cast
 
 import msgspec
 
-from mainspring.core.batch import LateResult, Outgoing, RejectedEvent, Spread, WorkerRow
+from mainspring.core.batch import Checkpoint, LateResult, Outgoing, RejectedEvent, Spread, WorkerRow
 from mainspring.core.jobs import JobRow
 from mainspring.core.runs import Run
 from mainspring.core.tasks import Attempt, RecordedAttempt, Task, Transition
 from mainspring.errors import Rejected
 from mainspring.store.port import ShardRow, Term
+from mainspring.store.port_front import ServerRow, TokenRow
 from mainspring.store.rows import Codec, Column, Kind, documents
 
 S = TypeVar("S", bound=msgspec.Struct)
@@ -92,3 +93,6 @@ SPREADS = _codec(Spread)
 OUTBOX = _codec(Outgoing)
 REJECTED = _codec(RejectedEvent)
 WORKERS = _codec(WorkerRow)
+CHECKPOINTS = _codec(Checkpoint)
+TOKENS = _codec(TokenRow)
+SERVERS = _codec(ServerRow)

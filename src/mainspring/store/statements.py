@@ -20,6 +20,9 @@ IN_INTAKE = "adopted_at IS NULL AND held IS NULL"
 DELAYED = f"{IN_INTAKE} AND start_at > created_at"
 """Made to start later. Others are in intake as soon as they are made: nobody's `created_at` is ahead of the store."""
 
+WORKER_IS_AWAY = "'gone', 'lost'"
+"""The statuses of a worker of whom nothing is expected, as SQL."""
+
 SHARDS = "SELECT id, leader, epoch, lease_until, batch_no FROM shards ORDER BY id"
 
 TERM = """

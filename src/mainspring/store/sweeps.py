@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from mainspring.store.statements import FINAL_STATES
+from mainspring.store.statements import FINAL_STATES, WORKER_IS_AWAY
 
 CHUNK = 1000
 """How many rows a call deletes at most, where it can't drop whole days."""
@@ -54,4 +54,5 @@ def prunable(run_ids: str) -> dict[str, tuple[Prunable, ...]]:
         "idempotency": (Prunable("idempotency", "tenant, key", "at", a_run_is_not_final),),
         "outbox": (Prunable("outbox", "seq", "delivered_at"),),
         "rejected_events": (Prunable("rejected_events", "id", "at", _SUBJECT_IS_NOT_FINAL),),
+        "workers": (Prunable("workers", "id", "since", f"x.status NOT IN ({WORKER_IS_AWAY})"),),
     }

@@ -1,1 +1,1 @@
-"""Runs attempts: what a worker has in hands, and (so far) a worker that is played inside the server's process."""
+"""Runs attempts: an agent that talks to the server, and a guard that is the parent of all that runs."""

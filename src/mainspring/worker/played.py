@@ -12,7 +12,8 @@ from typing import Protocol, TypeVar
 
 from mainspring.clock import Clock
 from mainspring.wire import FromWorker, Offer, Outcome, Register, ToWorker
-from mainspring.worker.duties import Duties, Keep, Kill, Say, Start, Step
+from mainspring.worker.duties import Duties
+from mainspring.worker.steps import Keep, Kill, Say, Start, Step, TakeBack
 
 BEAT_SECONDS = 5.0
 
@@ -58,7 +59,7 @@ class PlayedWorker:
     async def serve(self, server: Server[S]) -> None:
         """Work for a leader until the link is closed."""
         self._sessions += 1
-        hello = self._duties.register(self.name, f"{self.name}:{self._sessions}", self._offer, self._labels)
+        hello = self._duties.register(Register(self.name, f"{self.name}:{self._sessions}", self._offer, self._labels))
         link = server.open_link(hello)
         while not link.closed:
             said: list[FromWorker] = []
@@ -94,7 +95,7 @@ class PlayedWorker:
                     self.done += 1
                 case Kill():
                     waiting.extend(self._duties.ended(step.attempt, Outcome.STOPPED))
-                case Keep():
-                    pass
+                case Keep() | TakeBack():
+                    pass  # what was started is over by now
                 case _:
                     raise TypeError(f"nobody carries out {step}")

@@ -1,0 +1,237 @@
+"""A real server, a real worker, real functions: how many durable tasks per second, and how soon one starts.
+
+Everything is a process of its own: `mainspring server`, `mainspring worker` with its guard and its warm children, and
+the database. The store's own limit is measured in the same run, as `benchmarks.engine` does it.
+
+    python -m benchmarks.end_to_end --store postgres --tasks 20000 -o json
+
+What the latencies mean:
+
+    submission     POST /api/v1/runs, from sending the request to its answer: the run is durable
+    start          from sending that request to the first line of the function, on an idle system
+    ready_to_start the same without the submission's own time
+    chain_step     from the last line of one function to the first line of the next one of its run
+    transition     a worker's result, from sending it to the answer that follows its commit
+    heartbeat      a worker's beat, from sending it to an answer that shows that it was taken
+"""
+
+from __future__ import annotations
+
+import itertools
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import asyncpg
+import msgspec
+import psutil
+import uvloop
+
+from benchmarks import engine
+from benchmarks.link_probe import LinkProbe
+from benchmarks.load import submit
+from benchmarks.measure import Figures, arguments, durability, fresh_store, milliseconds, show
+from mainspring.rest import RunRequest, TaskView
+from mainspring.sdk.client import Client
+from tests.e2e.town import Process, Server, Town, ended, tasks_of, until
+from tests.postgres import DURABLE, running_postgres
+
+DRAINS = 3
+PROBES = 300
+CHAIN = 10
+CHAINS = 30
+HANDLERS = "benchmarks/handlers.py"
+_NOOP = {"name": "noop", "tasks": [{"name": "noop", "work": {"handler": "noop"}, "expected_seconds": 0.001}]}
+_STAMP = {"name": "stamp", "tasks": [{"name": "stamp", "work": {"handler": "stamp"}}]}
+_CHAIN = {
+    "name": "chain",
+    "tasks": [
+        {"name": f"step-{n}", "work": {"handler": "stamp"}, "needs": [{"task": f"step-{n - 1}"}] if n else []}
+        for n in range(CHAIN)
+    ],
+}
+
+
+def main(kind: str, tasks: int) -> Figures:
+    """All figures for one kind of store."""
+    drains = []
+    for _ in range(DRAINS):
+        with _town(kind) as (town, postgres):
+            drains.append(_drain(town, postgres, tasks))
+    best = max(drains, key=lambda one: one["tasks_per_s"])
+    with _town(kind) as (town, _):
+        latencies = _latencies(town)
+    limit = uvloop.run(_limit(kind, tasks))
+    return {
+        **uvloop.run(_promises(kind)),
+        "tasks": tasks,
+        **best,
+        "tasks_per_s_by_drain": [one["tasks_per_s"] for one in drains],
+        "limit_tasks_per_s": round(limit),
+        "ratio": round(best["tasks_per_s"] / limit, 3),
+        **latencies,
+    }
+
+
+@contextmanager
+def _town(kind: str) -> Iterator[tuple[Town, psutil.Process | None]]:
+    """An empty town on a fresh store that is as durable as in production, and the database's process."""
+    with tempfile.TemporaryDirectory(prefix="mainspring-bench-") as folder:
+        if kind == "sqlite":
+            with Town(Path(folder)) as town:
+                yield town, None
+            return
+        with running_postgres(DURABLE) as url, Town(Path(folder), url) as town:
+            yield town, uvloop.run(_process_of(url))
+
+
+async def _process_of(url: str) -> psutil.Process:
+    """The database's main process."""
+    connection = await asyncpg.connect(url)
+    try:
+        return psutil.Process(psutil.Process(await connection.fetchval("SELECT pg_backend_pid()")).ppid())
+    finally:
+        await connection.close()
+
+
+def _drain(town: Town, postgres: psutil.Process | None, tasks: int) -> dict[str, float]:
+    """Submit no-ops, start a worker, and wait until all have ended; from its welcome to the last end."""
+    server = town.server()
+    with server.client() as client:
+        job = client.submit_job(_NOOP)
+        began = time.perf_counter()
+        ids = [line.id for line in client.submit_many(RunRequest(job=job.id) for _ in range(tasks))]
+        submitted = time.perf_counter() - began
+        assert all(ids)
+        spent_before = _cpu(server, None, town, postgres)
+        worker = town.worker(server, name="w", cpu=8, extra=["--handlers", HANDLERS, "--children", "2"])
+        began = time.perf_counter()
+        until(lambda: not any(_unended(client)), "all runs end", seconds=600)
+        seconds = time.perf_counter() - began
+        spent = _cpu(server, worker, town, postgres)
+        return {
+            "tasks_per_s": round(tasks / seconds),
+            "submitted_per_s": round(tasks / submitted),
+            **{f"cpu_us_per_task_{name}": round(1e6 * (spent[name] - spent_before[name]) / tasks, 1) for name in spent},
+            "cpu_us_per_task": round(1e6 * (sum(spent.values()) - sum(spent_before.values())) / tasks, 1),
+            **{f"memory_mib_{name}": round(size / 2**20) for name, size in _memory(server, worker, town).items()},
+        }
+
+
+def _unended(client: Client) -> Iterator[object]:
+    for state in ("RUNNING", "PENDING"):
+        yield from client.runs(states=[state], limit=1)
+
+
+def _cpu(server: Process, worker: Process | None, town: Town, postgres: psutil.Process | None) -> dict[str, float]:
+    """CPU seconds so far of each part, children included."""
+    parts = {name: sum(map(_seconds, processes)) for name, processes in _parts(server, worker, town).items()}
+    if postgres is not None:
+        # What backends of closed connections used is their parent's; those of open ones are counted one by one.
+        parts["postgres"] = sum(map(_seconds, [postgres, *postgres.children(recursive=True)]))
+    return parts
+
+
+def _parts(server: Process, worker: Process | None, town: Town) -> Mapping[str, list[psutil.Process]]:
+    guards = town.guards()
+    return {
+        "server": [psutil.Process(server.pid)],
+        "agent": [psutil.Process(worker.pid)] if worker is not None else [],
+        "guard": guards,
+        "children": [child for guard in guards for child in guard.children(recursive=True)],
+    }
+
+
+def _seconds(process: psutil.Process) -> float:
+    times = process.cpu_times()
+    return float(times.user + times.system)
+
+
+def _memory(server: Process, worker: Process, town: Town) -> dict[str, int]:
+    return {
+        name: sum(process.memory_info().rss for process in processes)
+        for name, processes in _parts(server, worker, town).items()
+    }
+
+
+def _latencies(town: Town) -> Figures:
+    """How long single things take on an idle system."""
+    server = town.server()
+    town.worker(server, name="w", cpu=8, extra=["--handlers", HANDLERS, "--children", "2"])
+    with server.client() as client:
+        stamp = client.submit_job(_STAMP).id
+        chain = client.submit_job(_CHAIN).id
+        for _ in range(20):
+            ended(client, client.submit(stamp).id)
+        submissions, starts = [], []
+        for _ in range(PROBES):
+            sent = time.time()
+            run = client.submit(stamp)
+            submissions.append(time.time() - sent)
+            ended(client, run.id)
+            starts.append(_stamps(tasks_of(client, run.id)[0])["began"] - sent)
+        steps = [step for _ in range(CHAINS) for step in _chain_steps(client, chain)]
+        probe = uvloop.run(_probe(server, client.submit_job(_unplaced()).id, client))
+    ready = [max(0.0, start - submission) for start, submission in zip(starts, submissions, strict=True)]
+    return {
+        **_percentiles("submission", submissions),
+        **_percentiles("start", starts),
+        **_percentiles("ready_to_start", ready),
+        **_percentiles("chain_step", steps),
+        **_percentiles("transition", probe.transitions),
+        **_percentiles("heartbeat", probe.beats),
+    }
+
+
+def _unplaced() -> dict[str, object]:
+    """Work that only the probe may take."""
+    return {"name": "probe", "tasks": [{"name": f"t{n}", "labels": {"probe": "yes"}} for n in range(PROBES)]}
+
+
+async def _probe(server: Server, job: str, client: Client) -> LinkProbe:
+    probe = LinkProbe(server.address)
+    client.submit(job)
+    await probe.run(PROBES)
+    return probe
+
+
+def _chain_steps(client: Client, job: str) -> list[float]:
+    """Seconds between the end of each step of a chain and the beginning of the next."""
+    run = ended(client, client.submit(job).id)
+    stamps = sorted((_stamps(task) for task in tasks_of(client, run.id)), key=lambda one: one["began"])
+    return [after["began"] - before["ended"] for before, after in itertools.pairwise(stamps)]
+
+
+def _stamps(task: TaskView) -> dict[str, float]:
+    assert task.output is not None, task
+    return msgspec.json.decode(task.output, type=dict[str, float])
+
+
+def _percentiles(name: str, values: list[float]) -> Figures:
+    return {f"{name}_ms_p{percent}": milliseconds(values, percent) for percent in (50, 95, 99)}
+
+
+async def _limit(kind: str, tasks: int) -> float:
+    """What the store takes when nothing but it works: the batches of a drain with played workers, written again."""
+    async with fresh_store(kind) as store:
+        runs = await submit(store, tasks, ["tenant"])
+        batches, _ = await engine.drain(kind, store, tasks)
+    best = 0.0
+    for merge in engine.MERGES:
+        async with fresh_store(kind) as store:
+            best = max(best, tasks / await engine.replay(store, runs, list(engine.merged(batches, merge))))
+    return best
+
+
+async def _promises(kind: str) -> Figures:
+    async with fresh_store(kind) as store:
+        return await durability(kind, store)
+
+
+if __name__ == "__main__":
+    parser = arguments(__doc__ or "")
+    parser.add_argument("--tasks", type=int, default=20_000)
+    options = parser.parse_args()
+    show(main(options.store, options.tasks), options.output)

@@ -1,0 +1,82 @@
+"""A worker that is nothing but a link: sends single words to an idle server, and times what comes back."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator
+from typing import TypeVar
+
+import msgspec
+from websockets.asyncio.client import ClientConnection, connect
+
+from mainspring.wire import (
+    Answer,
+    Assign,
+    Beat,
+    FromWorker,
+    Offer,
+    Outcome,
+    Received,
+    Register,
+    Result,
+    Started,
+    Stop,
+    ToWorker,
+)
+
+T = TypeVar("T")
+_NOBODYS = "att_000000000000-0000000000000000"
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(list[ToWorker]).decode
+
+
+class LinkProbe:
+    """Takes tasks labelled `probe` one at a time, and reports each."""
+
+    def __init__(self, address: str) -> None:
+        self._url = address.replace("http", "ws", 1) + "/api/v1/worker-link"
+        self.transitions: list[float] = []
+        """Seconds from a result to the answer that follows its commit."""
+        self.beats: list[float] = []
+        """Seconds from a beat to an answer to what was said in the same breath."""
+
+    async def run(self, count: int) -> None:
+        """Do so many tasks."""
+        async with connect(self._url, compression=None, max_size=None) as link:
+            hello = Register("probe", "probe:1", Offer(1_000, 1 << 30), {"probe": "yes"})
+            await _say(link, hello)
+            words = _words(link)
+            while len(self.transitions) < count:
+                assignment = await _next(words, Assign)
+                for one in assignment.group:
+                    await _say(link, Received((one.attempt,)), Started(one.attempt))
+                    await self._time_beat(link, words)
+                    sent = time.perf_counter()
+                    await _say(link, Result(one.attempt, Outcome.SUCCEEDED, "null"))
+                    await _next(words, Answer)
+                    self.transitions.append(time.perf_counter() - sent)
+
+    async def _time_beat(self, link: ClientConnection, words: AsyncIterator[ToWorker]) -> None:
+        """A receipt for an attempt that is nobody's is answered with `Stop`, once the beat before it was taken."""
+        sent = time.perf_counter()
+        await _say(link, Beat(), Received((_NOBODYS,)))
+        await _next(words, Stop)
+        self.beats.append(time.perf_counter() - sent)
+
+
+async def _say(link: ClientConnection, *words: FromWorker) -> None:
+    await link.send(_encode(list(words)))
+
+
+async def _words(link: ClientConnection) -> AsyncIterator[ToWorker]:
+    async for frame in link:
+        assert isinstance(frame, bytes)
+        for word in _decode(frame):
+            yield word
+
+
+async def _next(words: AsyncIterator[ToWorker], kind: type[T]) -> T:
+    async for word in words:
+        if isinstance(word, kind):
+            return word
+    raise EOFError("the server closed the link")

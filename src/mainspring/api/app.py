@@ -1,0 +1,133 @@
+"""The application: all routes, behind one entrance that numbers requests, measures them and answers for what fails.
+
+A module with routes has a `router`; to add one, name it in `MODULES`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import cache
+from itertools import chain
+from random import Random
+
+import msgspec
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route, WebSocketRoute
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from mainspring.api import (
+    openapi,
+    problems,
+    routes_events,
+    routes_jobs,
+    routes_logs,
+    routes_runs,
+    routes_submission,
+    routes_system,
+    routes_tasks,
+    routes_tokens,
+    routes_workers,
+)
+from mainspring.api.routing import Endpoint
+from mainspring.api.services import Services
+from mainspring.errors import MainspringError
+from mainspring.ids import entropy
+
+MODULES = (
+    routes_system,
+    routes_jobs,
+    routes_submission,
+    routes_runs,
+    routes_tasks,
+    routes_workers,
+    routes_tokens,
+    routes_events,
+    routes_logs,
+)
+
+_REQUEST = "mainspring.request"
+_OPERATION = "mainspring.operation"
+_FIXED_HEADERS = [(b"x-content-type-options", b"nosniff"), (b"cache-control", b"no-store")]
+
+
+def build_app(services: Services, *, websockets: Sequence[WebSocketRoute] = ()) -> Starlette:
+    """The application over these services."""
+    app = Starlette(
+        routes=[*_routes(endpoints()), *websockets],
+        middleware=[Middleware(Entrance, services=services)],
+        exception_handlers={MainspringError: _refuse, HTTPException: _refuse},
+    )
+    app.router.redirect_slashes = False
+    app.state.services = services
+    app.state.openapi = cache(lambda: msgspec.json.encode(openapi.document(endpoints(), services.version)))
+    return app
+
+
+def endpoints() -> list[Endpoint]:
+    """Every method of every path."""
+    return list(chain.from_iterable(module.router.routes for module in MODULES))
+
+
+class Entrance:
+    """What every request passes on its way in and out."""
+
+    def __init__(self, app: ASGIApp, services: Services) -> None:
+        self._app = app
+        self._services = services
+        self._random = Random(entropy())
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Number the request, measure it, and answer it with a problem if nobody else could."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        request_id = scope[_REQUEST] = f"req_{self._random.getrandbits(64):016x}"
+        began = self._services.clock.monotonic()
+        status = 0
+
+        async def answer(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                said = {name.lower() for name, _ in message["headers"]}
+                own = [header for header in _FIXED_HEADERS if header[0] not in said]
+                message["headers"] = [*message["headers"], *own, (b"x-request-id", request_id.encode())]
+            await send(message)
+
+        try:
+            await self._app(scope, receive, answer)
+        except Exception as error:
+            if status:
+                raise  # half of an answer is out: to break the connection is the only way to say so
+            await problems.respond(error, request_id)(scope, receive, answer)
+        finally:
+            operation = scope.get(_OPERATION, "none")
+            self._services.metrics.answered(operation, status, self._services.clock.monotonic() - began)
+
+
+async def _refuse(request: Request, error: Exception) -> Response:
+    return problems.respond(error, request.scope[_REQUEST])
+
+
+def _routes(endpoints: Iterable[Endpoint]) -> list[BaseRoute]:
+    """One route per path, fixed paths before those with a part that varies."""
+    paths: dict[str, dict[str, Endpoint]] = {}
+    for endpoint in endpoints:
+        methods = paths.setdefault(endpoint.path, {})
+        assert endpoint.method not in methods, f"{endpoint.method} {endpoint.path} is there twice"
+        methods[endpoint.method] = endpoint
+    ordered = sorted(paths.items(), key=lambda item: item[0].replace("{", "~"))
+    return [Route(path, _dispatch(methods), methods=list(methods)) for path, methods in ordered]
+
+
+def _dispatch(methods: dict[str, Endpoint]) -> Callable[[Request], Awaitable[Response]]:
+    async def answer(request: Request) -> Response:
+        endpoint = methods["GET" if request.method == "HEAD" else request.method]
+        request.scope[_OPERATION] = endpoint.operation
+        return await endpoint.answer(request)
+
+    return answer

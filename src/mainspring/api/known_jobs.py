@@ -1,0 +1,122 @@
+"""Which job a run is of: looked up by name for every run, so it is remembered.
+
+A version of a job never changes: what is known of one is known for ever. Which version is the latest is believed for
+LATEST_SECONDS; what was submitted here is known at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from typing import TypeVar
+
+import msgspec
+
+from mainspring.clock import Clock
+from mainspring.core.jobs import JobRow
+from mainspring.store.port import Store
+
+LATEST_SECONDS = 1.0
+_MOST_KNOWN = 10_000
+_LARGE_BYTES = 256 * 1024
+_K = TypeVar("_K")
+_V = TypeVar("_V")
+
+
+class _Counted(msgspec.Struct):
+    tasks: list[msgspec.Raw]
+
+
+_COUNTER = msgspec.json.Decoder(_Counted)
+
+
+class KnownJob(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """What a run needs to know of its job."""
+
+    id: str
+    tenant: str
+    name: str
+    version: int
+    task_count: int
+
+
+class KnownJobs:
+    """Remembers versions of jobs, and for a moment which is the latest."""
+
+    def __init__(self, store: Store, clock: Clock) -> None:
+        self._store = store
+        self._clock = clock
+        self._by_id: OrderedDict[str, KnownJob] = OrderedDict()
+        self._by_version: OrderedDict[tuple[str, str, int], KnownJob] = OrderedDict()
+        self._latest: OrderedDict[tuple[str, str], tuple[float, KnownJob]] = OrderedDict()
+
+    async def find(self, tenant: str, reference: str) -> KnownJob | None:
+        """The job of a tenant by `name`, `name@3` or its id."""
+        name, at, version = reference.partition("@")
+        if at:
+            is_number = version.isascii() and version.isdecimal() and len(version) <= 9
+            return await self._find_version(tenant, name, int(version)) if is_number else None
+        if name.startswith("job_"):
+            known = await self._find_id(name)
+            if known is not None and known.tenant == tenant:
+                return known
+        return await self._find_latest(tenant, name)
+
+    async def submitted(self, row: JobRow) -> KnownJob:
+        """This is now the latest version of its name."""
+        known = await self._know(row)
+        self._believe(known)
+        return known
+
+    async def _find_id(self, id: str) -> KnownJob | None:
+        known = self._by_id.get(id)
+        if known is None:
+            rows = await self._store.jobs([id])
+            known = await self._know(rows[0]) if rows else None
+        return known
+
+    async def _find_version(self, tenant: str, name: str, version: int) -> KnownJob | None:
+        known = self._by_version.get((tenant, name, version))
+        if known is None:
+            row = await self._store.find_job(tenant, name, version)
+            known = await self._know(row) if row is not None else None
+        return known
+
+    async def _find_latest(self, tenant: str, name: str) -> KnownJob | None:
+        until, known = self._latest.get((tenant, name), (0.0, None))
+        if known is not None and self._clock.monotonic() < until:
+            return known
+        row = await self._store.find_job(tenant, name)
+        if row is None:
+            return None
+        return self._believe(await self._know(row))
+
+    def _believe(self, known: KnownJob) -> KnownJob:
+        """Take a job for the latest of its name, unless a later one is known; returns which is."""
+        key = (known.tenant, known.name)
+        _, before = self._latest.get(key, (0.0, known))
+        latest = max(known, before, key=lambda job: job.version)
+        _keep(self._latest, key, (self._clock.monotonic() + LATEST_SECONDS, latest))
+        return latest
+
+    async def _know(self, row: JobRow) -> KnownJob:
+        known = self._by_id.get(row.id)
+        if known is None:
+            large = len(row.definition) > _LARGE_BYTES
+            count = await asyncio.to_thread(_count, row) if large else _count(row)
+            known = KnownJob(id=row.id, tenant=row.tenant, name=row.name, version=row.version, task_count=count)
+        _keep(self._by_id, known.id, known)
+        _keep(self._by_version, (known.tenant, known.name, known.version), known)
+        return known
+
+
+def _count(row: JobRow) -> int:
+    return len(_COUNTER.decode(row.definition).tasks)
+
+
+def _keep(known: OrderedDict[_K, _V], key: _K, value: _V) -> None:
+    """Remember something, and forget what was remembered first if that is too much."""
+    known[key] = value
+    known.move_to_end(key)
+    if len(known) > _MOST_KNOWN:
+        known.popitem(last=False)

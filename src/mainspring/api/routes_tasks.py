@@ -1,0 +1,116 @@
+"""Tasks: where they are, how they came there, and what people want of them."""
+
+from __future__ import annotations
+
+from mainspring.api import permissions, views
+from mainspring.api.acts import carry_out, reason
+from mainspring.api.problems import not_found
+from mainspring.api.routing import Router
+from mainspring.api.services import Principal, Role, Services
+from mainspring.api.views import USUAL_PAGE, Cursor, Limit
+from mainspring.core.tasks import Task, TaskState
+from mainspring.rest import ActRequest, AttemptView, CheckpointView, Done, Page, TaskView, TransitionView
+from mainspring.shard.events import CancelTask, ClearTask, ReopenTask
+from mainspring.store.port_front import TaskFilter
+
+router = Router()
+
+
+@router.get("/tasks", role=Role.VIEWER)
+async def list_tasks(
+    principal: Principal,
+    services: Services,
+    state: list[TaskState] | None = None,
+    run: str | None = None,
+    worker: str | None = None,
+    name: str | None = None,
+    tenant: str | None = None,
+    limit: Limit = USUAL_PAGE,
+    cursor: Cursor = "",
+) -> Page[TaskView]:
+    """Tasks by id, without those of runs that have moved to history."""
+    (after,) = views.read_cursor(cursor, 1)
+    wanted = TaskFilter(
+        tenant=permissions.tenant_to_look_at(principal, tenant),
+        run_id=run,
+        states=tuple(state or ()),
+        worker=worker,
+        name=name,
+        after=after,
+    )
+    rows = await services.store.list_tasks(wanted, limit)
+    return views.page(rows, map(views.task_view, rows), limit, [rows[-1].id] if rows else [])
+
+
+@router.get("/tasks/{task_id}", role=Role.VIEWER)
+async def get_task(task_id: str, principal: Principal, services: Services) -> TaskView:
+    """One task."""
+    return views.task_view(await find_task(services, principal, task_id))
+
+
+@router.get("/tasks/{task_id}/attempts", role=Role.VIEWER)
+async def list_attempts(task_id: str, principal: Principal, services: Services) -> Page[AttemptView]:
+    """The attempts at a task, oldest first; the last one may be under way."""
+    task = await find_task(services, principal, task_id)
+    attempts = [views.attempt_view(attempt) for attempt in await services.store.attempts_of(task_id)]
+    current = views.current_attempt(task)
+    if current is not None and all(attempt.id != current.id for attempt in attempts):
+        attempts.append(current)
+    return Page(items=attempts)
+
+
+@router.get("/tasks/{task_id}/transitions", role=Role.VIEWER)
+async def list_transitions(task_id: str, principal: Principal, services: Services) -> Page[TransitionView]:
+    """The story of a task, as far as it is kept."""
+    await find_task(services, principal, task_id)
+    return Page(items=[views.transition_view(one) for one in await services.store.transitions_of(task_id)])
+
+
+@router.get("/tasks/{task_id}/checkpoint", role=Role.VIEWER)
+async def get_checkpoint(task_id: str, principal: Principal, services: Services) -> CheckpointView:
+    """What a task saved last for its next attempt."""
+    await find_task(services, principal, task_id)
+    checkpoint = await services.store.checkpoint(task_id)
+    if checkpoint is None:
+        raise not_found("checkpoint of task", task_id)
+    return views.checkpoint_view(checkpoint)
+
+
+@router.post("/tasks/{task_id}/cancel", role=Role.OPERATOR)
+async def cancel_task(task_id: str, body: ActRequest, principal: Principal, services: Services) -> Done:
+    """End a task. Its descendants are cancelled with it."""
+    return await _act(CancelTask, task_id, body, principal, services)
+
+
+@router.post("/tasks/{task_id}/retry", role=Role.OPERATOR)
+async def retry_task(task_id: str, body: ActRequest, principal: Principal, services: Services) -> Done:
+    """Start a task again that is over, with all that was cancelled or skipped because of it."""
+    return await _act(ReopenTask, task_id, body, principal, services)
+
+
+@router.post("/tasks/{task_id}/clear", role=Role.OPERATOR)
+async def clear_task(task_id: str, body: ActRequest, principal: Principal, services: Services) -> Done:
+    """Let a quarantined task run again."""
+    return await _act(ClearTask, task_id, body, principal, services)
+
+
+async def find_task(services: Services, principal: Principal, task_id: str) -> Task:
+    """A task that whoever asks may see. Raises NotFound, also for somebody else's; an attempt sees its own only."""
+    task = await services.store.find_task(task_id)
+    if task is None or not principal.sees(task.tenant):
+        raise not_found("task", task_id)
+    if principal.attempt is not None and principal.attempt != task.attempt_id:
+        raise not_found("task", task_id)
+    return task
+
+
+async def _act(
+    kind: type[CancelTask | ReopenTask | ClearTask],
+    task_id: str,
+    body: ActRequest,
+    principal: Principal,
+    services: Services,
+) -> Done:
+    task = await find_task(services, principal, task_id)
+    act = kind(run_id=task.run_id, task_id=task_id, by=principal.name, why=reason(body))
+    return await carry_out(services, task.shard, act)

@@ -1,0 +1,106 @@
+"""Workers: which there are, and what people want of them (WRK-9).
+
+Workers serve all tenants of their pool. Whoever belongs to one tenant sees them too, but of what they run only its own,
+and not why one is held.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+
+from mainspring.api import permissions, views
+from mainspring.api.acts import carry_out, reason
+from mainspring.api.problems import not_found
+from mainspring.api.routing import Router
+from mainspring.api.services import Principal, Role, Services
+from mainspring.api.views import USUAL_PAGE, Cursor, Limit
+from mainspring.core.batch import WorkerRow
+from mainspring.core.tasks import TaskState
+from mainspring.rest import ActRequest, Done, Page, WorkerView
+from mainspring.shard.events import CordonWorker, DrainWorker, EvictWorker, UncordonWorker, WorkerAct
+from mainspring.store.port_front import TaskFilter
+
+router = Router()
+
+_IN_HANDS = (TaskState.ASSIGNED, TaskState.RUNNING)
+_LOOKED_THROUGH = 100
+_MOST_COUNTED = 50_000
+
+
+@router.get("/workers", role=Role.VIEWER)
+async def list_workers(
+    principal: Principal, services: Services, pool: str | None = None, limit: Limit = USUAL_PAGE, cursor: Cursor = ""
+) -> Page[WorkerView]:
+    """Workers by id, also those that are gone, as long as they are remembered."""
+    (after,) = views.read_cursor(cursor, 1)
+    rows = await services.store.list_workers(pool, after, limit)
+    running = await _count_in_hands(services, principal)
+    shown = [_view(principal, row, running) for row in rows]
+    return views.page(rows, shown, limit, [rows[-1].id] if rows else [])
+
+
+@router.get("/workers/{worker_id}", role=Role.VIEWER)
+async def get_worker(worker_id: str, principal: Principal, services: Services) -> WorkerView:
+    """One worker."""
+    row = await _find_worker(services, worker_id)
+    return _view(principal, row, await _count_in_hands(services, principal, worker_id))
+
+
+@router.post("/workers/{worker_id}/cordon", role=Role.OPERATOR)
+async def cordon_worker(worker_id: str, body: ActRequest, principal: Principal, services: Services) -> Done:
+    """Give a worker nothing new. What it has goes on."""
+    return await _act(CordonWorker, worker_id, body, principal, services)
+
+
+@router.post("/workers/{worker_id}/uncordon", role=Role.OPERATOR)
+async def uncordon_worker(worker_id: str, body: ActRequest, principal: Principal, services: Services) -> Done:
+    """Let a worker have work again."""
+    return await _act(UncordonWorker, worker_id, body, principal, services)
+
+
+@router.post("/workers/{worker_id}/drain", role=Role.OPERATOR)
+async def drain_worker(worker_id: str, body: ActRequest, principal: Principal, services: Services) -> Done:
+    """Give a worker nothing new, and call back what it has not started."""
+    return await _act(DrainWorker, worker_id, body, principal, services)
+
+
+@router.post("/workers/{worker_id}/evict", role=Role.OPERATOR)
+async def evict_worker(worker_id: str, body: ActRequest, principal: Principal, services: Services) -> Done:
+    """Drain a worker, and have what runs there run elsewhere."""
+    return await _act(EvictWorker, worker_id, body, principal, services)
+
+
+def _view(principal: Principal, row: WorkerRow, running: Mapping[str | None, int]) -> WorkerView:
+    return views.worker_view(row, running=running.get(row.id, 0), with_reasons=principal.sees_everybody())
+
+
+async def _count_in_hands(
+    services: Services, principal: Principal, worker: str | None = None
+) -> Mapping[str | None, int]:
+    """How many tasks that whoever asks may see each worker has in hands; at most _MOST_COUNTED altogether."""
+    tenant = permissions.tenant_to_look_at(principal, None)
+    held = await services.store.list_tasks(TaskFilter(tenant=tenant, worker=worker, states=_IN_HANDS), _MOST_COUNTED)
+    return Counter(task.worker_id for task in held)
+
+
+async def _find_worker(services: Services, worker_id: str) -> WorkerRow:
+    """A worker by its id: it is in the list behind its own beginning. Raises NotFound."""
+    after = worker_id[:-1]
+    while rows := await services.store.list_workers(None, after, _LOOKED_THROUGH):
+        for row in rows:
+            if row.id == worker_id:
+                return row
+        after = rows[-1].id
+        if after > worker_id:
+            break
+    raise not_found("worker", worker_id)
+
+
+async def _act(
+    kind: type[WorkerAct], worker_id: str, body: ActRequest, principal: Principal, services: Services
+) -> Done:
+    """Acts on workers concern every tenant."""
+    permissions.check_every_tenant(principal)
+    row = await _find_worker(services, worker_id)
+    return await carry_out(services, row.shard, kind(worker=worker_id, by=principal.name, why=reason(body)))

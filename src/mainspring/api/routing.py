@@ -1,0 +1,262 @@
+"""Turns typed functions into routes: what comes with a request is found by name and annotation.
+
+    router = Router()
+
+    @router.get("/runs/{run_id}", role=Role.VIEWER)
+    async def get_run(run_id: str, principal: Principal, services: Services) -> RunView:
+        \"\"\"One run.\"\"\"
+
+| an argument | is |
+|---|---|
+| `principal: Principal`, `services: Services`, `request: Request` | who asks, what routes work with, the request |
+| named as a part of the path | that part |
+| `body: SomeStruct` | the body, read as JSON; every fault that can be named is named |
+| `body: bytes` | the body as it came |
+| `Annotated[.., Header("Idempotency-Key")]` | that header |
+| anything else | a parameter of the query; a list takes it several times; limits are `msgspec.Meta` |
+
+1. A route says which role it asks for; None is for what anybody may ask. There is no default.
+2. Nobody's body is read before it is known who asks, and none further than `largest_body`.
+3. What a function returns is the answer: a struct as JSON, a `Response` as it is.
+
+The document of all routes is made by `api/openapi.py` from the same `Endpoint`s; `api/problems.py` answers for errors.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TypeVar, get_args, get_origin, get_type_hints
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from mainspring.api import bodies, permissions
+from mainspring.api.services import Principal, Role, Services
+from mainspring.core.hints import did_you_mean
+from mainspring.core.strict_json import fault_in_text
+from mainspring.errors import Fault, Refused
+
+JSON = "application/json"
+NDJSON = "application/x-ndjson"
+API = "/api/v1"
+LARGEST_STRUCT_BYTES = 1024 * 1024
+"""Of a body that is read as a struct."""
+
+Call = TypeVar("Call", bound=Callable[..., Awaitable[object]])
+_INJECTED = {Principal, Services, Request}
+_MISSING = inspect.Parameter.empty
+
+
+class Header(msgspec.Struct, frozen=True):
+    """Marks an argument that comes in a header."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parameter:
+    """An argument that comes in the path, the query or a header."""
+
+    name: str
+    source: str
+    """`path`, `query` or `header`."""
+    wire_name: str
+    type: object
+    default: object
+
+    @property
+    def required(self) -> bool:
+        """Whether it must be there."""
+        return self.default is _MISSING
+
+    def read(self, request: Request, faults: list[Fault]) -> object:
+        """Its value in a request; what is wrong with it is added to `faults`."""
+        given = self._given(request)
+        where = f"{self.source}:{self.wire_name}"
+        if given is None:
+            if self.required:
+                faults.append(Fault(where=where, why="is missing"))
+            return self.default
+        unfit = next(filter(None, map(fault_in_text, [given] if isinstance(given, str) else given)), None)
+        if unfit is not None:
+            faults.append(Fault(where=where, why=unfit))
+            return None
+        try:
+            return msgspec.convert(given, self.type, strict=False)
+        except msgspec.ValidationError as error:
+            why = str(error).partition(" - at `$")[0]
+            faults.append(Fault(where=where, why=why[:1].lower() + why[1:]))
+            return None
+
+    def _given(self, request: Request) -> str | list[str] | None:
+        if self.source == "path":
+            return str(request.path_params[self.wire_name])
+        if self.source == "header":
+            return request.headers.get(self.wire_name)
+        if _takes_several(self.type):
+            return request.query_params.getlist(self.wire_name) or None
+        return request.query_params.get(self.wire_name)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Endpoint:
+    """One method of one path."""
+
+    method: str
+    path: str
+    call: Callable[..., Awaitable[object]]
+    role: Role | None
+    status: int
+    takes: str
+    """The media type of the body, if there is one."""
+    answers: str
+    reads: type | None
+    """What the body is in the document: `body`, unless the route reads it by itself and says what it will find."""
+    returns: object
+    """The type of the answer; None if it is not JSON of ours."""
+    largest_body: int | None
+    parameters: tuple[Parameter, ...]
+    body: type | None
+    """A struct, `bytes`, or `Request` for one that the route reads by itself; None if there is none."""
+    injected: Mapping[str, type]
+
+    @property
+    def operation(self) -> str:
+        """Its name in the OpenAPI document, in metrics and in `api/permissions.py`."""
+        return self.call.__name__
+
+    async def answer(self, request: Request) -> Response:
+        """Find out who asks and what for, call the function, and make its result a response."""
+        services: Services = request.app.state.services
+        arguments: dict[str, object] = {}
+        given: dict[type, object] = {Services: services, Request: request}
+        if self.role is not None:
+            client = request.client.host if request.client is not None else ""
+            principal = await services.identities.of(request.headers, client)
+            permissions.check(principal, self.role, self.operation)
+            given[Principal] = principal
+        for name, kind in self.injected.items():
+            arguments[name] = given[kind]
+        faults: list[Fault] = []
+        for parameter in self.parameters:
+            arguments[parameter.name] = parameter.read(request, faults)
+        faults += self._misspelt(request)
+        if faults:
+            raise Refused(f"the request has {len(faults)} fault{'s' if len(faults) > 1 else ''}", faults)
+        if self.body is not None and self.body is not Request:
+            arguments["body"] = await self._read_body(request, services)
+        result = await self.call(**arguments)
+        return result if isinstance(result, Response) else json_response(result, self.status)
+
+    def _misspelt(self, request: Request) -> Iterator[Fault]:
+        """Parameters of the query that look like known ones: to ignore `stat=FAILED` would answer something else."""
+        known = {parameter.wire_name for parameter in self.parameters if parameter.source == "query"}
+        for name in request.query_params:
+            hint = did_you_mean(name, known) if name not in known else ""
+            if hint:
+                yield Fault(where=f"query:{name[:40]}", why=f"is not known{hint}")
+
+    async def _read_body(self, request: Request, services: Services) -> object:
+        if self.body is bytes:
+            return await bodies.read(request, self.largest_body or services.most_body_bytes)
+        text = await bodies.read(request, self.largest_body or LARGEST_STRUCT_BYTES)
+        assert self.body is not None
+        return bodies.decode(text, self.body)
+
+
+class Router:
+    """Collects the routes of a module."""
+
+    def __init__(self, prefix: str = API) -> None:
+        self.routes: list[Endpoint] = []
+        self._prefix = prefix
+
+    def get(
+        self, path: str, *, role: Role | None, answers: str = JSON, returns: object = None
+    ) -> Callable[[Call], Call]:
+        """Something is read."""
+        return self._route("GET", path, role=role, answers=answers, returns=returns)
+
+    def post(
+        self, path: str, *, role: Role | None, status: int = 200, takes: str = JSON, answers: str = JSON,
+        reads: type | None = None, returns: object = None, largest_body: int | None = None,
+    ) -> Callable[[Call], Call]:  # fmt: skip
+        """Something is made or done."""
+        return self._route(
+            "POST", path, role=role, status=status, takes=takes, answers=answers, reads=reads, returns=returns,
+            largest_body=largest_body,
+        )  # fmt: skip
+
+    def put(
+        self,
+        path: str,
+        *,
+        role: Role | None,
+        takes: str = JSON,
+        returns: object = None,
+        largest_body: int | None = None,
+    ) -> Callable[[Call], Call]:
+        """Something is replaced."""
+        return self._route("PUT", path, role=role, takes=takes, returns=returns, largest_body=largest_body)
+
+    def delete(self, path: str, *, role: Role | None, returns: object = None) -> Callable[[Call], Call]:
+        """Something is taken away."""
+        return self._route("DELETE", path, role=role, returns=returns)
+
+    def _route(
+        self, method: str, path: str, *, role: Role | None, status: int = 200, takes: str = JSON, answers: str = JSON,
+        reads: type | None = None, returns: object = None, largest_body: int | None = None,
+    ) -> Callable[[Call], Call]:  # fmt: skip
+        def keep(call: Call) -> Call:
+            whole = self._prefix + path
+            hints = get_type_hints(call, include_extras=True)
+            annotated = hints.pop("return")
+            injected = {name: kind for name, kind in hints.items() if kind in _INJECTED}
+            if role is None and Principal in injected.values():
+                raise TypeError(f"{call.__name__} is public: nobody knows who asks")
+            body: type | None = hints.get("body")
+            if body is None and method in {"POST", "PUT"} and Request in injected.values():
+                body = Request
+            answer = annotated if returns is None and _is_answer(annotated) else returns
+            self.routes.append(
+                Endpoint(
+                    method=method, path=whole, call=call, role=role, status=status, takes=takes, answers=answers,
+                    reads=reads or body, returns=answer, largest_body=largest_body, body=body, injected=injected,
+                    parameters=tuple(_parameters(call, whole, hints, set(injected) | {"body"})),
+                )
+            )  # fmt: skip
+            return call
+
+        return keep
+
+
+def json_response(value: object, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    """A struct as JSON."""
+    return Response(msgspec.json.encode(value), status, headers, JSON)
+
+
+def _parameters(call: Call, path: str, hints: Mapping[str, object], others: set[str]) -> list[Parameter]:
+    found = []
+    for name, argument in inspect.signature(call).parameters.items():
+        if name in others:
+            continue
+        source, wire_name = ("path", name) if f"{{{name}}}" in path else ("query", name)
+        for mark in get_args(hints[name])[1:]:
+            if isinstance(mark, Header):
+                source, wire_name = "header", mark.name
+        found.append(
+            Parameter(name=name, source=source, wire_name=wire_name, type=hints[name], default=argument.default)
+        )
+    return found
+
+
+def _takes_several(kind: object) -> bool:
+    """Whether a type is a list, or may be one."""
+    return get_origin(kind) is list or any(map(_takes_several, get_args(kind)))
+
+
+def _is_answer(kind: object) -> bool:
+    return not (isinstance(kind, type) and issubclass(kind, Response))

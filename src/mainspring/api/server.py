@@ -1,0 +1,186 @@
+"""The front of one server: all that answers over the network, around the host that schedules.
+
+It begins to listen when everything behind it is there, and ends from the outside in: streams and links first, by our
+own hand, so that nobody is cut off in the middle of an answer; then the listener; then what was written last.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import socket
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+
+import msgspec
+import uvicorn
+from starlette.routing import Route, WebSocketRoute
+
+from mainspring import __version__
+from mainspring.api.app import build_app
+from mainspring.api.forwarding import ASK, Forwarding
+from mainspring.api.identities import TokenIdentities
+from mainspring.api.link import PATH, WorkerLinks
+from mainspring.api.live import Live
+from mainspring.api.log_files import LogFiles
+from mainspring.api.logs import LOGS, LogStore
+from mainspring.api.peers import Peers
+from mainspring.api.services import Services
+from mainspring.clock import Clock
+from mainspring.core.batch import Batch
+from mainspring.errors import Refused
+from mainspring.host.host import Host
+from mainspring.host.loop import Leader
+from mainspring.store.port import Store
+from mainspring.wire import LARGEST_FRAME_BYTES
+
+_PING_SECONDS = 10.0
+_PONG_SECONDS = 20.0
+_SHUTDOWN_SECONDS = 5
+_BACKLOG = 2_048
+
+
+class Tls(msgspec.Struct, frozen=True, kw_only=True):
+    """The files with the server's certificate and its key."""
+
+    certificate: Path
+    key: Path
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket that is bound, and not yet listened on; port 0 is a free one. Raises Refused."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    bound = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind((host, port))
+        # Bound alone, two servers could share a port until the first connection: listening claims it.
+        bound.listen(_BACKLOG)
+    except OSError as error:
+        bound.close()
+        if error.errno == errno.EADDRINUSE:
+            raise Refused(
+                f"port {port} is in use\nhint: choose another one with --port, or a free one with --port 0"
+            ) from None
+        raise Refused(f"{host}:{port} can't be listened on: {error.strerror or error}") from None
+    bound.setblocking(False)
+    return bound
+
+
+class Front:
+    """What one server shows to the world."""
+
+    def __init__(
+        self,
+        host: Host,
+        store: Store,
+        clock: Clock,
+        *,
+        address: str,
+        cluster_secret: str,
+        pool: str,
+        files: LogFiles,
+        open_locally: bool,
+    ) -> None:
+        self._peers = Peers(store, clock, name=host.name, address=address, secret=cluster_secret)
+        self._logs = LogStore(files, host, store, self._peers, clock)
+        self._live = Live(store, clock)
+        forwarding = Forwarding(host, self._peers)
+        self.services = Services(
+            name=host.name,
+            address=address,
+            version=__version__,
+            store=store,
+            clock=clock,
+            shards=forwarding,
+            logs=self._logs,
+            live=self._live,
+            identities=TokenIdentities(store, clock, cluster_secret=cluster_secret, open_locally=open_locally),
+            cluster_secret=cluster_secret,
+            pool=pool,
+        )
+        self._links = WorkerLinks(self.services, host, self._logs)
+        self.app = build_app(self.services, websockets=[WebSocketRoute(PATH, self._links.serve)])
+        self.app.router.routes += [
+            Route(ASK, forwarding.answer, methods=["POST"]),
+            Route(f"{LOGS}{{attempt}}", self._logs.answer),
+        ]
+        self.services.metrics.watch(lambda: host.leaders)
+        host.on_lead = self._follow
+
+    @asynccontextmanager
+    async def running(self, listener: socket.socket, tls: Tls | None = None) -> AsyncIterator[None]:
+        """Answer for as long as the block lasts."""
+        server = _Server(_config(self.app, tls))
+        helpers = [asyncio.create_task(self._logs.run()), asyncio.create_task(self._peers.take_part())]
+        serving = asyncio.create_task(server.serve(sockets=[listener]))
+        up = asyncio.create_task(server.is_up.wait())
+        try:
+            await asyncio.wait({serving, up}, return_when=asyncio.FIRST_COMPLETED)
+            if serving.done():
+                serving.result()
+            yield
+        finally:
+            self._links.end_links()
+            self._live.end_followers()
+            self._logs.end_followers()
+            server.should_exit = True
+            await serving
+            for helper in (*helpers, up):
+                helper.cancel()
+            await asyncio.gather(*helpers, up, return_exceptions=True)
+            await self._logs.close()
+            await self._peers.leave()
+
+    def _follow(self, leader: Leader) -> None:
+        def committed(_number: int, batch: Batch) -> None:
+            if batch.transitions:
+                self._live.wake()
+
+        leader.on_commit = committed
+        self.services.metrics.follow(leader)
+
+
+class _Server(uvicorn.Server):
+    """Leaves signals to the process, and says when it is up."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.is_up = asyncio.Event()
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Signals are the business of whoever started us."""
+        yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begin to answer."""
+        await super().startup(sockets)
+        self.is_up.set()
+
+
+def _config(app: object, tls: Tls | None) -> uvicorn.Config:
+    config = uvicorn.Config(
+        app,  # type: ignore[arg-type]
+        http="httptools",
+        ws="websockets-sansio",
+        ws_max_size=LARGEST_FRAME_BYTES,
+        ws_per_message_deflate=False,
+        ws_ping_interval=_PING_SECONDS,
+        ws_ping_timeout=_PONG_SECONDS,
+        lifespan="off",
+        access_log=False,
+        log_config=None,
+        proxy_headers=False,
+        server_header=False,
+        backlog=_BACKLOG,
+        timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
+        ssl_certfile=tls.certificate if tls else None,
+        ssl_keyfile=tls.key if tls else None,
+    )
+    try:
+        config.load()
+    except OSError as error:  # ssl.SSLError is one too
+        raise Refused(f"the certificate or its key can't be used: {error}") from error
+    return config

@@ -1,0 +1,60 @@
+"""The answer to a submission of many runs, with a bar while it comes."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+
+import rich_click as click
+
+from mainspring.cli import terminal
+from mainspring.cli.options import Printing
+from mainspring.cli.output import print_rows
+from mainspring.cli.tables import BULK
+from mainspring.rest import BulkLine
+
+_MOST_SHOWN = 20
+"""Problems that people are shown."""
+
+
+def print_bulk(lines: Iterable[BulkLine], total: int | None, printing: Printing) -> bool:
+    """Print what became of each run; for people how many were taken, and the first problems. Whether all were taken."""
+    counted = _Counted(_with_bar(lines, total))
+    if printing.is_for_people:
+        problems = [line for line in counted if line.problem is not None]
+        click.echo(f"{counted.taken} of {counted.all} runs submitted")
+        if problems:
+            print_rows(problems[:_MOST_SHOWN], BULK, printing)
+    else:
+        print_rows(counted, BULK, printing)
+    return counted.taken == counted.all
+
+
+class _Counted:
+    """Lines that are counted as they go by."""
+
+    def __init__(self, lines: Iterable[BulkLine]) -> None:
+        self._lines = lines
+        self.all = 0
+        self.taken = 0
+
+    def __iter__(self) -> Iterator[BulkLine]:
+        for line in self._lines:
+            self.all += 1
+            self.taken += line.problem is None
+            yield line
+
+
+def _with_bar(lines: Iterable[BulkLine], total: int | None) -> Iterator[BulkLine]:
+    """The same lines, with a bar on stderr if somebody looks on."""
+    if not terminal.is_drawn_to(sys.stderr):
+        yield from lines
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=terminal.console("auto", sys.stderr), transient=True) as bar:
+        task = bar.add_task("submitting", total=total)
+        for line in lines:
+            yield line
+            bar.advance(task)

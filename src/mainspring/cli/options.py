@@ -1,0 +1,172 @@
+"""What commands have in common on the command line: how to reach the server, how to print, and how to ask first.
+
+    @click.command()
+    @reaches_server
+    @prints_rows
+    def workers(reach: Reach, printing: Printing) -> None:
+
+Only click is imported here: the rest comes when a command runs.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+import rich_click as click
+
+if TYPE_CHECKING:
+    from mainspring.sdk.client import Client
+
+FORMATS = ("table", "wide", "json", "jsonl", "yaml", "name")
+OUTPUT = "mainspring.output"
+"""Where a command's context has the form that was asked for: errors take the same."""
+
+Call = TypeVar("Call", bound=Callable[..., object])
+_PATIENCE_SECONDS = 1.0
+"""Somebody waits at the prompt: an address where nobody is should be told soon."""
+_WATCHING_PATIENCE_SECONDS = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Printing:
+    """How results are to be printed."""
+
+    output: str = "table"
+    headers: bool = True
+    columns: tuple[str, ...] = ()
+    sort: str | None = None
+    color: str = "auto"
+    utc: bool = False
+
+    @property
+    def is_for_people(self) -> bool:
+        """Whether it is a table, and not for a program."""
+        return self.output in {"table", "wide"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reach:
+    """Which server, and as whom."""
+
+    server: str | None = None
+    token_file: Path | None = None
+    tenant: str | None = None
+
+    def client(self, patience: float = _PATIENCE_SECONDS) -> Client:
+        """A client for it."""
+        from mainspring.sdk.client import Client
+
+        token = None if self.token_file is None else _read_token(self.token_file)
+        return Client(self.server, token=token, tenant=self.tenant, patience=patience)
+
+    def watching_client(self) -> Client:
+        """A client for somebody who watches: a server that restarts or moves ends no view."""
+        return self.client(_WATCHING_PATIENCE_SECONDS)
+
+
+def prints(command: Call) -> Call:
+    """For a command that prints one thing."""
+
+    def note(ctx: click.Context, _parameter: click.Parameter, value: str) -> str:
+        ctx.meta[OUTPUT] = value
+        return value
+
+    options = (
+        click.option(
+            "-o", "--output", type=click.Choice(FORMATS), default="table", show_default=True, callback=note,
+            help="The form: a table for people, wide for all columns, the others for programs; name is ids only.",
+        ),
+        click.option("-q", "--quiet", is_flag=True, help="Print ids only, as -o name does."),
+        click.option(
+            "--color", type=click.Choice(["auto", "always", "never"]), default="auto", show_default=True,
+            help="Colours: auto is on a terminal only, and heeds NO_COLOR and FORCE_COLOR.",
+        ),
+        click.option("--utc", is_flag=True, help="Show times in UTC, not in the zone of this machine."),
+    )  # fmt: skip
+
+    @functools.wraps(command)
+    def call(
+        *args: object,
+        output: str,
+        quiet: bool,
+        color: str,
+        utc: bool,
+        no_headers: bool = False,
+        columns: str | None = None,
+        sort: str | None = None,
+        **rest: object,
+    ) -> object:
+        printing = Printing(
+            output="name" if quiet else output,
+            headers=not no_headers,
+            columns=tuple(filter(None, (columns or "").split(","))),
+            sort=sort,
+            color=color,
+            utc=utc,
+        )
+        return command(*args, printing=printing, **rest)
+
+    return _with(call, options)  # type: ignore[return-value]  # it takes what its options give, not what the command does
+
+
+def prints_rows(command: Call) -> Call:
+    """For a command that prints a list."""
+    options = (
+        click.option("--no-headers", is_flag=True, help="Leave the line with the names of the columns out."),
+        click.option("--columns", metavar="A,B", help="Which columns a table has, in which order."),
+        click.option("--sort", metavar="COLUMN", help="Sort by a column; -COLUMN for the other way round."),
+    )
+    return _with(prints(command), options)
+
+
+def limited(default: int) -> Callable[[Call], Call]:
+    """For a list that may be long."""
+    return click.option(
+        "--limit", type=click.IntRange(min=1), default=default, show_default=True, help="How many to list at most."
+    )
+
+
+def reaches_server(command: Call) -> Call:
+    """For a command that asks a server."""
+    options = (
+        click.option("--server", metavar="URL", help="Where the server is; MAINSPRING_SERVER_URL if not said."),
+        click.option(
+            "--token-file",
+            type=click.Path(exists=True, dir_okay=False, path_type=Path),
+            help="A file with the token; MAINSPRING_API_KEY if not said.",
+        ),
+        click.option("-t", "--tenant", help="Whose work; the token's tenant or MAINSPRING_TENANT if not said."),
+    )
+
+    @functools.wraps(command)
+    def call(*args: object, server: str | None, token_file: Path | None, tenant: str | None, **rest: object) -> object:
+        return command(*args, reach=Reach(server=server, token_file=token_file, tenant=tenant), **rest)
+
+    return _with(call, options)  # type: ignore[return-value]  # as above
+
+
+def agreed(question: str, *, yes: bool) -> bool:
+    """Whether the user wants it: said before with --yes, or asked now, but only at a terminal."""
+    if yes:
+        return True
+    if not sys.stdin.isatty():
+        raise click.UsageError(f"{question} Say --yes: there is nobody to ask")
+    return click.confirm(question, err=True)
+
+
+def _with(command: Call, options: tuple[Callable[[Call], Call], ...]) -> Call:
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def _read_token(path: Path) -> str:
+    token = path.read_text().strip()
+    if not token:
+        raise click.UsageError(f"{path} has no token in it")
+    return token

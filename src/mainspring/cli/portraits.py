@@ -1,0 +1,172 @@
+"""One thing, with all that is known of it, for people: facts first, then what belongs to it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from datetime import datetime
+from typing import TypeVar
+
+import msgspec
+import rich_click as click
+
+from mainspring.cli.options import Printing
+from mainspring.cli.output import Table, print_one, print_rows, say, say_ago, say_time
+from mainspring.cli.references import find_run, find_task, is_run, is_task, without_address
+from mainspring.cli.tables import ATTEMPTS, TASKS, TRANSITIONS, say_failure, say_json, say_labels
+from mainspring.clock import MachineClock
+from mainspring.errors import NotFound
+from mainspring.rest import JobView, RunView, TaskView, WorkerView
+from mainspring.sdk.client import Client
+from mainspring.sdk.quantities import say_bytes
+
+T = TypeVar("T", bound=msgspec.Struct)
+
+_MOST_TASKS = 50
+_ATTEMPT = "att_"
+
+
+class Portraits:
+    """Shows things."""
+
+    def __init__(self, client: Client, printing: Printing) -> None:
+        self._client = client
+        self._printing = printing
+        self._now = MachineClock().wall()
+
+    def show(self, what: str) -> None:
+        """Show what a word means: its kind is seen from its beginning, or found out by asking."""
+        what = without_address(what)
+        if is_task(what) or "/" in what:
+            self._show_task(self._client.task(find_task(self._client, what)))
+        elif is_run(what):
+            self._show_run(self._client.run(find_run(self._client, what)))
+        elif what.startswith(_ATTEMPT):
+            self._show_task(self._task_of_attempt(what))
+        else:
+            self._show_named(what)
+
+    def _task_of_attempt(self, attempt: str) -> TaskView:
+        """The task that has this attempt in hands, as far as that can be found out: attempts have no list."""
+        for task in self._client.tasks(states=["ASSIGNED", "RUNNING"]):
+            if task.attempt_id == attempt:
+                return task
+        raise NotFound(f"no task is at attempt {attempt} now")
+
+    def _show_named(self, name: str) -> None:
+        """A worker or a job of this name."""
+        try:
+            worker = self._client.worker(name)
+        except NotFound:
+            try:
+                job = self._client.job(name)
+            except NotFound:
+                raise NotFound(f"there is no run, task, worker or job {name}") from None
+            self._show_job(job)
+        else:
+            self._show_worker(worker)
+
+    def _show_run(self, run: RunView) -> None:
+        def for_people() -> None:
+            counts = "  ".join(f"{number} {state}" for state, number in sorted((run.task_states or {}).items()))
+            self._facts(
+                ("run", run.id),
+                ("job", f"{run.job}@{run.job_version}"),
+                ("state", f"{run.state}{' (paused)' if run.paused else ''}"),
+                ("because", run.because),
+                ("held", run.held),
+                ("cancelled by", run.cancelled_by),
+                ("priority", run.priority),
+                ("tenant", run.tenant),
+                ("submitted by", run.submitted_by),
+                ("created", self._when(run.created_at)),
+                ("starts", self._when(run.start_at) if run.start_at != run.created_at else None),
+                ("ended", self._when(run.ended_at)),
+                ("params", say_json(run.params)),
+                ("repeats", run.linked_run),
+                ("tasks", f"{run.task_count}: {counts}" if counts else run.task_count),
+            )
+            self._table(self._client.tasks_of(run.id, limit=_MOST_TASKS), TASKS)
+
+        print_one(run, run.id, self._printing, for_people)
+
+    def _show_task(self, task: TaskView) -> None:
+        def for_people() -> None:
+            self._facts(
+                ("task", f"{task.name} ({task.id})"),
+                ("run", task.run_id),
+                ("state", task.state),
+                ("because", task.because),
+                ("since", self._when(task.since)),
+                ("attempt", task.attempt or None),
+                ("worker", task.worker),
+                ("due", self._when(task.due_at)),
+                ("started", self._when(task.started_at)),
+                ("ended", self._when(task.ended_at)),
+                (
+                    "asked to stop",
+                    None if task.stop is None else f"{task.stop.kind} by {task.stop.by}: {task.stop.why}",
+                ),
+                ("output", say_json(task.output)),
+                ("error", say_failure(task.error)),
+            )
+            self._last_lines(task)
+            self._table(self._client.attempts(task.id), ATTEMPTS)
+            self._table(self._client.transitions(task.id), TRANSITIONS)
+
+        print_one(task, task.id, self._printing, for_people)
+
+    def _show_worker(self, worker: WorkerView) -> None:
+        def for_people() -> None:
+            self._facts(
+                ("worker", worker.id),
+                ("status", worker.status),
+                ("hold", f"{worker.hold}: {worker.hold_why}" if worker.hold else None),
+                ("heard", self._when(worker.last_heard_at)),
+                ("since", self._when(worker.since)),
+                ("pool", worker.pool),
+                ("zone", worker.zone),
+                ("cpu", f"{worker.cpu_millis / 1_000:g}"),
+                ("memory", say_bytes(worker.memory_bytes)),
+                ("gpus", worker.gpus),
+                ("disk", say_bytes(worker.disk_bytes)),
+                ("labels", say_labels(worker.labels)),
+                ("version", worker.version),
+            )
+            self._table(self._client.tasks(worker=worker.id, limit=_MOST_TASKS), TASKS)
+
+        print_one(worker, worker.id, self._printing, for_people)
+
+    def _show_job(self, job: JobView) -> None:
+        def for_people() -> None:
+            self._facts(("job", job.name), ("version", job.version), ("tenant", job.tenant), ("id", job.id))
+            if job.definition is not msgspec.UNSET:
+                click.echo()
+                click.echo(msgspec.json.format(bytes(job.definition), indent=2))
+
+        print_one(job, job.name, self._printing, for_people)
+
+    def _when(self, at: datetime | None) -> str | None:
+        return None if at is None else f"{say_time(at, self._printing)} ({say_ago(at, self._now)})"
+
+    def _facts(self, *facts: tuple[str, str | int | None]) -> None:
+        """Names and values in two columns, without those that have no value."""
+        known = [(name, value) for name, value in facts if value not in {None, ""}]
+        width = max(len(name) for name, _ in known)
+        for name, value in known:
+            click.echo(f"{name:<{width}}  {say(value, self._now)}")
+
+    def _last_lines(self, task: TaskView) -> None:
+        """What a task printed before it failed, as far as its error has it."""
+        error = msgspec.json.decode(task.error)
+        lines = error.get("last_lines") if isinstance(error, dict) else None
+        if isinstance(lines, str) and lines.strip():
+            click.echo("\nlast lines")
+            for line in lines.splitlines():
+                click.echo(f"  {say(line, self._now)}")
+
+    def _table(self, rows: Iterable[T], table: Table[T]) -> None:
+        listed = list(rows)
+        if listed:
+            click.echo()
+            print_rows(listed, table, replace(self._printing, columns=(), sort=None))

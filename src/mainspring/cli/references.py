@@ -1,0 +1,62 @@
+"""What people type for a thing: an id, the beginning of one, `@latest`, or the address of its page."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mainspring.errors import NotFound, Refused
+
+if TYPE_CHECKING:
+    from mainspring.sdk.client import Client
+
+LATEST = "@latest"
+_RUN, _TASK = "run_", "task_"
+_LOOKED_THROUGH = 1_000
+"""Runs among which the beginning of an id is looked for."""
+_LENGTH_OF_RUN = len("run_018f3c2e9a41-9d2c44e1f0a7b35c")
+
+
+def is_run(word: str) -> bool:
+    """Whether it can only mean a run."""
+    return word == LATEST or word.startswith(_RUN)
+
+
+def is_task(word: str) -> bool:
+    """Whether it can only mean a task."""
+    return word.startswith(_TASK)
+
+
+def without_address(word: str) -> str:
+    """The id at the end of a page's address, or the word itself."""
+    return word.rstrip("/").rpartition("/")[2] if "://" in word else word
+
+
+def find_run(client: Client, word: str) -> str:
+    """The id of the run that is meant. Raises NotFound, or Refused if several could be."""
+    word = without_address(word)
+    if word == LATEST:
+        for run in client.runs(limit=1):
+            return run.id
+        raise NotFound("there is no run yet")
+    if len(word) >= _LENGTH_OF_RUN:
+        return word
+    found = [run.id for run in client.runs(limit=_LOOKED_THROUGH) if run.id.startswith(word)]
+    if len(found) > 1:
+        raise Refused(
+            f"{word} is the beginning of {len(found)} runs, such as {found[0]} and {found[1]}: say more of it"
+        )
+    if not found:
+        raise NotFound(f"there is no run {word} among the latest {_LOOKED_THROUGH}")
+    return found[0]
+
+
+def find_task(client: Client, word: str) -> str:
+    """The id of the task that is meant: an id, or RUN/NAME."""
+    word = without_address(word) if "://" in word else word
+    run, slash, name = word.partition("/")
+    if not slash:
+        return word
+    run_id = find_run(client, run)
+    for task in client.tasks(run=run_id, name=name):
+        return task.id
+    raise NotFound(f"{run_id} has no task {name}")

@@ -1,0 +1,27 @@
+"""`mainspring show`: everything about one thing."""
+
+from __future__ import annotations
+
+import rich_click as click
+
+from mainspring.cli.options import Printing, Reach, prints, reaches_server
+
+
+@click.command()
+@click.argument("what", metavar="ID", default="@latest")
+@prints
+@reaches_server
+def show(reach: Reach, printing: Printing, what: str) -> None:
+    """Show a run, a task, an attempt's task, a worker or a job: ID says which it is.
+
+    \b
+    Examples:
+      mainspring show @latest
+      mainspring show @latest/extract
+      mainspring show w1
+      mainspring show etl@3 -o yaml
+    """
+    from mainspring.cli.portraits import Portraits
+
+    with reach.client() as client:
+        Portraits(client, printing).show(what)

@@ -1,0 +1,220 @@
+"""`mainspring submit`: from a file to a run, or to many."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import rich_click as click
+
+from mainspring.cli.options import Printing, Reach, prints, reaches_server
+
+if TYPE_CHECKING:
+    from mainspring.rest import BulkLine, RunRequest, RunView
+    from mainspring.sdk.client import Client
+    from mainspring.sdk.definitions import Definition
+
+_STDIN = "-"
+
+
+@click.command()
+@click.argument("file", metavar="FILE_OR_JOB")
+@click.option("-p", "--param", "params", metavar="NAME=VALUE", multiple=True, help="A parameter; JSON, or else text.")
+@click.option(
+    "--priority", type=click.Choice(["P0", "P1", "P2"], case_sensitive=False), default="P2", show_default=True,
+    help="How urgent it is; P0 before all others.",
+)  # fmt: skip
+@click.option("--count", type=click.IntRange(min=1), help="Ask for so many runs of it.")
+@click.option(
+    "--bulk", type=click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path),
+    help="Ask for a run per line of a file: each line has the parameters, as a JSON object.",
+)  # fmt: skip
+@click.option(
+    "--mode", type=click.Choice(["each", "all"]), default="each", show_default=True,
+    help="With many: take each that is right, or all or none.",
+)  # fmt: skip
+@click.option("--idempotency-key", metavar="KEY", help="Submitted again with the same key, it is the same run.")
+@click.option("--wait", is_flag=True, help="Wait for the end of the run; exit with 1 if it does not succeed.")
+@click.option("--watch", is_flag=True, help="Show the run as it goes; then as --wait.")
+@click.option("--timeout", metavar="LENGTH", help="Wait no longer than this, such as 10m; then exit with 124.")
+@click.option("--dry-run", is_flag=True, help="Check the file here, print what would be sent, and send nothing.")
+@prints
+@reaches_server
+def submit(
+    reach: Reach,
+    printing: Printing,
+    file: str,
+    params: tuple[str, ...],
+    priority: str,
+    count: int | None,
+    bulk: Path | None,
+    mode: Literal["each", "all"],
+    idempotency_key: str | None,
+    wait: bool,
+    watch: bool,
+    timeout: str | None,
+    dry_run: bool,
+) -> None:
+    """Submit the job in FILE (YAML or JSON, - for stdin), or one the server has by name, and ask for a run of it.
+
+    \b
+    Examples:
+      mainspring submit etl.yaml -p day=2026-11-15 --watch
+      mainspring submit etl --priority P1 --wait --timeout 10m
+      mainspring submit etl.yaml --bulk days.jsonl --mode all
+      mainspring submit etl.yaml --dry-run
+    """
+    from mainspring.cli.ending import read_timeout
+
+    many = count is not None or bulk is not None
+    if count is not None and bulk is not None:
+        raise click.UsageError("--count and --bulk both say how many")
+    if many and (wait or watch or (idempotency_key is not None and mode == "each")):
+        raise click.UsageError("--wait, --watch and --idempotency-key are for one run; the key also for --mode all")
+    timeout_seconds = read_timeout(timeout)
+    given = _read_params(params)
+    definition = _read_file(file)
+    if dry_run:
+        _print_definition(file, definition, printing)
+        return
+    with reach.client() as client:
+        job = file if definition is None else _submit_job(client, definition)
+        if many:
+            wishes = _wishes(client, job, given, priority, count, bulk)
+            lines = client.submit_many(wishes, mode=mode, idempotency_key=idempotency_key)
+            _print_bulk(lines, count, printing)
+            return
+        run = _submit_run(client, job, given, priority, idempotency_key)
+    if not wait and not watch:
+        from mainspring.cli.output import print_one
+
+        print_one(run, run.id, printing, lambda: click.echo(run.id))
+        return
+    from mainspring.cli.ending import wait_for_end
+    from mainspring.cli.watch import watch_run
+
+    with reach.watching_client() as client:
+        (watch_run if watch else wait_for_end)(client, run.id, printing, timeout_seconds)
+
+
+def _submit_run(client: Client, job: str, params: dict[str, object], priority: str, key: str | None) -> RunView:
+    """Ask for one run. Raises NotFound if the server does not know the job."""
+    from mainspring.errors import NotFound, Refused
+
+    try:
+        return client.submit(job, params=params, priority=priority, idempotency_key=key)
+    except Refused as refused:
+        if not any(fault.where == "/job" for fault in refused.faults):
+            raise
+        raise NotFound(f"there is neither a file nor a job {job}") from refused
+
+
+def _read_file(file: str) -> Definition | None:
+    """The definition in a file; None if the word is the name of a job."""
+    from mainspring.errors import InvalidFile
+    from mainspring.sdk.definitions import read_definition
+
+    path = Path(file)
+    if file != _STDIN and not path.is_file():
+        if path.suffix in {".yaml", ".yml", ".json"} or "/" in file or path.is_dir():
+            raise click.UsageError(f"there is no file {file}")
+        return None
+    name = "stdin" if file == _STDIN else file
+    try:
+        data = sys.stdin.buffer.read() if file == _STDIN else path.read_bytes()
+    except OSError as error:
+        raise click.UsageError(f"{name} can't be read: {error.strerror}") from error
+    try:
+        return read_definition(data.decode("utf-8-sig"), name)
+    except UnicodeDecodeError as error:
+        raise InvalidFile(f"{name}: is not UTF-8 (byte {error.start})") from error
+
+
+def _submit_job(client: Client, definition: Definition) -> str:
+    """Keep the job, and name the version that it became. What the server finds wrong is led back to the lines."""
+    from mainspring.errors import Refused
+    from mainspring.sdk.definitions import blame
+
+    try:
+        job = client.submit_job(definition.body)
+    except Refused as refused:
+        if not refused.faults:
+            raise
+        raise blame(definition, refused) from refused
+    return f"{job.name}@{job.version}"
+
+
+def _read_params(words: tuple[str, ...]) -> dict[str, object]:
+    """`day=2026-11-15`, `rows=5`, `tags=["a"]`: JSON if it can be read as JSON, text otherwise."""
+    import msgspec
+
+    params: dict[str, object] = {}
+    for word in words:
+        name, equals, text = word.partition("=")
+        if not equals or not name:
+            raise click.UsageError(f"-p {word}: a parameter is NAME=VALUE")
+        try:
+            params[name] = msgspec.json.decode(text)
+        except msgspec.DecodeError:
+            params[name] = text
+    return params
+
+
+def _wishes(
+    client: Client, job: str, params: dict[str, object], priority: str, count: int | None, bulk: Path | None
+) -> Iterator[RunRequest]:
+    """A wish for each run that is asked for, as they are needed."""
+    if bulk is None:
+        for _ in range(count or 0):
+            yield client.request(job, params=params, priority=priority)
+        return
+    if str(bulk) != _STDIN:
+        # All of it is looked at before any of it is sent: half of a file would be worse than none.
+        for _ in _lines_of(bulk):
+            pass
+    for own in _lines_of(bulk):
+        yield client.request(job, params={**params, **own}, priority=priority)
+
+
+def _lines_of(path: Path) -> Iterator[dict[str, object]]:
+    import msgspec
+
+    from mainspring.errors import InvalidFile
+
+    with click.open_file(str(path), "rb") as lines:
+        for number, line in enumerate(lines, 1):
+            if not line.strip():
+                continue
+            try:
+                yield msgspec.json.decode(line, type=dict[str, object])
+            except msgspec.DecodeError as error:
+                raise InvalidFile(f"{path}:{number}:1: must be a JSON object with parameters: {error}") from error
+
+
+def _print_definition(file: str, definition: Definition | None, printing: Printing) -> None:
+    """What would be sent, as JSON; as YAML if that is asked for."""
+    import msgspec
+
+    if definition is None:
+        raise click.UsageError(f"--dry-run checks a file, and {file} is none")
+    match printing.output:
+        case "name":
+            click.echo(definition.name)
+        case "jsonl":
+            click.echo(definition.body)
+        case "yaml":
+            import yaml
+
+            click.echo(yaml.safe_dump(msgspec.json.decode(definition.body), sort_keys=False), nl=False)
+        case _:
+            click.echo(msgspec.json.format(definition.body, indent=2))
+
+
+def _print_bulk(lines: Iterator[BulkLine], total: int | None, printing: Printing) -> None:
+    """What became of each run; for people only how many were taken, and the faults. Exits with 4 if any was not."""
+    from mainspring.cli.bulk import print_bulk
+
+    if not print_bulk(lines, total, printing):
+        sys.exit(4)

@@ -1,0 +1,154 @@
+"""How each kind of thing is listed: its columns, the same in every command."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+import msgspec
+
+from mainspring.cli.output import Column, Table
+from mainspring.rest import (
+    AttemptView,
+    BulkLine,
+    JobView,
+    RunView,
+    TaskView,
+    TokenView,
+    TransitionView,
+    WorkerView,
+)
+from mainspring.sdk.quantities import say_bytes
+
+RUNS: Table[RunView] = Table(
+    [
+        Column("id", lambda run, _: run.id),
+        Column("job", lambda run, _: f"{run.job}@{run.job_version}"),
+        Column("state", lambda run, _: run.state),
+        Column("priority", lambda run, _: run.priority),
+        Column("tenant", lambda run, _: run.tenant),
+        Column("tasks", lambda run, _: run.task_count),
+        Column("created", lambda run, _: run.created_at),
+        Column("took", lambda run, now: _took(run.adopted_at, run.ended_at, now)),
+        Column("because", lambda run, _: run.because),
+        Column("pool", lambda run, _: run.pool, wide=True),
+        Column("submitted_by", lambda run, _: run.submitted_by, wide=True),
+        Column("starts", lambda run, _: run.start_at, wide=True),
+        Column("ended", lambda run, _: run.ended_at, wide=True),
+    ],
+    id=lambda run: run.id,
+)
+TASKS: Table[TaskView] = Table(
+    [
+        Column("name", lambda task, _: task.name),
+        Column("state", lambda task, _: task.state),
+        Column("attempt", lambda task, _: task.attempt or None),
+        Column("worker", lambda task, _: task.worker),
+        Column("since", lambda task, _: task.since),
+        Column("ran", lambda task, now: _took(task.started_at, task.ended_at, now)),
+        Column("because", lambda task, _: task.because),
+        Column("id", lambda task, _: task.id),
+        Column("run", lambda task, _: task.run_id, wide=True),
+        Column("tenant", lambda task, _: task.tenant, wide=True),
+        Column("priority", lambda task, _: task.priority, wide=True),
+        Column("due", lambda task, _: task.due_at, wide=True),
+    ],
+    id=lambda task: task.id,
+)
+ATTEMPTS: Table[AttemptView] = Table(
+    [
+        Column("number", lambda attempt, _: attempt.number),
+        Column("worker", lambda attempt, _: attempt.worker),
+        Column("end", lambda attempt, _: attempt.end),
+        Column("started", lambda attempt, _: attempt.started_at),
+        Column("ran", lambda attempt, now: _took(attempt.started_at, attempt.ended_at, now)),
+        Column("error", lambda attempt, _: say_failure(attempt.error)),
+        Column("id", lambda attempt, _: attempt.id),
+        Column("generation", lambda attempt, _: attempt.generation, wide=True),
+    ],
+    id=lambda attempt: attempt.id,
+)
+TRANSITIONS: Table[TransitionView] = Table(
+    [
+        Column("at", lambda step, _: step.at),
+        Column("state", lambda step, _: step.end),
+        Column("attempt", lambda step, _: step.attempt or None),
+        Column("by", lambda step, _: step.by),
+        Column("because", lambda step, _: step.because),
+        Column("seq", lambda step, _: step.seq, wide=True),
+        Column("generation", lambda step, _: step.generation, wide=True),
+    ],
+    id=lambda step: f"{step.task_id}/{step.generation}/{step.seq}",
+)
+WORKERS: Table[WorkerView] = Table(
+    [
+        Column("id", lambda worker, _: worker.id),
+        Column("status", lambda worker, _: worker.status),
+        Column("hold", lambda worker, _: worker.hold),
+        Column("running", lambda worker, _: worker.running),
+        Column("cpu", lambda worker, _: f"{worker.cpu_millis / 1_000:g}"),
+        Column("memory", lambda worker, _: say_bytes(worker.memory_bytes)),
+        Column("gpus", lambda worker, _: worker.gpus),
+        Column("zone", lambda worker, _: worker.zone),
+        Column("heard", lambda worker, _: worker.last_heard_at),
+        Column("version", lambda worker, _: worker.version),
+        Column("pool", lambda worker, _: worker.pool, wide=True),
+        Column("disk", lambda worker, _: say_bytes(worker.disk_bytes), wide=True),
+        Column("since", lambda worker, _: worker.since, wide=True),
+        Column("hold_why", lambda worker, _: worker.hold_why, wide=True),
+        Column("labels", lambda worker, _: say_labels(worker.labels), wide=True),
+    ],
+    id=lambda worker: worker.id,
+)
+JOBS: Table[JobView] = Table(
+    [
+        Column("name", lambda job, _: job.name),
+        Column("version", lambda job, _: job.version),
+        Column("tenant", lambda job, _: job.tenant),
+        Column("id", lambda job, _: job.id),
+    ],
+    id=lambda job: job.name,
+)
+TOKENS: Table[TokenView] = Table(
+    [
+        Column("id", lambda token, _: token.id),
+        Column("name", lambda token, _: token.name),
+        Column("tenant", lambda token, _: token.tenant),
+        Column("roles", lambda token, _: ",".join(token.roles)),
+        Column("expires", lambda token, _: token.expires_at),
+        Column("used", lambda token, _: token.last_used_at),
+        Column("revoked", lambda token, _: token.revoked_at),
+        Column("created", lambda token, _: token.created_at, wide=True),
+        Column("created_by", lambda token, _: token.created_by, wide=True),
+    ],
+    id=lambda token: token.id,
+)
+BULK: Table[BulkLine] = Table(
+    [
+        Column("index", lambda line, _: line.index),
+        Column("id", lambda line, _: line.id),
+        Column("problem", lambda line, _: None if line.problem is None else line.problem.detail or line.problem.title),
+    ],
+    id=lambda line: line.id or "",
+)
+
+
+def say_labels(labels: dict[str, str]) -> str:
+    """Labels in one line; one without a value by its name alone."""
+    return " ".join(f"{name}={value}" if value else name for name, value in sorted(labels.items()))
+
+
+def say_json(raw: msgspec.Raw) -> str | None:
+    """JSON of the user's, in one line; nothing for null."""
+    text = bytes(raw).decode(errors="replace")
+    return None if text == "null" else text
+
+
+def say_failure(raw: msgspec.Raw) -> str | None:
+    """What an attempt failed with: its message, or whatever there is."""
+    error = msgspec.json.decode(raw)
+    message = error.get("message") if isinstance(error, dict) else None
+    return message if isinstance(message, str) else say_json(raw)
+
+
+def _took(start: datetime | None, end: datetime | None, now: datetime) -> timedelta | None:
+    return None if start is None else (end or now) - start

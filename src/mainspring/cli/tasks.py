@@ -1,0 +1,57 @@
+"""`mainspring tasks`."""
+
+from __future__ import annotations
+
+import rich_click as click
+
+from mainspring.cli.options import Printing, Reach, limited, prints_rows, reaches_server
+
+STATES = (
+    "PENDING", "QUEUED", "ASSIGNED", "RUNNING", "SUCCEEDED", "FAILED", "TIMED_OUT", "CANCELLED", "SKIPPED",
+    "QUARANTINED",
+)  # fmt: skip
+
+
+@click.command()
+@click.argument("run", required=False)
+@click.option(
+    "--state", "states", multiple=True, type=click.Choice(STATES, case_sensitive=False),
+    help="Only tasks in this state; may be said several times.",
+)  # fmt: skip
+@click.option("--worker", help="Only tasks on this worker.")
+@click.option("--name", help="Only tasks of this name.")
+@click.option("-w", "--watch", is_flag=True, help="Go on, and show what changes.")
+@limited(100)
+@prints_rows
+@reaches_server
+def tasks(
+    reach: Reach,
+    printing: Printing,
+    run: str | None,
+    states: tuple[str, ...],
+    worker: str | None,
+    name: str | None,
+    watch: bool,
+    limit: int,
+) -> None:
+    """List tasks: of RUN, or of all runs.
+
+    \b
+    Examples:
+      mainspring tasks @latest
+      mainspring tasks --state QUEUED --state RUNNING
+      mainspring tasks --worker w1 -o json
+    """
+    from mainspring.cli.listing import show_list
+    from mainspring.cli.references import find_run
+    from mainspring.cli.tables import TASKS
+
+    with reach.client() as client:
+        run_id = None if run is None else find_run(client, run)
+        show_list(
+            lambda: client.tasks(states=states, run=run_id, worker=worker, name=name, limit=limit),
+            TASKS,
+            printing,
+            watch=watch,
+            limit=limit,
+        )

@@ -1,0 +1,182 @@
+"""What a task does: the kinds of work, as a job says them in a task's `work` (WRK-3).
+
+    {"run": ["python", "load.py", "--day", "{{ params.day }}"]}      words, each rendered alone, no shell
+    {"shell": "sort < in | uniq > out"}                              a shell's text, no templates: values by environment
+    {"python": "etl.load:run", "args": {"day": "{{ params.day }}"}}  an import path, called in a warm child process
+    {"handler": "load", "args": {..}}                                a function that a worker serves by name
+
+and beside each of them, if wanted: `env`, `secrets`, `directory`, `grace_seconds`. The scheduler never looks inside;
+admission checks it, a worker carries it out. A new kind is a struct here and an executor in `worker/`.
+
+A secret is named, never given: `{"PASSWORD": "env:DB_PASSWORD"}`, `"file:/run/secrets/db"`, `"command:pass show db"`.
+The worker resolves it into the environment of the task (WRK-5); the server never sees a value.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import TypeAlias
+
+import msgspec
+
+from mainspring.core import expressions
+from mainspring.errors import Fault
+
+TEMPLATE_NAMES = frozenset({"params", "outputs", "run", "task"})
+"""What the templates of a task see: parameters, outputs of upstream tasks by name, and `run.id`, `task.id`,
+`task.name`, `task.attempt`."""
+HANDLER_LABEL = "handler/"
+"""A worker that serves handler `load` has the label `handler/load`, and a task that wants it asks for that label."""
+LARGEST_CHECKPOINT_BYTES = 256 * 1024
+LONGEST_GRACE_SECONDS = 3_600.0
+SECRET_SOURCES = ("env", "file", "command")
+RESERVED = "MAINSPRING_"
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
+_IMPORT_PATH = re.compile(r"[A-Za-z_][\w]*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
+_HANDLER = re.compile(r"[A-Za-z0-9._-]{1,100}")
+_MOST_VARIABLES = 256
+
+
+class _Work(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    env: dict[str, str] = {}
+    """Added to the task's environment; values may be templates."""
+    secrets: dict[str, str] = {}
+    """Variable to reference: `env:NAME`, `file:/path` or `command:words`."""
+    directory: str | None = None
+    """Where it runs, below or outside the attempt's own directory, which is the default."""
+    grace_seconds: float = 30.0
+    """From being asked to stop to being killed, unless whoever stops it gives it less."""
+
+
+class Argv(_Work, frozen=True, kw_only=True):
+    """A program and its arguments."""
+
+    run: tuple[str, ...]
+
+
+class ShellText(_Work, frozen=True, kw_only=True):
+    """A text for /bin/sh."""
+
+    shell: str
+
+
+class ImportedFunction(_Work, frozen=True, kw_only=True):
+    """A Python function by import path, `package.module:function`."""
+
+    python: str
+    args: dict[str, msgspec.Raw] = {}
+    """Keyword arguments; texts in them may be templates."""
+
+
+class ServedFunction(_Work, frozen=True, kw_only=True):
+    """A Python function that a worker serves under a name."""
+
+    handler: str
+    args: dict[str, msgspec.Raw] = {}
+
+
+Work: TypeAlias = "Argv | ShellText | ImportedFunction | ServedFunction"
+
+KINDS: dict[str, type[Argv | ShellText | ImportedFunction | ServedFunction]] = {
+    "run": Argv,
+    "shell": ShellText,
+    "python": ImportedFunction,
+    "handler": ServedFunction,
+}
+"""The field that tells a kind from the others, and its struct."""
+
+
+def read_work(text: str | bytes) -> Work | None:
+    """The work of a task; None if it is `{}`, which succeeds at once. Raises ValueError."""
+    fields = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
+    if not fields:
+        return None
+    kinds = [kind for kind in KINDS if kind in fields]
+    if len(kinds) != 1:
+        said = " and ".join(kinds) if kinds else "none of them"
+        raise ValueError(f"must have exactly one of {', '.join(KINDS)}; it has {said}")
+    return msgspec.json.decode(text, type=KINDS[kinds[0]])
+
+
+def handler_of(work: msgspec.Raw) -> str | None:
+    """The name of the handler that a task asks for, if it does. Most works are told apart without being read."""
+    text = bytes(work)
+    if b"handler" not in text and b"\\" not in text:
+        return None
+    try:
+        found = read_work(text)
+    except (msgspec.DecodeError, ValueError):
+        return None  # Its worker will say what is wrong with it.
+    return found.handler if isinstance(found, ServedFunction) else None
+
+
+Templates: TypeAlias = "dict[str, str | None]"
+"""Templates that have been looked at, and what is wrong with each. Tasks of one job share most of theirs."""
+
+
+def faults_in(text: str | bytes, where: str, known: Templates | None = None) -> Iterator[Fault]:
+    """What is wrong with the work of a task, each with its path. What is `known` is not looked at again."""
+    try:
+        work = read_work(text)
+    except (msgspec.DecodeError, ValueError) as error:
+        why, _, place = str(error).partition(" - at `$")
+        yield Fault(where=where + place.removesuffix("`"), why=why)
+        return
+    if work is None:
+        return
+    known = {} if known is None else known
+    yield from _faults_of_kind(work, where, known)
+    yield from _faults_of_environment(work, where, known)
+    if not 0 <= work.grace_seconds <= LONGEST_GRACE_SECONDS:
+        yield Fault(where=f"{where}.grace_seconds", why=f"must be from 0 to {LONGEST_GRACE_SECONDS:.0f}")
+
+
+def _fault_of_template(template: str, known: Templates) -> str | None:
+    if template not in known:
+        known[template] = expressions.check_template(template, TEMPLATE_NAMES)
+    return known[template]
+
+
+def _faults_of_kind(work: Work, where: str, known: Templates) -> Iterator[Fault]:
+    match work:
+        case Argv():
+            if not work.run or not work.run[0]:
+                yield Fault(where=f"{where}.run", why="must begin with a program")
+            for number, word in enumerate(work.run):
+                fault = _fault_of_template(word, known)
+                if fault is not None:
+                    yield Fault(where=f"{where}.run[{number}]", why=fault)
+        case ShellText():
+            if not work.shell.strip():
+                yield Fault(where=f"{where}.shell", why="is empty")
+        case ImportedFunction():
+            if not _IMPORT_PATH.fullmatch(work.python):
+                yield Fault(where=f"{where}.python", why="must be package.module:function")
+        case ServedFunction():
+            if not _HANDLER.fullmatch(work.handler):
+                yield Fault(
+                    where=f"{where}.handler", why="must be 1 to 100 letters, digits, dots, hyphens, underscores"
+                )
+
+
+def _faults_of_environment(work: Work, where: str, known: Templates) -> Iterator[Fault]:
+    if len(work.env) + len(work.secrets) > _MOST_VARIABLES:
+        yield Fault(where=where, why=f"has more than {_MOST_VARIABLES} variables")
+        return
+    for field, variables in (("env", work.env), ("secrets", work.secrets)):
+        for name in variables:
+            if not _VARIABLE.fullmatch(name) or name.startswith(RESERVED):
+                yield Fault(
+                    where=f"{where}.{field}.{name[:40]}", why=f"is no name of a variable, or begins with {RESERVED}"
+                )
+    for name, template in work.env.items():
+        fault = _fault_of_template(template, known)
+        if fault is not None:
+            yield Fault(where=f"{where}.env.{name[:40]}", why=fault)
+    for name, reference in work.secrets.items():
+        source, _, rest = reference.partition(":")
+        if source not in SECRET_SOURCES or not rest:
+            yield Fault(where=f"{where}.secrets.{name[:40]}", why="must be env:NAME, file:/path or command:words")
+        if name in work.env:
+            yield Fault(where=f"{where}.secrets.{name[:40]}", why="is also in env")

@@ -1,0 +1,37 @@
+"""The second watch over workers (LIV-1): what servers heard is noted in the store, and read there by whoever sweeps.
+
+The first watch is a timer in the shard's memory. Should that be missing, or should a leader have died with workers that
+never came to the next one, their rows still tell. Whether a worker is given up, the shard decides (`shard/fleet.py`).
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import structlog
+
+from mainspring.clock import Clock
+from mainspring.errors import Unavailable
+from mainspring.host.links import Links
+from mainspring.shard.fleet import LOST_AFTER_SECONDS
+from mainspring.store.port_front import Liveness
+
+log = structlog.get_logger()
+
+NOTE_SECONDS = 5.0
+UNHEARD_AFTER = timedelta(seconds=LOST_AFTER_SECONDS + 2 * NOTE_SECONDS)
+"""A note is up to 5 s old when the next one is written, and that may take its time."""
+UNHEARD_AT_ONCE = 100
+
+
+async def note_heard(store: Liveness, clock: Clock, links: Links, shard: str) -> None:
+    """Note in the store whom a leader has heard of, until cancelled. A note that fails is made up for by the next."""
+    while True:
+        await clock.sleep(NOTE_SECONDS)
+        heard = links.take_heard()
+        if not heard:
+            continue
+        try:
+            await store.heard(shard, heard)
+        except Unavailable as fault:
+            log.warning("heard.unavailable", shard=shard, workers=len(heard), fault=str(fault))

@@ -1,0 +1,228 @@
+"""What a task knows of itself: ids, parameters, outputs of its upstream, its last checkpoint (WRK-6, WRK-7).
+
+    from mainspring import Context, task
+
+    @task
+    def load(day: str, context: Context) -> dict[str, int]:
+        done = context.checkpoint or {"page": 0}
+        context.save_checkpoint({"page": done["page"] + 1})
+        context.progress(50, "half of it")
+
+A function gets it as an argument, or by `current()`. A command's own Python program calls `current()` too: there it
+comes from the files that the environment names.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Protocol
+
+import msgspec
+
+from mainspring.clock import MachineClock
+from mainspring.errors import Refused
+
+TASK_ATTRIBUTE = "mainspring_task_name"
+"""What `@task` puts on a function: the name that it is served under."""
+
+
+class Voice(Protocol):
+    """How a context speaks to the worker."""
+
+    def move(self, percent: float | None, note: str) -> None:
+        """Say how far the task is."""
+        ...
+
+    def save(self, document: str) -> None:
+        """Hand over a checkpoint, as JSON."""
+        ...
+
+
+class Identity(msgspec.Struct, frozen=True, kw_only=True):
+    """Which attempt of which task this is."""
+
+    run_id: str
+    task_id: str
+    task_name: str
+    attempt: int
+    """1 for the first try."""
+    attempt_id: str
+    """Never used twice: a key for what the task writes elsewhere."""
+    tenant: str
+    failed_upstreams: tuple[str, ...] = ()
+    """Tasks it needs that ended without a success, where the job goes on regardless."""
+
+
+class Context:
+    """What a task knows of itself."""
+
+    def __init__(
+        self,
+        identity: Identity,
+        *,
+        params: str,
+        outputs: Mapping[str, str],
+        checkpoint: str | None,
+        voice: Voice,
+        deadline: datetime | None = None,
+        timeout_seconds: float = 0.0,
+        token: str = "",
+    ) -> None:
+        self._identity = identity
+        self._params = params
+        self._outputs = outputs
+        self._checkpoint = checkpoint
+        self._voice = voice
+        self.token = token
+        """Lets the task speak to the API about itself, as long as the attempt runs."""
+        self.deadline = deadline
+        """When the attempt will be ended, if it has a timeout."""
+        if deadline is None and timeout_seconds:
+            self.deadline = MachineClock().wall() + timedelta(seconds=timeout_seconds)
+
+    @property
+    def run_id(self) -> str:
+        """The run that the task belongs to."""
+        return self._identity.run_id
+
+    @property
+    def task_id(self) -> str:
+        """The task."""
+        return self._identity.task_id
+
+    @property
+    def task_name(self) -> str:
+        """The task's name in its job."""
+        return self._identity.task_name
+
+    @property
+    def attempt(self) -> int:
+        """The number of the try, from 1."""
+        return self._identity.attempt
+
+    @property
+    def attempt_id(self) -> str:
+        """The attempt: never used twice, so a key for what the task writes elsewhere."""
+        return self._identity.attempt_id
+
+    @property
+    def tenant(self) -> str:
+        """Whose task it is."""
+        return self._identity.tenant
+
+    @property
+    def failed_upstreams(self) -> tuple[str, ...]:
+        """Tasks it needs that ended without a success, where the job goes on regardless."""
+        return self._identity.failed_upstreams
+
+    @cached_property
+    def params(self) -> dict[str, Any]:
+        """The run's parameters."""
+        return msgspec.json.decode(self._params or "{}", type=dict[str, Any])
+
+    @cached_property
+    def outputs(self) -> dict[str, Any]:
+        """The outputs of the tasks that it needs, by name."""
+        return {name: msgspec.json.decode(output) for name, output in self._outputs.items()}
+
+    @cached_property
+    def checkpoint(self) -> Any:
+        """What an earlier attempt saved last; None if there is nothing."""
+        return msgspec.json.decode(self._checkpoint) if self._checkpoint is not None else None
+
+    def save_checkpoint(self, document: object) -> None:
+        """Save what the next attempt is to find, wherever it runs: anything that JSON can say, up to 256 KiB."""
+        from mainspring.core.work import LARGEST_CHECKPOINT_BYTES
+
+        text = msgspec.json.encode(document)
+        if len(text) > LARGEST_CHECKPOINT_BYTES:
+            raise Refused(f"a checkpoint of {len(text)} bytes: {LARGEST_CHECKPOINT_BYTES} are allowed")
+        self._voice.save(text.decode())
+
+    def progress(self, percent: float | None = None, note: str = "") -> None:
+        """Say how far the task is, from 0 to 100, and what it is doing."""
+        self._voice.move(percent, note)
+
+
+_current: Context | None = None
+
+
+def current() -> Context:
+    """The context of the task that this process runs. Raises Refused outside of a task."""
+    if _current is not None:
+        return _current
+    path = os.environ.get("MAINSPRING_CONTEXT")
+    if path is None:
+        raise Refused("this process runs no task: there is no context")
+    context = _read(Path(path))
+    set_current(context)
+    return context
+
+
+def set_current(context: Context | None) -> None:
+    """For the process that calls the function: this is its context now."""
+    global _current  # noqa: PLW0603 - a process runs one task at a time, also in threads that a function starts
+    _current = context
+
+
+class SavedContext(msgspec.Struct, frozen=True, kw_only=True):
+    """The file that a worker leaves for a command: `MAINSPRING_CONTEXT` names it."""
+
+    run_id: str
+    task_id: str
+    task_name: str
+    attempt: int
+    attempt_id: str
+    tenant: str
+    deadline: datetime | None
+    params: msgspec.Raw
+    outputs: dict[str, msgspec.Raw]
+    failed_upstreams: tuple[str, ...]
+    checkpoint: msgspec.Raw
+    """`null` if there is none."""
+
+
+class _Files:
+    """How a command speaks: by files that the worker looks at."""
+
+    def move(self, percent: float | None, note: str) -> None:
+        """Write the file of progress."""
+        said = {"note": note} if percent is None else {"percent": percent, "note": note}
+        _replace(Path(os.environ["MAINSPRING_PROGRESS"]), msgspec.json.encode(said))
+
+    def save(self, document: str) -> None:
+        """Write the file of the checkpoint."""
+        _replace(Path(os.environ["MAINSPRING_CHECKPOINT"]), document.encode())
+
+
+def _read(path: Path) -> Context:
+    saved = msgspec.json.decode(path.read_bytes(), type=SavedContext)
+    token = os.environ.get("MAINSPRING_TOKEN_FILE")
+    return Context(
+        Identity(
+            run_id=saved.run_id,
+            task_id=saved.task_id,
+            task_name=saved.task_name,
+            attempt=saved.attempt,
+            attempt_id=saved.attempt_id,
+            tenant=saved.tenant,
+            failed_upstreams=saved.failed_upstreams,
+        ),
+        params=bytes(saved.params).decode(),
+        outputs={name: bytes(output).decode() for name, output in saved.outputs.items()},
+        checkpoint=bytes(saved.checkpoint).decode() if bytes(saved.checkpoint) != b"null" else None,
+        voice=_Files(),
+        deadline=saved.deadline,
+        token=Path(token).read_text(encoding="utf-8") if token is not None else "",
+    )
+
+
+def _replace(path: Path, content: bytes) -> None:
+    """Write a file whole: whoever looks sees the old content or the new."""
+    beside = path.with_name(f"{path.name}.new")
+    beside.write_bytes(content)
+    beside.replace(path)

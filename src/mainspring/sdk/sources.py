@@ -1,0 +1,255 @@
+"""A YAML or JSON text as a tree in which every value knows its place, read strictly and with limits.
+
+PyYAML reads YAML 1.1, in which `no` is false, `12:30:00` a number and a second key of the same name wins silently. Only
+its parser is used here; what a plain word means is decided below, as YAML 1.2 says it (and JSON: every JSON text is
+read the same):
+
+    null, ~, nothing    true, false    1, -2, 0x1f, 0o17    1.5, 2e3    everything else is text
+
+1. A key that stands twice, a tag, a merge key and a second document are flaws, each with its place.
+2. Nesting has a limit, and an alias counts as much as what it stands for: no text can blow up.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import TypeAlias
+
+import msgspec
+import yaml
+
+LARGEST_TEXT_BYTES = 16 * 1024 * 1024
+MOST_NODES = 1_000_000
+DEEPEST = 64
+
+_NULL = re.compile(r"~|null|Null|NULL|")
+_TRUE = re.compile(r"true|True|TRUE")
+_FALSE = re.compile(r"false|False|FALSE")
+_INTEGER = re.compile(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+")
+_FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
+_MOST_DIGITS = 400
+_LINES_BEFORE = 2
+_LONGEST_LINE = 120
+"""Of a longer line, only the part around the flaw is shown."""
+
+Scalar: TypeAlias = "str | int | float | bool | None"
+
+
+class Place(msgspec.Struct, frozen=True):
+    """Where something stands; lines and columns count from 0."""
+
+    line: int
+    column: int
+    width: int = 1
+
+
+class Node(msgspec.Struct, frozen=True, kw_only=True):
+    """A value and its place."""
+
+    value: Scalar | list[Node] | dict[str, Entry]
+    place: Place
+    text: str = ""
+    """A scalar as it was written."""
+    weight: int = 1
+    """How many values it stands for, aliases followed."""
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """A key's place, and its value."""
+
+    place: Place
+    node: Node
+
+
+class Flaw(msgspec.Struct, frozen=True, kw_only=True):
+    """Something wrong with a file."""
+
+    place: Place
+    why: str
+    note: str = ""
+    """What to do about it: stands beside the mark."""
+
+
+class _Open(msgspec.Struct):
+    """A list or mapping that is being read."""
+
+    event: yaml.CollectionStartEvent
+    value: list[Node] | dict[str, Entry]
+    key: Node | None = None
+    weight: int = 1
+
+
+class _Flawed(Exception):
+    def __init__(self, flaw: Flaw) -> None:
+        super().__init__(flaw.why)
+        self.flaw = flaw
+
+
+def parse(text: str) -> tuple[Node | None, list[Flaw]]:
+    """The tree of a text, and what is wrong with it; no tree if it can't be read at all."""
+    builder = _Builder()
+    try:
+        if len(text) > LARGEST_TEXT_BYTES:
+            raise _Flawed(Flaw(place=Place(0, 0), why=f"is larger than {LARGEST_TEXT_BYTES >> 20} MiB"))
+        for event in yaml.parse(text, Loader=yaml.CSafeLoader):
+            builder.take(event)
+    except _Flawed as flawed:
+        return None, [*builder.flaws, flawed.flaw]
+    except yaml.YAMLError as error:
+        return None, [*builder.flaws, _flaw_of_yaml(error, text)]
+    if builder.root is None:
+        return None, [Flaw(place=Place(0, 0), why="the file is empty")]
+    return builder.root, builder.flaws
+
+
+def plain(node: Node) -> object:
+    """The value of a node without the places, as JSON has it."""
+    match node.value:
+        case list() as items:
+            return [plain(item) for item in items]
+        case dict() as entries:
+            return {key: plain(entry.node) for key, entry in entries.items()}
+        case scalar:
+            return scalar
+
+
+def render(name: str, text: str, flaws: Sequence[Flaw]) -> str:
+    """Flaws for people: where, what, the lines, and a mark below."""
+    lines = text.splitlines()
+    return "\n\n".join("\n".join(_render(name, lines, flaw)) for flaw in flaws)
+
+
+def where(name: str, place: Place) -> str:
+    """A place as compilers say it, and as editors open it."""
+    return f"{name}:{place.line + 1}:{place.column + 1}"
+
+
+def _render(name: str, lines: Sequence[str], flaw: Flaw) -> Iterator[str]:
+    yield f"{where(name, flaw.place)}: {flaw.why}"
+    if flaw.place.line >= len(lines):
+        return
+    yield ""
+    width = max(5, len(str(flaw.place.line + 1)) + 2)
+    first = max(0, flaw.place.column - _LONGEST_LINE // 2) if len(lines[flaw.place.line]) > _LONGEST_LINE else 0
+    for number in range(max(0, flaw.place.line - _LINES_BEFORE), flaw.place.line + 1):
+        yield f"{number + 1:>{width}} | {_printable(lines[number][first : first + _LONGEST_LINE])}".rstrip()
+    column = flaw.place.column - first
+    mark = "^" * max(1, min(flaw.place.width, len(lines[flaw.place.line]) - flaw.place.column, _LONGEST_LINE - column))
+    yield f"{'':>{width}} | {' ' * column}{mark} {flaw.note}".rstrip()
+
+
+def _printable(line: str) -> str:
+    """A line in which every character takes one column and none commands the terminal."""
+    return "".join(character if character.isprintable() else " " for character in line)
+
+
+class _Builder:
+    """Makes the tree from the parser's events."""
+
+    def __init__(self) -> None:
+        self.root: Node | None = None
+        self.flaws: list[Flaw] = []
+        self._open: list[_Open] = []
+        self._anchors: dict[str, Node] = {}
+        self._weight = 0
+
+    def take(self, event: yaml.Event) -> None:
+        match event:
+            case yaml.DocumentStartEvent() if self.root is not None:
+                raise _Flawed(Flaw(place=_place(event), why="a second document begins here: a file has one job"))
+            case yaml.AliasEvent():
+                node = self._anchors.get(event.anchor or "")
+                if node is None:
+                    raise _Flawed(
+                        Flaw(place=_place(event), why=f"`*{event.anchor}` stands for nothing that is complete")
+                    )
+                self._put(msgspec.structs.replace(node, place=_place(event)))
+            case yaml.ScalarEvent():
+                self._refuse_tag(event, plain_tag=event.implicit[0] or event.implicit[1])
+                is_plain = event.style is None or not event.style
+                value = _resolve(event.value) if is_plain else event.value
+                self._finish(event, Node(value=value, text=event.value, place=_place(event)))
+            case yaml.SequenceStartEvent() | yaml.MappingStartEvent():
+                self._refuse_tag(event, plain_tag=event.implicit)
+                if len(self._open) >= DEEPEST:
+                    raise _Flawed(Flaw(place=_place(event), why=f"nests deeper than {DEEPEST}"))
+                self._open.append(_Open(event, [] if isinstance(event, yaml.SequenceStartEvent) else {}))
+            case yaml.SequenceEndEvent() | yaml.MappingEndEvent():
+                done = self._open.pop()
+                self._finish(done.event, Node(value=done.value, place=_place(done.event), weight=done.weight))
+            case _:
+                pass
+
+    def _finish(self, event: yaml.ScalarEvent | yaml.CollectionStartEvent, node: Node) -> None:
+        if event.anchor is not None:
+            self._anchors[event.anchor] = node
+        self._put(node)
+
+    def _put(self, node: Node) -> None:
+        """Set a complete value where it belongs."""
+        if not self._open:
+            self.root = node
+            return
+        parent = self._open[-1]
+        parent.weight += node.weight
+        if parent.weight > MOST_NODES:
+            raise _Flawed(Flaw(place=node.place, why=f"there are more than {MOST_NODES} values"))
+        if isinstance(parent.value, list):
+            parent.value.append(node)
+        elif parent.key is None:
+            parent.key = node
+        else:
+            self._put_entry(parent.value, parent.key, node)
+            parent.key = None
+
+    def _put_entry(self, entries: dict[str, Entry], key: Node, node: Node) -> None:
+        if isinstance(key.value, list | dict):
+            self.flaws.append(Flaw(place=key.place, why="a key must be a word"))
+        elif key.text == "<<":
+            self.flaws.append(
+                Flaw(place=key.place, why="merge keys are not taken", note="use `defaults` for all tasks")
+            )
+        elif key.text in entries:
+            first = entries[key.text].place.line + 1
+            self.flaws.append(Flaw(place=key.place, why=f"`{key.text}` stands twice", note=f"first in line {first}"))
+        else:
+            entries[key.text] = Entry(key.place, node)
+
+    def _refuse_tag(self, event: yaml.ScalarEvent | yaml.CollectionStartEvent, *, plain_tag: bool) -> None:
+        if not plain_tag:
+            self.flaws.append(Flaw(place=_place(event), why=f"tags such as `{event.tag}` are not taken"))
+
+
+def _place(event: yaml.Event) -> Place:
+    start, end = event.start_mark, event.end_mark
+    if start is None or end is None:
+        return Place(0, 0)
+    width = end.column - start.column if end.line == start.line else 1
+    return Place(start.line, start.column, max(1, width))
+
+
+def _resolve(word: str) -> Scalar:
+    """What a plain word means."""
+    if _NULL.fullmatch(word):
+        return None
+    if _TRUE.fullmatch(word):
+        return True
+    if _FALSE.fullmatch(word):
+        return False
+    if len(word) > _MOST_DIGITS:
+        return word
+    if _INTEGER.fullmatch(word):
+        return int(word) if word.lstrip("+-").isdigit() else int(word, 0)
+    return float(word) if _FLOAT.fullmatch(word) else word
+
+
+def _flaw_of_yaml(error: yaml.YAMLError, text: str) -> Flaw:
+    if not isinstance(error, yaml.MarkedYAMLError) or error.problem_mark is None:
+        return Flaw(place=Place(0, 0), why=f"is not YAML: {str(error).splitlines()[0]}")
+    mark = error.problem_mark
+    lines = text.splitlines()
+    line = lines[mark.line] if mark.line < len(lines) else ""
+    has_tab = "\t" in line[: mark.column + 1]
+    note = "a tab can't indent: use spaces" if has_tab else (error.context or "")
+    return Flaw(place=Place(mark.line, mark.column), why=f"is not YAML: {error.problem}", note=note)

@@ -1,0 +1,202 @@
+"""Builds and runs a server process: the engine, and the front that answers over the network, in one event loop.
+
+    start   refuse to be open to the world, claim the port, open the store, take part, answer, say so
+    stop    SIGTERM or SIGINT: end streams and links, answer what is under way, hand the shards over; a second signal
+            ends the process at once
+
+While it runs, nothing that happens to the store ends it: /readyz says that it can't be reached, and it goes on when it
+can.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import msgspec
+import structlog
+
+from mainspring.api.identities import is_loopback
+from mainspring.api.log_files import LARGEST_DIRECTORY_BYTES, LARGEST_LOG_BYTES, LogFiles
+from mainspring.api.peers import SECRET_SETTING
+from mainspring.api.server import Front, Tls, listen
+from mainspring.bootstrap import POOL, Engine, fast_loop, open_store
+from mainspring.clock import MachineClock
+from mainspring.errors import Refused
+from mainspring.ids import entropy
+from mainspring.log_output import configure_logging
+
+log = structlog.get_logger()
+
+DIRECTORY = Path(".mainspring")
+DEFAULT_STORE = f"sqlite:///./{DIRECTORY}/mainspring.db"
+DEFAULT_PORT = 8484
+
+
+class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """How a server is to be."""
+
+    store: str = DEFAULT_STORE
+    host: str = "127.0.0.1"
+    port: int = DEFAULT_PORT
+    """0: a free one."""
+    address: str | None = None
+    """Where workers and other servers reach it, if that is not where it listens."""
+    data_dir: Path | None = None
+    """Where logs are kept: beside a SQLite store, unless said."""
+    tls_cert: Path | None = None
+    tls_key: Path | None = None
+    """With the certificate, or not at all."""
+    behind_proxy: bool = False
+    """Somebody in front of it speaks TLS."""
+    require_token: bool = False
+    pool: str = POOL
+    log_format: str = "text"
+    log_level: str = "info"
+    ready_file: Path | None = None
+    """Where to say, as JSON, that it is ready."""
+    largest_log_bytes: int = LARGEST_LOG_BYTES
+    largest_logs_bytes: int = LARGEST_DIRECTORY_BYTES
+
+
+class Ready(msgspec.Struct, frozen=True, kw_only=True):
+    """A server answers."""
+
+    address: str
+    pid: int
+    store: str
+    """Without the password."""
+    pool: str
+    token_needed: bool
+    has_tokens: bool
+    """Whether anybody has ever made one."""
+
+
+def reason_to_refuse(settings: ServerSettings) -> str | None:
+    """Why a server must not start like this (SEC-1); None if it may."""
+    if (settings.tls_cert is None) != (settings.tls_key is None):
+        return "--tls-cert and --tls-key go together"
+    if is_loopback(settings.host) or settings.tls_cert is not None or settings.behind_proxy:
+        return None
+    return (
+        f"{settings.host} can be reached from other machines, and tokens would cross the network in the clear: "
+        "give --tls-cert and --tls-key, or --behind-proxy if something in front of it speaks TLS"
+    )
+
+
+def serve(settings: ServerSettings, on_ready: Callable[[Ready], None]) -> None:
+    """Run a server until it is told to stop. Raises Refused if it can't start like this."""
+    reason = reason_to_refuse(settings)
+    if reason is not None:
+        raise Refused(reason)
+    configure_logging(settings.log_format, settings.log_level)
+    listener = listen(settings.host, settings.port)
+    try:
+        with asyncio.Runner(loop_factory=fast_loop()) as runner:
+            runner.run(_serve(settings, listener, on_ready))
+    finally:
+        listener.close()
+
+
+async def _serve(settings: ServerSettings, listener: socket.socket, on_ready: Callable[[Ready], None]) -> None:
+    told_to_stop = _on_signals()
+    clock = MachineClock()
+    store = await open_store(settings.store, clock)
+    try:
+        await store.ensure_shard(settings.pool)
+        secret = await store.setting(SECRET_SETTING, "".join(f"{entropy():016x}" for _ in range(4)))
+        engine = Engine(store, clock)
+        ready = _ready(settings, listener, has_tokens=bool(await store.list_tokens(None)))
+        front = Front(
+            engine.host,
+            store,
+            clock,
+            address=ready.address,
+            cluster_secret=secret,
+            pool=settings.pool,
+            files=_log_files(settings),
+            open_locally=not ready.token_needed,
+        )
+        async with engine.running(), front.running(listener, _tls(settings)):
+            log.info("server.ready", address=ready.address, pid=ready.pid)
+            if settings.ready_file is not None:
+                _write_whole(settings.ready_file, msgspec.json.encode({"address": ready.address, "pid": ready.pid}))
+            on_ready(ready)
+            await told_to_stop.wait()
+            log.info("server.stopping")
+    finally:
+        await store.close()
+    log.info("server.stopped")
+
+
+def _on_signals() -> asyncio.Event:
+    """Set by the first signal to stop; the second one ends the process."""
+    told_to_stop = asyncio.Event()
+
+    def stop(number: signal.Signals) -> None:
+        if told_to_stop.is_set():
+            os._exit(128 + number)
+        told_to_stop.set()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stop, number)
+    return told_to_stop
+
+
+def _ready(settings: ServerSettings, listener: socket.socket, *, has_tokens: bool) -> Ready:
+    port = listener.getsockname()[1]
+    host = socket.gethostname() if settings.host in {"0.0.0.0", "::"} else settings.host  # noqa: S104 - asked, not set
+    scheme = "http" if settings.tls_cert is None else "https"
+    return Ready(
+        address=(settings.address or f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}").rstrip("/"),
+        pid=os.getpid(),
+        store=_without_password(settings.store),
+        pool=settings.pool,
+        token_needed=settings.require_token or settings.behind_proxy or not is_loopback(settings.host),
+        has_tokens=has_tokens,
+    )
+
+
+def _tls(settings: ServerSettings) -> Tls | None:
+    if settings.tls_cert is None or settings.tls_key is None:
+        return None
+    return Tls(certificate=settings.tls_cert, key=settings.tls_key)
+
+
+def _log_files(settings: ServerSettings) -> LogFiles:
+    directory = _data_dir(settings) / "logs"
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise Refused(
+            f"logs can't be kept at {directory}: {error}\nhint: name another place with --data-dir"
+        ) from error
+    return LogFiles(directory, largest_log=settings.largest_log_bytes, largest_directory=settings.largest_logs_bytes)
+
+
+def _data_dir(settings: ServerSettings) -> Path:
+    if settings.data_dir is not None:
+        return settings.data_dir
+    if settings.store.startswith("sqlite:///"):
+        return Path(settings.store.removeprefix("sqlite:///")).parent
+    return DIRECTORY
+
+
+def _without_password(url: str) -> str:
+    parts = urlsplit(url)
+    if parts.password is None:
+        return url
+    return parts._replace(netloc=parts.netloc.replace(f":{parts.password}@", ":***@")).geturl()
+
+
+def _write_whole(path: Path, content: bytes) -> None:
+    """Write a file so that whoever reads it finds all of it or none."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = path.with_name(f"{path.name}.{os.getpid()}")
+    unfinished.write_bytes(content)
+    unfinished.replace(path)

@@ -1,0 +1,218 @@
+"""The files of an attempt that runs as a command: what it finds, and what it may leave (WRK-6, WRK-7).
+
+    attempts/<attempt>/          0700
+      work/                      where it runs
+      context.json               who it is, its parameters, its upstream's outputs, its last checkpoint
+      token                      lets it speak to the API about itself
+      output                     it writes: `key=value` lines or a JSON object
+      checkpoint                 it writes: JSON for its next attempt
+      progress                   it writes: `40 loading`, or {"percent": 40, "note": "loading"}
+      log                        what it printed
+
+All but the log is removed before the end of the attempt is said.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import stat
+from datetime import datetime
+from pathlib import Path
+
+import msgspec
+
+from mainspring.core.work import LARGEST_CHECKPOINT_BYTES
+from mainspring.errors import Refused
+from mainspring.sdk.context import SavedContext
+from mainspring.wire import Assignment
+from mainspring.worker.guard_settings import LOG_FILE
+
+LARGEST_OUTPUT_BYTES = 1024 * 1024
+LARGEST_PROGRESS_BYTES = 4_096
+LONGEST_NOTE = 200
+
+
+class Progress(msgspec.Struct, frozen=True, kw_only=True):
+    """How far an attempt says it is."""
+
+    percent: float | None = None
+    note: str = ""
+
+
+class AttemptFiles:
+    """The directory of one attempt."""
+
+    def __init__(self, state_dir: Path, assignment: Assignment, deadline: datetime | None) -> None:
+        self._assignment = assignment
+        self._deadline = deadline
+        self._seen: dict[Path, tuple[int, int]] = {}
+        self._checkpoint = b""
+        self.root = state_dir / "attempts" / assignment.attempt
+        self.work = self.root / "work"
+        self.log = self.root / LOG_FILE
+
+    def make(self) -> None:
+        """Make the directory, with what the attempt finds in it."""
+        self.work.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self.root.chmod(0o700)
+        one = self._assignment
+        context = SavedContext(
+            run_id=one.run,
+            task_id=one.task,
+            task_name=one.name,
+            attempt=one.number,
+            attempt_id=one.attempt,
+            tenant=one.tenant,
+            deadline=self._deadline,
+            params=msgspec.Raw(one.params.encode()),
+            outputs={name: msgspec.Raw(output.encode()) for name, output in one.inputs.items()},
+            failed_upstreams=one.failed_upstreams,
+            checkpoint=msgspec.Raw((one.checkpoint or "null").encode()),
+        )
+        _write_private(self.root / "context.json", msgspec.json.encode(context))
+        _write_private(self.root / "token", one.token.encode())
+
+    def environment(self) -> dict[str, str]:
+        """The variables that tell the attempt who it is and where its files are."""
+        one = self._assignment
+        variables = {
+            "MAINSPRING_RUN_ID": one.run,
+            "MAINSPRING_TASK_ID": one.task,
+            "MAINSPRING_TASK_NAME": one.name,
+            "MAINSPRING_ATTEMPT": str(one.number),
+            "MAINSPRING_ATTEMPT_ID": one.attempt,
+            "MAINSPRING_TENANT": one.tenant,
+            "MAINSPRING_CONTEXT": str(self.root / "context.json"),
+            "MAINSPRING_OUTPUT": str(self.root / "output"),
+            "MAINSPRING_CHECKPOINT": str(self.root / "checkpoint"),
+            "MAINSPRING_PROGRESS": str(self.root / "progress"),
+            "MAINSPRING_TOKEN_FILE": str(self.root / "token"),
+        }
+        if self._deadline is not None:
+            variables["MAINSPRING_DEADLINE"] = msgspec.to_builtins(self._deadline)
+        return variables
+
+    def output(self) -> str:
+        """What the attempt left as its output, as JSON. Raises Refused if it is too large, or no output."""
+        text = self._read("output", LARGEST_OUTPUT_BYTES)
+        if text is None:
+            if os.path.lexists(self.root / "output"):
+                raise Refused(f"the output must be a plain file of at most {LARGEST_OUTPUT_BYTES} bytes")
+            return "null"
+        return parse_output(text)
+
+    def new_checkpoint(self) -> str | None:
+        """A checkpoint that was not there before. One that is not whole yet is found later."""
+        text = self._read_if_changed("checkpoint", LARGEST_CHECKPOINT_BYTES)
+        if text is None or text == self._checkpoint:
+            return None
+        try:
+            document = msgspec.json.encode(msgspec.json.decode(text)).decode()
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return None
+        self._checkpoint = text
+        return document
+
+    def new_progress(self) -> Progress | None:
+        """What the attempt says of its progress, if that is new."""
+        text = self._read_if_changed("progress", LARGEST_PROGRESS_BYTES)
+        return parse_progress(text.decode(errors="replace")) if text else None
+
+    async def clear(self) -> None:
+        """Remove everything but the log."""
+        for entry in list(self.root.iterdir()) if self.root.exists() else ():
+            if entry.is_dir() and not entry.is_symlink():
+                await asyncio.to_thread(shutil.rmtree, entry, ignore_errors=True)
+            elif entry != self.log:
+                entry.unlink(missing_ok=True)
+        if not self.log.exists():
+            shutil.rmtree(self.root, ignore_errors=True)
+
+    def _read_if_changed(self, name: str, most_bytes: int) -> bytes | None:
+        path = self.root / name
+        try:
+            status = path.stat()
+        except OSError:
+            return None
+        stamp = (status.st_mtime_ns, status.st_size)
+        if self._seen.get(path) == stamp:
+            return None
+        self._seen[path] = stamp
+        return self._read(name, most_bytes)
+
+    def _read(self, name: str, most_bytes: int) -> bytes | None:
+        """The content of a plain file; None if it is not there, too large, or something else than a file."""
+        try:
+            file = os.open(self.root / name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        except OSError:
+            return None
+        try:
+            if not stat.S_ISREG(os.fstat(file).st_mode):
+                return None
+            with open(file, "rb", closefd=False) as opened:
+                content = opened.read(most_bytes + 1)
+        finally:
+            os.close(file)
+        return content if len(content) <= most_bytes else None
+
+
+def clear_leftovers(state_dir: Path) -> None:
+    """Remove what a guard that was killed has left: all but the logs. Nothing may run here."""
+    shutil.rmtree(state_dir / "children", ignore_errors=True)
+    for root in (state_dir / "attempts").glob("*"):
+        for entry in root.iterdir():
+            if entry.is_dir() and not entry.is_symlink():
+                shutil.rmtree(entry, ignore_errors=True)
+            elif entry.name != LOG_FILE:
+                entry.unlink(missing_ok=True)
+
+
+def parse_output(text: bytes) -> str:
+    """The output in a file: a JSON object, or `key=value` lines. Raises Refused."""
+    stripped = text.strip()
+    if not stripped:
+        return "null"
+    try:
+        if stripped.startswith(b"{"):
+            return msgspec.json.encode(msgspec.json.decode(stripped, type=dict[str, object])).decode()
+        lines = [line for line in stripped.decode().splitlines() if line.strip()]
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise Refused(f"the output can't be read: {error}") from None
+    output: dict[str, str] = {}
+    for line in lines:
+        key, equals, value = line.partition("=")
+        if not equals or not key.strip():
+            raise Refused("the output can't be read: it is neither a JSON object nor lines of key=value")
+        output[key.strip()] = value
+    return msgspec.json.encode(output).decode()
+
+
+def parse_progress(text: str) -> Progress | None:
+    """`40 loading`, `loading`, or a JSON object with `percent` and `note`. None if it is not whole."""
+    text = text.strip()
+    if text.startswith("{"):
+        try:
+            said = msgspec.json.decode(text, type=Progress)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            return None
+        return bounded_progress(said.percent, said.note)
+    first, _, rest = text.partition(" ")
+    try:
+        return bounded_progress(float(first.removesuffix("%")), rest)
+    except ValueError:
+        return bounded_progress(None, text) if text else None
+
+
+def bounded_progress(percent: float | None, note: str) -> Progress:
+    """Progress as it can be passed on: from 0 to 100, one short line."""
+    if percent is not None:
+        percent = min(100.0, max(0.0, percent)) if percent == percent else None  # noqa: PLR0124 - a NaN is not itself
+    return Progress(percent=percent, note=" ".join(note.split())[:LONGEST_NOTE])
+
+
+def _write_private(path: Path, content: bytes) -> None:
+    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    with open(file, "wb") as opened:
+        opened.write(content)

@@ -1,0 +1,157 @@
+"""What an attempt prints: secrets masked, capped, into a file that exists from the first byte on (WRK-5, WRK-8).
+
+1. A secret never reaches the file, also if it arrives in pieces: what could be the beginning of one is held back.
+2. The file never gets larger than the cap and one more line, which says how much was thrown away.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import deque
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TypeAlias
+
+import msgspec
+
+MASK = "••••"
+SHORTEST_SECRET = 4
+"""Shorter values are not masked: every other word would be."""
+_TAIL_BYTES = 2_048
+
+Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
+
+
+class Mask:
+    """Hides values in what comes by."""
+
+    def __init__(self, values: Iterable[str]) -> None:
+        lines = (line.strip() for value in values for line in value.splitlines())
+        hidden = sorted({line for line in lines if len(line) >= SHORTEST_SECRET}, key=len, reverse=True)
+        self._text = re.compile("|".join(map(re.escape, hidden))) if hidden else None
+        self._words = [word.encode() for word in hidden]
+        self._bytes = re.compile(b"|".join(map(re.escape, self._words))) if hidden else None
+        self._longest = max(map(len, self._words), default=0)
+        self._held = b""
+
+    def __bool__(self) -> bool:
+        return self._text is not None
+
+    def text(self, text: str) -> str:
+        """The text without the values."""
+        return self._text.sub(MASK, text) if self._text is not None else text
+
+    def json(self, document: str | None) -> str | None:
+        """JSON without the values: in texts, keys and numbers."""
+        if document is None or self._text is None:
+            return document
+        return msgspec.json.encode(self._hide(msgspec.json.decode(document))).decode()
+
+    def stream(self, data: bytes) -> bytes:
+        """What can be let out after this piece."""
+        if self._bytes is None:
+            return data
+        data = self._held + data
+        let_out: list[bytes] = []
+        at, end = 0, self._beginning(data, 0)
+        for found in self._bytes.finditer(data):
+            if found.start() >= end:
+                break
+            let_out += (data[at : found.start()], MASK.encode())
+            at = found.end()
+            if at > end:
+                end = self._beginning(data, at)
+        let_out.append(data[at:end])
+        self._held = data[end:]
+        return b"".join(let_out)
+
+    def rest(self) -> bytes:
+        """What was held back, now that nothing more comes."""
+        held, self._held = self._held, b""
+        return self._bytes.sub(MASK.encode(), held) if self._bytes is not None else held
+
+    def _beginning(self, data: bytes, after: int) -> int:
+        """Where a value begins of which `data` may not have the whole; the end of `data` if there is none."""
+        for start in range(max(after, len(data) - self._longest + 1), len(data)):
+            tail = data[start:]
+            if any(len(word) > len(tail) and word.startswith(tail) for word in self._words):
+                return start
+        return len(data)
+
+    def _hide(self, value: Json) -> Json:
+        match value:
+            case str():
+                return self.text(value)
+            case list():
+                return [self._hide(one) for one in value]
+            case dict():
+                return {self.text(key): self._hide(one) for key, one in value.items()}
+            case bool() | None:
+                return value
+            case int() | float():
+                shown = str(value)
+                return value if self.text(shown) == shown else MASK
+
+
+class Capture:
+    """The log of one attempt."""
+
+    def __init__(self, path: Path, cap_bytes: int, mask: Mask) -> None:
+        self._path = path
+        self._cap_bytes = cap_bytes
+        self._mask = mask
+        self._file: int | None = None
+        self._tail: deque[bytes] = deque()
+        self._tail_bytes = 0
+        self._dropped_bytes = 0
+        self.size_bytes = 0
+
+    def feed(self, data: bytes) -> None:
+        """Take what was printed."""
+        self._keep(self._mask.stream(data))
+
+    def close(self) -> int:
+        """Complete the file; the number of bytes in it."""
+        self._keep(self._mask.rest())
+        if self._dropped_bytes:
+            self._write(f"\n[the log is full: {self._dropped_bytes} more bytes were dropped]\n".encode())
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+        return self.size_bytes
+
+    def last_lines(self) -> str:
+        """The end of what was printed, also of what was dropped."""
+        return b"".join(self._tail)[-_TAIL_BYTES:].decode(errors="replace")
+
+    def _keep(self, data: bytes) -> None:
+        if not data:
+            return
+        self._remember(data)
+        room = self._cap_bytes - self.size_bytes
+        self._dropped_bytes += max(0, len(data) - room)
+        if room > 0:
+            self._write(data[:room])
+
+    def _remember(self, data: bytes) -> None:
+        data = data[-_TAIL_BYTES:]
+        self._tail.append(data)
+        self._tail_bytes += len(data)
+        while self._tail_bytes - len(self._tail[0]) >= _TAIL_BYTES:
+            self._tail_bytes -= len(self._tail.popleft())
+
+    def _write(self, data: bytes) -> None:
+        if self._file is None:
+            self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self._file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        left = memoryview(data)
+        while left:
+            try:
+                written = os.write(self._file, left)
+            except OSError:
+                # The disk is full: the task goes on, and what is lost is counted like what is beyond the cap.
+                self._dropped_bytes += len(left)
+                return
+            self.size_bytes += written
+            left = left[written:]

@@ -1,0 +1,298 @@
+"""A guard's side of one Python child: it is started, given slices of jobs, read from, stopped and buried here.
+
+What the two say to each other, and how what is printed finds its attempt, stands in `child_wire.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import socket
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import structlog
+
+from mainspring.clock import Clock
+from mainspring.errors import Broken, Unavailable
+from mainspring.wire import Outcome
+from mainspring.worker.capture import Capture, Mask
+from mainspring.worker.child_wire import (
+    CURRENT,
+    LIMIT,
+    NO_LIMIT,
+    PAGE_BYTES,
+    READING,
+    STOP,
+    TAKEN,
+    Answered,
+    Call,
+    Called,
+    Checkpointed,
+    Drained,
+    FromChild,
+    Left,
+    Progressed,
+    Ready,
+    open_page,
+)
+from mainspring.worker.exec_command import clean_environment
+from mainspring.worker.executors import Job, exit_failure
+from mainspring.worker.frames import FrameReader, encode_frame
+from mainspring.worker.groups import Processes, guard_variable
+from mainspring.worker.guard_settings import GuardSettings, log_path
+
+log = structlog.get_logger(__name__)
+
+_PROGRAM = (sys.executable, "-P", "-m", "mainspring.worker.child")
+_LARGEST_SLICE_BYTES = 8 * 1024 * 1024
+_READ_BYTES = 1024 * 1024
+_START_SECONDS = 60.0
+
+
+class ChildLink:
+    """One child."""
+
+    def __init__(
+        self, state_dir: Path, settings: GuardSettings, clock: Clock, processes: Processes, number: int
+    ) -> None:
+        self._state_dir = state_dir
+        self._settings = settings
+        self._clock = clock
+        self._processes = processes
+        self._number = number
+        self._directory = state_dir / "children" / str(number)
+        self._serial = 0
+        self._jobs: dict[int, Job] = {}
+        self._secrets: Mapping[str, Mapping[str, str]] = {}
+        self._log: Capture | None = None
+        self._log_serial = 0
+        self._killing: asyncio.Task[None] | None = None
+        self._killed_serial = 0
+        self._pipe = -1
+        self._pid = 0
+        self._page = memoryview(b"")
+        self.is_alive = False
+
+    async def start(self) -> None:
+        """Start the process, and wait until it is ready. Raises Unavailable or OSError."""
+        self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        ours, theirs = socket.socketpair()
+        self._pipe, writing = os.pipe()
+        os.set_blocking(self._pipe, False)
+        with tempfile.TemporaryFile() as file, theirs:
+            file.truncate(PAGE_BYTES)
+            self._page = open_page(file.fileno())
+            self._page[LIMIT] = NO_LIMIT
+            try:
+                self._pid = self._processes.spawn(
+                    [*_PROGRAM, str(theirs.fileno()), str(file.fileno()), *self._settings.handlers],
+                    environment=self._environment(),
+                    directory=self._directory,
+                    output=writing,
+                    keep=(theirs.fileno(), file.fileno()),
+                    keeps_orphans=True,
+                )
+            except OSError:
+                os.close(self._pipe)
+                ours.close()
+                raise
+            finally:
+                os.close(writing)
+        self.is_alive = True
+        asyncio.get_running_loop().add_reader(self._pipe, self._read_pipe)
+        reader, self._writer = await asyncio.open_unix_connection(sock=ours)
+        self._words: FrameReader[FromChild] = FrameReader(reader, list[FromChild])
+        try:
+            async with asyncio.timeout(_START_SECONDS):
+                heard = await self._words.next()
+        except (TimeoutError, ConnectionError):
+            heard = []
+        if not heard or not isinstance(heard[0], Ready):
+            raise Unavailable("a process for Python functions did not get ready")
+        if heard[0].has_printed:
+            self._drain()
+
+    async def run(self, jobs: Sequence[Job], secrets: Mapping[str, Mapping[str, str]]) -> None:
+        """Have these called, one after another. What is not over afterwards has not begun."""
+        if not jobs:
+            return
+        self._secrets = secrets
+        self._page[LIMIT] = NO_LIMIT
+        calls: list[Call] = []
+        size_bytes = 0
+        for job in jobs:
+            size_bytes += _size_bytes(job)
+            if calls and size_bytes > _LARGEST_SLICE_BYTES:
+                break
+            self._serial += 1
+            calls.append(Call(self._serial, job.assignment, dict(secrets.get(job.attempt, {}))))
+        self._writer.write(encode_frame(calls))
+        for call, job in zip(calls, jobs, strict=False):
+            self._hand(job, call.serial)
+        while self._jobs and self.is_alive:
+            try:
+                heard = await self._words.next()
+            except (ConnectionError, Broken):
+                heard = []
+            if not heard:
+                await self._bury()
+            for word in heard:
+                self._hear(word)
+
+    async def close(self) -> None:
+        """End the process, whatever it does."""
+        if self._pid and self.is_alive:
+            self._processes.kill(self._pid)
+            await self._bury()
+        shutil.rmtree(self._directory, ignore_errors=True)
+
+    def _environment(self) -> dict[str, str]:
+        places = [*self._settings.python_path, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+        variables = clean_environment(os.environ) | guard_variable(self._state_dir)
+        return variables | {"PYTHONPATH": os.pathsep.join(places), "MAINSPRING_CHILD": str(self._number)}
+
+    def _hand(self, job: Job, serial: int) -> None:
+        self._jobs[serial] = job
+        job.hand(stop=lambda grace_seconds: self._stop(serial, grace_seconds), recall=lambda: self._recall(serial))
+
+    # what the child says
+
+    def _hear(self, word: FromChild) -> None:
+        match word:
+            case Called():
+                job = self._jobs[word.serial]
+                if job.is_over:
+                    log.error("attempt.began_after_recall", attempt=job.attempt)
+                    self._processes.kill(self._pid)
+                else:
+                    job.begin(self._pid)
+            case Answered():
+                self._answer(word)
+            case Left():
+                self._jobs.pop(word.serial).put_back()
+            case Progressed():
+                if word.serial in self._jobs:
+                    self._jobs[word.serial].move(word.percent, word.note)
+            case Checkpointed():
+                if word.serial in self._jobs:
+                    self._jobs[word.serial].save(word.document)
+            case Ready():
+                raise Broken("a child got ready twice")
+
+    def _answer(self, word: Answered) -> None:
+        log_bytes = 0
+        if word.has_printed:
+            log_bytes = self._drain(word.serial)
+        self._forget_killing()
+        job = self._jobs.pop(word.serial)
+        job.end(word.outcome, output=word.output, error=word.error, log_bytes=log_bytes)
+
+    def _drain(self, serial: int = 0) -> int:
+        """Take all that a call has printed, and let the child go on. The size of the call's log."""
+        while self._read_pipe():
+            pass
+        self._writer.write(encode_frame([Drained()]))
+        return self._close_log(serial)
+
+    async def _bury(self) -> None:
+        """The child is gone, or has hung up: the call that it was making has failed with it."""
+        self.is_alive = False
+        self._processes.kill(self._pid)
+        code = await self._processes.exit_of(self._pid)
+        await self._processes.clear(self._pid, f"MAINSPRING_CHILD={self._number}\0".encode())
+        self._processes.forget(self._pid)
+        while self._read_pipe():
+            pass
+        asyncio.get_running_loop().remove_reader(self._pipe)
+        os.close(self._pipe)
+        self._writer.close()
+        self._forget_killing()
+        self._end_current(code)
+        for job in self._jobs.values():
+            job.put_back()
+        self._jobs.clear()
+
+    def _end_current(self, code: int) -> None:
+        serial = self._page[CURRENT]
+        job = self._jobs.pop(serial, None)
+        if job is None or job.is_over:
+            return
+        last_lines = self._log.last_lines() if self._log is not None and self._log_serial == serial else ""
+        log_bytes = self._close_log(serial)
+        job.begin(self._pid)
+        if serial == self._killed_serial:
+            job.end(Outcome.STOPPED, log_bytes=log_bytes)
+        else:
+            job.end(Outcome.FAILED, error=exit_failure(code, last_lines), log_bytes=log_bytes)
+
+    # what is asked of the child
+
+    def _recall(self, serial: int) -> bool:
+        """Whether a call that was sent will never be made."""
+        self._page[LIMIT] = min(self._page[LIMIT], self._page[CURRENT])
+        return bool(self._page[CURRENT] < serial)
+
+    def _stop(self, serial: int, grace_seconds: float) -> None:
+        """Raise SystemExit in a function, and kill the child when the grace is over. What has not begun never does."""
+        if self._recall(serial):
+            self._jobs[serial].end(Outcome.STOPPED)
+            return
+        if self._page[STOP] != serial:
+            self._page[STOP] = serial
+            self._processes.ask_to_end(self._pid)
+        self._forget_killing()
+        self._killing = asyncio.create_task(self._kill_after(serial, grace_seconds))
+
+    async def _kill_after(self, serial: int, grace_seconds: float) -> None:
+        await self._clock.sleep(grace_seconds)
+        if serial in self._jobs:
+            self._killed_serial = serial
+            self._processes.kill(self._pid)
+
+    def _forget_killing(self) -> None:
+        if self._killing is not None:
+            self._killing.cancel()
+            self._killing = None
+
+    # what the child prints
+
+    def _read_pipe(self) -> bool:
+        """Take what was printed, and give it to the call that printed it; False if there was nothing."""
+        self._page[READING] = 1
+        try:
+            data = os.read(self._pipe, _READ_BYTES)
+            if not data:
+                asyncio.get_running_loop().remove_reader(self._pipe)
+        except BlockingIOError:
+            data = b""
+        serial = self._page[CURRENT]
+        self._page[TAKEN] += len(data)
+        self._page[READING] = 0
+        if data and serial in self._jobs:
+            self._log_of(serial).feed(data)
+        return bool(data)
+
+    def _log_of(self, serial: int) -> Capture:
+        if self._log is None or self._log_serial != serial:
+            job = self._jobs[serial]
+            values = self._secrets.get(job.attempt, {}).values()
+            self._log_serial = serial
+            self._log = Capture(log_path(self._state_dir, job.attempt), self._settings.log_cap_bytes, Mask(values))
+        return self._log
+
+    def _close_log(self, serial: int) -> int:
+        if self._log is None or self._log_serial != serial:
+            return 0
+        log_bytes = self._log.close()
+        self._log = None
+        return log_bytes
+
+
+def _size_bytes(job: Job) -> int:
+    """About how much a call takes in a frame."""
+    one = job.assignment
+    return len(one.work) + len(one.params) + sum(map(len, one.inputs.values())) + len(one.checkpoint or "")

@@ -1,0 +1,222 @@
+"""Commands: a program with its arguments, or a text for /bin/sh (WRK-3 to WRK-8).
+
+Words and `env` values are templates; a shell's text is not, it gets its values by the environment, so that no value
+can become a command. The environment has nothing of the worker's own but PATH, HOME, LANG and TZ.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from datetime import timedelta
+from pathlib import Path
+
+from mainspring.clock import Clock
+from mainspring.core import expressions
+from mainspring.core.work import Argv, ShellText
+from mainspring.errors import ExpressionFailed, Refused
+from mainspring.wire import Assignment, Outcome
+from mainspring.worker.attempt_files import AttemptFiles
+from mainspring.worker.capture import Capture, Mask
+from mainspring.worker.executors import Job, exit_failure, failure, template_values
+from mainspring.worker.groups import Processes, guard_variable
+from mainspring.worker.guard_settings import GuardSettings
+from mainspring.worker.secret_values import Secrets
+
+INHERITED = ("PATH", "HOME", "LANG", "TZ")
+_READ_BYTES = 1024 * 1024
+
+
+class CommandExecutor:
+    """Runs each job in a process of its own."""
+
+    most = 1
+
+    def __init__(
+        self, state_dir: Path, settings: GuardSettings, clock: Clock, processes: Processes, secrets: Secrets
+    ) -> None:
+        self._state_dir = state_dir
+        self._settings = settings
+        self._clock = clock
+        self._processes = processes
+        self._secrets = secrets
+
+    async def run(self, jobs: Sequence[Job]) -> None:
+        """Run the one job."""
+        for job in jobs:
+            await self._run(job)
+
+    async def close(self) -> None:
+        """Nothing is kept."""
+
+    async def _run(self, job: Job) -> None:
+        command = _Command(self._clock, self._processes)
+        job.hand(stop=command.stop, recall=lambda: False)
+        work = job.work
+        assert isinstance(work, Argv | ShellText)
+        one = job.assignment
+        deadline = self._clock.wall() + timedelta(seconds=one.timeout_seconds) if one.timeout_seconds else None
+        files = AttemptFiles(self._state_dir, one, deadline)
+        try:
+            secrets = await self._secrets.resolve(work.secrets)
+        except Refused as error:
+            job.end(Outcome.FAILED, error=failure("secret", str(error), klass="permanent"))
+            return
+        job.mask = Mask(secrets.values())
+        capture = Capture(files.log, self._settings.log_cap_bytes, Mask(secrets.values()))
+        try:
+            words, given = _render(work, one)
+        except ExpressionFailed as error:
+            job.end(Outcome.FAILED, error=failure("template", str(error), klass="permanent"))
+            return
+        if job.grace_seconds is not None:
+            job.end(Outcome.STOPPED)
+            return
+        files.make()
+        environment = clean_environment(os.environ) | guard_variable(self._state_dir) | files.environment()
+        environment |= given | secrets
+        try:
+            command.start(words, environment, _directory(work.directory, files), capture)
+        except (Refused, OSError, ValueError) as error:
+            await files.clear()
+            why = error.strerror if isinstance(error, OSError) else str(error)
+            message = f"{words[0]} can't be started: {why}"
+            job.end(Outcome.FAILED, error=failure("start", message, klass="permanent"))
+            return
+        job.begin(command.pid)
+        await self._see_through(job, command, files, capture)
+
+    async def _see_through(self, job: Job, command: _Command, files: AttemptFiles, capture: Capture) -> None:
+        """From the start of the process to the end of everything it started."""
+        looking = asyncio.create_task(self._look(job, files))
+        code = await command.over(f"MAINSPRING_ATTEMPT_ID={job.attempt}\0".encode())
+        looking.cancel()
+        _pass_on(job, files)
+        log_bytes = capture.close()
+        outcome, output, error = Outcome.STOPPED, None, None
+        if not command.was_stopped:
+            try:
+                outcome, output = Outcome.SUCCEEDED, files.output()
+            except Refused as refused:
+                outcome, error = Outcome.FAILED, failure("output", str(refused), klass="permanent")
+            if code != 0:
+                outcome, output, error = Outcome.FAILED, None, exit_failure(code, capture.last_lines())
+        await files.clear()
+        job.end(outcome, output=output, error=error, log_bytes=log_bytes)
+
+    async def _look(self, job: Job, files: AttemptFiles) -> None:
+        while True:
+            await self._clock.sleep(self._settings.look_seconds)
+            _pass_on(job, files)
+
+
+class _Command:
+    """The process of one attempt, and the pipe that it prints into."""
+
+    def __init__(self, clock: Clock, processes: Processes) -> None:
+        self._clock = clock
+        self._processes = processes
+        self._capture: Capture | None = None
+        self._pipe = -1
+        self._killing: asyncio.Task[None] | None = None
+        self._is_over = False
+        self.pid = 0
+        self.was_stopped = False
+
+    def start(self, words: Sequence[str], environment: Mapping[str, str], directory: Path, capture: Capture) -> None:
+        """Start the process. Raises OSError or ValueError."""
+        reading, writing = os.pipe()
+        try:
+            self.pid = self._processes.spawn(words, environment=environment, directory=directory, output=writing)
+        except BaseException:
+            os.close(reading)
+            raise
+        finally:
+            os.close(writing)
+        os.set_blocking(reading, False)
+        self._pipe, self._capture = reading, capture
+        asyncio.get_running_loop().add_reader(reading, self._read)
+
+    def stop(self, grace_seconds: float) -> None:
+        """SIGTERM, and SIGKILL when the grace is over. One that is gone already has its own end."""
+        if self._is_over or not self.pid or (self._processes.has_ended(self.pid) and not self.was_stopped):
+            return
+        if not self.was_stopped:
+            self.was_stopped = True
+            self._processes.ask_to_end(self.pid)
+        if self._killing is not None:
+            self._killing.cancel()
+        self._killing = asyncio.create_task(self._kill_after(grace_seconds))
+
+    async def over(self, mark: bytes) -> int:
+        """Wait for the process, end what it left, read what was printed to the end. Its exit code."""
+        code = await self._processes.exit_of(self.pid)
+        self._is_over = True
+        if self._killing is not None:
+            self._killing.cancel()
+        await self._processes.clear(self.pid, mark)
+        self._processes.forget(self.pid)
+        while self._read():
+            pass
+        asyncio.get_running_loop().remove_reader(self._pipe)
+        os.close(self._pipe)
+        return code
+
+    async def _kill_after(self, grace_seconds: float) -> None:
+        await self._clock.sleep(grace_seconds)
+        self._processes.kill(self.pid)
+
+    def _read(self) -> bool:
+        """Take what is in the pipe; False if nothing was."""
+        with suppress(BlockingIOError):
+            data = os.read(self._pipe, _READ_BYTES)
+            if data and self._capture is not None:
+                self._capture.feed(data)
+                return True
+            asyncio.get_running_loop().remove_reader(self._pipe)
+        return False
+
+
+def clean_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """What a task gets of the worker's own environment."""
+    return {name: environment[name] for name in INHERITED if name in environment}
+
+
+def _render(work: Argv | ShellText, assignment: Assignment) -> tuple[list[str], dict[str, str]]:
+    """The words of the command, and the variables that the job adds. Raises ExpressionFailed."""
+    values = template_values(assignment)
+    given = {name: _rendered(f"env.{name}", text, values) for name, text in work.env.items()}
+    if isinstance(work, ShellText):
+        return ["/bin/sh", "-c", work.shell], given
+    return [_rendered(f"run[{number}]", word, values) for number, word in enumerate(work.run)], given
+
+
+def _rendered(where: str, template: str, values: expressions.Values) -> str:
+    try:
+        return expressions.render(template, values)
+    except ExpressionFailed as error:
+        raise ExpressionFailed(f"{where}: {error}") from None
+
+
+def _directory(wanted: str | None, files: AttemptFiles) -> Path:
+    """Where the command runs: one that is there, or one below the attempt's own, which is made. Raises Refused."""
+    if wanted is None:
+        return files.work
+    directory = files.work / wanted
+    if not Path(wanted).is_absolute():
+        directory.mkdir(parents=True, exist_ok=True)
+    if not directory.is_dir():
+        raise Refused(f"there is no directory {wanted}")
+    return directory
+
+
+def _pass_on(job: Job, files: AttemptFiles) -> None:
+    """Say what is new in the attempt's files."""
+    progress = files.new_progress()
+    if progress is not None:
+        job.move(progress.percent, progress.note)
+    document = files.new_checkpoint()
+    if document is not None:
+        job.save(document)

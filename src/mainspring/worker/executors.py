@@ -1,0 +1,141 @@
+"""What carries out a kind of work: the interface, and what all kinds share.
+
+An executor is given a few jobs of one lease. It runs them one after another, in order, and tells each job what
+becomes of it; it comes back when all of them are over, or when those that are left have not begun and are to be
+given to somebody again. A new kind of work is a struct in `core/work.py`, a file with an executor, and a line in
+`guard.py`.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import msgspec
+
+from mainspring.core.expressions import Values
+from mainspring.core.work import Work
+from mainspring.wire import Assignment, Outcome
+from mainspring.worker.attempt_files import bounded_progress
+from mainspring.worker.capture import Mask
+from mainspring.worker.guard_wire import Began, Ended, FromGuard, Moved, Order, Saved
+
+LARGEST_ERROR_BYTES = 16 * 1024
+_NO_MASK = Mask(())
+
+
+class Job:
+    """One order in hand.
+
+    waiting ──hand()──► with an executor ──begin()──► running ──end()──► over
+       └──────────────────── withdraw() ───────────────────────────────► over, and nothing was said
+    """
+
+    def __init__(self, order: Order, work: Work | None, say: Callable[[FromGuard], None]) -> None:
+        self.assignment: Assignment = order.assignment
+        self.attempt = order.assignment.attempt
+        self.lease = order.lease
+        self.work = work
+        self.mask = _NO_MASK
+        self.has_begun = False
+        self.is_over = False
+        self.grace_seconds: float | None = None
+        """Set if it is to be stopped."""
+        self._say = say
+        self._stop: Callable[[float], None] | None = None
+        self._recall: Callable[[], bool] | None = None
+
+    def hand(self, *, stop: Callable[[float], None], recall: Callable[[], bool]) -> None:
+        """An executor has it: from now on it is the executor who can stop it, or say that it has not begun."""
+        self._stop, self._recall = stop, recall
+
+    def put_back(self) -> None:
+        """The executor let go of it, and has not begun it."""
+        self._stop = self._recall = None
+        if self.grace_seconds is not None:
+            self.end(Outcome.STOPPED)
+
+    def begin(self, pid: int) -> None:
+        """It runs."""
+        if not self.has_begun:
+            self.has_begun = True
+            self._say(Began(self.attempt, pid))
+
+    def move(self, percent: float | None, note: str) -> None:
+        """It said how far it is."""
+        said = bounded_progress(percent, self.mask.text(note))
+        self._say(Moved(self.attempt, said.percent, said.note))
+
+    def save(self, document: str) -> None:
+        """It saved a checkpoint."""
+        self._say(Saved(self.attempt, self.mask.json(document) or "null"))
+
+    def end(self, outcome: Outcome, *, output: str | None = None, error: str | None = None, log_bytes: int = 0) -> None:
+        """Nothing of it runs any more."""
+        if not self.is_over:
+            self.is_over = True
+            self._say(Ended(self.attempt, outcome, self.mask.json(output), self.mask.json(error), log_bytes))
+
+    def stop(self, grace_seconds: float) -> None:
+        """End it, whatever it takes. The shortest grace counts: that of the job, or of whoever wants it ended."""
+        if self.work is not None:
+            grace_seconds = min(grace_seconds, self.work.grace_seconds)
+        if self.is_over or (self.grace_seconds is not None and self.grace_seconds <= grace_seconds):
+            return
+        self.grace_seconds = grace_seconds
+        if self._stop is not None:
+            self._stop(grace_seconds)
+        else:
+            self.end(Outcome.STOPPED)
+
+    def withdraw(self) -> bool:
+        """Take it out of the guard's hands, if it has not begun."""
+        if self.is_over or self.has_begun or (self._recall is not None and not self._recall()):
+            return False
+        self.is_over = True
+        return True
+
+
+class Executor(Protocol):
+    """Carries out one kind of work."""
+
+    most: int
+    """So many jobs of a lease it takes at a time."""
+
+    async def run(self, jobs: Sequence[Job]) -> None:
+        """Run these, one after another. Those that are not over when it comes back have not begun."""
+        ...
+
+    async def close(self) -> None:
+        """Nothing more will come."""
+        ...
+
+
+def failure(kind: str, message: str, *, klass: str = "transient", **more: str | int) -> str:
+    """An error as it is reported: JSON with at least `class`, `type` and `message`."""
+    return msgspec.json.encode({"class": klass, "type": kind, "message": message, **more}).decode()
+
+
+def exit_failure(code: int, last_lines: str = "") -> str:
+    """The error of a process that ended with this code; minus a signal if that killed it."""
+    more = {"last_lines": last_lines} if last_lines else {}
+    if code >= 0:
+        return failure("exit", f"exited with {code}", code=code, **more)
+    try:
+        name = signal.Signals(-code).name
+    except ValueError:
+        name = f"signal {-code}"
+    return failure("signal", f"killed by {name}", signal=name, **more)
+
+
+def template_values(assignment: Assignment) -> Values:
+    """What the templates of a task see."""
+    return {
+        "params": msgspec.Raw(assignment.params.encode()),
+        "outputs": msgspec.Raw(
+            msgspec.json.encode({name: msgspec.Raw(text.encode()) for name, text in assignment.inputs.items()})
+        ),
+        "run": {"id": assignment.run},
+        "task": {"id": assignment.task, "name": assignment.name, "attempt": assignment.number},
+    }

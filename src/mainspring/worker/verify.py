@@ -1,0 +1,55 @@
+"""Can this worker run what it is sent (PLC-7)? The server thought so; the worker looks before it promises."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import lru_cache
+from pathlib import Path
+
+import msgspec
+
+from mainspring.core.work import ServedFunction, Work, read_work
+from mainspring.wire import Assignment, Offer
+
+_WORKS_IN_MIND = 4_096
+"""Tasks of one job have the same text: it is read once."""
+
+
+class Verifier:
+    """Looks at assignments, for a worker that has this much room and serves these handlers."""
+
+    def __init__(self, offer: Offer, handlers: Iterable[str] = ()) -> None:
+        self._offer = offer
+        self._handlers = frozenset(handlers)
+        self._read = lru_cache(_WORKS_IN_MIND)(_read)
+
+    def __call__(self, assignment: Assignment, needs: Offer) -> str:
+        """Why it can't be run here in so much room; empty if it can."""
+        short = _lacking(needs, self._offer)
+        if short:
+            return f"it asks for more {short} than there is here"
+        work = self._read(assignment.work)
+        if work is None:
+            return ""
+        if isinstance(work, str):
+            return work
+        if isinstance(work, ServedFunction) and work.handler not in self._handlers:
+            return f"no handler {work.handler} is served here"
+        if work.directory is not None and Path(work.directory).is_absolute() and not Path(work.directory).is_dir():
+            return f"there is no directory {work.directory} here"
+        return ""
+
+
+def _lacking(needs: Offer, offer: Offer) -> str:
+    for name in Offer.__struct_fields__:
+        if getattr(needs, name) > getattr(offer, name):
+            return name
+    return ""
+
+
+def _read(text: str) -> Work | str | None:
+    """The work in a text, or why there is none in it."""
+    try:
+        return read_work(text)
+    except (msgspec.DecodeError, ValueError) as error:
+        return f"its work can't be read: {error}"

@@ -1,0 +1,155 @@
+"""The application over a SQLite store, and people who ask it things."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import msgspec
+
+from mainspring.api.log_files import LogFiles
+from mainspring.api.server import Front
+from mainspring.api.services import EVERY_TENANT, Role, Services
+from mainspring.api.tokens import make_token
+from mainspring.bootstrap import POOL, Engine
+from mainspring.clock import MachineClock
+from mainspring.host.loop import Leader
+from mainspring.rest import JobView, Page, RunView, TaskView
+from mainspring.store.sqlite import SqliteStore
+from tests.host.hall import Hand
+
+SECRET = "the secret of this cluster"
+NOOP: dict[str, object] = {"name": "noop", "tasks": [{"name": "only"}]}
+
+
+class HurriedClock(MachineClock):
+    """The machine's clock, which a test can set forward."""
+
+    ahead = 0.0
+
+    def monotonic(self) -> float:
+        """Seconds."""
+        return super().monotonic() + self.ahead
+
+    def wall(self) -> Any:
+        """The time."""
+        return super().wall() + timedelta(seconds=self.ahead)
+
+
+class Office:
+    """One server, not listening: requests are handed to it."""
+
+    def __init__(self, directory: Path, *, open_locally: bool = False) -> None:
+        self.clock = HurriedClock()
+        self.store = SqliteStore.open(directory / "store.db", clock=self.clock)
+        self.engine = Engine(self.store, self.clock)
+        self.front = Front(
+            self.engine.host,
+            self.store,
+            self.clock,
+            address="http://127.0.0.1:8484",
+            cluster_secret=SECRET,
+            pool=POOL,
+            files=LogFiles(directory / "logs"),
+            open_locally=open_locally,
+        )
+
+    @property
+    def services(self) -> Services:
+        """What the routes work with."""
+        return self.front.services
+
+    def caller(self, token: str | None = None, *, address: str = "127.0.0.1", **headers: str) -> httpx2.AsyncClient:
+        """Somebody who asks, from an address, perhaps with a token."""
+        if token is not None:
+            headers["authorization"] = f"Bearer {token}"
+        transport = httpx2.ASGITransport(self.front.app, client=(address, 50_000), raise_app_exceptions=False)
+        return httpx2.AsyncClient(transport=transport, base_url="http://localhost:8484", headers=headers)
+
+    async def token(self, *roles: Role, tenant: str = EVERY_TENANT, days: float = 1) -> str:
+        """A token that is kept."""
+        now = await self.store.time()
+        token, row = make_token(
+            tenant=tenant, roles=roles, name="a-test", by="a test", now=now, life=timedelta(days=days)
+        )
+        await self.store.insert_token(row)
+        return token
+
+    async def admin(self, tenant: str = EVERY_TENANT) -> httpx2.AsyncClient:
+        """Somebody who may do everything, of every tenant or of one."""
+        return self.caller(await self.token(Role.ADMIN, tenant=tenant))
+
+    @asynccontextmanager
+    async def led(self) -> AsyncIterator[Leader]:
+        """Somebody leads the pool for as long as the block lasts."""
+        await self.store.ensure_shard(POOL)
+        async with self.engine.running():
+            yield await self.engine.leader(POOL)
+
+    async def close(self) -> None:
+        """Everything ends."""
+        await self.store.close()
+
+
+async def submit(caller: httpx2.AsyncClient, job: dict[str, object] = NOOP, **fields: object) -> RunView:
+    """A run of a job."""
+    view = read(await caller.post("/api/v1/jobs", json=job), JobView)
+    return read(await caller.post("/api/v1/runs", json={"job": view.name, **fields}), RunView)
+
+
+async def running_task(office: Office, caller: httpx2.AsyncClient, leader: Leader) -> tuple[Hand, TaskView]:
+    """A task that a worker has in hands and has started."""
+    hand = await Hand("w1", leader, "s1").welcome()
+    await submit(caller)
+    assignment = await hand.next_task()
+
+    async def has_started() -> bool:
+        task = await office.store.find_task(assignment.task)
+        return task is not None and task.started_at is not None
+
+    await until(has_started)
+    return hand, read(await caller.get(f"/api/v1/tasks/{assignment.task}"), TaskView)
+
+
+async def until(condition: Callable[[], Any], *, within: float = 10.0) -> None:
+    """Wait until something is so."""
+    async with asyncio.timeout(within):
+        while not await condition():  # noqa: ASYNC110 - the store tells nobody
+            await asyncio.sleep(0.01)
+
+
+def read(response: httpx2.Response, kind: Any) -> Any:
+    """The answer to a request that went well, as a struct."""
+    assert response.is_success, response.text
+    return msgspec.json.decode(response.content, type=kind)
+
+
+def problem(response: httpx2.Response, status: int) -> dict[str, Any]:
+    """The problem that a request was answered with."""
+    assert response.status_code == status, response.text
+    assert response.headers["content-type"] == "application/problem+json"
+    body: dict[str, Any] = response.json()
+    assert body["status"] == status
+    assert body["type"] == f"/docs/reference/errors#{body['code']}"
+    return body
+
+
+async def all_pages(caller: httpx2.AsyncClient, path: str, kind: Any, **params: str | int) -> AsyncIterator[list[Any]]:
+    """The pages of a list, one after another."""
+    cursor = ""
+    while True:
+        page = read(await caller.get(path, params={**params, "cursor": cursor}), Page[kind])
+        yield page.items
+        if page.next_cursor is None:
+            return
+        cursor = page.next_cursor
+
+
+def pointers(body: dict[str, Any]) -> Iterable[str]:
+    """Where the faults of a problem are."""
+    return [fault["pointer"] for fault in body["errors"]]

@@ -1,0 +1,88 @@
+"""What people ask for is carried out by the leader, and the answer says what became of it."""
+
+from __future__ import annotations
+
+from mainspring.rest import Done, RunView, TaskView, WorkerView
+from tests.api.office import Office, pointers, problem, read, running_task, submit
+
+WHY = {"why": "the numbers look wrong"}
+
+
+async def test_a_run_is_paused_resumed_and_cancelled(office: Office) -> None:
+    caller = await office.admin("acme")
+    async with office.led():
+        run = await submit(caller)
+        path = f"/api/v1/runs/{run.id}"
+
+        paused = read(await caller.post(f"{path}/pause", json=WHY), Done)
+        then = read(await caller.get(path), RunView)
+        again = read(await caller.post(f"{path}/pause"), Done)
+        resumed = read(await caller.post(f"{path}/resume", json=WHY), Done)
+        cancelled = read(await caller.post(f"{path}/cancel", json=WHY), Done)
+        ended = read(await caller.get(path), RunView)
+
+    assert (paused.changed, then.paused) == (True, True)
+    assert (again.changed, again.detail) == (False, "the run is paused")
+    assert (resumed.changed, cancelled.changed) == (True, True)
+    assert (ended.cancelled_by, ended.because) == ("token:a-test", WHY["why"])
+
+
+async def test_a_task_is_cancelled_and_retried(office: Office) -> None:
+    caller = await office.admin("acme")
+    async with office.led() as leader:
+        hand, task = await running_task(office, caller, leader)
+        path = f"/api/v1/tasks/{task.id}"
+
+        too_early = await caller.post(f"{path}/retry")
+        not_quarantined = await caller.post(f"{path}/clear")
+        assert task.attempt_id is not None
+        await hand.finish(task.attempt_id)
+        too_late = read(await caller.post(f"{path}/cancel"), Done)
+        retried = read(await caller.post(f"{path}/retry", json=WHY), Done)
+        again = read(await caller.get(path), TaskView)
+
+    assert "only one that is over can be retried" in problem(too_early, 409)["detail"]
+    assert problem(not_quarantined, 409)["code"] == "conflict"
+    assert too_late.changed is False
+    assert (retried.changed, again.generation) == (True, 2)
+
+
+async def test_a_worker_is_cordoned_and_let_go_on(office: Office) -> None:
+    caller = await office.admin()
+    async with office.led() as leader:
+        await running_task(office, caller, leader)
+
+        cordoned = read(await caller.post("/api/v1/workers/w1/cordon", json=WHY), Done)
+        then = read(await caller.get("/api/v1/workers/w1"), WorkerView)
+        drained = read(await caller.post("/api/v1/workers/w1/drain", json=WHY), Done)
+        freed = read(await caller.post("/api/v1/workers/w1/uncordon"), Done)
+        afterwards = read(await caller.get("/api/v1/workers/w1"), WorkerView)
+        missing = await caller.post("/api/v1/workers/w2/drain")
+
+    assert (cordoned.changed, then.hold, then.status, then.running) == (True, "cordoned", "ready", 1)
+    assert WHY["why"] in then.hold_why
+    assert (drained.changed, freed.changed, afterwards.hold) == (True, True, "")
+    assert (afterwards.cpu_millis, afterwards.pool) == (4_000, "default")
+    problem(missing, 404)
+
+
+async def test_a_reason_has_bounds_and_a_body_has_only_what_it_may(office: Office) -> None:
+    caller = await office.admin("acme")
+    run = await submit(caller)
+
+    long = await caller.post(f"/api/v1/runs/{run.id}/cancel", json={"why": "x" * 1_001})
+    unknown = await caller.post(f"/api/v1/runs/{run.id}/cancel", json={"reason": "x"})
+
+    assert pointers(problem(long, 422)) == ["/why"]
+    assert pointers(problem(unknown, 422)) == ["/reason"]
+
+
+async def test_while_nobody_leads_an_act_is_to_be_repeated_later(office: Office) -> None:
+    caller = await office.admin("acme")
+    await office.store.ensure_shard("default")
+    run = await submit(caller)
+
+    answer = await caller.post(f"/api/v1/runs/{run.id}/cancel")
+
+    assert problem(answer, 503)["code"] == "not_leading"
+    assert int(answer.headers["retry-after"]) >= 1

@@ -1,0 +1,104 @@
+"""Acts reach the leader wherever it is, and nobody but a server of the same store gets in by that way."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from mainspring.api.forwarding import ASK
+from mainspring.api.peers import SECRET_HEADER
+from mainspring.bootstrap import POOL
+from mainspring.core.runs import RunState
+from mainspring.errors import NotLeading
+from mainspring.shard.effects import Reply
+from mainspring.shard.events import CancelRun, CordonWorker, RunsAged
+from mainspring.wire import Offer, Register
+from tests.api.yard import SECRET, Yard, until
+
+
+@pytest.fixture
+async def yard(tmp_path: Path) -> AsyncIterator[Yard]:
+    """A store without a server."""
+    async with Yard(tmp_path) as yard:
+        yield yard
+
+
+async def test_an_act_is_carried_out_by_the_leader_here_or_elsewhere(yard: Yard) -> None:
+    first = await yard.server("one")
+    await first.leader()
+    second = await yard.server("two")
+    for server in (first, second):
+        (run,) = await yard.submit()
+        answered = await server.front.services.shards.ask(POOL, CancelRun(run_id=run.id, by="test", why="enough"))
+        assert answered.reply is Reply.DONE
+        found = await yard.store.run(run.id)
+        assert found is not None
+        assert found.state is RunState.CANCELLED
+    assert first.front.services.shards.leads() == [POOL]
+    assert second.front.services.shards.leads() == []
+    assert await first.front.services.shards.leader_address(POOL) is None
+    assert await second.front.services.shards.leader_address(POOL) == first.address
+
+
+async def test_an_act_on_a_worker_travels_too(yard: Yard) -> None:
+    first = await yard.server("one")
+    await first.leader()
+    second = await yard.server("two")
+    async with first.caller("w1"):
+        answered = await second.front.services.shards.ask(POOL, CordonWorker(worker="w1", by="test"))
+    assert answered.reply is Reply.DONE
+
+
+async def test_without_a_leader_the_caller_is_told_to_come_back(yard: Yard) -> None:
+    server = await yard.server()
+    with pytest.raises(NotLeading):
+        await server.front.services.shards.ask("nobodys", CancelRun(run_id="run_1", by="test"))
+
+
+async def test_a_leader_that_has_ended_keeps_nobody_waiting(yard: Yard) -> None:
+    server = await yard.server()
+    leader = await server.leader()
+    leader.stop()
+    await until(lambda: server.host.leaders.get(POOL) is not leader)
+    with pytest.raises(NotLeading):
+        await leader.ask(CancelRun(run_id="run_1", by="test"))
+    with pytest.raises(NotLeading):
+        leader.open_link(Register("w1", "w1:1", Offer(1_000, 1), {}))
+
+
+async def test_only_acts_are_asked_for(yard: Yard) -> None:
+    server = await yard.server()
+    with pytest.raises(TypeError):
+        await server.front.services.shards.ask(POOL, RunsAged(run_ids=()))
+
+
+async def test_a_server_that_no_longer_leads_says_so_and_sends_nothing_on(yard: Yard) -> None:
+    first = await yard.server("one")
+    await first.leader()
+    second = await yard.server("two")
+    body = msgspec.msgpack.encode({"shard": POOL, "act": CancelRun(run_id="run_1", by="test")})
+    async with second.http() as http:
+        answer = await http.post(ASK, content=body, headers={SECRET_HEADER: SECRET})
+    assert answer.status_code == 421
+
+
+async def test_the_way_between_servers_does_not_exist_for_anybody_else(yard: Yard) -> None:
+    server = await yard.server()
+    await server.leader()
+    body = msgspec.msgpack.encode({"shard": POOL, "act": CancelRun(run_id="run_1", by="test")})
+    async with server.http() as http:
+        for headers in ({}, {SECRET_HEADER: "guess"}):
+            assert (await http.post(ASK, content=body, headers=headers)).status_code == 404
+        answer = await http.post(ASK, content=body, headers={SECRET_HEADER: SECRET})
+        assert answer.status_code == 200
+
+
+async def test_a_server_is_known_while_it_runs(yard: Yard) -> None:
+    first = await yard.server("one")
+    second = await yard.server("two")
+    async with first.http() as http:
+        assert (await http.get("/api/v1/server")).json()["servers"] == ["one", "two"]
+    second.stop()

@@ -1,0 +1,122 @@
+"""Runs that come while others are being written go together, and a bad one does not take others with it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import msgspec
+import pytest
+
+from mainspring.api.services import Services
+from mainspring.api.submission import Prepared, Submissions
+from mainspring.core.job_rules import Limits
+from mainspring.core.runs import Run
+from mainspring.errors import Rejected, Unavailable
+from mainspring.rest import RunRequest
+from mainspring.store.port import IdempotencyKey
+from mainspring.store.sqlite import SqliteStore
+from tests.api.office import NOOP, Office, submit
+
+
+class SlowStore:
+    """The real store, whose insertions wait until they are let go, and are counted."""
+
+    def __init__(self, store: SqliteStore) -> None:
+        self._store = store
+        self.groups: list[int] = []
+        self.gate = asyncio.Event()
+        self.began = asyncio.Event()
+        self.bad: set[str] = set()
+        """Parameters that it does not take."""
+        self.fault: Exception | None = None
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._store, name)
+
+    async def insert_runs(self, runs: Sequence[Run], key: IdempotencyKey | None = None) -> list[str]:
+        """Make runs, when it is time."""
+        self.groups.append(len(runs))
+        self.began.set()
+        await self.gate.wait()
+        if self.fault is not None:
+            raise self.fault
+        if any(run.params in self.bad for run in runs):
+            raise Rejected("no")
+        return await self._store.insert_runs(runs, key)
+
+
+@pytest.fixture
+async def slow(office: Office) -> SlowStore:
+    """A slow store that has a job."""
+    await submit(await office.admin("acme"), NOOP)
+    return SlowStore(office.store)
+
+
+@pytest.fixture
+def submissions(office: Office, slow: SlowStore) -> Submissions:
+    """What makes runs, on the slow store."""
+    services: Services = office.services
+    return Submissions(slow, office.clock, services.time, limits=Limits(), pool="default")  # type: ignore[arg-type]
+
+
+async def test_what_comes_during_an_insertion_goes_together(submissions: Submissions, slow: SlowStore) -> None:
+    inserting = await _insert_behind_one(submissions, slow, 50)
+
+    ids = await asyncio.gather(*inserting)
+
+    assert slow.groups == [1, 50]
+    assert len(set(ids)) == 51
+
+
+async def test_one_that_is_not_taken_fails_alone(submissions: Submissions, slow: SlowStore) -> None:
+    slow.bad = {'{"n":7}'}
+    inserting = await _insert_behind_one(submissions, slow, 10)
+
+    ended = await asyncio.gather(*inserting, return_exceptions=True)
+
+    assert [isinstance(end, Rejected) for end in ended] == [number == 7 for number in range(11)]
+
+
+async def test_all_who_wait_hear_that_the_store_is_gone_and_the_next_ones_go_on(
+    submissions: Submissions, slow: SlowStore
+) -> None:
+    slow.fault = Unavailable("gone")
+    slow.gate.set()
+
+    ended = await asyncio.gather(*(_make(submissions) for _ in range(5)), return_exceptions=True)
+    slow.fault = None
+
+    assert {type(end) for end in ended} == {Unavailable}
+    assert (await _make(submissions)).startswith("run_")
+
+
+async def test_in_a_bulk_request_one_that_is_not_taken_fails_alone(submissions: Submissions, slow: SlowStore) -> None:
+    slow.bad = {'{"n":1}'}
+    slow.gate.set()
+    prepared = [await _prepare(submissions, number) for number in range(3)]
+
+    ended = await submissions.insert_each(prepared)
+
+    assert [isinstance(end, Rejected) for end in ended] == [False, True, False]
+    assert [ended[0], ended[2]] == [prepared[0].run.id, prepared[2].run.id]
+
+
+async def _insert_behind_one(submissions: Submissions, slow: SlowStore, others: int) -> list[asyncio.Task[str]]:
+    """Insert one run, and others while that is under way."""
+    prepared = [await _prepare(submissions, number) for number in range(others + 1)]
+    first = asyncio.create_task(submissions.insert(prepared[0]))
+    await slow.began.wait()
+    rest = [asyncio.create_task(submissions.insert(one)) for one in prepared[1:]]
+    await asyncio.sleep(0)
+    slow.gate.set()
+    return [first, *rest]
+
+
+async def _make(submissions: Submissions) -> str:
+    return await submissions.insert(await _prepare(submissions, 100))
+
+
+async def _prepare(submissions: Submissions, number: int) -> Prepared:
+    wish = RunRequest(job="noop", params={"n": msgspec.Raw(str(number))})
+    return await submissions.prepare(wish, tenant="acme", by="a test")

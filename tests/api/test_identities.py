@@ -1,0 +1,176 @@
+"""Who asks: tokens, attempts that speak for themselves, and whoever is on this machine (SEC-1, SEC-2)."""
+
+from __future__ import annotations
+
+import hashlib
+from datetime import timedelta
+
+import pytest
+
+from mainspring.api.identities import is_loopback
+from mainspring.api.services import Role
+from mainspring.api.tokens import make_attempt_token, read_attempt_token
+from mainspring.ids import task_id
+from mainspring.rest import TaskView
+from tests.api.office import SECRET, Office, problem, read, running_task, submit, until
+
+RUNS = "/api/v1/runs"
+
+
+async def test_a_token_lets_in_and_the_store_has_only_its_hash(office: Office) -> None:
+    token = await office.token(Role.VIEWER, tenant="acme")
+
+    assert (await office.caller(token).get(RUNS)).status_code == 200
+    (row,) = await office.store.list_tokens(None)
+    assert row.hash == hashlib.sha256(token.encode()).hexdigest()
+    assert token.rpartition("_")[2] not in str(row)
+
+
+@pytest.mark.parametrize(
+    "authorization",
+    [
+        "Basic dXNlcjpwYXNz", "Bearer", "Bearer ", "Bearer msp_", f"Bearer msp_{'0' * 16}_{'0' * 64}",
+        "Bearer {token}x", "Bearer {other_secret}", "Bearer msa_x", "Bearer \xff", "{token}",
+    ],
+)  # fmt: skip
+async def test_what_is_not_a_token_does_not_let_in(office: Office, authorization: str) -> None:
+    token = await office.token(Role.ADMIN)
+    said = authorization.format(token=token, other_secret=token[:-1] + ("0" if token[-1] != "0" else "1"))
+
+    answer = await office.caller().get(RUNS, headers=[(b"authorization", said.encode("latin-1"))])
+
+    assert problem(answer, 401)["code"] == "unauthenticated"
+
+
+async def test_a_token_is_good_until_it_expires(office: Office) -> None:
+    caller = office.caller(await office.token(Role.VIEWER, days=1))
+
+    office.clock.ahead = 86_400 - 60
+    assert (await caller.get(RUNS)).status_code == 200
+    office.clock.ahead = 86_400 + 1
+    assert (await caller.get(RUNS)).status_code == 401
+
+
+async def test_a_revoked_token_is_of_no_use_after_ten_seconds(office: Office) -> None:
+    """It was used just before, so that what is known of it is remembered."""
+    token = await office.token(Role.VIEWER)
+    caller, admin = office.caller(token), await office.admin()
+    await caller.get(RUNS)
+
+    revoked = await admin.delete(f"/api/v1/tokens/{token.split('_')[1]}")
+    office.clock.ahead = 10
+
+    assert revoked.json()["changed"] is True
+    assert "revoked" in problem(await caller.get(RUNS), 401)["detail"]
+
+
+async def test_the_use_of_a_token_is_noted(office: Office) -> None:
+    token = await office.token(Role.VIEWER)
+    token_id = token.split("_")[1]
+
+    await office.caller(token).get(RUNS)
+
+    async def is_noted() -> bool:
+        row = await office.store.find_token(token_id)
+        return row is not None and row.last_used_at is not None
+
+    await until(is_noted)
+
+
+# on this machine
+
+
+@pytest.mark.parametrize("host", ["localhost:8484", "LOCALHOST", "127.0.0.1:8484", "[::1]:8484", "127.9.9.9"])
+async def test_whoever_is_on_this_machine_needs_no_token_there(local_office: Office, host: str) -> None:
+    caller = local_office.caller(host=host, origin=f"http://{host}")
+
+    run = await submit(caller)
+
+    assert (run.tenant, run.submitted_by) == ("default", "local")
+
+
+@pytest.mark.parametrize(
+    ("address", "headers"),
+    [
+        ("10.0.0.7", {}),
+        ("", {}),
+        ("127.0.0.1", {"host": "mainspring.evil.example"}),
+        ("127.0.0.1", {"host": "localhost.evil.example:8484"}),
+        ("127.0.0.1", {"host": "10.0.0.5:8484"}),
+        ("127.0.0.1", {"origin": "http://evil.example"}),
+        ("127.0.0.1", {"origin": "null"}),
+        ("127.0.0.1", {"origin": "http://localhost:9999"}),
+        ("127.0.0.1", {"x-forwarded-for": "10.0.0.7"}),
+        ("127.0.0.1", {"forwarded": "for=10.0.0.7"}),
+        ("127.0.0.1", {"authorization": "Bearer msp_wrong"}),
+    ],
+)
+async def test_nobody_else_is_taken_for_local(local_office: Office, address: str, headers: dict[str, str]) -> None:
+    caller = local_office.caller(address=address, **headers)
+
+    for answer in (await caller.get(RUNS), await caller.post("/api/v1/jobs", json={})):
+        assert problem(answer, 401)["code"] == "unauthenticated"
+
+
+async def test_with_a_token_it_does_not_matter_where_somebody_is(local_office: Office) -> None:
+    token = await local_office.token(Role.VIEWER)
+    caller = local_office.caller(
+        token, address="10.0.0.7", host="mainspring.example", origin="http://elsewhere.example"
+    )
+
+    assert (await caller.get(RUNS)).status_code == 200
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "::1", "::ffff:127.0.0.1", "localhost"])
+def test_these_are_this_machine(address: str) -> None:
+    assert is_loopback(address)
+
+
+@pytest.mark.parametrize("address", ["", "::", "10.0.0.1", "::ffff:10.0.0.1", "localhost.example", "127.1"])
+def test_these_are_not(address: str) -> None:
+    assert not is_loopback(address)
+
+
+# attempts
+
+
+async def test_an_attempt_sees_its_own_task_and_nothing_else_while_it_lasts(office: Office) -> None:
+    admin = await office.admin("acme")
+    async with office.led() as leader:
+        hand, task = await running_task(office, admin, leader)
+        foreign_id = task_id((await submit(admin)).id, 0)
+
+        async def is_there() -> bool:
+            return await office.store.find_task(foreign_id) is not None
+
+        await until(is_there)
+        assert task.attempt_id is not None
+        token = make_attempt_token(SECRET, task.attempt_id, await office.store.time() + timedelta(hours=1))
+        attempt = office.caller(token)
+
+        own = read(await attempt.get(f"/api/v1/tasks/{task.id}"), TaskView)
+        foreign = await attempt.get(f"/api/v1/tasks/{foreign_id}")
+        lists = await attempt.get("/api/v1/tasks")
+        deed = await attempt.post(f"/api/v1/tasks/{task.id}/cancel")
+        await hand.finish(task.attempt_id)
+        afterwards = await attempt.get(f"/api/v1/tasks/{task.id}")
+
+    assert own.id == task.id
+    problem(foreign, 404)
+    problem(lists, 403)
+    problem(deed, 403)
+    problem(afterwards, 401)
+
+
+async def test_the_token_of_an_attempt_can_not_be_made_up(office: Office) -> None:
+    now = await office.store.time()
+    attempt = "att_018f3c2e9b07-5be0d1c27f3a9946"
+    token = make_attempt_token(SECRET, attempt, now + timedelta(seconds=60))
+    longer = token.replace(token.split(".")[1], str(int(token.split(".")[1]) + 1))
+
+    assert read_attempt_token(SECRET, token, now) == attempt
+    assert read_attempt_token(SECRET, token, now + timedelta(seconds=61)) is None
+    assert read_attempt_token(SECRET, longer, now) is None
+    assert read_attempt_token("another secret", token, now) is None
+    assert read_attempt_token(SECRET, token.replace("9946", "9947"), now) is None
+    problem(await office.caller(token).get("/api/v1/tasks/none"), 401)

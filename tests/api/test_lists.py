@@ -1,0 +1,133 @@
+"""Lists come in pages that neither lose nor repeat anything, and filters mean what they say."""
+
+from __future__ import annotations
+
+import pytest
+
+from mainspring.api.views import make_cursor
+from mainspring.rest import JobView, Page, RunView, TaskView, TransitionView
+from mainspring.shard.events import RunsAged
+from tests.api.office import NOOP, Office, all_pages, pointers, problem, read, running_task, submit, until
+from tests.host.hall import Hand
+
+
+async def test_pages_of_runs_are_stable_while_more_come_in(office: Office) -> None:
+    caller = await office.admin("acme")
+    there = [(await submit(caller)).id for _ in range(7)]
+
+    seen: list[list[str]] = []
+    async for page in all_pages(caller, "/api/v1/runs", RunView, limit=3):
+        seen.append([run.id for run in page])
+        await submit(caller)
+
+    assert [len(page) for page in seen] == [3, 3, 1]
+    assert [run_id for page in seen for run_id in page] == there[::-1]
+
+
+async def test_pages_of_jobs_and_tasks(office: Office) -> None:
+    caller = await office.admin("acme")
+    names = [f"job-{number}" for number in range(5)]
+    for name in names:
+        await caller.post("/api/v1/jobs", json={**NOOP, "name": name})
+    many: dict[str, object] = {"name": "wide", "tasks": [{"name": f"t{number}"} for number in range(12)]}
+    async with office.led() as leader:
+        hand = await Hand("w1", leader, "s1", cores=1).welcome()
+        run = await submit(caller, many)
+        await hand.next_task()
+
+        jobs = [[job.name for job in page] async for page in all_pages(caller, "/api/v1/jobs", JobView, limit=4)]
+        pages = [page async for page in all_pages(caller, f"/api/v1/runs/{run.id}/tasks", TaskView, limit=5)]
+        overall = [page async for page in all_pages(caller, "/api/v1/tasks", TaskView, limit=12, run=run.id)]
+
+    assert [name for page in jobs for name in page] == [*names, "wide"]
+    assert [len(page) for page in pages] == [5, 5, 2]
+    assert {task.name for page in pages for task in page} == {f"t{number}" for number in range(12)}
+    assert sum(map(len, overall)) == 12
+
+
+async def test_runs_are_found_by_what_is_said_of_them(office: Office) -> None:
+    caller = await office.admin("acme")
+    plain = await submit(caller)
+    urgent = await submit(caller, {**NOOP, "name": "other"}, priority="P1")
+
+    async def found(**params: str | list[str]) -> list[str]:
+        return [run.id for run in read(await caller.get("/api/v1/runs", params=params), Page[RunView]).items]
+
+    assert await found(job="noop") == [plain.id]
+    assert await found(priority="P1") == [urgent.id]
+    assert await found(state=["RUNNING", "PENDING"]) == [urgent.id, plain.id]
+    assert await found(state="FAILED") == []
+
+
+async def test_tasks_are_found_by_what_is_said_of_them(office: Office) -> None:
+    caller = await office.admin("acme")
+    async with office.led() as leader:
+        _, task = await running_task(office, caller, leader)
+
+        async def found(**params: str | list[str]) -> list[str]:
+            return [one.id for one in read(await caller.get("/api/v1/tasks", params=params), Page[TaskView]).items]
+
+        assert await found(worker="w1") == [task.id]
+        assert await found(state=["RUNNING", "FAILED"]) == [task.id]
+        assert await found(state="QUEUED") == []
+        assert await found(name="only", run=task.run_id) == [task.id]
+        assert await found(name="another") == []
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ({"limit": "0"}, ["query:limit"]),
+        ({"limit": "1001"}, ["query:limit"]),
+        ({"limit": "many", "priority": "P9", "state": "LOST"}, ["query:limit", "query:priority", "query:state"]),
+        ({"cursor": "!"}, ["query:cursor"]),
+        ({"cursor": "WyJ4Il0"}, ["query:cursor"]),
+        ({"cursor": "WyJ4IiwieSJd"}, ["query:cursor"]),
+        ({"cursor": make_cursor("2026-11-15T00:00:00", "run_x")}, ["query:cursor"]),
+        ({"job": "a\0b"}, ["query:job"]),
+        ({"stat": "FAILED"}, ["query:stat"]),
+    ],
+)
+async def test_what_is_wrong_with_a_query_is_named(office: Office, query: dict[str, str], expected: list[str]) -> None:
+    caller = await office.admin()
+
+    body = problem(await caller.get("/api/v1/runs", params=query), 422)
+
+    assert sorted(pointers(body)) == expected
+
+
+async def test_a_task_tells_its_story(office: Office) -> None:
+    caller = await office.admin("acme")
+    async with office.led() as leader:
+        hand, task = await running_task(office, caller, leader)
+        under_way = (await caller.get(f"/api/v1/tasks/{task.id}/attempts")).json()["items"]
+        assert task.attempt_id is not None
+        await hand.finish(task.attempt_id)
+        over = (await caller.get(f"/api/v1/tasks/{task.id}/attempts")).json()["items"]
+        story = read(await caller.get(f"/api/v1/tasks/{task.id}/transitions"), Page[TransitionView]).items
+
+    assert [(one["id"], one["number"], one["end"]) for one in under_way] == [(task.attempt_id, 1, None)]
+    assert [(one["id"], one["number"], one["end"]) for one in over] == [(task.attempt_id, 1, "succeeded")]
+    assert [one.end for one in story][-3:] == ["ASSIGNED", "RUNNING", "SUCCEEDED"]
+    assert [one.seq for one in story] == sorted(one.seq for one in story)
+
+
+async def test_a_run_in_history_still_has_its_tasks(office: Office) -> None:
+    caller = await office.admin("acme")
+    async with office.led() as leader:
+        hand, task = await running_task(office, caller, leader)
+        assert task.attempt_id is not None
+        await hand.finish(task.attempt_id)
+        leader.inbox.put(RunsAged(run_ids=(task.run_id,)))
+
+        async def is_in_history() -> bool:
+            return not (await caller.get("/api/v1/runs")).json()["items"]
+
+        await until(is_in_history)
+        run = read(await caller.get(f"/api/v1/runs/{task.run_id}"), RunView)
+        tasks = read(await caller.get(f"/api/v1/runs/{task.run_id}/tasks", params={"limit": 1}), Page[TaskView])
+        rest = await caller.get(f"/api/v1/runs/{task.run_id}/tasks", params={"cursor": tasks.next_cursor})
+
+    assert run.task_states == {"SUCCEEDED": 1}
+    assert [one.id for one in tasks.items] == [task.id]
+    assert read(rest, Page[TaskView]).items == []

@@ -1,0 +1,187 @@
+"""The stream of transitions: everything once, in order, also after a break."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import httpx2
+import msgspec
+import pytest
+
+from mainspring.api import live as live_module
+from mainspring.api.live import read_cursor, write_cursor
+from mainspring.api.services import Role
+from mainspring.core.tasks import TaskState
+from mainspring.errors import Refused
+from mainspring.rest import TransitionView
+from tests.api.yard import DEADLINE_SECONDS, Caller, Yard, until
+
+DONE = ["PENDING", "QUEUED", "ASSIGNED", "RUNNING", "SUCCEEDED"]
+
+
+class Event(msgspec.Struct, kw_only=True):
+    """One server-sent event."""
+
+    event: str = ""
+    id: str = ""
+    data: str = ""
+
+    def transition(self) -> TransitionView:
+        """What it is about."""
+        return msgspec.json.decode(self.data, type=TransitionView)
+
+
+async def events(answer: httpx2.Response) -> AsyncIterator[Event]:
+    """The events of a stream."""
+    fields: dict[str, str] = {}
+    async for line in answer.aiter_lines():
+        if line:
+            name, _, value = line.partition(": ")
+            fields[name] = value
+        elif fields:
+            yield Event(**fields)
+            fields = {}
+
+
+async def transitions(stream: AsyncIterator[Event], wanted: int) -> list[Event]:
+    """The next so many transitions."""
+    found: list[Event] = []
+    async with asyncio.timeout(DEADLINE_SECONDS):
+        while len(found) < wanted:
+            event = await anext(stream)
+            if event.event == "transition":
+                found.append(event)
+    return found
+
+
+async def do_one(yard: Yard, worker: Caller, tenant: str = "acme") -> str:
+    """Have a run done from its beginning to its end."""
+    (run,) = await yard.submit(tenants=[tenant])
+    task = await worker.next_task()
+    await worker.finish(task.attempt)
+    return run.id
+
+
+@pytest.fixture
+async def yard(tmp_path: Path) -> AsyncIterator[Yard]:
+    """A store without a server."""
+    async with Yard(tmp_path) as yard:
+        yield yard
+
+
+async def test_a_follower_hears_of_every_transition_from_now_on(yard: Yard) -> None:
+    server = await yard.server()
+    await server.leader()
+    async with (
+        server.caller() as worker,
+        server.http() as http,
+        http.stream("GET", "/api/v1/events") as answer,
+    ):
+        assert answer.headers["content-type"].startswith("text/event-stream")
+        stream = events(answer)
+        assert (await anext(stream)).event == "heartbeat"
+        run = await do_one(yard, worker)
+        heard = [event.transition() for event in await transitions(stream, len(DONE))]
+    assert [one.end for one in heard] == DONE
+    assert {one.run_id for one in heard} == {run}
+
+
+async def test_who_comes_back_with_a_cursor_misses_nothing_and_hears_nothing_twice(yard: Yard) -> None:
+    first = await yard.server("one")
+    await first.leader()
+    second = await yard.server("two")
+    async with first.caller() as worker:
+        async with first.http() as http, http.stream("GET", "/api/v1/events") as answer:
+            stream = events(answer)
+            await anext(stream)
+            run = await do_one(yard, worker)
+            before = await transitions(stream, 3)
+        later = await do_one(yard, worker)
+        headers = {"Last-Event-ID": before[-1].id}
+        async with second.http() as http, http.stream("GET", "/api/v1/events", headers=headers) as answer:
+            stream = events(answer)
+            after = await transitions(stream, 2 + len(DONE))
+            last = await do_one(yard, worker)
+            after += await transitions(stream, len(DONE))
+    heard = [(one.run_id, one.end) for one in (event.transition() for event in before + after)]
+    assert heard == [(run_id, state) for run_id in (run, later, last) for state in DONE]
+
+
+async def test_a_follower_hears_only_what_it_asked_for_and_may_see(yard: Yard) -> None:
+    server = await yard.server()
+    await server.leader()
+    token = await yard.token(Role.VIEWER, tenant="acme")
+    ended = {"state": "SUCCEEDED"}
+    async with (
+        server.caller() as worker,
+        server.http(token) as http,
+        http.stream("GET", "/api/v1/events", params=ended) as answer,
+    ):
+        stream = events(answer)
+        await anext(stream)
+        await do_one(yard, worker, "globex")
+        mine = await do_one(yard, worker, "acme")
+        (heard,) = await transitions(stream, 1)
+    assert (heard.transition().run_id, heard.transition().end) == (mine, "SUCCEEDED")
+
+
+async def test_the_tail_reads_only_while_somebody_follows(yard: Yard) -> None:
+    server = await yard.server()
+    live = server.front.services.live
+    assert isinstance(live, live_module.Live)
+    async with server.http() as http, http.stream("GET", "/api/v1/events") as answer:
+        await anext(events(answer))
+        await until(lambda: live._tail is not None)
+    await until(lambda: live._tail is None)
+
+
+async def test_who_is_too_slow_is_let_go_and_the_others_are_not(yard: Yard, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live_module, "_MOST_WAITING", 1)
+    server = await yard.server()
+    await server.leader()
+    live = server.front.services.live
+    slow, quick = live.follow(await live.now()), live.follow(await live.now())
+    first = [asyncio.ensure_future(anext(one)) for one in (slow, quick)]
+    heard: list[TaskState] = []
+
+    async def listen() -> None:
+        heard.extend(told.transition.end for told in await first[1])
+        async for group in quick:
+            heard.extend(told.transition.end for told in group)
+
+    listening = asyncio.create_task(listen())
+    async with server.caller() as worker:
+        for _ in range(2):
+            await do_one(yard, worker)
+    await until(lambda: len(heard) == 2 * len(DONE))
+    rest = [group async for group in slow]
+    assert len(await first[0]) + sum(map(len, rest)) < 2 * len(DONE)
+    listening.cancel()
+    await asyncio.gather(listening, return_exceptions=True)
+    await quick.aclose()  # type: ignore[attr-defined]
+
+
+async def test_a_server_that_ends_ends_its_streams(yard: Yard) -> None:
+    server = await yard.server()
+    async with server.http() as http, http.stream("GET", "/api/v1/events") as answer:
+        stream = events(answer)
+        await anext(stream)
+        server.stop()
+        async with asyncio.timeout(DEADLINE_SECONDS):
+            assert [event async for event in stream if event.event == "transition"] == []
+
+
+def test_a_cursor_is_read_as_it_was_written() -> None:
+    places = {"default": (12, 3), "a,b:c": (0, -1)}
+    assert read_cursor(write_cursor(places)) == places
+    assert read_cursor("") == {}
+
+
+@pytest.mark.parametrize(
+    "text", ["x", "x:y", "default:1", "default:1.x", "default:-2.0", f"default:{2**63}.0", ",", "٣"]
+)
+def test_a_cursor_that_is_none_is_refused(text: str) -> None:
+    with pytest.raises(Refused):
+        read_cursor(text)

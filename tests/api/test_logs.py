@@ -1,0 +1,157 @@
+"""What attempts print, from the link to the route that shows it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from mainspring.api.peers import SECRET_HEADER
+from mainspring.api.services import Role
+from mainspring.wire import Assignment, Log, LogKept
+from tests.api.yard import DEADLINE_SECONDS, SECRET, Caller, Server, Yard
+
+
+@pytest.fixture
+async def yard(tmp_path: Path) -> AsyncIterator[Yard]:
+    """A store without a server."""
+    async with Yard(tmp_path) as yard:
+        yield yard
+
+
+async def started(yard: Yard, server: Server, worker: Caller) -> Assignment:
+    """A task that runs on this worker."""
+    await server.leader()
+    await yard.submit()
+    return await worker.next_task()
+
+
+async def test_a_log_is_kept_said_to_be_kept_and_shown(yard: Yard) -> None:
+    server = await yard.server()
+    await server.leader()
+    async with server.caller() as worker, server.http() as http:
+        task = await started(yard, server, worker)
+        await worker.say(Log(task.attempt, 0, b"hello "), Log(task.attempt, 6, b"world\n"))
+        assert (await worker.hear(LogKept)).offset == 12
+        answer = await http.get(f"/api/v1/tasks/{task.task}/log")
+        assert answer.content == b"hello world\n"
+        assert answer.headers["x-log-size"] == "12"
+        assert answer.headers["x-log-complete"] == "false"
+        assert answer.headers["x-log-attempt"] == "1"
+        assert answer.headers["content-type"] == "text/plain; charset=utf-8"
+        await worker.say(Log(task.attempt, 12, b"", last=True))
+        await worker.hear(LogKept)
+        await worker.finish(task.attempt)
+        answer = await http.get(f"/api/v1/tasks/{task.task}/log", params={"attempt": 1, "offset": 6, "limit": 3})
+        assert answer.content == b"wor"
+        assert answer.headers["x-log-complete"] == "true"
+        tail = await http.get(f"/api/v1/tasks/{task.task}/log", params={"offset": -6})
+        assert (tail.content, tail.headers["x-log-offset"]) == (b"world\n", "6")
+
+
+async def test_a_piece_that_is_sent_again_is_not_there_twice(yard: Yard) -> None:
+    server = await yard.server()
+    await server.leader()
+    async with server.caller() as worker, server.http() as http:
+        task = await started(yard, server, worker)
+        for _ in range(2):
+            await worker.say(Log(task.attempt, 0, b"hello"))
+            assert (await worker.hear(LogKept)).offset == 5
+        assert (await http.get(f"/api/v1/tasks/{task.task}/log")).content == b"hello"
+
+
+async def test_nobody_writes_the_log_of_anothers_attempt(yard: Yard) -> None:
+    server = await yard.server()
+    await server.leader()
+    async with server.caller("w1") as worker, server.caller("w2", cores=0) as other, server.http() as http:
+        task = await started(yard, server, worker)
+        await other.say(Log(task.attempt, 0, b"lies"), Log("../../x", 0, b"lies"))
+        assert {(await other.hear(LogKept)).attempt for _ in range(2)} == {task.attempt, "../../x"}
+        assert (await http.get(f"/api/v1/tasks/{task.task}/log")).content == b""
+        await worker.finish(task.attempt)
+        await other.say(Log(task.attempt, 0, b"late lies"))
+        await other.hear(LogKept)
+        await worker.say(Log(task.attempt, 0, b"late truth"))
+        await worker.hear(LogKept)
+        assert (await http.get(f"/api/v1/tasks/{task.task}/log")).content == b"late truth"
+
+
+async def test_who_follows_gets_pieces_as_they_come_until_the_end(yard: Yard) -> None:
+    server = await yard.server()
+    await server.leader()
+    async with server.caller() as worker, server.http() as http:
+        task = await started(yard, server, worker)
+        await worker.say(Log(task.attempt, 0, b"one\n"))
+        await worker.hear(LogKept)
+        async with http.stream("GET", f"/api/v1/tasks/{task.task}/log", params={"follow": "true"}) as answer:
+            pieces = answer.aiter_raw()
+            async with asyncio.timeout(DEADLINE_SECONDS):
+                assert await anext(pieces) == b"one\n"
+                await worker.say(Log(task.attempt, 4, b"two\n"))
+                assert await anext(pieces) == b"two\n"
+                await worker.say(Log(task.attempt, 8, b"three\n", last=True))
+                assert [piece async for piece in pieces] == [b"three\n"]
+
+
+async def test_a_server_that_ends_lets_followers_go(yard: Yard) -> None:
+    server = await yard.server()
+    await server.leader()
+    async with server.caller() as worker, server.http() as http:
+        task = await started(yard, server, worker)
+        async with http.stream("GET", f"/api/v1/tasks/{task.task}/log", params={"follow": "true"}) as answer:
+            server.stop()
+            async with asyncio.timeout(DEADLINE_SECONDS):
+                assert [piece async for piece in answer.aiter_raw()] == []
+
+
+async def test_logs_are_for_those_who_see_the_task(yard: Yard) -> None:
+    server = await yard.server()
+    await server.leader()
+    async with server.caller() as worker:
+        task = await started(yard, server, worker)
+        await worker.say(Log(task.attempt, 0, b"secret"))
+        await worker.hear(LogKept)
+    mine, yours = await yard.token(Role.VIEWER, tenant="acme"), await yard.token(Role.VIEWER, tenant="globex")
+    assert (await get(server, f"/api/v1/tasks/{task.task}/log", mine)).content == b"secret"
+    theirs = await get(server, f"/api/v1/tasks/{task.task}/log", yours)
+    nobodys = await get(server, "/api/v1/tasks/task_unknown.0/log", yours)
+    assert theirs.status_code == nobodys.status_code == 404
+    assert theirs.text.replace(task.task, "") == nobodys.text.replace("task_unknown.0", "")
+    assert (await get(server, f"/api/v1/tasks/{task.task}/log?attempt=7", mine)).status_code == 404
+
+
+async def get(server: Server, path: str, token: str) -> httpx2.Response:
+    async with server.http(token) as http:
+        return await http.get(path)
+
+
+async def test_a_log_whose_parts_are_on_two_servers_is_whole(yard: Yard) -> None:
+    first = await yard.server("one")
+    leader = await first.leader()
+    second = await yard.server("two")
+    async with first.caller() as worker:
+        task = await started(yard, first, worker)
+        await worker.say(Log(task.attempt, 0, b"begun here, "))
+        await worker.hear(LogKept)
+    await second.front.services.logs._in_thread(  # type: ignore[attr-defined]
+        lambda: second.front.services.logs._files.append(Log(task.attempt, 12, b"ended there", last=True))  # type: ignore[attr-defined]
+    )
+    assert leader.shard.memory.attempts
+    for server in (first, second):
+        async with server.http() as http:
+            answer = await http.get(f"/api/v1/tasks/{task.task}/log")
+            assert answer.content == b"begun here, ended there"
+            tail = await http.get(f"/api/v1/tasks/{task.task}/log", params={"offset": -5})
+            assert (tail.content, tail.headers["x-log-complete"]) == (b"there", "true")
+
+
+async def test_other_servers_logs_are_asked_for_with_the_secret_only(yard: Yard) -> None:
+    server = await yard.server()
+    path = "/internal/v1/logs/att_000000000000-0000000000000000?offset=0&limit=1"
+    async with server.http() as http:
+        assert (await http.get(path)).status_code == 404
+        assert (await http.get(path, headers={SECRET_HEADER: "guess"})).status_code == 404
+        assert (await http.get(path, headers={SECRET_HEADER: SECRET})).status_code == 200

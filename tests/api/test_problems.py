@@ -1,0 +1,154 @@
+"""What goes wrong is a problem with a stable code, and says nothing about our inside (SEC-7)."""
+
+from __future__ import annotations
+
+import pytest
+from structlog.testing import capture_logs
+
+from mainspring.api.problems import pointer, problem_of
+from mainspring.errors import (
+    Broken,
+    Conflict,
+    Fault,
+    Fenced,
+    Forbidden,
+    KeyReused,
+    MainspringError,
+    NotFound,
+    NotLeading,
+    Overloaded,
+    Refused,
+    Rejected,
+    StaleWrite,
+    TooLarge,
+    Unauthenticated,
+    Unavailable,
+)
+from mainspring.store.port import Store
+from mainspring.store.port_front import ListedRun
+from tests.api.office import Office, problem
+
+INSIDE = "password=hunter2 host=10.1.2.3"
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "is_told"),
+    [
+        (Refused("words"), 422, True),
+        (NotFound("words"), 404, True),
+        (Unauthenticated("words"), 401, True),
+        (Forbidden("words"), 403, True),
+        (TooLarge("words"), 413, True),
+        (Conflict("words"), 409, True),
+        (KeyReused("words"), 409, True),
+        (Overloaded("words"), 429, True),
+        (NotLeading("words"), 503, True),
+        (Unavailable("words"), 503, False),
+        (Rejected("words"), 422, False),
+        (Fenced("words"), 409, False),
+        (Broken("words"), 500, False),
+        (StaleWrite("words"), 500, False),
+        (KeyError("words"), 500, False),
+    ],
+)
+def test_a_family_has_a_status_and_only_words_about_the_request_are_told(
+    error: Exception, status: int, is_told: bool
+) -> None:
+    told = problem_of(error, "req_1")
+
+    assert told.status == status
+    assert told.code == (error.code if isinstance(error, MainspringError) else "broken")
+    assert (told.detail == "words") is is_told
+    assert "words" in told.detail or not is_told
+    assert told.instance == ("req_1" if status == 500 else "")
+
+
+@pytest.mark.parametrize(
+    ("where", "expected"),
+    [
+        ("", ""),
+        ("body", ""),
+        ("name", "/name"),
+        ("tasks[3].needs[0].task", "/tasks/3/needs/0/task"),
+        ("[12].params.a", "/12/params/a"),
+        ("labels['a/b~c']", "/labels/a~1b~0c"),
+        ("params['it\\'s']", "/params/it's"),
+        ('params["it\'s"][0]', "/params/it's/0"),
+        ("query:limit", "query:limit"),
+    ],
+)
+def test_a_path_becomes_a_json_pointer(where: str, expected: str) -> None:
+    assert pointer(where) == expected
+
+
+def test_every_fault_of_a_refusal_is_told() -> None:
+    error = Refused("two things", [Fault(where="a", why="x"), Fault(where="b[0]", why="y")])
+
+    told = problem_of(error)
+
+    assert told.detail == "two things"
+    assert [(fault.pointer, fault.detail) for fault in told.errors] == [("/a", "x"), ("/b/0", "y")]
+
+
+class Failing:
+    """A store of which one question fails."""
+
+    def __init__(self, store: Store, error: Exception) -> None:
+        self._store = store
+        self._error = error
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._store, name)
+
+    async def find_run(self, run_id: str) -> ListedRun | None:
+        """Fails."""
+        raise self._error
+
+
+@pytest.mark.parametrize(
+    ("error", "status"), [(RuntimeError(INSIDE), 500), (Broken(INSIDE), 500), (Unavailable(INSIDE), 503)]
+)
+async def test_what_is_inside_is_logged_and_not_told(office: Office, error: Exception, status: int) -> None:
+    caller = await office.admin()
+    office.services.store = Failing(office.store, error)  # type: ignore[assignment]
+
+    with capture_logs() as logs:
+        answer = await caller.get("/api/v1/runs/x")
+
+    problem(answer, status)
+    assert "hunter2" not in answer.text + str(answer.headers)
+    assert "Traceback" not in answer.text
+    (line,) = [line for line in logs if line["event"].startswith("request.")]
+    assert INSIDE in line["fault"]
+    assert line["request"] == answer.headers["x-request-id"]
+    if status == 500:
+        assert answer.json()["instance"] == answer.headers["x-request-id"]
+
+
+async def test_a_path_that_is_not_there_and_a_method_that_it_does_not_have(office: Office) -> None:
+    caller = await office.admin()
+
+    nowhere = await caller.get("/api/v1/nowhere")
+    slash = await caller.get("/api/v1/runs/")
+    deleted = await caller.delete("/api/v1/jobs")
+
+    assert problem(nowhere, 404)["code"] == problem(slash, 404)["code"] == "not_found"
+    assert problem(deleted, 405)["code"] == "refused"
+    assert set(deleted.headers["allow"].split(", ")) >= {"GET", "POST"}
+
+
+async def test_an_id_that_no_store_takes_is_refused(office: Office) -> None:
+    caller = await office.admin()
+
+    body = problem(await caller.get("/api/v1/runs/a%00b"), 422)
+
+    assert [fault["pointer"] for fault in body["errors"]] == ["path:run_id"]
+
+
+async def test_every_answer_has_an_id_of_its_own(office: Office) -> None:
+    caller = await office.admin()
+
+    answers = [await caller.get(path) for path in ("/healthz", "/api/v1/runs", "/nowhere", "/api/v1/runs/x")]
+
+    assert len({answer.headers["x-request-id"] for answer in answers}) == 4
+    assert {answer.headers["x-content-type-options"] for answer in answers} == {"nosniff"}

@@ -1,0 +1,283 @@
+"""Jobs and runs come in: what is wrong is named, nothing is made twice, and many go together."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import httpx2
+import msgspec
+import pytest
+
+from mainspring.api.services import Role
+from mainspring.rest import BulkLine, JobView, Page, RunView, TaskView
+from tests.api.office import NOOP, Office, pointers, problem, read, submit
+from tests.host.hall import Hand
+
+
+async def test_a_run_is_made_and_runs(office: Office) -> None:
+    caller = await office.admin("acme")
+    async with office.led() as leader:
+        hand = await Hand("w1", leader, "s1").welcome()
+        run = await submit(caller, params={"day": "2026-11-15"}, priority="P1")
+        await hand.finish((await hand.next_task()).attempt, '{"rows": 7}')
+        ended = read(await caller.get(f"/api/v1/runs/{run.id}"), RunView)
+        (task,) = read(await caller.get(f"/api/v1/runs/{run.id}/tasks"), Page[TaskView]).items
+
+    assert (ended.job, ended.job_version, ended.tenant, ended.priority) == ("noop", 1, "acme", "P1")
+    assert (ended.state, ended.task_states) == ("SUCCEEDED", {"SUCCEEDED": 1})
+    assert msgspec.json.decode(ended.params) == {"day": "2026-11-15"}
+    assert ended.submitted_by == "token:a-test"
+    assert (task.name, task.attempt, bytes(task.output), bytes(task.error)) == ("only", 1, b'{"rows": 7}', b"null")
+
+
+async def test_the_answer_to_a_new_run_says_where_it_is(office: Office) -> None:
+    caller = await office.admin()
+    await caller.post("/api/v1/jobs", json=NOOP)
+
+    answer = await caller.post("/api/v1/runs", json={"job": "noop"})
+
+    assert answer.status_code == 201
+    assert answer.headers["location"] == f"/api/v1/runs/{read(answer, RunView).id}"
+    assert "idempotent-replayed" not in answer.headers
+    assert read(await caller.get(answer.headers["location"]), RunView).tenant == "default"
+
+
+async def test_a_job_has_versions_and_the_same_definition_is_the_same_version(office: Office) -> None:
+    caller = await office.admin()
+    changed = {**NOOP, "tasks": [{"name": "only"}, {"name": "second"}]}
+
+    answers = [await caller.post("/api/v1/jobs", json=job) for job in (NOOP, NOOP, changed)]
+    latest = read(await caller.get("/api/v1/jobs/noop"), JobView)
+    first = read(await caller.get("/api/v1/jobs/noop", params={"version": 1}), JobView)
+
+    assert [answer.status_code for answer in answers] == [201, 200, 201]
+    assert [read(answer, JobView).version for answer in answers] == [1, 1, 2]
+    assert (latest.version, len(msgspec.json.decode(latest.definition)["tasks"])) == (2, 2)
+    assert (first.version, len(msgspec.json.decode(first.definition)["tasks"])) == (1, 1)
+
+
+@pytest.mark.parametrize(("reference", "version"), [("noop", 2), ("noop@1", 1), ("{first}", 1)])
+async def test_a_run_names_its_job_by_name_version_or_id(office: Office, reference: str, version: int) -> None:
+    """The new version is known at once where it was submitted, although the latest is remembered."""
+    caller = await office.admin()
+    first = read(await caller.post("/api/v1/jobs", json=NOOP), JobView)
+    await caller.post("/api/v1/runs", json={"job": "noop"})
+    await caller.post("/api/v1/jobs", json={**NOOP, "timeout_seconds": 60})
+
+    run = read(await caller.post("/api/v1/runs", json={"job": reference.format(first=first.id)}), RunView)
+
+    assert run.job_version == version
+
+
+async def test_every_fault_of_a_job_is_named_with_its_pointer(office: Office) -> None:
+    caller = await office.admin()
+    job = {"name": "No!", "tasks": [{"name": "a", "needs": [{"task": "b"}]}, {"name": "c", "max_attempts": 99}]}
+
+    body = problem(await caller.post("/api/v1/jobs", json=job), 422)
+
+    assert body["code"] == "refused"
+    assert sorted(pointers(body)) == ["/name", "/tasks/0/needs/0/task", "/tasks/1/max_attempts"]
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        (b'{"job": "noop"', [""]),
+        (b"[]", [""]),
+        (b'{"job": 7, "priority": "P9", "colour": 1}', ["/colour", "/job"]),
+        (b'{"job": "nope", "priority": "P9"}', ["/job", "/priority"]),
+        (b'{"job": "noop", "params": {"a": "\\u0000"}}', ["/params/a"]),
+        (b'{"job": "noop", "job": "noop"}', [""]),
+        (b'{"job": "noop", "start_at": "2026-11-15T00:00:00"}', ["/start_at"]),
+        (b'{"job": "noop", "idempotency_key": ""}', ["/idempotency_key"]),
+        (b"\xff", [""]),
+    ],
+)
+async def test_what_is_wrong_with_a_run_is_named(office: Office, body: bytes, expected: list[str]) -> None:
+    caller = await office.admin()
+    await caller.post("/api/v1/jobs", json=NOOP)
+
+    found = problem(await caller.post("/api/v1/runs", content=body), 422)
+
+    assert sorted(pointers(found)) == expected
+
+
+async def test_a_body_is_read_no_further_than_allowed(office: Office) -> None:
+    caller = await office.admin()
+
+    async def endless() -> Any:
+        while True:
+            yield b" " * 65_536
+
+    assert problem(await caller.post("/api/v1/runs", content=endless()), 413)["code"] == "too_large"
+    assert problem(await caller.post("/api/v1/runs", content=b" " * 2_000_000), 413)["code"] == "too_large"
+
+
+# idempotency
+
+
+async def test_a_key_makes_one_run_however_often_it_comes(office: Office) -> None:
+    caller = await office.admin("acme")
+    await caller.post("/api/v1/jobs", json=NOOP)
+    wish = {"job": "noop", "params": {"a": 1, "b": 2}}
+    written_otherwise = b'{ "params": {"b": 2, "a": 1}, "job": "noop", "idempotency_key": "k" }'
+
+    first = await caller.post("/api/v1/runs", json=wish, headers={"idempotency-key": "k"})
+    again = await caller.post("/api/v1/runs", json=wish, headers={"idempotency-key": "k"})
+    in_body = await caller.post("/api/v1/runs", content=written_otherwise)
+
+    ids = {read(answer, RunView).id for answer in (first, again, in_body)}
+    assert len(ids) == 1
+    assert [answer.status_code for answer in (first, again)] == [201, 201]
+    assert "idempotent-replayed" not in first.headers
+    assert again.headers["idempotent-replayed"] == in_body.headers["idempotent-replayed"] == "true"
+
+
+async def test_a_key_with_another_body_is_a_conflict(office: Office) -> None:
+    caller = await office.admin("acme")
+    await caller.post("/api/v1/jobs", json=NOOP)
+    await caller.post("/api/v1/runs", json={"job": "noop"}, headers={"idempotency-key": "k"})
+
+    answer = await caller.post("/api/v1/runs", json={"job": "noop", "priority": "P1"}, headers={"idempotency-key": "k"})
+
+    assert problem(answer, 409)["code"] == "key_reused"
+
+
+async def test_a_key_of_another_tenant_is_another_key(office: Office) -> None:
+    acme, globex = await office.admin("acme"), await office.admin("globex")
+    runs = []
+    for caller in (acme, globex):
+        await caller.post("/api/v1/jobs", json=NOOP)
+        runs.append(read(await caller.post("/api/v1/runs", json={"job": "noop", "idempotency_key": "k"}), RunView))
+
+    assert runs[0].id != runs[1].id
+
+
+async def test_runs_that_come_together_are_all_made(office: Office) -> None:
+    caller = await office.admin()
+    await caller.post("/api/v1/jobs", json=NOOP)
+
+    answers = await asyncio.gather(*(caller.post("/api/v1/runs", json={"job": "noop"}) for _ in range(100)))
+
+    ids = [read(answer, RunView).id for answer in answers]
+    assert len(set(ids)) == 100
+    assert all([await office.store.run(run_id) for run_id in ids])
+
+
+# many in one request
+
+
+async def test_each_line_is_made_for_itself(office: Office) -> None:
+    caller = await office.admin("acme")
+    await caller.post("/api/v1/jobs", json=NOOP)
+    lines = [b'{"job": "noop"}', b'{"job": "nope"}', b"", b"{", b'{"job": "noop", "idempotency_key": "k"}']
+
+    first = await bulk(caller, lines)
+    again = await bulk(caller, lines[-1:])
+
+    assert [line.index for line in first] == [0, 1, 2, 3]
+    assert [line.id is not None for line in first] == [True, False, False, True]
+    assert [line.problem.code for line in first if line.problem] == ["refused", "refused"]
+    assert first[1].problem is not None
+    assert [fault.pointer for fault in first[1].problem.errors] == ["/job"]
+    assert again[0].id == first[3].id
+    assert await office.store.run(first[0].id or "") is not None
+
+
+async def test_a_line_that_is_too_long_ends_the_request_and_what_was_before_it_is_made(office: Office) -> None:
+    caller = await office.admin("acme")
+    await caller.post("/api/v1/jobs", json=NOOP)
+
+    first, last = await bulk(caller, [b'{"job": "noop"}', b" " * 1_000_000 + b"{}", b'{"job": "noop"}'])
+
+    assert first.id is not None
+    assert last.problem is not None
+    assert (last.index, last.problem.code) == (1, "too_large")
+
+
+async def test_all_lines_are_made_or_none(office: Office) -> None:
+    caller = await office.admin("acme")
+    await caller.post("/api/v1/jobs", json=NOOP)
+    good = [b'{"job": "noop"}'] * 3
+
+    bad = await caller.post(
+        "/api/v1/runs/bulk", params={"mode": "all"}, content=b"\n".join([*good, b'{"job": "x", "priority": "P7"}'])
+    )
+    runs_then = (await caller.get("/api/v1/runs")).json()["items"]
+    made = await bulk(caller, good, mode="all")
+
+    assert sorted(pointers(problem(bad, 422))) == ["/3/job", "/3/priority"]
+    assert runs_then == []
+    assert len({line.id for line in made}) == 3
+
+
+async def test_a_key_for_all_lines_makes_them_once(office: Office) -> None:
+    caller = await office.admin("acme")
+    await caller.post("/api/v1/jobs", json=NOOP)
+    good = [b'{"job": "noop"}'] * 3
+
+    first = await bulk(caller, good, mode="all", key="k")
+    again = await bulk(caller, good, mode="all", key="k")
+    other = await caller.post(
+        "/api/v1/runs/bulk", params={"mode": "all"}, content=good[0], headers={"idempotency-key": "k"}
+    )
+
+    assert first == again
+    assert problem(other, 409)["code"] == "key_reused"
+
+
+async def test_the_same_lines_for_other_tenants_are_another_body(office: Office) -> None:
+    caller = await office.admin()
+    for tenant in ("acme", "globex"):
+        await caller.post("/api/v1/jobs", json=NOOP, params={"tenant": tenant})
+    to_acme, to_globex = b'{"job": "noop", "tenant": "acme"}', b'{"job": "noop", "tenant": "globex"}'
+    await bulk(caller, [to_acme, to_globex], mode="all", key="k")
+
+    other = await caller.post(
+        "/api/v1/runs/bulk", params={"mode": "all"}, content=to_acme + b"\n" + to_acme, headers={"idempotency-key": "k"}
+    )
+
+    assert problem(other, 409)["code"] == "key_reused"
+
+
+async def test_no_more_lines_than_fit_into_one_transaction(office: Office) -> None:
+    caller = await office.admin("acme")
+
+    answer = await caller.post("/api/v1/runs/bulk", params={"mode": "all"}, content=b"{}\n" * 10_001)
+
+    assert problem(answer, 413)["code"] == "too_large"
+
+
+async def test_more_than_a_chunk_of_lines_is_answered_in_order(office: Office) -> None:
+    caller = await office.admin("acme")
+    await caller.post("/api/v1/jobs", json=NOOP)
+
+    lines = await bulk(caller, [b'{"job": "noop"}'] * 2_500)
+
+    assert [line.index for line in lines] == list(range(2_500))
+    assert len({line.id for line in lines}) == 2_500
+
+
+async def test_whoever_submits_may_act_for_its_tenant_only(office: Office) -> None:
+    caller = office.caller(await office.token(Role.SUBMITTER, tenant="acme"))
+    await caller.post("/api/v1/jobs", json=NOOP)
+
+    one = await caller.post("/api/v1/runs", json={"job": "noop", "tenant": "globex"})
+    job = await caller.post("/api/v1/jobs", json=NOOP, params={"tenant": "globex"})
+    (line,) = await bulk(caller, [b'{"job": "noop", "tenant": "globex"}'])
+
+    assert problem(one, 403)["code"] == problem(job, 403)["code"] == "forbidden"
+    assert line.problem is not None
+    assert line.problem.code == "forbidden"
+
+
+async def bulk(
+    caller: httpx2.AsyncClient, lines: list[bytes], mode: str = "each", key: str | None = None
+) -> list[BulkLine]:
+    """What becomes of the lines of a bulk request."""
+    headers = {"idempotency-key": key} if key is not None else {}
+    answer = await caller.post("/api/v1/runs/bulk", params={"mode": mode}, content=b"\n".join(lines), headers=headers)
+    assert answer.status_code == 200, answer.text
+    assert answer.headers["content-type"].startswith("application/x-ndjson")
+    return msgspec.json.Decoder(BulkLine).decode_lines(answer.content)

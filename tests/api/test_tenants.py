@@ -1,0 +1,142 @@
+"""What belongs to another tenant does not exist: the answer is the same but for the id (SEC-2)."""
+
+from __future__ import annotations
+
+import pytest
+
+from mainspring.api.services import Role
+from mainspring.rest import JobView, Page, RunView, TaskView, TokenView
+from tests.api.office import NOOP, Office, problem, read, running_task, submit
+
+RUN_PATHS = ["GET {}", "GET {}/tasks", "POST {}/cancel", "POST {}/pause", "POST {}/resume"]
+TASK_PATHS = [
+    "GET {}", "GET {}/attempts", "GET {}/transitions", "GET {}/checkpoint", "GET {}/log", "POST {}/cancel",
+    "POST {}/retry", "POST {}/clear",
+]  # fmt: skip
+
+
+async def test_ids_of_another_tenant_answer_like_ids_that_never_were(office: Office) -> None:
+    acme, globex = await office.admin("acme"), await office.admin("globex")
+    token = read(await acme.post("/api/v1/tokens", json={"name": "x", "roles": ["viewer"]}), TokenView)
+    async with office.led() as leader:
+        _, task = await running_task(office, acme, leader)
+        never_run, never_task = "run_000000000000-0000000000000000", "task_000000000000-0000000000000000.0"
+        things = [
+            *[(path, f"/api/v1/runs/{task.run_id}", f"/api/v1/runs/{never_run}") for path in RUN_PATHS],
+            *[(path, f"/api/v1/tasks/{task.id}", f"/api/v1/tasks/{never_task}") for path in TASK_PATHS],
+            ("DELETE {}", f"/api/v1/tokens/{token.id}", f"/api/v1/tokens/{'0' * 16}"),
+            ("GET {}", "/api/v1/jobs/noop", "/api/v1/jobs/never"),
+        ]
+        for path, theirs, never in things:
+            method, _, form = path.partition(" ")
+            found = problem(await globex.request(method, form.format(theirs)), 404)
+            missing = problem(await globex.request(method, form.format(never)), 404)
+            their_id, never_id = theirs.rpartition("/")[2], never.rpartition("/")[2]
+            assert str(found).replace(their_id, never_id) == str(missing), path
+
+    assert (await acme.get("/api/v1/runs")).status_code == 200
+    assert (await office.store.find_token(token.id)).revoked_at is None  # type: ignore[union-attr]
+
+
+async def test_lists_have_the_work_of_ones_own_tenant(office: Office) -> None:
+    acme, globex, everybody = await office.admin("acme"), await office.admin("globex"), await office.admin()
+    await submit(acme)
+    await submit(globex)
+    await globex.post("/api/v1/jobs", json={**NOOP, "name": "theirs"})
+
+    async def tenants(caller: object, path: str, kind: object, **params: str) -> set[str]:
+        page = read(await caller.get(f"/api/v1/{path}", params=params), Page[kind])  # type: ignore[attr-defined, valid-type]
+        return {item.tenant for item in page.items}
+
+    for path, kind in (("jobs", JobView), ("runs", RunView)):
+        assert await tenants(acme, path, kind) == {"acme"}
+        assert await tenants(everybody, path, kind) == {"acme", "globex"}
+        assert await tenants(everybody, path, kind, tenant="globex") == {"globex"}
+
+
+@pytest.mark.parametrize("path", ["jobs", "runs", "tasks", "tokens"])
+async def test_another_tenant_can_not_be_asked_for(office: Office, path: str) -> None:
+    acme = await office.admin("acme")
+
+    bodies = [
+        problem(await acme.get(f"/api/v1/{path}", params={"tenant": tenant}), 403) for tenant in ("globex", "never")
+    ]
+
+    assert bodies[0] == bodies[1]
+
+
+async def test_a_tenant_sees_of_workers_only_what_they_do_for_it(office: Office) -> None:
+    acme, globex, everybody = await office.admin("acme"), await office.admin("globex"), await office.admin()
+    async with office.led() as leader:
+        await running_task(office, acme, leader)
+        await everybody.post("/api/v1/workers/w1/cordon", json={"why": "ann has a look"})
+
+        views = [(await caller.get("/api/v1/workers/w1")).json() for caller in (acme, globex, everybody)]
+
+    assert [view["running"] for view in views] == [1, 0, 1]
+    assert ["ann" in view["hold_why"] for view in views] == [False, False, True]
+    assert {view["hold"] for view in views} == {"cordoned"}
+
+
+# tokens
+
+
+async def test_a_tenants_administrator_gives_tokens_of_its_tenant_only(office: Office) -> None:
+    acme = await office.admin("acme")
+
+    own = await acme.post("/api/v1/tokens", json={"name": "own", "roles": ["admin"]})
+    for tenant in ("*", "globex"):
+        problem(await acme.post("/api/v1/tokens", json={"name": "x", "roles": ["viewer"], "tenant": tenant}), 403)
+    worker = problem(await acme.post("/api/v1/tokens", json={"name": "x", "roles": ["worker"]}), 422)
+
+    assert read(own, TokenView).tenant == "acme"
+    assert [fault["pointer"] for fault in worker["errors"]] == ["/roles/0"]
+    assert {row.tenant for row in await office.store.list_tokens(None)} == {"acme"}
+
+
+async def test_a_token_is_shown_once_and_works(office: Office) -> None:
+    everybody = await office.admin()
+
+    made = read(
+        await everybody.post("/api/v1/tokens", json={"name": "bot", "roles": ["submitter"], "tenant": "acme"}),
+        TokenView,
+    )
+    listed = read(await everybody.get("/api/v1/tokens"), Page[TokenView]).items
+
+    assert made.token is not None
+    run = await submit(office.caller(made.token))
+    assert (run.tenant, run.submitted_by) == ("acme", "token:bot")
+    assert [token.token for token in listed] == [None, None]
+    assert made.token not in (await everybody.get("/api/v1/tokens")).text
+
+
+@pytest.mark.parametrize(
+    ("fields", "pointer"),
+    [
+        ({"roles": []}, "/roles"),
+        ({"roles": ["viewer", "attempt"]}, "/roles/1"),
+        ({"roles": ["king"]}, "/roles/0"),
+        ({"name": ""}, "/name"),
+        ({"name": "a\nb"}, "/name"),
+        ({"tenant": "No Name"}, "/tenant"),
+        ({"expires_in_seconds": 366 * 86_400}, "/expires_in_seconds"),
+        ({"expires_in_seconds": 0}, "/expires_in_seconds"),
+    ],
+)
+async def test_what_is_wrong_with_a_token_is_named(office: Office, fields: dict[str, object], pointer: str) -> None:
+    everybody = await office.admin()
+
+    body = problem(await everybody.post("/api/v1/tokens", json={"name": "x", "roles": ["viewer"], **fields}), 422)
+
+    assert [fault["pointer"] for fault in body["errors"]] == [pointer]
+
+
+async def test_a_task_of_ones_own_is_there(office: Office) -> None:
+    """So that the tests above do not pass because nobody finds anything."""
+    viewer = office.caller(await office.token(Role.VIEWER, tenant="acme"))
+    async with office.led() as leader:
+        _, task = await running_task(office, await office.admin("acme"), leader)
+
+        found = read(await viewer.get(f"/api/v1/tasks/{task.id}"), TaskView)
+
+    assert found.tenant == "acme"

@@ -1,0 +1,221 @@
+"""Servers with real sockets on one store in memory, and workers that are played word by word.
+
+`Yard.server` starts a host with its front on a free port, all in the test's own loop; several share the yard's store.
+`Caller` is the other end of a worker link.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import timedelta
+from itertools import count
+from pathlib import Path
+from typing import Self, TypeVar
+
+import httpx2
+import msgspec
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosed
+
+from mainspring.api import tokens
+from mainspring.api.log_files import LogFiles
+from mainspring.api.server import Front, listen
+from mainspring.api.services import EVERY_TENANT, Role
+from mainspring.bootstrap import POOL, submit
+from mainspring.clock import MachineClock
+from mainspring.core.jobs import JobSpec, TaskSpec
+from mainspring.core.runs import Run
+from mainspring.host.host import Host
+from mainspring.host.loop import Leader
+from mainspring.store.sqlite import SqliteStore, inline
+from mainspring.wire import (
+    Answer,
+    Assign,
+    Assignment,
+    Credit,
+    FromWorker,
+    Offer,
+    Outcome,
+    Received,
+    Register,
+    Result,
+    Started,
+    ToWorker,
+    Verdict,
+    Welcome,
+)
+
+DEADLINE_SECONDS = 10.0
+SECRET = "the secret of the yard"
+ONE_TASK = JobSpec(name="one", tasks=(TaskSpec(name="only", work=msgspec.Raw(b'{"run": ["true"]}')),))
+_M = TypeVar("_M", bound=ToWorker)
+_decode = msgspec.msgpack.Decoder(list[ToWorker]).decode
+
+
+class Caller:
+    """A worker whose every word is the test's."""
+
+    def __init__(self, socket: ClientConnection, name: str) -> None:
+        self.socket = socket
+        self.name = name
+        self.heard: list[ToWorker] = []
+
+    async def say(self, *messages: FromWorker) -> None:
+        """Send messages in one frame."""
+        await self.socket.send(msgspec.msgpack.encode(messages))
+
+    async def hear(self, kind: type[_M]) -> _M:
+        """The next message of a kind; what comes before it stays in `heard`."""
+        async with asyncio.timeout(DEADLINE_SECONDS):
+            while True:
+                for message in self.heard:
+                    if isinstance(message, kind):
+                        self.heard.remove(message)
+                        return message
+                frame = await self.socket.recv()
+                assert isinstance(frame, bytes)
+                self.heard += _decode(frame)
+
+    async def next_task(self) -> Assignment:
+        """The next assignment, received and started."""
+        assign = await self.hear(Assign)
+        await self.say(Received(tuple(one.attempt for one in assign.group)), Started(assign.group[0].attempt))
+        return assign.group[0]
+
+    async def finish(self, attempt: str) -> Verdict:
+        """Report a success, and wait for the answer."""
+        await self.say(Result(attempt, Outcome.SUCCEEDED, "1"))
+        return (await self.hear(Answer)).verdict
+
+    async def closed(self) -> tuple[int, str]:
+        """How the server closed the link, once it has."""
+        async with asyncio.timeout(DEADLINE_SECONDS):
+            try:
+                while True:
+                    frame = await self.socket.recv()
+                    assert isinstance(frame, bytes)
+                    self.heard += _decode(frame)
+            except ConnectionClosed:
+                await self.socket.wait_closed()
+        return self.socket.close_code or 0, self.socket.close_reason or ""
+
+
+class Server:
+    """One server of a yard."""
+
+    def __init__(self, host: Host, front: Front, address: str, stop: Callable[[], None]) -> None:
+        self.host = host
+        self.front = front
+        self.address = address
+        self.stop = stop
+
+    async def leader(self) -> Leader:
+        """The leader of the pool, once this server leads it."""
+        await until(lambda: POOL in self.host.leaders)
+        return self.host.leader(POOL)
+
+    @asynccontextmanager
+    async def socket(self, headers: dict[str, str] | None = None) -> AsyncIterator[ClientConnection]:
+        """A link on which nothing has been said."""
+        url = self.address.replace("http", "ws", 1) + "/api/v1/worker-link"
+        async with connect(url, compression=None, additional_headers=headers, proxy=None) as socket:
+            yield socket
+
+    @asynccontextmanager
+    async def caller(
+        self, name: str = "w1", *, session: str = "s1", token: str | None = None, cores: int = 4
+    ) -> AsyncIterator[Caller]:
+        """A worker that has registered, and may send results."""
+        headers = {"Authorization": f"Bearer {token}"} if token else None
+        async with self.socket(headers) as socket:
+            caller = Caller(socket, name)
+            await caller.say(Register(name, session, Offer(cores * 1000, cores << 30), {}))
+            await caller.hear(Welcome)
+            await caller.hear(Credit)
+            yield caller
+
+    @asynccontextmanager
+    async def http(self, token: str | None = None) -> AsyncIterator[httpx2.AsyncClient]:
+        """A client of the API."""
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        async with httpx2.AsyncClient(
+            base_url=self.address, headers=headers, trust_env=False, timeout=DEADLINE_SECONDS
+        ) as client:
+            yield client
+
+
+class Yard:
+    """A store, and the servers that share it."""
+
+    def __init__(self, directory: Path) -> None:
+        self.clock = MachineClock()
+        self.store = SqliteStore.open(":memory:", clock=self.clock, run=inline)
+        self._directory = directory
+        self._nonces = count(1_000)
+        self._stack = AsyncExitStack()
+
+    async def __aenter__(self) -> Self:
+        await self.store.ensure_shard(POOL)
+        self._stack.push_async_callback(self.store.close)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._stack.aclose()
+
+    async def server(
+        self, name: str = "one", *, open_locally: bool = True, lease: float = 5.0, largest_log: int = 1 << 20
+    ) -> Server:
+        """Start a server; it is stopped with the yard, or before."""
+        host = Host(self.store, self.clock, name, lambda: next(self._nonces), timedelta(seconds=lease))
+        listener = listen("127.0.0.1", 0)
+        address = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        front = Front(
+            host,
+            self.store,
+            self.clock,
+            address=address,
+            cluster_secret=SECRET,
+            pool=POOL,
+            files=LogFiles(self._directory / name / "logs", largest_log=largest_log),
+            open_locally=open_locally,
+        )
+        up, stopping = asyncio.Event(), asyncio.Event()
+
+        async def run() -> None:
+            hosting = asyncio.create_task(host.run())
+            async with front.running(listener):
+                up.set()
+                await stopping.wait()
+            host.stop()
+            await hosting
+
+        running = asyncio.create_task(run())
+
+        async def end() -> None:
+            stopping.set()
+            await running
+
+        self._stack.push_async_callback(end)
+        await up.wait()
+        return Server(host, front, address, stopping.set)
+
+    async def submit(self, spec: JobSpec = ONE_TASK, runs: int = 1, tenants: Sequence[str] = ("acme",)) -> list[Run]:
+        """Put runs of a job into intake."""
+        return await submit(self.store, spec, runs, tenants, by="test")
+
+    async def token(self, *roles: Role, name: str = "t", tenant: str = EVERY_TENANT) -> str:
+        """A token with these roles."""
+        token, row = tokens.make_token(
+            tenant=tenant, roles=roles, name=name, by="test", now=await self.store.time(), life=timedelta(days=1)
+        )
+        await self.store.insert_token(row)
+        return token
+
+
+async def until(is_so: Callable[[], bool]) -> None:
+    """Come back when something is so: looked at again and again, for a bounded time."""
+    async with asyncio.timeout(DEADLINE_SECONDS):
+        while not is_so():  # noqa: ASYNC110 - what is looked at has no event of its own
+            await asyncio.sleep(0.01)

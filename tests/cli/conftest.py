@@ -1,0 +1,28 @@
+"""What tests of the command line may ask for: a server and a worker, real ones, the same for all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.cli.terminal import Terminal
+from tests.e2e.town import Town
+
+
+@pytest.fixture(scope="session")
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Where a server listens that has the worker `w1`."""
+    with Town(tmp_path_factory.mktemp("town")) as town:
+        server = town.server()
+        town.worker(server, name="w1")
+        yield server.address
+
+
+@pytest.fixture
+def terminal(address: str, monkeypatch: pytest.MonkeyPatch) -> Terminal:
+    """Somebody who types commands for that server."""
+    monkeypatch.setenv("MAINSPRING_SERVER_URL", address)
+    for name in ("MAINSPRING_API_KEY", "MAINSPRING_TENANT", "NO_COLOR", "FORCE_COLOR", "CLICOLOR_FORCE"):
+        monkeypatch.delenv(name, raising=False)
+    return Terminal()

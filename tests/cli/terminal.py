@@ -1,0 +1,42 @@
+"""Types commands and reads what they print."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from click.testing import CliRunner, Result
+
+from mainspring.cli.main import main
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+class Terminal:
+    """A terminal that is none: what is printed goes to pipes."""
+
+    def call(self, *arguments: str | Path, stdin: str | None = None) -> Result:
+        """Call `mainspring` in this process."""
+        return CliRunner().invoke(main, [str(word) for word in arguments], prog_name="mainspring", input=stdin)
+
+    def out(self, *arguments: str | Path, stdin: str | None = None) -> str:
+        """What a command that ends well prints."""
+        result = self.call(*arguments, stdin=stdin)
+        assert result.exit_code == 0, f"{arguments} ended with {result.exit_code}: {result.stderr}"
+        return result.stdout
+
+    def json(self, *arguments: str | Path) -> Any:
+        """What a command prints with -o json."""
+        return msgspec.json.decode(self.out(*arguments, "-o", "json"))
+
+    def finished(self, job: str, *arguments: str) -> str:
+        """The id of a run of a job, given as YAML, that is over."""
+        result = self.call("submit", "-", "--wait", "-q", *arguments, stdin=job)
+        assert result.exit_code in {0, 1}, result.stderr
+        return result.stdout.strip()
+
+
+def job(name: str, *tasks: str) -> str:
+    """A job file with these tasks, each in one line."""
+    return f"name: {name}\ntasks:\n" + "".join(f"  - {{{task}}}\n" for task in tasks)

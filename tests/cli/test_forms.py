@@ -1,0 +1,156 @@
+"""The forms of what is printed: tables, JSON, YAML, names; colours; times; and the whole tree of commands."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import msgspec
+import pytest
+import rich_click as click
+import yaml
+
+from mainspring.cli.main import main
+from mainspring.cli.options import FORMATS, Printing
+from mainspring.cli.output import Column, Table, plain_lines, say, sort_rows
+from mainspring.cli.terminal import has_color
+from tests.cli.terminal import Terminal, job
+
+NOW = datetime(2026, 11, 15, 12, tzinfo=UTC)
+PRINT_NO_DATA = {"server", "worker", "up", "token"}
+"""Commands that run until they are stopped, and groups."""
+
+
+class Row(msgspec.Struct):
+    """Something to list."""
+
+    id: str
+    size: int | None = None
+
+
+ROWS = [Row("b", 2), Row("a"), Row("c", 1)]
+TABLE: Table[Row] = Table(
+    [Column("id", lambda row, _: row.id), Column("size", lambda row, _: row.size, wide=True)], id=lambda row: row.id
+)
+
+
+def commands() -> Iterator[tuple[str, click.Command]]:
+    """Every command of the tree, with its path."""
+    ahead: list[tuple[str, click.Command]] = [("", main)]
+    while ahead:
+        path, command = ahead.pop()
+        if path:
+            yield path, command
+        if isinstance(command, click.Group):
+            ctx = click.Context(command)
+            for name in command.list_commands(ctx):
+                child = command.get_command(ctx, name)
+                assert child is not None
+                ahead.append((f"{path} {name}".strip(), child))
+
+
+@pytest.mark.parametrize(("path", "command"), [pytest.param(path, one, id=path) for path, one in commands()])
+def test_every_command_that_prints_data_has_every_form(path: str, command: click.Command) -> None:
+    if path in PRINT_NO_DATA:
+        return
+    options = {option.name: option for option in command.params}
+
+    assert {"output", "quiet", "color", "utc"} <= set(options)
+    assert isinstance(options["output"].type, click.Choice)
+    assert tuple(options["output"].type.choices) == FORMATS
+
+
+@pytest.mark.parametrize(("path", "command"), [pytest.param(path, one, id=path) for path, one in commands()])
+def test_every_command_says_what_it_does_and_shows_how(path: str, command: click.Command) -> None:
+    assert command.help
+    assert [option.name for option in command.params if isinstance(option, click.Option) and not option.help] == []
+    if path not in PRINT_NO_DATA:
+        assert f"mainspring {path}" in command.help or "mainspring show" in command.help
+
+
+def test_a_table_is_aligned_and_wide_shows_more() -> None:
+    assert plain_lines(ROWS, TABLE, Printing(), NOW) == ["ID", "b", "a", "c"]
+    assert plain_lines(ROWS, TABLE, Printing(output="wide", headers=False), NOW) == ["b  2", "a  -", "c  1"]
+    assert plain_lines(ROWS, TABLE, Printing(columns=("size", "id")), NOW)[:2] == ["SIZE  ID", "2     b"]
+
+
+def test_rows_are_sorted_and_those_without_a_value_come_last() -> None:
+    assert [row.id for row in sort_rows(list(ROWS), TABLE, Printing(sort="size"), NOW)] == ["c", "b", "a"]
+    assert [row.id for row in sort_rows(list(ROWS), TABLE, Printing(sort="-size"), NOW)] == ["b", "c", "a"]
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        (NOW - timedelta(seconds=12), "12s ago"),
+        (NOW - timedelta(minutes=3, seconds=59), "3m ago"),
+        (NOW + timedelta(hours=5), "in 5h"),
+        (timedelta(seconds=3_840), "1h 04m"),
+        (None, "-"),
+        ("a\n\x1b[31mb", "a  [31mb"),
+    ],
+)
+def test_a_cell_is_short_and_harmless(value: str | datetime | timedelta | None, said: str) -> None:
+    assert say(value, NOW) == said
+
+
+@pytest.mark.parametrize(
+    ("choice", "environment", "is_terminal", "colored"),
+    [
+        ("auto", {}, True, True),
+        ("auto", {}, False, False),
+        ("auto", {"TERM": "dumb"}, True, False),
+        ("auto", {"NO_COLOR": "1"}, True, False),
+        ("auto", {"NO_COLOR": ""}, True, True),
+        ("auto", {"FORCE_COLOR": "1"}, False, True),
+        ("auto", {"CLICOLOR_FORCE": "1"}, False, True),
+        ("auto", {"FORCE_COLOR": "1", "NO_COLOR": "1"}, True, False),
+        ("always", {"NO_COLOR": "1"}, False, True),
+        ("never", {"FORCE_COLOR": "1"}, True, False),
+    ],
+)
+def test_colours_are_where_they_are_wanted(
+    choice: str, environment: dict[str, str], is_terminal: bool, colored: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("NO_COLOR", "FORCE_COLOR", "CLICOLOR_FORCE", "TERM"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+
+    class Stream(io.StringIO):
+        def isatty(self) -> bool:
+            return is_terminal
+
+    assert has_color(choice, Stream()) is colored
+
+
+def test_every_form_has_the_same_run(terminal: Terminal) -> None:
+    run = terminal.finished(job("forms", "id: only, run: 'true'"))
+
+    (listed,) = terminal.json("runs", "--job", "forms")
+    assert listed["id"] == run
+    assert listed["state"] == "SUCCEEDED"
+    assert datetime.fromisoformat(listed["created_at"]).tzinfo is not None
+    assert yaml.safe_load(terminal.out("runs", "--job", "forms", "-o", "yaml"))[0]["id"] == run
+    assert msgspec.json.decode(terminal.out("runs", "--job", "forms", "-o", "jsonl")) == listed
+    assert terminal.out("runs", "--job", "forms", "-q") == f"{run}\n"
+    header, row = terminal.out("runs", "--job", "forms").splitlines()
+    assert header.split()[:3] == ["ID", "JOB", "STATE"]
+    assert row.split()[:3] == [run, "forms@1", "SUCCEEDED"]
+    assert "\x1b[" in terminal.out("runs", "--job", "forms", "--color", "always")
+
+
+def test_a_column_that_is_not_there_is_a_mistake_of_usage(terminal: Terminal) -> None:
+    result = terminal.call("workers", "--columns", "id,sise")
+
+    assert result.exit_code == 2
+    assert "there is no column sise; there are id, status" in result.stderr
+
+
+def test_the_page_about_the_command_line_names_every_command() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "cli.md").read_text()
+
+    groups = {path for path, command in commands() if isinstance(command, click.Group)}
+    assert [path for path, _ in commands() if path not in groups and f"`mainspring {path}" not in page] == []

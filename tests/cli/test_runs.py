@@ -1,0 +1,245 @@
+"""From a file to the end of a run, as somebody does it who types commands: against a server and a worker."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from tests.cli.terminal import EXAMPLES, Terminal, job
+
+HELLO = EXAMPLES / "hello.yaml"
+BROKEN = job("broken", "id: bad, shell: 'echo oh no >&2; exit 3', retries: 0", "id: after, needs: [bad], run: 'true'")
+
+
+def test_a_file_is_submitted_and_its_run_is_waited_for(terminal: Terminal) -> None:
+    run = terminal.json("submit", HELLO, "-p", "name=you", "--wait")
+
+    assert run["state"] == "SUCCEEDED"
+    assert run["params"] == {"name": "you"}
+    assert terminal.out("logs", run["id"]) == "hello, you\n"
+
+
+def test_a_run_that_fails_ends_with_1_and_says_what_failed(terminal: Terminal) -> None:
+    result = terminal.call("submit", "-", "--wait", stdin=BROKEN)
+
+    assert result.exit_code == 1
+    assert "FAILED\n  bad FAILED: its only try failed" in result.stdout
+    assert "--failed` shows what was printed" in result.stderr
+
+
+def test_a_run_is_watched_to_its_end_line_by_line(terminal: Terminal) -> None:
+    result = terminal.call("submit", "-", "--watch", stdin=BROKEN)
+
+    assert result.exit_code == 1
+    lines = result.stdout.splitlines()
+    assert any("bad FAILED: its only try failed" in line for line in lines)
+    assert any("after CANCELLED" in line for line in lines)
+    assert lines[-2].endswith(" FAILED")
+    assert "\x1b" not in result.stdout
+
+
+def test_watching_what_is_over_shows_how_it_was(terminal: Terminal) -> None:
+    run = terminal.finished(job("over", "id: only, run: 'true'"))
+
+    assert f"{run} SUCCEEDED" in terminal.out("watch", run)
+
+
+def test_a_parameter_is_json_or_else_text(terminal: Terminal) -> None:
+    run = terminal.json("submit", HELLO, "-p", "a=5", "-p", 'b=["x"]', "-p", "c=2026-11-15", "-p", "d==")
+
+    assert run["params"] == {"a": 5, "b": ["x"], "c": "2026-11-15", "d": "="}
+
+
+def test_the_same_key_is_the_same_run_and_with_another_wish_a_conflict(terminal: Terminal) -> None:
+    first = terminal.out("submit", HELLO, "-q", "--idempotency-key", "once")
+
+    assert terminal.out("submit", HELLO, "-q", "--idempotency-key", "once") == first
+    result = terminal.call("submit", HELLO, "-p", "name=me", "--idempotency-key", "once")
+    assert result.exit_code == 4
+
+
+def test_a_job_is_run_by_its_name_once_the_server_has_it(terminal: Terminal) -> None:
+    terminal.finished(job("named", "id: only, run: 'true'"))
+
+    assert terminal.json("submit", "named@1", "--wait", "--priority", "p1")["priority"] == "P1"
+    assert [row["name"] for row in terminal.json("jobs") if row["name"] == "named"] == ["named"]
+
+
+def test_many_runs_are_submitted_at_once(terminal: Terminal, tmp_path: Path) -> None:
+    lines = tmp_path / "days.jsonl"
+    lines.write_text('{"day": 1}\n\n{"day": 2}\n')
+
+    assert terminal.out("submit", HELLO, "--count", "3") == "3 of 3 runs submitted\n"
+    made = terminal.json("submit", HELLO, "--bulk", lines, "--mode", "all")
+    assert [terminal.json("show", line["id"])["params"] for line in made] == [{"day": 1}, {"day": 2}]
+
+
+def test_a_line_that_is_no_object_is_named(terminal: Terminal, tmp_path: Path) -> None:
+    lines = tmp_path / "days.jsonl"
+    lines.write_text('{"day": 1}\n[2]\n')
+    result = terminal.call("submit", HELLO, "--bulk", lines)
+
+    assert result.exit_code == 2
+    assert f"{lines}:2:1: must be a JSON object" in result.stderr
+
+
+def test_a_dry_run_prints_the_strict_form_and_asks_nobody(terminal: Terminal) -> None:
+    result = terminal.call("submit", HELLO, "--dry-run", "--server", "http://127.0.0.1:9")
+
+    assert result.exit_code == 0
+    assert msgspec.json.decode(result.stdout)["tasks"][0]["name"] == "greet"
+
+
+def test_time_that_is_over_ends_with_124_and_the_run_goes_on(terminal: Terminal) -> None:
+    stays = job("stays", "id: only, run: sleep 60")
+    result = terminal.call("submit", "-", "--wait", "--timeout", "0.2s", stdin=stays)
+
+    assert result.exit_code == 124
+    assert "it goes on: `mainspring watch run_" in result.stderr
+    run = terminal.json("runs", "--job", "stays")[0]["id"]
+    assert terminal.call("watch", run, "--timeout", "0.2s").exit_code == 124
+    assert terminal.json("cancel", run, "--why", "enough")[0]["changed"] is True
+    assert terminal.call("watch", run).exit_code == 1
+    assert terminal.json("show", run)["state"] == "CANCELLED"
+
+
+def test_a_thing_is_shown_by_id_beginning_name_and_at_latest(terminal: Terminal) -> None:
+    run = terminal.finished(BROKEN)
+
+    assert terminal.json("show", run)["task_states"] == {"FAILED": 1, "CANCELLED": 1}
+    assert terminal.json("show", run[:-2])["id"] == run
+    assert terminal.json("show", f"{run}/bad")["state"] == "FAILED"
+    assert terminal.json("show", "@latest")["id"].startswith("run_")
+    assert terminal.json("show", "w1")["id"] == "w1"
+    assert terminal.json("show", "broken@1")["definition"]["name"] == "broken"
+    assert terminal.json("show", f"http://127.0.0.1:8484/runs/{run}")["id"] == run
+    shown = terminal.out("show", f"{run}/bad")
+    assert "last lines\n  oh no\n" in shown
+    assert "exited with 3" in shown
+
+
+def test_logs_of_a_run_begin_with_the_names_of_tasks(terminal: Terminal) -> None:
+    run = terminal.finished(
+        job("talks", "id: a, shell: 'echo 1; echo 2; printf 3'", "id: longer, needs: [a], shell: 'echo 4'")
+    )
+
+    assert terminal.out("logs", run) == "a      | 1\na      | 2\na      | 3\nlonger | 4\n"
+    assert terminal.out("logs", run, "--follow", "--tail", "1") == "a      | 3\nlonger | 4\n"
+    assert terminal.out("logs", f"{run}/a", "--tail", "2") == "2\n3"
+    assert terminal.out("logs", run, "--failed") == ""
+    assert [line["line"] for line in terminal.json("logs", run)] == ["1", "2", "3", "4"]
+
+
+def test_logs_follow_a_task_through_its_attempts(terminal: Terminal) -> None:
+    flaky = job("flaky", 'id: only, retries: 1, retry_delay: 1s, shell: "echo try $MAINSPRING_ATTEMPT; exit 3"')
+    run = terminal.out("submit", "-", "-q", stdin=flaky).strip()
+
+    assert terminal.out("logs", run, "-f").splitlines()[-1] == "try 2"
+    assert terminal.out("logs", run, "--attempt", "1") == "try 1\n"
+
+
+def test_what_failed_is_run_again(terminal: Terminal, tmp_path: Path) -> None:
+    mended = tmp_path / "mended"
+    run = terminal.finished(job("mended", f"id: only, retries: 0, run: test -e {mended}"))
+    assert terminal.json("show", run)["state"] == "FAILED"
+
+    mended.touch()
+    assert terminal.json("retry", run)[0]["act"] == "retry"
+
+    assert terminal.call("watch", run).exit_code == 0
+
+
+def test_a_paused_run_starts_nothing_until_it_is_resumed(terminal: Terminal) -> None:
+    run = terminal.out("submit", "-", "-q", stdin=job("paused", "id: a, run: sleep 1", "id: b, needs: [a]")).strip()
+
+    terminal.out("pause", run)
+    assert terminal.json("show", run)["paused"] is True
+    terminal.out("resume", run)
+
+    assert terminal.call("watch", run).exit_code == 0
+
+
+def test_tasks_are_listed_by_run_state_and_name(terminal: Terminal) -> None:
+    run = terminal.finished(BROKEN)
+
+    assert {task["name"] for task in terminal.json("tasks", run)} == {"bad", "after"}
+    assert [task["name"] for task in terminal.json("tasks", run, "--state", "failed")] == ["bad"]
+    assert [task["name"] for task in terminal.json("tasks", run, "--name", "after")] == ["after"]
+
+
+def test_a_worker_is_cordoned_and_uncordoned(terminal: Terminal) -> None:
+    terminal.out("cordon", "w1", "--why", "a test")
+    try:
+        (worker,) = (row for row in terminal.json("workers") if row["id"] == "w1")
+        assert worker["hold"] == "cordoned"
+        assert worker["hold_why"].startswith("a test")
+    finally:
+        assert terminal.json("uncordon", "w1")[0]["changed"] is True
+
+
+def test_tokens_are_made_listed_and_ended(terminal: Terminal) -> None:
+    made = terminal.json("token", "create", "ci", "--role", "viewer", "--expires", "1d")
+
+    assert made["token"].startswith("msp_")
+    listed = {row["id"]: row for row in terminal.json("token", "ls")}
+    assert listed[made["id"]]["name"] == "ci"
+    assert "token" not in listed[made["id"]]
+    assert terminal.json("token", "revoke", made["id"])[0]["changed"] is True
+
+
+def test_a_token_is_made_without_a_server(terminal: Terminal, tmp_path: Path) -> None:
+    token = terminal.out("token", "create", "ops", "--role", "admin", "--store", f"sqlite:///{tmp_path / 'new.db'}")
+
+    assert token.startswith("msp_")
+
+
+def test_several_at_once_are_asked_about_first(terminal: Terminal) -> None:
+    result = terminal.call("cancel", "run_1", "run_2")
+
+    assert result.exit_code == 2
+    assert "Say --yes" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "exit_code", "said"),
+    [
+        (["show", "run_018f3c2e9a41-0000000000000000"], 5, "there is no run"),
+        (["show", "nobody"], 5, "there is no run, task, worker or job nobody"),
+        (["show", "run_zzz"], 5, "there is no run run_zzz"),
+        (["logs", "task_018f3c2e9a41-0000000000000000.0"], 5, "there is no task"),
+        (["submit", "no-such-job"], 5, "no-such-job"),
+        (["submit", "no-such-file.yaml"], 2, "there is no file no-such-file.yaml"),
+        (["submit", "x", "-p", "novalue"], 2, "a parameter is NAME=VALUE"),
+        (["submit", "x", "--count", "2", "--wait"], 2, "are for one run"),
+        (["watch", "@latest", "--timeout", "soon"], 2, "--timeout must be a length of time"),
+        (["runs", "--server", "http://127.0.0.1:9"], 3, "no answer from http://127.0.0.1:9"),
+    ],
+)
+def test_each_kind_of_mistake_has_its_exit_code(
+    terminal: Terminal, arguments: list[str], exit_code: int, said: str
+) -> None:
+    result = terminal.call(*arguments)
+
+    assert result.exit_code == exit_code
+    assert result.stdout == ""
+    assert result.stderr.startswith("error: ")
+    assert said in result.stderr
+
+
+def test_in_json_an_error_is_the_servers_problem_on_stderr(terminal: Terminal) -> None:
+    result = terminal.call("show", "run_018f3c2e9a41-0000000000000000", "-o", "json")
+
+    problem = msgspec.json.decode(result.stderr)
+    assert (problem["code"], problem["status"]) == ("not_found", 404)
+
+
+def test_a_wrong_file_is_shown_with_its_lines(terminal: Terminal, tmp_path: Path) -> None:
+    file = tmp_path / "etl.yaml"
+    file.write_text("name: etl\ntasks:\n  - id: a\n    retrys: 3\n")
+    result = terminal.call("submit", file)
+
+    assert result.exit_code == 2
+    assert f"error: {file}:4:5: unknown field `retrys`" in result.stderr
+    assert "^^^^^^ did you mean `retries`?" in result.stderr

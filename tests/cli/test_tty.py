@@ -1,0 +1,113 @@
+"""At a real terminal, and at the end of a pipe that somebody closes: commands as processes."""
+
+from __future__ import annotations
+
+import os
+import pty
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from tests.cli.terminal import Terminal, job
+
+COMMAND = [sys.executable, "-m", "mainspring.cli.main"]
+SHOW_CURSOR, HIDE_CURSOR = b"\x1b[?25h", b"\x1b[?25l"
+STAYS = job("at-a-terminal", "id: only, run: sleep 60")
+
+
+class Screen:
+    """A command at a terminal of its own."""
+
+    def __init__(self, process: subprocess.Popen[bytes], terminal: int) -> None:
+        self.process = process
+        self._terminal = terminal
+        self.seen = b""
+
+    def read_until(self, word: bytes) -> None:
+        """Read on until a word was seen."""
+        while word not in self.seen:
+            piece = self._read()
+            assert piece, f"it ended before {word!r}: {self.seen!r}"
+
+    def read_to_end(self) -> int:
+        """Read on until the command is gone; its exit code."""
+        while self._read():
+            pass
+        return self.process.wait(30)
+
+    def _read(self) -> bytes:
+        try:
+            piece = os.read(self._terminal, 65_536)
+        except OSError:
+            # So a terminal says that nobody is left who could write to it.
+            return b""
+        self.seen += piece
+        return piece
+
+
+@contextmanager
+def screen(*arguments: str, **environment: str) -> Iterator[Screen]:
+    """A command at a terminal, which is gone after the block."""
+    ours, theirs = pty.openpty()
+    said = {name: value for name, value in os.environ.items() if name not in {"NO_COLOR", "FORCE_COLOR"}}
+    process = subprocess.Popen(
+        [*COMMAND, *arguments],
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        env={**said, "TERM": "xterm-256color", **environment},
+        start_new_session=True,
+    )
+    os.close(theirs)
+    try:
+        yield Screen(process, ours)
+    finally:
+        process.kill()
+        process.wait()
+        os.close(ours)
+
+
+@pytest.mark.parametrize(("number", "exit_code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)], ids=str)
+def test_a_view_that_is_interrupted_leaves_the_terminal_as_it_was(
+    terminal: Terminal, number: signal.Signals, exit_code: int
+) -> None:
+    run = terminal.out("submit", "-", "-q", stdin=STAYS).strip()
+    try:
+        with screen("watch", run) as watching:
+            watching.read_until(b"RUNNING")
+            watching.process.send_signal(number)
+
+            assert watching.read_to_end() == exit_code
+            assert watching.seen.count(HIDE_CURSOR) == watching.seen.count(SHOW_CURSOR) == 1
+            assert b"Traceback" not in watching.seen
+    finally:
+        terminal.out("cancel", run)
+
+
+def test_a_view_ends_with_its_run(terminal: Terminal) -> None:
+    run = terminal.finished(job("seen", "id: only, run: 'true'"))
+
+    with screen("watch", run) as watching:
+        assert watching.read_to_end() == 0
+        assert f"{run} SUCCEEDED".encode() in watching.seen
+
+
+def test_a_dumb_terminal_gets_plain_text(terminal: Terminal) -> None:
+    with screen("workers", TERM="dumb") as listing:
+        assert listing.read_to_end() == 0
+        assert b"w1" in listing.seen
+        assert b"\x1b" not in listing.seen
+
+
+def test_a_reader_that_has_read_enough_is_no_error(terminal: Terminal) -> None:
+    terminal.finished(job("read", "id: only, run: 'true'"))
+    reading, writing = os.pipe()
+    os.close(reading)
+    result = subprocess.run([*COMMAND, "runs", "-o", "jsonl"], stdout=writing, stderr=subprocess.PIPE, check=False)
+    os.close(writing)
+
+    assert (result.returncode, result.stderr) == (0, b"")

@@ -1,0 +1,203 @@
+"""Tasks that misbehave are ended with everything they started, and cost nobody else anything; secrets stay secret."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import asyncpg
+import msgspec
+import psutil
+import pytest
+
+from mainspring.sdk.client import Client
+from tests.e2e.town import Json, Server, Town, ended, in_state, submit, tasks_of, until, workers_of
+
+_CANARY = "canary-7f3a91c4e2d85b60"
+
+
+@pytest.fixture
+def town(tmp_path: Path) -> Iterator[Town]:
+    """A town on SQLite."""
+    with Town(tmp_path) as one:
+        yield one
+
+
+def one_task(work: Json, **more: object) -> Json:
+    """A job of one task."""
+    return {"name": "hard", "tasks": [{"name": "task", "work": work, "max_attempts": 1, **more}]}
+
+
+def descendants_of_guard(town: Town) -> list[psutil.Process]:
+    """All that the guards of a town have started and that still runs, but for the warm children."""
+    found = []
+    for guard in town.guards():
+        for process in guard.children(recursive=True):
+            try:
+                if "mainspring.worker.child" not in process.cmdline() and process.status() != psutil.STATUS_ZOMBIE:
+                    found.append(process)
+            except psutil.NoSuchProcess:
+                continue  # gone meanwhile
+    return found
+
+
+def test_a_task_that_ignores_sigterm_is_killed_with_its_children(town: Town) -> None:
+    """STA-8: asked, waited for, killed."""
+    server = town.server()
+    town.worker(server)
+    stubborn = "trap '' TERM; (trap '' TERM; while :; do sleep 1; done) & while :; do sleep 1; done"
+    with server.client() as client:
+        run = submit(client, one_task({"shell": stubborn, "grace_seconds": 1}))
+        in_state(client, run.id, "RUNNING", 1)
+        until(lambda: len(descendants_of_guard(town)) >= 2, "the task and its child run")
+        client.cancel_run(run.id)
+        assert ended(client, run.id).state == "CANCELLED"
+    assert not descendants_of_guard(town)
+
+
+def test_a_task_that_forks_a_hundred_leaves_none(town: Town) -> None:
+    """Some in its group, some in sessions of their own, all of them gone when the task has ended."""
+    server = town.server()
+    town.worker(server)
+    forks = """
+    for i in $(seq 80); do sleep 1000 & done
+    for i in $(seq 20); do setsid sleep 1000 & done
+    sleep 0.2; echo forked
+    """
+    with server.client() as client:
+        run = submit(client, one_task({"shell": forks}))
+        assert ended(client, run.id).state == "SUCCEEDED"
+    assert not descendants_of_guard(town)
+
+
+def test_a_task_that_prints_a_gigabyte_fills_no_disk(town: Town) -> None:
+    """WRK-8: captured, capped, and the task is not held up."""
+    server = town.server()
+    town.worker(server)
+    with server.client() as client:
+        run = submit(
+            client,
+            one_task({"shell": "yes 'a line that nobody needs, and a billion like it' | head -c 1000000000; echo end"}),
+        )
+        assert ended(client, run.id).state == "SUCCEEDED"
+        (task,) = tasks_of(client, run.id)
+        log = b"".join(client.follow_log(task.id))
+    assert 1_000_000 < len(log) < 70_000_000
+    kept = sum(path.stat().st_size for path in town.folder.rglob("*") if path.is_file())
+    assert kept < 200_000_000
+
+
+def test_logs_can_be_followed_while_the_task_runs(town: Town) -> None:
+    """WRK-8: a reader sees a line before the task has ended."""
+    server = town.server()
+    town.worker(server)
+    gate = town.folder / "gate"
+    text = f"echo first; while [ ! -e {gate} ]; do sleep 0.1; done; echo second >&2"
+    with server.client() as client:
+        run = submit(client, one_task({"shell": text}))
+        (task,) = in_state(client, run.id, "RUNNING", 1)
+        pieces = iter(client.follow_log(task.id))
+        assert next(pieces).startswith(b"first")
+        gate.touch()
+        assert b"".join(pieces).endswith(b"second\n")
+
+
+def test_a_checkpoint_is_found_by_the_next_attempt_on_another_worker(town: Town) -> None:
+    """WRK-7: saved by one attempt, given to the next."""
+    server = town.server()
+    town.worker(server, name="one")
+    text = """
+    if grep -q '"page": *7' "$MAINSPRING_CONTEXT"; then echo 'resumed=yes' > "$MAINSPRING_OUTPUT"; exit 0; fi
+    echo '{"page": 7}' > "$MAINSPRING_CHECKPOINT"; exit 3
+    """
+    job = {"name": "pages", "tasks": [{"name": "a", "work": {"shell": text}, "retry_delay_seconds": 2}]}
+    with server.client() as client:
+        run = submit(client, job)
+        until(
+            lambda: tasks_of(client, run.id) and tasks_of(client, run.id)[0].state == "PENDING", "it waits for a retry"
+        )
+        client.cordon("one", why="the other one is to do it")
+        town.worker(server, name="two")
+        assert ended(client, run.id).state == "SUCCEEDED"
+        assert workers_of(client, run.id) == {"two"}
+        (task,) = tasks_of(client, run.id)
+    assert task.output is not None
+    assert msgspec.json.decode(task.output) == {"resumed": "yes"}
+
+
+def test_a_secret_reaches_its_task_and_nothing_else(tmp_path: Path, postgres_url: str) -> None:
+    """WRK-5, I-72: a canary is looked for in the database, the API, the logs, the disk, argv and the environment."""
+    secret = tmp_path / "secret"
+    secret.write_text(_CANARY + "\n")
+    leak = "printf %s \"$PASSWORD\" | sha256sum | cut -d' ' -f1 | sed 's/^/digest=/' > $MAINSPRING_OUTPUT; "
+    tell = 'echo "the password is $PASSWORD"; echo "in two parts: ${PASSWORD%%-*}-${PASSWORD#*-}" >&2; '
+    job = {
+        "name": "leaky",
+        "tasks": [
+            {"name": "good", "work": {"shell": leak + tell, "secrets": {"PASSWORD": f"file:{secret}"}}},
+            {
+                "name": "bad",
+                "max_attempts": 1,
+                "needs": [{"task": "good"}],
+                "work": {"shell": tell + "exit 1", "secrets": {"PASSWORD": f"file:{secret}"}},
+            },
+        ],
+    }
+    with Town(tmp_path / "town", postgres_url) as town:
+        server = town.server()
+        town.worker(server)
+        with server.client() as client:
+            run = submit(client, job)
+            assert ended(client, run.id).state == "FAILED"
+            good, bad = tasks_of(client, run.id)
+            assert good.output is not None
+            assert msgspec.json.decode(good.output) == {"digest": hashlib.sha256(_CANARY.encode()).hexdigest()}
+            said = [b"".join(client.follow_log(task.id)) for task in (good, bad)]
+            assert all(b"the password is" in log for log in said)
+            _look_for_the_canary(server, client, run.id, said)
+        assert not [path for path in town.folder.rglob("*") if path.is_file() and _CANARY in _text(path)]
+    assert _CANARY not in msgspec.json.encode(_dump(postgres_url)).decode()
+
+
+def _look_for_the_canary(server: Server, client: Client, run_id: str, logs: list[bytes]) -> None:
+    seen = [msgspec.json.encode(client.run(run_id)).decode(), server.log.read_text()]
+    for task in tasks_of(client, run_id):
+        seen.append(msgspec.json.encode(task).decode())
+        seen.append(msgspec.json.encode(client.transitions(task.id)).decode())
+        seen.append(msgspec.json.encode(client.attempts(task.id)).decode())
+    seen += [log.decode(errors="replace") for log in logs]
+    assert not [text for text in seen if _CANARY in text]
+    for process in psutil.process_iter():
+        if process.pid == os.getpid():
+            continue
+        try:
+            assert _CANARY not in " ".join(process.cmdline())
+            assert _CANARY not in str(process.environ())
+        except psutil.Error:
+            continue  # gone, or not ours to look at: then nobody else can either
+
+
+def _text(path: Path) -> str:
+    return path.read_bytes().decode(errors="replace")
+
+
+def _dump(url: str) -> dict[str, list[str]]:
+    """Every row of every table, as text."""
+    import asyncio
+
+    async def dump() -> dict[str, list[str]]:
+        connection = await asyncpg.connect(url)
+        try:
+            tables = await connection.fetch("SELECT tablename FROM pg_tables WHERE schemaname = 'public'")
+            return {
+                table["tablename"]: [
+                    str(row[0]) for row in await connection.fetch(f'SELECT t::text FROM "{table["tablename"]}" t')
+                ]
+                for table in tables
+            }
+        finally:
+            await connection.close()
+
+    return asyncio.run(dump())

@@ -1,0 +1,213 @@
+"""Servers and workers die, sleep and come back while tasks run; nothing is lost, nothing runs beside its rerun.
+
+Each task of these tests writes lines into one file: when it starts, with its process and whether an older one of the
+same task is still there, and when it ends. The file is the witness, not what the server believes.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import psutil
+import pytest
+
+from tests.e2e.town import Json, Town, ended, in_state, submit, tasks_of, until, workers_of
+
+_TASK = r"""
+for pid in $(awk -v task="$MAINSPRING_TASK_ID" '$1 == "start" && $2 == task { print $4 }' "$DIARY"); do
+    kill -0 "$pid" 2>/dev/null && echo "beside $MAINSPRING_TASK_ID $MAINSPRING_ATTEMPT_ID $pid" >> "$DIARY"
+done
+echo "start $MAINSPRING_TASK_ID $MAINSPRING_ATTEMPT_ID $$" >> "$DIARY"
+while [ ! -e "$GATE" ]; do sleep 0.2; done
+echo "end $MAINSPRING_TASK_ID $MAINSPRING_ATTEMPT_ID $$" >> "$DIARY"
+"""
+
+
+class Line(NamedTuple):
+    """One line of the diary."""
+
+    word: str
+    task: str
+    attempt: str
+    pid: int
+
+
+class Diary:
+    """What the tasks wrote, and the gate at which they wait."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / "diary"
+        self.path.touch()
+        self._gate = folder / "gate"
+
+    def open_gate(self) -> None:
+        """Let the tasks end."""
+        self._gate.touch()
+
+    def lines(self, word: str) -> list[Line]:
+        """The lines that begin with this word."""
+        words = (line.split() for line in self.path.read_text().splitlines())
+        return [Line(one[0], one[1], one[2], int(one[3])) for one in words if one[0] == word]
+
+    def job(self, tasks: int) -> Json:
+        """A job of tasks that write here and wait at the gate."""
+        work = {"shell": _TASK, "env": {"DIARY": str(self.path), "GATE": str(self._gate)}}
+        resources = {"cpu_millis": 10, "memory_bytes": 1_000_000}
+        names = [f"t{number}" for number in range(tasks)]
+        return {
+            "name": "diary",
+            "tasks": [{"name": name, "work": work, "resources": resources, "retry_delay_seconds": 0} for name in names],
+        }
+
+
+@pytest.fixture
+def diary(tmp_path: Path) -> Diary:
+    return Diary(tmp_path)
+
+
+@pytest.fixture
+def town(tmp_path: Path) -> Iterator[Town]:
+    """A town on SQLite."""
+    with Town(tmp_path) as one:
+        yield one
+
+
+@pytest.fixture
+def shared_town(tmp_path: Path, postgres_url: str) -> Iterator[Town]:
+    """A town whose servers share a PostgreSQL."""
+    with Town(tmp_path, postgres_url) as one:
+        yield one
+
+
+def test_tasks_outlive_their_server_and_their_results_wait_for_the_next_one(town: Town, diary: Diary) -> None:
+    """WRK-10, LIV-6: kill -9 the server while 200 tasks run."""
+    first = town.server()
+    town.worker(first, name="w", cpu=8)
+    with first.client() as client:
+        run = submit(client, diary.job(200))
+        in_state(client, run.id, "RUNNING", 200)
+    first.kill()
+    diary.open_gate()
+    until(lambda: len(diary.lines("end")) == 200, "all tasks end while there is no server")
+
+    second = town.server(port=int(first.address.rpartition(":")[2]))
+    with second.client() as client:
+        assert ended(client, run.id).state == "SUCCEEDED"
+        assert {task.attempt for task in tasks_of(client, run.id)} == {1}
+    assert len(diary.lines("start")) == len(diary.lines("end")) == 200
+
+
+def test_no_process_of_a_killed_agent_is_left_beside_its_rerun(town: Town, diary: Diary) -> None:
+    """WRK-10, LIV-1: kill -9 the agent; its guard ends the tasks, another worker does them again."""
+    server = town.server()
+    doomed = town.worker(server, name="doomed")
+    with server.client() as client:
+        run = submit(client, diary.job(20))
+        in_state(client, run.id, "RUNNING", 20)
+        town.worker(server, name="heir")
+        doomed.kill()
+        until(lambda: len(diary.lines("start")) == 40, "all tasks start again")
+        assert not diary.lines("beside")
+        assert not town.guards("doomed")
+        diary.open_gate()
+        assert ended(client, run.id).state == "SUCCEEDED"
+        assert workers_of(client, run.id) == {"heir"}
+    assert Counter(line.task for line in diary.lines("end")).most_common(1)[0][1] == 1
+
+
+def test_an_agent_that_comes_back_in_time_finds_its_tasks_running(town: Town, diary: Diary) -> None:
+    """WRK-10: kill -9 the agent and start it again: it adopts what runs, and nothing runs twice."""
+    server = town.server()
+    killed = town.worker(server, name="phoenix")
+    with server.client() as client:
+        run = submit(client, diary.job(20))
+        in_state(client, run.id, "RUNNING", 20)
+        killed.kill()
+        town.worker(server, name="phoenix")
+        diary.open_gate()
+        assert ended(client, run.id).state == "SUCCEEDED"
+        assert {task.attempt for task in tasks_of(client, run.id)} == {1}
+    assert len(diary.lines("start")) == len(diary.lines("end")) == 20
+
+
+def test_a_worker_that_slept_past_its_time_is_told_and_stops_what_is_no_longer_its_own(
+    town: Town, diary: Diary
+) -> None:
+    """LIV-5: SIGSTOP the agent and its guard, wait until the work is elsewhere, wake them."""
+    server = town.server()
+    sleeper = town.worker(server, name="sleeper")
+    with server.client() as client:
+        run = submit(client, diary.job(10))
+        in_state(client, run.id, "RUNNING", 10)
+        old = [line.pid for line in diary.lines("start")]
+        town.worker(server, name="other")
+        guard = town.guards("sleeper")[0]
+        guard.suspend()
+        sleeper.signal(signal.SIGSTOP)
+        until(lambda: len(diary.lines("start")) == 20, "all tasks start again")
+        assert all(psutil.pid_exists(pid) for pid in old), "the sleeper's tasks should not have been touched yet"
+        guard.resume()
+        sleeper.signal(signal.SIGCONT)
+        until(lambda: not any(psutil.pid_exists(pid) for pid in old), "the sleeper stops what is not its own")
+        diary.open_gate()
+        assert ended(client, run.id).state == "SUCCEEDED"
+        assert workers_of(client, run.id) == {"other"}
+        assert {worker.status for worker in client.workers()} == {"ready"}
+
+
+def test_work_goes_on_when_the_leading_server_is_killed(shared_town: Town, diary: Diary) -> None:
+    """HA-2, LIV-6: two servers on one PostgreSQL; the worker finds the one that leads, before and after."""
+    first, second = shared_town.server(), shared_town.server()
+    shared_town.worker(first, second, name="w", cpu=8)
+    with second.client() as client:
+        run = submit(client, diary.job(50))
+        in_state(client, run.id, "RUNNING", 50)
+        with first.client() as other:
+            leader = first if other.server().leads else second
+        survivor = second if leader is first else first
+    leader.kill()
+    diary.open_gate()
+    with survivor.client() as client:
+        assert ended(client, run.id).state == "SUCCEEDED"
+        assert {task.attempt for task in tasks_of(client, run.id)} == {1}
+        assert ended(client, submit(client, {"name": "after", "tasks": [{"name": "a"}]}).id).state == "SUCCEEDED"
+    assert len(diary.lines("start")) == len(diary.lines("end")) == 50
+
+
+def test_any_server_takes_an_act_for_a_run_that_another_one_leads(shared_town: Town, diary: Diary) -> None:
+    """Any server takes any request: what needs the shard is forwarded to the one that leads it."""
+    first, second = shared_town.server(), shared_town.server()
+    shared_town.worker(first, name="w")
+    with first.client() as one, second.client() as other:
+        assert sorted(one.server().leads + other.server().leads) == ["default"]
+        run = submit(one, diary.job(2))
+        in_state(other, run.id, "RUNNING", 2)
+        follower = other if one.server().leads else one
+        follower.cancel_run(run.id)
+        assert ended(follower, run.id).state == "CANCELLED"
+    pids = [line.pid for line in diary.lines("start")]
+    until(lambda: not any(psutil.pid_exists(pid) for pid in pids), "the cancelled tasks are gone")
+
+
+def test_a_worker_that_is_asked_to_end_finishes_what_it_has_and_says_goodbye(town: Town, diary: Diary) -> None:
+    """WRK-9: SIGTERM drains: what runs ends by itself, what is new goes elsewhere."""
+    server = town.server()
+    leaving = town.worker(server, name="leaving")
+    with server.client() as client:
+        run = submit(client, diary.job(5))
+        in_state(client, run.id, "RUNNING", 5)
+        leaving.signal(signal.SIGTERM)
+        until(lambda: client.worker("leaving").status == "leaving", "the server knows that it leaves")
+        late = submit(client, {"name": "late", "tasks": [{"name": "a"}]})
+        diary.open_gate()
+        assert leaving.ended() == 0
+        assert ended(client, run.id).state == "SUCCEEDED"
+        assert client.worker("leaving").status == "gone"
+        assert client.run(late.id).state != "SUCCEEDED"
+        town.worker(server, name="next")
+        assert ended(client, late.id).state == "SUCCEEDED"
+    assert not town.guards("leaving")

@@ -1,0 +1,165 @@
+"""`mainspring server` as a process: it starts, answers and stops on both stores, and refuses what it must."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+from pathlib import Path
+
+import httpx2
+import pytest
+import trustme
+
+from mainspring.bootstrap import create_token
+from tests.e2e.town import Server, Town, until
+from tests.store.proxy import proxied
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def town(request: pytest.FixtureRequest, tmp_path: Path) -> Town:
+    """A town on each store."""
+    url = request.getfixturevalue("postgres_url") if request.param == "postgres" else None
+    return Town(tmp_path, url)
+
+
+def get(url: str, **options: object) -> httpx2.Response:
+    with httpx2.Client(trust_env=False, timeout=30.0, verify=options.pop("verify", True)) as client:  # type: ignore[arg-type]
+        return client.get(url, **options)  # type: ignore[arg-type]
+
+
+def command(*arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run a server that is expected not to start."""
+    return subprocess.run(
+        [sys.executable, "-m", "mainspring.cli.main", "server", *arguments],
+        cwd=folder, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+
+
+def test_a_server_answers_and_stops_when_told(town: Town) -> None:
+    with town:
+        server = town.server("--log-format", "json")
+        assert get(f"{server.address}/healthz").json() == {"status": "ok"}
+        until(lambda: get(f"{server.address}/readyz").status_code == 200, "the server leads")
+        assert get(f"{server.address}/api/v1/server").json()["leads"] == ["default"]
+        server.signal(signal.SIGTERM)
+        assert server.ended() == 0
+        lines = [json.loads(line) for line in server.log.read_text().splitlines() if line.startswith("{")]
+        assert [line["event"] for line in lines][-3:] == ["server.stopping", "lead.released", "server.stopped"]
+
+
+def test_streams_that_are_open_do_not_hold_up_the_stop(tmp_path: Path) -> None:
+    with Town(tmp_path) as town:
+        server = town.server()
+        with (
+            httpx2.Client(trust_env=False) as client,
+            client.stream("GET", f"{server.address}/api/v1/events") as answer,
+        ):
+            lines = answer.iter_lines()
+            assert next(lines) == "event: heartbeat"
+            server.signal(signal.SIGINT)
+            assert server.ended() == 0
+            assert "event: transition" not in list(lines)
+        assert "Traceback" not in server.log.read_text()
+
+
+def test_a_second_server_takes_over_from_one_that_is_stopped(tmp_path: Path, postgres_url: str) -> None:
+    with Town(tmp_path, postgres_url) as town:
+        first, second = town.server(), town.server()
+        until(lambda: get(f"{first.address}/api/v1/server").json()["leads"], "the first leads")
+        assert len(get(f"{second.address}/api/v1/server").json()["servers"]) == 2
+        first.signal(signal.SIGTERM)
+        until(lambda: get(f"{second.address}/api/v1/server").json()["leads"], "the second leads")
+        assert first.ended() == 0
+        assert len(get(f"{second.address}/api/v1/server").json()["servers"]) == 1
+
+
+def test_a_port_or_a_store_that_is_in_use_is_named(tmp_path: Path) -> None:
+    with Town(tmp_path) as town:
+        server = town.server()
+        port = server.address.rpartition(":")[2]
+        taken = command("--port", port, folder=tmp_path)
+        assert taken.returncode == 4
+        assert f"error: port {port} is in use" in taken.stderr
+        assert "hint:" in taken.stderr
+        shared = command("--port", "0", "--store", town.store_url, folder=tmp_path)
+        assert shared.returncode == 4
+        assert f"is in use by process {server.pid}" in shared.stderr
+        assert "Traceback" not in taken.stderr + shared.stderr
+
+
+def test_a_server_refuses_to_be_open_to_the_world(tmp_path: Path) -> None:
+    for arguments in (["--host", "0.0.0.0"], ["--tls-cert", "cert.pem"]):  # noqa: S104 - that is what is refused
+        refused = command("--port", "0", *arguments, folder=tmp_path)
+        assert refused.returncode == 2
+        assert "--tls-key" in refused.stderr
+    assert not (tmp_path / ".mainspring").exists()
+
+
+def test_with_tls_a_server_asks_for_a_token_when_told_to(tmp_path: Path) -> None:
+    authority = trustme.CA()
+    certificate = authority.issue_cert("127.0.0.1")
+    certificate.private_key_pem.write_to_path(tmp_path / "key.pem")
+    certificate.cert_chain_pems[0].write_to_path(tmp_path / "cert.pem")
+    trusting = ssl.create_default_context()
+    authority.configure_trust(trusting)
+    with Town(tmp_path) as town:
+        token = create_token(town.store_url, "first", ["admin"])
+        server = town.server(
+            "--require-token", "--tls-cert", str(tmp_path / "cert.pem"), "--tls-key", str(tmp_path / "key.pem")
+        )
+        assert server.address.startswith("https://")
+        url = f"{server.address}/api/v1/server"
+        assert get(url, verify=trusting).status_code == 401
+        assert get(url, verify=trusting, headers={"Authorization": f"Bearer {token}"}).status_code == 200
+
+
+def test_what_can_not_be_used_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for arguments, word in (
+        (["--tls-cert", "none.pem", "--tls-key", "none.pem"], "certificate"),
+        (["--store", "mysql://127.0.0.1/x"], "sqlite:///"),
+        (["--store", "sqlite:///file/store.db"], "folder of the store"),
+        (["--data-dir", "file/logs"], "--data-dir"),
+    ):
+        refused = command("--port", "0", *arguments, folder=tmp_path)
+        assert refused.returncode == 4
+        assert word in refused.stderr
+        assert "Traceback" not in refused.stderr
+
+
+def test_a_second_signal_ends_it_at_once(tmp_path: Path) -> None:
+    with Town(tmp_path) as town:
+        server = town.server()
+        with socket.create_connection(("127.0.0.1", int(server.address.rpartition(":")[2]))) as slow:
+            slow.sendall(b"POST /api/v1/runs HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 100\r\n\r\n{")
+            assert get(f"{server.address}/healthz").status_code == 200
+            server.signal(signal.SIGTERM)
+            until(lambda: "server.stopping" in server.log.read_text(), "it begins to stop")
+            server.signal(signal.SIGTERM)
+            assert server.ended() == 128 + signal.SIGTERM
+
+
+async def test_a_store_that_is_gone_for_a_while_does_not_end_the_server(tmp_path: Path, postgres_url: str) -> None:
+    (tmp_path / "proxy").mkdir()
+    async with proxied(postgres_url, tmp_path / "proxy") as (url, proxy):
+        with Town(tmp_path, url) as town:
+            server = await asyncio.to_thread(town.server)
+            await becomes(server, 200)
+            proxy.swallow = True
+            await becomes(server, 503)
+            assert (await asyncio.to_thread(get, f"{server.address}/healthz")).status_code == 200
+            proxy.swallow = False
+            await proxy.close()
+            await becomes(server, 200)
+            server.signal(signal.SIGTERM)
+            assert await asyncio.to_thread(server.ended) == 0
+
+
+async def becomes(server: Server, status: int) -> None:
+    url = f"{server.address}/readyz"
+    await asyncio.to_thread(until, lambda: get(url).status_code == status, f"readyz answers {status}")

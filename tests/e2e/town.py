@@ -1,0 +1,198 @@
+"""A town: real servers and real workers as processes, for tests and benchmarks that use, stop and kill them.
+
+    with Town(tmp_path, store_url) as town:
+        server = town.server()
+        worker = town.worker(server, cpu=4)
+        run = town.submit(server, job)
+
+When the block ends nothing of it is left running, whatever the test did.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Self, TypeVar
+
+import psutil
+
+from mainspring.rest import RunView, TaskView
+from mainspring.sdk.client import Client
+
+T = TypeVar("T")
+Json = Mapping[str, object]
+
+DEADLINE_SECONDS = 90.0
+ENDED = frozenset({"SUCCEEDED", "FAILED", "PARTIAL", "TIMED_OUT", "CANCELLED"})
+
+
+def until(ask: Callable[[], T | None], what: str, seconds: float = DEADLINE_SECONDS) -> T:
+    """The first answer that is true, asked for again and again; fails with `what` if there is none in time."""
+    deadline = time.monotonic() + seconds
+    while not (answer := ask()):
+        assert time.monotonic() < deadline, f"in {seconds:.0f} s it did not happen: {what}"
+        time.sleep(0.05)  # tidy: sleeps because another process can't be waited on
+    return answer
+
+
+class Process:
+    """A command of ours as a process of its own, with its output in a file."""
+
+    def __init__(self, folder: Path, name: str, arguments: Iterable[str], environment: Mapping[str, str]) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.name = name
+        self.log = folder / f"{name}.log"
+        self._ready = folder / f"{name}.ready"
+        self._ready.unlink(missing_ok=True)
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "mainspring.cli.main", *arguments, "--ready-file", str(self._ready)],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env={**os.environ, **environment},
+                start_new_session=True,
+            )
+
+    @property
+    def pid(self) -> int:
+        """The number of the process."""
+        return self._process.pid
+
+    def ready(self) -> str:
+        """What it says of itself once it is ready."""
+        until(lambda: self._ready.exists() or self._process.poll() is not None, f"{self.name} is ready")
+        assert self._ready.exists(), f"{self.name} ended with {self._process.returncode}:\n{self.log.read_text()}"
+        return self._ready.read_text()
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send it a signal."""
+        self._process.send_signal(number)
+
+    def kill(self) -> None:
+        """End it as a loss of power would."""
+        self._process.kill()
+        self._process.wait()
+
+    def ended(self, seconds: float = DEADLINE_SECONDS) -> int:
+        """Its exit code, once it is gone."""
+        return self._process.wait(timeout=seconds)
+
+    def finish(self) -> None:
+        """Make sure that it is gone."""
+        if self._process.poll() is None:
+            self._process.send_signal(signal.SIGCONT)
+            self._process.kill()
+        self._process.wait()
+
+
+class Server(Process):
+    """A server."""
+
+    address = ""
+
+    def client(self, tenant: str | None = None) -> Client:
+        """Speaks to this server."""
+        return Client(server=self.address, tenant=tenant)
+
+
+class Town:
+    """Servers on one store, workers, and what they have in common."""
+
+    def __init__(self, folder: Path, store_url: str | None = None) -> None:
+        self.folder = folder
+        self.store_url = store_url or f"sqlite:///{folder / 'store' / 'mainspring.db'}"
+        self._processes: list[Process] = []
+        self._count = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for process in reversed(self._processes):
+            process.finish()
+        for left in self.guards():
+            left.kill()
+
+    def server(self, *extra: str, port: int = 0, environment: Mapping[str, str] | None = None) -> Server:
+        """Start a server, and come back when it is ready."""
+        self._count += 1
+        name = f"server-{self._count}"
+        options = ["--store", self.store_url, "--port", str(port), "--data-dir", str(self.folder / name), *extra]
+        server = Server(self.folder, name, ["server", *options], environment or {})
+        self._processes.append(server)
+        server.address = str(json.loads(server.ready())["address"])
+        return server
+
+    def worker(
+        self,
+        *servers: Server,
+        name: str = "",
+        cpu: float = 4,
+        extra: Iterable[str] = (),
+        environment: Mapping[str, str] | None = None,
+    ) -> Process:
+        """Start a worker, and come back when a server has welcomed it. A name is a directory, found again."""
+        self._count += 1
+        name = name or f"worker-{self._count}"
+        options = ["--name", name, "--cpu", str(cpu), "--memory", "64Gi", "--state-dir", str(self.state_of(name))]
+        for server in servers:
+            options += ["--server", server.address]
+        worker = Process(self.folder, name, ["worker", *options, *extra], environment or {})
+        self._processes.append(worker)
+        worker.ready()
+        return worker
+
+    def state_of(self, worker: str) -> Path:
+        """Where a worker keeps its things."""
+        return self.folder / "state" / worker
+
+    def guards(self, worker: str = "") -> list[psutil.Process]:
+        """The guards of a worker of this town, or of all of them."""
+        wanted = str(self.state_of(worker) if worker else self.folder / "state")
+        found = []
+        for process in psutil.process_iter(["cmdline"]):
+            words = process.info["cmdline"] or []
+            if "mainspring.worker.guard" in words and any(word.startswith(wanted) for word in words):
+                found.append(process)
+        return found
+
+
+def submit(client: Client, job: Json) -> RunView:
+    """Submit a run of a job given as its definition."""
+    return client.submit(client.submit_job(job).id)
+
+
+def ended(client: Client, run_id: str, seconds: float = DEADLINE_SECONDS) -> RunView:
+    """The run, once it has ended."""
+    return until(lambda: _if(client.run(run_id), lambda run: run.state in ENDED), f"{run_id} ends", seconds)
+
+
+def in_state(client: Client, run_id: str, state: str, count: int) -> list[TaskView]:
+    """The tasks of a run that are in this state, once there are at least so many."""
+    return until(
+        lambda: _if(
+            [task for task in tasks_of(client, run_id) if task.state == state], lambda some: len(some) >= count
+        ),
+        f"{count} tasks of {run_id} are {state}",
+    )
+
+
+def tasks_of(client: Client, run_id: str) -> list[TaskView]:
+    """All tasks of a run."""
+    return list(client.tasks_of(run_id))
+
+
+def workers_of(client: Client, run_id: str) -> set[str]:
+    """Who made the last attempt at each task of a run."""
+    return {client.attempts(task.id)[-1].worker for task in tasks_of(client, run_id)}
+
+
+def _if(value: T, holds: Callable[[T], bool]) -> T | None:
+    return value if holds(value) else None

@@ -1,0 +1,85 @@
+"""The client and a real server with a real worker."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from mainspring import errors
+from mainspring.rest import TokenRequest
+from mainspring.sdk.client import Client
+from tests.e2e.town import Town
+
+TALKS = {
+    "name": "talks",
+    "tasks": [{"name": "only", "work": {"shell": "for n in 1 2 3; do echo $n; sleep 0.1; done"}}],
+}
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
+    """A client of a server that has a worker."""
+    with Town(tmp_path_factory.mktemp("town")) as town:
+        server = town.server()
+        town.worker(server, name="w1")
+        with Client(server.address) as client:
+            yield client
+
+
+def test_a_run_is_followed_by_its_events_and_its_log(client: Client) -> None:
+    job = client.submit_job(TALKS)
+    with client.events() as events:
+        run = client.submit(f"{job.name}@{job.version}")
+        seen: list[str] = []
+        for event in filter(None, events):
+            if event.run_id == run.id:
+                seen.append(event.end)
+            if seen and seen[-1] == "RUNNING":
+                break
+    (task,) = client.tasks_of(run.id)
+
+    assert seen == ["PENDING", "QUEUED", "ASSIGNED", "RUNNING"]
+    assert b"".join(client.follow_log(task.id)) == b"1\n2\n3\n"
+    assert client.wait(run.id, timeout_seconds=30).state == "SUCCEEDED"
+    assert [step.end for step in client.transitions(task.id)] == [*seen, "SUCCEEDED"]
+    assert [(attempt.number, attempt.worker) for attempt in client.attempts(task.id)] == [(1, "w1")]
+    assert client.log(task.id, offset=-4, limit=2).data == b"2\n"
+
+
+def test_a_job_that_is_submitted_again_is_the_same_version(client: Client) -> None:
+    assert client.submit_job(TALKS) == client.submit_job(TALKS)
+    assert client.job("talks@1").version == 1
+
+
+def test_many_are_taken_each_for_itself_or_all_together(client: Client) -> None:
+    client.submit_job(TALKS)
+    wishes = [client.request("talks"), client.request("nobody-knows"), client.request("talks")]
+
+    lines = list(client.submit_many(wishes))
+    assert [line.id is not None for line in lines] == [True, False, True]
+    with pytest.raises(errors.Refused):
+        list(client.submit_many(wishes, mode="all"))
+    assert len(list(client.submit_many([wishes[0], wishes[2]], mode="all"))) == 2
+
+
+def test_what_is_not_there_is_not_found(client: Client) -> None:
+    for ask in (client.run, client.task, client.worker, client.job, client.cancel_run, client.drain):
+        with pytest.raises(errors.NotFound):
+            ask("nothing")
+
+
+def test_a_token_says_who_asks_and_what_they_may_do(client: Client) -> None:
+    made = client.create_token(TokenRequest(name="ci", roles=["viewer"], tenant="acme"))
+
+    with Client(client.url, token=made.token) as viewer:
+        assert list(viewer.runs()) == []
+        with pytest.raises(errors.Forbidden):
+            viewer.submit_job(TALKS)
+    with Client(client.url, token="msp_nobody") as stranger, pytest.raises(errors.Unauthenticated):
+        stranger.server()
+    assert client.revoke_token(made.id).changed
+
+
+def test_who_answers_says_what_it_leads(client: Client) -> None:
+    assert client.server().leads == ["default"]

@@ -1,0 +1,73 @@
+"""What a task knows of itself, in a command's own process. (In a function: tests/worker/guard.)"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from mainspring.errors import Refused
+from mainspring.sdk import context as contexts
+from mainspring.wire import Assignment, Outcome
+from mainspring.worker.attempt_files import AttemptFiles
+from mainspring.worker.guard_wire import Moved, Saved
+from tests.worker.guard.rig import Rig
+
+
+@pytest.fixture
+def no_context() -> None:
+    """As at the start of a process."""
+    contexts.set_current(None)
+
+
+async def test_a_commands_own_program_finds_its_context(tmp_path: Path) -> None:
+    """From start to end with a real guard: it saves, and says how far it is."""
+    program = """
+import json
+from mainspring import current
+context = current()
+context.progress(50, "half")
+context.save_checkpoint([context.params, context.outputs, context.checkpoint, context.failed_upstreams])
+print(json.dumps([context.run_id, context.task_name, context.attempt, context.tenant, context.token]))
+print(context.deadline.tzinfo is not None)
+"""
+    rig = Rig(tmp_path / "state", tmp_path / "code")
+    await rig.start()
+    try:
+        end = await rig.ends(
+            {"run": [sys.executable, "-c", program]},
+            params='{"a": 1}', inputs={"up": "[2]"}, failed_upstreams=("gone",), token="tok", timeout_seconds=5.0,
+        )  # fmt: skip
+        assert end.outcome is Outcome.SUCCEEDED, end
+        first, second = rig.log(end.attempt).splitlines()
+        assert json.loads(first) == ["run_1", "load", 1, "acme", "tok"]
+        assert second == "True"
+        assert await rig.hears(Moved) == Moved(end.attempt, 50.0, "half")
+        assert json.loads((await rig.hears(Saved)).document) == [{"a": 1}, {"up": [2]}, None, ["gone"]]
+    finally:
+        await rig.end()
+
+
+def test_a_checkpoint_from_before_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, no_context: None) -> None:
+    assignment = Assignment("att_1", "task_1", "run_1", "acme", "load", 2, "{}", "{}", {}, checkpoint='{"page": 3}')
+    files = AttemptFiles(tmp_path, assignment, None)
+    files.make()
+    for name, value in files.environment().items():
+        monkeypatch.setenv(name, value)
+    context = contexts.current()
+    assert (context.attempt, context.checkpoint, context.deadline) == (2, {"page": 3}, None)
+
+    with pytest.raises(Refused):
+        context.save_checkpoint("x" * 300_000)
+    context.save_checkpoint({"page": 4})
+    assert files.new_checkpoint() == '{"page":4}'
+    assert files.new_checkpoint() is None
+    contexts.set_current(None)
+
+
+def test_outside_of_a_task_there_is_no_context(monkeypatch: pytest.MonkeyPatch, no_context: None) -> None:
+    monkeypatch.delenv("MAINSPRING_CONTEXT", raising=False)
+    with pytest.raises(Refused):
+        contexts.current()

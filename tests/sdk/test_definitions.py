@@ -1,0 +1,254 @@
+"""A job file: what people write, what the server gets, and what is said about mistakes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from mainspring.core.admission import Limits, decode_job
+from mainspring.errors import Fault, InvalidFile, Refused
+from mainspring.sdk.definitions import blame, read_definition
+
+EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.yaml"))
+
+
+def strict(text: str) -> Any:
+    """The strict form of a file's text."""
+    return msgspec.json.decode(read_definition(text, "job.yaml").body)
+
+
+def task(fields: str) -> Any:
+    """The strict form of one task, given by lines of fields."""
+    lines = "".join(f"    {line}\n" for line in fields.splitlines())
+    return strict(f"name: job\ntasks:\n  - id: only\n{lines}")["tasks"][0]
+
+
+def flaws(text: str) -> list[str]:
+    """What is said about a file with mistakes, without the lines."""
+    with pytest.raises(InvalidFile) as caught:
+        read_definition(text, "job.yaml")
+    return [f"{fault.where.removeprefix('job.yaml:')} {fault.why}" for fault in caught.value.faults]
+
+
+def test_the_friendly_form_becomes_the_strict_form() -> None:
+    job = strict("""
+name: etl
+timeout: 2h
+on_failure: fail_after_all
+tasks:
+  - id: extract
+    run: python extract.py
+    timeout: 10m
+    retries: 2
+    retry_delay: 1m30s
+    expected: 5m
+    resources: {cpu: 0.5, memory: 512Mi, gpus: 1, disk: 2G}
+    labels: {arch: arm64}
+    zone: eu-1
+  - name: load
+    needs: [extract]
+    on_skip: run
+    python: etl.load:run
+    args: {day: "{{ params.day }}", sizes: [1, 2]}
+    env: {PORT: 8080, DEBUG: no}
+    secrets: {PASSWORD: "env:DB_PASSWORD"}
+    directory: /srv/etl
+    grace: 5s
+""")
+
+    assert job == {
+        "name": "etl",
+        "timeout_seconds": 7200.0,
+        "on_failure": "fail_after_all",
+        "tasks": [
+            {
+                "name": "extract",
+                "work": {"run": ["python", "extract.py"]},
+                "timeout_seconds": 600.0,
+                "max_attempts": 3,
+                "retry_delay_seconds": 90.0,
+                "expected_seconds": 300.0,
+                "resources": {
+                    "cpu_millis": 500, "memory_bytes": 512 * 2**20, "gpus": 1, "disk_bytes": 2 * 10**9,
+                },
+                "labels": {"arch": "arm64"},
+                "zone": "eu-1",
+            },
+            {
+                "name": "load",
+                "needs": [{"task": "extract"}],
+                "on_skip": "run",
+                "work": {
+                    "python": "etl.load:run",
+                    "args": {"day": "{{ params.day }}", "sizes": [1, 2]},
+                    "env": {"PORT": "8080", "DEBUG": "no"},
+                    "secrets": {"PASSWORD": "env:DB_PASSWORD"},
+                    "directory": "/srv/etl",
+                    "grace_seconds": 5.0,
+                },
+            },
+        ],
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("python x.py {{ params.day }}", ["python", "x.py", "{{ params.day }}"]),
+        ("echo \"a {{ params.b | default('c d') }} e\"", ["echo", "a {{ params.b | default('c d') }} e"]),
+        ("x --at={{ params.a }}/{{ params.b }}", ["x", "--at={{ params.a }}/{{ params.b }}"]),
+        ("printf 'a | b'", ["printf", "a | b"]),
+    ],
+)
+def test_a_command_is_split_into_words_and_a_template_stays_whole(line: str, words: list[str]) -> None:
+    assert task(msgspec.json.encode({"run": line}).decode()[1:-1].replace('"run":', "run: ", 1))["work"] == {
+        "run": words
+    }
+
+
+def test_a_command_may_be_a_list() -> None:
+    assert task("run: [sleep, 5]")["work"] == {"run": ["sleep", "5"]}
+
+
+def test_edges_are_names_or_names_with_conditions() -> None:
+    job = strict("""
+name: job
+tasks:
+  - id: a
+  - id: b
+    needs: a
+  - id: c
+    needs: [a, {task: b, when: "output.rows > 0"}]
+""")
+
+    assert job["tasks"][1]["needs"] == [{"task": "a"}]
+    assert job["tasks"][2]["needs"] == [{"task": "a"}, {"task": "b", "when": "output.rows > 0"}]
+
+
+def test_defaults_are_for_tasks_that_say_nothing_themselves() -> None:
+    job = strict("""
+name: job
+defaults: {retries: 4, timeout: 1m}
+tasks:
+  - id: a
+  - id: b
+    retries: 0
+  - id: c
+    max_attempts: 2
+""")
+
+    assert [task["max_attempts"] for task in job["tasks"]] == [5, 1, 2]
+    assert {task["timeout_seconds"] for task in job["tasks"]} == {60.0}
+
+
+def test_the_strict_form_is_taken_as_it_is() -> None:
+    text = '{"name":"job","tasks":[{"name":"a","work":{"run":["true"]}},{"name":"b","needs":[{"task":"a"}]}]}'
+
+    assert read_definition(text, "job.json").body == text.encode()
+    assert strict(f"# a comment\n{text}") == msgspec.json.decode(text)
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
+def test_the_examples_are_right(path: Path) -> None:
+    decode_job(read_definition(path.read_text(), path.name).body, Limits())
+
+
+def test_a_mistake_is_shown_with_its_lines_and_what_was_meant() -> None:
+    with pytest.raises(InvalidFile) as caught:
+        read_definition("name: etl\ntasks:\n  - id: load\n    run: python load.py\n    retrys: 3\n", "etl.yaml")
+
+    assert str(caught.value) == (
+        "etl.yaml:5:5: unknown field `retrys`\n"
+        "\n"
+        "    3 |   - id: load\n"
+        "    4 |     run: python load.py\n"
+        "    5 |     retrys: 3\n"
+        "      |     ^^^^^^ did you mean `retries`?"
+    )
+
+
+def test_all_mistakes_are_named_at_once() -> None:
+    found = flaws("""name: etl
+tasks:
+  - id: a
+    timeout: soon
+    retries: 9
+  - id: b
+    needs: [a, bb]
+    resources: {cpus: 1}
+  - id: c
+    needs: [aa]
+""")
+
+    assert found == [
+        "4:14 `timeout` must be a length of time such as 90s, 10m or 1h30m, or a number of seconds",
+        "5:14 `retries` must be from 0 to 4",
+        "8:17 unknown resource `cpus`, did you mean `cpu`?",
+        "10:13 there is no task 'aa', did you mean `a`?",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ("run: a | b", "`|` means nothing without a shell"),
+        ("run: echo 'a", "can't be split into words"),
+        ("run: true\nshell: 'true'", "must have exactly one of"),
+        ("run: true\nwork: {}", "`work` says the same as `run`"),
+        ("name: twice", "`name` says the same as `id`"),
+        ("python: load", "must be package.module:function"),
+        ("run: echo {{ parms.day }}", "parms"),
+        ("env: {A-B: 1}\nrun: x", "is no name of a variable"),
+        ("needs: [only]", "a task can't need itself"),
+        ("labels: [a]", "`labels` must be a mapping"),
+        ("resources: {memory: lots}", "must be a size such as 512Mi"),
+        ("resources: {cpu: -1}", "must be a number of processors"),
+        ("resources: {gpus: half}", "must be a whole number"),
+    ],
+)
+def test_what_is_wrong_with_a_task_is_said(fields: str, said: str) -> None:
+    lines = "".join(f"    {line}\n" for line in fields.splitlines())
+
+    assert said in " ".join(flaws(f"name: job\ntasks:\n  - id: only\n{lines}"))
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "the file is empty"),
+        ("- a", "a job file is a mapping with `name` and `tasks`"),
+        ("name: a", "`tasks` is missing"),
+        ("tasks: [{id: a}]", "`name` is missing"),
+        ("name: a\ntasks: {a: {}}", "`tasks` must be a list"),
+        ("name: a\ntasks: [a]", "a task is a mapping"),
+        ("name: A B\ntasks: [{id: a}]", "is no name"),
+        ("name: a\ndefaults: {run: x}\ntasks: [{id: a}]", "`run` can't be the same for every task"),
+        ("name: a\nshedule: x\ntasks: [{id: a}]", "unknown field `shedule`"),
+        ("name: a\ntasks: [{id: a, needs: [b]}, {id: b, needs: [a]}]", "there is a cycle: a → b → a"),
+        ('{"name": "a", "tasks": [{"nme": "a"}]}', "did you mean `name`?"),
+    ],
+)
+def test_what_is_wrong_with_a_job_is_said(text: str, said: str) -> None:
+    assert said in " ".join(flaws(text))
+
+
+def test_a_task_whose_name_is_misspelt_is_not_missed_by_those_that_need_it() -> None:
+    assert flaws("name: a\ntasks:\n  - nmae: x\n  - {id: b, needs: [x]}\n") == ["3:5 unknown field `nmae`"]
+
+
+def test_faults_of_the_server_are_led_back_to_the_lines() -> None:
+    definition = read_definition("name: a\ntasks:\n  - id: a\n  - id: b\n    needs: [a]\n    retries: 1\n", "a.yaml")
+
+    blamed = blame(
+        definition,
+        Refused(
+            "the job has 2 faults",
+            [Fault(where="/tasks/1/max_attempts", why="must be 1 here"), Fault(where="/tasks/1/needs/0", why="is odd")],
+        ),
+    )
+
+    assert [fault.where for fault in blamed.faults] == ["a.yaml:5:13", "a.yaml:6:5"]
+    assert "    6 |     retries: 1\n" in str(blamed)

@@ -1,0 +1,119 @@
+"""YAML as a job file has it: YAML 1.2, strict, and small; and amounts as people write them."""
+
+from __future__ import annotations
+
+import pytest
+
+from mainspring.sdk.quantities import bytes_of, millis_of, say_bytes, say_seconds, seconds_of
+from mainspring.sdk.sources import DEEPEST, parse, plain
+
+
+def value(text: str) -> object:
+    """What a text means."""
+    root, flaws = parse(text)
+    assert flaws == []
+    assert root is not None
+    return plain(root)
+
+
+def flaw(text: str) -> str:
+    """The one thing that is wrong with a text."""
+    (found,) = parse(text)[1]
+    return f"{found.place.line + 1}:{found.place.column + 1} {found.why} {found.note}".strip()
+
+
+@pytest.mark.parametrize(
+    ("word", "meaning"),
+    [
+        ("no", "no"),
+        ("on", "on"),
+        ("Yes", "Yes"),
+        ("12:30:00", "12:30:00"),
+        ("2026-11-15", "2026-11-15"),
+        ("1_000", "1_000"),
+        ("0b11", "0b11"),
+        ("true", True),
+        ("False", False),
+        ("null", None),
+        ("~", None),
+        ("", None),
+        ("010", 10),
+        ("0o10", 8),
+        ("0x1f", 31),
+        ("-3", -3),
+        ("1.5", 1.5),
+        ("2e3", 2000.0),
+        (".5", 0.5),
+        (".inf", ".inf"),
+        ("'1'", "1"),
+        ('"true"', "true"),
+        ("|\n  a\n  b", "a\nb\n"),
+        (">\n  a\n  b", "a b\n"),
+    ],
+)
+def test_a_word_means_what_yaml_1_2_says(word: str, meaning: object) -> None:
+    assert value(f"key: {word}\n") == {"key": meaning}
+
+
+def test_an_alias_is_what_it_stands_for() -> None:
+    assert value("a: &x [1, {b: 2}]\nc: *x\n") == {"a": [1, {"b": 2}], "c": [1, {"b": 2}]}
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("a: 1\nb: 2\na: 3\n", "3:1 `a` stands twice first in line 1"),
+        ("a: !!python/none x\n", "1:4 tags such as `tag:yaml.org,2002:python/none` are not taken"),
+        ("a: 1\n---\nb: 2\n", "2:1 a second document begins here: a file has one job"),
+        ("x: &x {a: 1}\ny:\n  <<: *x\n", "3:3 merge keys are not taken use `defaults` for all tasks"),
+        ("a: *b\n", "1:4 `*b` stands for nothing that is complete"),
+        ("a: &a [*a]\n", "1:8 `*a` stands for nothing that is complete"),
+        ("? [a]\n: 1\n", "1:3 a key must be a word"),
+        ("[" * (DEEPEST + 1) + "]" * (DEEPEST + 1), f"1:{DEEPEST + 1} nests deeper than {DEEPEST}"),
+    ],
+)  # fmt: skip
+def test_what_could_surprise_is_refused(text: str, said: str) -> None:
+    assert flaw(text) == said
+
+
+def test_a_tab_is_named_as_what_it_is() -> None:
+    assert "a tab can't indent" in flaw("a:\n\tb: 1\n")
+
+
+def test_a_text_that_would_become_a_billion_values_is_refused() -> None:
+    text = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
+        f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]\n" for n in range(1, 10)
+    )
+
+    assert "there are more than 1000000 values" in flaw(text)
+
+
+@pytest.mark.parametrize(
+    ("said", "seconds"),
+    [(90, 90), (0.5, 0.5), ("90s", 90), ("10m", 600), ("1h30m", 5400), ("2d", 172_800), ("5ms", 0.005)],
+)
+def test_a_length_of_time(said: object, seconds: float) -> None:
+    assert seconds_of(said) == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize(
+    ("said", "size"), [(5, 5), ("512Mi", 2**29), ("1.5G", 1_500_000_000), ("2k", 2_000), ("1Ki", 1024)]
+)
+def test_a_size(said: object, size: int) -> None:
+    assert bytes_of(said) == size
+
+
+@pytest.mark.parametrize(("said", "millis"), [(0.5, 500), (2, 2_000), ("250m", 250), ("1.5", 1_500)])
+def test_a_share_of_processors(said: object, millis: int) -> None:
+    assert millis_of(said) == millis
+
+
+@pytest.mark.parametrize("said", ["10", "m10", "-5s", "", None, True, [1], "10 parsecs"])
+def test_what_is_no_amount_is_refused(said: object) -> None:
+    with pytest.raises(ValueError, match="must be"):
+        seconds_of(said)
+
+
+def test_lengths_and_sizes_are_said_in_few_words() -> None:
+    assert [say_seconds(n) for n in (0.31, 42, 247, 3_840, 266_400)] == ["0.3s", "42s", "4m 07s", "1h 04m", "3d 02h"]
+    assert [say_bytes(n) for n in (0, 512, 2**29, 3 * 2**29)] == ["0", "512", "512Mi", "1.5Gi"]

@@ -1,0 +1,50 @@
+"""`serve`: a program is a worker until it is told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from mainspring.errors import Refused
+from mainspring.sdk.serving import serve
+
+PROGRAM = """
+import sys
+from mainspring import serve, task
+
+@task
+def greet(name):
+    return f"hello {name}"
+
+if __name__ == "__main__":
+    serve(greet, server="http://127.0.0.1:1", state_dir=sys.argv[1], name="server-less")
+    print("served")
+"""
+
+
+def test_serve_wants_tasks() -> None:
+    with pytest.raises(Refused):
+        serve()
+
+
+async def test_a_program_serves_until_it_is_told_to_stop(tmp_path: Path) -> None:
+    """There is no server: the worker comes up, finds the handler, and waits."""
+    program, state_dir = tmp_path / "program.py", tmp_path / "state"
+    program.write_text(PROGRAM)
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, str(program), str(state_dir), stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+    )
+    try:
+        async with asyncio.timeout(30):
+            while not (state_dir / "guard.sock").exists():  # noqa: ASYNC110 - another process makes it
+                await asyncio.sleep(0.02)  # tidy: sleeps because another process makes the file
+            process.send_signal(signal.SIGTERM)
+            printed, said = await process.communicate()
+        assert (process.returncode, printed) == (0, b"served\n"), said.decode()
+    finally:
+        if process.returncode is None:
+            process.kill()

@@ -1,0 +1,61 @@
+"""`@task`: the function stays what it was, and carries what a worker and a job need to know."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+
+import msgspec
+import pytest
+
+import mainspring
+from mainspring import task
+from mainspring.core.admission import Limits, decode_job
+from mainspring.errors import Refused
+
+
+@task
+def add(a: int, b: int = 1) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+@task(name="send-report", retries=2, timeout="10m", cpu=0.5, memory="512Mi", labels={"zone": "eu"})
+async def report(rows: list[int]) -> int:
+    """Count them."""
+    return len(rows)
+
+
+def test_a_task_is_called_as_before() -> None:
+    assert add(1) == 2
+    assert add.fn(1, b=2) == 3
+    assert asyncio.run(report([1, 2])) == 2
+    assert (add.__name__, add.__doc__) == ("add", "Add two numbers.")
+
+
+def test_a_task_carries_what_was_said_of_it() -> None:
+    assert (add.name, report.name) == ("add", "send-report")
+    assert (report.retries, report.timeout_seconds, report.memory_bytes) == (2, 600.0, 512 * 1024 * 1024)
+
+
+def test_a_job_takes_a_task_as_it_gives_itself() -> None:
+    body = {"name": "j", "tasks": [add.as_task(a=1), report.as_task(needs=["add"], rows=[1])]}
+    spec = decode_job(msgspec.json.encode(body), Limits())
+    assert [one.name for one in spec.tasks] == ["add", "send-report"]
+    assert spec.tasks[1].labels == {"zone": "eu"}
+    assert (spec.tasks[1].max_attempts, spec.tasks[1].timeout_seconds) == (3, 600.0)
+    assert spec.tasks[1].resources.cpu_millis == 500
+
+
+def test_a_name_that_no_job_could_say_is_refused() -> None:
+    with pytest.raises(Refused):
+        task(name="not a name")(lambda: None)
+
+
+def test_importing_the_package_loads_nothing_more() -> None:
+    code = "import mainspring, sys; sys.exit('mainspring.sdk' in sys.modules or 'asyncio' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+    assert mainspring.task is task
+    with pytest.raises(AttributeError):
+        _ = mainspring.nothing

@@ -1,0 +1,163 @@
+"""A task saves something, and finds the last of it on its next attempt, whatever the worker (WRK-7)."""
+
+from __future__ import annotations
+
+import pytest
+
+from mainspring.core.tasks import TaskState
+from mainspring.shard import events as happened
+from mainspring.wire import Assign, Assignment, Outcome, Progress
+from tests.shard.jobs import chain, task
+from tests.shard.world import World
+
+S = TaskState
+
+
+def save(world: World, name: str, document: str) -> None:
+    """The running attempt of a task saves something."""
+    worker, attempt = world.holder(name)
+    world.settle(world.say(happened.CheckpointSaved, worker, attempt=attempt, document=document))
+
+
+def last_assignment(world: World, worker: str) -> Assignment:
+    """What a worker was given last."""
+    message = world.said_to(worker, Assign)[-1]
+    assert isinstance(message, Assign)
+    return message.group[-1]
+
+
+def test_a_first_attempt_finds_nothing(world: World) -> None:
+    world.given_running("a", on="w1")
+
+    assert last_assignment(world, "w1").checkpoint is None
+
+
+def test_the_next_attempt_finds_what_was_saved_last(world: World) -> None:
+    """After a failure, on whichever worker."""
+    world.given_running("a", on="w1", retry_delay_seconds=1.0)
+    save(world, "a", "1")
+    save(world, "a", "2")
+
+    world.fail("a")
+    world.advance(2, heard=["w1"])
+
+    assert last_assignment(world, "w1").checkpoint == "2"
+    assert world.ledger.checkpoints[world.task("a").id].document == "2"
+
+
+def test_only_the_latest_of_a_turn_is_written(world: World) -> None:
+    world.given_running("a", on="w1")
+    worker, attempt = world.holder("a")
+
+    batch = world.turn(
+        *(world.say(happened.CheckpointSaved, worker, attempt=attempt, document=one) for one in ("1", "2", "3"))
+    )
+
+    assert [saved.document for saved in batch.checkpoints] == ["3"]
+    assert batch.checkpoints[0].attempt_id == attempt
+
+
+@pytest.mark.parametrize("lost", ["worker lost", "evicted", "new leader", "memory loaded again"])
+def test_a_checkpoint_outlives_its_attempt_its_worker_and_its_leader(world: World, lost: str) -> None:
+    world.given_running("a", on="w1")
+    save(world, "a", '{"n": 1}')
+
+    if lost == "evicted":
+        world.settle(happened.EvictWorker(worker="w1", by="ann"))
+        world.stop("a")
+    elif lost == "new leader":
+        world.new_leader()
+        world.reconnect("w1", holds=[])
+    elif lost == "memory loaded again":
+        world.reload()
+    world.advance(16)
+    world.register("w2")
+
+    assert last_assignment(world, "w2").checkpoint == '{"n": 1}'
+
+
+def test_a_persons_retry_goes_on_from_the_checkpoint(world: World) -> None:
+    """Also when the run was over, and had left the memory."""
+    run = world.given_running("a", on="w1", max_attempts=1)
+    save(world, "a", "7")
+    world.fail("a")
+    assert run.id not in world.shard.memory.runs
+
+    world.act(happened.ReopenTask, run, task="a")
+
+    assert last_assignment(world, "w1").checkpoint == "7"
+
+
+def test_each_task_finds_its_own(world: World) -> None:
+    world.register("w1")
+    world.submit(chain("a", "b"))
+    world.start("a")
+    save(world, "a", "1")
+
+    world.succeed("a")
+
+    assert last_assignment(world, "w1").checkpoint is None
+
+
+def test_an_attempt_that_is_no_longer_its_workers_saves_nothing(world: World) -> None:
+    """I-13: it is told so."""
+    world.given_running("a", on="w1")
+    worker, attempt = world.holder("a")
+    event = world.say(happened.CheckpointSaved, worker, attempt=attempt, document='"late"')
+    world.succeed("a")
+
+    world.settle(event)
+
+    assert world.ledger.checkpoints == {}
+    assert world.stops("w1") == [(attempt, 0.0)]
+
+
+def test_a_checkpoint_that_can_not_be_kept_ends_nothing(world: World) -> None:
+    """It is on record, and the attempt goes on; what was saved before is still there."""
+    world.given_running("a", on="w1", retry_delay_seconds=1.0)
+    save(world, "a", "1")
+    worker, attempt = world.holder("a")
+    bad = world.say(happened.CheckpointSaved, worker, attempt=attempt, document='"\\u0000"')
+
+    world.settle(happened.EventUnfit(event=bad, fault="its checkpoint has a NUL character in it"))
+
+    assert world.task("a").state is S.RUNNING
+    assert [record.kind for record in world.ledger.rejected] == ["CheckpointSaved"]
+    world.settle(world.result("a", Outcome.FAILED))
+    world.advance(2, heard=["w1"])
+    assert last_assignment(world, "w1").checkpoint == "1"
+
+
+def test_how_far_an_attempt_is_and_when_it_last_moved(world: World) -> None:
+    """LIV-2: kept for as long as the attempt is live, also when the memory is loaded again."""
+    world.given_running("a", on="w1")
+    _, attempt = world.holder("a")
+
+    def beat(percent: float, note: str = "") -> None:
+        world.advance(5)
+        world.settle(world.say(happened.WorkerBeat, "w1", progress=(Progress(attempt, percent, note),)))
+
+    beat(10.0)
+    beat(10.0)
+    moved = world.shard.memory.headway[attempt].moved
+    assert world.shard.memory.life - moved == pytest.approx(5.0)
+    beat(10.0, "x" * 1_000)
+    world.reload()
+    said = world.shard.memory.headway[attempt]
+    assert (said.percent, len(said.note), said.moved) == (10.0, 200, world.shard.memory.life)
+
+    world.succeed("a")
+    beat(20.0)
+    assert world.shard.memory.headway == {}
+
+
+def test_nobody_speaks_of_the_progress_of_others(world: World) -> None:
+    """I-13."""
+    world.given_running("a", on="w1")
+    world.given_run(task("b"))
+    world.register("w2")
+    (_, attempt) = world.holder("a")
+
+    world.settle(world.say(happened.WorkerBeat, "w2", progress=(Progress(attempt, 50.0),)))
+
+    assert world.shard.memory.headway == {}

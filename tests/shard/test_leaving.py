@@ -1,0 +1,201 @@
+"""Workers leave in order, and the second watch over those that did not (WRK-9, LIV-1)."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from mainspring.core.batch import WorkerRow
+from mainspring.core.tasks import AttemptEnd, TaskState
+from mainspring.core.workers import WorkerStatus
+from mainspring.shard import events as happened
+from mainspring.shard.events import TimerKind
+from tests.shard.jobs import task
+from tests.shard.world import World
+
+S = TaskState
+
+
+def test_a_worker_that_leaves_gets_nothing_new_and_finishes_what_it_has(world: World) -> None:
+    world.register("w1", cores=2)
+    first = world.given_run(task("first"))
+    world.settle(world.say(happened.WorkerLeaving, "w1"))
+
+    world.given_run(task("second"))
+
+    assert world.task("second").state is S.QUEUED
+    world.run_through("first", of=first)
+    assert world.task("first").state is S.SUCCEEDED
+
+
+def test_a_worker_that_comes_back_has_not_left(world: World) -> None:
+    """Leaving belongs to a session; it is no hold."""
+    world.register("w1")
+    world.settle(world.say(happened.WorkerLeaving, "w1"))
+    world.reload()
+    world.given_run(task("a"))
+    assert world.task("a").state is S.QUEUED
+
+    world.reconnect("w1")
+
+    assert world.task("a").worker_id == "w1"
+
+
+def test_a_worker_that_says_goodbye_is_forgotten_at_once(world: World) -> None:
+    world.register("w1")
+
+    world.settle(world.say(happened.WorkerGone, "w1"))
+
+    assert world.shard.memory.workers == {}
+    assert world.ledger.workers["w1"].status == WorkerStatus.GONE
+    assert world.workers["w1"].closed
+
+
+def test_what_a_worker_left_behind_runs_elsewhere(world: World) -> None:
+    """As if it had come back without it: what ran is lost, what had not started is queued again."""
+    world.register("w1", cores=2)
+    world.given_run(task("ran"))
+    world.given_run(task("waited"))
+    world.start("ran")
+    (_, ran), (_, waited) = world.holder("ran"), world.holder("waited")
+
+    world.settle(world.say(happened.WorkerGone, "w1"))
+
+    assert (world.task("ran").state, world.task("waited").state) == (S.QUEUED, S.QUEUED)
+    assert world.task("ran").because == "w1 left without it"
+    assert world.ledger.attempts[ran].end is AttemptEnd.LOST
+    assert world.ledger.attempts[waited].end is AttemptEnd.RETURNED
+
+
+def test_a_worker_that_goes_and_comes_often_is_watched_once(world: World) -> None:
+    """A timer of an older stay does nothing."""
+    for _ in range(5):
+        world.register("w1")
+        world.settle(world.say(happened.WorkerGone, "w1"))
+    world.register("w1")
+    world.given_running("a", on="w1")
+
+    world.advance(14)
+    assert world.task("a").state is S.RUNNING
+    world.advance(1)
+    assert world.task("a").state is S.QUEUED
+    assert [timer for timer in world.shard.due(world.now) if getattr(timer, "kind", "") is TimerKind.SILENCE] == []
+
+
+def test_a_goodbye_of_an_older_session_means_nothing(world: World) -> None:
+    world.given_running("a", on="w1")
+    late = world.say(happened.WorkerGone, "w1")
+    world.reconnect("w1")
+
+    world.settle(late)
+
+    assert world.task("a").state is S.RUNNING
+
+
+# the second watch
+
+
+def unheard(world: World, worker: str) -> happened.WorkerUnheard:
+    """The rows say that nobody has heard of a worker for long."""
+    return happened.WorkerUnheard(row=world.ledger.workers[worker])
+
+
+def test_a_worker_without_a_timer_is_given_up_for_what_the_rows_say(world: World) -> None:
+    """LIV-1: two independent watches."""
+    world.given_running("a", on="w1")
+    world.shard.memory.lengths.pop_due(float("inf"), 1_000)
+    world.advance(30)
+    assert world.task("a").state is S.RUNNING
+
+    world.settle(unheard(world, "w1"))
+
+    assert world.task("a").state is S.QUEUED
+    assert world.task("a").because == "w1 was silent for 30 s"
+    assert world.ledger.workers["w1"].status == WorkerStatus.LOST
+
+
+def test_a_worker_that_the_shard_has_heard_of_is_not_given_up_for_a_row(world: World) -> None:
+    """I-16: the notes may have failed."""
+    world.given_running("a", on="w1")
+    world.advance(20, heard=["w1"])
+
+    world.settle(unheard(world, "w1"))
+
+    assert world.task("a").state is S.RUNNING
+
+
+def test_nobody_is_given_up_before_a_new_leader_could_hear(world: World) -> None:
+    """I-42: fifteen seconds of receiving come first."""
+    world.given_running("a", on="w1")
+    world.register("w2")
+    world.new_leader()
+    world.advance(14)
+
+    world.settle(unheard(world, "w1"), unheard(world, "w2"))
+
+    assert world.task("a").state is S.RUNNING
+    assert world.ledger.workers["w2"].status == WorkerStatus.READY
+
+
+def test_the_row_of_a_worker_that_never_came_to_this_leader_is_put_right(world: World) -> None:
+    """It held nothing, so nobody expected it; its hold stays."""
+    world.register("w1", cores=3)
+    world.settle(happened.CordonWorker(worker="w1", by="ann"))
+    row = world.ledger.workers["w1"]
+    world.new_leader()
+    world.advance(15)
+
+    world.settle(unheard(world, "w1"))
+
+    found = world.ledger.workers["w1"]
+    assert (found.status, found.hold, found.offer) == (WorkerStatus.LOST, "cordoned", row.offer)
+    assert found.last_heard_at == row.last_heard_at
+
+
+def test_a_row_that_was_read_before_a_person_acted_does_not_undo_the_act(world: World) -> None:
+    """The hold is as the shard knows it, not as the sweep has read it."""
+    world.register("w1")
+    world.settle(happened.DrainWorker(worker="w1", by="ann"))
+    world.new_leader()
+    event = unheard(world, "w1")
+    world.settle(happened.UncordonWorker(worker="w1", by="ann"))
+    world.advance(15)
+
+    world.settle(event)
+
+    assert (world.ledger.workers["w1"].status, world.ledger.workers["w1"].hold) == (WorkerStatus.LOST, "")
+
+
+@pytest.mark.parametrize("turns", [1, 2])
+def test_a_worker_that_comes_while_its_row_is_put_right_is_ready(world: World, turns: int) -> None:
+    """In one turn or in two: its row says how it was left."""
+    world.register("w1")
+    world.new_leader()
+    world.advance(15)
+    event = unheard(world, "w1")
+    worker = world.workers["w1"]
+    worker.sessions += 1
+    hello = world.say(
+        happened.WorkerRegistered, "w1", offer=worker.offer, labels={}, zone="", version="", holds=()
+    )  # fmt: skip
+
+    if turns == 1:
+        world.turn(event, hello)
+    else:
+        world.turn(event)
+        world.turn(hello)
+
+    assert world.ledger.workers["w1"].status == WorkerStatus.READY
+
+
+def test_the_row_of_a_lost_worker_says_when_it_was_last_heard_of(world: World) -> None:
+    world.register("w1")
+    world.advance(4, heard=["w1"])
+    heard_at = world.now
+
+    world.advance(15)
+
+    row: WorkerRow = world.ledger.workers["w1"]
+    assert row.status == WorkerStatus.LOST
+    assert abs(row.last_heard_at - heard_at) < timedelta(seconds=0.01)

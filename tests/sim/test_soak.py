@@ -1,0 +1,25 @@
+"""Many seeds: what `make soak` runs, a part of them in CI."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+SEEDS_OF_A_WHOLE_SOAK = 10_000
+"""A tenth of them keeps two cores busy for about ten minutes."""
+PARTS = 4
+"""So that a runner with two processes shares them out, and says how far it is."""
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("part", range(PARTS))
+def test_many_seeds_hold_every_invariant(part: int) -> None:
+    """The simulator in a process of its own (the order of sets depends on its hash seed), a part of the seeds each."""
+    scale = float(os.environ.get("SOAK_SCALE", "1"))
+    seeds = max(1, round(SEEDS_OF_A_WHOLE_SOAK * scale / PARTS))
+    arguments = ["--first", str(1 + part * seeds), "--seeds", str(seeds), "--processes", "1"]
+    told = subprocess.run([sys.executable, "-m", "tests.sim", *arguments], capture_output=True, text=True, check=False)
+    assert told.returncode == 0, told.stdout + told.stderr

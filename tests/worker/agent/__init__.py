@@ -1,0 +1,1 @@
+"""The agent with a real guard, real processes, and a WebSocket server that the test plays."""

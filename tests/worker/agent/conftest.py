@@ -1,0 +1,107 @@
+"""A server that is played, and an agent of its own for each test. Nothing that a test starts may be left."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Mapping
+from pathlib import Path
+from random import Random
+
+import msgspec
+import psutil
+import pytest
+
+from mainspring.clock import MachineClock
+from mainspring.wire import Offer
+from mainspring.worker.agent import Agent, AgentSettings
+from mainspring.worker.guard_settings import SETTINGS_FILE, GuardSettings
+from tests.worker.agent.desk import Desk, open_desk
+
+
+def pytest_asyncio_loop_factories(
+    config: pytest.Config, item: pytest.Item
+) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
+    """Processes take real time."""
+    return {"real": asyncio.new_event_loop}
+
+
+class Shop:
+    """Agents on one state directory, one after another."""
+
+    def __init__(self, state_dir: Path) -> None:
+        self.state_dir = state_dir
+        state_dir.mkdir()
+        self.code = state_dir.parent / "code"
+        self.code.mkdir()
+        guard = GuardSettings(children=1, orphan_seconds=3.0, orphan_grace_seconds=0.1, python_path=(str(self.code),))
+        (state_dir / SETTINGS_FILE).write_bytes(msgspec.json.encode(guard))
+        self.agent: Agent | None = None
+        self._working: asyncio.Task[None] | None = None
+
+    def open(self, *servers: str, token: str = "", drain_seconds: float = 20.0, journal_bytes: int = 1 << 28) -> Agent:
+        """Start an agent."""
+        settings = AgentSettings(
+            name="w1",
+            servers=servers,
+            state_dir=self.state_dir,
+            offer=Offer(2_000, 1 << 30),
+            labels={"disk": "ssd", "handler/load": ""},
+            zone="eu",
+            token=token,
+            drain_seconds=drain_seconds,
+            journal_bytes=journal_bytes,
+        )
+        self.agent = Agent(settings, MachineClock(), Random(7))
+        self._working = asyncio.create_task(self.agent.run())
+        return self.agent
+
+    async def crash(self) -> None:
+        """End the agent without a word to its guard."""
+        assert self._working is not None
+        self._working.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await self._working
+
+    async def left(self) -> None:
+        """Wait until the agent has left by itself."""
+        assert self._working is not None
+        async with asyncio.timeout(30):
+            await self._working
+
+    def processes(self, word: str = "mainspring.worker.guard") -> list[psutil.Process]:
+        """Processes that were started for this directory, with this word in their command."""
+        found = []
+        for process in psutil.process_iter():
+            with contextlib.suppress(psutil.Error):
+                words = process.cmdline()
+                if word in " ".join(words) and (str(self.state_dir) in words or word != "mainspring.worker.guard"):
+                    found.append(process)
+        return found
+
+    async def end(self) -> None:
+        """Whatever is left is ended."""
+        if self._working is not None and not self._working.done():
+            assert self.agent is not None
+            self.agent.leave()
+            self.agent.leave()
+            with contextlib.suppress(TimeoutError):
+                await self.left()
+        for process in self.processes():
+            process.terminate()
+            await asyncio.to_thread(process.wait, 10)
+
+
+@pytest.fixture
+async def desk() -> AsyncIterator[Desk]:
+    """A server that the test plays."""
+    async with open_desk() as desk:
+        yield desk
+
+
+@pytest.fixture
+async def shop(tmp_path: Path) -> AsyncIterator[Shop]:
+    """A place where agents work."""
+    shop = Shop(tmp_path / "state")
+    yield shop
+    await shop.end()

@@ -1,0 +1,323 @@
+"""A worker from end to end: an agent, its guard, processes, a disk, and a server that is played (WRK-1, WRK-8..10)."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from http import HTTPStatus
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from mainspring.errors import Forbidden, Refused, Unauthenticated
+from mainspring.wire import (
+    Answer,
+    Elsewhere,
+    Goodbye,
+    Leaving,
+    Log,
+    Outcome,
+    Recall,
+    Received,
+    Refusal,
+    Register,
+    Result,
+    Returned,
+    Started,
+    Stop,
+    Verdict,
+)
+from tests.worker.agent.conftest import Shop
+from tests.worker.agent.desk import PATIENCE_SECONDS, Desk, open_desk
+
+ECHO = '{"run": ["echo", "hello"]}'
+
+
+def until(path: Path) -> str:
+    """Work that ends when a file is there."""
+    text = f"while [ ! -e {path} ]; do sleep 0.02; done; echo done"
+    return msgspec.json.encode({"shell": text, "grace_seconds": 1.0}).decode()
+
+
+WAITING = """
+import pathlib, time
+
+def wait(path: str) -> None:
+    pathlib.Path(path + ".begun").touch()
+    while not pathlib.Path(path).exists():
+        time.sleep(0.02)
+"""
+
+
+async def exists(path: Path) -> None:
+    """Wait until something is there."""
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while not await asyncio.to_thread(path.exists):
+            pass
+
+
+async def gone(path: Path) -> None:
+    """Wait until something is removed."""
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while await asyncio.to_thread(path.exists):
+            pass
+
+
+async def test_it_registers_runs_what_it_is_given_and_reports(desk: Desk, shop: Shop) -> None:
+    """WRK-1, WRK-8: received, started, its result and its log; and nothing stays on its disk."""
+    shop.open(desk.url, token="secret")
+    hello = await desk.wait_for(Register)
+    assert (hello.worker, hello.pool, hello.zone, hello.labels["disk"]) == ("w1", "default", "eu", "ssd")
+    assert desk.tokens == ["Bearer secret"]
+
+    await desk.assign("lease", ("a", ECHO), ("b", ECHO))
+
+    assert (await desk.result("a")).outcome is Outcome.SUCCEEDED
+    await desk.result("b")
+    await desk.wait_for(Log, lambda one: one.attempt == "b" and one.last)
+    assert desk.log("a") == desk.log("b") == b"hello\n"
+    heard = [one for one in desk.heard if isinstance(one, Received | Started | Result)]
+    assert heard[0] == Received(("a", "b"))
+    assert heard.index(Started("a")) < heard.index(Started("b"))
+    await gone(shop.state_dir / "attempts" / "b")
+
+
+async def test_what_it_can_not_run_is_refused(desk: Desk, shop: Shop) -> None:
+    """PLC-7: a handler that is not served, a kind that is not known, a directory that is not there."""
+    shop.open(desk.url)
+    await desk.wait_for(Register)
+    works = ('{"handler": "other"}', '{"container": "x"}', '{"run": ["true"], "directory": "/no/such/place"}')
+    await desk.assign("lease", *((f"a{n}", work) for n, work in enumerate(works)), ("good", ECHO))
+
+    assert (await desk.result("good")).outcome is Outcome.SUCCEEDED
+    whys = [one.why for one in desk.heard if isinstance(one, Refusal)]
+    assert "no handler other" in whys[0]
+    assert "exactly one of" in whys[1]
+    assert "/no/such/place" in whys[2]
+
+
+async def test_what_ends_without_a_server_is_reported_when_there_is_one(desk: Desk, shop: Shop, tmp_path: Path) -> None:
+    """WRK-10: it goes on running, and says in the next session what it holds."""
+    shop.open(desk.url)
+    await desk.wait_for(Register)
+    await desk.assign("lease", ("a", until(tmp_path / "go")))
+    await desk.wait_for(Started)
+    desk.greets = False
+    await desk.hang_up()
+    assert (await desk.wait_for(Register, times=2)).holds == ("a",)
+    (tmp_path / "go").touch()
+    desk.greets = True
+    await desk.hang_up()
+
+    assert (await desk.result("a")).outcome is Outcome.SUCCEEDED
+    assert sum(isinstance(one, Result) for one in desk.heard) == 1
+
+
+async def test_a_result_is_sent_again_until_it_is_answered(desk: Desk, shop: Shop) -> None:
+    """I-50."""
+    shop.open(desk.url)
+    await desk.wait_for(Register)
+    desk.answers = False
+    await desk.assign("lease", ("a", ECHO))
+    first = await desk.result("a")
+    desk.answers = True
+    await desk.hang_up()
+
+    assert await desk.result("a", times=2) == first
+
+
+async def test_another_agent_goes_on_with_what_runs(desk: Desk, shop: Shop, tmp_path: Path) -> None:
+    """WRK-10, I-17: the same process, which never ran twice."""
+    work = f'{{"shell": "echo x >> {tmp_path}/runs; while [ ! -e {tmp_path}/go ]; do sleep 0.02; done"}}'
+    shop.open(desk.url)
+    await desk.wait_for(Register)
+    await desk.assign("lease", ("a", work), ("b", work))
+    await desk.wait_for(Started)
+    await shop.crash()
+
+    shop.open(desk.url)
+    assert (await desk.wait_for(Register, times=2)).holds == ("a", "b")
+    (tmp_path / "go").touch()
+
+    assert (await desk.result("a")).outcome is Outcome.SUCCEEDED
+    assert (await desk.result("b")).outcome is Outcome.SUCCEEDED
+    assert (tmp_path / "runs").read_text() == "x\nx\n"
+
+
+async def test_another_agent_leaves_a_process_alone_that_went_on_to_the_next_attempt(
+    desk: Desk, shop: Shop, tmp_path: Path
+) -> None:
+    """The journal knows the process by the first attempt, which ended while no agent was there."""
+    (shop.code / "waiting.py").write_text(WAITING)
+    works = [
+        msgspec.json.encode({"python": "waiting:wait", "args": {"path": f"{tmp_path}/{n}"}}).decode() for n in "ab"
+    ]
+    shop.open(desk.url)
+    await desk.wait_for(Register)
+    await desk.assign("lease", ("a", works[0]), ("b", works[1]))
+    await desk.wait_for(Started)
+    await shop.crash()
+    (tmp_path / "a").touch()
+    await exists(tmp_path / "b.begun")
+
+    shop.open(desk.url)
+    assert (await desk.result("a")).outcome is Outcome.SUCCEEDED
+    (tmp_path / "b").touch()
+    assert (await desk.result("b")).outcome is Outcome.SUCCEEDED
+
+
+async def test_two_agents_can_not_share_a_directory(desk: Desk, shop: Shop) -> None:
+    """The second one says who has it."""
+    shop.open(desk.url)
+    with pytest.raises(Refused, match="in use by another worker"):
+        shop.open(desk.url)
+
+
+async def test_what_a_guard_left_behind_when_it_died_is_ended_and_reported(desk: Desk, shop: Shop) -> None:
+    """And a new guard runs the next task."""
+    shop.open(desk.url)
+    await desk.wait_for(Register)
+    await desk.assign("lease", ("a", '{"run": ["sleep", "347.1"]}'))
+    await desk.wait_for(Started)
+    shop.processes()[0].send_signal(signal.SIGKILL)
+
+    result = await desk.result("a")
+    assert (result.outcome, result.error) == (Outcome.STOPPED, '"the guard died"')
+    assert shop.processes("sleep 347.1") == []
+    await desk.assign("lease2", ("b", ECHO))
+    assert (await desk.result("b")).outcome is Outcome.SUCCEEDED
+
+
+async def test_a_stop_ends_what_runs(desk: Desk, shop: Shop, tmp_path: Path) -> None:
+    """STA-8: and a member that waits behind it."""
+    shop.open(desk.url)
+    await desk.wait_for(Register)
+    await desk.assign("lease", ("a", until(tmp_path / "never")), ("b", ECHO), ("c", ECHO))
+    await desk.wait_for(Started)
+    await desk.say(Stop("b", "cancelled", 5.0), Stop("a", "cancelled", 5.0))
+
+    assert (await desk.result("a")).outcome is Outcome.STOPPED
+    assert (await desk.result("b")).outcome is Outcome.STOPPED
+    assert (await desk.result("c")).outcome is Outcome.SUCCEEDED
+
+
+async def test_a_recall_returns_what_has_not_begun(desk: Desk, shop: Shop, tmp_path: Path) -> None:
+    """The one that runs is answered *started*."""
+    shop.open(desk.url)
+    await desk.wait_for(Register)
+    await desk.assign("lease", ("a", until(tmp_path / "go")), ("b", ECHO), ("c", ECHO))
+    await desk.wait_for(Started)
+    await desk.say(Recall(("a", "b", "c")))
+
+    assert (await desk.wait_for(Returned)).attempts == ("b", "c")
+    assert await desk.wait_for(Started, times=2) == Started("a")
+    (tmp_path / "go").touch()
+    await desk.result("a")
+
+
+async def test_a_worker_that_leaves_finishes_and_says_goodbye(desk: Desk, shop: Shop, tmp_path: Path) -> None:
+    """WRK-9: what has not begun is given back; its guard ends too."""
+    agent = shop.open(desk.url)
+    await desk.wait_for(Register)
+    await desk.assign("lease", ("a", until(tmp_path / "go")), ("b", ECHO))
+    await desk.wait_for(Started)
+    agent.leave()
+    await desk.wait_for(Leaving)
+    assert (await desk.wait_for(Returned)).attempts == ("b",)
+    await desk.assign("late", ("c", ECHO))
+    assert (await desk.wait_for(Returned, times=2)).attempts == ("c",)
+    (tmp_path / "go").touch()
+
+    await shop.left()
+    assert (await desk.result("a")).outcome is Outcome.SUCCEEDED
+    assert desk.heard[-1] == Goodbye()
+    assert shop.processes() == []
+
+
+async def test_a_worker_that_is_hurried_stops_what_runs(desk: Desk, shop: Shop, tmp_path: Path) -> None:
+    """Asked twice."""
+    agent = shop.open(desk.url)
+    await desk.wait_for(Register)
+    await desk.assign("lease", ("a", until(tmp_path / "never")))
+    await desk.wait_for(Started)
+    agent.leave()
+    agent.leave()
+
+    await shop.left()
+    assert (await desk.result("a")).outcome is Outcome.STOPPED
+    assert desk.heard[-1] == Goodbye()
+
+
+async def test_a_worker_goes_where_it_is_sent(desk: Desk, shop: Shop) -> None:
+    """Elsewhere: another server leads the pool."""
+    async with open_desk() as leader:
+        desk.greets = False
+        shop.open(desk.url)
+        await desk.wait_for(Register)
+        await desk.say(Elsewhere(leader.url))
+        await leader.wait_for(Register)
+        await leader.assign("lease", ("a", ECHO))
+
+        assert (await leader.result("a")).outcome is Outcome.SUCCEEDED
+        await shop.end()
+
+
+@pytest.mark.parametrize(
+    ("status", "error"), [(HTTPStatus.UNAUTHORIZED, Unauthenticated), (HTTPStatus.FORBIDDEN, Forbidden)]
+)
+async def test_a_token_that_was_never_good_ends_a_worker(
+    desk: Desk, shop: Shop, status: HTTPStatus, error: type[Exception]
+) -> None:
+    """Somebody mistyped it."""
+    desk.refuses = status
+    shop.open(desk.url)
+    with pytest.raises(error):
+        await shop.left()
+    assert shop.processes() == []
+
+
+async def test_a_token_that_was_good_once_is_tried_again(desk: Desk, shop: Shop) -> None:
+    """A server's trouble never ends a worker."""
+    shop.open(desk.url)
+    await desk.wait_for(Register)
+    await desk.assign("lease", ("a", ECHO))
+    await desk.result("a")
+    desk.refuses = HTTPStatus.UNAUTHORIZED
+    await desk.hang_up()
+    await desk.knocked(times=2)
+    desk.refuses = None
+
+    await desk.wait_for(Register, times=2)
+
+
+async def test_a_worker_whose_journal_is_nearly_full_takes_nothing_until_there_is_room(desk: Desk, shop: Shop) -> None:
+    """I-53: it says so, drops nothing, and registers again when results were answered."""
+    desk.answers = False
+    shop.open(desk.url, journal_bytes=5_000)
+    await desk.wait_for(Register)
+    large = msgspec.json.encode({"python": "json:dumps", "args": {"obj": "x" * 4_500}}).decode()
+    await desk.assign("lease", ("a", large))
+    await desk.wait_for(Leaving)
+    await desk.assign("late", ("b", ECHO))
+    assert (await desk.wait_for(Returned)).attempts == ("b",)
+
+    desk.answers = True
+    await desk.say(Answer((await desk.result("a")).attempt, Verdict.APPLIED))
+    await desk.wait_for(Register, times=2)
+    await desk.assign("lease2", ("c", ECHO))
+    assert (await desk.result("c")).outcome is Outcome.SUCCEEDED
+
+
+async def test_servers_that_point_at_one_another_are_left_for_a_while(desk: Desk, shop: Shop) -> None:
+    """Each believes that the other leads: the worker slows down, and goes on asking."""
+    async with open_desk() as other:
+        desk.points_to, other.points_to = other.url, desk.url
+        shop.open(desk.url)
+        await other.wait_for(Register, times=2)
+        other.points_to = ""
+
+        await other.wait_for(Register, times=3)
+        await other.assign("lease", ("a", ECHO))
+        assert (await other.result("a")).outcome is Outcome.SUCCEEDED
+        await shop.end()

@@ -1,0 +1,85 @@
+"""`mainspring worker` as a process of its own: killed, started again, told to leave (WRK-1, WRK-9, WRK-10)."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from http import HTTPStatus
+from pathlib import Path
+
+from mainspring.wire import Goodbye, Outcome, Register, Started
+from tests.worker.agent.conftest import Shop
+from tests.worker.agent.desk import PATIENCE_SECONDS, Desk
+
+COMMAND = (sys.executable, "-c", "from mainspring.cli.main import main; main()", "worker")
+HANDLERS = """
+from mainspring import task
+
+@task(name="greet")
+def greet(name: str = "you") -> str:
+    return f"hello {name}"
+"""
+
+
+async def start(shop: Shop, desk: Desk, *options: str) -> asyncio.subprocess.Process:
+    """A worker on the shop's directory."""
+    words = ("--server", desk.url, "--state-dir", str(shop.state_dir), "--name", "w1", *options)
+    return await asyncio.create_subprocess_exec(*COMMAND, *words, stderr=asyncio.subprocess.DEVNULL)
+
+
+async def ended(process: asyncio.subprocess.Process) -> int:
+    """The exit code, when it has ended."""
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        return await process.wait()
+
+
+async def test_a_worker_that_is_killed_and_started_again_loses_nothing(desk: Desk, shop: Shop, tmp_path: Path) -> None:
+    """F02: the task lives on, and runs once."""
+    work = f'{{"shell": "echo x >> {tmp_path}/runs; while [ ! -e {tmp_path}/go ]; do sleep 0.02; done"}}'
+    process = await start(shop, desk)
+    await desk.wait_for(Register)
+    await desk.assign("lease", ("a", work))
+    await desk.wait_for(Started)
+    process.kill()
+    await ended(process)
+
+    process = await start(shop, desk, "--ready-file", str(tmp_path / "ready"), "--label", "disk=ssd", "--cpu", "500m")
+    hello = await desk.wait_for(Register, times=2)
+    assert (hello.holds, hello.labels, hello.offer.cpu_millis) == (("a",), {"disk": "ssd"}, 500)
+    (tmp_path / "go").touch()
+    assert (await desk.result("a")).outcome is Outcome.SUCCEEDED
+    assert (tmp_path / "runs").read_text() == "x\n"
+    assert (tmp_path / "ready").exists()
+
+    process.send_signal(signal.SIGTERM)
+    assert await ended(process) == 0
+    assert desk.heard[-1] == Goodbye()
+
+
+async def test_a_token_that_no_server_knows_is_said_with_its_own_exit_code(desk: Desk, shop: Shop) -> None:
+    """3: not authorised."""
+    desk.refuses = HTTPStatus.UNAUTHORIZED
+
+    assert await ended(await start(shop, desk)) == 3
+
+
+async def test_handlers_are_served_by_name(desk: Desk, shop: Shop, tmp_path: Path) -> None:
+    """They are labels that tasks ask for."""
+    (tmp_path / "jobs.py").write_text(HANDLERS)
+    process = await start(shop, desk, "--handlers", str(tmp_path / "jobs.py"), "--children", "1")
+    assert "handler/greet" in (await desk.wait_for(Register)).labels
+    await desk.assign("lease", ("a", '{"handler": "greet", "args": {"name": "ann"}}'))
+
+    result = await desk.result("a")
+    assert (result.outcome, result.output) == (Outcome.SUCCEEDED, '"hello ann"')
+    process.send_signal(signal.SIGINT)
+    assert await ended(process) == 0
+
+
+async def test_handlers_that_can_not_be_imported_are_refused(desk: Desk, shop: Shop, tmp_path: Path) -> None:
+    """Before anything is promised to a server."""
+    (tmp_path / "jobs.py").write_text("import no_such_module")
+
+    assert await ended(await start(shop, desk, "--handlers", str(tmp_path / "jobs.py"))) == 4
+    assert desk.heard == []

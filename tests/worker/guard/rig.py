@@ -1,0 +1,204 @@
+"""A guard as a process of its own, and an agent's side of the conversation, for tests."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import os
+import signal
+import sys
+from contextlib import suppress
+from pathlib import Path
+from textwrap import dedent
+from typing import TypeVar
+
+import msgspec
+
+from mainspring.wire import Assignment
+from mainspring.worker.frames import FrameReader, write_frame
+from mainspring.worker.groups import carries, guard_mark
+from mainspring.worker.guard_settings import GuardSettings, log_path
+from mainspring.worker.guard_wire import (
+    Close,
+    Ended,
+    FromAgent,
+    FromGuard,
+    Hello,
+    Holding,
+    Launch,
+    Order,
+)
+
+DEADLINE_SECONDS = 30
+_LOOK_SECONDS = 0.02
+W = TypeVar("W", bound=FromGuard)
+
+
+class Rig:
+    """Starts a guard, speaks to it as an agent does, and keeps all that it says."""
+
+    def __init__(self, state_dir: Path, code_dir: Path) -> None:
+        self.state_dir = state_dir
+        self._code_dir = code_dir
+        self._attempts = itertools.count(1)
+        self._process: asyncio.subprocess.Process | None = None
+        self._writer: asyncio.StreamWriter | None = None
+        self._reading: asyncio.Task[None] | None = None
+        self._news = asyncio.Condition()
+        self.heard: list[FromGuard] = []
+
+    async def start(self, *, code: str = "", variables: dict[str, str] | None = None, **settings: object) -> Holding:
+        """Start the guard and greet it. `code` is what functions are imported from, as the module `work`."""
+        self.state_dir.mkdir(parents=True, exist_ok=True)
+        self._code_dir.mkdir(exist_ok=True)
+        (self._code_dir / "work.py").write_text(dedent(code))
+        given = msgspec.convert({"children": 1, "python_path": (str(self._code_dir),), **settings}, GuardSettings)
+        (self.state_dir / "guard.json").write_bytes(msgspec.json.encode(given))
+        self._process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            "mainspring.worker.guard",
+            str(self.state_dir),
+            env={**os.environ, **(variables or {})},
+            start_new_session=True,
+        )
+        return await self.connect()
+
+    async def connect(self) -> Holding:
+        """Connect as a new agent; what the guard has."""
+        reader, writer = await self._open()
+        older, self._writer = self._writer, writer
+        self._reading = asyncio.create_task(self._read(FrameReader(reader, list[FromGuard])))
+        before = len(self.heard)
+        self.say(Hello())
+        holding = await self.hears(Holding, after=before)
+        await _close(older)
+        return holding
+
+    def hang_up(self) -> None:
+        """The agent dies."""
+        assert self._writer is not None
+        self._writer.close()
+
+    def say(self, *words: FromAgent) -> None:
+        """Tell the guard, in one frame."""
+        assert self._writer is not None
+        write_frame(self._writer, words)
+
+    def launch(self, *works: object, lease: str | None = None, **fields: object) -> list[str]:
+        """Have these run, one after another; the attempts."""
+        orders = [self.order(work, lease or f"lease-{next(self._attempts)}", **fields) for work in works]
+        if lease is None:
+            orders = [msgspec.structs.replace(order, lease=orders[0].lease) for order in orders]
+        self.say(Launch(tuple(orders)))
+        return [order.assignment.attempt for order in orders]
+
+    def order(self, work: object, lease: str, **fields: object) -> Order:
+        """An order for the guard."""
+        attempt = f"att_{next(self._attempts)}"
+        values: dict[str, object] = {
+            "attempt": attempt, "task": "task_1", "run": "run_1", "tenant": "acme", "name": "load", "number": 1,
+            "work": json.dumps(work), "params": "{}", "inputs": {}, **fields,
+        }  # fmt: skip
+        return Order(Assignment(**values), lease)  # type: ignore[arg-type]
+
+    async def hears(self, kind: type[W], attempt: str | None = None, *, after: int = 0) -> W:
+        """The first word of this kind, about this attempt; waits for it."""
+        async with asyncio.timeout(DEADLINE_SECONDS), self._news:
+            while True:
+                for word in self.heard[after:]:
+                    if isinstance(word, kind) and (attempt is None or getattr(word, "attempt", None) == attempt):
+                        return word
+                await self._news.wait()
+
+    async def hears_more(self, after: int) -> None:
+        """Wait until the guard has said more than so many words."""
+        async with asyncio.timeout(DEADLINE_SECONDS), self._news:
+            await self._news.wait_for(lambda: len(self.heard) > after)
+
+    async def ends(self, work: object, **fields: object) -> Ended:
+        """Run this, and say how it ended."""
+        return await self.hears(Ended, self.launch(work, lease=None, **fields)[0])
+
+    def log(self, attempt: str) -> str:
+        """What an attempt printed."""
+        path = log_path(self.state_dir, attempt)
+        return path.read_text() if path.exists() else ""
+
+    async def prints(self, attempt: str, text: str) -> None:
+        """Wait until an attempt's log has this in it."""
+        async with asyncio.timeout(DEADLINE_SECONDS):
+            while text not in self.log(attempt):  # noqa: ASYNC110 - another process writes it
+                await asyncio.sleep(_LOOK_SECONDS)
+
+    @property
+    def pid(self) -> int:
+        """The guard's process."""
+        assert self._process is not None
+        return self._process.pid
+
+    async def is_gone(self) -> int:
+        """Wait for the guard's end; its exit code."""
+        assert self._process is not None
+        async with asyncio.timeout(DEADLINE_SECONDS):
+            return await self._process.wait()
+
+    async def end(self) -> None:
+        """End the guard, if it runs."""
+        if self._process is not None and self._process.returncode is None:
+            if self._writer is not None and not self._writer.is_closing():
+                self.say(Close())
+            else:
+                self._process.send_signal(signal.SIGTERM)
+            await self.is_gone()
+        await _close(self._writer)
+
+    def left_running(self) -> list[int]:
+        """Processes that were started for this guard."""
+        mark = guard_mark(self.state_dir.resolve())
+        return [int(one.name) for one in Path("/proc").iterdir() if one.name.isdigit() and carries(int(one.name), mark)]
+
+    async def nothing_runs(self) -> None:
+        """Wait until no process of an attempt is left."""
+        async with asyncio.timeout(DEADLINE_SECONDS):
+            while self.left_running():  # noqa: ASYNC110 - other processes end
+                await asyncio.sleep(_LOOK_SECONDS)
+
+    async def is_over(self, pid: int) -> None:
+        """Wait until a process is gone, and waited for."""
+        async with asyncio.timeout(DEADLINE_SECONDS):
+            while Path(f"/proc/{pid}").exists():  # noqa: ASYNC110, ASYNC240 - another process ends
+                await asyncio.sleep(_LOOK_SECONDS)
+
+    async def _open(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        directory = os.open(self.state_dir, os.O_RDONLY)
+        try:
+            async with asyncio.timeout(DEADLINE_SECONDS):
+                while True:
+                    try:
+                        return await asyncio.open_unix_connection(f"/proc/self/fd/{directory}/guard.sock")
+                    except (FileNotFoundError, ConnectionRefusedError):
+                        await asyncio.sleep(_LOOK_SECONDS)
+        finally:
+            os.close(directory)
+
+    async def _read(self, words: FrameReader[FromGuard]) -> None:
+        while heard := await _next(words):
+            async with self._news:
+                self.heard += heard
+                self._news.notify_all()
+
+
+async def _next(words: FrameReader[FromGuard]) -> list[FromGuard]:
+    try:
+        return await words.next()
+    except ConnectionError:
+        return []
+
+
+async def _close(writer: asyncio.StreamWriter | None) -> None:
+    if writer is not None:
+        writer.close()
+        with suppress(ConnectionError):
+            await writer.wait_closed()

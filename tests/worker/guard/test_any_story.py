@@ -1,0 +1,91 @@
+"""Any story: work of all kinds, recalled, stopped and crashed at random. What must hold in the end holds."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from random import Random
+
+import pytest
+
+from mainspring.wire import Outcome
+from mainspring.worker.guard_wire import Began, End, Ended, Unbegun, Unlaunch
+from tests.worker.guard.rig import DEADLINE_SECONDS, Rig
+
+CODE = """
+import os, subprocess, time
+
+def quiet(n):
+    return n
+
+def loud(n):
+    for _ in range(n % 7):
+        print("call", n)
+
+def slow(n):
+    print("call", n)
+    time.sleep(n % 5 / 100)
+    print("call", n)
+
+def hard(n):
+    print("call", n, flush=True)
+    if n % 2:
+        os._exit(5)
+    subprocess.Popen(["sleep", "100"])
+"""
+LINES: dict[str, Callable[[int], int]] = {
+    "quiet": lambda n: 0,
+    "loud": lambda n: n % 7,
+    "slow": lambda n: 2,
+    "hard": lambda n: 1,
+    "shell": lambda n: 1,
+}
+WEIGHTS = {"quiet": 50, "loud": 30, "slow": 5, "hard": 1, "shell": 1}
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+async def test_every_attempt_has_one_end_or_never_began_and_its_own_log(rig: Rig, seed: int) -> None:
+    random = Random(seed)
+    await rig.start(code=CODE, children=2)
+    kinds: dict[str, tuple[str, int]] = {}
+    for _ in range(30):
+        chosen = random.choices(list(WEIGHTS), list(WEIGHTS.values()), k=random.randint(1, 60))
+        numbered = [(kind, len(kinds) + n) for n, kind in enumerate(chosen)]
+        attempts = rig.launch(*[_work(kind, n) for kind, n in numbered])
+        kinds |= dict(zip(attempts, numbered, strict=True))
+        if random.random() < 0.5:
+            rig.say(Unlaunch(tuple(random.sample(attempts, min(len(attempts), 10)))))
+        if random.random() < 0.5:
+            rig.say(End(random.choice(attempts), random.choice([0.0, 0.001, 0.02, 1.0])))
+        if random.random() < 0.5:
+            await rig.hears_more(len(rig.heard))
+
+    ended, given_back = await _all_of(rig, len(kinds))
+    began = {word.attempt for word in rig.heard if isinstance(word, Began)}
+    assert given_back.isdisjoint(began | ended.keys())
+    for attempt, end in ended.items():
+        kind, n = kinds[attempt]
+        log = rig.log(attempt)
+        assert set(log.splitlines()) <= {f"call {n}"}
+        assert end.log_bytes == len(log)
+        if end.outcome is not Outcome.STOPPED:
+            assert len(log.splitlines()) == LINES[kind](n)
+        if end.outcome is Outcome.FAILED:
+            assert kind == "hard"
+
+
+def _work(kind: str, n: int) -> dict[str, object]:
+    return {"shell": f"echo call {n}"} if kind == "shell" else {"python": f"work:{kind}", "args": {"n": n}}
+
+
+async def _all_of(rig: Rig, count: int) -> tuple[dict[str, Ended], set[str]]:
+    """The ends and the attempts that were given back, once that is everything."""
+    async with asyncio.timeout(DEADLINE_SECONDS):
+        while True:
+            heard = len(rig.heard)
+            ends = [word for word in rig.heard if isinstance(word, Ended)]
+            given_back = {attempt for word in rig.heard if isinstance(word, Unbegun) for attempt in word.attempts}
+            assert len({end.attempt for end in ends}) == len(ends)
+            if len(ends) + len(given_back) == count:
+                return {end.attempt: end for end in ends}, given_back
+            await rig.hears_more(heard)

@@ -1,0 +1,219 @@
+"""Commands: what they find, what they may leave, how they end, and that nothing of them stays."""
+
+from __future__ import annotations
+
+import json
+import stat
+import sys
+from pathlib import Path
+
+import pytest
+
+from mainspring.wire import Outcome
+from mainspring.worker.groups import children_of
+from mainspring.worker.guard_wire import Began, End, Ended, Moved, Saved
+from tests.worker.guard.rig import Rig
+
+
+def error_of(end: Ended) -> dict[str, object]:
+    """The error of an attempt that failed."""
+    assert end.outcome is Outcome.FAILED, end
+    error: dict[str, object] = json.loads(end.error or "")
+    return error
+
+
+async def test_words_and_variables_are_templates_and_a_shells_text_is_not(rig: Rig) -> None:
+    await rig.start()
+    values = {"params": '{"day": "monday; rm -rf /"}', "inputs": {"count": '{"rows": 3}'}}
+    argv = await rig.ends(
+        {
+            "run": ["sh", "-c", 'echo "$0|$ROWS"', "{{ params.day }}"],
+            "env": {"ROWS": "{{ outputs.count.rows }} {{ run.id }} {{ task.name }} {{ task.attempt }}"},
+        },
+        **values,
+    )
+    shell = await rig.ends({"shell": "echo '{{ params.day }}'"}, **values)
+    assert rig.log(argv.attempt) == "monday; rm -rf /|3 run_1 load 1\n"
+    assert rig.log(shell.attempt) == "{{ params.day }}\n"
+
+
+async def test_a_template_that_fails_fails_the_attempt_and_says_where(rig: Rig) -> None:
+    await rig.start()
+    error = error_of(await rig.ends({"run": ["echo", "{{ params.day }}"]}))
+    assert (error["class"], error["type"]) == ("permanent", "template")
+    assert "run[1]" in str(error["message"])
+    assert "day" in str(error["message"])
+
+
+async def test_a_command_sees_itself_and_nothing_of_the_worker(rig: Rig) -> None:
+    await rig.start(variables={"AGENT_SECRET": "hidden", "LANG": "C.UTF-8"})
+    end = await rig.ends(
+        {"shell": "env; cat $MAINSPRING_CONTEXT $MAINSPRING_TOKEN_FILE; stat -c '%a' $MAINSPRING_TOKEN_FILE; pwd"},
+        params='{"n": 1}',
+        inputs={"up": "[2]"},
+        failed_upstreams=("gone",),
+        checkpoint='{"page": 3}',
+        token="token-of-it",
+        timeout_seconds=60.0,
+    )
+    *lines, last = rig.log(end.attempt).splitlines()
+    variables = dict(line.split("=", 1) for line in lines if "=" in line)
+    assert "AGENT_SECRET" not in variables
+    assert variables["MAINSPRING_ATTEMPT_ID"] == end.attempt
+    assert (variables["MAINSPRING_RUN_ID"], variables["MAINSPRING_TASK_NAME"]) == ("run_1", "load")
+    text = "\n".join(lines)
+    context, after = json.JSONDecoder().raw_decode(text[text.index("{") :])
+    assert (context["params"], context["outputs"], context["checkpoint"]) == ({"n": 1}, {"up": [2]}, {"page": 3})
+    assert context["failed_upstreams"] == ["gone"]
+    assert context["deadline"] == variables["MAINSPRING_DEADLINE"]
+    assert "token-of-it600" in text[text.index("{") + after :]
+    assert last == str(rig.state_dir / "attempts" / end.attempt / "work")
+
+
+async def test_only_the_log_stays_and_nothing_if_nothing_was_printed(rig: Rig) -> None:
+    await rig.start()
+    loud = await rig.ends({"shell": "echo a; mkdir -p deep/er; touch deep/er/file"})
+    silent = await rig.ends({"run": ["true"]})
+    attempts = rig.state_dir / "attempts"
+    assert [path.name for path in (attempts / loud.attempt).iterdir()] == ["log"]
+    assert stat.S_IMODE((attempts / loud.attempt / "log").stat().st_mode) == 0o600
+    assert not (attempts / silent.attempt).exists()
+    assert (loud.log_bytes, silent.log_bytes) == (2, 0)
+
+
+async def test_what_a_command_leaves_is_its_output(rig: Rig) -> None:
+    await rig.start()
+    for written, output in (
+        ("rows=3\nname=a=b\n", {"rows": "3", "name": "a=b"}),
+        ('{"rows": 3, "list": [1]}', {"rows": 3, "list": [1]}),
+        ("", None),
+    ):
+        end = await rig.ends({"run": ["sh", "-c", 'printf %s "$0" > $MAINSPRING_OUTPUT', written]})
+        assert end.outcome is Outcome.SUCCEEDED
+        assert json.loads(end.output or "") == output
+
+
+async def test_an_output_that_is_none_fails_the_attempt(rig: Rig) -> None:
+    await rig.start()
+    for wrong in ("echo no pair", "echo '{\"a\": '", "head -c 2000000 /dev/zero"):
+        error = error_of(await rig.ends({"shell": f"{wrong} > $MAINSPRING_OUTPUT"}))
+        assert (error["type"], error["class"]) == ("output", "permanent")
+
+
+async def test_an_output_that_is_no_plain_file_is_not_read(rig: Rig) -> None:
+    await rig.start()
+    for other in ("ln -s /etc/hostname", "mkfifo", "mkdir"):
+        assert error_of(await rig.ends({"shell": f"{other} $MAINSPRING_OUTPUT"}))["type"] == "output"
+
+
+async def test_how_a_command_ended_is_told_with_its_last_lines(rig: Rig) -> None:
+    await rig.start()
+    exited = error_of(await rig.ends({"shell": "echo one >&2; echo two; exit 3"}))
+    assert (exited["type"], exited["code"], exited["last_lines"]) == ("exit", 3, "one\ntwo\n")
+    killed = error_of(await rig.ends({"shell": "kill -SEGV $$"}))
+    assert (killed["type"], killed["signal"]) == ("signal", "SIGSEGV")
+    absent = error_of(await rig.ends({"run": ["no-such-program"]}))
+    assert (absent["type"], absent["class"]) == ("start", "permanent")
+    nowhere = error_of(await rig.ends({"run": ["true"], "directory": "/no/such/place"}))
+    assert (nowhere["type"], nowhere["class"]) == ("start", "permanent")
+    assert "/no/such/place" in str(nowhere["message"])
+
+
+async def test_a_command_runs_where_it_is_told_to(rig: Rig, tmp_path: Path) -> None:
+    await rig.start()
+    end = await rig.ends({"run": ["pwd"], "directory": str(tmp_path)})
+    assert rig.log(end.attempt) == f"{tmp_path}\n"
+    below = await rig.ends({"run": ["pwd"], "directory": "deep/er"})
+    assert rig.log(below.attempt).endswith(f"{below.attempt}/work/deep/er\n")
+
+
+async def test_progress_and_checkpoints_are_passed_on_while_it_runs(rig: Rig) -> None:
+    await rig.start(look_seconds=0.02)
+    go = rig.state_dir / "go"
+    script = f"""
+        echo '40 loading it' > $MAINSPRING_PROGRESS
+        printf '{{"page":' > $MAINSPRING_CHECKPOINT
+        until [ -e {go} ]; do sleep 0.02; done
+        printf '{{"page": 2}}' > $MAINSPRING_CHECKPOINT
+        echo '{{"percent": 80, "note": "more"}}' > $MAINSPRING_PROGRESS
+    """
+    (attempt,) = rig.launch({"shell": script})
+    first = await rig.hears(Moved, attempt)
+    assert (first.percent, first.note) == (40.0, "loading it")
+
+    go.touch()
+    await rig.hears(Ended, attempt)
+    assert [word for word in rig.heard if isinstance(word, Moved)][1:] == [Moved(attempt, 80.0, "more")]
+    assert [word for word in rig.heard if isinstance(word, Saved)] == [Saved(attempt, '{"page":2}')]
+
+
+async def test_what_is_printed_is_in_the_log_while_it_runs(rig: Rig) -> None:
+    await rig.start()
+    (attempt,) = rig.launch({"shell": "echo early; exec sleep 1000"})
+    await rig.prints(attempt, "early\n")
+    rig.say(End(attempt, 0.0))
+    assert (await rig.hears(Ended, attempt)).log_bytes == len("early\n")
+
+
+async def test_asked_to_stop_it_may_clean_up(rig: Rig) -> None:
+    await rig.start()
+    (attempt,) = rig.launch({"shell": "trap 'echo bye; exit 0' TERM; echo up; while true; do sleep 0.02; done"})
+    await rig.prints(attempt, "up")
+    rig.say(End(attempt, 60.0))
+    assert (await rig.hears(Ended, attempt)).outcome is Outcome.STOPPED
+    assert rig.log(attempt).endswith("bye\n")
+
+
+async def test_one_that_ignores_sigterm_is_killed_with_its_children_when_the_grace_is_over(rig: Rig) -> None:
+    await rig.start()
+    (attempt,) = rig.launch({"shell": "trap '' TERM; (while true; do sleep 1; done) & echo up; wait; wait; sleep 1000"})
+    await rig.prints(attempt, "up")
+    rig.say(End(attempt, 60.0))
+    rig.say(End(attempt, 0.1))
+    assert (await rig.hears(Ended, attempt)).outcome is Outcome.STOPPED
+    assert rig.left_running() == []
+
+
+async def test_one_that_waits_and_is_stopped_never_begins(rig: Rig) -> None:
+    await rig.start()
+    first, second = rig.launch({"run": ["sleep", "1000"]}, {"run": ["true"]})
+    await rig.hears(Began, first)
+    rig.say(End(second, 60.0))
+    assert (await rig.hears(Ended, second)).outcome is Outcome.STOPPED
+    assert not any(word for word in rig.heard if isinstance(word, Began) and word.attempt == second)
+
+
+async def test_one_that_forks_a_hundred_leaves_none(rig: Rig) -> None:
+    await rig.start()
+    end = await rig.ends({"shell": "for i in $(seq 100); do sleep 1000 & done"})
+    assert end.outcome is Outcome.SUCCEEDED
+    assert rig.left_running() == []
+
+
+DETACH = """
+import os, sys, time
+for _ in range(2):
+    if os.fork(): os._exit(0)
+    os.setsid()
+for fd in range(3): os.close(fd)
+while True: time.sleep(1)
+"""
+
+
+@pytest.mark.parametrize("keeps_environment", [True, False])
+async def test_one_that_detached_itself_is_found_and_killed(rig: Rig, keeps_environment: bool) -> None:
+    await rig.start()
+    clean = "" if keeps_environment else "env -i "
+    end = await rig.ends({"shell": f'{clean}{sys.executable} -c "$CODE"', "env": {"CODE": DETACH}})
+    assert end.outcome is Outcome.SUCCEEDED
+    assert children_of(rig.pid) == []
+
+
+async def test_a_log_is_bounded_and_its_task_is_not_held_up(rig: Rig) -> None:
+    await rig.start(log_cap_bytes=100_000)
+    end = await rig.ends({"shell": "head -c 200000000 /dev/zero | tr '\\0' x; echo the end; exit 1"})
+    size = (rig.state_dir / "attempts" / end.attempt / "log").stat().st_size
+    assert 100_000 < size < 101_000
+    assert end.log_bytes == size
+    assert "more bytes were dropped" in rig.log(end.attempt)
+    assert str(error_of(end)["last_lines"]).endswith("the end\n")

@@ -1,0 +1,263 @@
+"""Python functions in warm children: calls, arguments, ends, recalls, and a child that dies."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+
+from mainspring.wire import Outcome
+from mainspring.worker.guard_wire import Began, End, Ended, Kept, Moved, Saved, Taken, Unbegun, Unlaunch
+from tests.worker.guard.rig import Rig
+
+CODE = """
+import asyncio, os, signal, subprocess, sys, time
+from mainspring import Context, current, task
+
+def nothing():
+    return None
+
+def add(a, b=1):
+    return a + b
+
+async def later(n):
+    await asyncio.sleep(0)
+    return n
+
+def boom():
+    raise ValueError("bad luck")
+
+def leave(code):
+    sys.exit(code)
+
+def die():
+    print("last words", flush=True)
+    os.kill(os.getpid(), signal.SIGSEGV)
+
+def say(text):
+    print(text)
+    os.write(2, b"err\\n")
+
+def forever():
+    print("up")
+    while True:
+        time.sleep(0.02)
+
+def stubborn():
+    while True:
+        try:
+            print("up")
+            while True:
+                time.sleep(0.02)
+        except SystemExit:
+            pass
+
+def wait_for(path):
+    print("up")
+    while not os.path.exists(path):
+        time.sleep(0.02)
+    return "done"
+
+def start_others():
+    subprocess.Popen(["sleep", "1000"])
+    subprocess.Popen(["setsid", "sh", "-c", "sleep 1000 & sleep 1000"])
+    return os.getpid()
+
+def unserious():
+    return object()
+
+def large():
+    return "x" * 2_000_000
+
+def of_names(load_all, day, missing="default"):
+    return [load_all, day, missing]
+
+def of_context(context: Context):
+    assert current() is context
+    context.progress(40, "half  way")
+    context.save_checkpoint({"page": 2})
+    return [context.run_id, context.attempt, context.params, context.outputs, context.checkpoint, context.token]
+
+@task(name="greet-all")
+def greet(name):
+    return f"hello {name}"
+"""
+
+
+def value_of(end: Ended) -> object:
+    """The output of an attempt that succeeded."""
+    assert end.outcome is Outcome.SUCCEEDED, end
+    return json.loads(end.output or "")
+
+
+async def test_functions_are_called_and_give_json(rig: Rig) -> None:
+    await rig.start(code=CODE, handlers=["work"])
+    assert value_of(await rig.ends({"python": "work:nothing"})) is None
+    assert value_of(await rig.ends({"python": "work:add", "args": {"a": 1, "b": 2}})) == 3
+    assert value_of(await rig.ends({"python": "work:later", "args": {"n": [1]}})) == [1]
+    assert value_of(await rig.ends({"handler": "greet-all", "args": {"name": "{{ run.id }}"}})) == "hello run_1"
+    assert value_of(await rig.ends({"python": "work:greet", "args": {"name": "you"}})) == "hello you"
+    assert value_of(await rig.ends({"python": "work:leave", "args": {"code": 0}})) is None
+
+
+async def test_what_is_not_given_comes_from_upstream_and_parameters_by_name(rig: Rig) -> None:
+    await rig.start(code=CODE)
+    end = await rig.ends({"python": "work:of_names"}, params='{"day": "monday"}', inputs={"load-all": '{"rows": 3}'})
+    assert value_of(end) == [{"rows": 3}, "monday", "default"]
+
+
+async def test_a_function_has_its_context(rig: Rig) -> None:
+    await rig.start(code=CODE)
+    end = await rig.ends(
+        {"python": "work:of_context"}, params='{"n": 1}', inputs={"up": "2"}, checkpoint="[1]", token="secret token"
+    )
+    assert value_of(end) == ["run_1", 1, {"n": 1}, {"up": 2}, [1], "secret token"]
+    assert await rig.hears(Moved, end.attempt) == Moved(end.attempt, 40.0, "half way")
+    assert await rig.hears(Saved, end.attempt) == Saved(end.attempt, '{"page":2}')
+
+
+async def test_what_goes_wrong_is_told(rig: Rig) -> None:
+    await rig.start(code=CODE)
+    for work, kind, klass, words in (
+        ({"python": "work:boom"}, "ValueError", "transient", "bad luck"),
+        ({"python": "work:leave", "args": {"code": 4}}, "exit", "transient", "exited with 4"),
+        ({"python": "work:die"}, "signal", "transient", "SIGSEGV"),
+        ({"python": "work:absent"}, "call", "permanent", "work:absent can't be imported"),
+        ({"python": "nowhere:absent"}, "call", "permanent", "No module named"),
+        ({"handler": "absent"}, "call", "permanent", "serves no handler absent"),
+        ({"python": "work:add"}, "call", "permanent", "missing a required argument: 'a'"),
+        ({"python": "work:add", "args": {"a": "{{ params.x }}"}}, "call", "permanent", "args.a"),
+        ({"python": "work:unserious"}, "output", "permanent", "JSON"),
+        ({"python": "work:large"}, "output", "permanent", "1048576 are allowed"),
+    ):
+        end = await rig.ends(work)
+        error = json.loads(end.error or "")
+        assert (end.outcome, error["type"], error["class"]) == (Outcome.FAILED, kind, klass), error
+        assert words in error["message"]
+
+
+async def test_a_traceback_is_of_the_function(rig: Rig) -> None:
+    await rig.start(code=CODE)
+    error = json.loads((await rig.ends({"python": "work:boom"})).error or "")
+    assert "in boom" in error["traceback"]
+    assert "calls.py" not in error["traceback"]
+
+
+async def test_a_child_that_dies_fails_one_attempt_and_the_others_go_on(rig: Rig) -> None:
+    await rig.start(code=CODE)
+    attempts = rig.launch(*[{"python": "work:nothing"}] * 3, {"python": "work:die"}, *[{"python": "work:nothing"}] * 3)
+    ends = [await rig.hears(Ended, attempt) for attempt in attempts]
+    assert [end.outcome for end in ends].count(Outcome.SUCCEEDED) == 6
+    assert json.loads(ends[3].error or "")["last_lines"] == "last words\n"
+    assert rig.log(attempts[3]) == "last words\n"
+
+
+async def test_what_a_call_prints_goes_into_its_own_log(rig: Rig) -> None:
+    await rig.start(code=CODE)
+    works = [
+        {"python": "work:say", "args": {"text": f"number {n}"}} if n % 2 else {"python": "work:nothing"}
+        for n in range(100)
+    ]
+    attempts = rig.launch(*works)
+    ends = [await rig.hears(Ended, attempt) for attempt in attempts]
+    for n, end in enumerate(ends):
+        assert rig.log(end.attempt) == (f"number {n}\nerr\n" if n % 2 else "")
+        assert end.log_bytes == len(rig.log(end.attempt))
+
+
+async def test_a_function_is_asked_to_stop_and_its_child_lives_on(rig: Rig) -> None:
+    await rig.start(code=CODE)
+    first, second = rig.launch({"python": "work:forever"}, {"python": "work:nothing"})
+    await rig.prints(first, "up")
+    rig.say(End(first, 60.0))
+    assert (await rig.hears(Ended, first)).outcome is Outcome.STOPPED
+    assert (await rig.hears(Ended, second)).outcome is Outcome.SUCCEEDED
+    assert (await rig.hears(Began, first)).pid == (await rig.hears(Began, second)).pid
+
+
+async def test_a_function_that_does_not_stop_is_killed_with_its_child(rig: Rig) -> None:
+    await rig.start(code=CODE)
+    first, second = rig.launch({"python": "work:stubborn"}, {"python": "work:nothing"})
+    await rig.prints(first, "up")
+    rig.say(End(first, 0.05))
+    assert (await rig.hears(Ended, first)).outcome is Outcome.STOPPED
+    assert (await rig.hears(Ended, second)).outcome is Outcome.SUCCEEDED
+    assert (await rig.hears(Began, first)).pid != (await rig.hears(Began, second)).pid
+
+
+async def test_calls_behind_a_long_one_can_be_given_back_or_stopped(rig: Rig) -> None:
+    await rig.start(code=CODE)
+    go = rig.state_dir / "go"
+    waiting = {"python": "work:wait_for", "args": {"path": str(go)}}
+    first, second, third, fourth = rig.launch(waiting, *[{"python": "work:nothing"}] * 3)
+    await rig.prints(first, "up")
+    rig.say(Unlaunch((first, second)), End(third, 60.0))
+    assert (await rig.hears(Unbegun)).attempts == (second,)
+    assert (await rig.hears(Kept)).attempts == (first,)
+    assert (await rig.hears(Ended, third)).outcome is Outcome.STOPPED
+
+    go.touch()
+    assert value_of(await rig.hears(Ended, first)) == "done"
+    assert value_of(await rig.hears(Ended, fourth)) is None
+    assert not any(word for word in rig.heard if isinstance(word, Began) and word.attempt in {second, third})
+
+
+async def test_long_functions_do_not_keep_others_waiting(rig: Rig) -> None:
+    await rig.start(code=CODE, children=1)
+    for _ in range(2):
+        rig.launch({"python": "work:forever"})
+    assert value_of(await rig.ends({"python": "work:nothing"})) is None
+
+
+async def test_a_function_leaves_no_process(rig: Rig) -> None:
+    await rig.start(code=CODE)
+    child = value_of(await rig.ends({"python": "work:start_others"}))
+    assert rig.left_running() == [child]
+
+
+async def test_handlers_that_cant_be_imported_fail_their_calls_and_no_others(rig: Rig) -> None:
+    await rig.start(code=CODE, handlers=["work", "broken_handlers"])
+    assert value_of(await rig.ends({"python": "work:nothing"})) is None
+    error = json.loads((await rig.ends({"handler": "other"})).error or "")
+    assert "broken_handlers can't be imported" in error["message"]
+
+
+async def test_the_guard_imports_no_code_of_users(rig: Rig) -> None:
+    """The module says in which process it was imported."""
+    await rig.start(code="import os\nPID = os.getpid()\ndef who():\n    return [PID, os.getpid(), os.getppid()]")
+    answer = value_of(await rig.ends({"python": "work:who"}))
+    assert isinstance(answer, list)
+    imported, called, parent = answer
+    assert imported == called
+    assert parent == rig.pid
+    assert called not in {os.getpid(), rig.pid}
+
+
+async def test_thousands_of_short_functions(rig: Rig) -> None:
+    """All of them end. How long it takes is printed, for whoever looks."""
+    await rig.start(code=CODE)
+    await rig.ends({"python": "work:nothing"})
+    loop = asyncio.get_running_loop()
+    begun = loop.time()
+    leases = [rig.launch(*[{"python": "work:nothing"}] * 500) for _ in range(6)]
+    for attempts in leases:
+        for attempt in (attempts[0], attempts[-1]):
+            await rig.hears(Ended, attempt)
+    sys.stderr.write(f"{3_000 / (loop.time() - begun):.0f} calls a second\n")
+    everyone = [attempt for attempts in leases for attempt in attempts]
+    assert {word.attempt for word in rig.heard if isinstance(word, Ended)} >= set(everyone)
+    rig.say(Taken(tuple(everyone)))
+
+
+async def test_calls_and_answers_that_are_large_together_all_come_through(rig: Rig) -> None:
+    await rig.start(code="def give(big):\n    return big")
+    big = json.dumps("x" * 1_000_000)
+    attempts = rig.launch(*[{"python": "work:give"}] * 20, inputs={"big": big})
+    for attempt in attempts:
+        assert (await rig.hears(Ended, attempt)).output == big
+    rig.hang_up()
+    before = len(rig.heard)
+    told = {end.attempt for end in (await rig.connect()).ended}
+    for attempt in set(attempts) - told:
+        assert (await rig.hears(Ended, attempt, after=before)).output == big

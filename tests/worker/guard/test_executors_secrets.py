@@ -1,0 +1,94 @@
+"""Secrets: resolved on the worker, in the task's environment, and nowhere else."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from mainspring.wire import Outcome
+from tests.worker.guard.rig import Rig
+
+VALUE = "s3cr3t-värde"
+CODE = """
+import os
+
+def use():
+    print("it is", os.environ["PASSWORD"])
+    return {"it": os.environ["PASSWORD"], os.environ["PASSWORD"]: 1}
+
+def fail():
+    raise ValueError("wrong: " + os.environ["PASSWORD"])
+
+def after():
+    return sorted(os.environ)
+"""
+
+
+@pytest.mark.parametrize("source", ["env", "file", "command"])
+async def test_a_secret_reaches_the_command_and_is_masked_everywhere(rig: Rig, tmp_path: Path, source: str) -> None:
+    (tmp_path / "password").write_text(f"{VALUE}\n")
+    path = tmp_path / "password"
+    await rig.start(variables={"DB_PASSWORD": VALUE})
+    reference = {"env": "env:DB_PASSWORD", "file": f"file:{path}", "command": f"command:cat '{path}'"}[source]
+    end = await rig.ends(
+        {
+            "shell": 'printf "%s" "${PASSWORD%r*}"; sleep 0.05; echo "r${PASSWORD##*r}";'
+            ' echo "{\\"p\\": \\"$PASSWORD\\"}" > $MAINSPRING_OUTPUT; tr "\\0" " " < /proc/$$/cmdline',
+            "secrets": {"PASSWORD": reference},
+        }
+    )
+    assert rig.log(end.attempt).startswith("••••\n")
+    assert json.loads(end.output or "") == {"p": "••••"}
+    _assert_in_no_file(rig.state_dir)
+
+
+async def test_a_secret_is_masked_in_the_error(rig: Rig) -> None:
+    await rig.start(variables={"DB_PASSWORD": VALUE}, code=CODE)
+    secrets = {"PASSWORD": "env:DB_PASSWORD"}
+    command = await rig.ends({"shell": 'echo "bad $PASSWORD"; exit 1', "secrets": secrets})
+    function = await rig.ends({"python": "work:fail", "secrets": secrets})
+    assert json.loads(command.error or "")["last_lines"] == "bad ••••\n"
+    assert json.loads(function.error or "")["message"] == "wrong: ••••"
+    assert VALUE not in str(function.error)
+
+
+async def test_a_function_has_its_secrets_during_its_own_call_only(rig: Rig) -> None:
+    await rig.start(variables={"DB_PASSWORD": VALUE}, code=CODE)
+    used = await rig.ends({"python": "work:use", "secrets": {"PASSWORD": "env:DB_PASSWORD"}})
+    after = await rig.ends({"python": "work:after"})
+    assert json.loads(used.output or "") == {"it": "••••", "••••": 1}
+    assert rig.log(used.attempt) == "it is ••••\n"
+    assert {"PASSWORD", "DB_PASSWORD"}.isdisjoint(json.loads(after.output or ""))
+    _assert_in_no_file(rig.state_dir)
+
+
+async def test_a_secret_that_cant_be_resolved_fails_the_attempt(rig: Rig) -> None:
+    await rig.start(variables={"MAINSPRING_KEY": "key"}, code=CODE)
+    for reference in (
+        "env:NOT_THERE",
+        "env:MAINSPRING_KEY",
+        "file:/no/such",
+        "file:/",
+        "command:false",
+        "command:nope",
+    ):
+        for work in ({"run": ["true"]}, {"python": "work:use"}):
+            end = await rig.ends({**work, "secrets": {"PASSWORD": reference}})
+            error = json.loads(end.error or "")
+            assert end.outcome is Outcome.FAILED
+            assert (error["type"], error["class"]) == ("secret", "permanent")
+            assert reference in error["message"]
+
+
+async def test_a_worker_can_say_which_of_its_variables_are_secrets_of_tasks(rig: Rig) -> None:
+    await rig.start(variables={"TASK_A": "value-a", "OTHER": "value-b"}, secret_prefix="TASK_")
+    allowed = await rig.ends({"run": ["true"], "secrets": {"A": "env:TASK_A"}})
+    refused = await rig.ends({"run": ["true"], "secrets": {"B": "env:OTHER"}})
+    assert (allowed.outcome, refused.outcome) == (Outcome.SUCCEEDED, Outcome.FAILED)
+
+
+def _assert_in_no_file(directory: Path) -> None:
+    files = [path for path in directory.rglob("*") if path.is_file()]
+    assert [path for path in files if VALUE.encode() in path.read_bytes()] == []

@@ -1,0 +1,182 @@
+"""The guard and its agents: what it holds, who it listens to, and what becomes of all when nobody is there."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import stat
+
+from mainspring.wire import Outcome
+from mainspring.worker.guard_wire import Began, Close, End, Ended, Kept, Launch, Saved, Taken, Unbegun, Unlaunch
+from tests.worker.guard.rig import Rig
+
+FOREVER = {"run": ["sleep", "1000"]}
+
+
+async def test_what_runs_goes_on_without_an_agent_and_the_next_one_gets_its_true_end(rig: Rig) -> None:
+    await rig.start()
+    go = rig.state_dir / "go"
+    (attempt,) = rig.launch({"shell": f"until [ -e {go} ]; do sleep 0.02; done; exit 3"})
+    await rig.hears(Began, attempt)
+    rig.hang_up()
+
+    holding = await rig.connect()
+    assert (holding.waiting, holding.began, holding.ended) == ((), (attempt,), ())
+
+    go.touch()
+    end = await rig.hears(Ended, attempt)
+    assert end.outcome is Outcome.FAILED
+    assert json.loads(end.error or "")["code"] == 3
+
+
+async def test_an_end_is_told_to_every_agent_until_one_takes_it(rig: Rig) -> None:
+    await rig.start()
+    end = await rig.ends({"run": ["true"]})
+    rig.hang_up()
+    assert (await rig.connect()).ended == (end,)
+
+    rig.say(Taken((end.attempt,)))
+    rig.hang_up()
+    assert (await rig.connect()).ended == ()
+
+
+async def test_an_end_outlives_a_killed_guard_and_its_processes_do_not(rig: Rig) -> None:
+    await rig.start()
+    end = await rig.ends({"run": ["true"]})
+    (attempt,) = rig.launch({"shell": "sleep 1000 & exec sleep 1000"})
+    await rig.hears(Began, attempt)
+    os.kill(rig.pid, signal.SIGKILL)
+    await rig.is_gone()
+
+    assert (await rig.start()).ended == (end,)
+    await rig.nothing_runs()
+
+
+async def test_without_an_agent_everything_is_killed_and_the_guard_ends(rig: Rig) -> None:
+    await rig.start(orphan_seconds=0.2, orphan_grace_seconds=0.1)
+    attempts = rig.launch({"shell": "trap '' TERM; while true; do sleep 1; done"}, FOREVER)
+    await rig.hears(Began, attempts[0])
+    rig.hang_up()
+
+    assert await rig.is_gone() == 0
+    assert rig.left_running() == []
+    holding = await rig.start()
+    assert {end.attempt: end.outcome for end in holding.ended} == dict.fromkeys(attempts, Outcome.STOPPED)
+
+
+async def test_a_newer_agent_takes_the_place_of_the_older(rig: Rig) -> None:
+    await rig.start(orphan_seconds=0.2)
+    (attempt,) = rig.launch(FOREVER)
+    await rig.hears(Began, attempt)
+    assert (await rig.connect()).began == (attempt,)
+    rig.say(End(attempt, 0.0))
+    assert (await rig.hears(Ended, attempt)).outcome is Outcome.STOPPED
+
+
+async def test_a_checkpoint_that_nobody_heard_is_told_to_the_next_agent(rig: Rig) -> None:
+    await rig.start(look_seconds=0.02)
+    go = rig.state_dir / "go"
+    (attempt,) = rig.launch(
+        {"shell": f"until [ -e {go} ]; do sleep 0.02; done; echo '[1]' > $MAINSPRING_CHECKPOINT; echo ok; sleep 1000"}
+    )
+    await rig.hears(Began, attempt)
+    rig.hang_up()
+    go.touch()
+    await rig.prints(attempt, "ok")
+
+    await rig.connect()
+    assert (await rig.hears(Saved, attempt)).document == "[1]"
+
+
+async def test_a_checkpoint_is_told_before_the_end_that_followed_it(rig: Rig) -> None:
+    await rig.start()
+    go = rig.state_dir / "go"
+    (attempt,) = rig.launch(
+        {"shell": f"until [ -e {go} ]; do sleep 0.02; done; echo '[1]' > $MAINSPRING_CHECKPOINT; exit 1"}
+    )
+    began = await rig.hears(Began, attempt)
+    rig.hang_up()
+    go.touch()
+    await rig.is_over(began.pid)
+
+    before = len(rig.heard)
+    assert (await rig.connect()).began == (attempt,)
+    await rig.hears(Ended, attempt, after=before)
+    assert [type(word) for word in rig.heard[before + 1 :]] == [Saved, Ended]
+    rig.say(Taken((attempt,)))
+    assert (await rig.connect()).began == ()
+
+
+async def test_orders_of_a_lease_run_one_after_another_and_leases_beside_each_other(rig: Rig) -> None:
+    await rig.start()
+    first, second = rig.launch(FOREVER, {"run": ["true"]}, lease="one")
+    (other,) = rig.launch({"run": ["true"]}, lease="two")
+    await rig.hears(Ended, other)
+    assert not any(word for word in rig.heard if isinstance(word, Began | Ended) and word.attempt == second)
+
+    rig.say(End(first, 0.0))
+    await rig.hears(Ended, second)
+    order = [(type(word), word.attempt) for word in rig.heard if isinstance(word, Began | Ended)]
+    assert order.index((Ended, first)) < order.index((Began, second))
+
+
+async def test_what_was_launched_twice_runs_once(rig: Rig) -> None:
+    await rig.start()
+    order = rig.order({"shell": "echo once"}, "one")
+    rig.say(Launch((order, order)), Launch((order,)))
+    await rig.hears(Ended)
+    rig.say(Launch((order,)))
+    await rig.ends({})
+    assert rig.log(order.assignment.attempt) == "once\n"
+
+
+async def test_what_has_not_begun_can_be_given_back(rig: Rig) -> None:
+    await rig.start()
+    first, second, third = rig.launch(FOREVER, FOREVER, {"run": ["true"]})
+    await rig.hears(Began, first)
+    rig.say(Unlaunch((first, second, "att_unknown")))
+    assert (await rig.hears(Unbegun)).attempts == (second,)
+    assert (await rig.hears(Kept)).attempts == (first, "att_unknown")
+
+    rig.say(End(first, 0.0))
+    assert (await rig.hears(Ended, third)).outcome is Outcome.SUCCEEDED
+    assert not any(word for word in rig.heard if isinstance(word, Began | Ended) and word.attempt == second)
+
+
+async def test_work_that_is_nothing_succeeds_at_once(rig: Rig) -> None:
+    await rig.start()
+    end = await rig.ends({})
+    assert (end.outcome, end.output) == (Outcome.SUCCEEDED, "null")
+    assert (await rig.hears(Began, end.attempt)).pid == 0
+
+
+async def test_work_that_nobody_can_read_fails_for_good(rig: Rig) -> None:
+    await rig.start()
+    end = await rig.ends({"dance": 1})
+    assert end.outcome is Outcome.FAILED
+    assert json.loads(end.error or "")["class"] == "permanent"
+
+
+async def test_close_kills_what_runs(rig: Rig) -> None:
+    await rig.start()
+    (attempt,) = rig.launch({"shell": "trap '' TERM; while true; do sleep 1; done"})
+    await rig.hears(Began, attempt)
+    rig.say(Close())
+    assert (await rig.hears(Ended, attempt)).outcome is Outcome.STOPPED
+    assert await rig.is_gone() == 0
+
+
+async def test_a_hangup_of_the_terminal_does_not_end_the_guard_and_sigterm_does(rig: Rig) -> None:
+    await rig.start()
+    os.kill(rig.pid, signal.SIGINT)
+    os.kill(rig.pid, signal.SIGHUP)
+    assert (await rig.ends({})).outcome is Outcome.SUCCEEDED
+    os.kill(rig.pid, signal.SIGTERM)
+    assert await rig.is_gone() == 0
+
+
+async def test_only_its_own_user_can_reach_the_guard(rig: Rig) -> None:
+    await rig.start()
+    assert stat.S_IMODE((rig.state_dir / "guard.sock").stat().st_mode) == 0o600
+    assert stat.S_IMODE(rig.state_dir.stat().st_mode) == 0o700

@@ -1,0 +1,53 @@
+"""Frames over a stream: whole ones, in order, whatever the pieces they arrive in."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from mainspring.errors import Broken
+from mainspring.worker.frames import LARGEST_FRAME_BYTES, FrameReader, encode_frame
+
+
+def reading(*pieces: bytes) -> FrameReader[int]:
+    """A reader of a stream that ends after these pieces."""
+    stream = asyncio.StreamReader()
+    for piece in pieces:
+        stream.feed_data(piece)
+    stream.feed_eof()
+    return FrameReader(stream, list[int])
+
+
+async def test_frames_that_arrived_together_are_read_together() -> None:
+    """One turn for all of them; then the end."""
+    frames = reading(encode_frame([1, 2]) + encode_frame([3]))
+
+    assert await frames.next() == [1, 2, 3]
+    assert await frames.next() == []
+
+
+async def test_a_frame_that_arrives_in_pieces_is_read_whole() -> None:
+    """Byte by byte."""
+    stream = asyncio.StreamReader()
+    frames = FrameReader(stream, list[int])
+    waiting = asyncio.ensure_future(frames.next())
+    for byte in encode_frame([1, 2, 3]):
+        assert not waiting.done()
+        stream.feed_data(bytes([byte]))
+        await asyncio.sleep(0)
+
+    assert await waiting == [1, 2, 3]
+
+
+async def test_a_stream_that_ends_within_a_frame_is_an_error() -> None:
+    """Its other end died."""
+    with pytest.raises(ConnectionError):
+        await reading(encode_frame([1])[:-1]).next()
+
+
+@pytest.mark.parametrize("data", [encode_frame(["text"]), (LARGEST_FRAME_BYTES + 1).to_bytes(4, "big")])
+async def test_what_is_no_frame_is_not_believed(data: bytes) -> None:
+    """Of another type, or too large."""
+    with pytest.raises(Broken):
+        await reading(data).next()

@@ -1,0 +1,169 @@
+"""The worker's memory on disk: what was appended is there, whatever happens to the file's end (I-50, I-53)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from mainspring.errors import Refused
+from mainspring.wire import Outcome, Result
+from mainspring.worker.duties import MOST_ASIDE
+from mainspring.worker.journal import SMALL_BYTES, Journal
+from mainspring.worker.steps import Mark, Record
+
+
+def records(*attempts: str, output: str = "1") -> list[Record]:
+    """The life of attempts, up to their result."""
+    return [
+        record
+        for attempt in attempts
+        for record in (
+            Record(Mark.RECEIVED, attempt),
+            Record(Mark.STARTED, attempt, 7, 1.5),
+            Record(Mark.ENDED, attempt, result=Result(attempt, Outcome.SUCCEEDED, output)),
+        )
+    ]
+
+
+def reopened(directory: Path) -> list[Record]:
+    """What another agent finds."""
+    journal = Journal(directory)
+    try:
+        return journal.found()
+    finally:
+        journal.close()
+
+
+def test_what_was_appended_is_found_again_in_order(tmp_path: Path) -> None:
+    """All of it, once."""
+    journal = Journal(tmp_path)
+    journal.append(records("a"))
+    journal.append(records("b", "c"))
+    journal.close()
+
+    assert reopened(tmp_path) == records("a", "b", "c")
+    assert reopened(tmp_path) == records("a", "b", "c")
+
+
+@pytest.mark.parametrize("cut", [1, 5, 9, 30])
+def test_a_torn_last_block_is_cut_off_and_put_aside(tmp_path: Path, cut: int) -> None:
+    """The machine died while it was written: its records were never promised."""
+    journal = Journal(tmp_path)
+    journal.append(records("a"))
+    whole = (tmp_path / "journal").stat().st_size
+    journal.append(records("b"))
+    journal.close()
+    data = (tmp_path / "journal").read_bytes()
+    (tmp_path / "journal").write_bytes(data[: whole + cut])
+
+    journal = Journal(tmp_path)
+    assert journal.found() == records("a")
+    assert (tmp_path / "journal.cut").read_bytes() == data[whole : whole + cut]
+    journal.append(records("c"))
+    journal.close()
+    assert reopened(tmp_path) == records("a", "c")
+
+
+def test_a_block_whose_bytes_are_wrong_is_not_believed(tmp_path: Path) -> None:
+    """Its checksum says so."""
+    journal = Journal(tmp_path)
+    journal.append(records("a"))
+    journal.append(records("b"))
+    journal.close()
+    data = bytearray((tmp_path / "journal").read_bytes())
+    data[-3] ^= 0xFF
+    (tmp_path / "journal").write_bytes(data)
+
+    assert reopened(tmp_path) == records("a")
+
+
+def test_a_journal_that_is_mostly_forgotten_is_written_anew(tmp_path: Path) -> None:
+    """What still matters is in it: what is held, with the latest checkpoint, and what is kept aside."""
+    journal = Journal(tmp_path)
+    large = '"' + "x" * 10_000 + '"'
+    journal.append(records("held", "aside"))
+    journal.append([Record(Mark.SAVED, "held", document="1"), Record(Mark.SAVED, "held", document="2")])
+    journal.append([Record(Mark.ASIDE, "aside")])
+    for number in range(SMALL_BYTES // 10_000 + 10):
+        journal.append(records(f"a{number}", output=large))
+        journal.append([Record(Mark.FORGOTTEN, f"a{number}")])
+    journal.close()
+
+    assert (tmp_path / "journal").stat().st_size < SMALL_BYTES
+    found = reopened(tmp_path)
+    assert [one for one in found if one.attempt == "held"] == [
+        *records("held")[:3], Record(Mark.SAVED, "held", document="2"),
+    ]  # fmt: skip
+    assert [one.mark for one in found if one.attempt == "aside"][-1] is Mark.ASIDE
+
+
+def test_a_crash_while_it_is_written_anew_loses_nothing(tmp_path: Path) -> None:
+    """The old file stands until the new one is whole."""
+    journal = Journal(tmp_path)
+    journal.append(records("a"))
+    journal.close()
+    (tmp_path / "journal.new").write_bytes(b"half of it")
+
+    assert reopened(tmp_path) == records("a")
+    assert not (tmp_path / "journal.new").exists()
+
+
+def test_a_disk_that_refuses_leaves_the_journal_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """F36: half a block is taken back, and the same can be appended later."""
+    journal = Journal(tmp_path)
+    journal.append(records("a"))
+
+    def refuse(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("os.fdatasync", refuse)
+        with pytest.raises(OSError, match="No space"):
+            journal.append(records("b"))
+    journal.append(records("c"))
+    journal.close()
+
+    assert reopened(tmp_path) == records("a", "c")
+
+
+def test_a_directory_belongs_to_one_process(tmp_path: Path) -> None:
+    """The second is told who has it; after the first is gone, it may."""
+    journal = Journal(tmp_path)
+    with pytest.raises(Refused, match=r"in use by another worker \(process \d+\)"):
+        Journal(tmp_path)
+    journal.close()
+
+    Journal(tmp_path).close()
+
+
+def test_a_journal_that_is_nearly_full_says_so_until_there_is_room(tmp_path: Path) -> None:
+    """I-53: at 80 %, and until half of it is free."""
+    large = '"' + "x" * 1_000 + '"'
+    journal = Journal(tmp_path, limit_bytes=10_000)
+    seen = []
+    for group in (
+        records(*(f"a{n}" for n in range(7)), output=large),
+        records("a7", output=large),
+        [Record(Mark.FORGOTTEN, "a0"), Record(Mark.FORGOTTEN, "a1")],
+        [Record(Mark.FORGOTTEN, f"a{n}") for n in range(2, 5)],
+    ):
+        journal.append(group)
+        seen.append(journal.crowded)
+    journal.close()
+
+    assert seen == [False, True, True, False]
+
+
+def test_what_is_kept_aside_is_bounded(tmp_path: Path) -> None:
+    """The oldest go when the file is written anew."""
+    journal = Journal(tmp_path)
+    names = [f"a{n}" for n in range(MOST_ASIDE + 3)]
+    journal.append(records(*names, output="1" * 1_000))
+    journal.append([Record(Mark.ASIDE, name) for name in names])
+    journal.append(records(*(f"b{n}" for n in range(300)), output="1" * 10_000))
+    journal.append([Record(Mark.FORGOTTEN, f"b{n}") for n in range(300)])
+    journal.close()
+
+    aside = [one.attempt for one in reopened(tmp_path) if one.mark is Mark.ASIDE]
+    assert aside == names[3:]

@@ -1,0 +1,171 @@
+"""What a worker says when a session opens, and what it does in silence and when it leaves (LIV-6, WRK-9, WRK-10)."""
+
+from __future__ import annotations
+
+from mainspring.wire import (
+    Answer,
+    Credit,
+    Leaving,
+    Outcome,
+    Recall,
+    Received,
+    Result,
+    Returned,
+    Started,
+    Stop,
+    Verdict,
+    Welcome,
+)
+from mainspring.worker.duties import Duties
+from mainspring.worker.steps import Mark
+from tests.worker.words import assign, connected, hello, killed, marks, said, started, taken_back
+
+
+def test_a_new_session_says_all_that_is_held() -> None:
+    """LIV-6: received, running, and ended and not yet answered."""
+    duties = connected()
+    duties.take(assign("one", "a", "b"))
+    duties.take(assign("two", "x"))
+    duties.started("a")
+    duties.ended("x", Outcome.SUCCEEDED)
+
+    assert duties.register(hello("s2")).holds == ("a", "b", "x")
+
+
+def test_a_welcome_has_everything_said_again_that_the_server_may_not_have_heard() -> None:
+    """Receipts, starts, and results as far as there is credit."""
+    duties = connected(credit=0)
+    duties.take(assign("one", "a", "b"))
+    duties.take(assign("two", "x"))
+    duties.started("a")
+    duties.ended("x", Outcome.SUCCEEDED)
+    duties.register(hello("s2"))
+
+    assert said(duties.take(Welcome("s2"))) == [Received(("b",)), Started("a")]
+    assert said(duties.take(Credit(10))) == [Result("x", Outcome.SUCCEEDED)]
+
+
+def test_what_was_given_back_between_register_and_welcome_is_said_after_it() -> None:
+    """The server was told that it is held."""
+    duties = connected()
+    duties.take(assign("lease", "a", "b"))
+    duties.take(Recall(("b",)))
+    duties.register(hello("s2"))
+    assert said(duties.unbegun(["b"])) == []
+
+    assert said(duties.take(Welcome("s2"))) == [Returned(("b",)), Received(("a",))]
+
+
+def test_credit_of_an_older_session_is_void() -> None:
+    """Its results have to wait for the new one's."""
+    duties = connected(credit=100)
+    duties.register(hello("s2"))
+    duties.take(Welcome("s2"))
+    duties.take(assign("lease", "a"))
+
+    assert said(duties.ended("a", Outcome.SUCCEEDED)) == []
+
+
+def test_a_welcome_to_another_session_opens_nothing() -> None:
+    """It comes from an older connection."""
+    duties = Duties()
+    duties.register(hello("s2"))
+
+    assert duties.take(Welcome("s1")) == []
+    assert duties.beat() == []
+
+
+def test_a_result_that_was_sent_and_not_answered_is_sent_again_in_the_next_session() -> None:
+    """I-50: once per session."""
+    duties = connected()
+    duties.take(assign("lease", "a"))
+    assert len(said(duties.ended("a", Outcome.SUCCEEDED))) == 1
+    assert said(duties.take(Credit(5))) == []
+
+    duties.register(hello("s2"))
+    duties.take(Welcome("s2"))
+    assert said(duties.take(Credit(5))) == [Result("a", Outcome.SUCCEEDED)]
+
+
+def test_in_silence_what_has_not_begun_is_asked_back_and_waits_for_a_server() -> None:
+    """The server may take this work for lost, and give it to others."""
+    duties = connected()
+    duties.take(assign("lease", "a", "b", "c"))
+    duties.started("a")
+
+    assert taken_back(duties.silence()) == ["b", "c"]
+    assert duties.silence() == []
+    assert duties.unbegun(["b", "c"]) == []
+    assert duties.holds() == ("a", "b", "c")
+    assert started(duties.heard()) == ["b", "c"]
+    assert duties.heard() == []
+
+
+def test_any_word_of_a_server_ends_the_silence() -> None:
+    """It is handed over again in its order."""
+    duties = connected()
+    duties.take(assign("lease", "a", "b"))
+    duties.silence()
+    duties.unbegun(["a", "b"])
+
+    assert started(duties.take(Credit(1))) == ["a", "b"]
+
+
+def test_what_comes_back_after_the_silence_is_handed_over_at_once() -> None:
+    """The guard answers when the server is back already."""
+    duties = connected()
+    duties.take(assign("lease", "a"))
+    duties.silence()
+    assert duties.heard() == []
+
+    assert started(duties.unbegun(["a"])) == ["a"]
+
+
+def test_what_waits_in_silence_can_be_recalled_and_stopped() -> None:
+    """Nobody has to be asked: it is in no other hands. The word itself ends the silence, so it is given as of then."""
+    duties = connected()
+    duties.take(assign("lease", "a", "b"))
+    duties.silence()
+    duties.unbegun(["a", "b"])
+
+    assert taken_back(duties.take(Recall(("a",)))) == ["a"]
+    assert killed(duties.take(Stop("b", "cancelled", 1.0))) == ["b"]
+
+
+def test_a_worker_that_leaves_gives_back_what_has_not_begun_and_finishes_the_rest() -> None:
+    """WRK-9."""
+    duties = connected()
+    duties.take(assign("lease", "a", "b"))
+    duties.started("a")
+
+    steps = duties.leave()
+    assert (said(steps), taken_back(steps)) == ([Leaving()], ["b"])
+    back = duties.unbegun(["b"])
+    assert (said(back), marks(back)) == ([Returned(("b",))], [(Mark.FORGOTTEN, "b")])
+    duties.ended("a", Outcome.SUCCEEDED)
+    duties.take(Answer("a", Verdict.APPLIED))
+    assert duties.holds() == ()
+
+
+def test_a_worker_that_leaves_returns_what_comes_and_says_so_in_every_session() -> None:
+    """It was on its way when the worker said that it leaves."""
+    duties = connected()
+    duties.leave()
+
+    steps = duties.take(assign("lease", "a", "b"))
+    assert (said(steps), marks(steps), started(steps)) == ([Returned(("a", "b"))], [], [])
+    duties.register(hello("s2"))
+    assert said(duties.take(Welcome("s2"))) == [Leaving()]
+
+
+def test_a_worker_whose_disk_has_no_room_takes_nothing_and_finishes_what_it_has() -> None:
+    """I-53: it never drops anything, and takes work again when there is room."""
+    duties = connected()
+    duties.take(assign("lease", "a"))
+
+    assert said(duties.crowd(crowded=True)) == [Leaving()]
+    assert duties.crowd(crowded=True) == []
+    assert said(duties.take(assign("two", "b"))) == [Returned(("b",))]
+    assert said(duties.ended("a", Outcome.SUCCEEDED)) == [Result("a", Outcome.SUCCEEDED)]
+    assert duties.crowd(crowded=False) == []
+    assert started(duties.take(assign("three", "c"))) == ["c"]

@@ -1,0 +1,148 @@
+"""Logs on their way to the server: in pieces, within a window, again after a lost session, and off the disk (WRK-8)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from mainspring.wire import Log, LogKept
+from mainspring.worker.shipping import PIECE_BYTES, RESEND_SECONDS, WINDOW_BYTES, Shipping
+
+
+def printed(state: Path, attempt: str, data: bytes) -> None:
+    """An attempt prints."""
+    directory = state / "attempts" / attempt
+    directory.mkdir(parents=True, exist_ok=True)
+    with (directory / "log").open("ab") as file:
+        file.write(data)
+
+
+def removed(shipping: Shipping, state: Path) -> bool:
+    """Is everything off the disk after a tidy-up?"""
+    shipping.remove()
+    return not list((state / "attempts").iterdir())
+
+
+def test_a_log_is_sent_while_it_grows_and_ends_with_its_last_piece(tmp_path: Path) -> None:
+    """Each byte once."""
+    shipping = Shipping(tmp_path)
+    shipping.follow("a")
+    assert shipping.next_pieces(0.0) == []
+    printed(tmp_path, "a", b"one")
+    assert shipping.next_pieces(0.0) == [Log("a", 0, b"one")]
+    assert shipping.next_pieces(0.0) == []
+    printed(tmp_path, "a", b"two")
+    shipping.end("a", 6)
+    assert shipping.next_pieces(0.0) == [Log("a", 3, b"two", last=True)]
+    assert shipping.next_pieces(0.0) == []
+
+
+def test_an_end_without_new_bytes_is_still_said(tmp_path: Path) -> None:
+    """Readers wait for it."""
+    shipping = Shipping(tmp_path)
+    shipping.follow("a")
+    printed(tmp_path, "a", b"one")
+    shipping.next_pieces(0.0)
+    shipping.keep(LogKept("a", 3))
+    shipping.end("a", 3)
+
+    assert shipping.next_pieces(0.0) == [Log("a", 3, b"", last=True)]
+
+
+def test_a_directory_goes_when_the_log_is_kept_and_the_result_answered(tmp_path: Path) -> None:
+    """Neither alone is enough."""
+    shipping = Shipping(tmp_path)
+    printed(tmp_path, "a", b"one")
+    printed(tmp_path, "b", b"two")
+    shipping.end("a", 3)
+    shipping.end("b", 3)
+    shipping.next_pieces(0.0)
+    shipping.keep(LogKept("a", 3))
+    shipping.answer(["b"])
+    assert not removed(shipping, tmp_path)
+    assert not shipping.is_idle()
+
+    shipping.keep(LogKept("b", 3))
+    shipping.answer(["a"])
+    assert shipping.is_idle()
+    assert removed(shipping, tmp_path)
+
+
+def test_an_attempt_that_printed_nothing_sends_nothing(tmp_path: Path) -> None:
+    """And leaves nothing."""
+    (tmp_path / "attempts" / "a").mkdir(parents=True)
+    shipping = Shipping(tmp_path)
+    shipping.follow("a")
+    shipping.end("a", 0)
+    assert shipping.next_pieces(0.0) == []
+    assert shipping.is_idle()
+    shipping.answer(["a"])
+    assert removed(shipping, tmp_path)
+
+
+def test_at_most_a_window_is_under_way(tmp_path: Path) -> None:
+    """Results have to pass too."""
+    shipping = Shipping(tmp_path)
+    printed(tmp_path, "a", b"x" * 3 * WINDOW_BYTES)
+    shipping.end("a", 3 * WINDOW_BYTES)
+
+    first = shipping.next_pieces(0.0)
+    assert sum(len(piece.data) for piece in first) == WINDOW_BYTES
+    assert max(len(piece.data) for piece in first) <= PIECE_BYTES
+    assert shipping.next_pieces(0.0) == []
+    shipping.keep(LogKept("a", PIECE_BYTES))
+    assert [piece.offset for piece in shipping.next_pieces(0.0)] == [WINDOW_BYTES]
+
+
+def test_a_new_session_begins_where_the_server_had_kept(tmp_path: Path) -> None:
+    """What was only sent is sent again."""
+    shipping = Shipping(tmp_path)
+    printed(tmp_path, "a", b"x" * 2 * PIECE_BYTES)
+    shipping.end("a", 2 * PIECE_BYTES)
+    shipping.next_pieces(0.0)
+    shipping.keep(LogKept("a", PIECE_BYTES))
+    shipping.begin_session()
+
+    assert [(piece.offset, piece.last) for piece in shipping.next_pieces(0.0)] == [(PIECE_BYTES, True)]
+
+
+def test_what_an_earlier_agent_left_is_sent_or_removed(tmp_path: Path) -> None:
+    """Of attempts that run, that are over, and that nobody holds any more."""
+    for attempt in ("forgotten", "over", "running"):
+        printed(tmp_path, attempt, b"one")
+    (tmp_path / "attempts" / "empty").mkdir()
+    shipping = Shipping(tmp_path)
+    shipping.restore(["running"], ["over"])
+
+    pieces = {piece.attempt: piece.last for piece in shipping.next_pieces(0.0)}
+    assert pieces == {"running": False, "over": True, "forgotten": True}
+    for attempt in pieces:
+        shipping.keep(LogKept(attempt, 3))
+    shipping.remove()
+    assert sorted(path.name for path in (tmp_path / "attempts").iterdir()) == ["over", "running"]
+
+
+def test_beyond_its_limit_the_oldest_logs_go_unsent(tmp_path: Path) -> None:
+    """The disk is bounded, whatever the server does."""
+    shipping = Shipping(tmp_path, limit_bytes=100)
+    for attempt in ("a", "b", "c"):
+        printed(tmp_path, attempt, b"x" * 45)
+        shipping.end(attempt, 45)
+
+    assert [piece.attempt for piece in shipping.next_pieces(0.0)] == ["b", "c"]
+    assert not (tmp_path / "attempts" / "a" / "log").exists()
+    shipping.answer(["a"])
+    shipping.remove()
+    assert not (tmp_path / "attempts" / "a").exists()
+
+
+def test_what_the_server_does_not_keep_is_sent_again(tmp_path: Path) -> None:
+    """Its disk was full for a moment."""
+    shipping = Shipping(tmp_path)
+    printed(tmp_path, "a", b"one")
+    shipping.end("a", 3)
+    assert len(shipping.next_pieces(0.0)) == 1
+    assert shipping.next_pieces(RESEND_SECONDS) == []
+
+    assert shipping.next_pieces(RESEND_SECONDS + 1.0) == [Log("a", 0, b"one", last=True)]
+    shipping.keep(LogKept("a", 3))
+    assert shipping.next_pieces(10 * RESEND_SECONDS) == []

@@ -1,0 +1,54 @@
+"""Processes that a guard left behind: killed if they are the ones that the journal means, and nobody else."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+
+import psutil
+import pytest
+
+from mainspring.worker.held import Running
+from mainspring.worker.strays import created, kill_strays
+
+
+@pytest.fixture
+def sleeper() -> Iterator[subprocess.Popen[bytes]]:
+    """A process with a child, in a group of its own."""
+    command = ["/bin/sh", "-c", "sleep 300 & echo up; wait"]
+    process = subprocess.Popen(command, start_new_session=True, stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    process.stdout.readline()
+    yield process
+    process.stdout.close()
+    process.kill()
+    process.wait()
+
+
+def test_a_stray_is_killed(sleeper: subprocess.Popen[bytes]) -> None:
+    """It is the process that was started for the attempt; its children go with it."""
+    child = psutil.Process(sleeper.pid).children()
+    kill_strays([Running("a", sleeper.pid, created(sleeper.pid))])
+
+    assert created(sleeper.pid) == 0.0
+    assert not any(one.is_running() for one in child)
+
+
+@pytest.mark.parametrize("wrong", [0.0, 1.0])
+def test_a_process_that_has_the_pid_of_another_one_now_is_left_alone(
+    sleeper: subprocess.Popen[bytes], wrong: float
+) -> None:
+    """Pids are used again; and without a start time nobody can tell."""
+    kill_strays([Running("a", sleeper.pid, wrong)])
+
+    assert sleeper.poll() is None
+
+
+def test_what_is_gone_is_gone(sleeper: subprocess.Popen[bytes]) -> None:
+    """Nothing happens."""
+    stray = Running("a", sleeper.pid, created(sleeper.pid))
+    sleeper.kill()
+    sleeper.wait()
+
+    kill_strays([stray])
+    assert created(sleeper.pid) == 0.0
