@@ -22,6 +22,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import asyncpg
@@ -40,6 +41,12 @@ from tests.postgres import DURABLE, running_postgres
 
 DRAINS = 3
 PROBES = 300
+PROBE_SECONDS = 0.02
+"""Nobody asks how far a probe is while it is to start: the system is idle but for it."""
+SLOWEST_SUBMISSION_PER_S = 1_000
+FASTEST_TASKS_PER_S = 8_000
+"""Nobody asks how far a drain is before it could be over."""
+POLL_SECONDS = 0.25
 CHAIN = 10
 CHAINS = 30
 HANDLERS = "benchmarks/handlers.py"
@@ -97,35 +104,48 @@ async def _process_of(url: str) -> psutil.Process:
 
 
 def _drain(town: Town, postgres: psutil.Process | None, tasks: int) -> dict[str, float]:
-    """Submit no-ops, start a worker, and wait until all have ended; from its welcome to the last end."""
+    """Submit no-ops that may all start at one moment of the future, and see when the last of them has ended.
+
+    So everything counts, from intake to the last answer, and nothing that was done beforehand.
+    """
     server = town.server()
+    worker = town.worker(server, name="w", cpu=8, extra=["--handlers", HANDLERS, "--children", "2"])
     with server.client() as client:
         job = client.submit_job(_NOOP)
+        start_at = datetime.now(UTC) + timedelta(seconds=max(5.0, tasks / SLOWEST_SUBMISSION_PER_S))
         began = time.perf_counter()
-        ids = [line.id for line in client.submit_many(RunRequest(job=job.id) for _ in range(tasks))]
+        wishes = (RunRequest(job=job.id, start_at=start_at) for _ in range(tasks))
+        assert all(line.id for line in client.submit_many(wishes))
         submitted = time.perf_counter() - began
-        assert all(ids)
-        spent_before = _cpu(server, None, town, postgres)
-        worker = town.worker(server, name="w", cpu=8, extra=["--handlers", HANDLERS, "--children", "2"])
-        began = time.perf_counter()
+        left = (start_at - datetime.now(UTC)).total_seconds()
+        assert left > 0, "submitting took longer than was thought"
+        time.sleep(left)
+        spent_before = _cpu(server, worker, town, postgres)
+        time.sleep(tasks / FASTEST_TASKS_PER_S)
         until(lambda: not any(_unended(client)), "all runs end", seconds=600)
-        seconds = time.perf_counter() - began
         spent = _cpu(server, worker, town, postgres)
-        return {
-            "tasks_per_s": round(tasks / seconds),
-            "submitted_per_s": round(tasks / submitted),
-            **{f"cpu_us_per_task_{name}": round(1e6 * (spent[name] - spent_before[name]) / tasks, 1) for name in spent},
-            "cpu_us_per_task": round(1e6 * (sum(spent.values()) - sum(spent_before.values())) / tasks, 1),
-            **{f"memory_mib_{name}": round(size / 2**20) for name, size in _memory(server, worker, town).items()},
-        }
+        memory = _memory(server, worker, town)
+        runs = list(client.runs())
+    assert len(runs) == tasks
+    assert {run.state for run in runs} == {"SUCCEEDED"}
+    seconds = (max(run.ended_at for run in runs if run.ended_at is not None) - start_at).total_seconds()
+    return {
+        "tasks_per_s": round(tasks / seconds),
+        "submitted_per_s": round(tasks / submitted),
+        **{f"cpu_us_per_task_{name}": round(1e6 * (spent[name] - spent_before[name]) / tasks, 1) for name in spent},
+        "cpu_us_per_task": round(1e6 * (sum(spent.values()) - sum(spent_before.values())) / tasks, 1),
+        **{f"memory_mib_{name}": round(size / 2**20) for name, size in memory.items()},
+    }
 
 
 def _unended(client: Client) -> Iterator[object]:
+    """Runs that have not ended, of which there is one as long as any."""
+    time.sleep(POLL_SECONDS)
     for state in ("RUNNING", "PENDING"):
         yield from client.runs(states=[state], limit=1)
 
 
-def _cpu(server: Process, worker: Process | None, town: Town, postgres: psutil.Process | None) -> dict[str, float]:
+def _cpu(server: Process, worker: Process, town: Town, postgres: psutil.Process | None) -> dict[str, float]:
     """CPU seconds so far of each part, children included."""
     parts = {name: sum(map(_seconds, processes)) for name, processes in _parts(server, worker, town).items()}
     if postgres is not None:
@@ -134,11 +154,11 @@ def _cpu(server: Process, worker: Process | None, town: Town, postgres: psutil.P
     return parts
 
 
-def _parts(server: Process, worker: Process | None, town: Town) -> Mapping[str, list[psutil.Process]]:
+def _parts(server: Process, worker: Process, town: Town) -> Mapping[str, list[psutil.Process]]:
     guards = town.guards()
     return {
         "server": [psutil.Process(server.pid)],
-        "agent": [psutil.Process(worker.pid)] if worker is not None else [],
+        "agent": [psutil.Process(worker.pid)],
         "guard": guards,
         "children": [child for guard in guards for child in guard.children(recursive=True)],
     }
@@ -170,6 +190,7 @@ def _latencies(town: Town) -> Figures:
             sent = time.time()
             run = client.submit(stamp)
             submissions.append(time.time() - sent)
+            time.sleep(PROBE_SECONDS)
             ended(client, run.id)
             starts.append(_stamps(tasks_of(client, run.id)[0])["began"] - sent)
         steps = [step for _ in range(CHAINS) for step in _chain_steps(client, chain)]

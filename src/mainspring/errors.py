@@ -113,6 +113,22 @@ class KeyReused(Conflict):
     code = "key_reused"
 
 
+class JobMissing(Conflict):
+    """The store does not have a run's job, or has lost it: submit the job again. No run was made."""
+
+    code = "job_missing"
+
+    def __init__(self, summary: str, jobs: Sequence[str] = ()) -> None:
+        super().__init__(summary)
+        self.jobs = tuple(jobs)
+        """The ids of all that are missing."""
+
+    @classmethod
+    def of(cls, jobs: Sequence[str]) -> JobMissing:
+        """These are missing."""
+        return cls(f"there is no job {', '.join(jobs[:3])}{', ..' if len(jobs) > 3 else ''}: submit it again", jobs)
+
+
 class Unavailable(MainspringError):
     """Nothing is wrong with the request: repeat it later, with backoff."""
 

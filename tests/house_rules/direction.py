@@ -11,7 +11,7 @@ from tests.house_rules.source import Complaint, Source
 _DATA_MODULES = frozenset(
     {"__future__", "abc", "bisect", "collections", "copy", "dataclasses", "datetime", "decimal", "enum", "fractions"}
     | {"functools", "graphlib", "hashlib", "heapq", "itertools", "json", "math", "numbers", "operator", "random", "re"}
-    | {"string", "textwrap", "types", "typing", "unicodedata"}
+    | {"string", "textwrap", "types", "typing", "unicodedata", "zoneinfo"}
 )
 _EVERYTHING = frozenset({"*"})
 

@@ -57,8 +57,15 @@ async def test_changes_are_found_by_their_key_whatever_the_planner_knew(
     writer = await open_connection(postgres_url, Limits(), writer=True)
     await writer.execute(f"PREPARE change_tasks AS {postgres_batch._TASKS}")
     await writer.execute(f"PREPARE change_runs AS {postgres_batch._RUNS}")
+    await writer.execute(f"PREPARE change_all AS {postgres_batch._SMALL}")
 
-    for name, statement in (("tasks", "change_tasks('[]', '{}', '{}', 'main')"), ("runs", "change_runs('[]', 'main')")):
+    change_all = "change_all('main', '[]', '[]', '[]', '{}', '{}', '[]', 1, '[]')"
+    for name, statement in (
+        ("tasks", "change_tasks('main', '[]', '{}', '{}')"),
+        ("runs", "change_runs('main', '[]')"),
+        ("tasks", change_all),
+        ("runs", change_all),
+    ):
         plan = "\n".join(row[0] for row in await writer.fetch(f"EXPLAIN EXECUTE {statement}"))
         assert f"Bitmap Index Scan on {name}_pkey" in plan, plan
         assert plan.index("Function Scan") < plan.index("Bitmap Index Scan"), plan

@@ -52,6 +52,8 @@ class IntakeReader:
         """Runs whose rows were committed since the latest read began."""
         self._after = ""
         """The tenant after which the next read begins, if there are too many for one."""
+        self._left = True
+        """Does more wait than the latest read has handed over?"""
         self._wake = asyncio.Event()
 
     def wake(self) -> None:
@@ -59,9 +61,13 @@ class IntakeReader:
         self._wake.set()
 
     def settled(self, runs: Iterable[Run]) -> None:
-        """The rows of these runs have been committed: they are out of intake, or other than they were."""
+        """The rows of these runs have been committed: they are out of intake, or other than they were.
+
+        There may be room for others now, if others wait.
+        """
         self._committed.update(run.id for run in runs)
-        self._wake.set()
+        if self._left:
+            self._wake.set()
 
     async def run(self, memory: Callable[[], ShardMemory], hold: Callable[[], Priority | None]) -> None:
         """Read until cancelled."""
@@ -84,17 +90,22 @@ class IntakeReader:
                 continue
 
     async def _read(self, memory: ShardMemory, hold: Priority | None) -> bool:
-        """Hand over what there is room for; True if that was something."""
+        """Hand over what there is room for; True if that was something, and there may be more."""
         for run_id in self._committed:
             self._handed.pop(run_id, None)
         self._committed.clear()
         below = Priority.P1 if len(self._handed) >= MOST_ON_THEIR_WAY else hold
         waiting = await self._waiting(below)
         wants = decide_wants(waiting, self._in_memory(memory), HIGH_WATER_TASKS, CHUNK_TASKS)
+        self._left = bool(waiting or self._after or below is not None)
         if not wants:
             return False
-        read = await self._store.intake(self._shard, self._with_handed(wants))
-        fresh = choose([run for run in read if run.id not in self._handed], wants)
+        asked = self._with_handed(wants)
+        read = await self._store.intake(self._shard, asked)
+        new = [run for run in read if run.id not in self._handed]
+        fresh = choose(new, wants)
+        took_all = len(wants) == len(waiting) and len(fresh) == len(new) and _has_all(asked, read)
+        self._left = bool(self._after or below is not None or not took_all)
         jobs, faults = await self._jobs.get(run.job_id for run in fresh)
         fresh = [run for run in fresh if run.id not in self._committed]
         for run in fresh:
@@ -104,7 +115,7 @@ class IntakeReader:
                 self._inbox.put(RunArrived(run=run, job=jobs[run.job_id]), urgent=urgent)
             else:
                 self._inbox.put(RunUnreadable(run=run, fault=faults[run.job_id]), urgent=urgent)
-        return bool(fresh)
+        return bool(fresh) and self._left
 
     async def _seconds_to_start(self) -> float:
         """How long to wait if nobody says that there is work: a run that starts later is not read later than it may."""
@@ -139,3 +150,9 @@ class IntakeReader:
         """What was handed over and is not committed yet will be read again: ask for so many more."""
         handed = Counter((run.priority, run.tenant) for run in self._handed.values())
         return [Want(want.priority, want.tenant, want.runs + handed[want.priority, want.tenant]) for want in wants]
+
+
+def _has_all(asked: list[Want], read: list[Run]) -> bool:
+    """Whether each want got less than it asked for: then nothing of it is left."""
+    got = Counter((run.priority, run.tenant) for run in read)
+    return all(got[want.priority, want.tenant] < want.runs for want in asked)

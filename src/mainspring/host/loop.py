@@ -176,6 +176,10 @@ class Leader:
         # P0 does not wait for the next turn, and nobody is given up for silence whose words are waiting here.
         self._take(self.inbox.take_urgent(EVENTS_AT_ONCE))
         batch = self.shard.finish(now=self.time.now(), urgent=urgent or self.inbox.gave_urgent)
+        if not batch.rows() and not batch.effects and self._longest_wait() > 0:
+            # A beat or a receipt changes no row: nobody has to wait for the store because of it.
+            self._taken = []
+            return
         self._in_writing, self._taken = self._taken, []
         self._writing = asyncio.create_task(self._write(batch))
 

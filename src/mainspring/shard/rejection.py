@@ -17,7 +17,7 @@ from copy import copy
 import msgspec
 
 from mainspring.core.batch import Outgoing, RejectedEvent
-from mainspring.core.runs import FINAL_RUN
+from mainspring.core.runs import FINAL_RUN, RunState, conclude
 from mainspring.core.states import FINAL
 from mainspring.core.tasks import AttemptEnd, Task, TaskState
 from mainspring.ids import new_id
@@ -89,6 +89,8 @@ def _hold_owner(turn: Turn, event: Event, fault: str) -> str:
             if row is not None and row.state not in FINAL_RUN:
                 row = copy(row)
                 row.held = fault
+                if row.adopted_at is not None:
+                    conclude(row, RunState.PAUSED, turn.now)
                 turn.batch.runs.append(row)
             return event.run.id
         case PlaceShape():

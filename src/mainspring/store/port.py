@@ -26,6 +26,7 @@ from mainspring.core.intake import Want as Want  # noqa: PLC0414 - a part of thi
 from mainspring.core.jobs import JobRow
 from mainspring.core.runs import Run
 from mainspring.core.tasks import RecordedAttempt, Task
+from mainspring.errors import KeyReused
 from mainspring.store.port_front import Cluster, Lists, Liveness, Tokens
 
 
@@ -73,6 +74,13 @@ class IdempotencyKey(msgspec.Struct, frozen=True, kw_only=True):
     tenant: str
     key: str
     body_hash: str
+
+
+class KeyedRun(msgspec.Struct, frozen=True, kw_only=True):
+    """A run, and the caller's key for it."""
+
+    run: Run
+    key: IdempotencyKey
 
 
 class Pruned(msgspec.Struct, frozen=True, kw_only=True):
@@ -188,8 +196,18 @@ class Submission(Protocol):
         """Make these runs, and answer with their ids when they are durable.
 
         With a key that was used before, answers with the ids of the first call and makes nothing; raises KeyReused if
-        the body was another. A run whose id is there already is not made again. Raises Rejected, having written
-        nothing, if the store refuses the content.
+        the body was another. A run whose id is there already is not made again. Raises JobMissing, having written
+        nothing, if a job of theirs is not in the store: nobody could read what they are to do. Raises Rejected, having
+        written nothing, if the store refuses the content.
+        """
+        ...
+
+    async def insert_keyed(self, wishes: Sequence[KeyedRun]) -> list[str | KeyReused]:
+        """Make each of these runs unless its key was used before, and answer for each when all are durable.
+
+        The answer is the run's id, or that of the first run that was made under the key, or KeyReused if that had
+        another body. Of those with the same key, the first one counts as the one before. Raises JobMissing or Rejected,
+        having written nothing, as `insert_runs` does.
         """
         ...
 

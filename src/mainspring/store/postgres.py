@@ -23,6 +23,7 @@ from mainspring.store import postgres_days as days
 from mainspring.store import postgres_front as front
 from mainspring.store import postgres_lists as lists
 from mainspring.store import postgres_queries as queries
+from mainspring.store import postgres_submission as submission
 from mainspring.store.migrations import migrations, outstanding
 from mainspring.store.port import IdempotencyKey, Pruned, ShardRow, ShardRows, Store, Term, Waiting, Want
 from mainspring.store.port_front import ListedRun, RunFilter, ServerRow, TaskFilter, TokenRow, Told
@@ -172,13 +173,19 @@ class PostgresStore(Store):
 
     async def insert_job(self, job: JobRow) -> JobRow:
         """Keep a definition as the next version of its name."""
-        return await self._call(queries.insert_job, job)
+        return await self._call(submission.insert_job, job)
 
     async def insert_runs(self, runs: Sequence[Run], key: IdempotencyKey | None = None) -> list[str]:
         """Make runs, once."""
-        ids = await self._call(queries.insert_runs, runs, key)
+        ids = await self._call(submission.insert_runs, runs, key)
         self._wakeups.work(sorted({run.shard for run in runs}))
         return ids
+
+    async def insert_keyed(self, wishes: Sequence[KeyedRun]) -> list[str | KeyReused]:
+        """Make runs that have a key each, once."""
+        ends = await self._call(submission.insert_keyed, wishes)
+        self._wakeups.work(sorted({wish.run.shard for wish in wishes}))
+        return ends
 
     async def run(self, run_id: str) -> Run | None:
         """One run, also from history."""

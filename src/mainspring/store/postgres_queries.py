@@ -12,13 +12,11 @@ from mainspring.core.batch import Outgoing
 from mainspring.core.jobs import JobRow
 from mainspring.core.runs import Run
 from mainspring.core.tasks import Priority, RecordedAttempt, Task
-from mainspring.errors import KeyReused
 from mainspring.store import postgres_rows as rows
 from mainspring.store import statements
 from mainspring.store.loading import Loader, unless_moving
-from mainspring.store.port import IdempotencyKey, ShardRow, ShardRows, Term, Waiting, Want
+from mainspring.store.port import ShardRow, ShardRows, Term, Waiting, Want
 from mainspring.store.postgres_connections import Connection, transaction
-from mainspring.store.postgres_rows import as_json, from_json
 
 NOW = "statement_timestamp()"
 """The store's time, where the planner must be able to look it up in an index."""
@@ -182,61 +180,10 @@ async def next_start(connection: Connection, shard: str) -> datetime | None:
     return start_at
 
 
-# submission
+# runs
 
-_KNOWN_JOB = f"SELECT {rows.JOBS.select()} FROM jobs WHERE id = $1"
-_LATEST_JOB = f"""
-    SELECT {rows.JOBS.select()} FROM jobs WHERE tenant = $1 AND name = $2 ORDER BY version DESC LIMIT 1
-"""
-_INSERT_RUNS = f"""
-    INSERT INTO runs ({rows.RUNS.select()}) SELECT * FROM {from_json("$1", rows.RUNS)} ON CONFLICT (id) DO NOTHING
-"""
-_NEW_KEY = """
-    INSERT INTO idempotency (tenant, key, body_hash, run_ids, at) VALUES ($1, $2, $3, $4, clock_timestamp())
-    ON CONFLICT (tenant, key) DO NOTHING RETURNING key
-"""
 _RUN_IN_HISTORY = f"SELECT {rows.RUNS.select()} FROM runs_history WHERE id = $1"
 _TASKS_IN_HISTORY = f"SELECT {rows.TASKS.select()} FROM tasks_history WHERE run_id = $1 ORDER BY position"
-
-
-async def insert_job(connection: Connection, job: JobRow) -> JobRow:
-    """Keep a definition as the next version, unless it is there already."""
-    async with transaction(connection):
-        # Versions of one name are given out one at a time.
-        await connection.execute(
-            "SELECT pg_advisory_xact_lock(hashtextextended($1 || ' ' || $2, 0))", job.tenant, job.name
-        )
-        known = await connection.fetchrow(_KNOWN_JOB, job.id)
-        if known:
-            return rows.JOBS.struct(known)
-        found = await connection.fetchrow(_LATEST_JOB, job.tenant, job.name)
-        latest = rows.JOBS.struct(found) if found else None
-        if latest and latest.definition == job.definition:
-            return latest
-        version = latest.version + 1 if latest else 1
-        new = JobRow(id=job.id, tenant=job.tenant, name=job.name, version=version, definition=job.definition)
-        await connection.execute("INSERT INTO jobs VALUES ($1, $2, $3, $4, $5)", *rows.JOBS.rows([new])[0])
-    return new
-
-
-async def insert_runs(connection: Connection, runs: Sequence[Run], key: IdempotencyKey | None) -> list[str]:
-    """Make runs, once."""
-    ids = [run.id for run in runs]
-    if key is None:
-        await connection.execute(_INSERT_RUNS, as_json(runs))
-        return ids
-    async with transaction(connection):
-        if not await connection.fetchval(_NEW_KEY, key.tenant, key.key, key.body_hash, ids):
-            # Whoever was first has committed: the insertion has waited for it.
-            first = await connection.fetchrow(
-                "SELECT body_hash, run_ids FROM idempotency WHERE tenant = $1 AND key = $2", key.tenant, key.key
-            )
-            assert first is not None
-            if first["body_hash"] != key.body_hash:
-                raise KeyReused(f"key {key.key!r} was used before, for another body")
-            return list(first["run_ids"])
-        await connection.execute(_INSERT_RUNS, as_json(runs))
-    return ids
 
 
 async def run(connection: Connection, run_id: str) -> Run | None:

@@ -23,11 +23,13 @@ from mainspring.core.batch import Batch, Checkpoint, Outgoing, WorkerRow
 from mainspring.core.jobs import JobRow
 from mainspring.core.runs import Run
 from mainspring.core.tasks import Attempt, RecordedAttempt, Task, Transition
+from mainspring.errors import KeyReused
 from mainspring.store import sqlite_front as front
 from mainspring.store import sqlite_lists as lists
 from mainspring.store import sqlite_queries as queries
+from mainspring.store import sqlite_submission as submission
 from mainspring.store.migrations import Migration, migrations, outstanding
-from mainspring.store.port import IdempotencyKey, Pruned, ShardRow, ShardRows, Store, Term, Waiting, Want
+from mainspring.store.port import IdempotencyKey, KeyedRun, Pruned, ShardRow, ShardRows, Store, Term, Waiting, Want
 from mainspring.store.port_front import ListedRun, RunFilter, ServerRow, TaskFilter, TokenRow, Told
 from mainspring.store.sqlite_batch import write_batch
 from mainspring.store.sqlite_calls import Calls, Runner, Threads, foreign_errors
@@ -171,15 +173,24 @@ class SqliteStore(Calls, Store):
 
     async def insert_job(self, job: JobRow) -> JobRow:
         """Keep a definition as the next version of its name."""
-        return await self._write(queries.insert_job, job)
+        return await self._write(submission.insert_job, job)
 
     async def insert_runs(self, runs: Sequence[Run], key: IdempotencyKey | None = None) -> list[str]:
         """Make runs, once."""
-        ids = await self._write(queries.insert_runs, runs, key, self._now())
+        ids = await self._write(submission.insert_runs, runs, key, self._now())
+        self._tell(runs)
+        return ids
+
+    async def insert_keyed(self, wishes: Sequence[KeyedRun]) -> list[str | KeyReused]:
+        """Make runs that have a key each, once."""
+        ends = await self._write(submission.insert_keyed, wishes, self._now())
+        self._tell([wish.run for wish in wishes])
+        return ends
+
+    def _tell(self, runs: Sequence[Run]) -> None:
         for shard in sorted({run.shard for run in runs}):
             for call in self._callbacks:
                 call(shard)
-        return ids
 
     async def run(self, run_id: str) -> Run | None:
         """One run, also from history."""

@@ -15,11 +15,10 @@ from mainspring.core.batch import Outgoing
 from mainspring.core.jobs import JobRow
 from mainspring.core.runs import Run
 from mainspring.core.tasks import Priority, RecordedAttempt, Task
-from mainspring.errors import KeyReused
 from mainspring.store import sqlite_rows as rows
 from mainspring.store import statements
 from mainspring.store.loading import Loader, unless_moving
-from mainspring.store.port import IdempotencyKey, ShardRow, ShardRows, Term, Waiting, Want
+from mainspring.store.port import ShardRow, ShardRows, Term, Waiting, Want
 from mainspring.store.sqlite_rows import instant, refuse_nul
 
 _MICROSECOND = timedelta(microseconds=1)
@@ -175,54 +174,7 @@ def next_start(db: sqlite3.Connection, shard: str, now: int) -> datetime | None:
     return None if start_at is None else instant(start_at)
 
 
-# submission
-
-_LATEST_VERSION = f"""
-    SELECT {rows.JOBS.select()} FROM jobs WHERE tenant = ? AND name = ? ORDER BY version DESC LIMIT 1
-"""
-_INSERT_RUNS = f"""
-    INSERT INTO runs ({rows.RUNS.select()}) VALUES ({", ".join("?" * len(rows.RUNS.names))}) ON CONFLICT (id) DO NOTHING
-"""
-
-
-def insert_job(db: sqlite3.Connection, job: JobRow) -> JobRow:
-    """Keep a definition as the next version, unless it is there already."""
-    known = db.execute(f"SELECT {rows.JOBS.select()} FROM jobs WHERE id = ?", (job.id,)).fetchone()
-    if known:
-        return rows.JOBS.struct(known)
-    found = db.execute(_LATEST_VERSION, (job.tenant, job.name)).fetchone()
-    latest = found and rows.JOBS.struct(found)
-    if latest and latest.definition == job.definition:
-        return latest
-    new = JobRow(
-        id=job.id, tenant=job.tenant, name=job.name, version=latest.version + 1 if latest else 1,
-        definition=job.definition,
-    )  # fmt: skip
-    db.execute("INSERT INTO jobs VALUES (?, ?, ?, ?, ?)", rows.JOBS.rows([new])[0])
-    return new
-
-
-def insert_runs(db: sqlite3.Connection, runs: Sequence[Run], key: IdempotencyKey | None, now: int) -> list[str]:
-    """Make runs, once."""
-    if key is not None:
-        refuse_nul([key.tenant, key.key, key.body_hash])
-        first = db.execute(
-            "SELECT body_hash, run_ids FROM idempotency WHERE tenant = ? AND key = ?", (key.tenant, key.key)
-        ).fetchone()
-        if first:
-            body_hash, run_ids = first
-            if body_hash != key.body_hash:
-                raise KeyReused(f"key {key.key!r} was used before, for another body")
-            return list(json.loads(run_ids))
-    ids = [run.id for run in runs]
-    if key is not None:
-        db.execute(
-            "INSERT INTO idempotency VALUES (?, ?, ?, ?, ?)", (key.tenant, key.key, key.body_hash, json.dumps(ids), now)
-        )
-    if runs:
-        db.executemany(_INSERT_RUNS, rows.RUNS.rows(runs))
-    return ids
-
+# runs
 
 _RUN_ANYWHERE = f"{_RUN} UNION ALL SELECT {rows.RUNS.select()} FROM runs_history WHERE id = ?1"
 _TASKS_ANYWHERE = f"""

@@ -76,9 +76,12 @@ async def _run(settings: AgentSettings) -> None:
 def _settings(options: WorkerOptions) -> AgentSettings:
     host = re.sub(r"[^A-Za-z0-9._-]", "-", socket.gethostname()) or "worker"
     state_dir = options.state_dir or Path(".mainspring") / f"worker-{options.name or host}"
+    # Children work in directories of their own: what is named relative to this one is found from there as well.
+    state_dir = state_dir.resolve()
+    handlers = tuple(str(Path(one).resolve()) if one.endswith(".py") else one for one in options.handlers)
     state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
     name = options.name or _stable_name(state_dir, host)
-    labels = options.labels | {f"{HANDLER_LABEL}{handler}": "" for handler in handler_names(options.handlers)}
+    labels = options.labels | {f"{HANDLER_LABEL}{handler}": "" for handler in handler_names(handlers)}
     faults = []
     if not _NAME.fullmatch(name):
         faults.append(Fault(where="name", why="must be letters, digits, ., _ and -"))
@@ -87,7 +90,7 @@ def _settings(options: WorkerOptions) -> AgentSettings:
         faults.append(Fault(where="label", why=why))
     if faults:
         raise Refused("the worker can't be started", faults)
-    guard = GuardSettings(handlers=options.handlers, children=options.children, python_path=(str(Path.cwd()),))
+    guard = GuardSettings(handlers=handlers, children=options.children, python_path=(str(Path.cwd()),))
     (state_dir / SETTINGS_FILE).write_bytes(msgspec.json.encode(guard))
     offer = Offer(
         options.cpu_millis if options.cpu_millis is not None else 1000 * (psutil.cpu_count() or 1),

@@ -1,0 +1,107 @@
+"""A schedule: when a job runs, as somebody defines it, and the rules of what may be defined (TRG-1 to TRG-12).
+
+    trigger     when               `core/triggers.py`
+    fires       what is due now    `core/fires.py`
+    starts      may it start yet   `core/starts.py`
+    backfills   the past, again    `core/backfills.py`
+    streaks     when to stop       `core/streaks.py`
+
+Whether a schedule is paused, and up to which window it has been planned, is not part of its definition.
+When you add a field, add its rule to `check_schedule`.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from enum import StrEnum
+
+import msgspec
+
+from mainspring.core import job_rules
+from mainspring.core.job_rules import Faults
+from mainspring.core.tasks import Priority
+from mainspring.core.triggers import Trigger, check_trigger
+from mainspring.errors import Fault
+
+MOST_CATCH_UP_WINDOWS = 100
+MOST_ACTIVE = 1000
+MOST_FAILURES = 1000
+LONGEST_DELAY_SECONDS = 366 * 86_400.0
+LONGEST_JITTER_SECONDS = 86_400
+
+
+class Missed(StrEnum):
+    """What becomes of windows that nobody fired in time (TRG-5)."""
+
+    RUN = "run"
+    """The latest `max_catch_up_windows` of them run."""
+    SKIP = "skip"
+
+
+class Overlap(StrEnum):
+    """What becomes of a window when `max_active` runs are still going (TRG-12)."""
+
+    QUEUE = "queue"
+    SKIP = "skip"
+    CANCEL_RUNNING = "cancel_running"
+
+
+class After(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Another job that has to be through first (TRG-8)."""
+
+    job: str
+    within_seconds: float | None = None
+    """If given, any success of the other that is not older is enough. Otherwise it is the other's run of its latest
+    window at or before ours that counts."""
+
+
+class ScheduleSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """A definition: stored as JSON, in versions."""
+
+    name: str
+    job: str
+    trigger: Trigger
+    params: msgspec.Raw = msgspec.Raw(b"{}")
+    """Of each run, as JSON."""
+    priority: Priority = Priority.P1
+    enabled: bool = True
+    missed: Missed = Missed.RUN
+    max_catch_up_windows: int = 3
+    max_delay_seconds: float | None = None
+    """A run that could not start within so long after its window is skipped."""
+    jitter_seconds: int | None = None
+    """Spreads the starts over so long; if not given, the server says."""
+    overlap: Overlap = Overlap.QUEUE
+    max_active: int = 1
+    after: After | None = None
+    max_consecutive_failures: int | None = 5
+    """So many failures in a row disable the schedule; None never does."""
+
+
+def check_schedule(spec: ScheduleSpec, now: datetime) -> list[Fault]:
+    """What is wrong with a definition, each with its path; nothing if it can be used."""
+    faults = Faults()
+    job_rules.check_name(spec.name, "name", faults)
+    job_rules.check_name(spec.job, "job", faults)
+    check_trigger(spec.trigger, "trigger", now, faults)
+    for where, value, least, most in (
+        ("max_catch_up_windows", spec.max_catch_up_windows, 0, MOST_CATCH_UP_WINDOWS),
+        ("jitter_seconds", spec.jitter_seconds, 0, LONGEST_JITTER_SECONDS),
+        ("max_active", spec.max_active, 1, MOST_ACTIVE),
+        ("max_consecutive_failures", spec.max_consecutive_failures, 1, MOST_FAILURES),
+    ):
+        if value is not None and not least <= value <= most:
+            faults.add(where, f"must be from {least} to {most}")
+    if spec.max_delay_seconds is not None:
+        job_rules.check_seconds(spec.max_delay_seconds, "max_delay_seconds", faults, longest=LONGEST_DELAY_SECONDS)
+    if spec.after is not None:
+        _check_after(spec, spec.after, faults)
+    return faults.all()
+
+
+def _check_after(spec: ScheduleSpec, after: After, faults: Faults) -> None:
+    job_rules.check_name(after.job, "after.job", faults)
+    if after.job == spec.job:
+        faults.add("after.job", "a job can't wait for itself")
+    if after.within_seconds is not None:
+        job_rules.check_seconds(after.within_seconds, "after.within_seconds", faults, longest=LONGEST_DELAY_SECONDS)

@@ -1,0 +1,114 @@
+"""How the PostgreSQL adapter keeps jobs and makes runs: each function is one call of the port.
+
+A function of one statement is a transaction by itself; one of several begins and ends its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mainspring.core.jobs import JobRow
+from mainspring.core.runs import Run
+from mainspring.errors import JobMissing, KeyReused, Unavailable
+from mainspring.store import keys
+from mainspring.store import postgres_rows as rows
+from mainspring.store.port import IdempotencyKey, KeyedRun
+from mainspring.store.postgres_connections import Connection, transaction
+from mainspring.store.postgres_rows import as_json, from_json
+
+_KNOWN_JOB = f"SELECT {rows.JOBS.select()} FROM jobs WHERE id = $1"
+_LATEST_JOB = f"""
+    SELECT {rows.JOBS.select()} FROM jobs WHERE tenant = $1 AND name = $2 ORDER BY version DESC LIMIT 1
+"""
+# One statement looks for the jobs and makes the runs, so that it needs no transaction around it.
+_INSERT_RUNS = f"""
+    WITH missing AS MATERIALIZED (
+        SELECT wanted.id FROM unnest($2::text[]) AS wanted (id)
+        WHERE NOT EXISTS (SELECT 1 FROM jobs WHERE jobs.id = wanted.id)
+    ), made AS (
+        INSERT INTO runs ({rows.RUNS.select()})
+        SELECT * FROM {from_json("$1", rows.RUNS)} WHERE NOT EXISTS (SELECT 1 FROM missing)
+        ON CONFLICT (id) DO NOTHING
+    )
+    SELECT id FROM missing
+"""
+_NEW_KEYS = """
+    INSERT INTO idempotency (tenant, key, body_hash, run_ids, at)
+    SELECT tenant, key, body_hash, ARRAY[run_id], clock_timestamp()
+    FROM unnest($1::text[], $2::text[], $3::text[], $4::text[]) AS given (tenant, key, body_hash, run_id)
+    ON CONFLICT (tenant, key) DO NOTHING RETURNING tenant, key
+"""
+_NEW_KEY = """
+    INSERT INTO idempotency (tenant, key, body_hash, run_ids, at) VALUES ($1, $2, $3, $4, clock_timestamp())
+    ON CONFLICT (tenant, key) DO NOTHING RETURNING key
+"""
+_USES = """
+    SELECT used.tenant, used.key, used.body_hash, used.run_ids
+    FROM unnest($1::text[], $2::text[]) AS given (tenant, key)
+    JOIN idempotency AS used ON used.tenant = given.tenant AND used.key = given.key
+"""
+
+
+async def insert_job(connection: Connection, job: JobRow) -> JobRow:
+    """Keep a definition as the next version, unless it is there already."""
+    async with transaction(connection):
+        # Versions of one name are given out one at a time.
+        await connection.execute(
+            "SELECT pg_advisory_xact_lock(hashtextextended($1 || ' ' || $2, 0))", job.tenant, job.name
+        )
+        known = await connection.fetchrow(_KNOWN_JOB, job.id)
+        if known:
+            return rows.JOBS.struct(known)
+        found = await connection.fetchrow(_LATEST_JOB, job.tenant, job.name)
+        latest = rows.JOBS.struct(found) if found else None
+        if latest and latest.definition == job.definition:
+            return latest
+        version = latest.version + 1 if latest else 1
+        new = JobRow(id=job.id, tenant=job.tenant, name=job.name, version=version, definition=job.definition)
+        await connection.execute("INSERT INTO jobs VALUES ($1, $2, $3, $4, $5)", *rows.JOBS.rows([new])[0])
+    return new
+
+
+async def insert_runs(connection: Connection, runs: Sequence[Run], key: IdempotencyKey | None) -> list[str]:
+    """Make runs, once."""
+    ids = [run.id for run in runs]
+    if key is None:
+        await _make(connection, runs)
+        return ids
+    async with transaction(connection):
+        if not await connection.fetchval(_NEW_KEY, key.tenant, key.key, key.body_hash, ids):
+            return (await _uses(connection, [key]))[keys.name(key)].replay(key)
+        await _make(connection, runs)
+    return ids
+
+
+async def insert_keyed(connection: Connection, wishes: Sequence[KeyedRun]) -> list[str | KeyReused]:
+    """Make runs that have a key each, once."""
+    firsts = keys.firsts(wishes)
+    given = [(wish.key.tenant, wish.key.key, wish.key.body_hash, wish.run.id) for wish in firsts]
+    columns = [list(column) for column in zip(*given, strict=True)]
+    if not columns:
+        return []
+    async with transaction(connection):
+        taken = {(tenant, key) for tenant, key in await connection.fetch(_NEW_KEYS, *columns)}
+        new = [wish for wish in firsts if keys.name(wish.key) in taken]
+        if new:
+            await _make(connection, [wish.run for wish in new])
+        used = [wish.key for wish in firsts if keys.name(wish.key) not in taken]
+        before = await _uses(connection, used) if used else {}
+    return keys.answers(wishes, new, before)
+
+
+async def _make(connection: Connection, runs: Sequence[Run]) -> None:
+    """Make runs, all or none. Raises JobMissing if there is a job that is not there."""
+    missing = await connection.fetch(_INSERT_RUNS, as_json(runs), sorted({run.job_id for run in runs}))
+    if missing:
+        raise JobMissing.of([row["id"] for row in missing])
+
+
+async def _uses(connection: Connection, used: Sequence[IdempotencyKey]) -> dict[tuple[str, str], keys.Use]:
+    """The first use of each of these keys, which another transaction has committed: ours has waited for it."""
+    found = await connection.fetch(_USES, [key.tenant for key in used], [key.key for key in used])
+    if len(found) < len(used):
+        raise Unavailable("a key was swept away while it came again")
+    return {(row["tenant"], row["key"]): keys.Use(row["body_hash"], list(row["run_ids"])) for row in found}

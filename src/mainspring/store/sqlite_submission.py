@@ -1,0 +1,92 @@
+"""How the SQLite adapter keeps jobs and makes runs: each function is one call of the port.
+
+The first argument is the connection, in a transaction that the caller began; `now` is the store's time as SQLite keeps
+it (microseconds since 1970).
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Sequence
+
+from mainspring.core.jobs import JobRow
+from mainspring.core.runs import Run
+from mainspring.errors import JobMissing, KeyReused
+from mainspring.store import keys
+from mainspring.store import sqlite_rows as rows
+from mainspring.store.port import IdempotencyKey, KeyedRun
+from mainspring.store.sqlite_rows import refuse_nul
+
+_LATEST_VERSION = f"""
+    SELECT {rows.JOBS.select()} FROM jobs WHERE tenant = ? AND name = ? ORDER BY version DESC LIMIT 1
+"""
+_INSERT_RUNS = f"""
+    INSERT INTO runs ({rows.RUNS.select()}) VALUES ({", ".join("?" * len(rows.RUNS.names))}) ON CONFLICT (id) DO NOTHING
+"""
+_NEW_KEY = "INSERT INTO idempotency (tenant, key, body_hash, run_ids, at) VALUES (?, ?, ?, ?, ?)"
+
+
+def insert_job(db: sqlite3.Connection, job: JobRow) -> JobRow:
+    """Keep a definition as the next version, unless it is there already."""
+    known = db.execute(f"SELECT {rows.JOBS.select()} FROM jobs WHERE id = ?", (job.id,)).fetchone()
+    if known:
+        return rows.JOBS.struct(known)
+    found = db.execute(_LATEST_VERSION, (job.tenant, job.name)).fetchone()
+    latest = found and rows.JOBS.struct(found)
+    if latest and latest.definition == job.definition:
+        return latest
+    new = JobRow(
+        id=job.id, tenant=job.tenant, name=job.name, version=latest.version + 1 if latest else 1,
+        definition=job.definition,
+    )  # fmt: skip
+    db.execute("INSERT INTO jobs VALUES (?, ?, ?, ?, ?)", rows.JOBS.rows([new])[0])
+    return new
+
+
+def insert_runs(db: sqlite3.Connection, runs: Sequence[Run], key: IdempotencyKey | None, now: int) -> list[str]:
+    """Make runs, once."""
+    ids = [run.id for run in runs]
+    if key is not None:
+        refuse_nul([key.tenant, key.key, key.body_hash])
+        first = _use(db, key)
+        if first:
+            return first.replay(key)
+        db.execute(_NEW_KEY, (key.tenant, key.key, key.body_hash, json.dumps(ids), now))
+    _make(db, runs)
+    return ids
+
+
+def insert_keyed(db: sqlite3.Connection, wishes: Sequence[KeyedRun], now: int) -> list[str | KeyReused]:
+    """Make runs that have a key each, once."""
+    firsts = keys.firsts(wishes)
+    refuse_nul([text for wish in firsts for text in (wish.key.tenant, wish.key.key, wish.key.body_hash)])
+    uses = {keys.name(wish.key): _use(db, wish.key) for wish in firsts}
+    before = {name: use for name, use in uses.items() if use is not None}
+    new = [wish for wish in firsts if keys.name(wish.key) not in before]
+    db.executemany(
+        _NEW_KEY,
+        [(wish.key.tenant, wish.key.key, wish.key.body_hash, json.dumps([wish.run.id]), now) for wish in new],
+    )
+    _make(db, [wish.run for wish in new])
+    return keys.answers(wishes, new, before)
+
+
+def _make(db: sqlite3.Connection, runs: Sequence[Run]) -> None:
+    """Make runs. Raises JobMissing if there is a job that is not there."""
+    if not runs:
+        return
+    jobs = sorted({run.job_id for run in runs})
+    refuse_nul(jobs)
+    missing = [job for job in jobs if not db.execute("SELECT 1 FROM jobs WHERE id = ?", (job,)).fetchone()]
+    if missing:
+        raise JobMissing.of(missing)
+    db.executemany(_INSERT_RUNS, rows.RUNS.rows(runs))
+
+
+def _use(db: sqlite3.Connection, key: IdempotencyKey) -> keys.Use | None:
+    """The first use of a key, if there was one."""
+    found = db.execute(
+        "SELECT body_hash, run_ids FROM idempotency WHERE tenant = ? AND key = ?", (key.tenant, key.key)
+    ).fetchone()
+    return found and keys.Use(found[0], json.loads(found[1]))
