@@ -13,7 +13,7 @@ from mainspring import bootstrap
 from mainspring.bootstrap import NOOP, POOL, Engine, play
 from mainspring.clock import MachineClock
 from mainspring.core.batch import Batch
-from mainspring.core.jobs import JobSpec, TaskSpec
+from mainspring.core.jobs import JobRow, JobSpec, TaskSpec
 from mainspring.core.runs import Run
 from mainspring.core.tasks import Priority, TaskState
 from mainspring.host.loop import Leader
@@ -39,7 +39,10 @@ async def submit(
 
 
 async def insert(store: Store, runs: Sequence[Run]) -> None:
-    """Insert runs in requests of a thousand."""
+    """Insert runs in requests of a thousand, after jobs for them."""
+    definition = msgspec.json.encode(NOOP).decode()
+    for job_id, tenant in {run.job_id: run.tenant for run in runs}.items():
+        await store.insert_job(JobRow(id=job_id, tenant=tenant, name=NOOP.name, version=0, definition=definition))
     for first in range(0, len(runs), INSERTED_AT_ONCE):
         await store.insert_runs(runs[first : first + INSERTED_AT_ONCE])
 

@@ -125,3 +125,19 @@ def test_a_run_has_an_end_exactly_while_it_is_over(state: RunState) -> None:
     assert conclude(run, state, NOON) is False
     conclude(run, R.RUNNING, NOON)
     assert run.ended_at is None
+
+
+@pytest.mark.parametrize("state", sorted(FINAL_RUN))
+def test_the_end_of_a_run_has_a_reason_and_so_has_its_second_beginning(state: RunState) -> None:
+    run = a_run()
+    conclude(run, state, NOON)
+    assert run.because not in {"", "adopted"}
+    conclude(run, R.RUNNING, NOON)
+    assert run.because == "a task was started again"
+
+
+def test_a_run_that_somebody_cancelled_says_who_did() -> None:
+    run = a_run()
+    run.cancelled_by, run.because = "ann", "cancelled by ann"
+    conclude(run, R.CANCELLED, NOON)
+    assert run.because == "cancelled by ann"

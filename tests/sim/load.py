@@ -14,7 +14,7 @@ from mainspring.core.jobs import JobRow, JobSpec
 from mainspring.core.runs import FINAL_RUN, Run
 from mainspring.core.states import FINAL
 from mainspring.core.tasks import Priority, Task, TaskState
-from mainspring.errors import MainspringError, Unavailable
+from mainspring.errors import JobMissing, MainspringError, Unavailable
 from mainspring.host.loop import Leader
 from mainspring.ids import new_id
 from mainspring.shard.events import (
@@ -87,6 +87,9 @@ class Client:
                     return  # It can't be known whether they were made, and nobody may make them twice.
                 await asyncio.sleep(random.uniform(0.1, 2.0))
                 continue
+            except JobMissing:
+                await self._store_definition(row)
+                continue
             self._world.checker.acknowledged(ids, key)
             if key is not None and random.random() < 0.2:
                 key_again = key
@@ -109,13 +112,17 @@ class Client:
             definition = msgspec.json.encode(spec).decode()
             row = JobRow(id=f"job_{number}", tenant="tenant0", name=spec.name, version=0, definition=definition)
             self._jobs.append((row, spec))
+        await self._store_definition(row)
+        return row, spec
+
+    async def _store_definition(self, row: JobRow) -> None:
         while True:
             try:
                 await self._store.insert_job(row)
             except Unavailable:
-                await asyncio.sleep(random.uniform(0.1, 1.0))
+                await asyncio.sleep(self._random.uniform(0.1, 1.0))
                 continue
-            return row, spec
+            return
 
 
 class People:

@@ -20,6 +20,9 @@ DAY = timedelta(days=1)
 NOW = datetime(2025, 3, 1, 12, 0, 0, 123456, tzinfo=UTC)
 """Some instant of the past."""
 
+JOB = JobRow(id="job_0", tenant="builders", name="any", version=1, definition="{}")
+"""What runs are of, if a test does not say. The stores of the fixtures have it; another one needs it first."""
+
 _numbers = count(1)
 
 
@@ -39,7 +42,7 @@ def a_job(**changes: Any) -> JobRow:
 def a_run(**changes: Any) -> Run:
     """A run that waits to be adopted."""
     values: dict[str, Any] = {
-        "id": f"run_{new_number():012x}-{new_number():016x}", "shard": "main", "tenant": "acme", "job_id": "job_1",
+        "id": f"run_{new_number():012x}-{new_number():016x}", "shard": "main", "tenant": "acme", "job_id": JOB.id,
         "priority": Priority.P1, "params": '{"day":"2026-11-15"}', "task_count": 1, "submitted_by": "ann",
         "created_at": NOW, "start_at": NOW,
     }  # fmt: skip

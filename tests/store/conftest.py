@@ -15,16 +15,19 @@ from mainspring.store.port import Store
 from mainspring.store.postgres import PostgresStore
 from mainspring.store.sqlite import SqliteStore, inline
 from tests.postgres import PostgresServer
+from tests.store.builders import JOB
 
 STORES = ("sqlite", "memory", "postgres")
 
 
 @pytest.fixture(scope="session")
 def postgres_template(postgres_server: PostgresServer) -> str:
-    """A database with the schema."""
+    """A database with the schema, and the job of all runs."""
 
     async def connect_once(url: str) -> None:
-        await (await PostgresStore.connect(url)).close()
+        store = await PostgresStore.connect(url)
+        await store.insert_job(JOB)
+        await store.close()
 
     def migrate(url: str) -> None:
         # On a thread of its own: whoever asks for the first database may be inside an event loop.
@@ -36,7 +39,7 @@ def postgres_template(postgres_server: PostgresServer) -> str:
 
 @pytest.fixture(params=STORES)
 async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Store]:
-    """A store that nobody has used."""
+    """A store that nobody has used: it has the job of all runs."""
     opened: Store
     match request.param:
         case "sqlite":
@@ -45,6 +48,7 @@ async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
             opened = SqliteStore.open(":memory:", clock=MachineClock(), run=inline)
         case _:
             opened = await PostgresStore.connect(request.getfixturevalue("postgres_url"))
+    await opened.insert_job(JOB)
     yield opened
     await opened.close()
 

@@ -29,6 +29,15 @@ class RunState(StrEnum):
 FINAL_RUN = frozenset({RunState.SUCCEEDED, RunState.FAILED, RunState.PARTIAL, RunState.TIMED_OUT, RunState.CANCELLED})
 
 
+_ENDINGS = {
+    RunState.SUCCEEDED: "no task failed",
+    RunState.FAILED: "a task failed",
+    RunState.PARTIAL: "a task failed, and the others went on without it",
+    RunState.TIMED_OUT: "its time was up",
+}
+"""Why a run has ended. One that was cancelled says who cancelled it."""
+
+
 class FailurePolicy(StrEnum):
     """What the failure of one task means for the others (DAG-3)."""
 
@@ -94,9 +103,15 @@ class Finish(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
 
 def conclude(run: Run, state: RunState, now: datetime) -> bool:
-    """Give a run the state that was derived for it; True if that is another than before."""
+    """Give a run the state that was derived for it, and its end a reason; True if that is another than before."""
     if state is run.state:
         return False
+    if state in _ENDINGS:
+        run.because = _ENDINGS[state]
+    elif state is RunState.CANCELLED and run.cancelled_by is None:
+        run.because = "a task was cancelled"
+    elif run.state in FINAL_RUN:
+        run.because = "a task was started again"
     run.state = state
     run.ended_at = now if state in FINAL_RUN else None
     return True

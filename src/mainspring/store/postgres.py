@@ -17,7 +17,7 @@ from mainspring.core.batch import Batch, Checkpoint, Outgoing, WorkerRow
 from mainspring.core.jobs import JobRow
 from mainspring.core.runs import Run
 from mainspring.core.tasks import Attempt, RecordedAttempt, Task, Transition
-from mainspring.errors import Fenced, StoreUnfit
+from mainspring.errors import Fenced, KeyReused, StoreUnfit
 from mainspring.ids import entropy
 from mainspring.store import postgres_days as days
 from mainspring.store import postgres_front as front
@@ -25,7 +25,7 @@ from mainspring.store import postgres_lists as lists
 from mainspring.store import postgres_queries as queries
 from mainspring.store import postgres_submission as submission
 from mainspring.store.migrations import migrations, outstanding
-from mainspring.store.port import IdempotencyKey, Pruned, ShardRow, ShardRows, Store, Term, Waiting, Want
+from mainspring.store.port import IdempotencyKey, KeyedRun, Pruned, ShardRow, ShardRows, Store, Term, Waiting, Want
 from mainspring.store.port_front import ListedRun, RunFilter, ServerRow, TaskFilter, TokenRow, Told
 from mainspring.store.postgres_batch import write_batch
 from mainspring.store.postgres_connections import (
