@@ -43,7 +43,7 @@ check: setup ## format, lint, types, house rules, fast tests: under a minute
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy $(SOURCES)
-	$(BIN)/python -m pytest -q tests/test_tidy.py $(wildcard tests/core tests/shard tests/cli)
+	$(BIN)/python -m pytest -q -n $(PROCESSES) tests/test_tidy.py $(wildcard tests/core tests/shard tests/cli)
 
 format: setup ## put the source into its form and mend what ruff can mend
 	$(BIN)/ruff format .
