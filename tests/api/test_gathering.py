@@ -9,12 +9,12 @@ import msgspec
 import pytest
 
 from mainspring.api.services import Services
-from mainspring.api.submission import Prepared, Submissions
+from mainspring.api.submission import Made, Prepared, Submissions
 from mainspring.core.job_rules import Limits
 from mainspring.core.runs import Run
-from mainspring.errors import Rejected, Unavailable
+from mainspring.errors import KeyReused, Rejected, Unavailable
 from mainspring.rest import RunRequest
-from mainspring.store.port import IdempotencyKey
+from mainspring.store.port import IdempotencyKey, KeyedRun
 from mainspring.store.sqlite import SqliteStore
 from tests.api.office import NOOP, Office, submit
 
@@ -36,6 +36,15 @@ class SlowStore:
 
     async def insert_runs(self, runs: Sequence[Run], key: IdempotencyKey | None = None) -> list[str]:
         """Make runs, when it is time."""
+        await self._wait(runs)
+        return await self._store.insert_runs(runs, key)
+
+    async def insert_keyed(self, wishes: Sequence[KeyedRun]) -> list[str | KeyReused]:
+        """Make runs with a key each, when it is time."""
+        await self._wait([wish.run for wish in wishes])
+        return await self._store.insert_keyed(wishes)
+
+    async def _wait(self, runs: Sequence[Run]) -> None:
         self.groups.append(len(runs))
         self.began.set()
         await self.gate.wait()
@@ -43,7 +52,6 @@ class SlowStore:
             raise self.fault
         if any(run.params in self.bad for run in runs):
             raise Rejected("no")
-        return await self._store.insert_runs(runs, key)
 
 
 @pytest.fixture
@@ -63,10 +71,48 @@ def submissions(office: Office, slow: SlowStore) -> Submissions:
 async def test_what_comes_during_an_insertion_goes_together(submissions: Submissions, slow: SlowStore) -> None:
     inserting = await _insert_behind_one(submissions, slow, 50)
 
-    ids = await asyncio.gather(*inserting)
+    made = await asyncio.gather(*inserting)
 
     assert slow.groups == [1, 50]
-    assert len(set(ids)) == 51
+    assert len({one.id for one in made}) == 51
+
+
+async def test_those_with_a_key_go_together_as_well(submissions: Submissions, slow: SlowStore) -> None:
+    inserting = await _insert_behind_one(submissions, slow, 50, keyed=True)
+
+    made = await asyncio.gather(*inserting)
+
+    assert slow.groups == [1, 50]
+    assert len({one.id for one in made}) == 51
+    assert not any(one.is_replay for one in made)
+
+
+async def test_of_those_that_wait_with_one_key_the_first_is_made_and_the_others_are_told(
+    submissions: Submissions, slow: SlowStore
+) -> None:
+    """Equal bodies are replays, another body is refused, and a third key beside them does not suffer."""
+    first, again, other = [await _prepare(submissions, number, key="k") for number in (1, 1, 2)]
+    beside = await _prepare(submissions, 3, key="another")
+    inserting = [asyncio.create_task(submissions.insert(one)) for one in (first, again, other, beside)]
+    slow.gate.set()
+
+    ended = await asyncio.gather(*inserting, return_exceptions=True)
+
+    assert slow.groups == [4]
+    assert [end.id for end in ended if isinstance(end, Made)] == [first.run.id, first.run.id, beside.run.id]
+    assert isinstance(ended[2], KeyReused)
+
+
+async def test_no_more_bytes_go_together_than_a_transaction_bears(submissions: Submissions, slow: SlowStore) -> None:
+    large = msgspec.Raw(b'"' + b"x" * 200_000 + b'"')
+    wish = RunRequest(job="noop", params={"large": large})
+    prepared = [await submissions.prepare(wish, tenant="acme", by="a test") for _ in range(60)]
+    inserting = [asyncio.create_task(submissions.insert(one)) for one in prepared]
+    slow.gate.set()
+
+    await asyncio.gather(*inserting)
+
+    assert slow.groups == [42, 18]
 
 
 async def test_one_that_is_not_taken_fails_alone(submissions: Submissions, slow: SlowStore) -> None:
@@ -88,7 +134,7 @@ async def test_all_who_wait_hear_that_the_store_is_gone_and_the_next_ones_go_on(
     slow.fault = None
 
     assert {type(end) for end in ended} == {Unavailable}
-    assert (await _make(submissions)).startswith("run_")
+    assert not (await _make(submissions)).is_replay
 
 
 async def test_in_a_bulk_request_one_that_is_not_taken_fails_alone(submissions: Submissions, slow: SlowStore) -> None:
@@ -99,12 +145,15 @@ async def test_in_a_bulk_request_one_that_is_not_taken_fails_alone(submissions: 
     ended = await submissions.insert_each(prepared)
 
     assert [isinstance(end, Rejected) for end in ended] == [False, True, False]
-    assert [ended[0], ended[2]] == [prepared[0].run.id, prepared[2].run.id]
+    assert [end.id for end in ended if isinstance(end, Made)] == [prepared[0].run.id, prepared[2].run.id]
 
 
-async def _insert_behind_one(submissions: Submissions, slow: SlowStore, others: int) -> list[asyncio.Task[str]]:
+async def _insert_behind_one(
+    submissions: Submissions, slow: SlowStore, others: int, *, keyed: bool = False
+) -> list[asyncio.Task[Made]]:
     """Insert one run, and others while that is under way."""
-    prepared = [await _prepare(submissions, number) for number in range(others + 1)]
+    numbers = range(others + 1)
+    prepared = [await _prepare(submissions, number, key=f"k{number}" if keyed else None) for number in numbers]
     first = asyncio.create_task(submissions.insert(prepared[0]))
     await slow.began.wait()
     rest = [asyncio.create_task(submissions.insert(one)) for one in prepared[1:]]
@@ -113,10 +162,10 @@ async def _insert_behind_one(submissions: Submissions, slow: SlowStore, others: 
     return [first, *rest]
 
 
-async def _make(submissions: Submissions) -> str:
+async def _make(submissions: Submissions) -> Made:
     return await submissions.insert(await _prepare(submissions, 100))
 
 
-async def _prepare(submissions: Submissions, number: int) -> Prepared:
-    wish = RunRequest(job="noop", params={"n": msgspec.Raw(str(number))})
+async def _prepare(submissions: Submissions, number: int, *, key: str | None = None) -> Prepared:
+    wish = RunRequest(job="noop", params={"n": msgspec.Raw(str(number))}, idempotency_key=key)
     return await submissions.prepare(wish, tenant="acme", by="a test")

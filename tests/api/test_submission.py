@@ -165,7 +165,58 @@ async def test_runs_that_come_together_are_all_made(office: Office) -> None:
     assert all([await office.store.run(run_id) for run_id in ids])
 
 
+async def test_many_runs_with_keys_that_come_together_are_all_made_once(office: Office) -> None:
+    caller = await office.admin("acme")
+    await caller.post("/api/v1/jobs", json=NOOP)
+    wishes = [{"job": "noop", "idempotency_key": f"k{number}"} for number in range(100)]
+
+    first = await asyncio.gather(*(caller.post("/api/v1/runs", json=wish) for wish in wishes))
+    again = await asyncio.gather(*(caller.post("/api/v1/runs", json=wish) for wish in wishes))
+
+    ids = [read(answer, RunView).id for answer in first]
+    assert len(set(ids)) == 100
+    assert [read(answer, RunView).id for answer in again] == ids
+    assert not any("idempotent-replayed" in answer.headers for answer in first)
+    assert all(answer.headers["idempotent-replayed"] == "true" for answer in again)
+
+
+async def test_one_key_at_the_same_time_with_equal_and_with_other_bodies(office: Office) -> None:
+    caller = await office.admin("acme")
+    await caller.post("/api/v1/jobs", json=NOOP)
+    wish = {"job": "noop", "idempotency_key": "k"}
+
+    answers = await asyncio.gather(
+        *(caller.post("/api/v1/runs", json=body) for body in (wish, wish, {**wish, "priority": "P1"}))
+    )
+
+    statuses = [answer.status_code for answer in answers]
+    assert statuses == [201, 201, 409]
+    assert read(answers[0], RunView).id == read(answers[1], RunView).id
+    assert ["idempotent-replayed" in answer.headers for answer in answers] == [False, True, False]
+    assert problem(answers[2], 409)["code"] == "key_reused"
+
+
 # many in one request
+
+
+async def test_lines_with_the_same_key_make_one_run(office: Office) -> None:
+    """The first counts; another body is refused, and only that."""
+    caller = await office.admin("acme")
+    await caller.post("/api/v1/jobs", json=NOOP)
+    wishes: list[tuple[str, str | None]] = [("P2", "k"), ("P2", None), ("P2", "k"), ("P1", "k"), ("P1", "other")]
+    lines = [
+        msgspec.json.encode({"job": "noop", "priority": priority, "idempotency_key": key}) for priority, key in wishes
+    ]
+
+    first = await bulk(caller, lines)
+    again = await bulk(caller, lines)
+
+    assert first[0].id == first[2].id == again[0].id == again[2].id
+    assert len({first[0].id, first[1].id, first[4].id, again[1].id}) == 4
+    for answers in (first, again):
+        assert [line.problem.code for line in answers if line.problem] == ["key_reused"]
+        assert answers[3].problem is not None
+    assert first[4].id == again[4].id
 
 
 async def test_each_line_is_made_for_itself(office: Office) -> None:

@@ -21,7 +21,7 @@ NOW = datetime(2025, 3, 1, 12, 0, 0, 123456, tzinfo=UTC)
 """Some instant of the past."""
 
 JOB = JobRow(id="job_0", tenant="builders", name="any", version=1, definition="{}")
-"""What runs are of, if a test does not say. The stores of the fixtures have it; another one needs it first."""
+"""What runs are of, if a test does not say. The stores of the fixtures have it; `Leader.of` brings it."""
 
 _numbers = count(1)
 
@@ -112,8 +112,9 @@ class Leader:
 
     @classmethod
     async def of(cls, store: Store, shard: str = "main", *, ttl: timedelta = HOUR) -> Leader:
-        """Make the shard known and take its lead."""
+        """Make the shard and the job of all runs known, and take the shard's lead."""
         await store.ensure_shard(shard)
+        await store.insert_job(JOB)
         term = await store.campaign(shard, "host-1", new_number(), ttl)
         assert term is not None
         return cls(store, term)

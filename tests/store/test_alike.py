@@ -19,11 +19,11 @@ from mainspring.core.batch import Batch, Checkpoint, Spread, SpreadKind, TaskCha
 from mainspring.core.runs import FINAL_RUN, Run, RunState
 from mainspring.core.tasks import Priority, StopKind, StopRequest, Task, TaskState
 from mainspring.errors import MainspringError
-from mainspring.store.port import PRUNABLE, IdempotencyKey, Store, Term, Want
+from mainspring.store.port import PRUNABLE, IdempotencyKey, KeyedRun, Store, Term, Want
 from mainspring.store.port_front import RunFilter, TaskFilter, TokenRow
 from mainspring.store.postgres import PostgresStore
 from mainspring.store.sqlite import SqliteStore, inline
-from tests.store.builders import DAY, HOUR, NOW, a_run, a_task, a_transition, an_attempt, an_outgoing, new_number
+from tests.store.builders import DAY, HOUR, JOB, NOW, a_run, a_task, a_transition, an_attempt, an_outgoing, new_number
 from tests.store.test_liveness import a_worker
 from tests.store.test_tokens import a_token
 
@@ -73,6 +73,7 @@ class TwoStores(RuleBasedStateMachine):
         self.number = 0
         self.last: Batch = Batch()
         self.both(lambda store: store.ensure_shard("main"))
+        self.both(lambda store: store.insert_job(JOB))
 
     async def empty_postgres(self) -> None:
         async with self.postgres._pool.connection() as connection:
@@ -144,6 +145,26 @@ class TwoStores(RuleBasedStateMachine):
         given = key and IdempotencyKey(tenant="a", key=key, body_hash=data.draw(st.sampled_from(["h1", "h2"])))
         if self.both(lambda store: store.insert_runs(runs, given or None)) == [run.id for run in runs]:
             self.runs += runs
+
+    @rule(data=st.data(), count=st.integers(0, 4))
+    def insert_keyed(self, data: st.DataObject, count: int) -> None:
+        wishes = [
+            KeyedRun(
+                run=a_run(params=data.draw(TEXTS)),
+                key=IdempotencyKey(
+                    tenant="a", key=data.draw(st.sampled_from(["k1", "k2", "k3"])),
+                    body_hash=data.draw(st.sampled_from(["h1", "h2"])),
+                ),
+            )
+            for _ in range(count)
+        ]  # fmt: skip
+
+        async def insert(store: Store) -> list[str]:
+            return [end if isinstance(end, str) else end.code for end in await store.insert_keyed(wishes)]
+
+        ends = self.both(insert)
+        if isinstance(ends, list):
+            self.runs += [wish.run for wish, end in zip(wishes, ends, strict=True) if end == wish.run.id]
 
     @rule(data=st.data(), count=st.integers(0, 3))
     def adopt(self, data: st.DataObject, count: int) -> None:

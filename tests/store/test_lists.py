@@ -18,6 +18,7 @@ from mainspring.store.port import Store
 from mainspring.store.port_front import ListedRun, RunFilter, TaskFilter
 from tests.store.builders import (
     HOUR,
+    JOB,
     NOW,
     Leader,
     a_change,
@@ -288,7 +289,7 @@ async def test_jobs_are_listed_in_their_latest_version_by_tenant_and_name(store:
         (tenant, name): [await store.insert_job(a_job(tenant=tenant, name=name, definition=f"{n}")) for n in range(2)]
         for tenant, name in (("b", "x"), ("a", "z"), ("a", "y"), ("a", "y/1"))
     }
-    latest = [jobs[key][1] for key in (("a", "y"), ("a", "y/1"), ("a", "z"), ("b", "x"))]
+    latest = [*(jobs[key][1] for key in (("a", "y"), ("a", "y/1"), ("a", "z"), ("b", "x"))), JOB]
 
     assert await store.list_jobs(None, "", 10) == latest
     assert await store.list_jobs("a", "", 10) == latest[:3]

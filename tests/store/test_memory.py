@@ -6,7 +6,7 @@ from mainspring.core.batch import Spread, SpreadKind
 from mainspring.core.runs import FINAL_RUN, RunState
 from mainspring.core.tasks import AttemptEnd, RecordedAttempt, TaskState
 from mainspring.store.port import ShardRows, Store
-from tests.store.builders import Leader, a_change, a_job, a_run, a_task, adopted, an_attempt, ended
+from tests.store.builders import JOB, Leader, a_change, a_job, a_run, a_task, adopted, an_attempt, ended
 
 NOTHING = ShardRows(runs=[], tasks=[], jobs=[], spreads=[])
 
@@ -83,7 +83,7 @@ async def test_load_run_gives_one_run_whatever_its_state(store: Store) -> None:
     tasks = await leader.adopt(over, tasks=2)
     await leader.commit(runs=[ended(over)])
 
-    assert await store.load_run(waiting.id) == ShardRows(runs=[waiting], tasks=[], jobs=[], spreads=[])
+    assert await store.load_run(waiting.id) == ShardRows(runs=[waiting], tasks=[], jobs=[JOB], spreads=[])
     assert await store.load_run(over.id) == ShardRows(runs=[ended(over)], tasks=tasks, jobs=[job], spreads=[])
 
 

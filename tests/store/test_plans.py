@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import sqlite3
 from collections.abc import AsyncIterator
 
 import asyncpg
@@ -11,7 +13,15 @@ import pytest
 from mainspring.clock import MachineClock
 from mainspring.core.runs import RunState
 from mainspring.core.tasks import TaskState
-from mainspring.store import listing, postgres_batch, postgres_lists, postgres_queries, sqlite_lists
+from mainspring.store import (
+    listing,
+    postgres_batch,
+    postgres_lists,
+    postgres_queries,
+    sqlite_lists,
+    sqlite_queries,
+    sqlite_submission,
+)
 from mainspring.store.port import Want
 from mainspring.store.port_front import RunFilter, TaskFilter
 from mainspring.store.postgres import PostgresStore
@@ -168,6 +178,34 @@ async def test_sqlite_lists_along_an_index(way: str) -> None:
 
     assert way in "\n".join(step for *_, step in plan), plan
     await store.close()
+
+
+LARGE = ("runs", "tasks", "attempts", "transitions", "runs_history", "tasks_history")
+
+
+def test_no_query_reads_a_large_table_from_end_to_end() -> None:
+    """Each statement of a call of the port finds its rows by an index."""
+    store = SqliteStore.open(":memory:", clock=MachineClock(), run=inline)
+    statements = {
+        name: value
+        for name, value in (vars(sqlite_queries) | vars(sqlite_submission)).items()
+        if isinstance(value, str) and re.match(r"\s*(SELECT|WITH|UPDATE)", value) and name.startswith("_")
+    }
+    assert len(statements) > 15
+
+    for name, statement in statements.items():
+        plan = explain(store._writer, statement)
+        scans = [
+            step for step in plan if re.match(rf"SCAN ({'|'.join(LARGE)}|r|t)\b(?!.*USING (COVERING )?INDEX)", step)
+        ]
+        assert not scans, f"{name}: {plan}"
+
+
+def explain(db: sqlite3.Connection, statement: str) -> list[str]:
+    """How SQLite would carry a statement out."""
+    marks = [int(mark) for mark in re.findall(r"\?(\d+)", statement)]
+    arguments = [None] * (max(marks) if marks else statement.count("?"))
+    return [step[3] for step in db.execute(f"EXPLAIN QUERY PLAN {statement}", arguments)]
 
 
 async def pages_of_list(connection: Connection, wanted: listing.Listing) -> int:

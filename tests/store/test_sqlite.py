@@ -5,9 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import random
-import re
 import signal
-import sqlite3
 import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
@@ -18,10 +16,20 @@ import pytest
 from mainspring.clock import MachineClock
 from mainspring.core.batch import Batch
 from mainspring.errors import Broken, Fenced, StoreInUse, StoreUnfit, Unavailable
-from mainspring.store import sqlite_queries
 from mainspring.store.sqlite import SqliteStore, inline
 from mainspring.store.sqlite_file import file_system_of
-from tests.store.builders import HOUR, Leader, a_change, a_run, a_task, a_transition, adopted, an_outgoing, new_number
+from tests.store.builders import (
+    HOUR,
+    JOB,
+    Leader,
+    a_change,
+    a_run,
+    a_task,
+    a_transition,
+    adopted,
+    an_outgoing,
+    new_number,
+)
 from tests.store.conftest import look
 
 
@@ -351,6 +359,7 @@ async def test_the_same_calls_leave_the_same_bytes() -> None:
         seeded = random.Random(1)
         store = SqliteStore.open(":memory:", clock=HandClock(), run=inline)
         await store.ensure_shard("main")
+        await store.insert_job(JOB)
         term = await store.campaign("main", "host-1", seeded.getrandbits(60), HOUR)
         assert term is not None
         run = a_run(id="run_000000000001-0000000000000001")
@@ -361,33 +370,3 @@ async def test_the_same_calls_leave_the_same_bytes() -> None:
         await store.close()
 
     assert snapshots[0] == snapshots[1]
-
-
-# plans
-
-_LARGE = ("runs", "tasks", "attempts", "transitions", "runs_history", "tasks_history")
-
-
-def test_no_query_reads_a_large_table_from_end_to_end() -> None:
-    """Each statement of a call of the port finds its rows by an index."""
-    store = SqliteStore.open(":memory:", clock=MachineClock(), run=inline)
-    statements = {
-        name: value
-        for name, value in vars(sqlite_queries).items()
-        if isinstance(value, str) and re.match(r"\s*(SELECT|WITH|UPDATE)", value) and name.startswith("_")
-    }
-    assert len(statements) > 15
-
-    for name, statement in statements.items():
-        plan = explain(store._writer, statement)
-        scans = [
-            step for step in plan if re.match(rf"SCAN ({'|'.join(_LARGE)}|r|t)\b(?!.*USING (COVERING )?INDEX)", step)
-        ]
-        assert not scans, f"{name}: {plan}"
-
-
-def explain(db: sqlite3.Connection, statement: str) -> list[str]:
-    """How SQLite would carry a statement out."""
-    marks = [int(mark) for mark in re.findall(r"\?(\d+)", statement)]
-    arguments = [None] * (max(marks) if marks else statement.count("?"))
-    return [step[3] for step in db.execute(f"EXPLAIN QUERY PLAN {statement}", arguments)]

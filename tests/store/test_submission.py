@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
 from mainspring.core.tasks import Priority
-from mainspring.errors import KeyReused
-from mainspring.store.port import IdempotencyKey, Store
+from mainspring.errors import JobMissing, KeyReused, Rejected
+from mainspring.store.port import IdempotencyKey, KeyedRun, Store
 from tests.store.builders import Leader, a_job, a_run, adopted, ended
 from tests.store.conftest import look
 
 
 def a_key(key: str = "k1", *, tenant: str = "acme", body_hash: str = "h1") -> IdempotencyKey:
     return IdempotencyKey(tenant=tenant, key=key, body_hash=body_hash)
+
+
+def a_wish(key: str, *, tenant: str = "acme", body_hash: str = "h1", **changes: Any) -> KeyedRun:
+    return KeyedRun(run=a_run(tenant=tenant, **changes), key=a_key(key, tenant=tenant, body_hash=body_hash))
 
 
 async def test_insert_job_keeps_a_definition(store: Store) -> None:
@@ -41,7 +46,7 @@ async def test_a_job_with_the_definition_of_the_latest_version_is_that_version(s
     again = await store.insert_job(a_job())
 
     assert again == first
-    assert await look(store, "SELECT count(*) FROM jobs") == [(1,)]
+    assert await look(store, "SELECT count(*) FROM jobs WHERE name = 'report'") == [(1,)]
 
 
 async def test_a_job_with_the_definition_of_an_older_version_is_a_new_version(store: Store) -> None:
@@ -122,6 +127,122 @@ async def test_one_key_used_by_many_at_once_makes_the_runs_of_one(store: Store) 
 
     assert len({tuple(answer) for answer in answers}) == 1
     assert await look(store, "SELECT id FROM runs") == [tuple(answers[0])]
+
+
+async def test_no_run_is_made_of_a_job_that_is_not_in_the_store(store: Store) -> None:
+    """Of the good one beside it nothing is made either."""
+    good, orphan = a_run(), a_run(job_id="job_lost")
+
+    with pytest.raises(JobMissing) as missing:
+        await store.insert_runs([good, orphan])
+
+    assert missing.value.jobs == ("job_lost",)
+    assert await look(store, "SELECT count(*) FROM runs") == [(0,)]
+
+
+async def test_a_key_is_not_used_up_by_runs_that_were_not_made_for_want_of_their_job(store: Store) -> None:
+    job = a_job()
+    run = a_run(job_id=job.id)
+
+    with pytest.raises(JobMissing):
+        await store.insert_runs([run], a_key())
+    with pytest.raises(JobMissing):
+        await store.insert_keyed([a_wish("k1", job_id=job.id)])
+    await store.insert_job(job)
+
+    assert await store.insert_runs([run], a_key()) == [run.id]
+
+
+async def test_each_keyed_run_is_made_and_answered_with_its_id(store: Store) -> None:
+    wishes = [a_wish(f"k{number}") for number in range(50)]
+
+    assert await store.insert_keyed(wishes) == [wish.run.id for wish in wishes]
+    assert [await store.run(wish.run.id) for wish in wishes] == [wish.run for wish in wishes]
+
+
+async def test_insert_keyed_of_nothing_does_nothing(store: Store) -> None:
+    assert await store.insert_keyed([]) == []
+
+
+async def test_keyed_runs_that_come_again_are_answered_with_the_first_and_only_the_new_ones_are_made(
+    store: Store,
+) -> None:
+    first = [a_wish("k1"), a_wish("k2")]
+    await store.insert_keyed(first)
+    again = [a_wish("k3"), a_wish("k1"), a_wish("k2", body_hash="h2"), a_wish("k1", tenant="zoe")]
+
+    ends = await store.insert_keyed(again)
+
+    assert [ends[0], ends[1], ends[3]] == [again[0].run.id, first[0].run.id, again[3].run.id]
+    assert isinstance(ends[2], KeyReused)
+    made = {run_id for (run_id,) in await look(store, "SELECT id FROM runs")}
+    assert made == {wish.run.id for wish in (*first, again[0], again[3])}
+
+
+async def test_of_keyed_runs_with_the_same_key_the_first_one_counts(store: Store) -> None:
+    wishes = [a_wish("k1"), a_wish("k1"), a_wish("k1", body_hash="h2"), a_wish("k2", body_hash="h2")]
+
+    ends = await store.insert_keyed(wishes)
+
+    assert ends[:2] == [wishes[0].run.id] * 2
+    assert isinstance(ends[2], KeyReused)
+    assert ends[3] == wishes[3].run.id
+    assert await store.run(wishes[1].run.id) is None
+
+
+async def test_a_key_is_the_same_for_one_run_and_for_many_calls(store: Store) -> None:
+    alone, together = a_run(), a_wish("k2")
+    await store.insert_runs([alone], a_key("k1"))
+    await store.insert_keyed([together])
+
+    assert await store.insert_keyed([a_wish("k1")]) == [alone.id]
+    assert await store.insert_runs([a_run()], a_key("k2")) == [together.run.id]
+
+
+async def test_insert_keyed_repeated_answers_like_the_first_time(store: Store) -> None:
+    wishes = [a_wish("k1"), a_wish("k2")]
+
+    assert await store.insert_keyed(wishes) == await store.insert_keyed(wishes)
+
+
+async def test_insert_keyed_writes_nothing_if_a_job_is_missing_or_the_content_is_refused(store: Store) -> None:
+    with pytest.raises(JobMissing) as missing:
+        await store.insert_keyed([a_wish("k1"), a_wish("k2", job_id="job_lost")])
+    with pytest.raises(Rejected):
+        await store.insert_keyed([a_wish("k1"), a_wish("k2", params="\0")])
+
+    assert missing.value.jobs == ("job_lost",)
+    assert await look(store, "SELECT (SELECT count(*) FROM runs) + (SELECT count(*) FROM idempotency)") == [(0,)]
+
+
+async def test_a_replay_does_not_need_the_job(store: Store) -> None:
+    first = a_wish("k1")
+    await store.insert_keyed([first])
+
+    assert await store.insert_keyed([a_wish("k1", job_id="job_lost")]) == [first.run.id]
+
+
+async def test_the_same_keys_used_by_many_at_once_in_any_order_make_one_run_each(store: Store) -> None:
+    names = [f"k{number}" for number in range(20)]
+    calls = [[a_wish(name) for name in (names if number % 2 else reversed(names))] for number in range(6)]
+
+    answers = await asyncio.gather(*(store.insert_keyed(wishes) for wishes in calls))
+
+    by_key = [
+        {wish.key.key: end for wish, end in zip(wishes, ends, strict=True)}
+        for wishes, ends in zip(calls, answers, strict=True)
+    ]
+    assert all(one == by_key[0] for one in by_key)
+    assert {run_id for (run_id,) in await look(store, "SELECT id FROM runs")} == set(by_key[0].values())
+
+
+async def test_keyed_runs_are_work_for_their_shards(store: Store) -> None:
+    told: list[str] = []
+    store.on_work(told.append)
+
+    await store.insert_keyed([a_wish("k1", shard="second"), a_wish("k2", shard="main")])
+
+    assert sorted(told) == ["main", "second"]
 
 
 async def test_run_and_tasks_of_an_unknown_run_are_nothing(store: Store) -> None:

@@ -1,13 +1,14 @@
 """Which job a run is of: looked up by name for every run, so it is remembered.
 
-A version of a job never changes: what is known of one is known for ever. Which version is the latest is believed for
-LATEST_SECONDS; what was submitted here is known at once.
+A version of a job never changes: what is known of one is known for ever, unless the store turns out to have lost it.
+Which version is the latest is believed for LATEST_SECONDS; what was submitted here is known at once.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
+from collections.abc import Iterable
 from typing import TypeVar
 
 import msgspec
@@ -67,6 +68,17 @@ class KnownJobs:
         known = await self._know(row)
         self._believe(known)
         return known
+
+    def forget(self, ids: Iterable[str]) -> None:
+        """The store does not have these jobs: what was known of them is not so."""
+        for job_id in ids:
+            known = self._by_id.pop(job_id, None)
+            if known is None:
+                continue
+            self._by_version.pop((known.tenant, known.name, known.version), None)
+            _, latest = self._latest.get((known.tenant, known.name), (0.0, None))
+            if latest == known:
+                del self._latest[known.tenant, known.name]
 
     async def _find_id(self, id: str) -> KnownJob | None:
         known = self._by_id.get(id)

@@ -23,7 +23,7 @@ from mainspring.api.problems import problem_of, refusal
 from mainspring.api.routes_runs import find_run
 from mainspring.api.routing import NDJSON, Header, Router, json_response
 from mainspring.api.services import Principal, Role, Services
-from mainspring.api.submission import Prepared, digest
+from mainspring.api.submission import Made, Prepared, digest
 from mainspring.core.admission import LONGEST_KEY
 from mainspring.core.job_rules import Faults
 from mainspring.errors import Fault, MainspringError, Refused, TooLarge
@@ -59,13 +59,12 @@ async def create_run(body: RunRequest, principal: Principal, services: Services,
         if body.idempotency_key not in {None, key}:
             raise refusal("the body has 1 fault", "idempotency_key", "is not the one of the header")
         body = msgspec.structs.replace(body, idempotency_key=key)
-    prepared = await _prepare(services, principal, body)
-    run_id = await services.submissions.insert(prepared)
-    headers = {"Location": f"/api/v1/runs/{run_id}"}
-    if run_id == prepared.run.id:
-        return json_response(_view(prepared), 201, headers)
+    made = await services.submissions.insert(await _prepare(services, principal, body))
+    headers = {"Location": f"/api/v1/runs/{made.id}"}
+    if not made.is_replay:
+        return json_response(_view(made.prepared), 201, headers)
     headers["Idempotent-Replayed"] = "true"
-    return json_response(views.run_view(await find_run(services, principal, run_id)), 201, headers)
+    return json_response(views.run_view(await find_run(services, principal, made.id)), 201, headers)
 
 
 @router.post("/runs/bulk", role=Role.SUBMITTER, takes=NDJSON, answers=NDJSON, reads=RunRequest, returns=BulkLine)
@@ -171,8 +170,8 @@ async def _create_chunk(lines: list[bytes], first: int, principal: Principal, se
     answers = []
     for index, one in enumerate(prepared, first):
         end = next(ended) if isinstance(one, Prepared) else one
-        if isinstance(end, str):
-            answers.append(BulkLine(index=index, id=end))
+        if isinstance(end, Made):
+            answers.append(BulkLine(index=index, id=end.id))
         else:
             answers.append(BulkLine(index=index, problem=problem_of(end)))
     return answers

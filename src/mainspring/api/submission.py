@@ -1,20 +1,21 @@
 """From a wish for a run to a row of intake.
 
-A commit per run would limit how many can be taken, so runs that come while an insertion is under way wait for it and go
-together: group commit without a timer, as in `host/loop.py`. A run with an idempotency key goes alone, because the
-store keeps one key for one insertion.
+Runs that come at the same time go to the store together (`gathering.py`), those with an idempotency key as well. What
+is wrong with one does not touch the others: without it they are tried again.
+
+Which job a name means is remembered. If the store does not have that job any more, because it went back in time, it is
+forgotten here, and the name is looked up once more; whoever named the job by its id has to submit it again.
 """
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
-from collections import deque
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from random import Random
 
 import msgspec
 
+from mainspring.api.gathering import Gatherer
 from mainspring.api.known_jobs import KnownJob, KnownJobs
 from mainspring.api.store_time import AskedTime
 from mainspring.clock import Clock
@@ -22,14 +23,12 @@ from mainspring.core.admission import check_run
 from mainspring.core.job_rules import Limits
 from mainspring.core.runs import Run
 from mainspring.core.tasks import Priority
-from mainspring.errors import Fault, MainspringError, Overloaded, Refused, Rejected
+from mainspring.errors import Fault, JobMissing, MainspringError, Refused, Rejected
 from mainspring.ids import entropy, new_id
 from mainspring.rest import RunRequest
-from mainspring.store.port import IdempotencyKey, Store
+from mainspring.store.port import IdempotencyKey, KeyedRun, Store
 
-MOST_TOGETHER = 1_000
-MOST_WAITING = 20_000
-_ALONE_AT_ONCE = 16
+_Insert = Callable[[Sequence["Prepared"]], Awaitable[Sequence[str | MainspringError]]]
 
 
 class Prepared(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,7 +36,22 @@ class Prepared(msgspec.Struct, frozen=True, kw_only=True):
 
     run: Run
     job: KnownJob
+    reference: str
+    """How the wish names the job: `name`, `name@3` or its id."""
     key: IdempotencyKey | None
+
+
+class Made(msgspec.Struct, frozen=True, kw_only=True):
+    """A run that is there now."""
+
+    id: str
+    prepared: Prepared
+    """What was wished for, of the job that it became a run of."""
+
+    @property
+    def is_replay(self) -> bool:
+        """Whether it was made before, under the same key."""
+        return self.id != self.prepared.run.id
 
 
 class Submissions:
@@ -50,8 +64,7 @@ class Submissions:
         self._limits = limits
         self._pool = pool
         self._random = Random(entropy())
-        self._waiting: deque[tuple[Run, asyncio.Future[None]]] = deque()
-        self._inserting: asyncio.Task[None] | None = None
+        self._gatherer: Gatherer[Prepared, Made] = Gatherer(self.insert_each, lambda one: len(one.run.params))
 
     async def prepare(self, request: RunRequest, *, tenant: str, by: str) -> Prepared:
         """The run that is wished for. Raises Refused, with every fault."""
@@ -82,71 +95,87 @@ class Submissions:
             created_at=now,
             start_at=max(now, request.start_at or now),
         )
-        return Prepared(run=run, job=job, key=key_of(request, tenant))
+        return Prepared(run=run, job=job, reference=request.job, key=key_of(request, tenant))
 
-    async def insert(self, prepared: Prepared) -> str:
-        """Make a run, durably; returns its id, or that of the run that was made under the same key before.
+    async def insert(self, prepared: Prepared) -> Made:
+        """Make a run, durably, unless one was made under the same key before.
 
-        Raises KeyReused if that was another one.
+        Raises KeyReused if that was another one, JobMissing if the store has lost its job.
         """
-        if prepared.key is not None:
-            return (await self._store.insert_runs([prepared.run], prepared.key))[0]
-        if len(self._waiting) >= MOST_WAITING:
-            raise Overloaded(f"{len(self._waiting)} runs wait to be written already")
-        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append((prepared.run, done))
-        if self._inserting is None or self._inserting.done():
-            self._inserting = asyncio.create_task(self._insert_waiting())
-        await done
-        return prepared.run.id
+        return await self._gatherer.add(prepared)
 
     async def insert_all(self, runs: Sequence[Prepared], key: IdempotencyKey | None) -> list[str]:
         """Make all of these runs, or none; returns their ids, or those that were made under the same key before."""
-        return await self._store.insert_runs([prepared.run for prepared in runs], key)
-
-    async def insert_each(self, runs: Sequence[Prepared]) -> list[str | MainspringError]:
-        """Make each of these runs that can be made; returns its id, or what is wrong."""
-        alone = asyncio.Semaphore(_ALONE_AT_ONCE)
-
-        async def insert_alone(prepared: Prepared) -> str | MainspringError:
-            async with alone:
-                try:
-                    return (await self._store.insert_runs([prepared.run], prepared.key))[0]
-                except MainspringError as error:
-                    return error
-
-        together = [prepared for prepared in runs if prepared.key is None]
         try:
-            if together:
-                await self._store.insert_runs([prepared.run for prepared in together])
-        except Rejected:
-            return list(await asyncio.gather(*map(insert_alone, runs)))
-        except MainspringError as error:
-            return [error] * len(runs)
-        ended = iter(await asyncio.gather(*(insert_alone(one) for one in runs if one.key is not None)))
-        return [prepared.run.id if prepared.key is None else next(ended) for prepared in runs]
+            return await self._store.insert_runs([prepared.run for prepared in runs], key)
+        except JobMissing as error:
+            self.jobs.forget(error.jobs)
+            renewed = [await self._renew(one, error) if one.job.id in error.jobs else one for one in runs]
+            return await self._store.insert_runs([prepared.run for prepared in renewed], key)
 
-    async def _insert_waiting(self) -> None:
-        while self._waiting:
-            group = [self._waiting.popleft() for _ in range(min(len(self._waiting), MOST_TOGETHER))]
-            await self._insert_group(group)
+    async def insert_each(self, runs: Sequence[Prepared]) -> list[Made | MainspringError]:
+        """Make each of these runs that can be made, at most 1,000; returns what was made, or what is wrong."""
+        runs = list(runs)
+        ends = await self._insert_both(runs)
+        missing = {place: end for place, end in enumerate(ends) if isinstance(end, JobMissing)}
+        self.jobs.forget([job for error in missing.values() for job in error.jobs])
+        renewed = []
+        for place, error in missing.items():
+            try:
+                runs[place] = await self._renew(runs[place], error)
+                renewed.append(place)
+            except MainspringError as why:
+                ends[place] = why
+        for place, end in zip(renewed, await self._insert_both([runs[place] for place in renewed]), strict=True):
+            ends[place] = end
+        return [
+            Made(id=end, prepared=prepared) if isinstance(end, str) else end
+            for prepared, end in zip(runs, ends, strict=True)
+        ]
 
-    async def _insert_group(self, group: Sequence[tuple[Run, asyncio.Future[None]]]) -> None:
-        """Insert runs, and tell those who wait for them. If the store does not take one, the others don't suffer."""
-        try:
-            await self._store.insert_runs([run for run, _ in group])
-        except Exception as error:  # noqa: BLE001 - whatever it is, each of those who wait is told
-            if isinstance(error, Rejected) and len(group) > 1:
-                for one in group:
-                    await self._insert_group([one])
-                return
-            for _, done in group:
-                if not done.done():
-                    done.set_exception(error)
-        else:
-            for _, done in group:
-                if not done.done():
-                    done.set_result(None)
+    async def _insert_both(self, runs: Sequence[Prepared]) -> list[str | MainspringError]:
+        """Insert those that have a key, and those that have none; an id for each, or what is wrong."""
+        keyed = iter(await _insert_good([one for one in runs if one.key is not None], self._insert_keyed))
+        bare = iter(await _insert_good([one for one in runs if one.key is None], self._insert_bare))
+        return [next(bare) if prepared.key is None else next(keyed) for prepared in runs]
+
+    async def _insert_bare(self, runs: Sequence[Prepared]) -> Sequence[str | MainspringError]:
+        return await self._store.insert_runs([prepared.run for prepared in runs])
+
+    async def _insert_keyed(self, runs: Sequence[Prepared]) -> Sequence[str | MainspringError]:
+        return await self._store.insert_keyed(
+            [KeyedRun(run=prepared.run, key=prepared.key) for prepared in runs if prepared.key is not None]
+        )
+
+    async def _renew(self, prepared: Prepared, error: JobMissing) -> Prepared:
+        """The same wish, of the job that its name means now. Raises the error if there is none."""
+        job = await self.jobs.find(prepared.run.tenant, prepared.reference)
+        if job is None:
+            raise error
+        run = msgspec.structs.replace(prepared.run, job_id=job.id, task_count=job.task_count)
+        return msgspec.structs.replace(prepared, run=run, job=job)
+
+
+async def _insert_good(runs: Sequence[Prepared], insert: _Insert) -> list[str | MainspringError]:
+    """Insert together what the store takes; for each its end.
+
+    Those whose job is missing are known by it. Which content the store refuses is not known: halves are tried, so that
+    one bad run among a thousand costs 20 calls.
+    """
+    if not runs:
+        return []
+    try:
+        return list(await insert(runs))
+    except JobMissing as error:
+        ends = iter(await _insert_good([one for one in runs if one.job.id not in error.jobs], insert))
+        return [JobMissing.of([one.job.id]) if one.job.id in error.jobs else next(ends) for one in runs]
+    except Rejected as error:
+        if len(runs) == 1:
+            return [error]
+        half = len(runs) // 2
+        return [*await _insert_good(runs[:half], insert), *await _insert_good(runs[half:], insert)]
+    except MainspringError as error:
+        return [error] * len(runs)
 
 
 def key_of(request: RunRequest, tenant: str) -> IdempotencyKey | None:

@@ -1,0 +1,98 @@
+"""A store that went back in time has lost a job which the server remembers: no run is made that nobody could read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+import pytest
+
+from mainspring.rest import JobView, RunView
+from tests.api.office import NOOP, Office, problem, read
+from tests.api.test_submission import bulk
+
+
+@pytest.fixture
+def forgetful(office: Office) -> Callable[[], None]:
+    """Has the store lose the latest job, which the server still remembers."""
+
+    def lose() -> None:
+        office.store._writer.execute("DELETE FROM jobs WHERE version = (SELECT max(version) FROM jobs)")
+
+    return lose
+
+
+@pytest.mark.parametrize("key", [None, "k"])
+async def test_a_run_that_names_its_job_is_of_the_one_that_has_the_name_now(
+    office: Office, forgetful: Callable[[], None], key: str | None
+) -> None:
+    caller = await office.admin("acme")
+    await caller.post("/api/v1/jobs", json=NOOP)
+    await caller.post("/api/v1/jobs", json={**NOOP, "tasks": [{"name": "only"}, {"name": "second"}]})
+    forgetful()
+
+    answer = await caller.post("/api/v1/runs", json={"job": "noop", "idempotency_key": key})
+
+    run = read(answer, RunView)
+    assert (run.job_version, run.task_count) == (1, 1)
+    assert read(await caller.get(f"/api/v1/runs/{run.id}"), RunView).job_id == run.job_id
+
+
+@pytest.mark.parametrize("by_id", [True, False])
+async def test_a_run_of_a_job_that_is_lost_is_a_conflict_until_the_job_is_submitted_again(
+    office: Office, forgetful: Callable[[], None], by_id: bool
+) -> None:
+    caller = await office.admin("acme")
+    job = read(await caller.post("/api/v1/jobs", json=NOOP), JobView)
+    wish = {"job": job.id if by_id else "noop", "idempotency_key": "k"}
+    forgetful()
+
+    refused = await caller.post("/api/v1/runs", json=wish)
+    new = read(await caller.post("/api/v1/jobs", json=NOOP), JobView)
+    taken = await caller.post("/api/v1/runs", json={**wish, "job": new.id if by_id else "noop"})
+
+    assert problem(refused, 409)["code"] == "job_missing"
+    assert taken.status_code == 201
+
+
+async def test_in_a_bulk_request_only_runs_of_the_lost_job_are_refused(
+    office: Office, forgetful: Callable[[], None]
+) -> None:
+    caller = await office.admin("acme")
+    kept = read(await caller.post("/api/v1/jobs", json=NOOP), JobView)
+    lost = read(await caller.post("/api/v1/jobs", json={**NOOP, "timeout_seconds": 60}), JobView)
+    forgetful()
+    lines = [
+        msgspec.json.encode({"job": job, "idempotency_key": key})
+        for job, key in ((kept.id, "a"), (lost.id, "b"), ("noop", "c"), (kept.id, None), (lost.id, None))
+    ]
+
+    answers = await bulk(caller, lines)
+
+    assert [line.id is not None for line in answers] == [True, False, True, True, False]
+    assert [line.problem.code for line in answers if line.problem] == ["job_missing"] * 2
+
+
+async def test_no_line_is_made_if_one_is_of_a_lost_job(office: Office, forgetful: Callable[[], None]) -> None:
+    caller = await office.admin("acme")
+    await caller.post("/api/v1/jobs", json=NOOP)
+    lost = read(await caller.post("/api/v1/jobs", json={**NOOP, "timeout_seconds": 60}), JobView)
+    forgetful()
+    lines = [b'{"job": "noop@1"}', msgspec.json.encode({"job": lost.id})]
+
+    answer = await caller.post("/api/v1/runs/bulk", params={"mode": "all"}, content=b"\n".join(lines))
+
+    assert problem(answer, 409)["code"] == "job_missing"
+    assert (await caller.get("/api/v1/runs")).json()["items"] == []
+
+
+async def test_all_lines_are_of_the_job_that_has_the_name_now(office: Office, forgetful: Callable[[], None]) -> None:
+    caller = await office.admin("acme")
+    await caller.post("/api/v1/jobs", json=NOOP)
+    await caller.post("/api/v1/jobs", json={**NOOP, "timeout_seconds": 60})
+    forgetful()
+
+    lines = await bulk(caller, [b'{"job": "noop"}'] * 3, mode="all", key="k")
+
+    runs = [read(await caller.get(f"/api/v1/runs/{line.id}"), RunView) for line in lines]
+    assert [run.job_version for run in runs] == [1, 1, 1]
