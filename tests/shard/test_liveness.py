@@ -123,6 +123,17 @@ def test_an_assignment_that_is_not_received_goes_back_to_the_queue_after_thirty_
     assert world.task("extract").attempt_id != attempt
 
 
+def test_a_worker_that_does_not_hear_what_it_is_sent_gets_nothing_more_until_it_registers_again(world: World) -> None:
+    """LIV-3: otherwise the best place for a task could be the one where it is never heard of."""
+    world.register("w1")
+    world.given_run(task("extract"))
+    world.advance(seconds=30, heard=["w1"])
+    assert world.task("extract").state is S.QUEUED
+
+    world.register("w1")
+    assert world.holder("extract")[0] == "w1"
+
+
 def test_an_assignment_that_was_received_may_wait_longer(world: World) -> None:
     """LIV-3: received is enough, also long before it is started."""
     world.register("w1")

@@ -330,6 +330,7 @@ def test_a_reopened_run_has_its_whole_limit_again(world: World, seconds: int) ->
     world.advance(seconds=seconds, heard=["w1"])
 
     world.act(happened.ReopenTask, run, task="a")
+    world.receive("a")
     world.advance(seconds=59, heard=["w1"])
     assert world.run(run).state is RunState.RUNNING
 

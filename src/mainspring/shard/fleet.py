@@ -154,7 +154,10 @@ def unheard(turn: Turn, event: WorkerUnheard) -> None:
 
 
 def receipt_due(turn: Turn, timer: TimerDue) -> None:
-    """An assignment was not received in time: back to the queue (LIV-3)."""
+    """An assignment was not received in time: back to the queue (LIV-3).
+
+    A worker that lives and does not hear what it is sent gets nothing more in this session: it is to register again.
+    """
     lease = turn.memory.leases.get(timer.subject)
     if lease is None or lease.received:
         return
@@ -162,6 +165,11 @@ def receipt_due(turn: Turn, timer: TimerDue) -> None:
         if task.state is TaskState.ASSIGNED:
             reports.give_back(turn, task, because=f"{lease.worker_id} did not say that it received it")
             stops.disown(turn, lease.worker_id, attempt)
+    worker = turn.memory.workers[lease.worker_id]
+    if worker.status is WorkerStatus.READY:
+        worker.status = WorkerStatus.SUSPECT
+        turn.memory.refresh(worker)
+    turn.batch.effects.append(CloseLink(worker.id, worker.session))
 
 
 def _compare(turn: Turn, worker: Worker, holds: frozenset[str]) -> None:

@@ -1,0 +1,41 @@
+"""LIV-3 with a real server: a worker that takes an assignment off the link and never says so gets it taken back."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+import pytest
+from websockets.sync.client import connect
+
+from mainspring.wire import Assign, Beat, Offer, Register, ToWorker
+from tests.e2e.town import Town, ended, submit, workers_of
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(list[ToWorker]).decode
+
+
+@pytest.mark.soak
+def test_an_assignment_that_nobody_confirms_goes_to_another_worker(tmp_path: Path) -> None:
+    """It takes the 30 s that LIV-3 gives a worker."""
+    with Town(tmp_path) as town:
+        server = town.server()
+        address = server.address.replace("http", "ws", 1) + "/api/v1/worker-link"
+        with server.client() as client, connect(address, compression=None) as link:
+            link.send(_encode([Register("mute", "mute:1", Offer(1_000, 1 << 30), {})]))
+            run = submit(client, {"name": "one", "tasks": [{"name": "one"}]})
+            while not any(isinstance(word, Assign) for word in _words(link.recv())):
+                pass
+            town.worker(server, name="talker")
+            while client.run(run.id).state != "SUCCEEDED":
+                link.send(_encode([Beat()]))
+                with suppress(TimeoutError):
+                    client.wait(run.id, timeout_seconds=2.0)
+            assert ended(client, run.id).state == "SUCCEEDED"
+            assert workers_of(client, run.id) == {"talker"}
+
+
+def _words(frame: str | bytes) -> list[ToWorker]:
+    assert isinstance(frame, bytes)
+    return _decode(frame)
