@@ -109,6 +109,17 @@ def test_an_evicted_task_runs_elsewhere_and_the_try_does_not_count(world: World)
     assert world.task("a").worker_id == "w2"
 
 
+def test_an_evicted_task_whose_worker_is_lost_meanwhile_was_not_lost(world: World) -> None:
+    """RTY-5: it was to go anyway, and does not use up what it may lose."""
+    world.given_running("a", on="w1")
+    ask(world, EvictWorker, "w1", "disk fails")
+
+    world.advance(seconds=16)
+
+    assert world.task("a").state is S.QUEUED
+    assert (world.task("a").losses, world.task("a").tries) == (0, 0)
+
+
 def test_what_starts_before_an_eviction_arrives_is_stopped(world: World) -> None:
     """Recalled while it waits, asked to stop once it runs."""
     world.register("w1")

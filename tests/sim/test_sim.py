@@ -30,6 +30,7 @@ REGRESSIONS = {
     150: "a task that was late and lost by turns was tried for ever (I-18)",
     1094: "a failover lost runs that were only submitted, and their leader ended broken instead of stepping down",
     1428: "an attempt that was asked to stop and ended in one turn was signalled without a request in its row (STA-8)",
+    207: "a task that was evicted and whose worker was lost with it lost more often than is allowed (I-18)",
     197: "a leader that was stopping met a batch that the store refuses, and did not hand over",
 }
 """Seeds that failed once, and what was wrong."""

@@ -131,8 +131,8 @@ def lose(turn: Turn, task: Task, *, because: str) -> None:
     stop = task.stop
     if stop is not None and stop.kind is StopKind.TIMEOUT:
         task.tries += 1  # it had its time: neither count alone would bound a task that is late and lost by turns
-    else:
-        task.losses += 1
+    elif stop is None or stop.kind is StopKind.HOLD:
+        task.losses += 1  # what was asked to go and is gone is no loss, however it went
     turn.end_attempt(task, AttemptEnd.LOST, why=because)
     if stop is not None and stop.kind is not StopKind.HOLD:
         _conclude_stop(turn, run, task, stop, by="shard")
