@@ -58,11 +58,12 @@ sim-faults: setup ## switch off one guard at a time and show that the simulator 
 soak: setup ## what takes longer than a test may: many seeds, long tests; SCALE=0.1 for a tenth
 	SOAK_SCALE=$(SCALE) $(BIN)/python -m pytest -n $(PROCESSES) -m soak --timeout=7200 tests
 
-bench: setup ## measure the engine on both stores, large graphs, and everything together
+bench: setup ## measure the engine, large graphs, everything together, and what a kill -9 costs
 	$(BIN)/python -m benchmarks.engine --store postgres -o json
 	$(BIN)/python -m benchmarks.engine --store sqlite -o json
 	$(BIN)/python -m benchmarks.graph -o json
 	$(BIN)/python -m benchmarks.end_to_end --store postgres -o json
+	$(BIN)/python -m benchmarks.recovery -o json
 
 # No header and no index lines: the file is the same whoever writes it, wherever.
 lock: setup ## choose versions again within pyproject's ranges and write requirements.lock
