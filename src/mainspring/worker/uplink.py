@@ -32,6 +32,9 @@ PING_SECONDS = 4.0
 DEAF_SECONDS = 15.0
 SHORTEST_BACKOFF_SECONDS = 0.1
 LONGEST_BACKOFF_SECONDS = 5.0
+ELECTION_SECONDS = 10.0
+ELECTION_BACKOFF_SECONDS = 1.0
+"""Whoever was heard of so recently is most likely being replaced: the new leader is not to be waited for at length."""
 OPEN_SECONDS = 10.0
 _LARGEST_SENT_BYTES = LARGEST_FRAME_BYTES // 2
 _LARGEST_HEARD_BYTES = 64 * 1024 * 1024
@@ -131,8 +134,8 @@ class Uplink:
         """Full jitter, and no pause on the way to where a server pointed, unless they point at one another."""
         if self._elsewhere is not None and self._hops <= _MOST_HOPS:
             return 0.0
-        longest = min(LONGEST_BACKOFF_SECONDS, SHORTEST_BACKOFF_SECONDS * 2.0 ** min(self._failures, 10))
-        return longest * self._random.random()
+        most = ELECTION_BACKOFF_SECONDS if self.silence() < ELECTION_SECONDS else LONGEST_BACKOFF_SECONDS
+        return min(most, SHORTEST_BACKOFF_SECONDS * 2.0 ** min(self._failures, 10)) * self._random.random()
 
     def _refused(self, address: str, error: InvalidStatus) -> None:
         status = error.response.status_code
