@@ -74,13 +74,16 @@ class RunStory:
             return run
 
     def _look_again(self) -> RunView:
-        """Read the run and its tasks as they are now, and tell what is new."""
+        """Read the run and its tasks as they are now, and tell what is new.
+
+        The run first: if it is over, so are its tasks, and none of them is left out.
+        """
+        run = self._client.run(self._run_id)
         for task in self._client.tasks_of(self._run_id):
             before = self._tasks.get(task.id)
             self._tasks[task.id] = task
             if before is None or (before.state, before.attempt) != (task.state, task.attempt):
                 self._say(task)
-        run = self._client.run(self._run_id)
         self._draw(run)
         return run
 
