@@ -27,6 +27,7 @@ from mainspring.core.jobs import JobRow, JobSpec, TaskSpec
 from mainspring.core.runs import Run
 from mainspring.core.tasks import Priority
 from mainspring.errors import Fault, NotLeading, Refused, StoreUnfit
+from mainspring.event_loop import fast_loop
 from mainspring.host.host import Host
 from mainspring.host.loop import Leader
 from mainspring.host.outbox import OutboxDelivery, Receiver
@@ -228,15 +229,6 @@ def _follow(leader: Leader, progress: UpProgress) -> None:
         progress.ended += sum(1 for run in batch.runs if run.ended_at is not None)
 
     leader.on_commit = committed
-
-
-def fast_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """uvloop where there is one; the standard loop does the same, a little slower."""
-    try:
-        from uvloop import new_event_loop
-    except ImportError:
-        return None
-    return new_event_loop
 
 
 async def _log_alert(row: Outgoing) -> None:

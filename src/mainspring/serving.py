@@ -25,9 +25,10 @@ from mainspring.api.identities import is_loopback
 from mainspring.api.log_files import LARGEST_DIRECTORY_BYTES, LARGEST_LOG_BYTES, LogFiles
 from mainspring.api.peers import SECRET_SETTING
 from mainspring.api.server import Front, Tls, listen
-from mainspring.bootstrap import POOL, Engine, fast_loop, open_store
+from mainspring.bootstrap import POOL, Engine, open_store
 from mainspring.clock import MachineClock
 from mainspring.errors import Refused
+from mainspring.event_loop import fast_loop
 from mainspring.ids import entropy
 from mainspring.log_output import configure_logging
 

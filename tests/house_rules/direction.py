@@ -38,6 +38,7 @@ AREAS: dict[str, Area] = {
     "mainspring.wire": _area("", "msgspec", _DATA_MODULES),
     "mainspring.ids": _area("errors", "uuid_utils"),
     "mainspring.clock": _area("errors"),
+    "mainspring.event_loop": _area("", "uvloop"),
     "mainspring.core": _area("core errors", "msgspec minijinja", _DATA_MODULES),
     "mainspring.shard": _area("shard core errors wire ids", "msgspec", _DATA_MODULES),
     "mainspring.store.port": _area("core errors store.port_front", "msgspec", _DATA_MODULES),
@@ -54,7 +55,7 @@ AREAS: dict[str, Area] = {
         "msgspec structlog starlette uvicorn websockets httpx2 prometheus_client psutil",
     ),
     "mainspring.worker": _area(
-        "worker wire errors clock ids log_output core.work core.expressions sdk.context",
+        "worker wire event_loop errors clock ids log_output core.work core.expressions sdk.context",
         "msgspec structlog psutil websockets uvloop",
     ),
     "mainspring.sdk": _area("sdk rest errors clock ids core.work core.admission core.hints", "msgspec httpx2 yaml"),

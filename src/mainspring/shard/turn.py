@@ -112,10 +112,6 @@ class Turn:
         self._runs[run.run.id] = run
         self._marked.add(run.run.id)
 
-    def review(self, run: RunMemory) -> None:
-        """A run's state may be another now."""
-        self._runs[run.run.id] = run
-
     def end_attempt(self, task: Task, end: AttemptEnd, error: str | None = None, *, why: str = "") -> None:
         """The task's current attempt is over: record it, and give its part of the room back.
 

@@ -21,7 +21,6 @@ from mainspring.worker.attempt_files import bounded_progress
 from mainspring.worker.capture import Mask
 from mainspring.worker.guard_wire import Began, Ended, FromGuard, Moved, Order, Saved
 
-LARGEST_ERROR_BYTES = 16 * 1024
 _NO_MASK = Mask(())
 
 

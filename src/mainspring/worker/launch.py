@@ -7,7 +7,6 @@ import os
 import re
 import signal
 import socket
-from importlib.util import find_spec
 from pathlib import Path
 from random import Random
 
@@ -18,6 +17,7 @@ import structlog
 from mainspring.clock import MachineClock
 from mainspring.core.work import HANDLER_LABEL
 from mainspring.errors import Fault, Refused
+from mainspring.event_loop import fast_loop
 from mainspring.ids import entropy
 from mainspring.log_output import configure_logging
 from mainspring.wire import Offer
@@ -61,7 +61,7 @@ def run_worker(options: WorkerOptions) -> None:
     if os.geteuid() == _ROOT:
         log.warning("worker.is_root", because="its tasks run as root too; start it as another user")
     settings = _settings(options)
-    with asyncio.Runner(loop_factory=_fast_loop) as runner:
+    with asyncio.Runner(loop_factory=fast_loop()) as runner:
         runner.run(_run(settings))
 
 
@@ -123,12 +123,3 @@ def _stable_name(state_dir: Path, host: str) -> str:
 def _token(path: Path | None) -> str:
     """Who the worker is for the server: a file's content, else a variable's."""
     return path.read_text().strip() if path is not None else os.environ.get("MAINSPRING_API_KEY", "")
-
-
-def _fast_loop() -> asyncio.AbstractEventLoop:
-    """uvloop's loop if it is installed, else the standard one."""
-    if find_spec("uvloop") is None:
-        return asyncio.new_event_loop()
-    import uvloop
-
-    return uvloop.new_event_loop()
