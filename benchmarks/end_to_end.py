@@ -65,14 +65,14 @@ def main(kind: str, tasks: int) -> Figures:
     """All figures for one kind of store."""
     drains = []
     for _ in range(DRAINS):
-        with _town(kind) as (town, postgres):
+        with temporary_town(kind) as (town, postgres):
             drains.append(_drain(town, postgres, tasks))
     best = max(drains, key=lambda one: one["tasks_per_s"])
-    with _town(kind) as (town, _):
+    with temporary_town(kind) as (town, _):
         latencies = _latencies(town)
     limit = uvloop.run(_limit(kind, tasks))
     return {
-        **uvloop.run(_promises(kind)),
+        **uvloop.run(promises(kind)),
         "tasks": tasks,
         **best,
         "tasks_per_s_by_drain": [one["tasks_per_s"] for one in drains],
@@ -83,7 +83,7 @@ def main(kind: str, tasks: int) -> Figures:
 
 
 @contextmanager
-def _town(kind: str) -> Iterator[tuple[Town, psutil.Process | None]]:
+def temporary_town(kind: str) -> Iterator[tuple[Town, psutil.Process | None]]:
     """An empty town on a fresh store that is as durable as in production, and the database's process."""
     with tempfile.TemporaryDirectory(prefix="mainspring-bench-") as folder:
         if kind == "sqlite":
@@ -246,7 +246,7 @@ async def _limit(kind: str, tasks: int) -> float:
     return best
 
 
-async def _promises(kind: str) -> Figures:
+async def promises(kind: str) -> Figures:
     async with fresh_store(kind) as store:
         return await durability(kind, store)
 

@@ -10,7 +10,7 @@ import asyncio
 import os
 import signal
 import socket
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -22,24 +22,28 @@ import structlog
 from mainspring.api import tokens
 from mainspring.api.services import EVERY_TENANT, Role
 from mainspring.clock import Clock, MachineClock
-from mainspring.core.batch import Batch, Outgoing
+from mainspring.core.batch import Batch
 from mainspring.core.jobs import JobRow, JobSpec, TaskSpec
 from mainspring.core.runs import Run
 from mainspring.core.tasks import Priority
 from mainspring.errors import Fault, NotLeading, Refused, StoreUnfit
 from mainspring.event_loop import fast_loop
+from mainspring.host.alerting import NOTIFY_KIND, Alerting
+from mainspring.host.fire_news import ASIDE, FireNews
 from mainspring.host.host import Host
 from mainspring.host.loop import Leader
-from mainspring.host.outbox import OutboxDelivery, Receiver
+from mainspring.host.outbox import OutboxDelivery
+from mainspring.host.reaching import HostReach, Reach
+from mainspring.host.schedule_acts import make_context
+from mainspring.host.settler import Settler
 from mainspring.host.sweeps import DAYS_AHEAD, Sweeper
+from mainspring.host.triggers import Triggers
 from mainspring.ids import entropy, new_id
 from mainspring.store.port import Store
 from mainspring.store.postgres import PostgresStore
 from mainspring.store.sqlite import SqliteStore
 from mainspring.wire import Offer
 from mainspring.worker.played import PlayedWorker
-
-log = structlog.get_logger()
 
 POOL = "default"
 NOOP = JobSpec(name="noop", tasks=(TaskSpec(name="noop", expected_seconds=0.001),))
@@ -67,20 +71,31 @@ async def open_store(url: str, clock: Clock) -> Store:
 
 
 class Engine:
-    """A host, its outbox delivery and its sweeps, around one store."""
+    """A host, its outbox delivery, its triggers and its sweeps, around one store."""
 
-    def __init__(self, store: Store, clock: Clock, receivers: Mapping[str, Receiver] | None = None) -> None:
+    def __init__(
+        self, store: Store, clock: Clock, alerting: Alerting | None = None, default_jitter_seconds: int = 0
+    ) -> None:
         self.store = store
         self.clock = clock
         name = f"{socket.gethostname()}:{os.getpid()}"
         self.host = Host(store, clock, name, draw_nonce=lambda: entropy() >> 1)
-        self._outbox = OutboxDelivery(store, clock, name, receivers or {"alert": _log_alert})
+        self.reach: Reach = HostReach(self.host)
+        """How leaders are reached; whoever speaks to other servers puts theirs in its place."""
+        self.context = make_context(default_jitter_seconds)
+        settler = Settler(store, self.context)
+        self.triggers = Triggers(store, clock, settler)
+        news = FireNews(store, settler, lambda: self.reach)
+        receivers = {**(alerting or Alerting(store)).receivers(), **news.receivers()}
+        self._outbox = OutboxDelivery(
+            store, clock, name, receivers, aside={NOTIFY_KIND, *ASIDE}, together=news.receivers_together()
+        )
         self._sweeper = Sweeper(store, clock, lambda: list(self.host.leaders.values()))
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[Host]:
         """Take part in the scheduling for as long as the block lasts, then hand everything over."""
-        helpers = [asyncio.create_task(self._outbox.run()), asyncio.create_task(self._sweeper.run())]
+        helpers = [asyncio.create_task(one.run()) for one in (self._outbox, self._sweeper, self.triggers)]
         hosting = asyncio.create_task(self.host.run())
         try:
             yield self.host
@@ -229,7 +244,3 @@ def _follow(leader: Leader, progress: UpProgress) -> None:
         progress.ended += sum(1 for run in batch.runs if run.ended_at is not None)
 
     leader.on_commit = committed
-
-
-async def _log_alert(row: Outgoing) -> None:
-    log.warning("alert", id=row.id, payload=row.payload)

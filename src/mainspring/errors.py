@@ -171,6 +171,21 @@ class StaleWrite(Broken):
     code = "stale_write"
 
 
+class TaskError(MainspringError):
+    """Raised by a task that knows what kind of failure this is, and so what helps (RTY-1)."""
+
+    code = "task_error"
+    FAILURES: ClassVar[tuple[str, ...]] = ("transient", "permanent", "resource", "timeout", "rate_limited")
+
+    def __init__(self, message: str, *, failure: str = "permanent", retry_after_seconds: float | None = None) -> None:
+        super().__init__(message)
+        if failure not in self.FAILURES:
+            raise ValueError(f"a failure is one of {', '.join(self.FAILURES)}, not {failure!r}")
+        self.failure = failure
+        self.retry_after_seconds = retry_after_seconds
+        """Not before that it is worth another try, if the other side said so."""
+
+
 class ExpressionFailed(MainspringError):
     """A condition or template could not be evaluated: the text is wrong, or it cost too much. Fails the one task."""
 

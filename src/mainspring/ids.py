@@ -5,6 +5,7 @@ simulator for its seed. `entropy()` is the only place that asks the operating sy
 
     run_018f3c2e9a41-9d2c44e1f0a7b35c     a run: milliseconds, then 64 random bits
     task_018f3c2e9a41-9d2c44e1f0a7b35c.12  task 12 of that run: derived, so that making it twice makes it once
+    task_018f3c2e9a41-9d2c44e1f0a7b35c.3.1.7  the eighth task that task 3 of that run made in its first generation
     att_018f3c2e9b07-5be0d1c27f3a9946     an attempt: never derived, so that a failover that lost a commit can't
                                           hand out the same one twice
 """
@@ -32,3 +33,8 @@ def new_id(prefix: str, now: datetime, random: Random) -> str:
 def task_id(run_id: str, index: int) -> str:
     """The id of task `index` of a run."""
     return f"task_{run_id[4:]}.{index}"
+
+
+def child_task_id(run_id: str, parent: int, generation: int, index: int) -> str:
+    """The id of the task that task `parent` of a run, in that generation, made as its `index`th, from 0."""
+    return f"task_{run_id[4:]}.{parent}.{generation}.{index}"

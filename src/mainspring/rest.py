@@ -16,12 +16,12 @@ LONGEST_PAGE = 1_000
 T = TypeVar("T")
 
 
-class _View(msgspec.Struct, frozen=True, kw_only=True):
-    pass
+class View(msgspec.Struct, frozen=True, kw_only=True):
+    """What the API answers."""
 
 
-class _Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    pass
+class Wish(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What somebody wants of the API. A field that is not known is an error."""
 
 
 class Page(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
@@ -32,7 +32,7 @@ class Page(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
     """Ask again with it for what follows; absent on the last page."""
 
 
-class FaultView(_View, frozen=True, kw_only=True):
+class FaultView(View, frozen=True, kw_only=True):
     """One thing that is wrong with a request."""
 
     pointer: str
@@ -40,7 +40,7 @@ class FaultView(_View, frozen=True, kw_only=True):
     detail: str
 
 
-class Problem(_View, frozen=True, kw_only=True, omit_defaults=True):
+class Problem(View, frozen=True, kw_only=True, omit_defaults=True):
     """An error (RFC 9457)."""
 
     type: str
@@ -57,7 +57,7 @@ class Problem(_View, frozen=True, kw_only=True, omit_defaults=True):
 # jobs
 
 
-class JobView(_View, frozen=True, kw_only=True):
+class JobView(View, frozen=True, kw_only=True):
     """One version of a job."""
 
     id: str
@@ -71,7 +71,7 @@ class JobView(_View, frozen=True, kw_only=True):
 # runs
 
 
-class RunRequest(_Request, frozen=True, kw_only=True):
+class RunRequest(Wish, frozen=True, kw_only=True):
     """A wish for a run of a job."""
 
     job: str
@@ -85,7 +85,7 @@ class RunRequest(_Request, frozen=True, kw_only=True):
     """In a bulk request each run may have its own; for one run the header `Idempotency-Key` is the same."""
 
 
-class RunView(_View, frozen=True, kw_only=True):
+class RunView(View, frozen=True, kw_only=True):
     """A run."""
 
     id: str
@@ -111,9 +111,15 @@ class RunView(_View, frozen=True, kw_only=True):
     held: str | None
     cancelled_by: str | None
     because: str
+    schedule_id: str | None = None
+    """The schedule that it is a run of, if it is of one."""
+    window_at: datetime | None = None
+    """The window of the schedule that it is for."""
+    retries: int = 0
+    """How often a task of it was tried again."""
 
 
-class BulkLine(_View, frozen=True, kw_only=True, omit_defaults=True):
+class BulkLine(View, frozen=True, kw_only=True, omit_defaults=True):
     """What became of one run of a bulk request, in the order of the request."""
 
     index: int
@@ -124,7 +130,7 @@ class BulkLine(_View, frozen=True, kw_only=True, omit_defaults=True):
 # tasks
 
 
-class StopView(_View, frozen=True, kw_only=True):
+class StopView(View, frozen=True, kw_only=True):
     """A task was asked to stop."""
 
     kind: str
@@ -133,7 +139,7 @@ class StopView(_View, frozen=True, kw_only=True):
     kill_at: datetime
 
 
-class TaskView(_View, frozen=True, kw_only=True):
+class TaskView(View, frozen=True, kw_only=True):
     """A task, with its current or last attempt."""
 
     id: str
@@ -155,9 +161,17 @@ class TaskView(_View, frozen=True, kw_only=True):
     stop: StopView | None
     output: msgspec.Raw
     error: msgspec.Raw
+    tries: int = 0
+    """Attempts that count against its limit."""
+    label: str = ""
+    """Of a task that a fan-out made, what tells it from the others; empty for any other."""
+    partition: int | None = None
+    """Which of them it is, from 0."""
+    total: int | None = None
+    """How many there are."""
 
 
-class AttemptView(_View, frozen=True, kw_only=True):
+class AttemptView(View, frozen=True, kw_only=True):
     """A try at a task: those that are over, and as the last one that which is under way."""
 
     id: str
@@ -173,7 +187,7 @@ class AttemptView(_View, frozen=True, kw_only=True):
     error: msgspec.Raw
 
 
-class TransitionView(_View, frozen=True, kw_only=True):
+class TransitionView(View, frozen=True, kw_only=True):
     """One change of a task's state. As a live event it has the cursor behind which the stream goes on."""
 
     task_id: str
@@ -189,7 +203,7 @@ class TransitionView(_View, frozen=True, kw_only=True):
     because: str
 
 
-class CheckpointView(_View, frozen=True, kw_only=True):
+class CheckpointView(View, frozen=True, kw_only=True):
     """What a task saved for its next attempt."""
 
     task_id: str
@@ -201,13 +215,20 @@ class CheckpointView(_View, frozen=True, kw_only=True):
 # acts
 
 
-class ActRequest(_Request, frozen=True, kw_only=True):
+class ActRequest(Wish, frozen=True, kw_only=True):
     """Why somebody wants it so: it is kept with the deed."""
 
     why: str = ""
 
 
-class Done(_View, frozen=True, kw_only=True):
+class ExtendRequest(Wish, frozen=True, kw_only=True):
+    """More time for a running task."""
+
+    seconds: float
+    why: str = ""
+
+
+class Done(View, frozen=True, kw_only=True):
     """An act was carried out, durably; `changed` is false if it had been so before."""
 
     changed: bool
@@ -217,7 +238,7 @@ class Done(_View, frozen=True, kw_only=True):
 # workers
 
 
-class WorkerView(_View, frozen=True, kw_only=True):
+class WorkerView(View, frozen=True, kw_only=True):
     """A worker."""
 
     id: str
@@ -243,7 +264,7 @@ class WorkerView(_View, frozen=True, kw_only=True):
 # tokens
 
 
-class TokenRequest(_Request, frozen=True, kw_only=True):
+class TokenRequest(Wish, frozen=True, kw_only=True):
     """A wish for a token."""
 
     name: str
@@ -252,7 +273,7 @@ class TokenRequest(_Request, frozen=True, kw_only=True):
     expires_in_seconds: float = 90 * 86_400.0
 
 
-class TokenView(_View, frozen=True, kw_only=True, omit_defaults=True):
+class TokenView(View, frozen=True, kw_only=True, omit_defaults=True):
     """A token, as far as it may be shown."""
 
     id: str
@@ -271,7 +292,7 @@ class TokenView(_View, frozen=True, kw_only=True, omit_defaults=True):
 # the server
 
 
-class ServerView(_View, frozen=True, kw_only=True):
+class ServerView(View, frozen=True, kw_only=True):
     """Who answers, and what it leads."""
 
     name: str

@@ -29,8 +29,10 @@ from mainspring.bootstrap import POOL, Engine, open_store
 from mainspring.clock import MachineClock
 from mainspring.errors import Refused
 from mainspring.event_loop import fast_loop
+from mainspring.host.alerting import Alerting
 from mainspring.ids import entropy
 from mainspring.log_output import configure_logging
+from mainspring.notify.channels import load_channels
 
 log = structlog.get_logger()
 
@@ -61,6 +63,10 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     log_level: str = "info"
     ready_file: Path | None = None
     """Where to say, as JSON, that it is ready."""
+    jitter_seconds: int = 0
+    """Spreads the starts of schedules that don't say (TRG-6)."""
+    alerts: Path | None = None
+    """The file of the channels that alerts are sent to."""
     largest_log_bytes: int = LARGEST_LOG_BYTES
     largest_logs_bytes: int = LARGEST_DIRECTORY_BYTES
 
@@ -107,12 +113,13 @@ def serve(settings: ServerSettings, on_ready: Callable[[Ready], None]) -> None:
 async def _serve(settings: ServerSettings, listener: socket.socket, on_ready: Callable[[Ready], None]) -> None:
     told_to_stop = _on_signals()
     clock = MachineClock()
+    channels = load_channels(settings.alerts, os.environ, clock) if settings.alerts is not None else []
     store = await open_store(settings.store, clock)
     try:
         await store.ensure_shard(settings.pool)
         secret = await store.setting(SECRET_SETTING, "".join(f"{entropy():016x}" for _ in range(4)))
-        engine = Engine(store, clock)
         ready = _ready(settings, listener, has_tokens=bool(await store.list_tokens(None)))
+        engine = Engine(store, clock, Alerting(store, channels, ready.address), settings.jitter_seconds)
         front = Front(
             engine.host,
             store,
@@ -123,6 +130,8 @@ async def _serve(settings: ServerSettings, listener: socket.socket, on_ready: Ca
             files=_log_files(settings),
             open_locally=not ready.token_needed,
         )
+        engine.reach = front.reach
+        front.services.book.follow(engine.context, engine.triggers.wake)
         async with engine.running(), front.running(listener, _tls(settings)):
             log.info("server.ready", address=ready.address, pid=ready.pid)
             if settings.ready_file is not None:

@@ -9,6 +9,8 @@
       Started(attempt) ──────────────────────►          the process runs
       Beat([Progress ..]) ───────────────────►          every 5 s
       Log(attempt, offset, bytes) ───────────►          what it prints
+      Extend(attempt, seconds) ──────────────►          it needs so much longer (LIV-4)
+               ◄────────────── Extended(attempt, ..)    so long it has from now on
                ◄────────────── LogKept(attempt, offset) on the server's disk: the worker may let go of it
       Checkpoint(attempt, document) ─────────►          what its next attempt is to find
       Result(attempt, ..) ───────────────────►          stays in the journal until ..
@@ -17,6 +19,8 @@
       Returned([..]) or Started ─────────────►
                ◄────────────── Stop(attempt, grace)     SIGTERM, grace, SIGKILL
       Result(attempt, STOPPED) ──────────────►
+               ◄────────────── Look(question, path)     is there such a file?
+      Seen(question, exists) ────────────────►
       Leaving() ─────────────────────────────►          give me nothing more
       Goodbye() ─────────────────────────────►          my hands are empty, I am off
 
@@ -110,6 +114,16 @@ class Assignment(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """What an earlier attempt saved, as JSON (WRK-7)."""
     token: str = ""
     """Lets the task speak to the API about itself, and dies with the attempt (WRK-6). Added where it is sent."""
+    item: str | None = None
+    """What a task of a fan-out is for, as JSON (DAG-2)."""
+    partition: int | None = None
+    """Which of a fan-out it is, from 0; None if it is of none."""
+    total: int | None = None
+    """How many the fan-out has."""
+    window: str = ""
+    """The window of the schedule that the run is for, RFC 3339 in UTC; empty if it is for none."""
+    memory_bytes: int = 0
+    """What it may use: more than its definition says after it ran out of that (RTY-2)."""
 
 
 class Progress(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -183,6 +197,20 @@ class Checkpoint(_Message, frozen=True):
     document: str
 
 
+class Extend(_Message, frozen=True):
+    """A running attempt asks for more time than its limit leaves it (LIV-4)."""
+
+    attempt: Id
+    seconds: Annotated[float, msgspec.Meta(gt=0, le=366 * 86_400)]
+
+
+class Seen(_Message, frozen=True):
+    """The answer to `Look`."""
+
+    question: Id
+    exists: bool
+
+
 class Log(_Message, frozen=True):
     """A piece of what an attempt printed. Pieces of one attempt are in order; one that was not kept is sent again."""
 
@@ -247,6 +275,21 @@ class Answer(_Message, frozen=True):
     verdict: Verdict
 
 
+class Extended(_Message, frozen=True):
+    """How long an attempt may run from now on: longer than before, or as before if `because` says why not."""
+
+    attempt: str
+    seconds: float
+    because: str = ""
+
+
+class Look(_Message, frozen=True):
+    """Is there a file or directory with this path, as the worker sees it? Answered with `Seen` (TRG-8)."""
+
+    question: str
+    path: str
+
+
 class LogKept(_Message, frozen=True):
     """The server has this attempt's log up to `offset` on its disk; the next piece begins there."""
 
@@ -261,8 +304,9 @@ class Elsewhere(_Message, frozen=True):
 
 
 FromWorker = (
-    Register | Received | Started | Beat | Result | Returned | Refusal | Checkpoint | Log | Leaving | Goodbye
+    Register | Received | Started | Beat | Result | Returned | Refusal | Checkpoint | Extend | Seen | Log | Leaving
+    | Goodbye
 )  # fmt: skip
-ToWorker = Welcome | Credit | Assign | Stop | Recall | Answer | LogKept | Elsewhere
+ToWorker = Welcome | Credit | Assign | Stop | Recall | Answer | Extended | Look | LogKept | Elsewhere
 
 Frame = list[FromWorker]

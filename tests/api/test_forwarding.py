@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from mainspring.api.forwarding import ASK
+from mainspring.api.forwarding import ASK, LOOK
 from mainspring.api.peers import SECRET_HEADER
 from mainspring.bootstrap import POOL
 from mainspring.core.runs import RunState
-from mainspring.errors import NotLeading
+from mainspring.errors import NotLeading, Unavailable
 from mainspring.shard.effects import Reply
 from mainspring.shard.events import CancelRun, CordonWorker, RunsAged
-from mainspring.wire import Offer, Register
+from mainspring.wire import Look, Offer, Register, Seen
 from tests.api.yard import SECRET, Yard, until
 
 
@@ -50,6 +51,26 @@ async def test_an_act_on_a_worker_travels_too(yard: Yard) -> None:
     async with first.caller("w1"):
         answered = await second.front.services.shards.ask(POOL, CordonWorker(worker="w1", by="test"))
     assert answered.reply is Reply.DONE
+
+
+async def test_a_question_about_a_file_reaches_a_worker_wherever_its_leader_is(yard: Yard) -> None:
+    first = await yard.server("one")
+    await first.leader()
+    second = await yard.server("two")
+    for server in (first, second):
+        with pytest.raises(Unavailable, match="no worker is connected"):
+            await server.front.reach.look(POOL, "/data/ready")
+    async with first.caller("w1") as worker:
+        for server in (first, second):
+            asking = asyncio.create_task(server.front.reach.look(POOL, "/data/ready"))
+            look = await worker.hear(Look)
+            assert look.path == "/data/ready"
+            await worker.say(Seen(look.question, exists=True))
+            assert await asking is True
+    async with second.http() as http:
+        body = msgspec.msgpack.encode({"shard": POOL, "path": "/data/ready"})
+        assert (await http.post(LOOK, content=body)).status_code == 404
+        assert (await http.post(LOOK, content=body, headers={SECRET_HEADER: SECRET})).status_code == 421
 
 
 async def test_without_a_leader_the_caller_is_told_to_come_back(yard: Yard) -> None:

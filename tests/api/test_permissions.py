@@ -15,12 +15,17 @@ PUBLIC = {"get_health", "get_readiness"}
 READS = {
     "get_server", "get_metrics", "get_openapi", "list_jobs", "get_job", "list_runs", "get_run", "list_tasks_of_run",
     "list_tasks", "get_task", "list_attempts", "list_transitions", "get_checkpoint", "list_workers", "get_worker",
-    "follow_events", "get_task_log",
+    "follow_events", "get_task_log", "list_schedules", "get_schedule", "list_upcoming", "list_fires", "list_changes",
+    "list_backfills", "list_received_events", "list_dead_letters", "list_alerts", "list_breakers", "list_durations",
 }  # fmt: skip
-CREATES = {"create_job", "create_run", "create_runs"}
+CREATES = {
+    "create_job", "create_run", "create_runs", "create_schedule", "put_schedule", "trigger_schedule",
+    "backfill_schedule", "receive_events",
+}  # fmt: skip
 ACTS = {
     "cancel_run", "pause_run", "resume_run", "cancel_task", "retry_task", "clear_task", "cordon_worker",
-    "uncordon_worker", "drain_worker", "evict_worker",
+    "uncordon_worker", "drain_worker", "evict_worker", "retry_run", "rerun_run", "extend_task", "retry_dead_letter",
+    "pause_schedule", "resume_schedule", "delete_schedule",
 }  # fmt: skip
 ADMINISTERS = {"create_token", "list_tokens", "revoke_token"}
 

@@ -8,7 +8,10 @@ from mainspring.api.services import Role
 from mainspring.rest import JobView, Page, RunView, TaskView, TokenView
 from tests.api.office import NOOP, Office, problem, read, running_task, submit
 
-RUN_PATHS = ["GET {}", "GET {}/tasks", "POST {}/cancel", "POST {}/pause", "POST {}/resume"]
+RUN_PATHS = [
+    "GET {}", "GET {}/tasks", "POST {}/cancel", "POST {}/pause", "POST {}/resume", "POST {}/retry",
+    "POST {}/rerun",
+]  # fmt: skip
 TASK_PATHS = [
     "GET {}", "GET {}/attempts", "GET {}/transitions", "GET {}/checkpoint", "GET {}/log", "POST {}/cancel",
     "POST {}/retry", "POST {}/clear",
@@ -54,7 +57,10 @@ async def test_lists_have_the_work_of_ones_own_tenant(office: Office) -> None:
         assert await tenants(everybody, path, kind, tenant="globex") == {"globex"}
 
 
-@pytest.mark.parametrize("path", ["jobs", "runs", "tasks", "tokens"])
+@pytest.mark.parametrize(
+    "path",
+    ["jobs", "runs", "tasks", "tokens", "schedules", "upcoming", "events/received", "alerts", "dead-letters"],
+)
 async def test_another_tenant_can_not_be_asked_for(office: Office, path: str) -> None:
     acme = await office.admin("acme")
 

@@ -206,7 +206,7 @@ def test_several_at_once_are_asked_about_first(terminal: Terminal) -> None:
     ("arguments", "exit_code", "said"),
     [
         (["show", "run_018f3c2e9a41-0000000000000000"], 5, "there is no run"),
-        (["show", "nobody"], 5, "there is no run, task, worker or job nobody"),
+        (["show", "nobody"], 5, "there is no run, task, worker, job or schedule nobody"),
         (["show", "run_zzz"], 5, "there is no run run_zzz"),
         (["logs", "task_018f3c2e9a41-0000000000000000.0"], 5, "there is no task"),
         (["submit", "no-such-job"], 5, "no-such-job"),
@@ -237,9 +237,9 @@ def test_in_json_an_error_is_the_servers_problem_on_stderr(terminal: Terminal) -
 
 def test_a_wrong_file_is_shown_with_its_lines(terminal: Terminal, tmp_path: Path) -> None:
     file = tmp_path / "etl.yaml"
-    file.write_text("name: etl\ntasks:\n  - id: a\n    retrys: 3\n")
+    file.write_text("name: etl\ntasks:\n  - id: a\n    retires: 3\n")
     result = terminal.call("submit", file)
 
     assert result.exit_code == 2
-    assert f"error: {file}:4:5: unknown field `retrys`" in result.stderr
+    assert f"error: {file}:4:5: unknown field `retires`" in result.stderr
     assert "^^^^^^ did you mean `retries`?" in result.stderr

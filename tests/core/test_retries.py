@@ -1,77 +1,312 @@
-"""Again, or not (RTY-3, RTY-5)."""
+"""Again, or not (RTY-1 to RTY-3, RTY-5)."""
 
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
-from mainspring.core.retries import LOSSES_ALLOWED, Failure, decide_failure
+from mainspring.core.failure_policy import Backoff, FailureClass, RetryPolicy
+from mainspring.core.failures import Failure, classify, lost, stalled, timed_out
+from mainspring.core.jobs import JobSpec, TaskSpec
+from mainspring.core.resources import Resources
+from mainspring.core.retries import (
+    JITTER,
+    LOSSES_ALLOWED,
+    Ending,
+    FailedEnd,
+    NextStep,
+    backoff_seconds,
+    decide_failure,
+    delay_seconds,
+    tries_for,
+)
 from mainspring.core.states import FINAL, is_allowed
-from mainspring.core.tasks import AttemptEnd, TaskState
+from mainspring.core.tasks import AttemptEnd, Task, TaskState, Trail
 from tests.core.builders import NOON, a_spec, a_task
 
-S = TaskState
+S, C = TaskState, FailureClass
+MIB = 2**20
+TRANSIENT = classify('{"type": "E", "message": "boom"}')
+OTHER = classify('{"type": "E", "message": "bang"}')
+PERMANENT = classify('{"class": "permanent", "type": "E"}')
+OUT_OF_MEMORY = classify('{"type": "MemoryError"}')
+TOO_SLOW = timed_out(60, job="acme/nightly")
+
+
+def decide(
+    task: Task, spec: TaskSpec | None = None, failure: Failure = TRANSIENT, end: FailedEnd = AttemptEnd.FAILED, *,
+    on: str = "w1", worker_lost: bool = False, is_common: bool = False, retries: int = 0,
+    most_memory: int | None = None, **job: Any,
+) -> NextStep:  # fmt: skip
+    """What follows this failure of a task, which is told of it."""
+    spec = spec or a_spec("extract")
+    ending = Ending(end=end, failure=failure, worker=on, worker_lost=worker_lost, is_common=is_common)
+    step = decide_failure(
+        task, spec, JobSpec(name="nightly", tasks=(spec,), **job), ending, retries=retries, most_memory=most_memory,
+        now=NOON,
+    )  # fmt: skip
+    task.trail = step.trail
+    return step
+
+
+def after(step: NextStep) -> float:
+    """In how many seconds the next try is made."""
+    assert step.due_at is not None
+    return (step.due_at - NOON).total_seconds()
 
 
 @pytest.mark.parametrize(
-    ("end", "what"), [(AttemptEnd.FAILED, "failed"), (AttemptEnd.TIMED_OUT, "took longer than 60 s")]
+    ("failure", "end", "what"),
+    [
+        (TRANSIENT, AttemptEnd.FAILED, "failed"),
+        (TOO_SLOW, AttemptEnd.TIMED_OUT, "took longer than 60 s"),
+        (stalled(5, job="a/b"), AttemptEnd.TIMED_OUT, "made no progress for 5 s"),
+        (OUT_OF_MEMORY, AttemptEnd.FAILED, "failed (resource)"),
+    ],
 )
-def test_a_failure_with_tries_left_is_tried_again_after_the_delay(end: Failure, what: str) -> None:
-    """RTY-5: PENDING until then."""
-    step = decide_failure(a_task(tries=1), a_spec("a", retry_delay_seconds=90), end, now=NOON)
-    assert (step.state, step.due_at) == (S.PENDING, NOON + timedelta(seconds=90))
-    assert step.because == f"try 1 of 3 {what}; the next one in 90 s"
+def test_a_failure_with_tries_left_is_tried_again_after_the_delay(failure: Failure, end: FailedEnd, what: str) -> None:
+    """RTY-2: PENDING until then."""
+    step = decide(a_task(tries=1), a_spec("a", retry_delay_seconds=90), failure, end)
+    assert step.state is S.PENDING
+    assert 90 <= after(step) <= 90 * (1 + JITTER)
+    assert step.because.startswith(f"try 1 of 3 {what}; the next one in ")
 
 
-@pytest.mark.parametrize(("end", "state"), [(AttemptEnd.FAILED, S.FAILED), (AttemptEnd.TIMED_OUT, S.TIMED_OUT)])
-def test_the_last_try_is_final(end: Failure, state: TaskState) -> None:
-    """RTY-5: attempts used up is checked first."""
-    step = decide_failure(a_task(tries=3), a_spec("a"), end, now=NOON)
-    assert (step.state, step.due_at) == (state, None)
-    assert step.because.startswith("try 3 of 3 ")
+@pytest.mark.parametrize("failure", [TRANSIENT, PERMANENT, OUT_OF_MEMORY])
+def test_the_last_try_is_final(failure: Failure) -> None:
+    """RTY-5: attempts used up is checked first, also if the task looks poisonous."""
+    task = a_task(tries=3)
+    task.trail = Trail(signature=failure.signature, workers=("w7", "w8", "w9"))
+    step = decide(task, failure=failure)
+    assert (step.state, step.due_at) == (S.FAILED, None)
+    assert step.because.startswith("try 3 of 3 failed")
+
+
+def test_the_last_timeout_ends_in_timed_out() -> None:
+    """It has a state of its own."""
+    assert decide(a_task(tries=3), failure=TOO_SLOW, end=AttemptEnd.TIMED_OUT).state is S.TIMED_OUT
 
 
 def test_a_task_with_one_try_says_so() -> None:
     """A sentence that a user can read."""
-    step = decide_failure(a_task(tries=1), a_spec("a", max_attempts=1), AttemptEnd.FAILED, now=NOON)
+    step = decide(a_task(tries=1), a_spec("a", max_attempts=1))
     assert (step.state, step.because) == (S.FAILED, "its only try failed")
+
+
+def test_what_is_permanent_fails_at_once() -> None:
+    """RTY-2."""
+    step = decide(a_task(tries=1), failure=PERMANENT)
+    assert (step.state, step.because) == (S.FAILED, "try 1 of 3 failed (permanent); trying again would not help")
+
+
+def test_a_run_retries_only_so_often() -> None:
+    """RTY-3: 100 retries of all tasks together, unless the job says otherwise."""
+    assert decide(a_task(tries=1), retries=99).state is S.PENDING
+    assert decide(a_task(tries=1), retries=100).state is S.FAILED
+    step = decide(a_task(tries=1), retries=5, max_retries=5)
+    assert step.because == "try 1 of 3 failed; the run has retried 5 times, 5 are allowed"
+
+
+def test_the_same_failure_on_three_workers_is_poison() -> None:
+    """RTY-5: held while tries remain."""
+    task, spec = a_task(tries=1), a_spec("a", max_attempts=5)
+    assert decide(task, spec, on="w1").state is S.PENDING
+    assert decide(task, spec, on="w2").state is S.PENDING
+    assert decide(task, spec, on="w2").state is S.PENDING
+    step = decide(task, spec, on="w3")
+    assert step.state is S.QUARANTINED
+    assert "in the same way on w1, w2, w3" in step.because
+
+
+def test_what_happens_to_everybody_is_no_poison() -> None:
+    """RTY-4, RTY-5: the task itself has to look poisonous."""
+    task, spec = a_task(tries=1), a_spec("a", max_attempts=5)
+    task.trail = Trail(signature=TRANSIENT.signature, workers=("w1", "w2"))
+    assert decide(task, spec, on="w3", is_common=True).state is S.PENDING
+    assert decide(task, spec, on="w3").state is S.QUARANTINED
+
+
+def test_another_failure_begins_the_count_anew() -> None:
+    """Only what is alike speaks against the task."""
+    task, spec = a_task(tries=1), a_spec("a", max_attempts=5)
+    for number, failure in enumerate([TRANSIENT, TRANSIENT, OTHER, TRANSIENT, TRANSIENT]):
+        assert decide(task, spec, failure, on=f"w{number}").state is S.PENDING
+    assert task.trail == Trail(signature=TRANSIENT.signature, workers=("w3", "w4"))
 
 
 @pytest.mark.parametrize("losses", range(1, LOSSES_ALLOWED + 1))
 def test_a_lost_attempt_is_queued_again_at_once_and_is_no_try(losses: int) -> None:
     """RTY-5: infrastructure losses are not attempts, so that used-up tries don't matter."""
-    step = decide_failure(a_task(losses=losses, tries=3), a_spec("a"), AttemptEnd.LOST, now=NOON)
+    step = decide(a_task(losses=losses, tries=3), failure=lost("gone"), end=AttemptEnd.LOST)
     assert (step.state, step.due_at) == (S.QUEUED, None)
     assert "worker was lost" in step.because
 
 
 def test_the_third_loss_is_a_failure_of_the_infrastructure() -> None:
     """RTY-5, I-18: losses have their own cap."""
-    step = decide_failure(a_task(losses=3), a_spec("a"), AttemptEnd.LOST, now=NOON)
+    step = decide(a_task(losses=3), failure=lost("gone"), end=AttemptEnd.LOST, worker_lost=True)
     assert (step.state, step.because) == (S.FAILED, "infrastructure: its worker was lost 3 times")
 
 
+def test_a_second_worker_lost_under_a_task_is_poison() -> None:
+    """RTY-5: the same worker again says nothing, nor does an attempt that was lost while its worker lives."""
+    task = a_task(losses=1)
+
+    def lose(on: str, *, worker_lost: bool = True) -> NextStep:
+        return decide(task, failure=lost("gone"), end=AttemptEnd.LOST, on=on, worker_lost=worker_lost)
+
+    assert lose("w1").state is S.QUEUED
+    assert lose("w1").state is S.QUEUED
+    assert lose("w2", worker_lost=False).state is S.QUEUED
+    step = lose("w3")
+    assert (step.state, step.because.partition(":")[0]) == (S.QUARANTINED, "w1 and w3 were lost under it")
+
+
+def test_a_worker_that_failed_to_run_it_is_a_loss_after_a_delay() -> None:
+    """The next worker may do better, and this one later."""
+    failure = classify('{"class": "infrastructure", "type": "child", "message": "no child"}')
+    assert decide(a_task(losses=1), failure=failure).state is S.PENDING
+    assert decide(a_task(losses=3), failure=failure).state is S.FAILED
+
+
+# delays
+
+
+@pytest.mark.parametrize(
+    ("failure", "delays"),
+    [
+        ('{"type": "E"}', [10, 30, 90, 270, 600, 600]),
+        ('{"type": "RATE_LIMIT_EXCEEDED"}', [900, 1800, 3600, 7200, 7200]),
+        ('{"type": "E", "message": "too many requests"}', [900, 1800]),
+        ('{"type": "TRANSIENT_NETWORK"}', [300, 600]),
+        ('{"type": "SERVICE_UNAVAILABLE"}', [600, 1200]),
+    ],
+)
+def test_the_figures_of_each_kind(failure: str, delays: list[float]) -> None:
+    """RTY-1, RTY-2: base, factor and cap."""
+    found = [backoff_seconds(n, a_spec("a"), RetryPolicy(), classify(failure)) for n in range(1, len(delays) + 1)]
+    assert found == delays
+
+
+def test_what_a_job_says_of_a_class_goes_first() -> None:
+    """RTY-2: per job and per class; what is not said stays as it is for all."""
+    policy = RetryPolicy(factor=2, cap_seconds=50, classes={C.RATE_LIMITED: Backoff(base_seconds=1, max_attempts=2)})
+    limited = classify('{"type": "RATE_LIMIT_EXCEEDED"}')
+    assert [backoff_seconds(n, a_spec("a"), policy, TRANSIENT) for n in (1, 2, 3, 4)] == [10, 20, 40, 50]
+    assert [backoff_seconds(n, a_spec("a"), policy, limited) for n in (1, 2)] == [1, 2]
+    assert tries_for(a_spec("a"), policy, limited) == 2
+    step = decide(a_task(tries=2), replace(a_spec("a"), retry=policy), limited)
+    assert (step.state, step.because) == (S.FAILED, "try 2 of 2 failed (rate_limited)")
+
+
+def test_the_word_of_the_other_side_replaces_every_figure() -> None:
+    """It knows."""
+    limited = classify('{"class": "rate_limited", "type": "E", "retry_after_seconds": 45}')
+    policy = RetryPolicy(classes={C.RATE_LIMITED: Backoff(base_seconds=1)})
+    assert [backoff_seconds(n, a_spec("a"), policy, limited) for n in (1, 4)] == [45, 45]
+
+
+@pytest.mark.parametrize(("max_attempts", "tries"), [(1, 1), (2, 2), (3, 5), (4, 4), (5, 5)])
+def test_a_rate_limit_is_tried_five_times_unless_the_task_says_otherwise(max_attempts: int, tries: int) -> None:
+    """RTY-1: 3 is what a task has that says nothing."""
+    limited = classify('{"type": "RATE_LIMIT_EXCEEDED"}')
+    assert tries_for(a_spec("a", max_attempts=max_attempts), RetryPolicy(), limited) == tries
+
+
 @given(
-    ends=st.lists(st.sampled_from([AttemptEnd.FAILED, AttemptEnd.TIMED_OUT, AttemptEnd.LOST]), min_size=20),
+    base=st.floats(0, 604_800), factor=st.floats(1, 100), cap=st.floats(0.1, 604_800), tries=st.integers(1, 5),
+    attempt=st.integers(1, 8),
+)  # fmt: skip
+def test_delays_grow_up_to_the_cap_and_jitter_stays_within_its_bounds(
+    base: float, factor: float, cap: float, tries: int, attempt: int
+) -> None:
+    """RTY-2: and the same attempt always has the same delay."""
+    spec, policy = a_spec("a", retry_delay_seconds=base), RetryPolicy(factor=factor, cap_seconds=cap)
+    delays = [backoff_seconds(n, spec, policy, TRANSIENT) for n in range(1, 6)]
+    assert delays == sorted(delays)
+    assert delays[0] == base
+    assert max(delays) <= max(base, cap)
+    task = a_task(tries=tries)
+    task.attempt = attempt
+    delay = delay_seconds(task, spec, policy, TRANSIENT)
+    assert delays[tries - 1] <= delay <= delays[tries - 1] * (1 + JITTER)
+    assert delay == delay_seconds(task, spec, policy, TRANSIENT)
+
+
+def test_what_failed_together_does_not_come_back_together() -> None:
+    """The jitter of a thousand tasks is spread over all of its range."""
+    delays = sorted(
+        delay_seconds(a_task(tries=1, position=n), a_spec("a"), RetryPolicy(), TRANSIENT) for n in range(1000)
+    )
+    assert delays[100] < 10 * (1 + JITTER * 0.2)
+    assert delays[900] > 10 * (1 + JITTER * 0.8)
+
+
+# what helps
+
+
+def test_out_of_memory_asks_for_more_up_to_the_limit() -> None:
+    """RTY-2: twice as much each time, at most four times; at the limit it is an ordinary retry."""
+    task, spec = a_task(tries=1), a_spec("a", max_attempts=5, resources=Resources(1000, 100 * MIB))
+    asked = [decide(task, spec, OUT_OF_MEMORY, on="w1").trail.memory_bytes for _ in range(4)]
+    assert asked == [200 * MIB, 400 * MIB, 400 * MIB, 400 * MIB]
+
+
+def test_nobody_asks_for_more_memory_than_the_largest_worker_has() -> None:
+    """It would never be placed."""
+    spec = a_spec("a", resources=Resources(1000, 100 * MIB))
+    assert decide(a_task(tries=1), spec, OUT_OF_MEMORY, most_memory=150 * MIB).trail.memory_bytes == 150 * MIB
+    assert decide(a_task(tries=1), spec, OUT_OF_MEMORY, most_memory=100 * MIB).trail.memory_bytes is None
+
+
+def test_a_job_can_say_how_much_more_memory() -> None:
+    """By its factor and its limit."""
+    policy = RetryPolicy(memory_factor=1.5, memory_limit_bytes=160 * MIB)
+    task, spec = a_task(tries=1), a_spec("a", max_attempts=5, resources=Resources(1000, 100 * MIB))
+    asked = [decide(task, spec, OUT_OF_MEMORY, retry=policy).trail.memory_bytes for _ in range(2)]
+    assert asked == [150 * MIB, 160 * MIB]
+
+
+def test_too_slow_gets_a_longer_limit_and_stuck_does_not() -> None:
+    """RTY-1: again, with a longer limit."""
+    task = a_task(tries=1)
+    limits = [decide(task, failure=TOO_SLOW, end=AttemptEnd.TIMED_OUT).trail.limit_seconds for _ in range(2)]
+    assert limits == [90, 135]
+    stuck = decide(a_task(tries=1), failure=stalled(5, job="a/b"), end=AttemptEnd.TIMED_OUT)
+    assert (stuck.state, stuck.trail.limit_seconds) == (S.PENDING, None)
+
+
+FAILURES = [TRANSIENT, OTHER, PERMANENT, OUT_OF_MEMORY, TOO_SLOW, classify('{"class": "infrastructure"}')]
+
+
+@given(
+    ends=st.lists(
+        st.tuples(st.sampled_from(FAILURES), st.sampled_from(["w1", "w2", "w3"]), st.booleans(), st.booleans()),
+        min_size=20,
+    ),
     max_attempts=st.integers(1, 5),
     delay=st.floats(0, 604_800),
 )
-def test_every_generation_ends(ends: list[Failure], max_attempts: int, delay: float) -> None:
+def test_every_generation_ends(ends: list[tuple[Failure, str, bool, bool]], max_attempts: int, delay: float) -> None:
     """I-18: whatever happens, tries and losses are bounded, and each step is one of the table."""
     task, spec = a_task(), a_spec("a", max_attempts=max_attempts, retry_delay_seconds=delay)
-    for end in ends:
-        if end is AttemptEnd.LOST:
+    for said, worker, is_lost, worker_lost in ends:
+        failure = lost("gone") if is_lost else said
+        end: FailedEnd = AttemptEnd.LOST if is_lost else AttemptEnd.FAILED
+        if failure.kind is C.INFRASTRUCTURE:
             task.losses += 1
         else:
             task.tries += 1
-        step = decide_failure(task, spec, end, now=NOON)
+        step = decide(task, spec, failure, end, on=worker, worker_lost=worker_lost)
         assert is_allowed(S.RUNNING, step.state)
         assert (step.due_at is not None) is (step.state is S.PENDING)
-        assert step.due_at is None or step.due_at >= NOON
-        if step.state in FINAL:
+        assert step.due_at is None or step.due_at >= NOON + timedelta(seconds=min(delay, 300))
+        if step.state in FINAL or step.state is S.QUARANTINED:
             break
     else:
         pytest.fail("it was tried again twenty times")

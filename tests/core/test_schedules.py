@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 
 import msgspec
 import pytest
 
-from mainspring.core.schedules import After, Missed, Overlap, ScheduleSpec, check_schedule
+from mainspring.core.job_rules import Limits
+from mainspring.core.schedules import After, Condition, Missed, Overlap, ScheduleSpec, check_schedule
+from mainspring.core.tasks import Priority
 from mainspring.core.triggers import (
     CronTrigger,
     EventTrigger,
@@ -87,6 +89,64 @@ def test_what_is_wrong_with_a_trigger(trigger: Trigger, where: str, why: str) ->
 
 
 @pytest.mark.parametrize(
+    ("condition", "where", "why"),
+    [
+        (Condition(), "condition", "must have an expression, or file_exists, or both"),
+        (Condition(expression="output.rows > 0"), "condition.expression", "it uses output; there is only params and"),
+        (Condition(expression="params.rows >"), "condition.expression", "it can't be read"),
+        (Condition(file_exists="data/ready"), "condition.file_exists", "must be a path from / on"),
+        (Condition(file_exists="/data\n"), "condition.file_exists", "must be a path from / on"),
+        (Condition(file_exists="/" + 4096 * "a"), "condition.file_exists", "must be a path from / on"),
+    ],
+)
+def test_what_is_wrong_with_a_condition(condition: Condition, where: str, why: str) -> None:
+    """TRG-8: the field and the reason."""
+    [fault] = check_schedule(ScheduleSpec(name="nightly", job="etl", trigger=NIGHTLY, condition=condition), NOON)
+    assert fault.where == where
+    assert fault.why.startswith(why)
+
+
+def test_conditions_that_are_fine() -> None:
+    """One of the two, or both."""
+    for condition in (
+        Condition(expression="params.rows > 0 and window > '2026'"),
+        Condition(file_exists="/data/ready"),
+        Condition(expression="params.rows > 0", file_exists="/data/ready"),
+    ):
+        spec = ScheduleSpec(name="nightly", job="etl", trigger=NIGHTLY, condition=condition)
+        assert check_schedule(spec, NOON) == []
+
+
+@pytest.mark.parametrize(
+    ("params", "why"),
+    [
+        (b"[]", "must be an object"),
+        (b'{"a":1,"a":2}', "more than once"),
+        (b'{"a":"\\u0000"}', "has a NUL"),
+        (b'{"a":"' + 300_000 * b"x" + b'"}', "is larger than 262144 bytes"),
+    ],
+)
+def test_what_is_wrong_with_the_parameters(params: bytes, why: str) -> None:
+    """They go to every run."""
+    [fault] = check_schedule(ScheduleSpec(name="n", job="etl", trigger=NIGHTLY, params=msgspec.Raw(params)), NOON)
+    assert fault.where.startswith("params")
+    assert why in fault.why
+
+
+def test_a_schedule_may_fire_every_second() -> None:
+    """A storm is legal; what it can fill is bounded (tests/core/test_settling.py)."""
+    for trigger in (CronTrigger(cron="* * * * * *"), IntervalTrigger(every_seconds=1)):
+        assert faults_of(trigger) == []
+
+
+def test_p0_needs_a_grant() -> None:
+    """ADM-3: as for any run."""
+    spec = ScheduleSpec(name="n", job="etl", trigger=NIGHTLY, priority=Priority.P0)
+    assert [fault.where for fault in check_schedule(spec, NOON, Limits(p0_granted=False))] == ["priority"]
+    assert check_schedule(spec, NOON, Limits()) == []
+
+
+@pytest.mark.parametrize(
     ("trigger", "words"),
     [
         (CronTrigger(cron="30 5 * * 1-5", timezone="Europe/Paris"), "every weekday at 05:30 (Europe/Paris)"),
@@ -124,6 +184,17 @@ def test_windows_around_noon(trigger: Trigger, following: str | None, current: s
     assert count_windows(trigger, NOON - 24 * HOUR, NOON) == (
         12 if isinstance(trigger, IntervalTrigger) else until is not None
     )
+
+
+def test_windows_are_in_utc() -> None:
+    """Wherever whoever wrote the trigger lives: what is said of a window reads the same for everybody."""
+    at = (NOON + HOUR).astimezone(timezone(timedelta(hours=5)))
+    for trigger in (OnceTrigger(at=at), IntervalTrigger(every_seconds=3600, anchor_at=at)):
+        window = next_window(trigger, NOON)
+        assert window is not None
+        assert window.isoformat() == "2026-01-01T13:00:00+00:00"
+    last = OnceTrigger(at=datetime.max.replace(tzinfo=timezone(timedelta(hours=-5))))
+    assert next_window(last, NOON) is None
 
 
 def test_intervals_end_with_the_calendar() -> None:

@@ -28,6 +28,7 @@ from mainspring.ids import new_id
 from mainspring.shard.effects import Answered
 from mainspring.shard.events import Act
 from mainspring.store.port import ShardRows, Term, Waiting
+from mainspring.store.port_schedules import Decide, Settled
 from mainspring.store.sqlite import Lane, SqliteStore
 from mainspring.wire import (
     Answer,
@@ -102,6 +103,15 @@ class TroubledStore(SqliteStore):
             self.reads_that_fail -= 1
             raise Unavailable("the store is gone")
         return await super().waiting(shard, limit, after)
+
+    async def settle_due(self, limit: int, decide: Decide) -> Settled:
+        """Settle what is due, not every time, and come back a while after it was written."""
+        if self.reads_that_fail > 0:
+            self.reads_that_fail -= 1
+            raise Unavailable("the store is gone")
+        settled = await super().settle_due(limit, decide)
+        await asyncio.sleep(self.commit_seconds)
+        return settled
 
     async def commit(self, term: Term, number: int, batch: Batch) -> datetime:
         """Make a batch true, unless there is trouble."""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from datetime import timedelta
 
 import pytest
 
 from mainspring.core.batch import Batch, Outgoing
-from mainspring.host.outbox import FIRST_PAUSE, LEASE, LONGEST_PAUSE, OutboxDelivery
+from mainspring.host.outbox import AT_ONCE, FIRST_PAUSE, LEASE, LONGEST_ASIDE_SECONDS, LONGEST_PAUSE, OutboxDelivery
 from mainspring.store.port import Term
 from tests.host.hall import SHARD, Hall
 from tests.shard.jobs import job, task
@@ -138,6 +139,49 @@ async def test_a_row_that_another_host_has_in_hands_is_left_to_it(
     assert receiver.got == ["n1"]
 
 
+class Waiter:
+    """Takes rows, and comes back when it is told to."""
+
+    def __init__(self) -> None:
+        self.got: list[str] = []
+        self.may_end = asyncio.Event()
+
+    async def __call__(self, row: Outgoing) -> None:
+        self.got.append(row.id)
+        await self.may_end.wait()
+
+
+async def test_a_receiver_that_waits_aside_holds_up_nobody(hall: Hall, receiver: Receiver) -> None:
+    """And gets each row once, however often somebody looks meanwhile; rows of one key stay in order."""
+    waiter = Waiter()
+    delivery = OutboxDelivery(hall.store, hall.clock, "h1", {"news": receiver, "slow": waiter}, aside={"slow"})
+    await send(hall, *((f"s{number}", f"k{number}") for number in range(AT_ONCE)), ("behind", "k0"), kind="slow")
+    running = asyncio.create_task(delivery.run())
+    await hall.wait(5.0)
+    await send(hall, ("n1", "a"))
+    await hall.wait(5.0)
+    assert receiver.got == ["n1"]
+    assert sorted(waiter.got) == sorted(f"s{number}" for number in range(AT_ONCE))
+
+    waiter.may_end.set()
+    await hall.wait(5.0)
+    running.cancel()
+    assert waiter.got[AT_ONCE:] == ["behind"]
+    assert hall.rows("SELECT count(*) FROM outbox WHERE delivered_at IS NULL") == [(0,)]
+
+
+async def test_a_receiver_aside_that_does_not_come_back_is_left_before_the_lease_is_over(hall: Hall) -> None:
+    """Then it is a failure like any other."""
+    waiter = Waiter()
+    delivery = OutboxDelivery(hall.store, hall.clock, "h1", {"news": waiter}, aside={"news"})
+    await send(hall, ("n1", "a"))
+    await deliver_all(hall, delivery, LONGEST_ASIDE_SECONDS + 0.5)
+
+    assert timedelta(seconds=LONGEST_ASIDE_SECONDS) < LEASE
+    assert waiter.got == ["n1"]
+    assert hall.rows("SELECT tries, fault FROM outbox") == [(1, "it took longer than 25 s")]
+
+
 async def test_the_end_of_a_watched_run_reaches_its_receiver(hall: Hall) -> None:
     """From the shard's batch to somebody outside."""
     got = Receiver()
@@ -149,3 +193,39 @@ async def test_the_end_of_a_watched_run_reaches_its_receiver(hall: Hall) -> None
     await delivery.deliver()
 
     assert got.got == [f"{run}:1:ended"]
+
+
+class GroupReceiver:
+    """Takes rows together, unless a bad one is among them."""
+
+    def __init__(self) -> None:
+        self.groups: list[list[str]] = []
+        self.bad = ""
+
+    async def __call__(self, rows: Sequence[Outgoing]) -> None:
+        ids = sorted(row.id for row in rows)
+        if self.bad in ids:
+            raise ConnectionError("one of them can't be taken")
+        self.groups.append(ids)
+
+
+async def test_rows_of_a_kind_go_together(hall: Hall) -> None:
+    """Each of another key, as one call."""
+    together = GroupReceiver()
+    delivery = OutboxDelivery(hall.store, hall.clock, "h1", {}, together={"news": together})
+    await send(hall, ("n1", "a"), ("n2", "b"), ("n3", "a"))
+
+    assert await delivery.deliver() == 2
+    assert await delivery.deliver() == 1
+    assert together.groups == [["n1", "n2"], ["n3"]]
+
+
+async def test_one_bad_row_of_a_group_holds_back_only_itself(hall: Hall) -> None:
+    """Then each is handed over alone."""
+    together = GroupReceiver()
+    together.bad = "n2"
+    delivery = OutboxDelivery(hall.store, hall.clock, "h1", {}, together={"news": together})
+    await send(hall, ("n1", "a"), ("n2", "b"), ("n3", "c"))
+
+    assert await delivery.deliver() == 2
+    assert sorted(together.groups) == [["n1"], ["n3"]]

@@ -41,31 +41,39 @@ AREAS: dict[str, Area] = {
     "mainspring.event_loop": _area("", "uvloop"),
     "mainspring.core": _area("core errors", "msgspec minijinja", _DATA_MODULES),
     "mainspring.shard": _area("shard core errors wire ids", "msgspec", _DATA_MODULES),
-    "mainspring.store.port": _area("core errors store.port_front", "msgspec", _DATA_MODULES),
+    "mainspring.store.port": _area("core errors store.port_front store.port_schedules", "msgspec", _DATA_MODULES),
     "mainspring.store.port_front": _area("core errors", "msgspec", _DATA_MODULES),
+    "mainspring.store.port_schedules": _area("core errors", "msgspec", _DATA_MODULES),
     "mainspring.store": _area("store core errors wire clock ids", "msgspec asyncpg structlog"),
     "mainspring.host": _area(
-        "host shard core store.port store.port_front clock errors wire ids",
+        "host shard core store.port store.port_front store.port_schedules clock errors wire ids",
         "msgspec structlog",
         frozenset(sys.stdlib_module_names) - _CONCRETE,
     ),
     "mainspring.rest": _area("", "msgspec", _DATA_MODULES),
+    "mainspring.rest_schedules": _area("rest", "msgspec", _DATA_MODULES),
+    "mainspring.notify": _area("notify core clock errors sdk.sources", "msgspec httpx2 aiosmtplib apprise"),
     "mainspring.api": _area(
-        "api host shard core store.port store.port_front clock errors wire rest ids",
+        "api host shard core store.port store.port_front store.port_schedules clock errors wire rest rest_schedules "
+        "ids",
         "msgspec structlog starlette uvicorn websockets httpx2 prometheus_client psutil",
     ),
     "mainspring.worker": _area(
         "worker wire event_loop errors clock ids log_output core.work core.expressions sdk.context",
         "msgspec structlog psutil websockets uvloop",
     ),
-    "mainspring.sdk": _area("sdk rest errors clock ids core.work core.admission core.hints", "msgspec httpx2 yaml"),
-    "mainspring.cli": _area("cli bootstrap errors sdk rest clock", "click rich_click rich msgspec yaml"),
+    "mainspring.sdk": _area(
+        "sdk rest rest_schedules errors clock ids core.work core.admission core.failure_policy core.hints "
+        "core.schedules core.schedule_texts core.zones",
+        "msgspec httpx2 yaml",
+    ),
+    "mainspring.cli": _area("cli bootstrap errors sdk rest rest_schedules clock", "click rich_click rich msgspec yaml"),
     "mainspring.cli.worker": _area("cli worker.launch errors sdk.quantities", "rich_click"),
     "mainspring.cli.server": _area("serving sdk.quantities", "rich_click"),
     "mainspring.log_output": _area("", "structlog"),
     "mainspring.serving": Area(_EVERYTHING, _EVERYTHING),
     "mainspring.bootstrap": Area(_EVERYTHING, _EVERYTHING),
-    "mainspring": _area("sdk"),
+    "mainspring": _area("sdk errors"),
 }
 
 

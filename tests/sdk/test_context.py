@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -32,6 +33,7 @@ context.progress(50, "half")
 context.save_checkpoint([context.params, context.outputs, context.checkpoint, context.failed_upstreams])
 print(json.dumps([context.run_id, context.task_name, context.attempt, context.tenant, context.token]))
 print(context.deadline.tzinfo is not None)
+print(json.dumps([context.item, context.partition, context.total, context.window.isoformat(), context.memory_bytes]))
 """
     rig = Rig(tmp_path / "state", tmp_path / "code")
     await rig.start()
@@ -39,11 +41,13 @@ print(context.deadline.tzinfo is not None)
         end = await rig.ends(
             {"run": [sys.executable, "-c", program]},
             params='{"a": 1}', inputs={"up": "[2]"}, failed_upstreams=("gone",), token="tok", timeout_seconds=5.0,
+            item='"Oslo"', partition=1, total=3, window="2030-01-02T03:04:05Z", memory_bytes=7,
         )  # fmt: skip
         assert end.outcome is Outcome.SUCCEEDED, end
-        first, second = rig.log(end.attempt).splitlines()
+        first, second, third = rig.log(end.attempt).splitlines()
         assert json.loads(first) == ["run_1", "load", 1, "acme", "tok"]
         assert second == "True"
+        assert json.loads(third) == ["Oslo", 1, 3, "2030-01-02T03:04:05+00:00", 7]
         assert await rig.hears(Moved) == Moved(end.attempt, 50.0, "half")
         assert json.loads((await rig.hears(Saved)).document) == [{"a": 1}, {"up": [2]}, None, ["gone"]]
     finally:
@@ -61,6 +65,16 @@ def test_a_checkpoint_from_before_is_there(tmp_path: Path, monkeypatch: pytest.M
 
     with pytest.raises(Refused):
         context.save_checkpoint("x" * 300_000)
+    assert (context.item, context.partition, context.total, context.window) == (None, None, None, None)
+
+    until = datetime(2100, 1, 2, tzinfo=UTC)
+    with pytest.raises(Refused):
+        context.extend(float("nan"))
+    context.extend(600)
+    assert (files.new_request(), files.new_request()) == (600.0, None)
+    files.prolong(until)
+    assert context.deadline == until
+
     context.save_checkpoint({"page": 4})
     assert files.new_checkpoint() == '{"page":4}'
     assert files.new_checkpoint() is None

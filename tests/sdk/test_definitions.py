@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from mainspring.core.admission import Limits, decode_job
+from mainspring.core.failure_policy import FailureClass
 from mainspring.errors import Fault, InvalidFile, Refused
 from mainspring.sdk.definitions import blame, read_definition
 
@@ -144,6 +145,104 @@ tasks:
     assert {task["timeout_seconds"] for task in job["tasks"]} == {60.0}
 
 
+def test_what_failures_lead_to_is_said_in_a_readable_form() -> None:
+    job = strict("""
+name: job
+max_retries: 20
+max_fan_out: 500
+retry: {delay: 30s, cap: 1h}
+tasks:
+  - id: a
+    soft_timeout: 2m
+    stall: 90s
+    retry:
+      delay: 10s
+      factor: 3
+      memory_factor: 1.5
+      memory_limit: 4Gi
+      classes: {rate_limited: {delay: 15m, factor: 1.5, cap: 1h, attempts: 5}}
+      rules:
+        - {failure: permanent, exit_codes: [3, 4], contains: "no such table"}
+        - {failure: transient, types: TimeoutError, exit_codes: 5}
+  - id: b
+""")
+
+    assert (job["max_retries"], job["max_fan_out"], job["retry"]) == (20, 500, {"cap_seconds": 3600.0})
+    first, second = job["tasks"]
+    assert (first["retry_delay_seconds"], second["retry_delay_seconds"]) == (10.0, 30.0)
+    assert (first["soft_timeout_seconds"], first["stall_seconds"]) == (120.0, 90.0)
+    assert first["retry"] == {
+        "factor": 3,
+        "memory_factor": 1.5,
+        "memory_limit_bytes": 4 * 2**30,
+        "classes": {"rate_limited": {"base_seconds": 900.0, "factor": 1.5, "cap_seconds": 3600.0, "max_attempts": 5}},
+        "rules": [
+            {"failure": "permanent", "exit_codes": [3, 4], "contains": "no such table"},
+            {"failure": "transient", "types": ["TimeoutError"], "exit_codes": [5]},
+        ],
+    }
+    assert "retry" not in second
+
+
+def test_a_task_for_each_item_of_a_list() -> None:
+    job = strict("""
+name: job
+tasks:
+  - id: cities
+    grows: true
+    run: list-cities
+  - id: fetch
+    needs: cities
+    for_each: "{{ outputs.cities.names }}"
+    label: "{{ item }}"
+    run: fetch {{ item }} {{ partition }}/{{ total }} {{ window }}
+  - id: each
+    for_each: [Oslo, 3]
+    run: fetch {{ item }}
+""")
+
+    assert job["tasks"][0]["grows"] is True
+    assert [task["for_each"] for task in job["tasks"][1:]] == ["outputs.cities.names", '["Oslo",3]']
+    assert job["tasks"][1]["label"] == "{{ item }}"
+
+
+def test_mistakes_inside_of_retry_are_shown_where_they_are() -> None:
+    found = flaws("""name: job
+retry: {memory_limt: 1Gi}
+tasks:
+  - id: a
+    retry: {delay: soon}
+  - id: b
+    retry:
+      classes:
+        rate_limitd: {delay: 15m}
+  - id: c
+    retry:
+      classes: {timeout: {delay: often}}
+  - id: d
+    retry:
+      rules: [{failure: never, exit_codes: many}]
+  - id: e
+    retry_delay: 1s
+    retry: {delay: 2s, cap: 1h, cap_seconds: 5}
+  - id: f
+    soft_timout: 5m
+    grows: maybe
+""")
+
+    assert found == [
+        "2:9 unknown field `memory_limt` of `retry`, did you mean `memory_limit`?",
+        "5:20 `retry.delay` must be a length of time such as 90s, 10m or 1h30m, or a number of seconds",
+        "9:9 there is no kind of failure `rate_limitd`, did you mean `rate_limited`?",
+        "12:34 `delay` must be a length of time such as 90s, 10m or 1h30m, or a number of seconds",
+        f"15:25 there is no kind of failure `never`, there are {', '.join(FailureClass)}",
+        "18:13 `retry.delay` says the same as `retry_delay`",
+        "18:33 `cap_seconds` says the same as another field of `retry`",
+        "20:5 unknown field `soft_timout`, did you mean `soft_timeout`?",
+        "21:12 `grows` must be true or false",
+    ]
+
+
 def test_the_strict_form_is_taken_as_it_is() -> None:
     text = '{"name":"job","tasks":[{"name":"a","work":{"run":["true"]}},{"name":"b","needs":[{"task":"a"}]}]}'
 
@@ -158,15 +257,15 @@ def test_the_examples_are_right(path: Path) -> None:
 
 def test_a_mistake_is_shown_with_its_lines_and_what_was_meant() -> None:
     with pytest.raises(InvalidFile) as caught:
-        read_definition("name: etl\ntasks:\n  - id: load\n    run: python load.py\n    retrys: 3\n", "etl.yaml")
+        read_definition("name: etl\ntasks:\n  - id: load\n    run: python load.py\n    retires: 3\n", "etl.yaml")
 
     assert str(caught.value) == (
-        "etl.yaml:5:5: unknown field `retrys`\n"
+        "etl.yaml:5:5: unknown field `retires`\n"
         "\n"
         "    3 |   - id: load\n"
         "    4 |     run: python load.py\n"
-        "    5 |     retrys: 3\n"
-        "      |     ^^^^^^ did you mean `retries`?"
+        "    5 |     retires: 3\n"
+        "      |     ^^^^^^^ did you mean `retries`?"
     )
 
 
@@ -207,6 +306,12 @@ tasks:
         ("resources: {memory: lots}", "must be a size such as 512Mi"),
         ("resources: {cpu: -1}", "must be a number of processors"),
         ("resources: {gpus: half}", "must be a whole number"),
+        ("retry: 3", "`retries` says how often"),
+        ("retry: [{}]", "must be a mapping with factor, cap"),
+        ("retry: {classes: 3}", "must be a mapping of kinds of failures"),
+        ("retry: {rules: {failure: permanent, exit_code: 3}}", "did you mean `exit_codes`?"),
+        ("retry: {factor: twice}", "`factor` must be a number"),
+        ("for_each: {a: 1}\nrun: x", "must be a text"),
     ],
 )
 def test_what_is_wrong_with_a_task_is_said(fields: str, said: str) -> None:

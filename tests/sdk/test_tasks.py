@@ -40,12 +40,21 @@ def test_a_task_carries_what_was_said_of_it() -> None:
 
 
 def test_a_job_takes_a_task_as_it_gives_itself() -> None:
-    body = {"name": "j", "tasks": [add.as_task(a=1), report.as_task(needs=["add"], rows=[1])]}
+    each = add.as_task(name="each", needs=["add"], for_each="outputs.add", a="{{ item }}")
+    body = {"name": "j", "tasks": [add.as_task(a=1), report.as_task(needs=["add"], rows=[1]), each]}
     spec = decode_job(msgspec.json.encode(body), Limits())
-    assert [one.name for one in spec.tasks] == ["add", "send-report"]
+    assert [one.name for one in spec.tasks] == ["add", "send-report", "each"]
+    assert [one.for_each for one in spec.tasks] == [None, None, "outputs.add"]
+    assert spec.tasks[0].timeout_seconds is None
     assert spec.tasks[1].labels == {"zone": "eu"}
     assert (spec.tasks[1].max_attempts, spec.tasks[1].timeout_seconds) == (3, 600.0)
     assert spec.tasks[1].resources.cpu_millis == 500
+
+
+def test_a_failure_of_a_kind_that_is_none_is_refused() -> None:
+    assert mainspring.TaskError("gone").failure == "permanent"
+    with pytest.raises(ValueError, match="rate_limited"):
+        mainspring.TaskError("slow down", failure="rate-limited")
 
 
 def test_a_name_that_no_job_could_say_is_refused() -> None:

@@ -7,10 +7,12 @@ from collections import Counter
 from mainspring.core.resources import NOTHING, Resources
 from mainspring.core.runs import FINAL_RUN
 from mainspring.core.states import FINAL, HELD_BY_A_WORKER
-from mainspring.core.tasks import Priority, TaskState
+from mainspring.core.tasks import Priority, Task, TaskState
 from mainspring.core.workers import WorkerStatus, use_of
 from mainspring.shard.audit import unexplained
-from mainspring.shard.memory import RunMemory, ShardMemory
+from mainspring.shard.memory import ShardMemory
+from mainspring.shard.run_memory import RunMemory
+from tests.shard.family import Family
 from tests.shard.ledger import Ledger
 
 
@@ -19,6 +21,7 @@ def check(memory: ShardMemory, ledger: Ledger) -> None:
     for run in memory.runs.values():
         _check_counts(run)
         _check_rows(run, ledger)
+        _check_growth(run)
         assert unexplained(memory, run) == [], f"unexplained: {unexplained(memory, run)}"
     active = {run.id for run in ledger.runs.values() if run.adopted_at is not None and run.state not in FINAL_RUN}
     assert set(memory.runs) == active, "the runs in memory are those that are adopted and not over"
@@ -38,25 +41,56 @@ def _check_holds(memory: ShardMemory, ledger: Ledger) -> None:
 
 def _check_counts(run: RunMemory) -> None:
     """STA-5, I-44: what a run counts is so, and its state follows from it."""
-    states = Counter(task.state for task in run.tasks)
+    family = Family(run.job, run.tasks)
+    replaced = {task.id for task in run.tasks if task.birth is not None and task.birth.replaced}
+    states = Counter(task.state for task in run.tasks if task.state not in FINAL or task.id not in replaced)
     assert {state: count for state, count in run.counts.items() if count} == states, f"{run.counts} is not {states}"
     assert run.delayed == sum(task.due_at is not None for task in run.tasks), f"{run.delayed} wait for a time"
     assert run.run.state is run.state(), f"{run.run.state} is not {run.state()}"
     assert run.run.state not in FINAL_RUN, f"{run.run.id} is over and still in memory"
     for task in run.tasks:
-        if task.state not in FINAL:
-            waiting = _not_heard_of(run, task.position)
+        if task.state not in FINAL and not family.is_replaced(task):
+            waiting = _not_heard_of(run, family, task)
             assert run.waiting[task.position] == waiting, f"I-41: {task} waits for {waiting}"
 
 
-def _not_heard_of(run: RunMemory, position: int) -> int:
-    """Upstreams that are open, or over and have not told this child yet."""
+def _not_heard_of(run: RunMemory, family: Family, task: Task) -> int:
+    """Upstreams that are open, or over and have not told this child yet. A fan-out is over with its last task."""
     waiting = 0
-    for parent in run.job.upstream[position]:
+    for parent in run.parents(task.position):
         told = run.ripples.get(parent)
-        heard = told is None or position in run.job.downstream[parent][:told]
-        waiting += run.tasks[parent].state not in FINAL or not heard
+        heard = told is None or run.origin(task.position) in run.children(parent)[:told]
+        if parent >= len(run.tasks):
+            waiting += 1
+            continue
+        members, total = family.members(run.tasks[parent])
+        is_over = len(members) == total and all(one.state in FINAL for one in members)
+        waiting += not is_over or not heard
     return waiting
+
+
+def _check_growth(run: RunMemory) -> None:
+    """DAG-2, DAG-5: places are in order, ids are used once, a fan-out has as many tasks as its list has items."""
+    assert [task.position for task in run.tasks] == list(range(len(run.tasks)))
+    assert len({task.id for task in run.tasks}) == len(run.tasks)
+    if run.growth is None:
+        assert all(task.birth is None for task in run.tasks), f"{run.run.id} has grown and can't"
+        return
+    family = Family(run.job, run.tasks)
+    for task in run.tasks:
+        if not family.is_replaced(task):
+            needed = {members[0].name for members, _, _ in family.needs(task) if members}
+            known = {run.tasks[parent].name for parent in run.parents(task.position) if parent < len(run.tasks)}
+            assert known == needed, f"{task} needs {needed}, and {known} are known"
+    for fan_out in run.growth.fan_outs.values():
+        members, total = family.members(run.tasks[fan_out.position])
+        assert total == fan_out.total
+        assert fan_out.open == total - sum(one.state in FINAL for one in members)
+        assert [one.birth.index for one in members if one.birth is not None] == list(range(len(members)))
+        labels = [one.birth.label for one in members if one.birth is not None]
+        assert len(set(labels)) == len(labels), f"{labels} don't tell {members[0].name} apart"
+        if not run.is_growing():
+            assert len(members) == total, f"{len(members)} of {total} were made of {members[0].name}"
 
 
 def _check_rows(run: RunMemory, ledger: Ledger) -> None:

@@ -6,19 +6,21 @@ What is checked for each batch:
 2. Transitions of a task follow each other without a gap, along the table, to the state in its row (I-03, I-04).
 3. Nothing leaves a final state but a reopening, which starts a generation with counters at zero (I-05, STA-1).
 4. An attempt id is used once, and a task has at most one live attempt (I-10, I-11).
-5. No attempt is made before everything upstream is over and lets it start (I-40).
+5. No attempt is made before everything upstream is over and lets it start (I-40), all tasks of a fan-out included.
 6. No attempt is made on a worker that is cordoned or draining (WRK-9).
 """
 
 from __future__ import annotations
 
-from copy import copy, deepcopy
+from copy import copy
 
 import msgspec
 
 from mainspring.core.batch import (
     Batch,
+    BreakerRow,
     Checkpoint,
+    DurationRow,
     LateResult,
     Outgoing,
     RejectedEvent,
@@ -32,6 +34,7 @@ from mainspring.core.runs import FINAL_RUN, Run
 from mainspring.core.states import FINAL, HELD_BY_A_WORKER, is_allowed
 from mainspring.core.tasks import Attempt, RecordedAttempt, Task, TaskState, Transition
 from mainspring.shard.events import RunRows
+from tests.shard.family import Family
 
 SpreadKey = tuple[str, str, int, SpreadKind]
 
@@ -44,6 +47,8 @@ class Loaded(msgspec.Struct, frozen=True):
     spreads: list[Spread]
     checkpoints: list[Checkpoint]
     held_workers: list[WorkerRow]
+    breakers: list[BreakerRow]
+    durations: list[DurationRow]
 
 
 class Ledger:
@@ -61,8 +66,11 @@ class Ledger:
         self.rejected: list[RejectedEvent] = []
         self.workers: dict[str, WorkerRow] = {}
         self.checkpoints: dict[str, Checkpoint] = {}
+        self.breakers: dict[tuple[str, str], BreakerRow] = {}
+        self.durations: dict[tuple[str, str, str], DurationRow] = {}
         self.archived: set[str] = set()
         self._used_attempts: dict[str, str] = {}
+        self._of_run: dict[str, list[str]] = {}
 
     def commit(self, batch: Batch) -> None:
         """Take a batch, as a store does."""
@@ -71,11 +79,12 @@ class Ledger:
             self.runs[run.id] = copy(run)
         for task in batch.new_tasks:
             assert task.id not in self.tasks, f"{task.id} is made twice"
-            self.tasks[task.id] = deepcopy(task)
+            self.tasks[task.id] = copy(task)
+            self._of_run.setdefault(task.run_id, []).append(task.id)
         for change in batch.tasks:
             row = self.tasks[change.task.id]
             assert (row.state, row.seq) == (change.was, change.was_seq), f"stale write: {row} is not {change}"
-            self.tasks[row.id] = deepcopy(change.task)
+            self.tasks[row.id] = copy(change.task)
         for transition in batch.transitions:
             self._append(transition)
         for changed in [*batch.new_tasks, *(change.task for change in batch.tasks)]:
@@ -95,6 +104,8 @@ class Ledger:
             assert saved.attempt_id in self._used_attempts, f"nobody made {saved}"
             self.checkpoints[saved.task_id] = saved
         self._check_holds(batch)
+        self._save_breakers(batch)
+        self.durations.update(((row.tenant, row.job, row.task), row) for row in batch.durations)
         for run_id in batch.archived:
             assert self.runs[run_id].state in FINAL_RUN, f"{run_id} moves to history, and is not over"
             self.archived.add(run_id)
@@ -107,10 +118,12 @@ class Ledger:
         ids = {run.id for run in runs}
         return Loaded(
             runs,
-            [deepcopy(task) for run in runs for task in self.tasks_of(run.id)],
+            [copy(task) for run in runs for task in self.tasks_of(run.id)],
             [copy(spread) for spread in self.spreads.values() if spread.run_id in ids],
             [saved for saved in self.checkpoints.values() if saved.run_id in ids],
             [row for row in self.workers.values() if row.hold],
+            list(self.breakers.values()),
+            list(self.durations.values()),
         )
 
     def rows_of(self, run_id: str) -> RunRows:
@@ -119,7 +132,7 @@ class Ledger:
         if run is None or run_id in self.archived:
             return RunRows()
         spreads = tuple(copy(spread) for spread in self.spreads.values() if spread.run_id == run_id)
-        tasks = tuple(deepcopy(task) for task in self.tasks_of(run_id))
+        tasks = tuple(copy(task) for task in self.tasks_of(run_id))
         checkpoints = tuple(saved for saved in self.checkpoints.values() if saved.run_id == run_id)
         job = self.jobs.get(run.job_id)
         return RunRows(run=copy(run), job=job, tasks=tasks, spreads=spreads, checkpoints=checkpoints)
@@ -136,7 +149,7 @@ class Ledger:
 
     def tasks_of(self, run_id: str) -> list[Task]:
         """The tasks of a run, by position."""
-        return sorted((task for task in self.tasks.values() if task.run_id == run_id), key=lambda task: task.position)
+        return sorted((self.tasks[one] for one in self._of_run.get(run_id, ())), key=lambda task: task.position)
 
     def path(self, task_id: str) -> list[TaskState]:
         """The states that a task went through."""
@@ -179,22 +192,29 @@ class Ledger:
 
     def _check_starts(self, batch: Batch) -> None:
         """I-40: at the commit that makes an attempt, everything upstream is over and lets the task start."""
+        families: dict[str, Family] = {}
         for transition in batch.transitions:
             if transition.end is not TaskState.ASSIGNED:
                 continue
             task = self.tasks[transition.task_id]
             run = self.runs[task.run_id]
             job = self.jobs[run.job_id]
-            conditions = job.conditions.get(task.position, {})
-            parents = self.tasks_of(run.id)
-            upstreams = [
-                Upstream(
-                    id=parents[number].id, name=parents[number].name, state=parents[number].state,
-                    output=parents[number].output, when=conditions.get(number),
-                )
-                for number in job.upstream[task.position]
-            ]  # fmt: skip
-            decision = decide(job.spec.on_failure, job.tasks[task.position].on_skip, upstreams, run.params)
+            if run.id not in families:
+                families[run.id] = Family(job, self.tasks_of(run.id))
+            family = families[run.id]
+            spec = family.spec(task)
+            assert spec is not None, f"nobody knows what {task} is"
+            assert not family.is_replaced(task), f"{task} was placed, and is replaced"
+            upstreams: list[Upstream] = []
+            for members, total, when in family.needs(task):
+                assert len(members) == total, f"{task} was placed before all {total} upstream were made"
+                upstreams += [
+                    Upstream(
+                        id=one.id, name=one.name, state=one.state, output=one.output, when=when if total == 1 else None
+                    )
+                    for one in members
+                ]  # fmt: skip
+            decision = decide(job.spec.on_failure, spec.on_skip, upstreams, run.params)
             assert decision.state is TaskState.QUEUED, f"{task} was placed: {decision}"
 
     def _check_holds(self, batch: Batch) -> None:
@@ -203,6 +223,14 @@ class Ledger:
             if transition.end is TaskState.ASSIGNED:
                 worker = self.workers.get(self.tasks[transition.task_id].worker_id or "")
                 assert worker is None or not worker.hold, f"{transition} on {worker}"
+
+    def _save_breakers(self, batch: Batch) -> None:
+        """A row of each circuit that is open."""
+        for row in batch.breakers:
+            if row.closed_at is None:
+                self.breakers[row.kind, row.subject] = row
+            else:
+                self.breakers.pop((row.kind, row.subject), None)
 
     def _save_spread(self, spread: Spread) -> None:
         key = (spread.run_id, spread.parent, spread.generation, spread.kind)

@@ -10,48 +10,63 @@ from __future__ import annotations
 import os
 from typing import Any
 
+import msgspec
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 
 from mainspring.core.jobs import OnSkip
-from mainspring.core.runs import FINAL_RUN, FailurePolicy, Finish, Run, derive_run_state
+from mainspring.core.runs import FINAL_RUN, FailurePolicy, Finish, Run, RunState, derive_run_state
 from mainspring.core.states import FINAL, HELD_BY_A_WORKER
 from mainspring.core.tasks import Priority, Task, TaskState
 from mainspring.shard import events as happened
 from mainspring.shard.effects import Reply
-from mainspring.wire import Outcome
+from mainspring.wire import Outcome, Progress
+from tests.shard.family import Family
 from tests.shard.jobs import job, task
 from tests.shard.world import World
 
 S = TaskState
 WORKERS = ("w1", "w2", "w3")
 BUDGETS = (3, 8, 2_000)
+ERRORS = (
+    None, "boom", '{"type":"E","message":"alike"}', '{"type":"E","message":"alike"}', '{"type":"MemoryError"}',
+    '{"class":"permanent","type":"E"}', '{"type":"TIMEOUT"}', '{"class":"infrastructure","type":"child"}',
+)  # fmt: skip
 
 
 @st.composite
 def specs(draw: st.DrawFn) -> Any:
-    """A job of a few tasks with edges that go forward, some of them conditional."""
+    """A job of a few tasks with edges that go forward, some of them conditional; some fan out, some add others."""
     n = draw(st.sampled_from([1, 2, 3, 5, 8, 40]))
     tasks = []
     for number in range(n):
         upstream = draw(st.sets(st.integers(0, number - 1), max_size=3)) if number else set()
         needs = [f"t{one}" for one in sorted(upstream)]
         conditional = [name for name in needs if n < 40 and draw(st.integers(0, 5)) == 0]
+        growth = draw(st.sampled_from(["", "", "", "list", "number", "output"])) if n < 40 else ""
+        lists = {"list": f"outputs.{needs[0]}" if needs else "params.many", "number": "params.many"}
         tasks.append(
             task(
                 f"t{number}",
                 *needs,
                 when=dict.fromkeys(conditional, "output == 1"),
-                max_attempts=draw(st.sampled_from([1, 2])),
+                max_attempts=draw(st.sampled_from([1, 2, 5])),
                 retry_delay_seconds=2.0,
                 timeout_seconds=draw(st.sampled_from([5.0, 1000.0])),
+                soft_timeout_seconds=draw(st.sampled_from([None, 3.0])),
+                stall_seconds=draw(st.sampled_from([None, None, 10.0])),
                 on_skip=draw(st.sampled_from(list(OnSkip))),
                 expected_seconds=draw(st.sampled_from([None, 0.01])),
+                for_each=lists.get(growth),
+                grows=growth == "output",
             )
         )
     limit = draw(st.sampled_from([None, None, 20.0]))
-    return job(*tasks, on_failure=draw(st.sampled_from(list(FailurePolicy))), timeout_seconds=limit)
+    return job(
+        *tasks, on_failure=draw(st.sampled_from(list(FailurePolicy))), timeout_seconds=limit,
+        max_fan_out=draw(st.sampled_from([2, 100])),
+    )  # fmt: skip
 
 
 class Story(RuleBasedStateMachine):
@@ -69,7 +84,7 @@ class Story(RuleBasedStateMachine):
     @precondition(lambda self: len(self.world.ledger.runs) < 4)
     @rule(spec=specs(), priority=st.sampled_from(list(Priority)), tenant=st.sampled_from(["a", "b"]))
     def a_run_arrives(self, spec: Any, priority: Priority, tenant: str) -> None:
-        run = self.world.put_in_intake(spec, priority=priority, tenant=tenant, watched=True)
+        run = self.world.put_in_intake(spec, priority=priority, tenant=tenant, watched=True, params='{"many": 3}')
         self.world.turn(self.world.arrival(run))
 
     @rule(pick=st.randoms(use_true_random=False), many=st.integers(1, 6), report=st.integers(0, 7))
@@ -89,7 +104,7 @@ class Story(RuleBasedStateMachine):
     @precondition(lambda self: self.world.ledger.runs)
     @rule(
         pick=st.randoms(use_true_random=False),
-        kind=st.sampled_from([happened.CancelRun, happened.PauseRun, happened.ResumeRun]),
+        kind=st.sampled_from([happened.CancelRun, happened.PauseRun, happened.ResumeRun, happened.RetryRun]),
     )
     def somebody_acts_on_a_run(self, pick: Any, kind: type[happened.Act]) -> None:
         self.world.turn(self.world.asked(kind, pick.choice(list(self.world.ledger.runs.values()))))
@@ -101,7 +116,24 @@ class Story(RuleBasedStateMachine):
     )
     def somebody_acts_on_a_task(self, pick: Any, kind: type[happened.Act]) -> None:
         one = pick.choice(list(self.world.ledger.tasks.values()))
-        self.world.turn(self.world.asked(kind, self.world.run(one.run_id), task=one.name))
+        self.world.turn(self.world.asked(kind, self.world.run(one.run_id), task=one.id))
+
+    @precondition(lambda self: any(one.state in FINAL for one in self.world.ledger.tasks.values()))
+    @rule(pick=st.randoms(use_true_random=False), whole=st.booleans())
+    def somebody_retries_what_is_over(self, pick: Any, whole: bool) -> None:
+        one = pick.choice([one for one in self.world.ledger.tasks.values() if one.state in FINAL])
+        run = self.world.run(one.run_id)
+        if whole:
+            self.world.turn(self.world.asked(happened.RetryRun, run))
+        else:
+            self.world.turn(self.world.asked(happened.ReopenTask, run, task=one.id))
+
+    @precondition(lambda self: any(self.speaks_for(one) for one in self.world.ledger.tasks.values()))
+    @rule(turns=st.integers(1, 3))
+    def work_gets_done(self, turns: int) -> None:
+        for _ in range(turns):
+            held = [one for one in self.world.ledger.tasks.values() if self.speaks_for(one)]
+            self.world.turn(*(self.ended(one, Outcome.SUCCEEDED, self.output(one)) for one in held))
 
     @rule(pick=st.randoms(use_true_random=False))
     def a_result_can_not_be_taken(self, pick: Any) -> None:
@@ -139,6 +171,24 @@ class Story(RuleBasedStateMachine):
                 for one in pick.sample(held, min(many, len(held)))
             )
         )
+
+    @rule(pick=st.randoms(use_true_random=False), percent=st.integers(0, 100), asks=st.booleans())
+    def attempts_get_on(self, pick: Any, percent: int, asks: bool) -> None:
+        held = [one for one in self.world.ledger.tasks.values() if self.speaks_for(one)]
+        for one in pick.sample(held, min(2, len(held))):
+            worker, attempt = str(one.worker_id), str(one.attempt_id)
+            said: list[happened.Event] = [
+                self.world.say(happened.WorkerBeat, worker, progress=(Progress(attempt, percent),))
+            ]
+            if asks:
+                said.append(self.world.say(happened.MoreTimeAsked, worker, attempt=attempt, seconds=10.0 + percent))
+            self.world.turn(*said)
+
+    @precondition(lambda self: self.world.ledger.tasks)
+    @rule(pick=st.randoms(use_true_random=False), seconds=st.sampled_from([1.0, 30.0]))
+    def somebody_gives_more_time(self, pick: Any, seconds: float) -> None:
+        one = pick.choice(list(self.world.ledger.tasks.values()))
+        self.world.turn(happened.ExtendTask(run_id=one.run_id, by="ann", task_id=one.id, seconds=seconds))
 
     @rule()
     def the_memory_is_loaded_again(self) -> None:
@@ -179,18 +229,23 @@ class Story(RuleBasedStateMachine):
         world = self.world
         for one in list(world.ledger.tasks.values()):
             run = world.run(one.run_id)
-            if one.state is S.QUARANTINED and world.reply(happened.ClearTask, run, task=one.name) is Reply.REFUSED:
-                world.act(happened.CancelTask, run, task=one.name)
+            if one.state is S.QUARANTINED and world.reply(happened.ClearTask, run, task=one.id) is Reply.REFUSED:
+                world.act(happened.CancelTask, run, task=one.id)
         for one in [one for one in world.ledger.tasks.values() if one.worker_id is not None]:
             outcome = Outcome.SUCCEEDED if one.stop is None else Outcome.STOPPED
-            world.settle(world.result(one.name, outcome, output="1", of=world.run(one.run_id)))
-        world.advance(1, heard=WORKERS)
+            if world.task(one.id).worker_id is not None:
+                world.settle(world.result(one.id, outcome, output=self.output(one), of=world.run(one.run_id)))
+        for run in [run for run in world.ledger.runs.values() if run.paused and run.state is RunState.PAUSED]:
+            world.act(happened.ResumeRun, run)
+        world.advance(30 if world.ledger.breakers else 1, heard=WORKERS)
 
     def derived(self, run: Run) -> object:
         """STA-5, from the rows alone."""
         counts: dict[TaskState, int] = {}
         for one in self.world.ledger.tasks_of(run.id):
             assert one.state in FINAL
+            if one.birth is not None and one.birth.replaced:
+                continue
             counts[one.state] = counts.get(one.state, 0) + 1
         policy = self.world.ledger.jobs[run.job_id].spec.on_failure
         return derive_run_state(
@@ -208,9 +263,9 @@ class Story(RuleBasedStateMachine):
             case 0 | 1:
                 return self.world.say(happened.AttemptStarted, worker, attempt=attempt)
             case 2 | 3:
-                return self.ended(one, Outcome.SUCCEEDED, "1")
+                return self.ended(one, Outcome.SUCCEEDED, self.output(one))
             case 4:
-                return self.ended(one, Outcome.FAILED, None)
+                return self.ended(one, Outcome.FAILED, None, error=ERRORS[(one.position + one.attempt) % len(ERRORS)])
             case 5:
                 return self.ended(one, Outcome.STOPPED, None)
             case 6:
@@ -218,10 +273,31 @@ class Story(RuleBasedStateMachine):
             case _:
                 return self.world.say(happened.AttemptReturned, worker, attempt=attempt)
 
-    def ended(self, one: Task, outcome: Outcome, output: str | None) -> happened.Event:
+    def output(self, one: Task) -> str:
+        """What a task leaves: a number that may be a list, or tasks that it adds. Some of it is bad."""
+        run = self.world.run(one.run_id)
+        family = Family(self.world.ledger.jobs[run.job_id], self.world.ledger.tasks_of(run.id))
+        spec = family.spec(one)
+        number = one.position + one.generation
+        if spec is None or not spec.grows:
+            return str((1, 1, 3, 0)[number % 4])
+        name = f"g{one.position}-{one.generation}"
+        waiting = [task.name for task in family.tasks if task.state is S.PENDING and task.birth is None]
+        deeper = number % 3 == 0 and one.position < 12
+        adds = {
+            "tasks": [
+                {"name": f"{name}-a", "grows": deeper},
+                {"name": f"{name}-b", "needs": [f"{name}-a", one.name], "max_attempts": 1},
+                {"name": f"{name}-c", "needs": ["nobody" if number % 11 == 0 else f"{name}-a"]},
+            ],
+            "edges": [{"task": task, "needs": [f"{name}-a"]} for task in waiting[-1:]] if number % 3 else [],
+        }
+        return msgspec.json.encode(adds).decode()
+
+    def ended(self, one: Task, outcome: Outcome, output: str | None, error: str | None = None) -> happened.Event:
         return self.world.say(
             happened.AttemptEnded, str(one.worker_id), attempt=str(one.attempt_id), outcome=outcome, output=output,
-            error=None,
+            error=error,
         )  # fmt: skip
 
 

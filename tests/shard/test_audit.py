@@ -34,7 +34,7 @@ def test_a_queued_task_in_no_queue_is_found_and_queued_again(world: World) -> No
     batch = world.turn(happened.Audited())
 
     (alert,) = batch.outbox
-    assert msgspec.json.decode(alert.payload)["task"] == lost[0].id
+    assert msgspec.json.decode(alert.payload)["details"]["task"] == lost[0].id
     world.register("w1")
     assert world.task("a").state is S.ASSIGNED
 

@@ -91,7 +91,7 @@ def test_a_failure_in_a_paused_run_is_tried_again_after_the_resume(world: World)
     world.start("a")
     world.act(happened.PauseRun, run)
     world.fail("a")
-    world.advance(seconds=6, heard=["w1"])
+    world.advance(seconds=7, heard=["w1"])
     assert world.task("a").state is S.PENDING
 
     world.act(happened.ResumeRun, run)

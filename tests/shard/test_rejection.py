@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from mainspring.core.alerts import Alert, AlertKind
 from mainspring.core.batch import SpreadKind
 from mainspring.core.runs import RunState
 from mainspring.core.shapes import Shape
@@ -49,8 +50,10 @@ def test_a_rejected_event_is_on_record_and_an_alert_goes_out(world: World) -> No
     assert "\0" not in record.fault
     assert "\\u0000" not in record.event
     assert msgspec.json.decode(record.event)
-    (alert,) = world.ledger.outbox
-    assert (alert.kind, alert.id) == ("alert", record.id)
+    found = [msgspec.json.decode(row.payload, type=Alert) for row in world.ledger.outbox if row.kind == "alert"]
+    assert {alert.kind for alert in found} == {AlertKind.EVENT_REJECTED, AlertKind.QUARANTINED}
+    (alert,) = [alert for alert in found if alert.kind is AlertKind.EVENT_REJECTED]
+    assert (alert.details["record"], alert.details["subject"]) == (record.id, event.attempt)
 
 
 def test_what_is_recorded_of_an_event_is_bounded(world: World) -> None:

@@ -209,7 +209,7 @@ def test_the_limit_of_an_earlier_attempt_does_not_end_the_next_one(world: World)
     world.given_running("extract", on="w1", timeout_seconds=30.0, retry_delay_seconds=1.0)
     world.advance(seconds=20, heard=["w1"])
     world.fail("extract")
-    world.advance(seconds=1, heard=["w1"])
+    world.advance(seconds=2, heard=["w1"])
     world.start("extract")
 
     world.advance(seconds=20, heard=["w1"])

@@ -27,40 +27,16 @@ from mainspring.shard import events as happened
 from mainspring.shard.effects import Answered, CloseLink, LookUpAttempt, LookUpRun, Reply, Send
 from mainspring.shard.events import Act, Event, WorkerEvent
 from mainspring.shard.shard import DEFAULT_BUDGET, Shard
-from mainspring.wire import Answer, Assign, Offer, Outcome, Recall, Stop, ToWorker, Verdict
+from mainspring.wire import Answer, Offer, Outcome, Recall, Stop, ToWorker, Verdict
 from tests.shard import invariants, jobs
+from tests.shard.family import Family
 from tests.shard.ledger import Ledger
+from tests.shard.played_worker import PlayedWorker
 
 CHECKED_EACH_TURN = 400
 """With more tasks than this, memory and rows are compared at the end only."""
 MOST_TURNS = 20_000
 _E = TypeVar("_E", bound=WorkerEvent)
-
-
-class PlayedWorker:
-    """What the world knows of a worker: its session, and what it was told and has in hands."""
-
-    def __init__(self, name: str, offer: Offer, labels: dict[str, str], zone: str) -> None:
-        self.name = name
-        self.offer = offer
-        self.labels = labels
-        self.zone = zone
-        self.sessions = 0
-        self.told: list[ToWorker] = []
-        self.holds: list[str] = []
-        self.closed = False
-
-    @property
-    def session(self) -> str:
-        return f"{self.name}:{self.sessions}"
-
-    def hear(self, message: ToWorker) -> None:
-        """Keep what was said, and what it means for what the worker has in hands."""
-        self.told.append(message)
-        if isinstance(message, Assign):
-            self.holds += [one.attempt for one in message.group]
-        elif isinstance(message, Answer) and message.attempt in self.holds:
-            self.holds.remove(message.attempt)
 
 
 class World:
@@ -204,11 +180,23 @@ class World:
         return self.ledger.runs[run if isinstance(run, str) else run.id]
 
     def task(self, name: str, of: Run | None = None) -> Task:
-        """A task's row, by its name."""
+        """A task's row, by its id, its name, or of a fan-out its name and number, as in `fetch[2]`."""
+        if name in self.ledger.tasks:
+            return self.ledger.tasks[name]
+        if name.endswith("]"):
+            name, _, number = name[:-1].partition("[")
+            return self.members(name, of)[int(number)]
         (found,) = [
             task for task in self.ledger.tasks.values() if task.name == name and (of is None or task.run_id == of.id)
         ]
         return found
+
+    def members(self, name: str, of: Run | None = None) -> list[Task]:
+        """The tasks of a fan-out that are not replaced, in order."""
+        run = self.run(of)
+        family = Family(self.ledger.jobs[run.job_id], self.ledger.tasks_of(run.id))
+        (head, *_) = [task for task in family.tasks if task.name == name]
+        return family.members(head)[0]
 
     def states(self, of: Run | None = None) -> dict[str, TaskState]:
         """The states of a run's tasks, by name."""
@@ -238,7 +226,8 @@ class World:
         if task is None:
             return kind(run_id=run_id, by="ann", why=why, ticket=self._tickets)
         names = [spec.name for spec in self.ledger.jobs[self.ledger.runs[run_id].job_id].tasks]
-        named: dict[str, Any] = {"task_id": task_id(run_id, names.index(task))}
+        known = task_id(run_id, names.index(task)) if task in names else self.task(task, run).id
+        named: dict[str, Any] = {"task_id": known}
         return kind(run_id=run_id, by="ann", why=why, ticket=self._tickets, **named)
 
     def reply(self, kind: type[Act], run: Run | None = None, *, task: str | None = None) -> Reply:
@@ -360,8 +349,9 @@ class World:
         rows = self.ledger.load()
         self.shard = Shard("pool", seed=(self.terms, len(self.batches)))
         self.shard.load(
-            rows.runs, rows.tasks, self.ledger.jobs, rows.spreads, checkpoints=rows.checkpoints,
-            held_workers=rows.held_workers, now=self.now, before=None if before is None else before.memory,
+            rows.runs, rows.tasks, self.ledger.jobs, rows.spreads, checkpoints=rows.checkpoints, now=self.now,
+            held_workers=rows.held_workers, breakers=rows.breakers, durations=rows.durations,
+            before=None if before is None else before.memory,
         )  # fmt: skip
 
     def _commit(self, batch: Batch) -> None:

@@ -7,13 +7,16 @@ from typing import Any
 import msgspec
 
 from mainspring.core.batch import Batch, SpreadKind, TaskChange
-from mainspring.core.jobs import OnSkip
+from mainspring.core.jobs import Job, OnSkip, TaskSpec
 from mainspring.core.retries import LOSSES_ALLOWED
-from mainspring.core.runs import FailurePolicy, Finish, Run, derive_run_state
+from mainspring.core.runs import FINAL_RUN, FailurePolicy, Finish, Run, derive_run_state
 from mainspring.core.states import FINAL, HELD_BY_A_WORKER, UNSUCCESSFUL, is_allowed
 from mainspring.core.tasks import Attempt, AttemptEnd, Task, TaskState, Transition
 from mainspring.wire import Outcome
+from tests.sim.check_failures import FailureCheck
+from tests.sim.check_growth import GrowthCheck, causes
 from tests.sim.findings import Findings
+from tests.sim.growing import NOBODY
 from tests.sim.jobs import CONDITIONS
 from tests.sim.model import Ever, Model
 
@@ -24,8 +27,10 @@ _COUNTED = frozenset({AttemptEnd.SUCCEEDED, AttemptEnd.FAILED, AttemptEnd.TIMED_
 class CommitCheck:
     """Checks batches against the model, and applies them to it."""
 
-    def __init__(self, findings: Findings, ever: Ever, offers: dict[str, Any]) -> None:
+    def __init__(self, findings: Findings, ever: Ever, offers: dict[str, Any], failures: FailureCheck) -> None:
         self._findings = findings
+        self._failures = failures
+        self._growth = GrowthCheck(findings, ever)
         self._require = findings.require
         self._ever = ever
         self._offers = offers
@@ -39,20 +44,21 @@ class CommitCheck:
         touched: dict[str, None] = {}
         last = self._check_history(model, batch)
         self._apply_checkpoints(model, batch)
+        self._failures.check(model, batch)
         for attempt in batch.attempts:
             self._check_attempt(model, attempt, batch, last)
         for run in batch.runs:
             self._apply_run(model, run)
             touched[run.id] = None
+        for change in batch.tasks:
+            self._check_change(model, change, last)
+            model.put_task(change.task)
+            touched[change.task.run_id] = None
         for task in batch.new_tasks:
             self._require("I-04", len(model.tasks[task.run_id]) == task.position, f"{task.id} is made out of order")
             self._check_row(model, task, last)
             model.put_task(task)
             touched[task.run_id] = None
-        for change in batch.tasks:
-            self._check_change(model, change, last)
-            model.put_task(change.task)
-            touched[change.task.run_id] = None
         for late in batch.late:
             self._require("I-52", late.attempt_id not in model.live, f"a late result of live {late.attempt_id}")
             self._ever.late.add(late.attempt_id)
@@ -62,10 +68,13 @@ class CommitCheck:
                 self._ever.held.add(row.id)
         self._apply_spreads(model, batch, touched)
         self._check_records(model, batch)
+        self._failures.check_counted(model, batch)
+        self._growth.check(model, batch)
         for run_id in touched:
             self._check_run(model, run_id)
         if _assigns(batch):
             self._check_placing(model, queued_before)
+        self._failures.apply_openings(model, batch)
         for run_id in batch.archived:
             self._archive(model, run_id)
 
@@ -75,9 +84,8 @@ class CommitCheck:
         """Each task's steps follow on from its row, without a gap, along the table."""
         last: dict[str, Transition] = {}
         for step in batch.transitions:
-            before = last.get(step.task_id)
+            before, row = last.get(step.task_id), model.task(step.task_id)
             if before is None:
-                row = model.task(step.task_id)
                 seq, state, generation = (row.seq, row.state, row.generation) if row else (0, None, 1)
             else:
                 seq, state, generation = before.seq, before.end, before.generation
@@ -85,7 +93,9 @@ class CommitCheck:
             self._require("I-04", step.seq == seq + 1 and step.start == state, story)
             if state in FINAL:
                 reopened = step.end is S.PENDING and step.generation == generation + 1
-                self._require("I-05", reopened and step.by.startswith("person:"), story)
+                # The first of a fan-out whose list a person has made again waits for the new list once it is over.
+                listed = row is not None and row.birth is not None and row.birth.parent == row.position
+                self._require("I-05", reopened and (step.by.startswith("person:") or listed), story)
             else:
                 self._require("I-04", is_allowed(state, step.end) and step.generation == generation, story)
             self._require("I-07", step.by and step.because, f"{story}: nobody says who or why")
@@ -122,7 +132,7 @@ class CommitCheck:
                 self._placed.append(task)
             if task.stop is not None:
                 self._ever.stops.add(task.attempt_id)
-        spec = model.job_of(task.run_id).tasks[task.position]
+        spec = model.spec_of(task)
         bounded = task.tries <= spec.max_attempts and task.losses <= LOSSES_ALLOWED + 1
         self._require("I-18", bounded, f"{task.id}: {task.tries} tries, {task.losses} losses")
 
@@ -149,6 +159,11 @@ class CommitCheck:
             worker, result = self._ever.left.get(attempt.id, ("nobody", None))
             outcome = Outcome.SUCCEEDED if attempt.end is AttemptEnd.SUCCEEDED else Outcome.FAILED
             told = result is not None and result.outcome is outcome and worker == attempt.worker_id
+            if row is not None and result is not None and model.spec_of(row).grows:
+                good = (result.output or "").startswith('{"tasks"') and NOBODY not in (result.output or "")
+                bad = result.outcome is Outcome.SUCCEEDED and not good
+                self._require("DAG-5", not bad or attempt.end is AttemptEnd.FAILED, f"{attempt.id} adds {result}")
+                told = told or (bad and worker == attempt.worker_id)
             self._require("I-13", told, f"{attempt.id} {attempt.end}: its process on {worker} left {result}")
             change = next((one.task for one in batch.tasks if one.task.id == attempt.task_id), None)
             if told and change is not None and change.state is S.SUCCEEDED and result is not None:
@@ -158,7 +173,7 @@ class CommitCheck:
         if attempt.end in _COUNTED:
             key = (attempt.task_id, attempt.generation)
             model.counted[key] = model.counted.get(key, 0) + 1
-            most = model.job_of(attempt.run_id).tasks[int(attempt.task_id.rpartition(".")[2])].max_attempts
+            most = model.spec_of(model.live[attempt.id]).max_attempts if row is not None else 0
             self._require("I-18", model.counted[key] <= most, f"{attempt.task_id} was tried {model.counted[key]} times")
 
     # runs and spreads
@@ -173,6 +188,8 @@ class CommitCheck:
             self._ever.cancelled.add(run.id)
         if run.paused:
             self._ever.paused.add(run.id)
+        if run.state in FINAL_RUN:
+            self._ever.run_ends.setdefault(run.id, set()).add(run.state)
 
     def _apply_spreads(self, model: Model, batch: Batch, touched: dict[str, None]) -> None:
         for spread in batch.spreads:
@@ -196,6 +213,8 @@ class CommitCheck:
         delayed = 0
         tasks = model.tasks[run_id]
         for task in tasks:
+            if task.state in FINAL and task.birth is not None and task.birth.replaced:
+                continue
             counts[task.state] = counts.get(task.state, 0) + 1
             delayed += task.state is S.PENDING and task.due_at is not None
         finish = Finish(
@@ -225,10 +244,12 @@ class CommitCheck:
             if record.kind != "CheckpointSaved":
                 model.rejected.add(record.subject)
                 self._ever.rejected.add(record.subject)
-            self._require("L-4", record.id in alerts, f"{record.id} was rejected, and nobody is told")
+            self._require("L-4", f"alert:{record.id}:on" in alerts, f"{record.id} was rejected, and nobody is told")
         for row in batch.outbox:
             if "unexplained" in row.id:
                 self._require("I-45", False, row.payload)
+            if row.kind == "alert" and row.key.startswith("alert:"):
+                model.alerts.add(row.key.removeprefix("alert:"))
 
     # placing
 
@@ -244,6 +265,7 @@ class CommitCheck:
     def _check_placing(self, model: Model, queued_before: list[Task]) -> None:
         for task in self._placed:
             self._check_causes(model, task)
+            self._failures.check_placed(model, task)
             worker = task.worker_id or ""
             room = self._offers[worker] - model.use(worker)
             self._require("I-60", not room.is_negative(), f"{worker} has {room} left after taking {task.id}")
@@ -262,9 +284,7 @@ class CommitCheck:
     def _check_order(self, model: Model, higher: Task, task: Task) -> None:
         """No task was placed where one of a higher priority waited and would have fitted (I-62)."""
         worker = task.worker_id or ""
-        shapes = model.job_of(higher.run_id).shapes
-        shape = shapes[higher.position]
-        mine = model.job_of(task.run_id).shapes[task.position]
+        shape, mine = model.shape_of(higher), model.shape_of(task)
         room = self._offers[worker] - model.use(worker) + mine.resources
         fits = shape.resources.fits(room) and shape.labels == mine.labels and shape.zone == mine.zone
         poisoned = "-poison-place" in model.job_of(higher.run_id).spec.name
@@ -275,16 +295,13 @@ class CommitCheck:
     def _check_causes(self, model: Model, task: Task) -> None:
         """At the commit that makes an attempt, everything upstream is over, and as the rules want it (I-40)."""
         job = model.job_of(task.run_id)
-        tasks = model.tasks[task.run_id]
-        for parent in job.upstream[task.position]:
-            self._require(
-                "I-40",
-                parent < len(tasks) and _allows(job, tasks[parent], task, model.runs[task.run_id].params),
-                f"{task.id} was placed, and {tasks[parent].id if parent < len(tasks) else parent} does not allow it",
-            )
+        params = model.runs[task.run_id].params
+        for parent, what in causes(model, task):
+            allowed = parent is not None and _allows(job, model.spec_of(task), parent, task, params)
+            self._require("I-40", allowed, f"{task.id} was placed, and {what} does not allow it")
 
 
-def _allows(job: Any, parent: Task, task: Task, params: str) -> bool:
+def _allows(job: Job, spec: TaskSpec, parent: Task, task: Task, params: str) -> bool:
     match parent.state:
         case S.SUCCEEDED:
             when = job.conditions.get(task.position, {}).get(parent.position)
@@ -295,7 +312,7 @@ def _allows(job: Any, parent: Task, task: Task, params: str) -> bool:
                 msgspec.json.decode(parent.output or "null"), msgspec.json.decode(params)
             )
         case S.SKIPPED:
-            return bool(job.tasks[task.position].on_skip is OnSkip.RUN)
+            return spec.on_skip is OnSkip.RUN
         case _:
             return parent.state in UNSUCCESSFUL and job.spec.on_failure is FailurePolicy.SKIP_FAILED
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from mainspring.core.resources import NOTHING, Resources
@@ -14,6 +15,7 @@ from mainspring.core.workers import use_of
 from mainspring.host.loop import Leader
 from mainspring.shard import audit
 from mainspring.store import sqlite_rows as rows
+from tests.sim import check_schedules
 from tests.sim.checker import is_spoiled
 
 if TYPE_CHECKING:
@@ -25,6 +27,8 @@ _SPREADS = "SELECT run_id, kind, parent, done FROM spreads"
 _HISTORY = 'SELECT task_id, seq, generation, start, "end" FROM transitions ORDER BY task_id, seq'
 
 
+LONGEST_TO_FIRE = 10.0
+"""Seconds, in the calm: windows that are older have a fire."""
 LONGEST_SILENCE = 55.0
 """Of the shard's life. The first watch needs 15 s, the second 35 if the store answers: then a worker is given up."""
 
@@ -121,6 +125,9 @@ def check_end(world: World) -> None:
         require(
             "L-1", run.state in FINAL_RUN, f"{run.id} is {run.state}: {_open_tasks(model.tasks.get(run.id, ()))} {run}"
         )
+    require("RTY-4", not model.breakers, f"these circuits never closed: {list(model.breakers.values())}")
+    patience = timedelta(seconds=LONGEST_TO_FIRE)
+    check_schedules.check_end(model, ever, world.findings, world.store_clock.wall(), patience=patience)
     for attempt, (worker, result) in ever.left.items():
         known = attempt in ever.ended or attempt in ever.late or attempt in ever.rejected or attempt in ever.wiped
         mine = next(one for one in world.workers if one.name == worker)
@@ -136,7 +143,10 @@ def check_visible(world: World) -> None:
             require("L-4", run.id in model.rejected or _mentions(model.rejected, run.id), f"{run.id} is held, silently")
         for task in model.tasks.get(run.id, ()):
             if task.state is TaskState.QUARANTINED:
-                seen = any(subject == task.id or subject in world.checker.ever.attempts for subject in model.rejected)
+                seen = f"quarantined:{task.id}" in model.alerts
+                seen = seen or any(
+                    subject == task.id or subject in world.checker.ever.attempts for subject in model.rejected
+                )
                 require("L-4", seen, f"{task.id} is quarantined, silently")
 
 

@@ -16,6 +16,7 @@ from mainspring.core.batch import Batch, Outgoing
 from mainspring.core.jobs import JobRow, JobSpec, compile_job
 from mainspring.core.resources import Resources
 from mainspring.core.runs import Run
+from mainspring.core.schedule_rows import Docket, Ruling
 from mainspring.core.tasks import AttemptEnd
 from mainspring.errors import Fenced, Rejected
 from mainspring.host.loop import MARGIN, Leader
@@ -24,8 +25,10 @@ from mainspring.shard.events import Act, Asked, CancelRun, PauseRun, UncordonWor
 from mainspring.shard.fleet import LOST_AFTER_SECONDS
 from mainspring.shard.shard import Shard
 from mainspring.store.port import IdempotencyKey, Term
-from mainspring.wire import Answer, Assign, Assignment, Result, Stop, Verdict
+from mainspring.wire import Answer, Assign, Assignment, Progress, Result, Stop, Verdict
 from tests.sim.check_commit import CommitCheck
+from tests.sim.check_failures import FailureCheck
+from tests.sim.check_schedules import ScheduleCheck
 from tests.sim.findings import Findings
 from tests.sim.model import Ever, Model
 
@@ -49,7 +52,9 @@ class Checker:
         offers = {
             worker.name: Resources(worker.offer.cpu_millis, worker.offer.memory_bytes) for worker in world.workers
         }
-        self._commits = CommitCheck(findings, self.ever, offers)
+        self.failures = FailureCheck(findings, self.ever, lambda: world.loop.now, world.store_clock)
+        self._commits = CommitCheck(findings, self.ever, offers, self.failures)
+        self.schedules = ScheduleCheck(findings, self.ever)
         self._heard: dict[tuple[int, str], float] = {}
         """When a leader (by nonce) last heard of a worker."""
         self._began: dict[int, float] = {}
@@ -94,6 +99,19 @@ class Checker:
             last = batch.transitions[-1] if batch.transitions else None
             what = f"{last.task_id} {last.end}" if last else ""
             self._world.trace.note("commit", f"{term.epoch}/{number} {batch.rows()} {what}")
+            self._tell(batch)
+
+    def _tell(self, batch: Batch) -> None:
+        """What is rare and worth a line."""
+        note = self._world.trace.note
+        for circuit in batch.breakers:
+            note("circuit.closed" if circuit.closed_at is not None else "circuit.open", circuit.subject)
+        for row in batch.outbox:
+            if row.kind == "alert":
+                note(f"alert.{row.key.split(':')[1]}", row.id)
+        born = [task for task in batch.new_tasks if task.birth is not None]
+        if born:
+            note("born", f"{len(born)} from {born[0].id}")
 
     def campaigned(self, shard: str, holder: str, nonce: int, ttl: timedelta, term: Term | None) -> None:
         """The store has answered who leads."""
@@ -194,6 +212,12 @@ class Checker:
             self._require("STA-3", act.worker in self.ever.held, f"the hold of {act.worker} is not durable")
         self._world.trace.note("answered", f"{say_act(act)} {answered.reply}")
 
+    def moved(self, progress: Progress) -> None:
+        """A leader has heard how far an attempt is; the same again is no progress."""
+        percent, _ = self.ever.moved.get(progress.attempt, (None, 0.0))
+        if progress.percent != percent:
+            self.ever.moved[progress.attempt] = (progress.percent, self._world.loop.now)
+
     def news(self, row: Outgoing) -> None:
         """Something reached somebody outside."""
         self.outbox[row.id] = self.outbox.get(row.id, 0) + 1
@@ -216,10 +240,24 @@ class Checker:
         if key is not None:
             model.keys[key.tenant, key.key] = list(ids)
         for run in runs:
+            self._require("I-02", run.id not in model.runs, f"{run.id} is inserted twice")
             model.runs[run.id] = run
             model.tasks[run.id] = []
             model.dirty[run.id] = None
-        self._world.trace.note("runs", " ".join(ids))
+        if runs:
+            self._world.trace.note("runs", " ".join(ids))
+
+    def settled(self, docket: Docket, rulings: Sequence[Ruling]) -> None:
+        """The store has settled schedules, by its own time."""
+        now = self._world.store_clock.wall()
+        self._require("I-31", docket.now <= now, f"it is {now}, and {docket.now} is what the rules are told")
+        self.schedules.settled(self.model, docket, rulings)
+        for ruling in rulings:
+            self.inserted(ruling.runs, None, [run.id for run in ruling.runs])
+            if ruling.fires or ruling.changes:
+                what = " ".join(f"{fire.window_at:%H:%M:%S}#{fire.generation}={fire.outcome}" for fire in ruling.fires)
+                acts = " ".join(change.act for change in ruling.changes)
+                self._world.trace.note("settled", f"{ruling.schedule.id} {what} {acts}")
 
     def acknowledged(self, ids: Sequence[str], key: IdempotencyKey | None) -> None:
         """A client has been told that its runs are stored."""

@@ -1,4 +1,4 @@
-"""The jobs of a seed: graphs of different forms, with conditions, policies, limits and retries."""
+"""The jobs of a seed: graphs of different forms, with conditions, policies, limits and retries; some grow, some ail."""
 
 from __future__ import annotations
 
@@ -8,9 +8,12 @@ from typing import Any
 
 import msgspec
 
+from mainspring.core.failure_policy import Backoff, FailureClass, RetryPolicy
 from mainspring.core.jobs import Edge, JobSpec, OnSkip, TaskSpec
 from mainspring.core.resources import Resources
 from mainspring.core.runs import FailurePolicy
+from tests.sim.ailments import Ailment, draw_ailment
+from tests.sim.growing import draw_growing, encode_work
 from tests.sim.mix import Mix
 from tests.sim.worker import Work
 
@@ -26,9 +29,19 @@ POISONS = ("adopt", "make", "decide", "place")
 """Where the shard stumbles over a poisoned job."""
 
 
-def draw_job(random: Random, mix: Mix, number: int) -> JobSpec:
-    """A definition of a random form."""
-    form = random.choice((_single, _single, _chain, _diamond, _fan, _layers, _short))
+def draw_job(random: Random, mix: Mix, number: int, *, small: bool = False) -> JobSpec:
+    """A definition of a random form; a small one is for schedules, which run it again and again."""
+    spec = _draw_plain(random, mix, number, small=small)
+    later = Random(f"job:{mix.seed}:{number}:{small}")
+    if later.random() < mix.growing and "-poison-" not in spec.name:
+        spec = draw_growing(later, spec, small=small)
+    if later.random() < mix.ailing:
+        spec = _make_ail(later, mix, spec)
+    return spec
+
+
+def _draw_plain(random: Random, mix: Mix, number: int, *, small: bool) -> JobSpec:
+    form = random.choice((_single, _chain) if small else (_single, _single, _chain, _diamond, _fan, _layers, _short))
     needs = form(random)
     policy = random.choice(tuple(FailurePolicy))
     conditions = random.random() < 0.3
@@ -64,6 +77,43 @@ def draw_job(random: Random, mix: Mix, number: int) -> JobSpec:
     )
     limit = random.choice((None, None, None, None, 30.0, 90.0))
     return JobSpec(name=f"job{number}{poison}", tasks=tasks, on_failure=policy, timeout_seconds=limit)
+
+
+def _make_ail(random: Random, mix: Mix, spec: JobSpec) -> JobSpec:
+    """Some tasks of the job meet an ailment of this seed, which other jobs meet too."""
+    ailments = draw_ailments(mix)
+    tasks = []
+    for task in spec.tasks:
+        changes: dict[str, Any] = {}
+        if random.random() < 0.5:
+            ailment = random.choice(ailments)
+            work = msgspec.json.decode(task.work, type=Work)
+            changes["work"] = encode_work(msgspec.structs.replace(work, ailment=ailment))
+            changes["max_attempts"] = random.choice((2, 3, 5, 5))
+        if random.random() < 0.3:
+            work = msgspec.json.decode(changes.get("work", task.work), type=Work)
+            changes["work"] = encode_work(msgspec.structs.replace(work, stalls=0.3, seconds=12.0))
+            changes["stall_seconds"] = 15.0
+        tasks.append(msgspec.structs.replace(task, **changes))
+    return msgspec.structs.replace(
+        spec,
+        tasks=tuple(tasks),
+        max_retries=random.choice((1, 4, 100)),
+        retry=RetryPolicy(
+            factor=2.0,
+            cap_seconds=20.0,
+            classes={
+                FailureClass.RATE_LIMITED: Backoff(base_seconds=8.0, cap_seconds=30.0, max_attempts=5),
+                FailureClass.TRANSIENT: Backoff(base_seconds=random.choice((0.5, 3.0))),
+            },
+        ),
+    )
+
+
+def draw_ailments(mix: Mix) -> list[Ailment]:
+    """The ailments of a seed: few, so that many tasks fail alike."""
+    random = Random(f"ailments:{mix.seed}")
+    return [draw_ailment(random, mix.chaos_seconds, 64 * MIB) for _ in range(random.choice((2, 3, 5)))]
 
 
 def _draw_shape(random: Random) -> dict[str, Any]:

@@ -48,6 +48,7 @@ class Client:
         self._random = Random(f"client:{world.mix.seed}")
         self._store = cast("Store", HostStore(world, "client"))
         self._jobs: list[tuple[JobRow, JobSpec]] = []
+        self._known: dict[str, JobRow] = {}
 
     async def run(self) -> None:
         """Submit all that this seed has."""
@@ -100,8 +101,17 @@ class Client:
 
     async def define_again(self, job_id: str) -> None:
         """Store a definition once more that a store without memory has lost."""
-        row = next(row for row, _ in self._jobs if row.id == job_id)
-        await self._store.insert_job(row)
+        await self._store.insert_job(self._known[job_id])
+
+    async def define_timed(self, number: int, tenant: str) -> str:
+        """Define a job for a schedule of a tenant; its name."""
+        random = Random(f"timed:{self._world.mix.seed}:{number}")
+        spec = msgspec.structs.replace(draw_job(random, self._world.mix, number, small=True), name=f"timed{number}")
+        definition = msgspec.json.encode(spec).decode()
+        row = JobRow(id=f"job_timed{number}", tenant=tenant, name=spec.name, version=0, definition=definition)
+        self._known[row.id] = row
+        await self._store_definition(row)
+        return spec.name
 
     async def _define(self, number: int) -> tuple[JobRow, JobSpec]:
         random = self._random
@@ -112,6 +122,7 @@ class Client:
             definition = msgspec.json.encode(spec).decode()
             row = JobRow(id=f"job_{number}", tenant="tenant0", name=spec.name, version=0, definition=definition)
             self._jobs.append((row, spec))
+            self._known[row.id] = row
         await self._store_definition(row)
         return row, spec
 
@@ -146,6 +157,7 @@ class People:
     def mend(self) -> int:
         """Everything that only a person can move on: move it on. How many things there were."""
         model = self._world.checker.model
+        self._world.planner.mend()
         held = [row.id for row in model.workers.values() if row.hold]
         acts: list[Asked] = [UncordonWorker(worker=worker, by="person:mender") for worker in held]
         for run in model.runs.values():

@@ -57,11 +57,22 @@ class Mix(msgspec.Struct, frozen=True, kw_only=True):
     worker_acts: int
     leavings: int
     """How often a worker leaves in order."""
+    schedules: int
+    schedule_acts: int
+    """How often somebody pauses, resumes, triggers, backfills or disables one."""
+    events: int
+    """How many events come in; some of them again and again."""
+    growing: float
+    """How likely a job is to have tasks that fan out or grow."""
+    crowded: bool
+    """Whether growth is paced as if others always waited."""
+    ailing: float
+    """How likely a job is to meet something that makes its tasks fail alike."""
 
 
 def draw_mix(seed: int, seconds: float) -> Mix:
     """What this seed is made of."""
-    random = Random(f"mix:{seed}")
+    random, later = Random(f"mix:{seed}"), Random(f"mix of time, failure and growth:{seed}")
     chosen = [name for name in STRIKES if random.random() < 0.5] or [random.choice(STRIKES)]
     return Mix(
         seed=seed,
@@ -90,4 +101,10 @@ def draw_mix(seed: int, seconds: float) -> Mix:
         saves=random.choice((0, 40, 200)),
         worker_acts=random.choice((0, 6, 20)),
         leavings=random.choice((0, 0, 3, 8)),
+        schedules=later.choice((0, 2, 4, 7)),
+        schedule_acts=later.choice((0, 10, 30)),
+        events=later.choice((0, 10, 40)),
+        growing=later.choice((0.0, 0.2, 0.5)),
+        ailing=later.choice((0.0, 0.2, 0.6)),
+        crowded=later.random() < 0.5,
     )

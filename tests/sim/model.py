@@ -10,12 +10,26 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from mainspring.core.batch import Checkpoint, Spread, SpreadKind, WorkerRow
-from mainspring.core.jobs import Job
+from mainspring.core import expansion
+from mainspring.core.batch import BreakerRow, Checkpoint, Spread, SpreadKind, WorkerRow
+from mainspring.core.jobs import Job, TaskSpec
 from mainspring.core.resources import NOTHING, Resources
-from mainspring.core.runs import Run
+from mainspring.core.runs import Run, RunState
+from mainspring.core.schedule_rows import BackfillRow, FireRow, ScheduleRow
+from mainspring.core.shapes import Shape, shape_of
 from mainspring.core.tasks import AttemptEnd, Task
 from mainspring.wire import Result
+
+
+class Story(msgspec.Struct, frozen=True):
+    """What one generation of a task has been through."""
+
+    alike: object = None
+    """What its last failure was like."""
+    workers: frozenset[str] = frozenset()
+    """Where it failed so."""
+    lost_on: frozenset[str] = frozenset()
+
 
 SpreadKey = tuple[str, SpreadKind, str]
 
@@ -37,11 +51,15 @@ class Model:
     def __init__(self) -> None:
         self.fence = Fence()
         self.jobs: dict[str, Job] = {}
+        self.grown: dict[str, TaskSpec] = {}
+        """What outputs have added, by task, also after the output was replaced."""
         self.definitions: dict[str, Job] = {}
         """Also those that the store has lost: hosts may still know them."""
         self.runs: dict[str, Run] = {}
         self.tasks: dict[str, list[Task]] = {}
         """By run and position."""
+        self.born: dict[str, int] = {}
+        """Positions of the tasks that fan-outs and outputs have made, by id."""
         self.archived: dict[str, Run] = {}
         self.spreads: dict[SpreadKey, Spread] = {}
         self.live: dict[str, Task] = {}
@@ -57,6 +75,20 @@ class Model:
         self.keys: dict[tuple[str, str], list[str]] = {}
         self.rejected: set[str] = set()
         """Subjects of rejected events."""
+        self.schedules: dict[str, ScheduleRow] = {}
+        self.fires: dict[str, dict[tuple[datetime, int], FireRow]] = {}
+        """By schedule, then by window and generation. The inner ones are never changed in place."""
+        self.backfills: dict[str, BackfillRow] = {}
+        self.events: set[tuple[str, str, str]] = set()
+        """Tenant, source and id."""
+        self.breakers: dict[tuple[str, str], BreakerRow] = {}
+        """Those that are open, by kind and subject."""
+        self.retries: dict[tuple[str, int], int] = {}
+        """By run and its generation: how often a task was tried again."""
+        self.stories: dict[tuple[str, int], Story] = {}
+        """By task and its generation."""
+        self.alerts: set[str] = set()
+        """Keys of the alerts that were raised."""
         self.dirty: dict[str, None] = {}
         """Runs whose rows have changed since the tables were compared."""
 
@@ -64,25 +96,53 @@ class Model:
         """The same, for a snapshot."""
         other = Model()
         other.fence = msgspec.structs.replace(self.fence)
-        plain = ("jobs", "runs", "archived", "spreads", "live", "ended", "counted", "keys", "workers", "checkpoints")
+        plain = (
+            "jobs", "runs", "born", "archived", "spreads", "live", "ended", "counted", "keys", "workers", "checkpoints",
+            "schedules", "fires", "backfills", "breakers", "retries", "stories",
+        )  # fmt: skip
         for name in plain:
             setattr(other, name, dict(getattr(self, name)))
-        other.definitions = self.definitions
+        other.definitions, other.grown = self.definitions, self.grown
         other.tasks = {run: list(tasks) for run, tasks in self.tasks.items()}
         other.leases = {worker: dict(leases) for worker, leases in self.leases.items()}
-        other.rejected = set(self.rejected)
+        other.rejected, other.events, other.alerts = set(self.rejected), set(self.events), set(self.alerts)
         other.dirty = dict.fromkeys(self.runs)
         return other
 
     def task(self, task_id: str) -> Task | None:
         """A task by its id."""
-        run, _, position = f"run_{task_id[5:]}".partition(".")
+        run, _, place = f"run_{task_id[5:]}".partition(".")
         tasks = self.tasks.get(run, ())
-        return tasks[int(position)] if int(position) < len(tasks) else None
+        position = self.born.get(task_id, len(tasks)) if "." in place else int(place)
+        return tasks[position] if position < len(tasks) else None
 
     def job_of(self, run_id: str) -> Job:
         """The definition of a run."""
         return self.definitions[self.runs[run_id].job_id]
+
+    def spec_of(self, task: Task) -> TaskSpec:
+        """The definition of a task: its job's, that of its fan-out, or what the output says that made it."""
+        job = self.job_of(task.run_id)
+        if task.position < len(job.tasks):
+            return job.tasks[task.position]
+        assert task.birth is not None
+        parent = self.tasks[task.run_id][task.birth.parent]
+        spec = self.spec_of(parent)
+        if spec.for_each is not None:
+            return spec
+        if parent.generation == task.birth.generation:
+            self.grown[task.id] = expansion.read(parent.output).tasks[task.birth.index]
+        return self.grown[task.id]
+
+    def shape_of(self, task: Task) -> Shape:
+        """What a task needs of a worker."""
+        job = self.job_of(task.run_id)
+        plain = task.position < len(job.tasks)
+        shape = job.shapes[task.position] if plain else shape_of(self.spec_of(task))
+        if task.trail is None or task.trail.memory_bytes is None:
+            return shape
+        more = msgspec.structs.replace(shape.resources, memory_bytes=task.trail.memory_bytes)
+        return msgspec.structs.replace(shape, resources=more)
 
     def put_task(self, task: Task) -> None:
         """A task has a new row: keep attempts and leases right."""
@@ -90,6 +150,8 @@ class Model:
         old = tasks[task.position] if task.position < len(tasks) else None
         if old is None:
             tasks.append(task)
+            if task.birth is not None and task.birth.parent != task.position:
+                self.born[task.id] = task.position
         else:
             tasks[task.position] = task
             if old.attempt_id is not None and old.attempt_id != task.attempt_id:
@@ -112,7 +174,7 @@ class Model:
         assert task.worker_id is not None
         assert task.lease_id is not None
         leases = self.leases.setdefault(task.worker_id, {})
-        resources = self.job_of(task.run_id).shapes[task.position].resources
+        resources = self.shape_of(task).resources
         count, _ = leases.get(task.lease_id, (0, resources))
         leases[task.lease_id] = (count + 1, resources)
 
@@ -150,6 +212,12 @@ class Ever:
         """What each attempt finds: the latest checkpoint of its task at the commit that made it."""
         self.cancelled: set[str] = set()
         self.paused: set[str] = set()
+        self.began: dict[str, tuple[int, float]] = {}
+        """When each task was last known to run: the transition's number, and the loop's time."""
+        self.moved: dict[str, tuple[float | None, float]] = {}
+        """How far each attempt is, and when a leader first heard so."""
+        self.run_ends: dict[str, set[RunState]] = {}
+        """In which final states each run has been."""
         self.left: dict[str, tuple[str, Result]] = {}
         """What processes left: attempt to worker and result."""
         self.begun: dict[str, str] = {}

@@ -7,10 +7,10 @@ the fence: that is out of the way too, and only what compare-and-swap alone prev
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from datetime import timedelta
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 from unittest import mock
 
 from mainspring.core import placement
@@ -23,31 +23,14 @@ from mainspring.host.loop import Leader
 from mainspring.host.sweeps import Sweeper
 from mainspring.shard import adoption, fleet, flow, memory, reports
 from mainspring.shard.events import Event
-from mainspring.shard.memory import RunMemory
+from mainspring.shard.run_memory import RunMemory
 from mainspring.shard.shard import Shard
 from mainspring.store import sqlite_batch, sqlite_queries, sqlite_rows
 from mainspring.store.port import ShardRow, Store
 from mainspring.worker.duties import Duties
 from mainspring.worker.steps import Keep, Mark, Record, Say, Step
-
-
-class Plant(NamedTuple):
-    """A guard, how to take it out, and which findings count if not all do."""
-
-    guard: str
-    takes_out: str
-    patch: Callable[[], AbstractContextManager[None]]
-    first_seed: int = 1
-    only: frozenset[str] = frozenset()
-
-
-@contextmanager
-def _patched(*patches: Any) -> Iterator[None]:
-    with ExitStack() as stack:
-        for patch in patches:
-            stack.enter_context(patch)
-        yield
-
+from tests.sim.planted_time import PLANTS_OF_TIME
+from tests.sim.plants import Plant, patched
 
 _ANY_TERM = """
     UPDATE shards SET lease_until = ?5 + ttl, batch_no = ?4
@@ -59,11 +42,11 @@ _ANY_NUMBER = """
 
 
 def _no_fence() -> AbstractContextManager[None]:
-    return _patched(mock.patch.object(sqlite_batch, "_FENCE", _ANY_TERM))
+    return patched(mock.patch.object(sqlite_batch, "_FENCE", _ANY_TERM))
 
 
 def _no_number() -> AbstractContextManager[None]:
-    return _patched(mock.patch.object(sqlite_batch, "_FENCE", _ANY_NUMBER))
+    return patched(mock.patch.object(sqlite_batch, "_FENCE", _ANY_NUMBER))
 
 
 def _no_attempt_check() -> AbstractContextManager[None]:
@@ -80,7 +63,7 @@ def _no_attempt_check() -> AbstractContextManager[None]:
             task = other if other is not None and other.attempt_id is not None else None
         return task
 
-    return _patched(mock.patch.object(reports, "_held", held))
+    return patched(mock.patch.object(reports, "_held", held))
 
 
 def _no_swap() -> AbstractContextManager[None]:
@@ -93,7 +76,7 @@ def _no_swap() -> AbstractContextManager[None]:
         statement = f"UPDATE tasks SET {sqlite_batch._assignments(names)} WHERE id = ?"
         db.executemany(statement, zip(*columns[sqlite_batch._TASK_FIRST :], columns[0], strict=True))
 
-    return _patched(
+    return patched(
         mock.patch.object(sqlite_batch, "_FENCE", _ANY_TERM), mock.patch.object(sqlite_batch, "_change_tasks", change)
     )
 
@@ -105,7 +88,7 @@ def _visible_first() -> AbstractContextManager[None]:
         self._release(batch.effects)
         await real(self, batch)
 
-    return _patched(mock.patch.object(Leader, "_commit", commit))
+    return patched(mock.patch.object(Leader, "_commit", commit))
 
 
 def _any_upstream() -> AbstractContextManager[None]:
@@ -120,7 +103,7 @@ def _any_upstream() -> AbstractContextManager[None]:
         heard(turn, run, position)
 
     heard = flow._hear
-    return _patched(mock.patch.object(flow, "count_waiting", count), mock.patch.object(flow, "_hear", hear))
+    return patched(mock.patch.object(flow, "count_waiting", count), mock.patch.object(flow, "_hear", hear))
 
 
 def _no_capacity() -> AbstractContextManager[None]:
@@ -129,7 +112,7 @@ def _no_capacity() -> AbstractContextManager[None]:
     def obstacles(shape: Shape, worker: Worker) -> list[Obstacle]:
         return [one for one in real(shape, worker) if one.kind is not Hindrance.NO_ROOM]
 
-    return _patched(
+    return patched(
         mock.patch.object(placement, "obstacles", obstacles), mock.patch.object(memory, "obstacles", obstacles)
     )
 
@@ -147,14 +130,14 @@ def _forget_when_sent() -> AbstractContextManager[None]:
                 steps.append(Keep(Record(Mark.FORGOTTEN, attempt)))
         return steps
 
-    return _patched(mock.patch.object(Duties, "_send_results", send))
+    return patched(mock.patch.object(Duties, "_send_results", send))
 
 
 def _drop_rejected() -> AbstractContextManager[None]:
     async def take_alone(self: Leader, events: Sequence[Event]) -> None:
         await self._load()
 
-    return _patched(mock.patch.object(Leader, "_take_alone", take_alone))
+    return patched(mock.patch.object(Leader, "_take_alone", take_alone))
 
 
 def _ignore_leases() -> AbstractContextManager[None]:
@@ -186,7 +169,7 @@ def _ignore_leases() -> AbstractContextManager[None]:
         finally:
             self._store = store
 
-    return _patched(mock.patch.object(sqlite_queries, "_TAKE", take), mock.patch.object(Host, "_look", look))
+    return patched(mock.patch.object(sqlite_queries, "_TAKE", take), mock.patch.object(Host, "_look", look))
 
 
 def _forget_holds() -> AbstractContextManager[None]:
@@ -195,23 +178,23 @@ def _forget_holds() -> AbstractContextManager[None]:
     def load(self: Shard, *args: Any, **kwargs: Any) -> None:
         real(self, *args, **(kwargs | {"held_workers": ()}))
 
-    return _patched(mock.patch.object(Shard, "load", load))
+    return patched(mock.patch.object(Shard, "load", load))
 
 
 def _forget_checkpoints() -> AbstractContextManager[None]:
-    return _patched(mock.patch.object(adoption, "recall_checkpoints", return_value=None))
+    return patched(mock.patch.object(adoption, "recall_checkpoints", return_value=None))
 
 
 def without_timers_of_silence() -> AbstractContextManager[None]:
     """The first of the two watches over workers is off: the second must do."""
-    return _patched(mock.patch.object(fleet, "watch", return_value=None))
+    return patched(mock.patch.object(fleet, "watch", return_value=None))
 
 
 def _no_watch() -> AbstractContextManager[None]:
     async def name_unheard(self: Sweeper, leader: Leader) -> int:
         return 0
 
-    return _patched(without_timers_of_silence(), mock.patch.object(Sweeper, "name_unheard", name_unheard))
+    return patched(without_timers_of_silence(), mock.patch.object(Sweeper, "name_unheard", name_unheard))
 
 
 PLANTS = (
@@ -233,4 +216,5 @@ PLANTS = (
     Plant("worker hold", "a new leader does not know who is cordoned", _forget_holds),
     Plant("checkpoint", "a new leader does not know what was saved", _forget_checkpoints),
     Plant("both watches", "nobody looks for silent workers", _no_watch),
+    *PLANTS_OF_TIME,
 )

@@ -23,11 +23,15 @@ class Stumbled(Exception):
 
 @contextmanager
 def poisoned(
-    is_active: Callable[[], bool], met: Callable[[str, str], None], alone: Callable[[Batch], None]
+    is_active: Callable[[], bool],
+    met: Callable[[str, str], None],
+    alone: Callable[[Batch], None],
+    loaded: Callable[[], None],
 ) -> Iterator[None]:
     """Make the shard stumble over poisoned jobs while `is_active`; tell `met` of it.
 
-    `alone` is told of each batch that was made of one event alone, after something went wrong.
+    `alone` is told of each batch that was made of one event alone, after something went wrong, `loaded` of each time
+    that a shard is made of its rows.
     """
 
     def stumble(job: Job, where: str) -> None:
@@ -42,6 +46,12 @@ def poisoned(
 
         return wrapper
 
+    def load(self: Shard, *args: Any, **kwargs: Any) -> None:
+        loaded()
+        real_load(self, *args, **kwargs)
+
+    real_load = Shard.load
+
     def about_run(_turn: Any, run: Any, *_: Any) -> Job:
         return run.job
 
@@ -53,6 +63,7 @@ def poisoned(
         stack.enter_context(
             patch(placing, "_assignment", before(placing._assignment, "place", lambda run, *_: run.job))
         )
+        stack.enter_context(patch(Shard, "load", load))
         for name in ("begin", "take", "finish", "handle_alone", "reject"):
             tell = alone if name == "handle_alone" else None
             stack.enter_context(patch(Shard, name, _marking(getattr(Shard, name), tell)))

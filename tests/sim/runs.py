@@ -14,7 +14,8 @@ import msgspec
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from tests.sim.planted import PLANTS, Plant
+from tests.sim.planted import PLANTS
+from tests.sim.plants import Plant
 from tests.sim.world import SeedResult, run_seed
 
 RERUN_EVERY = 50

@@ -1,22 +1,29 @@
-"""A server of the simulation: the real host, its sweeps and its outbox, behind the simulated network."""
+"""A server of the simulation: the real host, its sweeps, outbox and triggers, behind the simulated network."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from datetime import timedelta
 from random import Random
 from typing import TYPE_CHECKING, Any, cast
 
 from mainspring.core.batch import Outgoing
+from mainspring.host.alerting import Alerting
+from mainspring.host.fire_news import ASIDE, FireNews
 from mainspring.host.host import Host
 from mainspring.host.links import Link
 from mainspring.host.loop import Leader
-from mainspring.host.outbox import OutboxDelivery
+from mainspring.host.outbox import GroupReceiver, OutboxDelivery, Receiver
+from mainspring.host.schedule_acts import make_context
+from mainspring.host.settler import Settler
 from mainspring.host.sweeps import RETENTION, Sweeper
+from mainspring.host.triggers import Triggers
 from mainspring.store.port import Store
 from mainspring.wire import Beat, Register
 from tests.sim.loop import Process
 from tests.sim.network import CLOSED, PONG, Session
+from tests.sim.reaching import SimReach
 from tests.sim.store import HostStore
 
 if TYPE_CHECKING:
@@ -75,6 +82,10 @@ class SimServer:
         else:
             self._world.checker.heard(leader.term, session.worker.name)
             leader.receive(link, frame)
+            for message in frame:
+                if isinstance(message, Beat):
+                    for progress in message.progress:
+                        self._world.checker.moved(progress)
             if isinstance(first, Beat):
                 session.down.send([PONG])
 
@@ -107,10 +118,14 @@ class SimServer:
         sweeper = Sweeper(
             store, world.clock, lambda: list(host.leaders.values()), retention, timedelta(seconds=world.mix.stay)
         )
-        outbox = OutboxDelivery(
-            store, world.clock, self.process.name, {"run.ended": self._take_news, "alert": self._take_news}
-        )
-        tasks = [world.loop.create_task(sweeper.run()), world.loop.create_task(outbox.run())]
+        settler = Settler(store, make_context())
+        news = FireNews(store, settler, lambda: SimReach(world))
+        takers = {**news.receivers(), **Alerting(store).receivers()}
+        receivers = {kind: self._watched(receiver) for kind, receiver in takers.items()}
+        together = {kind: self._watched_group(group) for kind, group in news.receivers_together().items()}
+        outbox = OutboxDelivery(store, world.clock, self.process.name, receivers, ASIDE, together)
+        triggers = Triggers(store, world.clock, settler)
+        tasks = [world.loop.create_task(one.run()) for one in (sweeper, outbox, triggers)]
         world.loop.create_task(self._serve(host, self.process, tasks))
 
     async def _serve(self, host: Host, process: Process, tasks: list[asyncio.Task[None]]) -> None:
@@ -128,5 +143,21 @@ class SimServer:
     def _draw_nonce(self) -> int:
         return self._nonces.getrandbits(62) + 1
 
-    async def _take_news(self, row: Outgoing) -> None:
-        self._world.checker.news(row)
+    def _watched_group(self, receiver: GroupReceiver) -> GroupReceiver:
+        """A receiver of many rows, seen by the checker."""
+
+        async def receive(rows: Sequence[Outgoing]) -> None:
+            for row in rows:
+                self._world.checker.news(row)
+            await receiver(rows)
+
+        return receive
+
+    def _watched(self, receiver: Receiver) -> Receiver:
+        """A receiver, seen by the checker."""
+
+        async def receive(row: Outgoing) -> None:
+            self._world.checker.news(row)
+            await receiver(row)
+
+        return receive

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from random import Random
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from mainspring.core.batch import Batch
+from mainspring.core.schedule_rows import Decide, Docket, Ruling
 from mainspring.errors import MainspringError, Rejected, Unavailable
 from mainspring.store.sqlite import SqliteStore, inline
 from tests.sim.loop import PROCESS, Process, VirtualLoop
@@ -24,7 +25,10 @@ if TYPE_CHECKING:
 DEADLINE_SECONDS = 3.0
 POISON = "poison for the store"
 _T = TypeVar("_T")
-_WRITES = frozenset({"commit", "campaign", "insert_runs", "insert_job", "release", "take_outgoing", "delivered"})
+_WRITES = frozenset({
+    "commit", "campaign", "insert_runs", "insert_job", "release", "take_outgoing", "delivered", "insert_schedule",
+    "settle_due", "settle_waiting", "settle", "receive_events", "open_alert", "resolve_alert",
+})  # fmt: skip
 
 
 def at_once(call: Coroutine[Any, Any, _T]) -> _T:
@@ -85,9 +89,31 @@ class Truth:
                 row = at_once(self.store.insert_job(*args))
                 checker.defined(row)
                 return row
+            case "insert_schedule":
+                at_once(self.store.insert_schedule(*args))
+                checker.schedules.created(checker.model, args[0])
+            case "settle_due" | "settle_waiting" | "settle" | "receive_events":
+                return self._settle(name, args)
             case _:
                 return at_once(getattr(self.store, name)(*args, **kwargs))
         return None
+
+    def _settle(self, name: str, args: tuple[Any, ...]) -> object:
+        """Settle schedules: what was decided inside the call is shown to the checker once it is written."""
+        decide: Decide = args[-1]
+        decided: list[tuple[Docket, Sequence[Ruling]]] = []
+
+        def watch(docket: Docket) -> Sequence[Ruling]:
+            rulings = decide(docket)
+            decided[:] = [(docket, rulings)]
+            return rulings
+
+        result = at_once(getattr(self.store, name)(*args[:-1], watch))
+        for docket, rulings in decided:
+            self._world.checker.settled(docket, rulings)
+            for shard in {run.shard: None for ruling in rulings for run in ruling.runs}:
+                self._hint(shard)
+        return result
 
     def _commit(self, term: Any, number: int, batch: Batch) -> object:
         checker = self._world.checker

@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from mainspring.wire import Assignment, Goodbye, Offer, Outcome, Register
+from mainspring.wire import Assignment, Goodbye, Offer, Outcome, Register, Seen
 from mainspring.worker.duties import Duties
 from mainspring.worker.guard_wire import Holding
-from mainspring.worker.steps import Keep, Kill, Mark, Record, Say, Start, Step, TakeBack
+from mainspring.worker.steps import Keep, Kill, LookFor, Mark, Prolong, Record, Say, Start, Step, TakeBack
+from tests.sim.ailments import Ailment
 from tests.sim.loop import Process
 from tests.sim.network import CLOSED, PONG, Session
 from tests.sim.store import POISON
@@ -38,6 +39,13 @@ class Work(msgspec.Struct, frozen=True):
     seconds: float = 1.0
     fails: float = 0.0
     stubborn: bool = False
+    ailment: Ailment | None = None
+    items: int | None = None
+    """How many its output lists, for others to fan out over; fewer than none: something that is no list."""
+    grows: str | None = None
+    """What its output adds to the run, as JSON."""
+    stalls: float = 0.0
+    """How likely it is to get nowhere: it lives, and does not end by itself."""
 
 
 class SimWorker:
@@ -186,6 +194,10 @@ class SimWorker:
                     self._world.loop.call_later(0.001, self._give_back, step.attempts)
                 case Kill():
                     self._kill(step.attempt, step.grace_seconds)
+                case LookFor():
+                    said.append(Seen(step.question, step.path == "there"))
+                case Prolong():
+                    self._world.trace.note("prolonged", f"{step.attempt} {step.because}")
         if said and self._session is not None:
             self._session.up.send(said)
 
@@ -245,27 +257,45 @@ class SimWorker:
         if attempt not in self._running:
             return
         self._running[attempt] = True
-        work = msgspec.json.decode(assignment.work, type=Work)
+        work = _read_work(assignment.work)
         seconds = work.seconds * self._random.choice((0.2, 0.5, 1.0, 1.0, 1.5))
         if self._world.is_calm():
             seconds /= 10  # what is left is to be done soon
-        self._world.loop.call_later(seconds, self._over, attempt, work)
+        gets_nowhere = work.stalls and self._random.random() < work.stalls and not self._world.is_calm()
+        if work.stalls:
+            self._move(attempt, 0, seconds / 2 if gets_nowhere else seconds)
+        if not gets_nowhere:
+            self._world.loop.call_later(seconds, self._over, assignment, work)
         self._carry_out(self.duties.started(attempt))
 
-    def _over(self, attempt: str, work: Work) -> None:
+    def _move(self, attempt: str, percent: int, left: float) -> None:
+        """A process says how far it is, every few seconds as long as it gets on."""
+        if attempt in self._running and left > 0:
+            self.duties.moved(attempt, float(percent % 100), "")
+            self._world.loop.call_later(3.0, self._move, attempt, percent + 1, left - 3.0)
+
+    def _over(self, assignment: Assignment, work: Work) -> None:
         """A process ends by itself."""
+        attempt = assignment.attempt
         if self._running.pop(attempt, None) is None:
             return
-        random, mix = self._random, self._world.mix
+        random, mix, now = self._random, self._world.mix, self._world.loop.now
         if not self._world.is_calm() and random.random() < mix.poison:
             poison = random.choice(('"\\u0000"', f'"{POISON}"', '"' + POISON + ' again"', "{not json", '"\ud800"'))
             self._world.trace.fault("poison_result", attempt)
             self._end(attempt, Outcome.SUCCEEDED, poison)
+        elif work.ailment is not None and work.ailment.strikes(now, assignment.memory_bytes):
+            self._end(attempt, Outcome.FAILED, None, work.ailment.error(attempt))
         elif random.random() < work.fails:
             self._end(attempt, Outcome.FAILED, None, '{"exit": 1}')
+        elif work.grows is not None:
+            self._end(attempt, Outcome.SUCCEEDED, work.grows)
         else:
-            output = f'{{"n": {random.randint(0, 9)}, "ok": {random.choice(("true", "true", "false"))}}}'
-            self._end(attempt, Outcome.SUCCEEDED, output)
+            output = f'{{"n": {random.randint(0, 9)}, "ok": {random.choice(("true", "true", "false"))}'
+            if work.items is not None:
+                items = '"none"' if work.items < 0 else list(range(work.items))
+                output += f', "items": {items}'
+            self._end(attempt, Outcome.SUCCEEDED, output + "}")
 
     def _kill(self, attempt: str, grace: float) -> None:
         if attempt not in self._running:
@@ -278,3 +308,9 @@ class SimWorker:
     def _killed(self, attempt: str) -> None:
         if self._running.pop(attempt, None) is not None:
             self._end(attempt, Outcome.STOPPED)
+
+
+def _read_work(text: str) -> Work:
+    """How a task behaves. What an output has added says it in the words of a real kind of work."""
+    fields = msgspec.json.decode(text)
+    return msgspec.convert(fields.get("args", fields), type=Work)

@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from random import Random
 from typing import Any
-from unittest import mock
 
 import msgspec
 
 from mainspring.core.runs import FINAL_RUN
-from mainspring.host import host, outbox
-from mainspring.host.pace import Pace
-from mainspring.shard import adoption
 from mainspring.wire import Offer
 from tests.sim import check_world
 from tests.sim.checker import Checker
@@ -27,8 +22,10 @@ from tests.sim.loop import Stuck, VirtualLoop
 from tests.sim.mix import Mix, draw_mix
 from tests.sim.nemesis import Nemesis
 from tests.sim.network import Network
+from tests.sim.planner import Planner
 from tests.sim.poison import poisoned
 from tests.sim.server import SHARD, SimServer
+from tests.sim.sizes import sized
 from tests.sim.store import Truth, at_once
 from tests.sim.trace import Trace
 from tests.sim.whims import Whims
@@ -76,6 +73,7 @@ class World:
         self.client = Client(self)
         self.people = People(self)
         self.whims = Whims(self)
+        self.planner = Planner(self)
         self.servers = [SimServer(self, f"server{number}") for number in range(mix.servers)]
 
     def is_calm(self) -> bool:
@@ -89,7 +87,7 @@ class World:
             server.boot()
         for worker in self.workers:
             worker.boot()
-        lives = (self.client.run(), self.people.meddle(), self.whims.run(), self.nemesis.run())
+        lives = (self.client.run(), self.people.meddle(), self.whims.run(), self.planner.run(), self.nemesis.run())
         for coroutine in (*lives, self._watch(), self._look()):
             self.loop.create_task(coroutine, context=self.loop.outside)
         try:
@@ -101,7 +99,7 @@ class World:
     def log(self, level: str, event: str, fields: dict[str, Any]) -> None:
         """A log event of the real code."""
         self.trace.say(f"log.{event}", fields)
-        if level == "error":
+        if level == "error" or event == "schedule.set_aside":
             self.findings.require("CRASH", False, f"{event} {fields}")
 
     async def _look(self) -> None:
@@ -139,7 +137,8 @@ class World:
         self._finish()
 
     def _is_over(self) -> bool:
-        return all(run.state in FINAL_RUN for run in self.checker.model.runs.values())
+        over = all(run.state in FINAL_RUN for run in self.checker.model.runs.values())
+        return over and self.planner.is_over() and not self.checker.model.breakers
 
     def _finish(self) -> None:
         if not self.done.done():
@@ -151,22 +150,6 @@ class World:
             offer = Offer(random.choice((2000, 3000, 4000)), 2048 * MIB)
             labels = {"first": "yes"} if not number else {}
             self.workers.append(SimWorker(self, f"w{number}", offer, labels, f"z{number % 2}"))
-
-
-@contextmanager
-def _sized(mix: Mix) -> Iterator[None]:
-    """Sizes that make much happen with few tasks, and looks that are rare enough to spend the time on other things."""
-
-    def rows(_: Pace) -> int:
-        return mix.budget
-
-    with (
-        mock.patch.object(Pace, "rows", rows),
-        mock.patch.object(adoption, "SMALL_RUN", mix.small_run),
-        mock.patch.object(host, "LOOK_SECONDS", 1.0),
-        mock.patch.object(outbox, "LOOK_SECONDS", 5.0),
-    ):
-        yield
 
 
 def run_seed(
@@ -184,9 +167,10 @@ def run_seed(
                 lambda: not world.is_calm(),
                 lambda where, job: world.trace.fault(f"poison_{where}", job),
                 world.checker.made_alone,
+                world.checker.failures.loaded,
             )
         )
-        stack.enter_context(_sized(mix))
+        stack.enter_context(sized(mix))
         world.run()
         result = SeedResult(
             seed=seed,

@@ -15,7 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_sta
 from msgspec.structs import replace
 
 from mainspring.clock import MachineClock
-from mainspring.core.batch import Batch, Checkpoint, Spread, SpreadKind, TaskChange
+from mainspring.core.batch import Batch, Checkpoint, Spread, SpreadKind, TaskChange, WorkerRow
 from mainspring.core.runs import FINAL_RUN, Run, RunState
 from mainspring.core.tasks import Priority, StopKind, StopRequest, Task, TaskState
 from mainspring.errors import MainspringError
@@ -52,6 +52,14 @@ TABLES = [
     "workers",
     "checkpoints",
     "tokens",
+    "breakers",
+    "durations",
+    "schedules",
+    "schedule_changes",
+    "fires",
+    "backfills",
+    "events",
+    "alerts",
 ]
 
 
@@ -294,10 +302,11 @@ class TwoStores(RuleBasedStateMachine):
             self.see_the_same_task(task)
 
     async def load(self, store: Store) -> Any:
-        """What is loaded, but for when workers were heard of: each store has a clock of its own."""
         found = await store.load("main")
-        workers = [replace(worker, last_heard_at=worker.since) for worker in found.workers]
-        return replace(found, workers=workers)
+        return replace(found, workers=without_clock(found.workers))
+
+    async def workers(self, store: Store, limit: int) -> Any:
+        return without_clock(await store.list_workers("main", "w1", limit))
 
     @rule(data=st.data(), limit=st.integers(1, 5))
     def list_the_same(self, data: st.DataObject, limit: int) -> None:
@@ -315,7 +324,7 @@ class TwoStores(RuleBasedStateMachine):
         self.both(lambda store: store.list_runs(runs, limit))
         self.both(lambda store: store.list_tasks(tasks, limit))
         self.both(lambda store: store.transitions_after("main", limit, 0, limit))
-        self.both(lambda store: store.list_workers("main", "w1", limit))
+        self.both(lambda store: self.workers(store, limit))
         self.both(lambda store: store.list_tokens(None))
 
     def see_the_same_task(self, task_id: str) -> None:
@@ -335,6 +344,11 @@ class TwoStores(RuleBasedStateMachine):
 
     async def attempts_of(self, store: Store, ids: list[str]) -> Any:
         return sorted(map(repr, await store.find_attempts(ids)))
+
+
+def without_clock(workers: list[WorkerRow]) -> list[WorkerRow]:
+    """But for when they were heard of: each store has a clock of its own."""
+    return [replace(worker, last_heard_at=worker.since) for worker in workers]
 
 
 async def outcome(call: Coroutine[Any, Any, Any]) -> Any:

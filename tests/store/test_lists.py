@@ -123,7 +123,7 @@ async def test_a_run_in_history_is_found_and_not_listed(store: Store) -> None:
     await leader.commit(runs=[ended(run)], archived=[run.id])
 
     assert await ids_of_runs(store) == []
-    assert await store.find_run(run.id) == ListedRun(run=ended(run), job_name="report", job_version=1)
+    assert await store.find_run(run.id) == ListedRun(run=ended(run), job_name="report", job_version=1, in_history=True)
     assert await store.find_run("run_unknown") is None
 
 

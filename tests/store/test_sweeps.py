@@ -7,10 +7,13 @@ from datetime import timedelta
 import pytest
 
 from mainspring.core.batch import LateResult, RejectedEvent
+from mainspring.core.fires import Outcome
 from mainspring.core.runs import FINAL_RUN, RunState
 from mainspring.store.port import PRUNABLE, IdempotencyKey, Store
+from mainspring.store.port_schedules import FireFilter
 from tests.store.builders import DAY, HOUR, Leader, a_run, a_transition, adopted, an_attempt, an_outgoing, ended
 from tests.store.conftest import look
+from tests.store.schedule_builders import a_change_of, a_fire, a_schedule, an_alert, an_event, given_fires
 
 AGE = 30 * DAY
 OLD = 40 * DAY
@@ -186,6 +189,61 @@ async def test_a_key_is_kept_as_long_as_one_of_its_runs_is_not_final(store: Stor
     await leader.commit(runs=[ended(going_on)])
     await store.prune("idempotency", -HOUR)
     assert await count(store, "idempotency") == 0
+
+
+async def test_fires_events_alerts_and_changes_are_pruned_by_their_age(store: Store) -> None:
+    now = await store.time()
+    old, new = now - OLD, now - DAY
+    schedule = a_schedule()
+    await store.insert_schedule(schedule, a_change_of(schedule, at=old))
+    await given_fires(
+        store,
+        schedule,
+        a_fire(schedule, window_at=old, decided_at=old),
+        a_fire(schedule, window_at=new, decided_at=new),
+        changes=(a_change_of(schedule, at=new),),
+    )
+    await store.receive_events(schedule.tenant, [an_event(at=old), an_event()], lambda _: [])
+    for at in (old, new, None):
+        alert = an_alert(opened_at=old, last_at=old)
+        await store.open_alert(alert, [])
+        if at is not None:
+            await store.resolve_alert(alert.key, at, lambda _: [])
+
+    for what in PRUNABLE:
+        await prune_all(store, what)
+
+    assert await store.fires(FireFilter(schedule_id=schedule.id), 10) == [
+        a_fire(schedule, window_at=new, decided_at=new)
+    ]
+    assert [change.at for change in await store.schedule_changes(schedule.id, 10)] == [new]
+    assert {alert.resolved_at for alert in await store.list_alerts(None, None, "", 10)} == {new, None}
+    assert await count(store, "events") == 2
+    await store.prune("events", -HOUR)
+    assert await count(store, "events") == 0
+
+
+async def test_fires_that_wait_or_whose_run_is_not_over_are_never_pruned(store: Store) -> None:
+    leader = await Leader.of(store)
+    at = await store.time() - OLD
+    schedule, active, reopened, over = a_schedule(), a_run(), a_run(), a_run()
+    await store.insert_schedule(schedule, a_change_of(schedule))
+    ended_fire = {"outcome": Outcome.RAN, "run_state": RunState.FAILED, "run_ended_at": at, "decided_at": at}
+    await given_fires(
+        store,
+        schedule,
+        a_fire(schedule, window_at=at, outcome=Outcome.WAITING, decided_at=at),
+        a_fire(schedule, window_at=at + HOUR, outcome=Outcome.RAN, run_id=active.id, decided_at=at),
+        a_fire(schedule, window_at=at + 2 * HOUR, run_id=reopened.id, **ended_fire),
+        a_fire(schedule, window_at=at + 3 * HOUR, run_id=over.id, **ended_fire),
+        runs=(active, reopened, over),
+    )
+    await leader.commit(runs=[adopted(active), adopted(reopened), ended(over)])
+
+    await store.prune("fires", AGE)
+
+    left = await store.fires(FireFilter(schedule_id=schedule.id), 10)
+    assert [fire.window_at for fire in left] == [at + 2 * HOUR, at + HOUR, at]
 
 
 async def test_prune_knows_everything_that_is_prunable_and_nothing_else(store: Store) -> None:

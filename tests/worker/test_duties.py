@@ -10,6 +10,9 @@ from mainspring.wire import (
     Beat,
     Checkpoint,
     Credit,
+    Extend,
+    Extended,
+    Look,
     Offer,
     Outcome,
     Progress,
@@ -24,7 +27,7 @@ from mainspring.wire import (
     Welcome,
 )
 from mainspring.worker.duties import MOST_ASIDE, MOST_REMEMBERED, Duties
-from mainspring.worker.steps import Keep, Mark, Record, Say, Start
+from mainspring.worker.steps import Keep, LookFor, Mark, Prolong, Record, Say, Start
 from tests.worker.words import assign, connected, hello, killed, marks, said, started, taken_back
 
 
@@ -316,3 +319,46 @@ def test_nothing_is_said_without_a_session_and_everything_goes_on() -> None:
     steps = duties.ended("a", Outcome.SUCCEEDED)
     assert (said(steps), marks(steps)) == ([], [(Mark.ENDED, "a")])
     assert duties.beat() == []
+
+
+def test_a_request_for_more_time_follows_the_progress_that_speaks_for_it() -> None:
+    """LIV-4: more is given only while there is progress, and the next beat may be too late."""
+    duties = connected()
+    duties.take(assign("lease", "a"))
+    duties.started("a")
+    duties.moved("a", 40.0, "loading")
+
+    assert said(duties.asked("a", 60.0)) == [Beat((Progress("a", 40.0, "loading"),)), Extend("a", 60.0)]
+
+
+def test_a_request_for_more_time_is_said_again_until_there_is_an_answer() -> None:
+    duties = connected()
+    duties.take(assign("lease", "a"))
+    duties.started("a")
+    duties.moved("a", 40.0, "")
+    duties.lost_session()
+    assert said(duties.asked("a", 60.0)) == []
+
+    duties.register(hello("s2"))
+    assert said(duties.take(Welcome("s2"))) == [Started("a"), Beat((Progress("a", 40.0, ""),)), Extend("a", 60.0)]
+    assert duties.take(Extended("a", 90.0, "no progress")) == [Prolong("a", 90.0, "no progress")]
+
+    duties.register(hello("s3"))
+    assert Extend("a", 60.0) not in said(duties.take(Welcome("s3")))
+
+
+def test_for_what_is_over_or_not_here_there_is_no_more_time() -> None:
+    duties = connected()
+    duties.take(assign("lease", "a"))
+    duties.ended("a", Outcome.SUCCEEDED)
+
+    assert duties.asked("a", 60.0) == duties.asked("b", 60.0) == []
+    assert duties.take(Extended("a", 90.0)) == duties.take(Extended("b", 90.0)) == []
+
+
+def test_a_question_about_a_file_is_looked_into_also_by_one_that_leaves() -> None:
+    """TRG-8."""
+    duties = connected()
+    duties.leave()
+
+    assert duties.take(Look("q1", "/data/in.csv")) == [LookFor("q1", "/data/in.csv")]

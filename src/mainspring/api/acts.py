@@ -5,18 +5,18 @@ from __future__ import annotations
 from mainspring.api.problems import refusal
 from mainspring.api.services import Services
 from mainspring.errors import Conflict, NotFound
-from mainspring.rest import ActRequest, Done
+from mainspring.rest import Done
 from mainspring.shard.effects import Reply
 from mainspring.shard.events import Asked
 
 LONGEST_REASON = 1_000
 
 
-def reason(body: ActRequest) -> str:
+def reason(why: str) -> str:
     """Why somebody wants it so. Raises Refused if that is too long."""
-    if len(body.why) > LONGEST_REASON:
+    if len(why) > LONGEST_REASON:
         raise refusal("the body has 1 fault", "why", f"must have at most {LONGEST_REASON} characters")
-    return body.why
+    return why
 
 
 async def carry_out(services: Services, shard: str, act: Asked) -> Done:

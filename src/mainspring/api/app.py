@@ -22,10 +22,15 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from mainspring.api import (
     openapi,
     problems,
+    routes_alerts,
+    routes_dead_letters,
     routes_events,
+    routes_fires,
     routes_jobs,
     routes_logs,
+    routes_received,
     routes_runs,
+    routes_schedules,
     routes_submission,
     routes_system,
     routes_tasks,
@@ -47,6 +52,11 @@ MODULES = (
     routes_tokens,
     routes_events,
     routes_logs,
+    routes_schedules,
+    routes_fires,
+    routes_received,
+    routes_dead_letters,
+    routes_alerts,
 )
 
 _REQUEST = "mainspring.request"

@@ -1,7 +1,7 @@
 """The shards as routes see them: an act goes to the leader, wherever that is.
 
 here        the leader's own queue
-elsewhere   POST /internal/v1/ask on the leader's server, once
+elsewhere   POST /internal/v1/ask on the leader's server, once; /internal/v1/look for a question to a worker
 nowhere     NotLeading: the caller comes back in a moment
 """
 
@@ -15,12 +15,14 @@ from starlette.responses import Response
 
 from mainspring.api import bodies
 from mainspring.api.peers import Peers
-from mainspring.errors import NotLeading, Overloaded, Unreachable
+from mainspring.errors import NotLeading, Overloaded, Unavailable, Unreachable
 from mainspring.host.host import Host
+from mainspring.host.reaching import HostReach
 from mainspring.shard.effects import Answered
 from mainspring.shard.events import Asked, Event
 
 ASK = "/internal/v1/ask"
+LOOK = "/internal/v1/look"
 _LARGEST_ACT_BYTES = 1024 * 1024
 _NOT_LEADING, _OVERLOADED = 421, 503
 
@@ -30,11 +32,17 @@ class _Question(msgspec.Struct, frozen=True, kw_only=True):
     act: msgspec.Raw
 
 
+class _LookQuestion(msgspec.Struct, frozen=True, kw_only=True):
+    shard: str
+    path: str
+
+
 class Forwarding:
-    """Implements `services.Shards` over the host here and the servers elsewhere."""
+    """Implements `services.Shards` and `reaching.Reach` over the host here and the servers elsewhere."""
 
     def __init__(self, host: Host, peers: Peers) -> None:
         self._host = host
+        self._here = HostReach(host)
         self._peers = peers
         self._acts = msgspec.msgpack.Decoder(Union[tuple(_concrete(Asked))])  # noqa: UP007 - made when the program runs
 
@@ -51,17 +59,28 @@ class Forwarding:
         if not isinstance(act, Asked):
             raise TypeError(f"{type(act).__name__} is nothing that one asks for")
         if shard in self._host.leaders:
-            return await self._host.leader(shard).ask(act)
+            return await self._here.ask(shard, act)
+        question = _Question(shard=shard, act=msgspec.Raw(msgspec.msgpack.encode(act)))
+        return msgspec.msgpack.decode(await self._ask_elsewhere(shard, ASK, question), type=Answered)
+
+    async def look(self, shard: str, path: str) -> bool:
+        """Whether a worker of the pool finds a file. Raises NotLeading, or Unavailable if no worker answers."""
+        if shard in self._host.leaders:
+            return await self._here.look(shard, path)
+        question = _LookQuestion(shard=shard, path=path)
+        return msgspec.msgpack.decode(await self._ask_elsewhere(shard, LOOK, question), type=bool)
+
+    async def _ask_elsewhere(self, shard: str, path: str, question: msgspec.Struct) -> bytes:
+        """What the server that leads a shard answers. Raises Overloaded or NotLeading."""
         address = await self._peers.leader_address(shard)
         if address is None:
             raise NotLeading(f"nobody leads {shard} at the moment")
-        question = _Question(shard=shard, act=msgspec.Raw(msgspec.msgpack.encode(act)))
         try:
-            answer = await self._peers.call("POST", address, ASK, body=msgspec.msgpack.encode(question))
+            answer = await self._peers.call("POST", address, path, body=msgspec.msgpack.encode(question))
         except Unreachable as fault:
             raise NotLeading(f"the leader of {shard} does not answer: {fault}") from fault
         if answer.status == 200:
-            return msgspec.msgpack.decode(answer.body, type=Answered)
+            return answer.body
         self._peers.forget()
         if answer.status == _OVERLOADED:
             raise Overloaded(answer.body.decode("utf-8", "replace"))
@@ -79,6 +98,18 @@ class Forwarding:
         except Overloaded as fault:
             return Response(str(fault), _OVERLOADED)
         return Response(msgspec.msgpack.encode(answered), media_type="application/msgpack")
+
+    async def answer_look(self, request: Request) -> Response:
+        """Another server asks what a worker here sees."""
+        self._peers.check(request)
+        question = msgspec.msgpack.decode(await bodies.read(request, _LARGEST_ACT_BYTES), type=_LookQuestion)
+        try:
+            exists = await self._here.look(question.shard, question.path)
+        except NotLeading as fault:
+            return Response(str(fault), _NOT_LEADING)
+        except Unavailable as fault:
+            return Response(str(fault), _OVERLOADED)
+        return Response(msgspec.msgpack.encode(exists), media_type="application/msgpack")
 
 
 def _concrete(kind: type[Asked]) -> list[type[Asked]]:

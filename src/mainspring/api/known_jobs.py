@@ -14,7 +14,7 @@ from typing import TypeVar
 import msgspec
 
 from mainspring.clock import Clock
-from mainspring.core.jobs import JobRow
+from mainspring.core.jobs import JobRow, count_tasks
 from mainspring.store.port import Store
 
 LATEST_SECONDS = 1.0
@@ -22,13 +22,6 @@ _MOST_KNOWN = 10_000
 _LARGE_BYTES = 256 * 1024
 _K = TypeVar("_K")
 _V = TypeVar("_V")
-
-
-class _Counted(msgspec.Struct):
-    tasks: list[msgspec.Raw]
-
-
-_COUNTER = msgspec.json.Decoder(_Counted)
 
 
 class KnownJob(msgspec.Struct, frozen=True, gc=False, kw_only=True):
@@ -115,15 +108,11 @@ class KnownJobs:
         known = self._by_id.get(row.id)
         if known is None:
             large = len(row.definition) > _LARGE_BYTES
-            count = await asyncio.to_thread(_count, row) if large else _count(row)
+            count = await asyncio.to_thread(count_tasks, row) if large else count_tasks(row)
             known = KnownJob(id=row.id, tenant=row.tenant, name=row.name, version=row.version, task_count=count)
         _keep(self._by_id, known.id, known)
         _keep(self._by_version, (known.tenant, known.name, known.version), known)
         return known
-
-
-def _count(row: JobRow) -> int:
-    return len(_COUNTER.decode(row.definition).tasks)
 
 
 def _keep(known: OrderedDict[_K, _V], key: _K, value: _V) -> None:

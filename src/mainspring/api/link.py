@@ -56,8 +56,9 @@ log = structlog.get_logger()
 
 PATH = "/api/v1/worker-link"
 HELLO_SECONDS = 10.0
-TOKEN_GRACE = timedelta(minutes=10)
-"""An attempt's token lives so much longer than the attempt may."""
+TOKEN_LIFE = timedelta(days=367)
+"""Longer than any attempt may run, also one that was given more time: a token is good only while its attempt lasts,
+which is asked with every request."""
 
 NORMAL, MALFORMED, TOO_LARGE, OVER = 1000, 1008, 1009, 1012
 """How a link is closed: elsewhere is better; the worker broke the rules; so large a frame is not even received; the
@@ -190,8 +191,8 @@ class WorkerLinks:
     def _with_token(self, assignment: Assignment, now: datetime) -> Assignment:
         if assignment.work == _NOTHING_TO_DO:
             return assignment
-        until = now + timedelta(seconds=assignment.timeout_seconds) + TOKEN_GRACE
-        return replace(assignment, token=make_attempt_token(self._services.cluster_secret, assignment.attempt, until))
+        token = make_attempt_token(self._services.cluster_secret, assignment.attempt, now + TOKEN_LIFE)
+        return replace(assignment, token=token)
 
     async def _watch(self, standing: Standing) -> None:
         """Raises Refused when the worker's token is no longer good."""

@@ -15,7 +15,7 @@ from mainspring.api.views import USUAL_PAGE, Cursor, Limit
 from mainspring.core.runs import FINAL_RUN, RunState
 from mainspring.core.tasks import Priority, TaskState
 from mainspring.rest import ActRequest, Done, Page, RunView, TaskView
-from mainspring.shard.events import Act, CancelRun, PauseRun, ResumeRun
+from mainspring.shard.events import Act, CancelRun, PauseRun, ResumeRun, RetryRun
 from mainspring.store.port_front import ListedRun, RunFilter, TaskFilter
 
 router = Router()
@@ -40,7 +40,7 @@ async def list_runs(
         job=job,
         states=tuple(state or ()),
         priority=Priority[priority] if priority is not None else None,
-        before=_read_place(cursor),
+        before=read_place(cursor),
     )
     rows = await services.store.list_runs(wanted, limit)
     place = [rows[-1].run.created_at.isoformat(), rows[-1].run.id] if rows else []
@@ -92,6 +92,12 @@ async def resume_run(run_id: str, body: ActRequest, principal: Principal, servic
     return await _act(ResumeRun, run_id, body, principal, services)
 
 
+@router.post("/runs/{run_id}/retry", role=Role.OPERATOR)
+async def retry_run(run_id: str, body: ActRequest, principal: Principal, services: Services) -> Done:
+    """Start again every task of a run that failed, with all that was cancelled or skipped because of it."""
+    return await _act(RetryRun, run_id, body, principal, services)
+
+
 async def find_run(services: Services, principal: Principal, run_id: str) -> ListedRun:
     """A run that whoever asks may see. Raises NotFound, also for somebody else's."""
     found = await services.store.find_run(run_id)
@@ -102,18 +108,19 @@ async def find_run(services: Services, principal: Principal, run_id: str) -> Lis
 
 async def _act(kind: type[Act], run_id: str, body: ActRequest, principal: Principal, services: Services) -> Done:
     found = await find_run(services, principal, run_id)
-    act = kind(run_id=run_id, by=principal.name, why=reason(body))
+    act = kind(run_id=run_id, by=principal.name, why=reason(body.why))
     return await carry_out(services, found.run.shard, act)
 
 
-def _read_place(cursor: str) -> tuple[datetime, str] | None:
+def read_place(cursor: str) -> tuple[datetime, str] | None:
+    """The time and the id that a list goes on behind; None for its beginning. Raises Refused."""
     if not cursor:
         return None
-    created_at, run_id = views.read_cursor(cursor, 2)
+    time, behind = views.read_cursor(cursor, 2)
     try:
-        at = datetime.fromisoformat(created_at)
+        at = datetime.fromisoformat(time)
     except ValueError:
         at = None
     if at is None or at.tzinfo is None:
         raise refusal("the request has 1 fault", "query:cursor", "is not one that this list gave")
-    return at, run_id
+    return at, behind

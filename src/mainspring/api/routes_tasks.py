@@ -4,13 +4,23 @@ from __future__ import annotations
 
 from mainspring.api import permissions, views
 from mainspring.api.acts import carry_out, reason
-from mainspring.api.problems import not_found
+from mainspring.api.problems import not_found, refusal
 from mainspring.api.routing import Router
 from mainspring.api.services import Principal, Role, Services
 from mainspring.api.views import USUAL_PAGE, Cursor, Limit
+from mainspring.core.job_rules import LONGEST_TIMEOUT_SECONDS
 from mainspring.core.tasks import Task, TaskState
-from mainspring.rest import ActRequest, AttemptView, CheckpointView, Done, Page, TaskView, TransitionView
-from mainspring.shard.events import CancelTask, ClearTask, ReopenTask
+from mainspring.rest import (
+    ActRequest,
+    AttemptView,
+    CheckpointView,
+    Done,
+    ExtendRequest,
+    Page,
+    TaskView,
+    TransitionView,
+)
+from mainspring.shard.events import CancelTask, ClearTask, ExtendTask, ReopenTask
 from mainspring.store.port_front import TaskFilter
 
 router = Router()
@@ -94,6 +104,18 @@ async def clear_task(task_id: str, body: ActRequest, principal: Principal, servi
     return await _act(ClearTask, task_id, body, principal, services)
 
 
+@router.post("/tasks/{task_id}/extend", role=Role.OPERATOR)
+async def extend_task(task_id: str, body: ExtendRequest, principal: Principal, services: Services) -> Done:
+    """Give a running task more time."""
+    if not 0 < body.seconds <= LONGEST_TIMEOUT_SECONDS:
+        raise refusal(
+            "the body has 1 fault", "seconds", f"must be more than 0 and at most {LONGEST_TIMEOUT_SECONDS:.0f}"
+        )
+    task = await find_task(services, principal, task_id)
+    act = ExtendTask(run_id=task.run_id, task_id=task_id, seconds=body.seconds, by=principal.name, why=reason(body.why))
+    return await carry_out(services, task.shard, act)
+
+
 async def find_task(services: Services, principal: Principal, task_id: str) -> Task:
     """A task that whoever asks may see. Raises NotFound, also for somebody else's; an attempt sees its own only."""
     task = await services.store.find_task(task_id)
@@ -112,5 +134,5 @@ async def _act(
     services: Services,
 ) -> Done:
     task = await find_task(services, principal, task_id)
-    act = kind(run_id=task.run_id, task_id=task_id, by=principal.name, why=reason(body))
+    act = kind(run_id=task.run_id, task_id=task_id, by=principal.name, why=reason(body.why))
     return await carry_out(services, task.shard, act)

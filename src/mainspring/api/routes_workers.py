@@ -103,4 +103,4 @@ async def _act(
     """Acts on workers concern every tenant."""
     permissions.check_every_tenant(principal)
     row = await _find_worker(services, worker_id)
-    return await carry_out(services, row.shard, kind(worker=worker_id, by=principal.name, why=reason(body)))
+    return await carry_out(services, row.shard, kind(worker=worker_id, by=principal.name, why=reason(body.why)))

@@ -19,7 +19,7 @@ from starlette.routing import Route, WebSocketRoute
 
 from mainspring import __version__
 from mainspring.api.app import build_app
-from mainspring.api.forwarding import ASK, Forwarding
+from mainspring.api.forwarding import ASK, LOOK, Forwarding
 from mainspring.api.identities import TokenIdentities
 from mainspring.api.link import PATH, WorkerLinks
 from mainspring.api.live import Live
@@ -86,14 +86,14 @@ class Front:
         self._peers = Peers(store, clock, name=host.name, address=address, secret=cluster_secret)
         self._logs = LogStore(files, host, store, self._peers, clock)
         self._live = Live(store, clock)
-        forwarding = Forwarding(host, self._peers)
+        self.reach = Forwarding(host, self._peers)
         self.services = Services(
             name=host.name,
             address=address,
             version=__version__,
             store=store,
             clock=clock,
-            shards=forwarding,
+            shards=self.reach,
             logs=self._logs,
             live=self._live,
             identities=TokenIdentities(store, clock, cluster_secret=cluster_secret, open_locally=open_locally),
@@ -103,7 +103,8 @@ class Front:
         self._links = WorkerLinks(self.services, host, self._logs)
         self.app = build_app(self.services, websockets=[WebSocketRoute(PATH, self._links.serve)])
         self.app.router.routes += [
-            Route(ASK, forwarding.answer, methods=["POST"]),
+            Route(ASK, self.reach.answer, methods=["POST"]),
+            Route(LOOK, self.reach.answer_look, methods=["POST"]),
             Route(f"{LOGS}{{attempt}}", self._logs.answer),
         ]
         self.services.metrics.watch(lambda: host.leaders)

@@ -17,6 +17,7 @@ from mainspring.api.store_time import AskedTime
 from mainspring.api.submission import Submissions
 from mainspring.clock import Clock
 from mainspring.core.job_rules import Limits
+from mainspring.host.schedule_acts import ScheduleBook
 from mainspring.shard.effects import Answered
 from mainspring.shard.events import Event
 from mainspring.store.port import Store
@@ -145,7 +146,9 @@ class Services:
     metrics: Metrics = field(default_factory=Metrics)
     time: AskedTime = field(init=False)
     submissions: Submissions = field(init=False)
+    book: ScheduleBook = field(init=False)
 
     def __post_init__(self) -> None:
         self.time = AskedTime(self.store, self.clock)
         self.submissions = Submissions(self.store, self.clock, self.time, limits=self.limits, pool=self.pool)
+        self.book = ScheduleBook(self.store, pool=self.pool, limits=self.limits)

@@ -97,6 +97,20 @@ class Submissions:
         )
         return Prepared(run=run, job=job, reference=request.job, key=key_of(request, tenant))
 
+    async def prepare_again(self, run: Run, *, by: str, why: str = "", key: str | None = None) -> Prepared:
+        """A run like one that there was: the same version of its job, parameters and window. Raises Refused."""
+        params = msgspec.json.decode(run.params, type=dict[str, msgspec.Raw])
+        wish = RunRequest(job=run.job_id, params=params, priority=run.priority.name, idempotency_key=key)
+        prepared = await self.prepare(wish, tenant=run.tenant, by=by)
+        again = msgspec.structs.replace(
+            prepared.run,
+            linked_run=run.id,
+            schedule_id=run.schedule_id,
+            window_at=run.window_at,
+            because=why or f"started again by {by}",
+        )
+        return msgspec.structs.replace(prepared, run=again)
+
     async def insert(self, prepared: Prepared) -> Made:
         """Make a run, durably, unless one was made under the same key before.
 

@@ -92,12 +92,15 @@ def run_view(listed: ListedRun, task_states: Mapping[TaskState, int] | None = No
         held=run.held,
         cancelled_by=run.cancelled_by,
         because=run.because,
+        schedule_id=run.schedule_id,
+        window_at=run.window_at,
+        retries=run.retries,
     )
 
 
 def task_view(task: Task) -> TaskView:
     """A task."""
-    stop = task.stop
+    stop, birth = task.stop, task.birth
     return TaskView(
         id=task.id,
         run_id=task.run_id,
@@ -118,6 +121,10 @@ def task_view(task: Task) -> TaskView:
         stop=StopView(kind=stop.kind, by=stop.by, why=stop.why, kill_at=stop.kill_at) if stop is not None else None,
         output=_raw(task.output),
         error=_raw(task.error),
+        tries=task.tries,
+        label=birth.label if birth is not None else "",
+        partition=birth.index if birth is not None and birth.label else None,
+        total=birth.total if birth is not None and birth.label else None,
     )
 
 

@@ -1,4 +1,4 @@
-"""`mainspring cancel`, `pause`, `resume`, `retry`: what people want of runs and tasks."""
+"""`mainspring cancel`, `retry`, `extend`, `clear`, `pause`, `resume`: what people want of what goes on."""
 
 from __future__ import annotations
 
@@ -37,82 +37,120 @@ def cancel(reach: Reach, printing: Printing, ids: tuple[str, ...], why: str, yes
 
 @click.command()
 @click.argument("ids", nargs=-1, required=True)
+@click.option(
+    "--all", "whole", is_flag=True, help="Of a run: run all of it again, as a new run with the same parameters."
+)
 @_why
 @_yes
 @prints
 @reaches_server
-def retry(reach: Reach, printing: Printing, ids: tuple[str, ...], why: str, yes: bool) -> None:
-    """Run again what did not succeed: a task, or all such tasks of a run.
+def retry(reach: Reach, printing: Printing, ids: tuple[str, ...], whole: bool, why: str, yes: bool) -> None:
+    """Run again what did not succeed: a task, or a run from where it failed on; with --all a whole run.
 
     \b
     Examples:
       mainspring retry task_018f3c2e9a41-9d2c44e1f0a7b35c.2
       mainspring retry @latest
+      mainspring retry @latest --all
     """
-    from mainspring.cli.references import find_run, find_task, is_run
-
-    with reach.client() as client:
-        tasks: list[str] = []
-        for word in ids:
-            if is_run(word) and "/" not in word:
-                failed = client.tasks(run=find_run(client, word), states=["FAILED", "TIMED_OUT"])
-                tasks.extend(task.id for task in failed)
-            else:
-                tasks.append(find_task(client, word))
-    if not tasks:
-        from mainspring.errors import Refused
-
-        raise Refused("nothing failed there")
     _act_on_each(
-        reach,
-        printing,
-        tuple(tasks),
-        yes=yes,
-        verb="retry",
-        act=lambda client, task: (task, client.retry_task(task, why)),
+        reach, printing, ids, yes=yes, verb="retry", act=lambda client, word: _retry(client, word, why, whole=whole)
     )
 
 
 @click.command()
-@click.argument("ids", metavar="RUN...", nargs=-1, required=True)
+@click.argument("task")
+@click.argument("length")
 @_why
-@_yes
 @prints
 @reaches_server
-def pause(reach: Reach, printing: Printing, ids: tuple[str, ...], why: str, yes: bool) -> None:
-    """Start no further task of runs; what runs goes on.
+def extend(reach: Reach, printing: Printing, task: str, length: str, why: str) -> None:
+    """Give a running TASK more time, such as 30m.
 
     \b
     Examples:
-      mainspring pause @latest
+      mainspring extend @latest/load 30m --why "the disk is slow today"
     """
+    from mainspring.cli.references import find_task
+    from mainspring.sdk.quantities import seconds_of
 
-    def act(client: Client, id: str) -> tuple[str, Done]:
-        run = _run(client, id)
-        return run, client.pause_run(run, why)
+    try:
+        seconds = seconds_of(length)
+    except ValueError as error:
+        raise click.UsageError(f"{length}: {error}") from error
 
-    _act_on_each(reach, printing, ids, yes=yes, verb="pause", act=act)
+    def act(client: Client, word: str) -> tuple[str, Done]:
+        found = find_task(client, word)
+        return found, client.extend(found, seconds, why)
+
+    _act_on_each(reach, printing, (task,), yes=True, verb="extend", act=act)
 
 
 @click.command()
-@click.argument("ids", metavar="RUN...", nargs=-1, required=True)
+@click.argument("tasks", metavar="TASK...", nargs=-1, required=True)
 @_why
 @_yes
 @prints
 @reaches_server
-def resume(reach: Reach, printing: Printing, ids: tuple[str, ...], why: str, yes: bool) -> None:
-    """Go on with runs that were paused, or held for a fault.
+def clear(reach: Reach, printing: Printing, tasks: tuple[str, ...], why: str, yes: bool) -> None:
+    """Let tasks run again that are quarantined because they looked poisonous.
 
     \b
     Examples:
+      mainspring clear @latest/load --why "the input is mended"
+      mainspring tasks -q --state QUARANTINED | xargs mainspring clear --yes
+    """
+    from mainspring.cli.references import find_task
+
+    def act(client: Client, word: str) -> tuple[str, Done]:
+        found = find_task(client, word)
+        return found, client.clear_task(found, why)
+
+    _act_on_each(reach, printing, tasks, yes=yes, verb="clear", act=act)
+
+
+@click.command()
+@click.argument("names", metavar="SCHEDULE_OR_RUN...", nargs=-1, required=True)
+@_why
+@_yes
+@prints
+@reaches_server
+def pause(reach: Reach, printing: Printing, names: tuple[str, ...], why: str, yes: bool) -> None:
+    """Fire schedules no more, or start no further task of runs; what runs goes on.
+
+    \b
+    Examples:
+      mainspring pause nightly --why "warehouse move"
+      mainspring pause @latest
+    """
+
+    def act(client: Client, word: str) -> tuple[str, Done]:
+        run = _run_if_any(client, word)
+        return (run, client.pause_run(run, why)) if run else (word, client.pause_schedule(word, why))
+
+    _act_on_each(reach, printing, names, yes=yes, verb="pause", act=act)
+
+
+@click.command()
+@click.argument("names", metavar="SCHEDULE_OR_RUN...", nargs=-1, required=True)
+@_why
+@_yes
+@prints
+@reaches_server
+def resume(reach: Reach, printing: Printing, names: tuple[str, ...], why: str, yes: bool) -> None:
+    """Go on with schedules that were paused or disabled, or with runs that were paused or held for a fault.
+
+    \b
+    Examples:
+      mainspring resume nightly
       mainspring resume @latest
     """
 
-    def act(client: Client, id: str) -> tuple[str, Done]:
-        run = _run(client, id)
-        return run, client.resume_run(run, why)
+    def act(client: Client, word: str) -> tuple[str, Done]:
+        run = _run_if_any(client, word)
+        return (run, client.resume_run(run, why)) if run else (word, client.resume_schedule(word, why))
 
-    _act_on_each(reach, printing, ids, yes=yes, verb="resume", act=act)
+    _act_on_each(reach, printing, names, yes=yes, verb="resume", act=act)
 
 
 def _act_on_each(
@@ -142,6 +180,30 @@ def _cancel(client: Client, word: str, why: str) -> tuple[str, Done]:
         return run, client.cancel_run(run, why)
     task = find_task(client, word)
     return task, client.cancel_task(task, why)
+
+
+def _retry(client: Client, word: str, why: str, *, whole: bool) -> tuple[str, Done]:
+    """What is printed of a whole run that runs again is the new one."""
+    from mainspring.cli.references import find_task, is_run
+    from mainspring.rest import Done
+
+    if is_run(word) and "/" not in word:
+        run = _run(client, word)
+        if not whole:
+            return run, client.retry_run(run, why)
+        again = client.rerun(run, why)
+        return again.run_id, Done(changed=True, detail=f"repeats {run}")
+    if whole:
+        raise click.UsageError(f"--all is for runs, and {word} is none")
+    task = find_task(client, word)
+    return task, client.retry_task(task, why)
+
+
+def _run_if_any(client: Client, word: str) -> str | None:
+    """The run that a word means; None if it can't mean a run, but a schedule."""
+    from mainspring.cli.references import is_run, without_address
+
+    return _run(client, word) if is_run(without_address(word)) else None
 
 
 def _run(client: Client, word: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Iterator
 
 import rich_click as click
@@ -47,14 +46,7 @@ class _Counted:
 
 def _with_bar(lines: Iterable[BulkLine], total: int | None) -> Iterator[BulkLine]:
     """The same lines, with a bar on stderr if somebody looks on."""
-    if not terminal.is_drawn_to(sys.stderr):
-        yield from lines
-        return
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=terminal.console("auto", sys.stderr), transient=True) as bar:
-        task = bar.add_task("submitting", total=total)
-        for line in lines:
+    with terminal.bar("submitting", total) as advance:
+        for number, line in enumerate(lines, 1):
             yield line
-            bar.advance(task)
+            advance(number)

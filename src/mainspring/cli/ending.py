@@ -9,6 +9,7 @@ import rich_click as click
 
 from mainspring.cli.options import Printing
 from mainspring.cli.output import print_one, say_error, say_hint
+from mainspring.cli.tables import say_task
 from mainspring.rest import RunView
 from mainspring.sdk.client import Client
 from mainspring.sdk.quantities import seconds_of
@@ -43,7 +44,7 @@ def end_with(client: Client, run: RunView, printing: Printing) -> None:
         return
     if printing.is_for_people:
         for task in client.tasks(run=run.id, states=["FAILED", "TIMED_OUT"], limit=_MOST_NAMED):
-            click.echo(f"  {task.name} {task.state}: {task.because}")
+            click.echo(f"  {say_task(task)} {task.state}: {task.because}")
         say_hint(f"`mainspring logs {run.id} --failed` shows what was printed")
     sys.exit(1)
 

@@ -16,6 +16,7 @@ import rich_click as click
 
 from mainspring.cli.options import Printing
 from mainspring.cli.output import Column, Table, print_rows, say_hint
+from mainspring.cli.tables import say_task
 from mainspring.clock import MachineClock
 from mainspring.errors import NotFound
 from mainspring.rest import TaskView
@@ -75,7 +76,9 @@ class LogView:
         """Print the log of a task; with `follow` also those of the attempts that come."""
         task = self._client.task(task_id)
         if not follow and not task.attempt:
-            say_hint(f"{task.name} has not started: it is {task.state}{f', {task.because}' if task.because else ''}")
+            say_hint(
+                f"{say_task(task)} has not started: it is {task.state}{f', {task.because}' if task.because else ''}"
+            )
 
         def look() -> tuple[bool, list[TaskView]]:
             now = self._client.task(task_id)
@@ -86,7 +89,7 @@ class LogView:
     def print_run(self, run_id: str, *, follow: bool, failed: bool) -> None:
         """Print the logs of the tasks of a run."""
         if self._client.run(run_id).task_count > 1:
-            self._prefix_width = max((len(task.name) for task in self._client.tasks_of(run_id)), default=0)
+            self._prefix_width = max((len(say_task(task)) for task in self._client.tasks_of(run_id)), default=0)
 
         def look() -> tuple[bool, list[TaskView]]:
             is_over = self._client.run(run_id).state in FINAL_RUN_STATES
@@ -192,9 +195,9 @@ class LogView:
     def _write_line(self, task: TaskView, number: int, line: bytes) -> None:
         text = line.decode(errors="replace").rstrip("\r")
         if self._printing.is_for_people:
-            click.echo(f"{task.name:<{self._prefix_width}} | {text}")
+            click.echo(f"{say_task(task):<{self._prefix_width}} | {text}")
             return
-        said = LogLine(task_id=task.id, task=task.name, attempt=number, line=text)
+        said = LogLine(task_id=task.id, task=say_task(task), attempt=number, line=text)
         if self._printing.output == "jsonl":
             click.echo(msgspec.json.encode(said))
         else:

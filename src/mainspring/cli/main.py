@@ -39,28 +39,40 @@ from mainspring.errors import (
 )
 
 _COMMANDS = {
+    "alerts": "mainspring.cli.alerts",
+    "backfill": "mainspring.cli.backfill",
     "cancel": "mainspring.cli.acts",
+    "clear": "mainspring.cli.acts",
     "cordon": "mainspring.cli.workers",
+    "dead-letters": "mainspring.cli.dead_letters",
     "drain": "mainspring.cli.workers",
+    "durations": "mainspring.cli.durations",
+    "events": "mainspring.cli.events",
+    "extend": "mainspring.cli.acts",
     "jobs": "mainspring.cli.jobs",
     "logs": "mainspring.cli.logs",
+    "next": "mainspring.cli.upcoming",
     "pause": "mainspring.cli.acts",
     "resume": "mainspring.cli.acts",
     "retry": "mainspring.cli.acts",
     "runs": "mainspring.cli.runs",
+    "schedules": "mainspring.cli.schedules",
     "server": "mainspring.cli.server",
     "show": "mainspring.cli.show",
     "submit": "mainspring.cli.submit",
     "tasks": "mainspring.cli.tasks",
     "token": "mainspring.cli.token",
+    "trigger": "mainspring.cli.trigger",
     "uncordon": "mainspring.cli.workers",
     "up": "mainspring.cli.up",
+    "upcoming": "mainspring.cli.upcoming",
     "version": "mainspring.cli.version",
     "watch": "mainspring.cli.watch",
     "worker": "mainspring.cli.worker",
     "workers": "mainspring.cli.workers",
 }
-"""Each command and its module, which has a function of the command's name."""
+"""Each command and its module, which has a function of the command's name, or of the one in _FUNCTIONS."""
+_FUNCTIONS = {"dead-letters": "dead_letters", "next": "what_is_next"}
 
 _INTERRUPTED = 130
 
@@ -76,7 +88,7 @@ class Commands(click.RichGroup):
         """The command of this name, imported now, or None if there is none."""
         if cmd_name not in _COMMANDS:
             return None
-        command: click.Command = getattr(import_module(_COMMANDS[cmd_name]), cmd_name)
+        command: click.Command = getattr(import_module(_COMMANDS[cmd_name]), _FUNCTIONS.get(cmd_name, cmd_name))
         return command
 
     def invoke(self, ctx: click.Context) -> object:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import rich_click as click
+from click.core import ParameterSource
 
 if TYPE_CHECKING:
     from mainspring.sdk.client import Client
@@ -148,6 +149,26 @@ def reaches_server(command: Call) -> Call:
         return command(*args, reach=Reach(server=server, token_file=token_file, tenant=tenant), **rest)
 
     return _with(call, options)  # type: ignore[return-value]  # as above
+
+
+class Noun(click.RichGroup):
+    """A kind of thing: by itself it lists what there is, as with `ls` or `list`; a verb does something else.
+
+    Made with `invoke_without_command=True`.
+    """
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Take the words."""
+        return super().parse_args(ctx, args[1:] if args[:1] in (["ls"], ["list"]) else args)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The verb. What is said before it would not reach it: another server or tenant than was meant."""
+        for parameter in self.get_params(ctx):
+            if parameter.name and ctx.get_parameter_source(parameter.name) is ParameterSource.COMMANDLINE:
+                raise click.UsageError(f"say {parameter.opts[-1]} after `{args[0]}`, not before", ctx)
+        return super().resolve_command(ctx, args)
 
 
 def agreed(question: str, *, yes: bool) -> bool:

@@ -13,17 +13,21 @@ import rich_click as click
 from mainspring.cli.options import Printing
 from mainspring.cli.output import Table, print_one, print_rows, say, say_ago, say_time
 from mainspring.cli.references import find_run, find_task, is_run, is_task, without_address
-from mainspring.cli.tables import ATTEMPTS, TASKS, TRANSITIONS, say_failure, say_json, say_labels
+from mainspring.cli.schedule_tables import SCHEDULES, fires_table
+from mainspring.cli.tables import ATTEMPTS, TASKS, TRANSITIONS, say_failure, say_json, say_labels, say_task
 from mainspring.clock import MachineClock
 from mainspring.errors import NotFound
 from mainspring.rest import JobView, RunView, TaskView, WorkerView
+from mainspring.rest_schedules import ScheduleView
 from mainspring.sdk.client import Client
 from mainspring.sdk.quantities import say_bytes
 
 T = TypeVar("T", bound=msgspec.Struct)
 
 _MOST_TASKS = 50
+_LATEST_FIRES = 10
 _ATTEMPT = "att_"
+_SCHEDULE = "sched_"
 
 
 class Portraits:
@@ -43,6 +47,8 @@ class Portraits:
             self._show_run(self._client.run(find_run(self._client, what)))
         elif what.startswith(_ATTEMPT):
             self._show_task(self._task_of_attempt(what))
+        elif what.startswith(_SCHEDULE):
+            self.show_schedule(self._client.schedule(what))
         else:
             self._show_named(what)
 
@@ -54,17 +60,23 @@ class Portraits:
         raise NotFound(f"no task is at attempt {attempt} now")
 
     def _show_named(self, name: str) -> None:
-        """A worker or a job of this name."""
-        try:
-            worker = self._client.worker(name)
-        except NotFound:
+        """A worker, a job or a schedule of this name."""
+        for find in (self._find_worker, self._find_job, self._find_schedule):
             try:
-                job = self._client.job(name)
+                find(name)
             except NotFound:
-                raise NotFound(f"there is no run, task, worker or job {name}") from None
-            self._show_job(job)
-        else:
-            self._show_worker(worker)
+                continue
+            return
+        raise NotFound(f"there is no run, task, worker, job or schedule {name}")
+
+    def _find_worker(self, name: str) -> None:
+        self._show_worker(self._client.worker(name))
+
+    def _find_job(self, name: str) -> None:
+        self._show_job(self._client.job(name))
+
+    def _find_schedule(self, name: str) -> None:
+        self.show_schedule(self._client.schedule(name))
 
     def _show_run(self, run: RunView) -> None:
         def for_people() -> None:
@@ -84,6 +96,9 @@ class Portraits:
                 ("ended", self._when(run.ended_at)),
                 ("params", say_json(run.params)),
                 ("repeats", run.linked_run),
+                ("schedule", run.schedule_id),
+                ("window", self._when(run.window_at)),
+                ("retries", run.retries or None),
                 ("tasks", f"{run.task_count}: {counts}" if counts else run.task_count),
             )
             self._table(self._client.tasks_of(run.id, limit=_MOST_TASKS), TASKS)
@@ -93,7 +108,8 @@ class Portraits:
     def _show_task(self, task: TaskView) -> None:
         def for_people() -> None:
             self._facts(
-                ("task", f"{task.name} ({task.id})"),
+                ("task", f"{say_task(task)} ({task.id})"),
+                ("partition", None if task.partition is None else f"{task.partition} of {task.total}"),
                 ("run", task.run_id),
                 ("state", task.state),
                 ("because", task.because),
@@ -140,11 +156,37 @@ class Portraits:
     def _show_job(self, job: JobView) -> None:
         def for_people() -> None:
             self._facts(("job", job.name), ("version", job.version), ("tenant", job.tenant), ("id", job.id))
+            self._table(self._client.schedules(job=job.name, limit=_MOST_TASKS), SCHEDULES)
             if job.definition is not msgspec.UNSET:
                 click.echo()
                 click.echo(msgspec.json.format(bytes(job.definition), indent=2))
 
         print_one(job, job.name, self._printing, for_people)
+
+    def show_schedule(self, schedule: ScheduleView) -> None:
+        """A schedule, with what became of its latest windows."""
+
+        def for_people() -> None:
+            self._facts(
+                ("schedule", schedule.name),
+                ("job", schedule.job),
+                ("state", schedule.state),
+                ("because", schedule.because),
+                ("fires", schedule.trigger),
+                ("next", self._when(schedule.next_at)),
+                ("waiting", "some of its windows wait" if schedule.waiting else None),
+                ("version", schedule.version),
+                ("tenant", schedule.tenant),
+                ("id", schedule.id),
+                ("created", f"{self._when(schedule.created_at)} by {schedule.created_by}"),
+                ("updated", f"{self._when(schedule.updated_at)} by {schedule.updated_by}"),
+            )
+            if schedule.definition is not msgspec.UNSET:
+                click.echo()
+                click.echo(msgspec.json.format(bytes(schedule.definition), indent=2))
+            self._table(self._client.fires(schedule.id, limit=_LATEST_FIRES), fires_table(self._printing))
+
+        print_one(schedule, schedule.name, self._printing, for_people)
 
     def _when(self, at: datetime | None) -> str | None:
         return None if at is None else f"{say_time(at, self._printing)} ({say_ago(at, self._now)})"

@@ -51,12 +51,14 @@ def find_run(client: Client, word: str) -> str:
 
 
 def find_task(client: Client, word: str) -> str:
-    """The id of the task that is meant: an id, or RUN/NAME."""
+    """The id of the task that is meant: an id, RUN/NAME, or RUN/NAME[LABEL] for one of a fan-out."""
     word = without_address(word) if "://" in word else word
     run, slash, name = word.partition("/")
     if not slash:
         return word
     run_id = find_run(client, run)
-    for task in client.tasks(run=run_id, name=name):
-        return task.id
+    plain, bracket, label = name.removesuffix("]").partition("[")
+    for task in client.tasks(run=run_id, name=plain if bracket else name):
+        if not bracket or task.label == label:
+            return task.id
     raise NotFound(f"{run_id} has no task {name}")

@@ -20,7 +20,7 @@ from rich.text import Text
 from mainspring.cli import terminal
 from mainspring.cli.options import Printing
 from mainspring.cli.output import rich_table
-from mainspring.cli.tables import TASKS
+from mainspring.cli.tables import TASKS, say_task
 from mainspring.clock import MachineClock
 from mainspring.rest import RunView, TaskView, TransitionView
 from mainspring.sdk.client import FINAL_RUN_STATES, FINAL_TASK_STATES, Client
@@ -116,7 +116,7 @@ class RunStory:
         place = f" on {task.worker}" if task.worker and task.state in _ON_A_WORKER else ""
         tries = f" (attempt {task.attempt})" if task.attempt > 1 else ""
         because = f": {task.because}" if task.because else ""
-        click.echo(f"{at:%H:%M:%S} {task.name} {task.state}{place}{tries}{because}")
+        click.echo(f"{at:%H:%M:%S} {say_task(task)} {task.state}{place}{tries}{because}")
         sys.stdout.flush()
 
     def _draw(self, run: RunView) -> None:

@@ -12,7 +12,7 @@ from mainspring.cli.options import Printing, Reach, prints, reaches_server
 @prints
 @reaches_server
 def show(reach: Reach, printing: Printing, what: str) -> None:
-    """Show a run, a task, an attempt's task, a worker or a job: ID says which it is.
+    """Show a run, a task, an attempt's task, a worker, a job or a schedule: ID says which it is.
 
     \b
     Examples:

@@ -67,6 +67,7 @@ def submit(
       mainspring submit etl.yaml --dry-run
     """
     from mainspring.cli.ending import read_timeout
+    from mainspring.cli.times import read_params
 
     many = count is not None or bulk is not None
     if count is not None and bulk is not None:
@@ -74,7 +75,7 @@ def submit(
     if many and (wait or watch or (idempotency_key is not None and mode == "each")):
         raise click.UsageError("--wait, --watch and --idempotency-key are for one run; the key also for --mode all")
     timeout_seconds = read_timeout(timeout)
-    given = _read_params(params)
+    given = read_params(params)
     definition = _read_file(file)
     if dry_run:
         _print_definition(file, definition, printing)
@@ -113,7 +114,7 @@ def _submit_run(client: Client, job: str, params: dict[str, object], priority: s
 
 def _read_file(file: str) -> Definition | None:
     """The definition in a file; None if the word is the name of a job."""
-    from mainspring.errors import InvalidFile
+    from mainspring.cli.files import read_file
     from mainspring.sdk.definitions import read_definition
 
     path = Path(file)
@@ -121,15 +122,8 @@ def _read_file(file: str) -> Definition | None:
         if path.suffix in {".yaml", ".yml", ".json"} or "/" in file or path.is_dir():
             raise click.UsageError(f"there is no file {file}")
         return None
-    name = "stdin" if file == _STDIN else file
-    try:
-        data = sys.stdin.buffer.read() if file == _STDIN else path.read_bytes()
-    except OSError as error:
-        raise click.UsageError(f"{name} can't be read: {error.strerror}") from error
-    try:
-        return read_definition(data.decode("utf-8-sig"), name)
-    except UnicodeDecodeError as error:
-        raise InvalidFile(f"{name}: is not UTF-8 (byte {error.start})") from error
+    name, text = read_file(file)
+    return read_definition(text, name)
 
 
 def _submit_job(client: Client, definition: Definition) -> str:
@@ -144,22 +138,6 @@ def _submit_job(client: Client, definition: Definition) -> str:
             raise
         raise blame(definition, refused) from refused
     return f"{job.name}@{job.version}"
-
-
-def _read_params(words: tuple[str, ...]) -> dict[str, object]:
-    """`day=2026-11-15`, `rows=5`, `tags=["a"]`: JSON if it can be read as JSON, text otherwise."""
-    import msgspec
-
-    params: dict[str, object] = {}
-    for word in words:
-        name, equals, text = word.partition("=")
-        if not equals or not name:
-            raise click.UsageError(f"-p {word}: a parameter is NAME=VALUE")
-        try:
-            params[name] = msgspec.json.decode(text)
-        except msgspec.DecodeError:
-            params[name] = text
-    return params
 
 
 def _wishes(
@@ -194,22 +172,11 @@ def _lines_of(path: Path) -> Iterator[dict[str, object]]:
 
 
 def _print_definition(file: str, definition: Definition | None, printing: Printing) -> None:
-    """What would be sent, as JSON; as YAML if that is asked for."""
-    import msgspec
+    from mainspring.cli.files import print_body
 
     if definition is None:
         raise click.UsageError(f"--dry-run checks a file, and {file} is none")
-    match printing.output:
-        case "name":
-            click.echo(definition.name)
-        case "jsonl":
-            click.echo(definition.body)
-        case "yaml":
-            import yaml
-
-            click.echo(yaml.safe_dump(msgspec.json.decode(definition.body), sort_keys=False), nl=False)
-        case _:
-            click.echo(msgspec.json.format(definition.body, indent=2))
+    print_body(definition.body, definition.name, printing)
 
 
 def _print_bulk(lines: Iterator[BulkLine], total: int | None, printing: Printing) -> None:

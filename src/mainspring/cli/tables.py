@@ -39,7 +39,7 @@ RUNS: Table[RunView] = Table(
 )
 TASKS: Table[TaskView] = Table(
     [
-        Column("name", lambda task, _: task.name),
+        Column("name", lambda task, _: say_task(task)),
         Column("state", lambda task, _: task.state),
         Column("attempt", lambda task, _: task.attempt or None),
         Column("worker", lambda task, _: task.worker),
@@ -130,6 +130,11 @@ BULK: Table[BulkLine] = Table(
     ],
     id=lambda line: line.id or "",
 )
+
+
+def say_task(task: TaskView) -> str:
+    """A task's name, and of one that a fan-out made what tells it from the others: `fetch[Oslo]`."""
+    return f"{task.name}[{task.label}]" if task.label else task.name
 
 
 def say_labels(labels: dict[str, str]) -> str:

@@ -64,6 +64,20 @@ def is_drawn_to(stream: TextIO) -> bool:
 
 
 @contextmanager
+def bar(what: str, total: int | None) -> Iterator[Callable[[int], None]]:
+    """A bar on stderr if somebody looks on; whoever has it says how many are done."""
+    if not is_drawn_to(sys.stderr):
+        yield lambda done: None
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console("auto", sys.stderr), transient=True) as drawn:
+        task = drawn.add_task(what, total=total)
+        yield lambda done: drawn.update(task, completed=done)
+
+
+@contextmanager
 def live_view(color: str, draw: Callable[[], RenderableType]) -> Iterator[Live]:
     """A view that is drawn every second, and when it is refreshed, from another thread.
 

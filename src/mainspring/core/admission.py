@@ -20,7 +20,7 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from mainspring.core import job_rules, strict_json
+from mainspring.core import failure_rules, growth_rules, job_rules, strict_json
 from mainspring.core.field_faults import name_faults
 from mainspring.core.job_rules import Faults, Limits, WorkRule
 from mainspring.core.jobs import JobSpec, TaskSpec
@@ -28,7 +28,7 @@ from mainspring.core.strict_json import Blemish, Read
 from mainspring.core.tasks import Priority
 from mainspring.errors import Fault, Refused
 
-__all__ = ["Limits", "check_job", "check_run", "decode_job"]
+__all__ = ["Limits", "check_job", "check_run", "decode_job", "read_tasks"]
 
 LONGEST_KEY = 256
 """Of an idempotency key, or of the name of whoever submits."""
@@ -45,10 +45,10 @@ def decode_job(body: bytes, limits: Limits) -> JobSpec:
         faults.add("", f"has {len(body)} bytes, {limits.max_body_bytes} are allowed")
         raise _refusal(faults)
     members, raw_tasks = _split(body, limits, faults)
-    header = _read_header(members, faults)
+    header = _read_header(members, limits, faults)
     tasks: list[tuple[int, TaskSpec]] = []
     known: set[str] = set()
-    for number, (task, name) in enumerate(_read_tasks(raw_tasks, limits, faults)):
+    for number, (task, name) in enumerate(read_tasks(raw_tasks, limits, faults)):
         if name is not None:
             known.add(name)
         if task is not None:
@@ -68,7 +68,7 @@ def check_job(spec: JobSpec, limits: Limits) -> list[Fault]:
     if not 1 <= len(spec.tasks) <= limits.max_tasks:
         faults.add("tasks", _say_count(len(spec.tasks), limits))
         return faults.all()
-    _check_header(spec, faults)
+    _check_header(spec, limits, faults)
     tasks = list(enumerate(spec.tasks))
     works = WorkRule(limits, faults)
     for number, task in tasks:
@@ -91,7 +91,7 @@ def check_run(
     """What is wrong with a request for a run of a job that is known; nothing if it can be taken."""
     faults = Faults()
     job_rules.check_name(tenant, "tenant", faults)
-    _check_params(params, limits, faults)
+    job_rules.check_params(params, limits, faults)
     if priority not in tuple(Priority):
         faults.add("priority", "must be 0, 1 or 2 (P0, P1 or P2)")
     elif priority == Priority.P0 and not limits.p0_granted:
@@ -108,13 +108,6 @@ def check_run(
         elif start_at - now > timedelta(seconds=limits.max_start_ahead_seconds):
             faults.add("start_at", f"must be within {limits.max_start_ahead_seconds / 86_400:g} days")
     return faults.all()
-
-
-def _check_params(params: str, limits: Limits, faults: Faults) -> None:
-    found = strict_json.faults_in(params, "params", max_bytes=limits.max_payload_bytes)
-    faults.extend(found)
-    if not found and not params.lstrip().startswith("{"):
-        faults.add("params", "must be an object")
 
 
 def _split(body: bytes, limits: Limits, faults: Faults) -> tuple[dict[str, msgspec.Raw], list[msgspec.Raw]]:
@@ -157,7 +150,7 @@ def _may_have_doubled_key(body: bytes, members: dict[str, msgspec.Raw]) -> bool:
     return bool(members) and together + len("{}") - len(",") != len(msgspec.json.format(body, indent=-1))
 
 
-def _read_header(members: dict[str, msgspec.Raw], faults: Faults) -> JobSpec:
+def _read_header(members: dict[str, msgspec.Raw], limits: Limits, faults: Faults) -> JobSpec:
     """The job without its tasks. What could not be read is left as it would be if it had not been said."""
     reader = strict_json.Reader()
     fields: dict[str, Read] = {"tasks": []}
@@ -172,11 +165,11 @@ def _read_header(members: dict[str, msgspec.Raw], faults: Faults) -> JobSpec:
             fields[key] = Blemish(found[0].why)
     good = name_faults(fields, JobSpec, "", faults)
     header = msgspec.convert({"name": "unnamed", **good}, JobSpec)
-    _check_header(header, faults)
+    _check_header(header, limits, faults)
     return header
 
 
-def _read_tasks(
+def read_tasks(
     raw_tasks: Sequence[msgspec.Raw], limits: Limits, faults: Faults
 ) -> Iterator[tuple[TaskSpec | None, str | None]]:
     """Each task, and its name; of a task with faults nothing, and its name if it has one."""
@@ -221,11 +214,14 @@ def _examine(body: bytes, suspicion: str) -> tuple[Read, list[Fault]]:
     return strict_json.Reader().read(body.decode(), "")
 
 
-def _check_header(spec: JobSpec, faults: Faults) -> None:
+def _check_header(spec: JobSpec, limits: Limits, faults: Faults) -> None:
     job_rules.check_name(spec.name, "name", faults)
     if spec.timeout_seconds is not None:
         longest = job_rules.LONGEST_TIMEOUT_SECONDS
         job_rules.check_seconds(spec.timeout_seconds, "timeout_seconds", faults, longest=longest)
+    failure_rules.check_max_retries(spec.max_retries, faults)
+    growth_rules.check_max_fan_out(spec.max_fan_out, faults)
+    failure_rules.check_policy(spec.retry, "retry", limits, faults)
 
 
 def _check_tasks(tasks: Sequence[tuple[int, TaskSpec]], known: set[str], limits: Limits, faults: Faults) -> None:
@@ -233,6 +229,10 @@ def _check_tasks(tasks: Sequence[tuple[int, TaskSpec]], known: set[str], limits:
     first: dict[str, int] = {}
     for number, task in tasks:
         job_rules.check_task(task, number, limits, faults)
+        if task.for_each is not None or task.label is not None:
+            growth_rules.check_task(task, number, faults)
+        if task.retry is not None:
+            failure_rules.check_policy(task.retry, f"tasks[{number}].retry", limits, faults)
         if first.setdefault(task.name, number) != number:
             faults.add(f"tasks[{number}].name", f"is also the name of tasks[{first[task.name]}]")
     edges = sum(len(task.needs) for _, task in tasks)

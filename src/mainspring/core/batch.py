@@ -48,6 +48,10 @@ class SpreadKind(StrEnum):
     """Queue again what may run."""
     REOPEN = "reopen"
     """Start again what was cancelled or skipped because of a task that a person retries."""
+    FAN_OUT = "fan_out"
+    """Make a task for each item of a list (DAG-2)."""
+    GROW = "grow"
+    """Make the tasks that an output adds (DAG-5)."""
 
 
 class Spread(msgspec.Struct, gc=False, kw_only=True):
@@ -122,6 +126,40 @@ class WorkerRow(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """By whom, and why."""
 
 
+class BreakerRow(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """A circuit that is open: retries of one signature, or a whole job, are held back (RTY-4)."""
+
+    shard: str
+    kind: str
+    """`signature` or `job`."""
+    subject: str
+    """The signature, or `tenant/job`."""
+    because: str
+    """For people: the error that is alike, or the share that fails."""
+    opened_at: datetime
+    probed_at: datetime | None = None
+    """When something was last let through to see whether it is better."""
+    closed_at: datetime | None = None
+    """Set: its row goes."""
+
+
+class DurationRow(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """How long a task of a job usually takes, from its latest successes; the run as a whole has an empty `task`."""
+
+    shard: str
+    tenant: str
+    job: str
+    task: str
+    count: int
+    """How many there have been."""
+    p50_seconds: float
+    p90_seconds: float
+    p99_seconds: float
+    samples: tuple[float, ...]
+    """The latest ones, oldest first, in seconds."""
+    updated_at: datetime
+
+
 class Effect(msgspec.Struct, frozen=True, gc=False):
     """Something to let out once the batch is durable. The concrete ones are in `shard/effects.py`."""
 
@@ -143,6 +181,9 @@ class Batch(msgspec.Struct, kw_only=True):
     workers: list[WorkerRow] = []
     checkpoints: list[Checkpoint] = []
     """Replaces what was saved before for the same task."""
+    breakers: list[BreakerRow] = []
+    """Opened, probed or closed."""
+    durations: list[DurationRow] = []
     archived: list[str] = []
     """Runs, all final, that move to history: so many of their tasks as a batch may move, and with the last the run."""
     effects: list[Effect] = []
@@ -152,5 +193,5 @@ class Batch(msgspec.Struct, kw_only=True):
         return (
             len(self.runs) + len(self.new_tasks) + len(self.tasks) + len(self.transitions) + len(self.attempts)
             + len(self.late) + len(self.spreads) + len(self.outbox) + len(self.rejected) + len(self.workers)
-            + len(self.checkpoints) + len(self.archived)
+            + len(self.checkpoints) + len(self.breakers) + len(self.durations) + len(self.archived)
         )  # fmt: skip

@@ -10,6 +10,9 @@
 3. Nothing is planned before its time, and nothing twice if the clock goes back.
 4. Of a plan at most `max_catch_up_windows` + 3 fires come, however long nobody looked and however often it is due.
 
+A window by which an event is expected is due only when its buffer is over (`triggers.buffer_of`): all that is said here
+of a window's age counts from then on.
+
 A schedule that is paused or disabled is not planned. Who resumes, creates or changes one sets `through_at` to that
 instant, so that no window from before is missed.
 """
@@ -23,7 +26,7 @@ from enum import StrEnum
 import msgspec
 
 from mainspring.core.schedules import Missed, ScheduleSpec
-from mainspring.core.triggers import Trigger, count_windows, next_window, previous_window
+from mainspring.core.triggers import Trigger, buffer_of, count_windows, next_window, previous_window
 from mainspring.core.zones import EPOCH
 
 ON_TIME = timedelta(seconds=60)
@@ -66,7 +69,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     through_at: datetime
     """Up to here every window is covered by a fire."""
     next_at: datetime | None
-    """The next window: there is nothing to plan before."""
+    """When the next window is due: there is nothing to plan before."""
 
 
 def plan(
@@ -77,30 +80,38 @@ def plan(
     First the latest windows are chosen, as many as may run. Those of them that are too late do not. What is before the
     first that runs becomes a row of late windows and a row of skipped ones.
     """
+    buffer = buffer_of(spec.trigger)
+    until = now - buffer
     first = next_window(spec.trigger, through_at) if spec.enabled else None
-    if first is None or first > now:
-        return Plan(fires=(), through_at=through_at, next_at=first)
+    if first is None or first > until:
+        return Plan(fires=(), through_at=through_at, next_at=_add(first, buffer))
     latest, following = first, next_window(spec.trigger, first)
-    if following is not None and following <= now:
-        latest = previous_window(spec.trigger, now) or first
+    if following is not None and following <= until:
+        latest = previous_window(spec.trigger, until) or first
         following = next_window(spec.trigger, latest)
-    jitter_seconds = _jitter_seconds(spec, default_jitter_seconds)
-    late_before = _late_before(spec, jitter_seconds, now)
-    chosen = [window for window in _choose(spec, first, latest, now) if window >= late_before]
+    late_before = _late_before(spec, _jitter_seconds(spec, default_jitter_seconds), now)
+    chosen = [window for window in _choose(spec, first, latest, until) if window >= late_before]
     fires = _leave_out(spec, first, chosen[0] if chosen else latest + _INSTANT, late_before)
     for window in chosen:
-        is_catch_up = not _is_on_time(window, latest, now)
+        is_catch_up = not _is_on_time(window, latest, until)
         fires.append(
             Fire(
                 window_at=window,
                 last_window_at=window,
                 outcome=Outcome.RAN,
-                because=f"caught up, {(now - window).total_seconds():.0f} s late" if is_catch_up else "on time",
-                start_at=max(now, window + jitter(schedule_id, window, jitter_seconds)),
+                because=f"caught up, {(until - window).total_seconds():.0f} s late" if is_catch_up else "on time",
+                start_at=start_of(schedule_id, spec, window, now, default_jitter_seconds=default_jitter_seconds),
                 is_catch_up=is_catch_up,
             )
         )
-    return Plan(fires=tuple(fires), through_at=latest, next_at=following)
+    return Plan(fires=tuple(fires), through_at=latest, next_at=_add(following, buffer))
+
+
+def start_of(
+    schedule_id: str, spec: ScheduleSpec, window_at: datetime, now: datetime, *, default_jitter_seconds: int = 0
+) -> datetime:
+    """When the run of a window starts if it is made now: at once, or when its jitter is over."""
+    return max(now, window_at + jitter(schedule_id, window_at, _jitter_seconds(spec, default_jitter_seconds)))
 
 
 def jitter(schedule_id: str, window_at: datetime, most_seconds: int) -> timedelta:
@@ -156,7 +167,15 @@ def _late_before(spec: ScheduleSpec, jitter_seconds: int, now: datetime) -> date
     """Windows before this may no longer start."""
     if spec.max_delay_seconds is None:
         return EPOCH
-    return now - timedelta(seconds=spec.max_delay_seconds + jitter_seconds)
+    return now - buffer_of(spec.trigger) - timedelta(seconds=spec.max_delay_seconds + jitter_seconds)
+
+
+def _add(window: datetime | None, buffer: timedelta) -> datetime | None:
+    try:
+        return None if window is None else window + buffer
+    except OverflowError:
+        # After the last day that there is: nobody waits for that.
+        return None
 
 
 def _leave_out(spec: ScheduleSpec, start: datetime, end: datetime, late_before: datetime) -> list[Fire]:

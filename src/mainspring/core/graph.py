@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Protocol
 
 from mainspring.errors import Broken
+
+
+class Edges(Protocol):
+    """For each node those that an edge leads to: a list of lists, or what looks them up."""
+
+    def __getitem__(self, node: int, /) -> Iterable[int]:
+        """The nodes at the other end."""
 
 
 def topological_order(needs: Sequence[Sequence[int]]) -> list[int]:
@@ -33,7 +41,7 @@ def find_cycle(needs: Sequence[Sequence[int]]) -> list[int]:
     return nodes[path[node] :][::-1]
 
 
-def descendants(downstream: Sequence[Sequence[int]], start: int) -> list[int]:
+def descendants(downstream: Edges, start: int) -> list[int]:
     """Every node that `start` leads to, each once, without itself."""
     seen = {start}
     found: list[int] = []

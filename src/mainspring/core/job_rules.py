@@ -106,6 +106,14 @@ def check_seconds(value: float, where: str, faults: Faults, *, longest: float, z
         faults.add(where, f"must be from {start} to {longest:.0f} seconds, not {value:g}")
 
 
+def check_params(params: str, limits: Limits, faults: Faults) -> None:
+    """The parameters of a run, as JSON: an object that is not too large."""
+    found = strict_json.faults_in(params, "params", max_bytes=limits.max_payload_bytes)
+    faults.extend(found)
+    if not found and not params.lstrip().startswith("{"):
+        faults.add("params", "must be an object")
+
+
 def check_task(task: TaskSpec, number: int, limits: Limits, faults: Faults) -> None:
     """Everything about one task that can be seen without the others, but its work and its conditions.
 
@@ -124,14 +132,22 @@ def check_task(task: TaskSpec, number: int, limits: Limits, faults: Faults) -> N
     if not 0 <= task.retry_delay_seconds <= LONGEST_DELAY_SECONDS:
         path = f"{where}.retry_delay_seconds"
         check_seconds(task.retry_delay_seconds, path, faults, longest=LONGEST_DELAY_SECONDS, zero=True)
-    if not 0 < task.timeout_seconds <= LONGEST_TIMEOUT_SECONDS:
-        check_seconds(task.timeout_seconds, f"{where}.timeout_seconds", faults, longest=LONGEST_TIMEOUT_SECONDS)
-    if task.expected_seconds is not None:
-        check_seconds(task.expected_seconds, f"{where}.expected_seconds", faults, longest=LONGEST_TIMEOUT_SECONDS)
+    _check_limits(task, where, faults)
     if task.zone is not None:
         check_name(task.zone, f"{where}.zone", faults)
     if task.labels:
         _check_labels(task.labels, f"{where}.labels", faults)
+
+
+def _check_limits(task: TaskSpec, where: str, faults: Faults) -> None:
+    """How long a task may take (LIV-2, LIV-4). What is not said is None."""
+    for name in ("timeout_seconds", "soft_timeout_seconds", "stall_seconds", "expected_seconds"):
+        seconds: float | None = getattr(task, name)
+        if seconds is not None and not 0 < seconds <= LONGEST_TIMEOUT_SECONDS:
+            check_seconds(seconds, f"{where}.{name}", faults, longest=LONGEST_TIMEOUT_SECONDS)
+    soft, hard = task.soft_timeout_seconds, task.timeout_seconds
+    if soft is not None and hard is not None and soft >= hard:
+        faults.add(f"{where}.soft_timeout_seconds", f"must be less than timeout_seconds, which is {hard:g}")
 
 
 def is_sane(resources: Resources, limits: Limits) -> bool:

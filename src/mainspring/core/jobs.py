@@ -11,11 +11,13 @@ from enum import StrEnum
 
 import msgspec
 
+from mainspring.core.failure_policy import RetryPolicy
 from mainspring.core.graph import topological_order
 from mainspring.core.resources import Resources
 from mainspring.core.runs import FailurePolicy
 from mainspring.core.shapes import Shape, shape_of
 
+DEFAULT_ATTEMPTS = 3
 DEFAULT_RESOURCES = Resources(cpu_millis=1000, memory_bytes=256 * 1024 * 1024)
 
 
@@ -44,11 +46,25 @@ class TaskSpec(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_default
     labels: dict[str, str] = {}
     """Labels that a worker must have."""
     zone: str | None = None
-    max_attempts: int = 3
+    max_attempts: int = DEFAULT_ATTEMPTS
     retry_delay_seconds: float = 10.0
-    timeout_seconds: float = 86_400.0
+    timeout_seconds: float | None = None
+    """The hard limit: three times `expected_seconds` unless said, and a day if neither is (LIV-4)."""
+    soft_timeout_seconds: float | None = None
+    """An alert is sent then: after twice `expected_seconds` unless said, and never if neither is."""
+    stall_seconds: float | None = None
+    """Killed if it makes no progress for so long: 10 min unless said, for a task that says how far it is (LIV-2)."""
     expected_seconds: float | None = None
     on_skip: OnSkip = OnSkip.SKIP
+    retry: RetryPolicy | None = None
+    """The job's, unless said."""
+    for_each: str | None = None
+    """An expression over `outputs` (of what it needs, by name) and `params` that gives a list: a task for each item,
+    with `item`, `partition` and `total` (DAG-2). What needs this task waits for all of them."""
+    label: str | None = None
+    """A template over `item` and `partition` that names each of them for people."""
+    grows: bool = False
+    """Its output may add tasks and edges to the run (DAG-5): `{"tasks": [..], "edges": [..]}`."""
 
 
 class JobSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -59,6 +75,11 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, for
     on_failure: FailurePolicy = FailurePolicy.FAIL_FAST
     timeout_seconds: float | None = None
     """The run's own limit, from its adoption on."""
+    retry: RetryPolicy = RetryPolicy()
+    max_retries: int = 100
+    """Of all its tasks together, in one run (RTY-3)."""
+    max_fan_out: int = 10_000
+    """Past it the run is paused, and its owner told (DAG-2)."""
 
 
 class JobRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -70,6 +91,15 @@ class JobRow(msgspec.Struct, frozen=True, kw_only=True):
     version: int
     definition: str
     """A `JobSpec` as JSON."""
+
+
+class _Counted(msgspec.Struct):
+    tasks: list[msgspec.Raw]
+
+
+def count_tasks(row: JobRow) -> int:
+    """How many tasks a stored definition has. Nothing of them is read."""
+    return len(msgspec.json.decode(row.definition, type=_Counted).tasks)
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
@@ -84,6 +114,10 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     conditions: dict[int, dict[int, str]]
     """For a position with conditional edges: upstream position to expression."""
     shapes: tuple[Shape, ...]
+    templates: frozenset[int]
+    """Positions of the tasks with `for_each`."""
+    is_growing: bool
+    """Whether its runs may get more tasks than it says."""
 
 
 def compile_job(job_id: str, spec: JobSpec) -> Job:
@@ -105,7 +139,9 @@ def compile_job(job_id: str, spec: JobSpec) -> Job:
                 conditions.setdefault(position, {})[parent] = edge.when
     known: dict[Shape, Shape] = {}
     shapes = tuple(known.setdefault(shape, shape) for shape in map(shape_of, tasks))
+    templates = frozenset(position for position, task in enumerate(tasks) if task.for_each is not None)
     return Job(
         id=job_id, spec=spec, tasks=tasks, upstream=upstream, downstream=tuple(map(tuple, downstream)),
-        conditions=conditions, shapes=shapes,
+        conditions=conditions, shapes=shapes, templates=templates,
+        is_growing=bool(templates) or any(task.grows for task in tasks),
     )  # fmt: skip

@@ -60,6 +60,7 @@ class Run(msgspec.Struct, gc=False, kw_only=True):
     params: str
     """JSON."""
     task_count: int
+    """Those of its job, and what has been added since; one that is still to fan out counts as one."""
     submitted_by: str
     linked_run: str | None = None
     """The run that this one repeats."""
@@ -81,11 +82,19 @@ class Run(msgspec.Struct, gc=False, kw_only=True):
     """Under `fail_fast`: the task that failed first. From then on nothing new starts."""
     timed_out: bool = False
     because: str = ""
+    # what whoever made it says besides:
+    schedule_id: str | None = None
+    """The schedule that it is a run of, if it is of one."""
+    window_at: datetime | None = None
+    """The window of the schedule that it is for."""
+    # and what the shard counts:
+    retries: int = 0
+    """How often a task of it was tried again, in this generation (RTY-3)."""
 
 
 RUN_COLUMNS_OF_THE_SHARD = (
-    "state", "generation", "adopted_at", "ended_at", "paused", "held", "cancelled_by", "failed_task", "timed_out",
-    "because",
+    "task_count", "state", "generation", "adopted_at", "ended_at", "paused", "held", "cancelled_by", "failed_task",
+    "timed_out", "because", "retries",
 )  # fmt: skip
 
 

@@ -5,6 +5,7 @@
     starts      may it start yet   `core/starts.py`
     backfills   the past, again    `core/backfills.py`
     streaks     when to stop       `core/streaks.py`
+    settling    all of it at work  `core/settling.py`
 
 Whether a schedule is paused, and up to which window it has been planned, is not part of its definition.
 When you add a field, add its rule to `check_schedule`.
@@ -17,8 +18,8 @@ from enum import StrEnum
 
 import msgspec
 
-from mainspring.core import job_rules
-from mainspring.core.job_rules import Faults
+from mainspring.core import expressions, job_rules
+from mainspring.core.job_rules import Faults, Limits
 from mainspring.core.tasks import Priority
 from mainspring.core.triggers import Trigger, check_trigger
 from mainspring.errors import Fault
@@ -28,6 +29,9 @@ MOST_ACTIVE = 1000
 MOST_FAILURES = 1000
 LONGEST_DELAY_SECONDS = 366 * 86_400.0
 LONGEST_JITTER_SECONDS = 86_400
+LONGEST_PATH = 4_096
+CONDITION_NAMES = frozenset({"params", "window"})
+"""What the condition of a schedule sees."""
 
 
 class Missed(StrEnum):
@@ -55,6 +59,15 @@ class After(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     window at or before ours that counts."""
 
 
+class Condition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What must be true for a window to run; otherwise it is skipped, with the reason recorded (TRG-8)."""
+
+    expression: str | None = None
+    """Over `params` and `window` (RFC 3339): must give true or false."""
+    file_exists: str | None = None
+    """A path that a worker of the pool must find."""
+
+
 class ScheduleSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """A definition: stored as JSON, in versions."""
 
@@ -74,11 +87,12 @@ class ScheduleSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     overlap: Overlap = Overlap.QUEUE
     max_active: int = 1
     after: After | None = None
+    condition: Condition | None = None
     max_consecutive_failures: int | None = 5
     """So many failures in a row disable the schedule; None never does."""
 
 
-def check_schedule(spec: ScheduleSpec, now: datetime) -> list[Fault]:
+def check_schedule(spec: ScheduleSpec, now: datetime, limits: Limits | None = None) -> list[Fault]:
     """What is wrong with a definition, each with its path; nothing if it can be used."""
     faults = Faults()
     job_rules.check_name(spec.name, "name", faults)
@@ -94,8 +108,13 @@ def check_schedule(spec: ScheduleSpec, now: datetime) -> list[Fault]:
             faults.add(where, f"must be from {least} to {most}")
     if spec.max_delay_seconds is not None:
         job_rules.check_seconds(spec.max_delay_seconds, "max_delay_seconds", faults, longest=LONGEST_DELAY_SECONDS)
+    job_rules.check_params(bytes(spec.params).decode(errors="replace"), limits or Limits(), faults)
+    if limits is not None and spec.priority is Priority.P0 and not limits.p0_granted:
+        faults.add("priority", "P0 needs a grant that this tenant does not have")
     if spec.after is not None:
         _check_after(spec, spec.after, faults)
+    if spec.condition is not None:
+        _check_condition(spec.condition, faults)
     return faults.all()
 
 
@@ -105,3 +124,18 @@ def _check_after(spec: ScheduleSpec, after: After, faults: Faults) -> None:
         faults.add("after.job", "a job can't wait for itself")
     if after.within_seconds is not None:
         job_rules.check_seconds(after.within_seconds, "after.within_seconds", faults, longest=LONGEST_DELAY_SECONDS)
+
+
+def _check_condition(condition: Condition, faults: Faults) -> None:
+    if condition.expression is None and condition.file_exists is None:
+        faults.add("condition", "must have an expression, or file_exists, or both")
+    if condition.expression is not None:
+        fault = expressions.check(condition.expression, CONDITION_NAMES)
+        if fault is not None:
+            faults.add("condition.expression", fault)
+    path = condition.file_exists
+    if path is not None and not (path.startswith("/") and path.isprintable() and len(path) <= LONGEST_PATH):
+        faults.add(
+            "condition.file_exists",
+            f"must be a path from / on, of at most {LONGEST_PATH} characters that can be seen",
+        )

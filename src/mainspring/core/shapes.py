@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec.structs import replace
 
 from mainspring.core.resources import Resources
 from mainspring.core.work import HANDLER_LABEL, handler_of
@@ -52,6 +53,11 @@ def shape_of(task: TaskSpec) -> Shape:
         zone=task.zone,
         group_size=group_size(task.expected_seconds),
     )
+
+
+def with_memory(shape: Shape, memory_bytes: int) -> Shape:
+    """The shape of a task that needs another amount of memory than its definition says, and so travels alone."""
+    return replace(shape, resources=replace(shape.resources, memory_bytes=memory_bytes), group_size=1)
 
 
 def group_size(expected_seconds: float | None) -> int:

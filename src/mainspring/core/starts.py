@@ -3,10 +3,12 @@
     too late ─────────────────────────────► LATE
     the other job failed, or was skipped ─► SKIPPED     is not through yet ─► WAITING
     `max_active` runs are still going:
-        queue ──────────► WAITING, or SKIPPED if very many wait already
+        queue ──────────► WAITING
         skip ───────────► SKIPPED
         cancel_running ─► WAITING, and the oldest are asked to stop; SKIPPED if a newer window waits for the same
     else ─────────────────────────────────► RAN
+
+What would wait while MOST_WAITING windows do already is SKIPPED.
 
 The same function decides a window when it is due and again whenever something it waits for may have changed. It counts
 on being asked for the oldest window of a schedule first, and on runs that it let start being counted as active.
@@ -46,11 +48,11 @@ class Situation(msgspec.Struct, frozen=True, kw_only=True):
     """What a decision depends on besides the schedule."""
 
     active: int = 0
-    """Runs of the schedule that are not over."""
+    """Runs of the schedule that are not over, without those of backfills: they have a limit of their own."""
     stopping: int = 0
     """Those among them that have been asked to stop."""
     waiting: int = 0
-    """Other windows of the schedule that wait."""
+    """Older windows of the schedule that wait, without those of backfills."""
     has_newer: bool = False
     """Whether a later window waits or is due as well."""
     other: Other = Other()
@@ -74,10 +76,17 @@ def decide_start(
     if spec.after is not None:
         hindrance = _wait_for_other(spec.after, situation.other, now)
         if hindrance is not None:
-            return hindrance
+            return if_few_wait(hindrance, situation)
     if situation.active >= spec.max_active:
-        return _overlap(spec, situation)
+        return if_few_wait(_overlap(spec, situation), situation)
     return Start(outcome=Outcome.RAN, because="nothing is in the way")
+
+
+def if_few_wait(start: Start, situation: Situation) -> Start:
+    """The same decision, unless the window would be one too many that waits."""
+    if start.outcome is not Outcome.WAITING or situation.waiting < MOST_WAITING:
+        return start
+    return Start(outcome=Outcome.SKIPPED, because=f"{start.because}, and {situation.waiting} windows wait already")
 
 
 def _wait_for_other(after: After, other: Other, now: datetime) -> Start | None:
@@ -106,10 +115,6 @@ def _overlap(spec: ScheduleSpec, situation: Situation) -> Start:
         case Overlap.SKIP:
             return Start(outcome=Outcome.SKIPPED, because=because)
         case Overlap.QUEUE:
-            if situation.waiting >= MOST_WAITING:
-                return Start(
-                    outcome=Outcome.SKIPPED, because=f"{because}, and {situation.waiting} windows wait already"
-                )
             return Start(outcome=Outcome.WAITING, because=because)
         case Overlap.CANCEL_RUNNING:
             if situation.has_newer:

@@ -81,7 +81,7 @@ def reopen(task: Task, *, now: datetime, by: str, because: str) -> Transition:
     task.attempt = task.tries = task.losses = 0
     task.attempt_id = task.lease_id = task.worker_id = task.cause = None
     task.assigned_at = task.started_at = task.ended_at = task.due_at = None
-    task.stop = task.output = task.error = None
+    task.stop = task.output = task.error = task.trail = None
     return _assign(task, S.PENDING, now, by, because)
 
 

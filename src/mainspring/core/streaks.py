@@ -9,7 +9,7 @@ from mainspring.core.runs import RunState
 from mainspring.core.schedules import ScheduleSpec
 
 WARN_AT = 3
-_FAILURES = frozenset({RunState.FAILED, RunState.TIMED_OUT})
+FAILURES = frozenset({RunState.FAILED, RunState.TIMED_OUT})
 
 
 class Verdict(StrEnum):
@@ -29,7 +29,7 @@ def count_failures(newest_first: Iterable[RunState]) -> int:
     for state in newest_first:
         if state is RunState.SUCCEEDED:
             break
-        failures += state in _FAILURES
+        failures += state in FAILURES
     return failures
 
 

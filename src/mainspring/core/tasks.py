@@ -43,6 +43,8 @@ class StopKind(StrEnum):
     """CANCELLED."""
     TIMEOUT = "timeout"
     """TIMED_OUT, or a retry."""
+    STALL = "stall"
+    """It lives and gets nowhere (LIV-2): TIMED_OUT, or a retry."""
     PREEMPT = "preempt"
     """QUEUED; the try does not count."""
     EVICT = "evict"
@@ -62,6 +64,39 @@ class StopRequest(msgspec.Struct, frozen=True, gc=False):
     """The task that the room is for, if this is preemption."""
     cause: str | None = None
     """The task whose failure led here, if one did: a retry of that one reopens this one."""
+
+
+class Birth(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+    """How a task came to be that the job's definition alone did not make: by a fan-out, or by a task's output."""
+
+    parent: int
+    """Position of the task with `for_each` (also in that task's own row), or of the one whose output made it."""
+    generation: int
+    """Of the parent, when it made this one."""
+    index: int
+    """Which of them it is: for a fan-out the `partition`, from 0."""
+    total: int
+    label: str = ""
+    """For people, what tells it from the others of a fan-out: `fetch[Oslo]`."""
+    replaced: bool = False
+    """Its parent has been started again since: once it is over it counts no more."""
+
+
+class Trail(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+    """What earlier attempts of this generation left behind for the decision about the next one (RTY-1 to RTY-5)."""
+
+    signature: str = ""
+    """Of the last failure: the same for failures that are alike."""
+    workers: tuple[str, ...] = ()
+    """Where it failed with that signature, each once."""
+    lost_on: tuple[str, ...] = ()
+    """Workers that were lost while it ran there, each once."""
+    memory_bytes: int | None = None
+    """Asked for instead of what the definition says: it ran out of memory."""
+    limit_seconds: float | None = None
+    """Its hard limit, instead of what the definition says: it was too slow, or asked for more time."""
+    is_probe: bool = False
+    """Let through an open breaker to see whether it is better by now."""
 
 
 class Task(msgspec.Struct, gc=False, kw_only=True):
@@ -100,6 +135,8 @@ class Task(msgspec.Struct, gc=False, kw_only=True):
     stop: StopRequest | None = None
     output: str | None = None
     error: str | None = None
+    birth: Birth | None = None
+    trail: Trail | None = None
 
 
 class Transition(msgspec.Struct, frozen=True, gc=False, kw_only=True):

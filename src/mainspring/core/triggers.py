@@ -3,22 +3,22 @@
     cron       an expression in a time zone        `core/cron.py`
     interval   every so many seconds, counted from an anchor
     once       at one instant
-    event      when an event comes in              no windows
+    event      when an event comes in              windows if it says by when one is expected, otherwise none
     manual     when somebody asks                  no windows
 
-A window is the one instant that a schedule fires for. Windows follow from the trigger alone: whoever asks, whenever,
-gets the same ones. When you add a kind, add it to `Trigger` and to the five functions here.
+A window is the one instant that a schedule fires for, in UTC. Windows follow from the trigger alone: whoever asks,
+whenever, gets the same ones. When you add a kind, add it to `Trigger` and to the functions here.
 """
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import assert_never
 from zoneinfo import ZoneInfo
 
 import msgspec
 
-from mainspring.core import cron_windows
+from mainspring.core import cron_windows, expressions, job_rules
 from mainspring.core.cron import parse
 from mainspring.core.cron_words import explain
 from mainspring.core.job_rules import Faults
@@ -27,6 +27,9 @@ from mainspring.errors import Broken, Refused
 
 LONGEST_INTERVAL_SECONDS = 366 * 86_400
 LONGEST_EVENT_TYPE = 256
+LONGEST_BUFFER_SECONDS = 7 * 86_400.0
+FILTER_NAMES = frozenset({"event"})
+"""What the filter of an event trigger sees."""
 _INSTANT = timedelta(microseconds=1)
 
 
@@ -52,6 +55,15 @@ class OnceTrigger(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", t
     at: datetime
 
 
+class Expected(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """By when an event should have come: if none has by then, it runs without, flagged (TRG-7)."""
+
+    cron: str
+    timezone: str = "UTC"
+    buffer_seconds: float = 0.0
+    """How long after that time it is still waited for."""
+
+
 class EventTrigger(
     msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="event", forbid_unknown_fields=True
 ):
@@ -59,6 +71,8 @@ class EventTrigger(
 
     type: str
     filter: str | None = None
+    """An expression over `event` (its attributes and `data`) that must give true or false."""
+    expected: Expected | None = None
 
 
 class ManualTrigger(
@@ -78,8 +92,10 @@ def next_window(trigger: Trigger, after: datetime) -> datetime | None:
         case IntervalTrigger():
             return _interval_window(trigger, (after - trigger.anchor_at) // _interval(trigger) + 1)
         case OnceTrigger():
-            return trigger.at if trigger.at > after else None
-        case EventTrigger() | ManualTrigger():
+            return _in_utc(trigger.at) if trigger.at > after else None
+        case EventTrigger():
+            return None if trigger.expected is None else next_window(_as_cron(trigger.expected), after)
+        case ManualTrigger():
             return None
         case _:
             assert_never(trigger)
@@ -93,8 +109,10 @@ def previous_window(trigger: Trigger, until: datetime) -> datetime | None:
         case IntervalTrigger():
             return _interval_window(trigger, (until - trigger.anchor_at) // _interval(trigger))
         case OnceTrigger():
-            return trigger.at if trigger.at <= until else None
-        case EventTrigger() | ManualTrigger():
+            return _in_utc(trigger.at) if trigger.at <= until else None
+        case EventTrigger():
+            return None if trigger.expected is None else previous_window(_as_cron(trigger.expected), until)
+        case ManualTrigger():
             return None
         case _:
             assert_never(trigger)
@@ -112,10 +130,19 @@ def count_windows(trigger: Trigger, after: datetime, until: datetime) -> int:
             return (until - trigger.anchor_at) // every - (after - trigger.anchor_at) // every
         case OnceTrigger():
             return int(after < trigger.at <= until)
-        case EventTrigger() | ManualTrigger():
+        case EventTrigger():
+            return 0 if trigger.expected is None else count_windows(_as_cron(trigger.expected), after, until)
+        case ManualTrigger():
             return 0
         case _:
             assert_never(trigger)
+
+
+def buffer_of(trigger: Trigger) -> timedelta:
+    """How long after a window it is planned: an event that is expected may come so much later."""
+    if isinstance(trigger, EventTrigger) and trigger.expected is not None:
+        return timedelta(seconds=trigger.expected.buffer_seconds)
+    return timedelta(0)
 
 
 def check_trigger(trigger: Trigger, where: str, now: datetime, faults: Faults) -> None:
@@ -136,6 +163,11 @@ def check_trigger(trigger: Trigger, where: str, now: datetime, faults: Faults) -
         case EventTrigger():
             if not 1 <= len(trigger.type) <= LONGEST_EVENT_TYPE or not trigger.type.isprintable():
                 faults.add(f"{where}.type", f"must have 1 to {LONGEST_EVENT_TYPE} characters that can be seen")
+            unreadable = None if trigger.filter is None else expressions.check(trigger.filter, FILTER_NAMES)
+            if unreadable is not None:
+                faults.add(f"{where}.filter", unreadable)
+            if trigger.expected is not None:
+                _check_expected(trigger.expected, f"{where}.expected", now, faults)
         case ManualTrigger():
             pass
         case _:
@@ -152,7 +184,7 @@ def say_trigger(trigger: Trigger) -> str:
         case OnceTrigger():
             return f"once at {trigger.at.isoformat()}"
         case EventTrigger():
-            return f"on events of type {trigger.type}"
+            return f"on events of type {trigger.type}{_say_expected(trigger.expected)}"
         case ManualTrigger():
             return "when somebody asks"
         case _:
@@ -173,6 +205,24 @@ def _check_cron(trigger: CronTrigger, where: str, now: datetime, faults: Faults)
             faults.add(f"{where}.cron", "never comes: no month that it names has such a day")
 
 
+def _check_expected(expected: Expected, where: str, now: datetime, faults: Faults) -> None:
+    _check_cron(_as_cron(expected), where, now, faults)
+    job_rules.check_seconds(
+        expected.buffer_seconds, f"{where}.buffer_seconds", faults, longest=LONGEST_BUFFER_SECONDS, zero=True
+    )
+
+
+def _as_cron(expected: Expected) -> CronTrigger:
+    return CronTrigger(cron=expected.cron, timezone=expected.timezone)
+
+
+def _say_expected(expected: Expected | None) -> str:
+    if expected is None:
+        return ""
+    waited = f" and {expected.buffer_seconds:g} seconds" if expected.buffer_seconds else ""
+    return f", or without one {say_trigger(_as_cron(expected))}{waited}"
+
+
 def _zone(trigger: CronTrigger) -> ZoneInfo:
     zone = find_zone(trigger.timezone)
     if zone is None:
@@ -186,9 +236,17 @@ def _interval(trigger: IntervalTrigger) -> timedelta:
 
 def _interval_window(trigger: IntervalTrigger, number: int) -> datetime | None:
     try:
-        return trigger.anchor_at + number * _interval(trigger)
+        return _in_utc(trigger.anchor_at + number * _interval(trigger))
     except OverflowError:
         # Before the first or after the last day that there is: nobody waits for that.
+        return None
+
+
+def _in_utc(at: datetime) -> datetime | None:
+    try:
+        return at.astimezone(UTC)
+    except OverflowError:
+        # On the first or the last day that there is, in a zone that has it and not in UTC.
         return None
 
 

@@ -23,13 +23,15 @@ import msgspec
 from mainspring.core import expressions
 from mainspring.errors import Fault
 
-TEMPLATE_NAMES = frozenset({"params", "outputs", "run", "task"})
+TEMPLATE_NAMES = frozenset({"params", "outputs", "run", "task", "item", "partition", "total", "window"})
 """What the templates of a task see: parameters, outputs of upstream tasks by name, and `run.id`, `task.id`,
-`task.name`, `task.attempt`."""
+`task.name`, `task.attempt`; in a fan-out `item`, `partition` and `total`; in a run of a schedule `window`."""
 HANDLER_LABEL = "handler/"
 """A worker that serves handler `load` has the label `handler/load`, and a task that wants it asks for that label."""
 LARGEST_CHECKPOINT_BYTES = 256 * 1024
 LONGEST_GRACE_SECONDS = 3_600.0
+LONGEST_EXTENSION_SECONDS = 366 * 86_400.0
+"""More than that no attempt can ask for at once (LIV-4)."""
 SECRET_SOURCES = ("env", "file", "command")
 RESERVED = "MAINSPRING_"
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")

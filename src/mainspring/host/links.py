@@ -3,11 +3,14 @@
 1. Nothing waits for a link: one that is full is closed, and its worker registers again.
 2. A message goes out only in the session in which it was decided.
 3. Results come in on credit. Each answer gives one back, unless the inbox is full.
+4. What a worker is asked about its files is no business of the shard: whoever asks waits here, and the end of the link
+   is an answer too.
 """
 
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections import deque
 from collections.abc import Iterator
 
@@ -15,7 +18,7 @@ import msgspec
 
 from mainspring.core.batch import Effect
 from mainspring.core.work import LARGEST_CHECKPOINT_BYTES
-from mainspring.errors import Broken, Fault, Refused
+from mainspring.errors import Broken, Fault, Refused, Unavailable
 from mainspring.host.inbox import Inbox
 from mainspring.shard.effects import CloseLink, Send
 from mainspring.shard.events import (
@@ -26,6 +29,7 @@ from mainspring.shard.events import (
     CheckpointSaved,
     Event,
     EventUnfit,
+    MoreTimeAsked,
     WorkerBeat,
     WorkerGone,
     WorkerLeaving,
@@ -36,15 +40,18 @@ from mainspring.wire import (
     Beat,
     Checkpoint,
     Credit,
+    Extend,
     FromWorker,
     Goodbye,
     Leaving,
     Log,
+    Look,
     Received,
     Refusal,
     Register,
     Result,
     Returned,
+    Seen,
     Started,
     ToWorker,
     Welcome,
@@ -67,6 +74,8 @@ class Link:
         self._most = most_waiting
         self._out: deque[ToWorker] = deque()
         self._something = asyncio.Event()
+        self._numbers = itertools.count(1)
+        self._questions: dict[str, asyncio.Future[bool]] = {}
 
     def put(self, message: ToWorker) -> None:
         """Queue a message, or close the link if too many wait."""
@@ -82,6 +91,31 @@ class Link:
         self.closed = True
         self._out.clear()
         self._something.set()
+        for waiting in self._questions.values():
+            if not waiting.done():
+                waiting.set_exception(Unavailable(f"worker {self.worker} has gone without an answer"))
+
+    async def look(self, path: str) -> bool:
+        """Whether the worker sees a file or directory there. Raises Unavailable if its link ends before it says so.
+
+        A worker whose disk hangs may never answer: whoever asks says how long that is waited for.
+        """
+        if self.closed:
+            raise Unavailable(f"worker {self.worker} has gone")
+        question = f"look-{next(self._numbers)}"
+        waiting: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self._questions[question] = waiting
+        self.put(Look(question, path))
+        try:
+            return await waiting
+        finally:
+            del self._questions[question]
+
+    def see(self, message: Seen) -> None:
+        """The worker answers. An answer that nobody waits for any more is dropped."""
+        waiting = self._questions.get(message.question)
+        if waiting is not None and not waiting.done():
+            waiting.set_result(message.exists)
 
     async def next(self) -> list[ToWorker]:
         """All that waits to be sent; nothing once the link is closed."""
@@ -102,6 +136,7 @@ class Links:
         self._owed: dict[str, int] = {}
         self._heard: set[str] = set()
         """Workers that were heard of since somebody asked."""
+        self._looks = itertools.count()
 
     def open(self, hello: Register) -> Link:
         """A worker wants to open a session. Its older one, if any, is closed."""
@@ -134,8 +169,19 @@ class Links:
             if link.credit < 0:
                 link.close()
                 return
+        if isinstance(message, Seen):
+            link.see(message)
+            return
         for event in _events(link, message):
             self._inbox.put(event, urgent=isinstance(event, WorkerLeaving))
+
+    async def look(self, path: str) -> bool:
+        """Whether a worker of the pool sees a file or directory there (TRG-8). Raises Unavailable if there is none."""
+        links = [link for link in self._links.values() if not link.closed]
+        if not links:
+            raise Unavailable("no worker is connected that could look")
+        # Another one each time: one whose disk hangs keeps nobody from an answer for long.
+        return await links[next(self._looks) % len(links)].look(path)
 
     def take_heard(self) -> list[str]:
         """The workers that were heard of since this was last asked."""
@@ -205,14 +251,16 @@ def _events(link: Link, message: FromWorker) -> Iterator[Event]:
             yield AttemptReturned(worker=worker, session=session, attempt=message.attempt, refusal=message.why)
         case Checkpoint():
             yield _check_checkpoint(worker, session, message)
+        case Extend():
+            yield MoreTimeAsked(worker=worker, session=session, attempt=message.attempt, seconds=message.seconds)
         case Leaving():
             yield WorkerLeaving(worker=worker, session=session)
         case Goodbye():
             yield WorkerGone(worker=worker, session=session)
         case Register():
             raise Refused("a session is open", [Fault(where="register", why="it can be opened once on a link")])
-        case Log():
-            raise Broken("a piece of a log is for whoever keeps logs, not for a shard")
+        case Log() | Seen():
+            raise Broken("a piece of a log, or an answer about a file, is for whoever waits for it, not for a shard")
 
 
 def _check(event: AttemptEnded) -> Event:

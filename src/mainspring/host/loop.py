@@ -321,16 +321,12 @@ class Leader:
         faults = rows.unreadable | {run.id: faults[run.job_id] for run in rows.runs if run.job_id in faults}
         readable = [run for run in rows.runs if run.id not in faults]
         ids = {run.id for run in readable}
+        tasks = [task for task in rows.tasks if task.run_id in ids]
+        spreads = [spread for spread in rows.spreads if spread.run_id in ids]
         self.shard.load(
-            readable,
-            [task for task in rows.tasks if task.run_id in ids],
-            jobs,
-            [spread for spread in rows.spreads if spread.run_id in ids],
-            checkpoints=rows.checkpoints,
-            held_workers=rows.workers,
-            now=self.time.now(),
-            before=before,
-        )
+            readable, tasks, jobs, spreads, checkpoints=rows.checkpoints, held_workers=rows.workers,
+            breakers=rows.breakers, durations=rows.durations, now=self.time.now(), before=before,
+        )  # fmt: skip
         for run in rows.runs:
             if run.id not in ids and run.held is None:
                 self.inbox.put(RunUnreadable(run=run, fault=faults[run.id]))

@@ -32,6 +32,10 @@ RETENTION: Mapping[str, timedelta] = {
     "outbox": timedelta(days=7),
     "rejected_events": timedelta(days=30),
     "workers": timedelta(days=30),
+    "fires": timedelta(days=90),
+    "events": timedelta(days=30),
+    "alerts": timedelta(days=90),
+    "schedule_changes": timedelta(days=365),
 }
 FINISHED_RUNS_STAY = timedelta(days=1)
 DAYS_AHEAD = 7

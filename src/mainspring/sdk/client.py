@@ -9,32 +9,25 @@
 Answers are the structs of `rest.py`; lists are read page by page while they are iterated over. Errors are those of
 `errors.py`, by the code of the problem that the server answered with, which they carry as `problem`. What is safe to
 repeat is repeated by itself for a while (`connection.py`); `submit` draws an idempotency key, so it is safe too.
+
+What concerns schedules and events is in `client_schedules.py`, what failed and is started again in
+`client_failures.py`; a client has all of it.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import islice
-from random import Random
-from types import TracebackType
-from typing import Literal, Self, TypeVar
+from typing import Literal
 
-import httpx2
 import msgspec
 
-from mainspring import __version__
-from mainspring.errors import Unavailable
-from mainspring.ids import entropy, new_id
 from mainspring.rest import (
-    LONGEST_PAGE,
-    ActRequest,
     AttemptView,
     BulkLine,
     Done,
     JobView,
-    Page,
     RunRequest,
     RunView,
     ServerView,
@@ -44,10 +37,11 @@ from mainspring.rest import (
     TransitionView,
     WorkerView,
 )
-from mainspring.sdk.connection import Connection, Parameters
+from mainspring.sdk.calls import decode
+from mainspring.sdk.client_failures import FailureCalls
+from mainspring.sdk.client_schedules import ScheduleCalls
 from mainspring.sdk.streams import EventStream, LogPart, follow_log, read_log
 
-DEFAULT_SERVER = "http://127.0.0.1:8484"
 FINAL_RUN_STATES = frozenset({"SUCCEEDED", "FAILED", "PARTIAL", "TIMED_OUT", "CANCELLED"})
 FINAL_TASK_STATES = frozenset({"SUCCEEDED", "FAILED", "TIMED_OUT", "CANCELLED", "SKIPPED"})
 
@@ -55,54 +49,10 @@ _WISHES_AT_ONCE = 1_000
 _SILENCE_SECONDS = 20.0
 _SHORTEST_POLL_SECONDS = 0.1
 _LONGEST_POLL_SECONDS = 2.0
-T = TypeVar("T")
 
 
-class Client:
+class Client(ScheduleCalls, FailureCalls):
     """A server of Mainspring, for programs. Not for several threads at once."""
-
-    def __init__(
-        self,
-        server: str | None = None,
-        *,
-        token: str | None = None,
-        tenant: str | None = None,
-        timeout_seconds: float = 30.0,
-        patience: float = 10.0,
-    ) -> None:
-        """What is not said comes from MAINSPRING_SERVER_URL, MAINSPRING_API_KEY and MAINSPRING_TENANT.
-
-        `patience` is for how many seconds a request that is safe to repeat is repeated while the moment is wrong.
-        """
-        token = token or os.environ.get("MAINSPRING_API_KEY")
-        headers = {"User-Agent": f"mainspring/{__version__}"}
-        if token:
-            headers["Authorization"] = f"Bearer {token}"
-        self.tenant = tenant or os.environ.get("MAINSPRING_TENANT") or None
-        self._connection = Connection(
-            server or os.environ.get("MAINSPRING_SERVER_URL") or DEFAULT_SERVER,
-            headers=headers,
-            timeout_seconds=timeout_seconds,
-            patience=patience,
-        )
-        self._random = Random(entropy())
-
-    @property
-    def url(self) -> str:
-        """The address of the server."""
-        return self._connection.url
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Give the sockets back."""
-        self._connection.close()
 
     # jobs
 
@@ -329,41 +279,8 @@ class Client:
 
     def revoke_token(self, token_id: str) -> Done:
         """End a token."""
-        return _decode(self._connection.request("DELETE", f"/tokens/{token_id}", repeatable=True), Done)
+        return decode(self._connection.request("DELETE", f"/tokens/{token_id}", repeatable=True), Done)
 
     def server(self) -> ServerView:
         """Who answers, and what it leads."""
         return self._get("/server", ServerView)
-
-    def _get(self, path: str, kind: type[T], params: Parameters | None = None) -> T:
-        return _decode(self._connection.request("GET", path, params=params), kind)
-
-    def _list(self, path: str, kind: type[T], params: Parameters, limit: int | None) -> Iterator[T]:
-        """Things page by page, at most `limit` of them."""
-
-        def pages() -> Iterator[T]:
-            cursor: str | None = None
-            while True:
-                asked = {**params, "limit": min(limit or LONGEST_PAGE, LONGEST_PAGE), "cursor": cursor}
-                page = _decode(self._connection.request("GET", path, params=asked), Page[kind])  # type: ignore[valid-type]
-                yield from page.items
-                cursor = page.next_cursor
-                if cursor is None:
-                    return
-
-        return islice(pages(), limit)
-
-    def _act(self, path: str, why: str, *, repeatable: bool = True) -> Done:
-        """Have something done; most of it is safe to repeat, as doing it twice changes nothing."""
-        body = msgspec.json.encode(ActRequest(why=why))
-        return _decode(self._connection.request("POST", path, body=body, repeatable=repeatable), Done)
-
-    def _draw_key(self) -> str:
-        return new_id("key", self._connection.clock.wall(), self._random)
-
-
-def _decode(answer: httpx2.Response, kind: type[T]) -> T:
-    try:
-        return msgspec.json.decode(answer.content, type=kind)
-    except msgspec.DecodeError as error:
-        raise Unavailable(f"{answer.request.url} does not speak as a server of this version does: {error}") from error

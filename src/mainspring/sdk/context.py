@@ -41,6 +41,14 @@ class Voice(Protocol):
         """Hand over a checkpoint, as JSON."""
         ...
 
+    def extend(self, seconds: float) -> None:
+        """Ask for more time."""
+        ...
+
+    def deadline(self) -> datetime | None:
+        """When the attempt will be ended, if that has changed since it began."""
+        ...
+
 
 class Identity(msgspec.Struct, frozen=True, kw_only=True):
     """Which attempt of which task this is."""
@@ -55,6 +63,10 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
     tenant: str
     failed_upstreams: tuple[str, ...] = ()
     """Tasks it needs that ended without a success, where the job goes on regardless."""
+    partition: int | None = None
+    total: int | None = None
+    window: datetime | None = None
+    memory_bytes: int = 0
 
 
 class Context:
@@ -67,6 +79,7 @@ class Context:
         params: str,
         outputs: Mapping[str, str],
         checkpoint: str | None,
+        item: str | None,
         voice: Voice,
         deadline: datetime | None = None,
         timeout_seconds: float = 0.0,
@@ -76,13 +89,13 @@ class Context:
         self._params = params
         self._outputs = outputs
         self._checkpoint = checkpoint
+        self._item = item
         self._voice = voice
         self.token = token
         """Lets the task speak to the API about itself, as long as the attempt runs."""
-        self.deadline = deadline
-        """When the attempt will be ended, if it has a timeout."""
+        self._deadline = deadline
         if deadline is None and timeout_seconds:
-            self.deadline = MachineClock().wall() + timedelta(seconds=timeout_seconds)
+            self._deadline = MachineClock().wall() + timedelta(seconds=timeout_seconds)
 
     @property
     def run_id(self) -> str:
@@ -119,6 +132,36 @@ class Context:
         """Tasks it needs that ended without a success, where the job goes on regardless."""
         return self._identity.failed_upstreams
 
+    @property
+    def partition(self) -> int | None:
+        """Which task of a fan-out this is, from 0; None if it is of none."""
+        return self._identity.partition
+
+    @property
+    def total(self) -> int | None:
+        """How many tasks the fan-out has."""
+        return self._identity.total
+
+    @property
+    def window(self) -> datetime | None:
+        """The window of the schedule that the run is for; None if it is for none."""
+        return self._identity.window
+
+    @property
+    def memory_bytes(self) -> int:
+        """How much memory the attempt may use: more than the job says, if an earlier one ran out of that."""
+        return self._identity.memory_bytes
+
+    @property
+    def deadline(self) -> datetime | None:
+        """When the attempt will be ended, as far as is known by now; None if it has no limit."""
+        return self._voice.deadline() or self._deadline
+
+    @cached_property
+    def item(self) -> Any:
+        """What a task of a fan-out is for; None if it is of none."""
+        return msgspec.json.decode(self._item) if self._item is not None else None
+
     @cached_property
     def params(self) -> dict[str, Any]:
         """The run's parameters."""
@@ -146,6 +189,14 @@ class Context:
     def progress(self, percent: float | None = None, note: str = "") -> None:
         """Say how far the task is, from 0 to 100, and what it is doing."""
         self._voice.move(percent, note)
+
+    def extend(self, seconds: float) -> None:
+        """Ask to have so much time from now on. One that says how far it is, and gets on, gets it: see `deadline`."""
+        from mainspring.core.work import LONGEST_EXTENSION_SECONDS
+
+        if not 0 < seconds <= LONGEST_EXTENSION_SECONDS:
+            raise Refused(f"an extension is more than 0 and at most {LONGEST_EXTENSION_SECONDS:.0f} seconds")
+        self._voice.extend(seconds)
 
 
 _current: Context | None = None
@@ -184,6 +235,16 @@ class SavedContext(msgspec.Struct, frozen=True, kw_only=True):
     failed_upstreams: tuple[str, ...]
     checkpoint: msgspec.Raw
     """`null` if there is none."""
+    item: msgspec.Raw
+    """`null` if there is none."""
+    partition: int | None
+    total: int | None
+    window: datetime | None
+    memory_bytes: int
+
+
+class _SavedDeadline(msgspec.Struct, frozen=True):
+    deadline: datetime | None
 
 
 class _Files:
@@ -198,6 +259,15 @@ class _Files:
         """Write the file of the checkpoint."""
         _replace(Path(os.environ["MAINSPRING_CHECKPOINT"]), document.encode())
 
+    def extend(self, seconds: float) -> None:
+        """Write the file of the request."""
+        _replace(Path(os.environ["MAINSPRING_EXTEND"]), str(seconds).encode())
+
+    def deadline(self) -> datetime | None:
+        """Look again into the file of the context: the worker writes it anew."""
+        saved = Path(os.environ["MAINSPRING_CONTEXT"]).read_bytes()
+        return msgspec.json.decode(saved, type=_SavedDeadline).deadline
+
 
 def _read(path: Path) -> Context:
     saved = msgspec.json.decode(path.read_bytes(), type=SavedContext)
@@ -211,14 +281,29 @@ def _read(path: Path) -> Context:
             attempt_id=saved.attempt_id,
             tenant=saved.tenant,
             failed_upstreams=saved.failed_upstreams,
+            partition=saved.partition,
+            total=saved.total,
+            window=saved.window,
+            memory_bytes=saved.memory_bytes,
         ),
         params=bytes(saved.params).decode(),
         outputs={name: bytes(output).decode() for name, output in saved.outputs.items()},
-        checkpoint=bytes(saved.checkpoint).decode() if bytes(saved.checkpoint) != b"null" else None,
+        checkpoint=_unless_null(saved.checkpoint),
+        item=_unless_null(saved.item),
         voice=_Files(),
         deadline=saved.deadline,
         token=Path(token).read_text(encoding="utf-8") if token is not None else "",
     )
+
+
+def parse_window(text: str) -> datetime | None:
+    """A window as it is sent: RFC 3339, or nothing."""
+    return msgspec.convert(text, datetime) if text else None
+
+
+def _unless_null(raw: msgspec.Raw) -> str | None:
+    text = bytes(raw).decode()
+    return text if text != "null" else None
 
 
 def _replace(path: Path, content: bytes) -> None:

@@ -20,20 +20,15 @@ When you add a field: a line in one of the tables of `definition_fields.py`.
 
 from __future__ import annotations
 
-import ast
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
 from mainspring.core.admission import Limits, decode_job
-from mainspring.core.hints import did_you_mean
 from mainspring.errors import Fault, InvalidFile, Refused
-from mainspring.sdk.definition_fields import JOB_FIELDS, OWN_FIELDS, SUGGESTION, TASK_FIELDS, Field, Path, suggestion
-from mainspring.sdk.sources import Entry, Flaw, Node, Place, parse, render, where
-
-_STEP = re.compile(r"""\[(\d+)\]|\[('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")\]|\.?([^.\[\]]+)""")
-_PREDICATE = re.compile(r"(must|is|are|has|have|nests)\b")
+from mainspring.sdk.definition_fields import DELAY_OF_RETRY, JOB_FIELDS, OWN_FIELDS, TASK_FIELDS, Path, unfold_retry
+from mainspring.sdk.drafts import Draft, flaw_of, invalid, steps_of
+from mainspring.sdk.sources import Entry, Flaw, Node, Place, parse
 
 
 class Definition(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,22 +48,24 @@ def read_definition(text: str, file: str) -> Definition:
         return strict
     root, flaws = parse(text)
     if root is None:
-        raise _invalid(file, text, flaws)
+        raise invalid(file, text, flaws)
     draft = _Draft(flaws)
     job = draft.job(root)
     body = msgspec.json.encode(job)
-    flaws.extend(_flaw_of(fault, draft.places) for fault in _faults_in(body) if draft.was_read_for(_steps(fault.where)))
+    flaws.extend(
+        flaw_of(fault, draft.places) for fault in _faults_in(body) if draft.was_read_for(steps_of(fault.where))
+    )
     if flaws:
-        raise _invalid(file, text, flaws)
+        raise invalid(file, text, flaws)
     return Definition(file=file, text=text, body=body, name=str(job["name"]), places=draft.places)
 
 
 def blame(definition: Definition, refused: Refused) -> InvalidFile:
     """A refusal of the server, led back to the lines of the file."""
-    flaws = [_flaw_of(fault, definition.places) for fault in refused.faults]
-    invalid = _invalid(definition.file, definition.text, flaws)
-    invalid.problem = refused.problem
-    return invalid
+    flaws = [flaw_of(fault, definition.places) for fault in refused.faults]
+    error = invalid(definition.file, definition.text, flaws)
+    error.problem = refused.problem
+    return error
 
 
 def _read_strict(text: str, file: str) -> Definition | None:
@@ -90,34 +87,31 @@ def _faults_in(body: bytes) -> Sequence[Fault]:
     return ()
 
 
-class _Draft:
-    """The strict form in the making, and where each part of it came from."""
-
-    def __init__(self, flaws: list[Flaw]) -> None:
-        self.flaws = flaws
-        self.places: dict[Path, Place] = {}
-        self._unread: set[Path] = {()} if flaws else set()
-        """The job, or the tasks, of which some part was not read."""
+class _Draft(Draft):
+    """The strict form of a job in the making."""
 
     def was_read_for(self, path: Path) -> bool:
         """Whether a fault at this path is the file's own: what was not read for a flaw seems to be missing."""
-        return () not in self._unread and path[:2] not in self._unread
+        return () not in self.unread and path[:2] not in self.unread
 
     def job(self, root: Node) -> dict[str, object]:
         """The whole job."""
         job: dict[str, object] = {}
         if not isinstance(root.value, dict):
-            self._add(Flaw(place=root.place, why="a job file is a mapping with `name` and `tasks`"), ())
+            self.add(Flaw(place=root.place, why="a job file is a mapping with `name` and `tasks`"), ())
             return job
         self.places[()] = root.place
+        entries = unfold_retry(root.value)
         defaults = self._defaults(root.value.get("defaults"))
-        special = {"tasks", "defaults"}
-        self._fill(job, (), {key: entry for key, entry in root.value.items() if key not in special}, JOB_FIELDS)
+        if DELAY_OF_RETRY in entries:
+            defaults.setdefault(DELAY_OF_RETRY, entries[DELAY_OF_RETRY])
+        special = {"tasks", "defaults", DELAY_OF_RETRY}
+        self.fill(job, (), {key: entry for key, entry in entries.items() if key not in special}, JOB_FIELDS)
         tasks = root.value.get("tasks")
         if tasks is None:
-            self._add(Flaw(place=root.place, why="`tasks` is missing"), ())
+            self.add(Flaw(place=root.place, why="`tasks` is missing"), ())
         elif not isinstance(tasks.node.value, list):
-            self._add(Flaw(place=tasks.place, why="`tasks` must be a list", note="each task begins with `- id:`"), ())
+            self.add(Flaw(place=tasks.place, why="`tasks` must be a list", note="each task begins with `- id:`"), ())
         else:
             self.places["tasks",] = tasks.place
             job["tasks"] = [self._task(node, number, defaults) for number, node in enumerate(tasks.node.value)]
@@ -127,121 +121,31 @@ class _Draft:
         if entry is None:
             return {}
         if not isinstance(entry.node.value, dict):
-            self._add(Flaw(place=entry.place, why="`defaults` must be a mapping of fields of tasks"), ())
+            self.add(Flaw(place=entry.place, why="`defaults` must be a mapping of fields of tasks"), ())
             return {}
         for key, default in entry.node.value.items():
             if key in OWN_FIELDS:
-                self._add(Flaw(place=default.place, why=f"`{key}` can't be the same for every task"), ())
-        return {key: default for key, default in entry.node.value.items() if key not in OWN_FIELDS}
+                self.add(Flaw(place=default.place, why=f"`{key}` can't be the same for every task"), ())
+        return {key: default for key, default in unfold_retry(entry.node.value).items() if key not in OWN_FIELDS}
 
     def _task(self, node: Node, number: int, defaults: Mapping[str, Entry]) -> dict[str, object]:
         task: dict[str, object] = {}
         at: Path = ("tasks", number)
         self.places[at] = node.place
         if not isinstance(node.value, dict):
-            self._add(Flaw(place=node.place, why="a task is a mapping with an `id` and what it does"), at)
+            self.add(Flaw(place=node.place, why="a task is a mapping with an `id` and what it does"), at)
             return task
-        said = {TASK_FIELDS[key].target for key in node.value if key in TASK_FIELDS}
+        entries = unfold_retry(node.value)
+        said = {TASK_FIELDS[key].target for key in entries if key in TASK_FIELDS}
         missing = {
             key: default
             for key, default in defaults.items()
-            if key not in node.value and (key not in TASK_FIELDS or TASK_FIELDS[key].target not in said)
+            if key not in entries and (key not in TASK_FIELDS or TASK_FIELDS[key].target not in said)
         }
         # Defaults first, so that what the task says itself has the places.
-        self._fill(task, at, missing, TASK_FIELDS)
-        self._fill(task, at, node.value, TASK_FIELDS)
-        if at in self._unread and "name" not in task:
+        self.fill(task, at, missing, TASK_FIELDS)
+        self.fill(task, at, entries, TASK_FIELDS)
+        if at in self.unread and "name" not in task:
             # Who needs it would seem to need a task that is not there.
-            self._unread.add(())
+            self.unread.add(())
         return task
-
-    def _fill(
-        self, whole: dict[str, object], at: Path, entries: Mapping[str, Entry], fields: Mapping[str, Field]
-    ) -> None:
-        """Put each field into its place of the strict form."""
-        taken: dict[Path, str] = {}
-        for key, entry in entries.items():
-            field = fields.get(key)
-            if field is None:
-                note = did_you_mean(key, fields)
-                self._add(Flaw(place=entry.place, why=f"unknown field `{key}`", note=suggestion(note)), at)
-                continue
-            twin = next((said for target, said in taken.items() if _overlap(target, field.target)), None)
-            if twin is not None:
-                self._add(Flaw(place=entry.place, why=f"`{key}` says the same as `{twin}`"), at)
-                continue
-            taken[field.target] = key
-            self.places[at + field.target] = entry.place
-            value = field.read(entry.node)
-            if isinstance(value, Flaw):
-                why = f"`{key}` {value.why}" if _PREDICATE.match(value.why) else value.why
-                self._add(msgspec.structs.replace(value, why=why), at)
-                continue
-            inside = whole
-            for step in field.target[:-1]:
-                inside = inside.setdefault(str(step), {})  # type: ignore[assignment]  # only fields of ours nest
-            inside[str(field.target[-1])] = value
-            self.places.update(_places_within(entry.node, at + field.target))
-
-    def _add(self, flaw: Flaw, at: Path) -> None:
-        """Take note of a flaw, once: a default that has one is met with every task."""
-        self._unread.add(at)
-        if flaw not in self.flaws:
-            self.flaws.append(flaw)
-
-
-def _overlap(one: Path, other: Path) -> bool:
-    """Whether two paths lead to the same value, or one into the other's."""
-    shorter = min(len(one), len(other))
-    return one[:shorter] == other[:shorter]
-
-
-def _places_within(node: Node, at: Path) -> Iterator[tuple[Path, Place]]:
-    """Where the parts of a value stand."""
-    match node.value:
-        case list() as items:
-            for number, item in enumerate(items):
-                yield (*at, number), item.place
-                yield from _places_within(item, (*at, number))
-        case dict() as entries:
-            for key, entry in entries.items():
-                yield (*at, key), entry.place
-                yield from _places_within(entry.node, (*at, key))
-        case _:
-            pass
-
-
-def _flaw_of(fault: Fault, places: Mapping[Path, Place]) -> Flaw:
-    """A fault of the rules, with the place of the nearest part that the file has."""
-    steps = _steps(fault.where)
-    why = SUGGESTION.sub("", fault.why)
-    named = next((step for step in reversed(steps) if isinstance(step, str)), "")
-    if named and _PREDICATE.match(why):
-        why = f"`{named}` {why}"
-    while steps and steps not in places:
-        steps = steps[:-1]
-    place = places.get(steps, Place(0, 0))
-    return Flaw(place=place, why=why, note=suggestion(fault.why))
-
-
-def _steps(path: str) -> Path:
-    """The steps of `tasks[3].needs[0]`, or of the JSON pointer `/tasks/3/needs/0`."""
-    if path in {"", "body"}:
-        return ()
-    if path.startswith("/"):
-        parts = (part.replace("~1", "/").replace("~0", "~") for part in path[1:].split("/"))
-        return tuple(int(part) if part.isdigit() else part for part in parts)
-    return tuple(
-        int(index) if index else str(ast.literal_eval(quoted)) if quoted else word
-        for index, quoted, word in _STEP.findall(path)
-    )
-
-
-def _invalid(file: str, text: str, flaws: list[Flaw]) -> InvalidFile:
-    """All flaws as one error, in the order of the lines."""
-    flaws = sorted(flaws, key=lambda flaw: (flaw.place.line, flaw.place.column))
-    invalid = InvalidFile(render(file, text, flaws))
-    invalid.faults = tuple(
-        Fault(where=where(file, flaw.place), why=f"{flaw.why}, {flaw.note}".removesuffix(", ")) for flaw in flaws
-    )
-    return invalid

@@ -252,4 +252,6 @@ def _flaw_of_yaml(error: yaml.YAMLError, text: str) -> Flaw:
     line = lines[mark.line] if mark.line < len(lines) else ""
     has_tab = "\t" in line[: mark.column + 1]
     note = "a tab can't indent: use spaces" if has_tab else (error.context or "")
+    if note == "while scanning an alias":
+        note = "a text that begins with * stands in quotes"
     return Flaw(place=Place(mark.line, mark.column), why=f"is not YAML: {error.problem}", note=note)

@@ -55,8 +55,13 @@ class Task(Generic[P, R]):
         self.labels = dict(labels or {})
         setattr(self, TASK_ATTRIBUTE, self.name)
 
-    def as_task(self, *, name: str | None = None, needs: Sequence[str] = (), **args: object) -> dict[str, object]:
-        """The task as a job's definition has it: what to call, with which arguments, and what it needs."""
+    def as_task(
+        self, *, name: str | None = None, needs: Sequence[str] = (), for_each: str | None = None, **args: object
+    ) -> dict[str, object]:
+        """The task as a job's definition has it: what to call, with which arguments, and what it needs.
+
+        With `for_each`, an expression that gives a list, there is a task for each item: `city="{{ item.city }}"`.
+        """
         work: dict[str, object] = {"handler": self.name}
         if args:
             work["args"] = args
@@ -64,6 +69,7 @@ class Task(Generic[P, R]):
         optional: dict[str, object] = {
             "labels": self.labels,
             "needs": [{"task": upstream} for upstream in needs],
+            "for_each": for_each,
             "max_attempts": self.retries + 1 if self.retries is not None else None,
             "timeout_seconds": self.timeout_seconds,
             "resources": {field: amount for field, amount in resources.items() if amount is not None},

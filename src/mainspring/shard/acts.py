@@ -6,13 +6,23 @@ from copy import copy
 
 from mainspring.core.batch import SpreadKind
 from mainspring.core.runs import FINAL_RUN, Run, RunState, conclude
-from mainspring.core.states import FINAL
+from mainspring.core.states import FINAL, UNSUCCESSFUL
 from mainspring.core.tasks import StopKind, Task, TaskState
 from mainspring.errors import Broken
-from mainspring.shard import adoption, flow, reopening, spreads, stops
+from mainspring.shard import adoption, flow, growing, limits, reopening, stops
 from mainspring.shard.effects import LookUpRun, Reply
-from mainspring.shard.events import Act, CancelRun, CancelTask, ClearTask, PauseRun, ReopenTask, ResumeRun
-from mainspring.shard.memory import RunMemory
+from mainspring.shard.events import (
+    Act,
+    CancelRun,
+    CancelTask,
+    ClearTask,
+    ExtendTask,
+    PauseRun,
+    ReopenTask,
+    ResumeRun,
+    RetryRun,
+)
+from mainspring.shard.run_memory import RunMemory
 from mainspring.shard.turn import Turn, run_ended
 
 S = TaskState
@@ -31,8 +41,12 @@ def act(turn: Turn, event: Act) -> None:
             cancel_task(turn, event)
         case ReopenTask():
             reopen_task(turn, event)
+        case RetryRun():
+            retry_run(turn, event)
         case ClearTask():
             clear_task(turn, event)
+        case ExtendTask():
+            extend_task(turn, event)
         case _:
             raise Broken(f"nobody carries out {event}")
 
@@ -45,11 +59,12 @@ def cancel_run(turn: Turn, act: CancelRun) -> None:
     if run.run.cancelled_by is not None:
         turn.answer(act, Reply.ALREADY, "the run is being cancelled")
         return
+    growing.tell_limit_is_over(turn, run)
     run.run.cancelled_by = act.by
     run.run.because = act.why or f"cancelled by {act.by}"
     turn.mark(run)
     for kind in (SpreadKind.PAUSE, SpreadKind.RESUME, SpreadKind.REOPEN):
-        spreads.drop(turn, run, kind)
+        turn.drop_spreads(run, kind)
     turn.open_spread(run, SpreadKind.CANCEL, by=act.by, why=act.why or "the run was cancelled")
     turn.answer(act, Reply.DONE)
 
@@ -64,7 +79,7 @@ def pause_run(turn: Turn, act: PauseRun) -> None:
         return
     run.run.paused = True
     turn.mark(run)
-    spreads.drop(turn, run, SpreadKind.RESUME)
+    turn.drop_spreads(run, SpreadKind.RESUME)
     turn.open_spread(run, SpreadKind.PAUSE, by=act.by, why=act.why or "the run was paused")
     turn.answer(act, Reply.DONE)
 
@@ -80,10 +95,11 @@ def resume_run(turn: Turn, act: ResumeRun) -> None:
     if run.run.held is not None:
         turn.memory.spreads.extend((act.run_id, kind, parent) for kind, parent in run.spreads)
         turn.memory.ripples.extend((act.run_id, position) for position in run.ripples)
+    growing.tell_limit_is_over(turn, run)
     run.run.paused = False
     run.run.held = None
     turn.mark(run)
-    spreads.drop(turn, run, SpreadKind.PAUSE)
+    turn.drop_spreads(run, SpreadKind.PAUSE)
     turn.open_spread(run, SpreadKind.RESUME, by=act.by, why=act.why or "the run was resumed")
     turn.answer(act, Reply.DONE)
 
@@ -114,13 +130,41 @@ def reopen_task(turn: Turn, act: ReopenTask) -> None:
     if task.state not in FINAL:
         turn.answer(act, Reply.REFUSED, f"the task is {task.state}: only one that is over can be retried")
         return
-    if run.run.cancelled_by is not None or run.run.timed_out:
-        turn.answer(act, Reply.REFUSED, "the run is being ended: its tasks can be retried once that is done")
+    obstacle = _why_no_retry(run, task)
+    if obstacle is not None:
+        turn.answer(act, Reply.REFUSED, obstacle)
         return
     reopening.retry(turn, run, task, by=act.by, why=act.why or f"retried by {act.by}")
     if run.run.failed_task is None:
-        spreads.drop(turn, run, SpreadKind.FAIL_FAST)
+        turn.drop_spreads(run, SpreadKind.FAIL_FAST)
     turn.answer(act, Reply.DONE)
+
+
+def retry_run(turn: Turn, act: RetryRun) -> None:
+    """Start again all that failed; a run that was over goes on."""
+    _bring_back(turn, act)
+    run = _find_run(turn, act)
+    if run is None:
+        return
+    failed = run.counts.get(S.FAILED, 0) + run.counts.get(S.TIMED_OUT, 0)
+    obstacle = _why_no_retry(run) if failed else "no task of the run has failed"
+    if obstacle is not None:
+        turn.answer(act, Reply.REFUSED, obstacle)
+        return
+    reopening.retry_failed(turn, run, by=act.by, why=act.why or f"retried by {act.by}")
+    turn.drop_spreads(run, SpreadKind.FAIL_FAST)
+    turn.answer(act, Reply.DONE, f"{failed} task{'s' if failed > 1 else ''} started again")
+
+
+def _why_no_retry(run: RunMemory, task: Task | None = None) -> str | None:
+    """Why what is over can't be started again now."""
+    if run.run.cancelled_by is not None or run.run.timed_out:
+        return "the run is being ended: its tasks can be retried once that is done"
+    if task is not None and run.is_replaced(task):
+        return f"the task was replaced: {flow.REPLACED}"
+    if task is not None and run.is_growing():
+        return "the run is still growing: its tasks can be retried once that is done"
+    return None
 
 
 def clear_task(turn: Turn, act: ClearTask) -> None:
@@ -134,8 +178,17 @@ def clear_task(turn: Turn, act: ClearTask) -> None:
     elif not run.may_start():
         turn.answer(act, Reply.REFUSED, f"the run is {run.state()}: nothing more of it starts")
     else:
+        turn.touch(task)
+        task.trail = None
         flow.queue_again(turn, run, task, by=act.by, because=act.why or f"cleared by {act.by}")
         turn.answer(act, Reply.DONE)
+
+
+def extend_task(turn: Turn, act: ExtendTask) -> None:
+    """Give a running task more time."""
+    found = _find_task(turn, act, act.task_id)
+    if found is not None:
+        turn.answer(act, *limits.extend(turn, *found, act))
 
 
 def _find_run(turn: Turn, act: Act, *, adopt: bool = False) -> RunMemory | None:
@@ -204,15 +257,22 @@ def _find_task(turn: Turn, act: Act, task_id: str) -> tuple[RunMemory, Task] | N
     return run, task
 
 
-def _bring_back(turn: Turn, act: ReopenTask) -> None:
-    """A run that is over comes back into memory, for one of its tasks to be retried."""
+def _bring_back(turn: Turn, act: ReopenTask | RetryRun) -> None:
+    """A run that is over comes back into memory, for tasks of it to be retried."""
     rows = act.rows
     if act.run_id in turn.memory.runs or rows is None or rows.run is None or rows.job is None:
         return
-    if rows.run.state in FINAL_RUN and any(task.id == act.task_id for task in rows.tasks):
+    if rows.run.state in FINAL_RUN and any(_is_meant(act, task) for task in rows.tasks):
         row, tasks, open_spreads = copy(rows.run), [copy(task) for task in rows.tasks], map(copy, rows.spreads)
         conclude(row, RunState.RUNNING, turn.now)
         row.generation += 1
-        row.adopted_at, row.cancelled_by, row.timed_out = turn.now, None, False
+        row.adopted_at, row.cancelled_by, row.timed_out, row.retries = turn.now, None, False, 0
         adoption.recall_run(turn.memory, row, rows.job, tasks, list(open_spreads), turn.now)
         adoption.recall_checkpoints(turn.memory, rows.checkpoints)
+
+
+def _is_meant(act: ReopenTask | RetryRun, task: Task) -> bool:
+    """Whether a task of a run that is over is to be retried."""
+    if task.birth is not None and task.birth.replaced:
+        return False
+    return task.state in UNSUCCESSFUL if isinstance(act, RetryRun) else task.id == act.task_id

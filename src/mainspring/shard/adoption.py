@@ -12,16 +12,16 @@ from mainspring.core.runs import Run
 from mainspring.core.states import FINAL
 from mainspring.core.tasks import Task, TaskState
 from mainspring.core.workers import Lease
-from mainspring.shard import flow, reopening
+from mainspring.shard import breaking, flow, limits, recalling, reopening, stuck
 from mainspring.shard.events import RunArrived, TimerDue, TimerKind
-from mainspring.shard.memory import RunMemory, ShardMemory
+from mainspring.shard.growth import Growth
+from mainspring.shard.memory import ShardMemory
+from mainspring.shard.run_memory import RunMemory
 from mainspring.shard.turn import Turn
 
 S = TaskState
 SMALL_RUN = 32
 """A run of so few tasks is made whole at once, without the bookkeeping of a spread."""
-LEAST_LIMIT_LEFT = timedelta(seconds=20)
-"""After a take-over no limit ends anything before the workers could report what ended while nobody listened."""
 
 
 def adopt(turn: Turn, event: RunArrived) -> None:
@@ -35,7 +35,7 @@ def adopt(turn: Turn, event: RunArrived) -> None:
 def take_in(turn: Turn, row: Run, job: Job) -> RunMemory:
     """Adopt a run that is not adopted yet. The row is the shard's from now on."""
     memory = turn.memory
-    run = RunMemory(run=row, job=job)
+    run = RunMemory(run=row, job=job, changed_at=turn.now, growth=Growth() if job.is_growing else None)
     memory.runs[row.id] = run
     memory.count_in(row.priority, row.tenant, row.task_count)
     row.adopted_at = turn.now
@@ -55,26 +55,32 @@ def recall_run(
     memory: ShardMemory, row: Run, job: Job, tasks: list[Task], spreads: list[Spread], now: datetime
 ) -> RunMemory:
     """Bring a run back into memory from its rows, which are the shard's from now on: everything else is derived."""
-    run = RunMemory(run=row, job=job, tasks=tasks)
+    found_stuck = stuck.since(row)
+    run = RunMemory(run=row, job=job, tasks=tasks, changed_at=found_stuck or now, stuck_at=found_stuck)
     memory.runs[row.id] = run
+    if job.is_growing:
+        run.growth = recalling.growth(job, tasks, spreads)
     open_tasks = row.task_count - len(tasks)
     for task in tasks:
-        run.counts[task.state] = run.counts.get(task.state, 0) + 1
-        open_tasks += task.state not in FINAL
+        is_open = task.state not in FINAL
+        open_tasks += is_open
+        if is_open or task.birth is None or not task.birth.replaced:
+            run.counts[task.state] = run.counts.get(task.state, 0) + 1
     memory.count_in(row.priority, row.tenant, open_tasks)
     for spread in spreads:
         run.spreads[spread.kind, spread.parent] = spread
         if row.held is None:
             memory.spreads.append((row.id, spread.kind, spread.parent))
-        if spread.kind is SpreadKind.REOPEN:
-            reopening.watch_below(run, tasks[int(spread.parent.rpartition(".")[2])])
+        retried = memory.find(spread.parent) if spread.kind is SpreadKind.REOPEN and spread.parent else None
+        if retried is not None:
+            reopening.watch_below(run, retried)
     for position, task in enumerate(tasks):
         run.waiting.append(0 if task.state in FINAL else flow.count_waiting(run, position))
         if task.state not in FINAL:
             _recall_task(memory, run, task, now)
     limit = job.spec.timeout_seconds
     if limit is not None and row.adopted_at is not None:
-        left = max(timedelta(seconds=limit) - (now - row.adopted_at), LEAST_LIMIT_LEFT)
+        left = max(timedelta(seconds=limit) - (now - row.adopted_at), limits.LEAST_LIMIT_LEFT)
         memory.set_length(left.total_seconds(), _limit_of(row))
     return run
 
@@ -96,16 +102,14 @@ def _recall_task(memory: ShardMemory, run: RunMemory, task: Task, now: datetime)
         memory.queues.push(task, memory.shape(task))
     elif task.state is S.PENDING and task.due_at is not None:
         run.delayed += 1
+        breaking.recall_retry(memory, task, now)
         memory.set_instant(task.due_at, TimerDue(kind=TimerKind.RETRY, subject=task.id, stamp=task.seq))
     elif task.state is S.PENDING and not run.waiting[task.position]:
         memory.undecided.append((task.run_id, task.position))
     elif task.worker_id is not None and task.lease_id is not None and task.attempt_id is not None:
         _recall_lease(memory, task, task.worker_id, task.lease_id, task.attempt_id)
-    if task.state is S.RUNNING and task.started_at is not None:
-        limit = timedelta(seconds=run.job.tasks[task.position].timeout_seconds)
-        left = max(limit - (now - task.started_at), LEAST_LIMIT_LEFT)
-        timer = TimerDue(kind=TimerKind.TASK_LIMIT, subject=task.id, stamp=task.seq)
-        memory.set_length(left.total_seconds(), timer)
+    if task.state is S.RUNNING:
+        limits.recall(memory, run, task, now)
 
 
 def _recall_lease(memory: ShardMemory, task: Task, worker_id: str, lease_id: str, attempt_id: str) -> None:

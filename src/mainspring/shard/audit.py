@@ -3,18 +3,16 @@
 At any time a task that is not final waits for named upstreams, for a time or for a person, stands in a queue, or is
 held by a worker. `unexplained` finds those of a run for which none of that is true; the shard asks it of a few runs at
 a time, says what it found, and repairs it by deciding again. The simulator asks it of all runs, and wants to hear
-nothing.
+nothing. A run in which all can be explained and yet nothing happens is `shard/stuck.py`'s.
 """
 
 from __future__ import annotations
 
-import msgspec
-
-from mainspring.core.batch import Outgoing
 from mainspring.core.states import FINAL
 from mainspring.core.tasks import Task, TaskState
-from mainspring.shard import flow
-from mainspring.shard.memory import RunMemory, ShardMemory
+from mainspring.shard import alerting, flow, stuck
+from mainspring.shard.memory import ShardMemory
+from mainspring.shard.run_memory import RunMemory
 from mainspring.shard.turn import Turn
 
 S = TaskState
@@ -33,6 +31,8 @@ def look(turn: Turn) -> None:
         if run is None:
             continue
         tasks += len(run.tasks)
+        if stuck.is_stuck(run, turn.now):
+            stuck.move_on(turn, run)
         if len(run.tasks) <= TASKS_PER_LOOK:
             for task, fault in unexplained(memory, run):
                 _repair(turn, run, task, fault)
@@ -52,6 +52,8 @@ def unexplained(memory: ShardMemory, run: RunMemory) -> list[tuple[Task, str]]:
 
 def _fault(memory: ShardMemory, run: RunMemory, task: Task) -> str | None:
     position = task.position
+    if run.is_replaced(task):
+        return None if run.spreads or task.worker_id is not None else "it was replaced, and is not over"
     match task.state:
         case S.PENDING:
             pending = flow.count_waiting(run, position)
@@ -73,16 +75,7 @@ def _fault(memory: ShardMemory, run: RunMemory, task: Task) -> str | None:
 
 
 def _repair(turn: Turn, run: RunMemory, task: Task, fault: str) -> None:
-    news = {"alert": "unexplained", "task": task.id, "state": task.state, "fault": fault}
-    turn.batch.outbox.append(
-        Outgoing(
-            id=f"{task.id}:{task.seq}:unexplained",
-            key=f"alerts:{turn.memory.shard}",
-            kind="alert",
-            payload=msgspec.json.encode(news).decode(),
-            created_at=turn.now,
-        )
-    )
+    turn.batch.outbox.append(alerting.unexplained(task, fault, turn.now))
     run.waiting[task.position] = flow.count_waiting(run, task.position)
     if task.state is S.QUEUED:
         turn.memory.queues.restore(task, turn.memory.shape(task))

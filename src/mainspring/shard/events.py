@@ -113,6 +113,13 @@ class CheckpointSaved(WorkerEvent, frozen=True, kw_only=True):
     document: str
 
 
+class MoreTimeAsked(WorkerEvent, frozen=True, kw_only=True):
+    """A running attempt asks for more time (LIV-4)."""
+
+    attempt: str
+    seconds: float
+
+
 class EventUnfit(Event, frozen=True, kw_only=True):
     """What a worker said can't be stored, as was seen when it came in."""
 
@@ -173,6 +180,17 @@ class ReopenTask(Act, frozen=True, kw_only=True):
     task_id: str
 
 
+class RetryRun(Act, frozen=True, kw_only=True):
+    """Start again every task of the run that failed or timed out, with what was cancelled or skipped because of it."""
+
+
+class ExtendTask(Act, frozen=True, kw_only=True):
+    """Give a running task more time."""
+
+    task_id: str
+    seconds: float
+
+
 class ClearTask(Act, frozen=True, kw_only=True):
     """Let a quarantined task run again."""
 
@@ -229,6 +247,14 @@ class TimerKind(StrEnum):
     RECEIPT = "receipt"
     """An assignment must be received within 30 s (LIV-3)."""
     TASK_LIMIT = "task_limit"
+    SOFT_LIMIT = "soft_limit"
+    """It takes long: somebody is told (LIV-4)."""
+    STALL = "stall"
+    """It may get nowhere (LIV-2)."""
+    PACE = "pace"
+    """Something that is paced may go on (DAG-2, DAG-9)."""
+    CIRCUIT = "circuit"
+    """Nothing may have been heard of an open circuit for long (RTY-4)."""
     RUN_LIMIT = "run_limit"
     SILENCE = "silence"
 

@@ -66,6 +66,7 @@ def carry_over(before: ShardMemory, after: ShardMemory) -> None:
     after.barred = before.barred
     after.overtaken = before.overtaken
     after.hold_from = before.hold_from
+    after.retry_pace = before.retry_pace
     for shape, fault in before.barred.items():
         after.queues.park(shape, f"placing it failed: {fault}")
     for old in before.workers.values():
@@ -179,19 +180,19 @@ def _compare(turn: Turn, worker: Worker, holds: frozenset[str]) -> None:
             if attempt in holds:
                 stops.signal(turn, task)
             else:
-                _take_back(turn, attempt, f"{worker.id} came back without it")
+                _take_back(turn, attempt, f"{worker.id} came back without it", worker_lost=True)
     for attempt in sorted(holds):
         held = turn.memory.attempts.get(attempt)
         if held is None or held.worker_id != worker.id:
             stops.disown(turn, worker.id, attempt)
 
 
-def _take_back(turn: Turn, attempt: str, because: str) -> None:
+def _take_back(turn: Turn, attempt: str, because: str, *, worker_lost: bool) -> None:
     task = turn.memory.attempts[attempt]
     if task.state is TaskState.ASSIGNED:
         reports.give_back(turn, task, because=because)
     else:
-        reports.lose(turn, task, because=because)
+        reports.lose(turn, task, because=because, worker_lost=worker_lost)
 
 
 def _give_up(turn: Turn, worker: Worker) -> None:
@@ -207,7 +208,7 @@ def _let_go(turn: Turn, worker: Worker, status: WorkerStatus, because: str) -> N
     turn.memory.refresh(worker)
     for lease in list(worker.leases.values()):
         for attempt in list(lease.members):
-            _take_back(turn, attempt, because)
+            _take_back(turn, attempt, because, worker_lost=status is WorkerStatus.LOST)
     turn.save_worker(worker)
     del turn.memory.workers[worker.id]
 

@@ -2,35 +2,78 @@
 
 A task waits for all of its upstreams to be heard of (`waiting`), and is decided then. When a task ends, its children
 are told one after another: a ripple. A ripple to 100,000 children exceeds a batch and goes on in later turns; it needs
-no row, because a new leader counts from the states.
+no row, because a new leader counts from the states. The tasks of a fan-out tell nobody but each other: with the last of
+them the task that they are of has ended, and its children are told.
 """
 
 from __future__ import annotations
 
+from enum import StrEnum
+
+import msgspec
+
 from mainspring.core.batch import SpreadKind
+from mainspring.core.failure_policy import FailureClass
+from mainspring.core.growth import full_name
+from mainspring.core.pacing import READINESS
 from mainspring.core.readiness import Decision, Upstream, decide
 from mainspring.core.runs import FailurePolicy
-from mainspring.core.states import FINAL, UNSUCCESSFUL
-from mainspring.core.tasks import Task, TaskState
-from mainspring.ids import task_id
-from mainspring.shard.memory import RunMemory
+from mainspring.core.states import FINAL, UNSUCCESSFUL, reopen
+from mainspring.core.tasks import Birth, Task, TaskState
+from mainspring.errors import Broken
+from mainspring.ids import child_task_id, task_id
+from mainspring.shard import breaking, growing, inputs, pacing
+from mainspring.shard.growth import FanOut
+from mainspring.shard.run_memory import RunMemory
 from mainspring.shard.turn import Turn
 
 S = TaskState
 _TROUBLE = (S.FAILED, S.TIMED_OUT, S.CANCELLED, S.SKIPPED)
+REPLACED = "what made it was started again"
 _READY = Decision(state=S.QUEUED, because="ready: nothing upstream is open")
 
 
+class Step(StrEnum):
+    """How far work is that may exceed a batch."""
+
+    OVER = "over"
+    MORE = "more"
+    """The turn has no more room for it."""
+    LATER = "later"
+    """Others wait, and its run has been fast enough."""
+
+
 def make(turn: Turn, run: RunMemory, position: int) -> None:
-    """Make the next task of a run, and decide it at once if nothing upstream is open."""
+    """Make the next task of a run that its definition has."""
+    _make(turn, run, task_id(run.run.id, position), run.job.tasks[position].name, position)
+
+
+def make_child(turn: Turn, run: RunMemory, maker: Task, position: int) -> None:
+    """Make the next task of a run that `maker` adds: by its list, or by its output."""
+    if run.growth is None:
+        raise Broken(f"{run.run.id} can't grow")
+    fan_out = run.growth.fan_outs.get(maker.position)
+    if fan_out is not None:
+        generation, index, total = fan_out.generation, position - fan_out.first, fan_out.total
+        name, label = maker.name, growing.label(run, fan_out, index)
+    else:
+        added = run.growth.added[maker.position]
+        generation, index, total = maker.generation, position - added.start, len(added)
+        name, label = run.spec(position).name, ""
+    birth = Birth(parent=maker.position, generation=generation, index=index, total=total, label=label)
+    _make(turn, run, child_task_id(run.run.id, maker.position, generation, index), name, position, birth)
+
+
+def _make(turn: Turn, run: RunMemory, id: str, name: str, position: int, birth: Birth | None = None) -> None:
+    """Make a task, and decide it at once if nothing upstream is open."""
     row = run.run
-    waiting = count_waiting(run, position)
     task = Task(
-        id=task_id(row.id, position), run_id=row.id, shard=row.shard, tenant=row.tenant,
-        name=run.job.tasks[position].name, position=position, priority=row.priority, since=turn.now,
-        because=f"waits for {waiting} upstream" if waiting else "made",
+        id=id, run_id=row.id, shard=row.shard, tenant=row.tenant, name=name, position=position, priority=row.priority,
+        since=turn.now, birth=birth,
     )  # fmt: skip
     run.tasks.append(task)
+    waiting = count_waiting(run, position)
+    task.because = f"waits for {waiting} upstream" if waiting else "made"
     run.waiting.append(waiting)
     run.counts[S.PENDING] = run.counts.get(S.PENDING, 0) + 1
     turn.create(task)
@@ -40,7 +83,7 @@ def make(turn: Turn, run: RunMemory, position: int) -> None:
 
 def count_waiting(run: RunMemory, position: int) -> int:
     """How many upstreams of a task it still has to hear of."""
-    return sum(1 for parent in run.job.upstream[position] if not _has_told(run, parent, position))
+    return sum(1 for parent in run.parents(position) if not _has_told(run, parent, position))
 
 
 def free(turn: Turn, run: RunMemory, task: Task) -> None:
@@ -50,17 +93,39 @@ def free(turn: Turn, run: RunMemory, task: Task) -> None:
         return
     if run.is_resting():
         return
-    decision = _decide(run, task)
+    decision: Decision | None = _decide(run, task)
+    if decision is not None and decision.state is S.QUEUED:
+        excess = inputs.excess(run, task.position)
+        if excess is not None:
+            decision = Decision(state=S.FAILED, because=excess)
+        elif task.birth is None and task.position in run.job.templates:
+            decision = growing.fan_out(turn, run, task)
+    if decision is None:
+        return
+    is_watched = task.trail is not None or turn.memory.failing_jobs.open
+    if decision.state is S.QUEUED and is_watched and breaking.is_held(turn, run, task):
+        return
     if decision.state is not S.QUEUED:
+        turn.touch(task)
         task.cause = decision.cause
         task.ended_at = turn.now
+        if decision.state is S.FAILED:
+            task.error = fault(decision.because)
     turn.move(task, decision.state, by="shard", because=decision.because)
     if task.state in FINAL:
         ended(turn, run, task)
 
 
+def fault(message: str) -> str:
+    """What is wrong with a task itself, as an error that no further try would help."""
+    return msgspec.json.encode({"class": FailureClass.PERMANENT, "message": message}).decode()
+
+
 def queue_again(turn: Turn, run: RunMemory, task: Task, *, by: str, because: str) -> None:
     """Put a task that had been ready back into its queue, unless its run rests or its upstreams are others now."""
+    if task.birth is not None and run.is_replaced(task):
+        cancel(turn, run, task, by=by, because=REPLACED, cause=None)
+        return
     turn.move(task, S.QUEUED, by=by, because=because)
     if run.is_resting():
         turn.move(task, S.PENDING, by=by, because="the run is paused")
@@ -94,32 +159,82 @@ def cancel(turn: Turn, run: RunMemory, task: Task, *, by: str, because: str, cau
 
 def ended(turn: Turn, run: RunMemory, task: Task) -> None:
     """A task is final: let its children hear of it, and the whole run if the job fails fast."""
-    if run.job.downstream[task.position]:
-        run.ripples[task.position] = 0
-        turn.memory.ripples.append((task.run_id, task.position))
+    if task.birth is not None and run.is_replaced(task):
+        if task.birth.parent == task.position:
+            start_over(turn, run, task)
+        return
+    fan_out = None if task.birth is None else run.fan_out_of(task)
+    teller = task.position
+    if fan_out is not None:
+        fan_out.open -= 1
+        teller = fan_out.position
+    if (fan_out is None or not fan_out.open) and run.children(teller):
+        run.ripples[teller] = 0
+        turn.memory.ripples.append((task.run_id, teller))
     fails_fast = run.job.spec.on_failure is FailurePolicy.FAIL_FAST
     if fails_fast and task.state in UNSUCCESSFUL and run.run.failed_task is None:
         run.run.failed_task = task.id
         turn.mark(run)
         if run.run.task_count > 1:
-            turn.open_spread(run, SpreadKind.FAIL_FAST, by="shard", why=f"{task.name} failed")
+            turn.open_spread(run, SpreadKind.FAIL_FAST, by="shard", why=f"{full_name(task)} failed")
 
 
-def ripple(turn: Turn, run: RunMemory, position: int) -> bool:
-    """Tell the children of an ended task, as many as the turn has room for; True when all have been told."""
-    children = run.job.downstream[position]
+def grow(turn: Turn, run: RunMemory, task: Task, output: str | None) -> str | None:
+    """Take in what the output of a task adds, which has not ended yet; in words what is wrong with it, if it is bad."""
+    fault = growing.grow(turn, run, task, output)
+    if fault is None and run.growth is not None:
+        for position in run.growth.extended[task.position]:
+            if position < len(run.tasks):
+                run.waiting[position] = count_waiting(run, position)
+    return fault
+
+
+def start_over(turn: Turn, run: RunMemory, template: Task) -> None:
+    """A task whose list is made again, and that is over as number 0 of the old one, stands for a list again."""
+    turn.touch(template)
+    if run.is_stopped():
+        template.cause = run.run.failed_task
+        run.counts[template.state] = run.counts.get(template.state, 0) + 1
+        template.birth = None
+        ended(turn, run, template)
+        return
+    start = template.state
+    because = "what gives its list was started again"
+    turn.batch.transitions.append(reopen(template, now=turn.now, by="shard", because=because))
+    turn.recount(template, start)
+    template.birth = None
+    run.waiting[template.position] = count_waiting(run, template.position)
+    if not run.waiting[template.position]:
+        free(turn, run, template)
+
+
+def ripple(turn: Turn, run: RunMemory, position: int) -> Step:
+    """Tell the children of an ended task, as many as the turn has room for, and as the run's pace allows."""
+    children = run.children(position)
     told = run.ripples[position]
+    ready = run.counts.get(S.QUEUED, 0)
+    most = pacing.allowance(turn.memory, run, READINESS, len(children) - told)
+    end = Step.OVER
     while told < len(children):
         if turn.spent():
-            run.ripples[position] = told
-            return False
+            end = Step.MORE
+            break
+        if most is not None and run.counts.get(S.QUEUED, 0) - ready >= most:
+            end = Step.LATER
+            break
         child = children[told]
         told += 1
         if child < len(run.tasks):
             run.ripples[position] = told
-            _hear(turn, run, child)
-    del run.ripples[position]
-    return True
+            if run.growth is None or position in run.parents(child):
+                _hear(turn, run, child)
+    if most is not None:
+        pacing.charge(turn.memory, run, READINESS, run.counts.get(S.QUEUED, 0) - ready)
+    if end is Step.OVER:
+        del run.ripples[position]
+    else:
+        run.ripples[position] = told
+    return end
 
 
 def _hear(turn: Turn, run: RunMemory, position: int) -> None:
@@ -132,12 +247,15 @@ def _hear(turn: Turn, run: RunMemory, position: int) -> None:
 
 
 def _has_told(run: RunMemory, parent: int, child: int) -> bool:
-    if run.tasks[parent].state not in FINAL:
-        return False
     told = run.ripples.get(parent)
-    if told is None:
-        return True
-    return told > 0 and run.job.downstream[parent][told - 1] >= child
+    if run.growth is None:
+        if run.tasks[parent].state not in FINAL:
+            return False
+        return told is None or (told > 0 and run.job.downstream[parent][told - 1] >= child)
+    fan_out = run.growth.fan_outs.get(parent)
+    is_made = parent < len(run.tasks)
+    is_over = not fan_out.open if fan_out is not None else is_made and run.tasks[parent].state in FINAL
+    return is_over and (told is None or run.origin(child) in run.children(parent)[:told])
 
 
 def _decide(run: RunMemory, task: Task) -> Decision:
@@ -145,21 +263,37 @@ def _decide(run: RunMemory, task: Task) -> Decision:
 
     (A fan-in of 100,000 would take 100 ms to describe to the rule.)
     """
-    job, position = run.job, task.position
-    if not job.upstream[position]:
+    if task.birth is not None and run.is_replaced(task):
+        return Decision(state=S.CANCELLED, because=REPLACED)
+    parents = run.parents(task.position)
+    if not parents:
         return _READY
-    conditions = job.conditions.get(position)
+    conditions = run.conditions(task.position)
     if conditions is None and not any(run.counts.get(state) for state in _TROUBLE):
         return _READY
-    upstreams = [
-        Upstream(
-            id=parent.id,
-            name=parent.name,
-            state=parent.state,
-            output=parent.output,
-            cause=parent.cause,
-            when=conditions.get(parent.position) if conditions else None,
-        )
-        for parent in (run.tasks[number] for number in job.upstream[position])
-    ]
-    return decide(job.spec.on_failure, job.tasks[position].on_skip, upstreams, run.run.params)
+    upstreams: list[Upstream] = []
+    for number in parents:
+        fan_out = None if run.growth is None else run.growth.fan_outs.get(number)
+        when = conditions.get(number) if conditions else None
+        if fan_out is not None:
+            upstreams += _describe(run, fan_out, when)
+        else:
+            upstreams.append(_upstream(run.tasks[number], when))
+    return decide(run.job.spec.on_failure, run.spec(task.position).on_skip, upstreams, run.run.params)
+
+
+def _upstream(parent: Task, when: str | None) -> Upstream:
+    return Upstream(
+        id=parent.id, name=full_name(parent), state=parent.state, output=parent.output, cause=parent.cause, when=when
+    )
+
+
+def _describe(run: RunMemory, fan_out: FanOut, when: str | None) -> list[Upstream]:
+    """A fan-out, for the rule: those that did not succeed, and for the others, if there are any, all of it as one."""
+    members = [run.tasks[position] for position in fan_out.members()]
+    found = [_upstream(task, None) for task in members if task.state is not S.SUCCEEDED]
+    if len(found) < len(members):
+        whole = members[0]
+        output = inputs.gathered(run, fan_out) if when is not None else None
+        found.append(Upstream(id=whole.id, name=whole.name, state=S.SUCCEEDED, output=output, when=when))
+    return found

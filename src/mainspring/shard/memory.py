@@ -1,8 +1,7 @@
 """What a shard has in mind: runs, their tasks, workers, leases, queues, timers. All of it can be loaded again (HA-3).
 
 1. `attempts` has exactly the attempts of tasks that a worker holds, and each is a member of one lease (I-10, I-12).
-2. `waiting[position]` is how many upstreams of a task still have to be heard of (I-41).
-3. A run is here from its adoption until it is final.
+2. A run is here from its adoption until it is final.
 """
 
 from __future__ import annotations
@@ -12,72 +11,27 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from mainspring.core.batch import Spread, SpreadKind, WorkerRow
-from mainspring.core.jobs import Job
+from mainspring.core.alerts import AlertKind
+from mainspring.core.batch import SpreadKind, WorkerRow
+from mainspring.core.breakers import JobCircuits, SignatureCircuits
+from mainspring.core.durations import Durations
 from mainspring.core.placement import obstacles
 from mainspring.core.queues import FairQueues
 from mainspring.core.resources import NOTHING, Resources
-from mainspring.core.runs import Finish, Run, RunState, derive_run_state
-from mainspring.core.shapes import Shape
+from mainspring.core.retry_pace import RetryPace
+from mainspring.core.runs import Run
+from mainspring.core.shapes import Shape, with_memory
 from mainspring.core.states import FINAL
-from mainspring.core.tasks import Priority, Task, TaskState
+from mainspring.core.tasks import Priority, Task
 from mainspring.core.workers import Hold, Lease, OpenWorkers, Worker
 from mainspring.shard.events import TimerDue, TimerKind
+from mainspring.shard.run_memory import RunMemory
 from mainspring.shard.timers import Timers
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 LONGEST_TURN_SECONDS = 2.0
 _MOST_OVERTAKEN = 20_000
 """More than can be on their way from intake."""
-
-
-class RunMemory(msgspec.Struct, kw_only=True):
-    """One run, with what is derived from its rows."""
-
-    run: Run
-    job: Job
-    tasks: list[Task] = []
-    """By position. Shorter than the job's while the run is being adopted."""
-    waiting: list[int] = []
-    counts: dict[TaskState, int] = {}
-    delayed: int = 0
-    """Tasks that are PENDING until a time."""
-    spreads: dict[tuple[SpreadKind, str], Spread] = {}
-    ripples: dict[int, int] = {}
-    """Positions of ended tasks whose children are not all told yet, and how many are."""
-    reopening: dict[str, frozenset[int]] = {}
-    """For an open REOPEN spread: the positions below its task."""
-    checkpoints: dict[int, str] = {}
-    """By position: what the latest attempt that saved something left for the next one (WRK-7)."""
-
-    def finish(self) -> Finish:
-        """What, besides the tasks' states, decides the run's."""
-        run = self.run
-        return Finish(
-            policy=self.job.spec.on_failure,
-            paused=self.is_resting(),
-            cancelled=run.cancelled_by is not None,
-            timed_out=run.timed_out,
-            complete=not self.spreads and len(self.tasks) == run.task_count,
-            delayed=self.delayed,
-        )
-
-    def state(self) -> RunState:
-        """The run's state, derived."""
-        return derive_run_state(self.counts, self.finish())
-
-    def is_stopped(self) -> bool:
-        """Whether nothing more of this run may start, ever: what has not started is cancelled."""
-        run = self.run
-        return run.cancelled_by is not None or run.failed_task is not None or run.timed_out
-
-    def is_resting(self) -> bool:
-        """Whether nothing more of this run may start until a person says so."""
-        return self.run.paused or self.run.held is not None
-
-    def may_start(self) -> bool:
-        """Whether anything new of this run may be queued or placed."""
-        return not self.is_stopped() and not self.is_resting()
 
 
 class Headway(msgspec.Struct, frozen=True, kw_only=True):
@@ -87,6 +41,13 @@ class Headway(msgspec.Struct, frozen=True, kw_only=True):
     note: str
     moved: float
     """When it last said something else, in seconds of the shard's life."""
+
+
+class PutOff(msgspec.Struct, kw_only=True):
+    """Work of one run that waits for its pace."""
+
+    spreads: list[tuple[str, SpreadKind, str]] = []
+    ripples: list[tuple[str, int]] = []
 
 
 class ShardMemory:
@@ -101,6 +62,10 @@ class ShardMemory:
         """Rows of the workers that are cordoned or draining, whether or not they are here."""
         self.headway: dict[str, Headway] = {}
         """By attempt, for those that say how far they are."""
+        self.deadlines: dict[str, float] = {}
+        """By attempt, for those that got more time: when it is up, in seconds of the shard's life."""
+        self.told: dict[str, frozenset[AlertKind]] = {}
+        """By attempt: what somebody was told of it, and will be told the end of."""
         self.watches = 0
         """How many timers have been set to watch over workers."""
         self.open_workers = OpenWorkers()
@@ -116,6 +81,8 @@ class ShardMemory:
         self.undecided: deque[tuple[str, int]] = deque()
         """Tasks that may be ready, found while loading."""
         self.spreads: deque[tuple[str, SpreadKind, str]] = deque()
+        self.put_off: dict[str, PutOff] = {}
+        """By run: what has left the lines above, until a timer puts it back."""
         self.barred: dict[Shape, str] = {}
         """Shapes whose placing failed for a fault of ours or of the data."""
         self.hold_from: Priority | None = None
@@ -126,6 +93,10 @@ class ShardMemory:
         self.lengths = Timers(self._is_stale)
         self.overtaken: dict[str, Run | None] = {}
         """Runs that an act changed before they arrived, as it left them; None: adopted for it."""
+        self.retry_pace = RetryPace()
+        self.alike = SignatureCircuits()
+        self.failing_jobs = JobCircuits()
+        self.durations = Durations()
         self.audited: deque[str] = deque()
         """Runs still to be looked at in this round of the audit."""
 
@@ -142,15 +113,19 @@ class ShardMemory:
 
     def find(self, task_id: str) -> Task | None:
         """A task by its id, if its run is in memory."""
-        run_id, _, position = f"run_{task_id[5:]}".partition(".")
+        run_id, _, place = f"run_{task_id[5:]}".partition(".")
         memory = self.runs.get(run_id)
-        if memory is None or not position.isdigit() or int(position) >= len(memory.tasks):
+        if memory is None:
             return None
-        return memory.tasks[int(position)]
+        position = int(place) if place.isdigit() else memory.position_of(place)
+        return memory.tasks[position] if position is not None and position < len(memory.tasks) else None
 
     def shape(self, task: Task) -> Shape:
-        """What the task needs of a worker."""
-        return self.runs[task.run_id].job.shapes[task.position]
+        """What the task needs of a worker, by now."""
+        shape, trail = self.runs[task.run_id].shape(task.position), task.trail
+        if trail is None or trail.memory_bytes is None:
+            return shape
+        return with_memory(shape, trail.memory_bytes)
 
     def count_in(self, priority: Priority, tenant: str, by: int) -> None:
         """So many more (or fewer) open tasks of this tenant are in memory."""
@@ -185,6 +160,8 @@ class ShardMemory:
         """An attempt is over; with the last one of its lease the room is free again."""
         self.attempts.pop(attempt_id, None)
         self.headway.pop(attempt_id, None)
+        self.deadlines.pop(attempt_id, None)
+        self.told.pop(attempt_id, None)
         lease = self.leases[lease_id]
         lease.members.pop(attempt_id, None)
         if lease.members:
@@ -242,8 +219,13 @@ class ShardMemory:
             return worker is None or worker.watched != timer.stamp
         if timer.kind is TimerKind.RECEIPT:
             return timer.subject not in self.leases
+        if timer.kind is TimerKind.PACE:
+            return timer.subject not in self.put_off
         if timer.kind is TimerKind.RUN_LIMIT:
             run = self.runs.get(timer.subject)
             return run is None or run.run.generation != timer.stamp
+        if timer.kind is TimerKind.CIRCUIT:
+            circuit = self.alike.open.get(timer.subject) or self.failing_jobs.open.get(timer.subject)
+            return circuit is None or int(circuit.opened_at) != timer.stamp
         task = self.find(timer.subject)
         return task is None or task.state in FINAL or task.seq != timer.stamp

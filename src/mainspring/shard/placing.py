@@ -7,16 +7,18 @@ short tasks of one shape. A shape that finds no room is parked, so that it hides
 from __future__ import annotations
 
 import heapq
+from datetime import UTC, datetime
 
+from mainspring.core import time_limits
 from mainspring.core.placement import choose
 from mainspring.core.resources import NOTHING, dominant_share
 from mainspring.core.shapes import Shape
-from mainspring.core.states import UNSUCCESSFUL
 from mainspring.core.tasks import Priority, Task, TaskState
 from mainspring.core.workers import Lease, Worker
 from mainspring.ids import new_id
+from mainspring.shard import breaking, growing, inputs
 from mainspring.shard.events import TimerDue, TimerKind
-from mainspring.shard.memory import RunMemory
+from mainspring.shard.run_memory import RunMemory
 from mainspring.shard.turn import Turn
 from mainspring.wire import Assign, Assignment, Offer, Recall
 
@@ -50,7 +52,9 @@ def _place_level(turn: Turn, priority: Priority, only: Shape | None) -> None:
             _call_back_for(turn, priority, shape)
             continue
         tasks = memory.queues.take(priority, tenant, shape, _group_size(turn, priority, tenant, shape))
-        tasks = [task for task in tasks if memory.runs[task.run_id].may_start()]
+        tasks = [task for task in tasks if memory.runs[task.run_id].may_place(task)]
+        if memory.failing_jobs.open:
+            tasks = [task for task in tasks if breaking.may_be_placed(turn, task)]
         if tasks:
             _assign(turn, worker, shape, tasks)
         heapq.heapreplace(tenants, (_share(turn, tenant), tenant))
@@ -86,7 +90,7 @@ def _assign(turn: Turn, worker: Worker, shape: Shape, tasks: list[Task]) -> None
         task.started_at = None
         turn.move(task, S.ASSIGNED, by="shard", because=f"placed on {worker.id}")
         memory.attempts[attempt_id] = lease.members[attempt_id] = task
-        group.append(_assignment(memory.runs[task.run_id], task, attempt_id))
+        group.append(_assignment(memory.runs[task.run_id], task, attempt_id, shape.resources.memory_bytes))
     memory.open_lease(lease)
     memory.set_length(RECEIPT_SECONDS, TimerDue(kind=TimerKind.RECEIPT, subject=lease.id))
     room = shape.resources
@@ -94,21 +98,23 @@ def _assign(turn: Turn, worker: Worker, shape: Shape, tasks: list[Task]) -> None
     turn.send(worker, Assign(lease.id, tuple(group), needs))
 
 
-def _assignment(run: RunMemory, task: Task, attempt_id: str) -> Assignment:
-    spec = run.job.tasks[task.position]
-    inputs: dict[str, str] = {}
-    failed: list[str] = []
-    for number in run.job.upstream[task.position]:
-        parent = run.tasks[number]
-        if parent.output is not None:
-            inputs[parent.name] = parent.output
-        elif parent.state in UNSUCCESSFUL:
-            failed.append(parent.name)
+def _assignment(run: RunMemory, task: Task, attempt_id: str, memory_bytes: int) -> Assignment:
+    spec = run.spec(task.position)
+    given, failed = inputs.inputs(run, task.position)
+    birth = task.birth if task.birth is not None and run.fan_out_of(task) is not None else None
     return Assignment(
         attempt=attempt_id, task=task.id, run=task.run_id, tenant=task.tenant, name=task.name, number=task.attempt,
-        work=bytes(spec.work).decode(), params=run.run.params, inputs=inputs, failed_upstreams=tuple(failed),
-        timeout_seconds=spec.timeout_seconds, checkpoint=run.checkpoints.get(task.position),
+        work=bytes(spec.work).decode(), params=run.run.params, inputs=given, failed_upstreams=tuple(failed),
+        timeout_seconds=time_limits.hard_limit(spec, task.trail), checkpoint=run.checkpoints.get(task.position),
+        memory_bytes=memory_bytes, item=growing.item(run, task) if birth is not None else None,
+        partition=None if birth is None else birth.index, total=None if birth is None else birth.total,
+        window=_instant(run.run.window_at),
     )  # fmt: skip
+
+
+def _instant(at: datetime | None) -> str:
+    """An instant as workers read it; empty if there is none."""
+    return "" if at is None else at.astimezone(UTC).isoformat().replace("+00:00", "Z")
 
 
 def _call_back_for(turn: Turn, priority: Priority, shape: Shape) -> None:

@@ -1,7 +1,7 @@
 """One bad value never stops a shard: an event that fails alone goes to `rejected_events`, and its owner is held.
 
     a report about an attempt   its task is QUARANTINED, the worker is answered *rejected*
-    a checkpoint                it is not kept, and nothing else changes
+    a checkpoint, more time     it is not kept, not given, and nothing else changes
     a run that arrives          it is held, and leaves intake
     the placing of a shape      the shape is barred until a new leader tries it
     a timer, a step             its task is QUARANTINED, or its run is held
@@ -16,12 +16,12 @@ from copy import copy
 
 import msgspec
 
-from mainspring.core.batch import Outgoing, RejectedEvent
+from mainspring.core.batch import RejectedEvent
 from mainspring.core.runs import FINAL_RUN, RunState, conclude
 from mainspring.core.states import FINAL
 from mainspring.core.tasks import AttemptEnd, Task, TaskState
 from mainspring.ids import new_id
-from mainspring.shard import flow, stops
+from mainspring.shard import alerting, flow, stops
 from mainspring.shard.effects import Reply, Send
 from mainspring.shard.events import (
     Act,
@@ -31,6 +31,7 @@ from mainspring.shard.events import (
     AttemptStarted,
     CheckpointSaved,
     Event,
+    MoreTimeAsked,
     PlaceShape,
     RippleStep,
     RunArrived,
@@ -59,15 +60,8 @@ def reject(turn: Turn, event: Event, fault: str) -> None:
         subject=_storable(subject, _LONGEST_FAULT), event=_describe(event), fault=fault, at=turn.now,
     )  # fmt: skip
     turn.batch.rejected.append(record)
-    alert = {"alert": "event_rejected", "event": kind, "subject": record.subject, "fault": fault, "record": record.id}
     turn.batch.outbox.append(
-        Outgoing(
-            id=record.id,
-            key=f"alerts:{turn.memory.shard}",
-            kind="alert",
-            payload=msgspec.json.encode(alert).decode(),
-            created_at=turn.now,
-        )
+        alerting.event_rejected(record.id, turn.memory.shard, kind, record.subject, fault, turn.now)
     )
 
 
@@ -82,7 +76,7 @@ def _hold_owner(turn: Turn, event: Event, fault: str) -> str:
                 answer = Answer(event.attempt, Verdict.REJECTED)
                 turn.batch.effects.append(Send(event.worker, event.session, answer))
             return event.attempt
-        case CheckpointSaved():
+        case CheckpointSaved() | MoreTimeAsked():
             return event.attempt
         case RunArrived() | RunUnreadable():
             row = turn.memory.overtaken.get(event.run.id, event.run)
@@ -138,6 +132,8 @@ def _quarantine(turn: Turn, task: Task | None, fault: str, *, gone: bool = False
     run = turn.memory.runs[task.run_id]
     if run.run.cancelled_by is not None or run.run.timed_out:
         flow.cancel_unstarted(turn, run, task)
+    elif run.is_replaced(task):
+        flow.cancel(turn, run, task, by="shard", because=flow.REPLACED, cause=None)
 
 
 def _hold_run(turn: Turn, run_id: str, fault: str) -> None:

@@ -6,11 +6,15 @@ worker (I-13); else the reporter is told so, and nothing changes. Each report ca
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
+from mainspring.core import failures, time_limits
 from mainspring.core.batch import LateResult
-from mainspring.core.retries import Failure, decide_failure
+from mainspring.core.failure_policy import FailureClass
+from mainspring.core.retries import Ending, decide_failure
 from mainspring.core.states import FINAL
 from mainspring.core.tasks import AttemptEnd, RecordedAttempt, StopKind, StopRequest, Task, TaskState
-from mainspring.shard import flow, stops
+from mainspring.shard import breaking, flow, limits, stops
 from mainspring.shard.effects import LookUpAttempt, Send
 from mainspring.shard.events import (
     AttemptEnded,
@@ -18,17 +22,15 @@ from mainspring.shard.events import (
     AttemptsReceived,
     AttemptStarted,
     CheckpointSaved,
-    TimerDue,
-    TimerKind,
     WorkerBeat,
     WorkerEvent,
 )
-from mainspring.shard.memory import Headway, RunMemory
+from mainspring.shard.run_memory import RunMemory
 from mainspring.shard.turn import Turn
 from mainspring.wire import Answer, Outcome, Verdict
 
 S = TaskState
-LONGEST_NOTE = 200
+_OVER_TIME = frozenset({StopKind.TIMEOUT, StopKind.STALL})
 _SETTLED = frozenset({AttemptEnd.SUCCEEDED, AttemptEnd.FAILED, AttemptEnd.TIMED_OUT, AttemptEnd.STOPPED})
 
 
@@ -80,16 +82,9 @@ def ended(turn: Turn, event: AttemptEnded) -> None:
         _start(turn, task)
     match event.outcome:
         case Outcome.SUCCEEDED:
-            turn.end_attempt(task, AttemptEnd.SUCCEEDED)
-            task.tries += 1
-            task.output = event.output
-            task.error = None
-            finish(turn, run, task, S.SUCCEEDED, by=event.worker, because="succeeded")
+            _succeed(turn, run, task, event)
         case Outcome.FAILED:
-            task.tries += 1
-            task.error = event.error
-            turn.end_attempt(task, AttemptEnd.FAILED, event.error)
-            _settle_failure(turn, run, task, AttemptEnd.FAILED, stop, by=event.worker)
+            _fail(turn, run, task, event)
         case Outcome.STOPPED:
             _settle_stop(turn, run, task, stop, by=event.worker)
 
@@ -104,14 +99,11 @@ def checkpoint(turn: Turn, event: CheckpointSaved) -> None:
 
 
 def progressed(turn: Turn, event: WorkerBeat) -> None:
-    """A worker says how far its attempts are: kept in memory, with when each last moved."""
-    memory = turn.memory
+    """A worker says how far its attempts are."""
     for said in event.progress:
-        if _held(turn, event, said.attempt) is None:
-            continue
-        known, note = memory.headway.get(said.attempt), said.note[:LONGEST_NOTE]
-        if known is None or (known.percent, known.note) != (said.percent, note):
-            memory.headway[said.attempt] = Headway(percent=said.percent, note=note, moved=memory.life)
+        task = _held(turn, event, said.attempt)
+        if task is not None:
+            limits.progressed(turn.memory, task, said)
 
 
 def give_back(turn: Turn, task: Task, *, because: str) -> None:
@@ -125,19 +117,21 @@ def give_back(turn: Turn, task: Task, *, because: str) -> None:
         _requeue(turn, run, task, by="shard", because=because)
 
 
-def lose(turn: Turn, task: Task, *, because: str) -> None:
-    """An attempt that ran is gone with its worker."""
+def lose(turn: Turn, task: Task, *, because: str, worker_lost: bool) -> None:
+    """An attempt that ran is gone, and perhaps its worker itself."""
     run = turn.memory.runs[task.run_id]
-    stop = task.stop
-    if stop is not None and stop.kind is StopKind.TIMEOUT:
+    stop, worker = task.stop, task.worker_id or ""
+    if stop is not None and stop.kind in _OVER_TIME:
         task.tries += 1  # it had its time: neither count alone would bound a task that is late and lost by turns
     elif stop is None or stop.kind is StopKind.HOLD:
         task.losses += 1  # what was asked to go and is gone is no loss, however it went
     turn.end_attempt(task, AttemptEnd.LOST, why=because)
     if stop is not None and stop.kind is not StopKind.HOLD:
-        _conclude_stop(turn, run, task, stop, by="shard")
+        _conclude_stop(turn, run, task, stop, by="shard", worker=worker)
     else:
-        _settle_failure(turn, run, task, AttemptEnd.LOST, None, by="shard", because=because)
+        lost = failures.lost(because)
+        ending = Ending(end=AttemptEnd.LOST, failure=lost, worker=worker, worker_lost=worker_lost)
+        _settle_failure(turn, run, task, ending, None, by="shard", because=because)
 
 
 def finish(turn: Turn, run: RunMemory, task: Task, state: TaskState, *, by: str, because: str) -> None:
@@ -145,6 +139,23 @@ def finish(turn: Turn, run: RunMemory, task: Task, state: TaskState, *, by: str,
     task.ended_at = turn.now
     turn.move(task, state, by=by, because=because)
     flow.ended(turn, run, task)
+
+
+def _succeed(turn: Turn, run: RunMemory, task: Task, event: AttemptEnded) -> None:
+    """An attempt did what it should. If what its output adds to the run can't be added, that is its failure (DAG-5)."""
+    task.tries += 1
+    grows = run.spec(task.position).grows and not run.is_replaced(task)
+    fault = flow.grow(turn, run, task, event.output) if grows else None
+    if fault is not None:
+        turn.end_attempt(task, AttemptEnd.FAILED, why=fault)
+        task.error = flow.fault(fault)
+        finish(turn, run, task, S.FAILED, by="shard", because=fault)
+        return
+    turn.end_attempt(task, AttemptEnd.SUCCEEDED)
+    task.output = event.output
+    task.error = None
+    breaking.succeeded(turn, run, task)
+    finish(turn, run, task, S.SUCCEEDED, by=event.worker, because="succeeded")
 
 
 def _held(turn: Turn, event: WorkerEvent, attempt: str) -> Task | None:
@@ -156,55 +167,89 @@ def _held(turn: Turn, event: WorkerEvent, attempt: str) -> Task | None:
 def _start(turn: Turn, task: Task) -> None:
     task.started_at = turn.now
     turn.move(task, S.RUNNING, by=task.worker_id or "", because="its process has started")
-    spec = turn.memory.runs[task.run_id].job.tasks[task.position]
-    timer = TimerDue(kind=TimerKind.TASK_LIMIT, subject=task.id, stamp=task.seq)
-    turn.memory.set_length(spec.timeout_seconds, timer)
+    limits.begin(turn.memory, turn.memory.runs[task.run_id], task)
     if task.lease_id is not None:
         turn.memory.leases[task.lease_id].received = True
+
+
+def _fail(turn: Turn, run: RunMemory, task: Task, event: AttemptEnded) -> None:
+    """The process failed. If that was its worker's doing, it is a loss and no try."""
+    policy = run.spec(task.position).retry or run.job.spec.retry
+    failure = failures.classify(event.error, policy.rules, job=run.subject())
+    if failure.kind is FailureClass.INFRASTRUCTURE:
+        task.losses += 1
+    else:
+        task.tries += 1
+    stop = task.stop
+    task.error = event.error
+    turn.end_attempt(task, AttemptEnd.FAILED, event.error)
+    ending = Ending(end=AttemptEnd.FAILED, failure=failure, worker=event.worker)
+    _settle_failure(turn, run, task, ending, stop, by=event.worker)
 
 
 def _settle_stop(turn: Turn, run: RunMemory, task: Task, stop: StopRequest | None, *, by: str) -> None:
     if task.state is S.ASSIGNED:
         give_back(turn, task, because=f"{by} stopped it before it started")
     elif stop is None or stop.kind is StopKind.HOLD:
-        lose(turn, task, because=f"{by} ended it unasked")
+        lose(turn, task, because=f"{by} ended it unasked", worker_lost=False)
     else:
-        end = AttemptEnd.TIMED_OUT if stop.kind is StopKind.TIMEOUT else AttemptEnd.STOPPED
-        turn.end_attempt(task, end, why=stop.why)
-        if stop.kind is StopKind.TIMEOUT:
+        late = stop.kind in _OVER_TIME
+        turn.end_attempt(task, AttemptEnd.TIMED_OUT if late else AttemptEnd.STOPPED, why=stop.why)
+        if late:
             task.tries += 1
-        _conclude_stop(turn, run, task, stop, by=by)
+        _conclude_stop(turn, run, task, stop, by=by, worker=by)
 
 
-def _conclude_stop(turn: Turn, run: RunMemory, task: Task, stop: StopRequest, *, by: str) -> None:
+def _conclude_stop(turn: Turn, run: RunMemory, task: Task, stop: StopRequest, *, by: str, worker: str) -> None:
     """The process is gone as asked: what that means depends on who asked (STA-8)."""
     match stop.kind:
         case StopKind.CANCEL:
             flow.cancel(turn, run, task, by=stop.by, because=stop.why, cause=stop.cause)
-        case StopKind.TIMEOUT:
-            _settle_failure(turn, run, task, AttemptEnd.TIMED_OUT, None, by=by)
+        case StopKind.TIMEOUT | StopKind.STALL:
+            spec, job = run.spec(task.position), run.subject()
+            if stop.kind is StopKind.STALL:
+                failure = failures.stalled(time_limits.stall_limit(spec), job=job)
+            else:
+                failure = failures.timed_out(time_limits.hard_limit(spec, task.trail), job=job)
+            ending = Ending(end=AttemptEnd.TIMED_OUT, failure=failure, worker=worker)
+            _settle_failure(turn, run, task, ending, None, by=by)
         case StopKind.PREEMPT | StopKind.EVICT | StopKind.HOLD:
             _requeue(turn, run, task, by=stop.by, because=stop.why)
 
 
 def _settle_failure(
-    turn: Turn, run: RunMemory, task: Task, end: Failure, stop: StopRequest | None, *, by: str, because: str = ""
+    turn: Turn, run: RunMemory, task: Task, ending: Ending, stop: StopRequest | None, *, by: str, because: str = ""
 ) -> None:
     """Again, or not. What was to be cancelled is not tried again."""
-    verdict = decide_failure(task, run.job.tasks[task.position], end, now=turn.now)
-    because = because or verdict.because
-    if verdict.state in FINAL:
-        finish(turn, run, task, verdict.state, by=by, because=verdict.because)
+    breaking.failed(turn, run, ending.failure)
+    if ending.failure.signature in turn.memory.alike.open:
+        ending = replace(ending, is_common=True)
+    step = decide_failure(
+        task, run.spec(task.position), run.job.spec, ending, retries=run.run.retries,
+        most_memory=_most_memory(turn, ending), now=turn.now,
+    )  # fmt: skip
+    task.trail = step.trail
+    if step.state in FINAL:
+        finish(turn, run, task, step.state, by=by, because=step.because)
     elif stop is not None and stop.kind is StopKind.CANCEL:
         flow.cancel(turn, run, task, by=stop.by, because=stop.why, cause=stop.cause)
-    elif verdict.state is S.QUEUED:
-        _requeue(turn, run, task, by=by, because=because)
+    elif step.state is S.QUEUED:
+        _requeue(turn, run, task, by=by, because=because or step.because)
     elif run.is_stopped():
         flow.cancel_unstarted(turn, run, task)
     else:
-        turn.move(task, S.PENDING, by=by, because=because)
-        if verdict.due_at is not None:
-            turn.delay(task, verdict.due_at)
+        turn.move(task, step.state, by=by, because=step.because)
+        if step.due_at is not None:
+            run.run.retries += 1
+            turn.mark(run)
+            turn.delay(task, breaking.retry_at(turn, step.due_at, step.trail.signature))
+
+
+def _most_memory(turn: Turn, ending: Ending) -> int | None:
+    """What the largest worker has, asked only if more memory could help."""
+    if ending.failure.kind is not FailureClass.RESOURCE:
+        return None
+    return max((worker.total.memory_bytes for worker in turn.memory.workers.values()), default=None)
 
 
 def _requeue(turn: Turn, run: RunMemory, task: Task, *, by: str, because: str) -> None:

@@ -19,12 +19,26 @@ from datetime import datetime
 from random import Random
 from typing import TypeVar
 
-from mainspring.core.batch import Batch, Checkpoint, Spread, SpreadKind, WorkerRow
+from mainspring.core.batch import Batch, BreakerRow, Checkpoint, DurationRow, Spread, SpreadKind, WorkerRow
 from mainspring.core.jobs import Job
 from mainspring.core.runs import Run
-from mainspring.core.tasks import StopKind, Task, TaskState
+from mainspring.core.tasks import Task, TaskState
 from mainspring.errors import Broken
-from mainspring.shard import acts, adoption, audit, fleet, flow, holds, placing, rejection, reports, spreads, stops
+from mainspring.shard import (
+    acts,
+    adoption,
+    audit,
+    breaking,
+    fleet,
+    flow,
+    holds,
+    limits,
+    pacing,
+    placing,
+    rejection,
+    reports,
+    spreads,
+)
 from mainspring.shard import events as happened
 from mainspring.shard.events import Event
 from mainspring.shard.memory import ShardMemory
@@ -54,6 +68,8 @@ class Shard:
         *,
         checkpoints: Sequence[Checkpoint] = (),
         held_workers: Sequence[WorkerRow] = (),
+        breakers: Sequence[BreakerRow] = (),
+        durations: Sequence[DurationRow] = (),
         now: datetime,
         before: ShardMemory | None = None,
     ) -> None:
@@ -75,8 +91,11 @@ class Shard:
             mine = spreads_of.get(run.id, [])
             adoption.recall_run(self.memory, run, jobs[run.job_id], tasks_of[run.id], mine, now)
         adoption.recall_checkpoints(self.memory, checkpoints)
+        breaking.recall(self.memory, breakers, now)
+        self.memory.durations.load(durations)
         if before is not None:
             fleet.carry_over_attempts(before, self.memory)
+            limits.recall_headway(self.memory)
         turn = self._turn(now, 0)
         for worker in self.memory.workers.values():
             fleet.watch(turn, worker)
@@ -123,6 +142,8 @@ class Shard:
             self._go_on(turn)
         turn.reserve()
         placing.place(turn)
+        memory = self.memory
+        turn.batch.durations = memory.durations.rows_to_write(memory.shard, life=memory.life, now=now)
         self._cut_short = turn.spent()
         return turn.close()
 
@@ -223,6 +244,8 @@ class Shard:
                 reports.returned(turn, event)
             case happened.CheckpointSaved():
                 reports.checkpoint(turn, event)
+            case happened.MoreTimeAsked():
+                limits.more_time(turn, event)
             case happened.WorkerBeat():
                 reports.progressed(turn, event)
             case happened.WorkerLeaving():
@@ -241,7 +264,15 @@ class Shard:
             case happened.TimerKind.RETRY:
                 self._retry_due(turn, timer)
             case happened.TimerKind.TASK_LIMIT:
-                self._task_limit_due(turn, timer)
+                limits.hard_limit_due(turn, timer)
+            case happened.TimerKind.SOFT_LIMIT:
+                limits.soft_limit_due(turn, timer)
+            case happened.TimerKind.STALL:
+                limits.stall_due(turn, timer)
+            case happened.TimerKind.CIRCUIT:
+                breaking.circuit_due(turn, timer)
+            case happened.TimerKind.PACE:
+                pacing.due(self.memory, timer)
             case happened.TimerKind.RUN_LIMIT:
                 self._run_limit_due(turn, timer)
 
@@ -255,12 +286,6 @@ class Shard:
         run.delayed -= 1
         if not run.waiting[task.position]:
             flow.free(turn, run, task)
-
-    def _task_limit_due(self, turn: Turn, timer: happened.TimerDue) -> None:
-        task = self.memory.find(timer.subject)
-        if task is not None and task.seq == timer.stamp and task.worker_id is not None:
-            limit = self.memory.runs[task.run_id].job.tasks[task.position].timeout_seconds
-            stops.request(turn, task, StopKind.TIMEOUT, by="shard", why=f"it took longer than {limit:g} s")
 
     def _run_limit_due(self, turn: Turn, timer: happened.TimerDue) -> None:
         run = self.memory.runs[timer.subject]
@@ -298,8 +323,11 @@ class Shard:
         run = self.memory.runs.get(run_id)
         if run is None or run.run.held is not None or position not in run.ripples:
             return
-        if not flow.ripple(turn, run, position):
+        end = flow.ripple(turn, run, position)
+        if end is flow.Step.MORE:
             self.memory.ripples.appendleft((run_id, position))
+        elif end is flow.Step.LATER:
+            pacing.put_off_ripple(self.memory, run, position)
 
     def _step_spread(self, turn: Turn, run_id: str, kind: SpreadKind, parent: str) -> None:
         """One part of a spread; if it is not over, it goes to the end of the line."""
@@ -307,8 +335,11 @@ class Shard:
         run = self.memory.runs.get(run_id)
         if run is None or run.run.held is not None or (kind, parent) not in run.spreads:
             return
-        if not spreads.step(turn, run, run.spreads[kind, parent]):
+        end = spreads.step(turn, run, run.spreads[kind, parent])
+        if end is flow.Step.MORE:
             self.memory.spreads.append((run_id, kind, parent))
+        elif end is flow.Step.LATER:
+            pacing.put_off_spread(self.memory, run, kind, parent)
 
 
 _Key = TypeVar("_Key")

@@ -10,14 +10,15 @@ goes on where it stopped.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 
 from mainspring.core.batch import Spread, SpreadKind
 from mainspring.core.states import FINAL
 from mainspring.core.tasks import StopKind, Task, TaskState
-from mainspring.shard import flow, reopening, stops
-from mainspring.shard.memory import RunMemory
+from mainspring.errors import Broken
+from mainspring.shard import flow, pacing, reopening, stops
+from mainspring.shard.flow import Step
+from mainspring.shard.run_memory import GROWING, RunMemory
 from mainspring.shard.turn import Turn
 
 S = TaskState
@@ -25,29 +26,47 @@ _VISITS_PER_ROW = 8
 """How many positions are looked at for each row that a turn may write: most visits write nothing."""
 
 
-def step(turn: Turn, run: RunMemory, spread: Spread) -> bool:
-    """Do the next part of a spread, as much as the turn has room for; True when it is over."""
+def step(turn: Turn, run: RunMemory, spread: Spread) -> Step:
+    """Do the next part of a spread, as much as the turn has room for, and as the run's pace allows."""
+    if spread.kind in GROWING and spread.done != len(run.tasks):
+        # What was begun before it is made first: tasks are made in the order of their places.
+        return Step.LATER if run.run.id in turn.memory.put_off else Step.MORE
     visit = _VISITS[spread.kind]
-    most = max(1, turn.budget) * _VISITS_PER_ROW
-    while spread.done < spread.total and most and not turn.spent():
+    pace = pacing.PACES.get(spread.kind)
+    left = None if pace is None else pacing.allowance(turn.memory, run, pace, spread.total - spread.done)
+    used, most = _used(run, spread), max(1, turn.budget) * _VISITS_PER_ROW
+    end = Step.OVER
+    while spread.done < spread.total:
+        if not most or turn.spent():
+            end = Step.MORE
+            break
+        if (left is not None and _used(run, spread) - used >= left) or _must_wait(run, spread):
+            end = Step.LATER
+            break
         visit(turn, run, spread)
         spread.done += 1
         most -= 1
+    if left is not None and pace is not None:
+        pacing.charge(turn.memory, run, pace, _used(run, spread) - used)
     turn.save_spread(spread)
-    if spread.done < spread.total:
+    if end is Step.OVER:
+        run.spreads.pop((spread.kind, spread.parent), None)
+        if spread.kind is SpreadKind.REOPEN:
+            run.reopening.pop(spread.parent, None)
+    return end
+
+
+def _used(run: RunMemory, spread: Spread) -> int:
+    """What counts against the pace: tasks that are made for a growth, and for the others those that became ready."""
+    return spread.done if spread.kind in GROWING else run.counts.get(S.QUEUED, 0)
+
+
+def _must_wait(run: RunMemory, spread: Spread) -> bool:
+    """Whether the next task may have to be started again, and the run still grows: what it made must be whole first."""
+    if spread.kind is not SpreadKind.REOPEN or run.growth is None or not run.is_growing():
         return False
-    run.spreads.pop((spread.kind, spread.parent), None)
-    run.reopening.pop(spread.parent, None)
-    return True
-
-
-def drop(turn: Turn, run: RunMemory, kind: SpreadKind) -> None:
-    """End spreads of a kind before their time: the opposite has been asked for."""
-    for spread in [spread for spread in run.spreads.values() if spread.kind is kind]:
-        del run.spreads[kind, spread.parent]
-        turn.memory.spreads = deque(key for key in turn.memory.spreads if key != (run.run.id, kind, spread.parent))
-        spread.done = spread.total
-        turn.save_spread(spread)
+    task = _made(run, spread)
+    return task is not None and task.state in FINAL and not run.is_replaced(task)
 
 
 def _adopt(turn: Turn, run: RunMemory, spread: Spread) -> None:
@@ -55,8 +74,18 @@ def _adopt(turn: Turn, run: RunMemory, spread: Spread) -> None:
         flow.make(turn, run, spread.done)
 
 
+def _make_child(turn: Turn, run: RunMemory, spread: Spread) -> None:
+    maker = turn.memory.find(spread.parent)
+    if maker is None:
+        raise Broken(f"nobody makes {spread}")
+    if spread.done >= len(run.tasks):
+        flow.make_child(turn, run, maker, spread.done)
+
+
 def _cancel(turn: Turn, run: RunMemory, spread: Spread) -> None:
     task = _made(run, spread)
+    if task is not None and run.is_replaced(task):
+        turn.replace(task)
     if task is None or task.state in FINAL:
         return
     if task.worker_id is not None:
@@ -97,7 +126,9 @@ def _reopen(turn: Turn, run: RunMemory, spread: Spread) -> None:
     task = _made(run, spread)
     if task is None:
         return
-    if reopening.follows(run, task, spread.parent):
+    if run.is_replaced(task):
+        reopening.retire(turn, run, task, by=spread.by)
+    elif reopening.follows(turn.memory, run, task, spread.parent):
         reopening.reopen_task(turn, run, task, by=spread.by, because=spread.why)
     elif task.state is S.QUEUED:
         turn.memory.queues.restore(task, turn.memory.shape(task))
@@ -116,4 +147,6 @@ _VISITS: dict[SpreadKind, Callable[[Turn, RunMemory, Spread], None]] = {
     SpreadKind.PAUSE: _pause,
     SpreadKind.RESUME: _resume,
     SpreadKind.REOPEN: _reopen,
+    SpreadKind.FAN_OUT: _make_child,
+    SpreadKind.GROW: _make_child,
 }

@@ -18,12 +18,16 @@ _NOT_YOURS = "this attempt is no longer yours"
 
 
 def request(turn: Turn, task: Task, kind: StopKind, *, by: str, why: str, cause: str | None = None) -> None:
-    """Ask a task that a worker holds to stop. A cancel outranks every other reason, and is not asked for twice."""
-    if task.stop is not None and (task.stop.kind is StopKind.CANCEL or task.stop.kind is kind):
+    """Ask a task that a worker holds to stop. A cancel outranks every other reason, and nothing is asked for twice."""
+    if task.stop is not None and (task.stop.kind is StopKind.CANCEL or _alike(task.stop.kind, kind)):
         return
     turn.touch(task)
     task.stop = StopRequest(kind=kind, by=by, why=why, kill_at=turn.now + GRACE, cause=cause)
     signal(turn, task)
+
+
+def _alike(one: StopKind, other: StopKind) -> bool:
+    return one is other or {one, other} == {StopKind.TIMEOUT, StopKind.STALL}
 
 
 def signal(turn: Turn, task: Task) -> None:

@@ -10,20 +10,33 @@ next turn: that is what keeps a batch short, and a P0 from waiting behind a long
 
 from __future__ import annotations
 
+from collections import deque
 from copy import copy
 from datetime import datetime, timedelta
 from random import Random
 
 import msgspec
 
-from mainspring.core.batch import Batch, Checkpoint, Effect, Outgoing, Spread, SpreadKind, TaskChange, WorkerRow
-from mainspring.core.runs import FINAL_RUN, Run, conclude
+from mainspring.core.batch import (
+    Batch,
+    BreakerRow,
+    Checkpoint,
+    Effect,
+    Outgoing,
+    Spread,
+    SpreadKind,
+    TaskChange,
+    WorkerRow,
+)
+from mainspring.core.runs import FINAL_RUN, Run, RunState, conclude
 from mainspring.core.states import FINAL, create, move
 from mainspring.core.tasks import Attempt, AttemptEnd, Task, TaskState
 from mainspring.core.workers import Worker
+from mainspring.shard import alerting
 from mainspring.shard.effects import Answered, Reply, Send
 from mainspring.shard.events import Asked, TimerDue, TimerKind
-from mainspring.shard.memory import RunMemory, ShardMemory
+from mainspring.shard.memory import ShardMemory
+from mainspring.shard.run_memory import RunMemory
 from mainspring.wire import Stop, ToWorker
 
 S = TaskState
@@ -50,6 +63,7 @@ class Turn:
         self._opened: set[tuple[str, SpreadKind, str]] = set()
         self._workers: dict[str, WorkerRow] = {}
         self._checkpoints: dict[str, Checkpoint] = {}
+        self._breakers: dict[tuple[str, str], BreakerRow] = {}
         self._signals = False
 
     # rows
@@ -78,6 +92,8 @@ class Turn:
         start = task.state
         if start is S.QUEUED:
             self.memory.queues.left(task)
+        elif start is S.QUARANTINED:
+            self.batch.outbox.append(alerting.quarantined(task, self.now, resolved=True))
         elif task.due_at is not None:
             task.due_at = None
             self.memory.runs[task.run_id].delayed -= 1
@@ -85,22 +101,39 @@ class Turn:
         self.recount(task, start)
         if to is S.QUEUED:
             self.memory.queues.push(task, self.memory.shape(task))
+        elif to is S.QUARANTINED:
+            self.batch.outbox.append(alerting.quarantined(task, self.now))
 
     def delay(self, task: Task, due_at: datetime) -> None:
-        """A task that is PENDING waits for a time."""
+        """A task that is PENDING waits for a time, or for a later one."""
+        if task.due_at is None:
+            self.memory.runs[task.run_id].delayed += 1
         task.due_at = due_at
-        self.memory.runs[task.run_id].delayed += 1
         self.memory.set_instant(due_at, TimerDue(kind=TimerKind.RETRY, subject=task.id, stamp=task.seq))
 
     def recount(self, task: Task, start: TaskState) -> None:
         """Keep the run's and the tenant's counts right after a change of state."""
         run = self.memory.runs[task.run_id]
-        run.counts[start] -= 1
-        run.counts[task.state] = run.counts.get(task.state, 0) + 1
-        self._runs[task.run_id] = run
         ended = task.state in FINAL
+        is_replaced = task.birth is not None and task.birth.replaced
+        if not is_replaced or start not in FINAL:
+            run.counts[start] -= 1
+        if not is_replaced or not ended:
+            run.counts[task.state] = run.counts.get(task.state, 0) + 1
+        self._runs[task.run_id] = run
+        run.changed_at = self.now
         if ended is not (start in FINAL):
             self.memory.count_in(task.priority, task.tenant, -1 if ended else 1)
+
+    def replace(self, task: Task) -> None:
+        """Whoever made this task has been started again: once it is over it counts no more."""
+        if task.birth is None or task.birth.replaced:
+            return
+        self.touch(task)
+        task.birth = msgspec.structs.replace(task.birth, replaced=True)
+        run = self._runs[task.run_id] = self.memory.runs[task.run_id]
+        if task.state in FINAL:
+            run.counts[task.state] -= 1
 
     def touch(self, task: Task) -> None:
         """A task's row is about to change. To be called before it does."""
@@ -120,6 +153,8 @@ class Turn:
         self.touch(task)
         if task.attempt_id is None or task.lease_id is None or task.worker_id is None or task.assigned_at is None:
             raise ValueError(f"{task.id} has no attempt to end: {task}")
+        for kind in sorted(self.memory.told.get(task.attempt_id, ())):
+            self.batch.outbox.append(alerting.attempt_over(kind, task, task.attempt_id, self.now))
         self.batch.attempts.append(
             Attempt(
                 id=task.attempt_id,
@@ -141,16 +176,22 @@ class Turn:
         self.memory.leave_lease(task.attempt_id, task.lease_id)
         task.attempt_id = task.lease_id = task.worker_id = task.stop = None
 
-    def open_spread(self, run: RunMemory, kind: SpreadKind, *, by: str, why: str, parent: str = "") -> None:
-        """Begin work on a whole run, or begin it again. Its first part is done in this turn, as far as it has room."""
+    def open_spread(
+        self, run: RunMemory, kind: SpreadKind, *, by: str, why: str, parent: str = "", done: int = 0,
+        total: int | None = None,
+    ) -> None:  # fmt: skip
+        """Begin work on a whole run, or begin it again. Its first part is done in this turn, as far as it has room.
+
+        It visits all positions, unless said otherwise.
+        """
         known = run.spreads.get((kind, parent))
         if known is not None:
-            known.done = 0
+            known.done, known.total = done, run.run.task_count if total is None else total
             self.save_spread(known)
             return
         spread = Spread(
             run_id=run.run.id, parent=parent, generation=run.run.generation, kind=kind, shard=self.memory.shard,
-            total=run.run.task_count, done=0, by=by, why=why,
+            total=run.run.task_count if total is None else total, done=done, by=by, why=why,
         )  # fmt: skip
         run.spreads[kind, parent] = spread
         self.memory.spreads.append((run.run.id, kind, parent))
@@ -162,6 +203,14 @@ class Turn:
         """A spread has made a step; with the last one its row goes."""
         self._spreads[spread.run_id, spread.kind, spread.parent] = spread
         self._runs[spread.run_id] = self.memory.runs[spread.run_id]
+
+    def drop_spreads(self, run: RunMemory, kind: SpreadKind) -> None:
+        """End spreads of a kind before their time: the opposite has been asked for."""
+        for spread in [spread for spread in run.spreads.values() if spread.kind is kind]:
+            del run.spreads[kind, spread.parent]
+            self.memory.spreads = deque(key for key in self.memory.spreads if key != (run.run.id, kind, spread.parent))
+            spread.done = spread.total
+            self.save_spread(spread)
 
     def save_worker(self, worker: Worker) -> None:
         """A worker has come, gone or changed. Of one that has not come in this term a row that is known says more."""
@@ -202,6 +251,10 @@ class Turn:
             task_id=task.id, run_id=task.run_id, attempt_id=attempt_id, document=document, saved_at=self.now
         )
 
+    def save_breaker(self, row: BreakerRow) -> None:
+        """A circuit was opened, probed or closed."""
+        self._breakers[row.kind, row.subject] = row
+
     # effects
 
     def send(self, worker: Worker, message: ToWorker) -> None:
@@ -233,6 +286,7 @@ class Turn:
         batch.tasks = [TaskChange(copy(task), was, seq) for task, was, seq in self._tasks.values()]
         batch.workers = list(self._workers.values())
         batch.checkpoints = list(self._checkpoints.values())
+        batch.breakers = list(self._breakers.values())
         return batch
 
     def _is_moot(self, effect: Effect) -> bool:
@@ -243,13 +297,26 @@ class Turn:
 
     def _settle_run(self, run_id: str, run: RunMemory) -> None:
         row = run.run
+        if run.stuck_at is not None and run.changed_at is not None and run.changed_at > run.stuck_at:
+            self._moves_again(run)
         changed = conclude(row, run.state(), self.now)
         if changed and row.state in FINAL_RUN:
             del self.memory.runs[run_id]
+            if row.state is RunState.SUCCEEDED and row.adopted_at is not None:
+                took = (self.now - row.adopted_at).total_seconds()
+                self.memory.durations.record(row.tenant, run.job.spec.name, "", took, life=self.memory.life)
             if row.watched:
                 self.batch.outbox.append(run_ended(row, self.now))
         if changed or run_id in self._marked:
             self.batch.runs.append(copy(row))
+
+    def _moves_again(self, run: RunMemory) -> None:
+        """A run that was stuck is so no more (DAG-8)."""
+        if run.stuck_at is not None:
+            self.batch.outbox.append(alerting.run_stuck(run.run, run.stuck_at, self.now, resolved=True))
+        run.stuck_at = None
+        run.run.because = "it moves again"
+        self._marked.add(run.run.id)
 
 
 def run_ended(row: Run, now: datetime) -> Outgoing:

@@ -41,7 +41,8 @@ _TASKS_WITH_AN_ATTEMPT = f"(SELECT * FROM tasks WHERE attempt_id > '' {_ALL}) AS
 Parameter = str | int | datetime
 
 
-def _columns(struct: type[msgspec.Struct], alias: str = "") -> str:
+def columns(struct: type[msgspec.Struct], alias: str = "") -> str:
+    """The columns of a struct's table, in order."""
     dot = f"{alias}." if alias else ""
     return ", ".join(f'{dot}"{name}"' for name in struct.__struct_fields__)
 
@@ -49,23 +50,23 @@ def _columns(struct: type[msgspec.Struct], alias: str = "") -> str:
 _TENANT_AND_ID = "runs.tenant || '/' || runs.id"
 """What the index `runs_of_tenant` is on. Of one tenant it goes from `acme/` to `acme0`: 0 follows / in ASCII."""
 
-_LISTED_RUN = f"{_columns(Run, 'runs')}, coalesce(jobs.name, ''), coalesce(jobs.version, 0)"
+_LISTED_RUN = f"{columns(Run, 'runs')}, coalesce(jobs.name, ''), coalesce(jobs.version, 0)"
 _FIND_RUN = f"SELECT {_LISTED_RUN} FROM {{}} AS runs LEFT JOIN jobs ON jobs.id = runs.job_id WHERE runs.id = $1"
 FIND_RUN = _FIND_RUN.format("runs")
 FIND_RUN_IN_HISTORY = _FIND_RUN.format("runs_history")
-FIND_TASK = f"SELECT {_columns(Task)} FROM tasks WHERE id = $1"
-FIND_TASK_IN_HISTORY = f"SELECT {_columns(Task)} FROM tasks_history WHERE run_id = $1 AND id = $2"
+FIND_TASK = f"SELECT {columns(Task)} FROM tasks WHERE id = $1"
+FIND_TASK_IN_HISTORY = f"SELECT {columns(Task)} FROM tasks_history WHERE run_id = $1 AND id = $2"
 TRANSITIONS_AFTER = f"""
-    SELECT shard, batch_no, ordinal, {_columns(Transition)} FROM transitions
+    SELECT shard, batch_no, ordinal, {columns(Transition)} FROM transitions
     WHERE shard = $1 AND (batch_no, ordinal) > ($2, $3) ORDER BY batch_no, ordinal LIMIT $4
 """
 UNHEARD = f"""
-    SELECT {_columns(WorkerRow)} FROM workers
+    SELECT {columns(WorkerRow)} FROM workers
     WHERE shard = $1 AND status NOT IN ({WORKER_IS_AWAY}) AND last_heard_at <= $2 ORDER BY last_heard_at, id LIMIT $3
 """
-SERVERS = f"SELECT {_columns(ServerRow)} FROM servers WHERE heard_at >= $1 ORDER BY name LIMIT {MOST}"
-CHECKPOINT = f"SELECT {_columns(Checkpoint)} FROM checkpoints WHERE task_id = $1"
-FIND_TOKEN = f"SELECT {_columns(TokenRow)} FROM tokens WHERE id = $1"
+SERVERS = f"SELECT {columns(ServerRow)} FROM servers WHERE heard_at >= $1 ORDER BY name LIMIT {MOST}"
+CHECKPOINT = f"SELECT {columns(Checkpoint)} FROM checkpoints WHERE task_id = $1"
+FIND_TOKEN = f"SELECT {columns(TokenRow)} FROM tokens WHERE id = $1"
 
 # By where their tasks begin and end, which is also how tasks are ordered.
 _RUNS_OF_TASKS = f"""(
@@ -76,12 +77,12 @@ TASKS_OF_ACTIVE = "tasks.id > active.first AND tasks.id < active.last"
 
 def attempts_of(task_id: str = "task_id") -> str:
     """The latest attempts of a task, backwards. `task_id` is how the database names what its index is on."""
-    return f"SELECT {_columns(Attempt)} FROM attempts WHERE {task_id} = $1 ORDER BY ended_at DESC, id DESC LIMIT {MOST}"
+    return f"SELECT {columns(Attempt)} FROM attempts WHERE {task_id} = $1 ORDER BY ended_at DESC, id DESC LIMIT {MOST}"
 
 
 def transitions_of(task_id: str = "task_id") -> str:
     """The latest transitions of a task, backwards."""
-    return f"SELECT {_columns(Transition)} FROM transitions WHERE {task_id} = $1 ORDER BY seq DESC LIMIT {MOST}"
+    return f"SELECT {columns(Transition)} FROM transitions WHERE {task_id} = $1 ORDER BY seq DESC LIMIT {MOST}"
 
 
 class Conditions:
@@ -157,7 +158,7 @@ def tasks(wanted: TaskFilter, limit: int, *, join_tasks: str) -> Listing:
         where.require("tasks.worker_id = {}", wanted.worker)
     if wanted.name is not None:
         where.require("tasks.name = {}", wanted.name)
-    sql = f"SELECT {_columns(Task, 'tasks')} FROM {source} WHERE {where} ORDER BY {order} LIMIT $1"
+    sql = f"SELECT {columns(Task, 'tasks')} FROM {source} WHERE {where} ORDER BY {order} LIMIT $1"
     return Listing(sql, where.parameters)
 
 
@@ -169,7 +170,7 @@ def jobs(tenant: str | None, after: str, limit: int) -> Listing:
     if tenant is not None:
         where.require("j.tenant = {}", tenant)
     return Listing(
-        f"""SELECT {_columns(JobRow, "j")} FROM jobs j
+        f"""SELECT {columns(JobRow, "j")} FROM jobs j
             WHERE {where}
               AND version = (SELECT max(l.version) FROM jobs l WHERE l.tenant = j.tenant AND l.name = j.name)
             ORDER BY j.tenant, j.name LIMIT $1""",
@@ -183,7 +184,7 @@ def job(tenant: str, name: str, version: int | None) -> Listing:
     where.require("tenant = $1 AND name = $2")
     if version is not None:
         where.require("version = {}", version)
-    return Listing(f"SELECT {_columns(JobRow)} FROM jobs WHERE {where} ORDER BY version DESC LIMIT 1", where.parameters)
+    return Listing(f"SELECT {columns(JobRow)} FROM jobs WHERE {where} ORDER BY version DESC LIMIT 1", where.parameters)
 
 
 def workers(shard: str | None, after: str, limit: int) -> Listing:
@@ -192,7 +193,7 @@ def workers(shard: str | None, after: str, limit: int) -> Listing:
     where.require("id > $2")
     if shard is not None:
         where.require("shard = {}", shard)
-    return Listing(f"SELECT {_columns(WorkerRow)} FROM workers WHERE {where} ORDER BY id LIMIT $1", where.parameters)
+    return Listing(f"SELECT {columns(WorkerRow)} FROM workers WHERE {where} ORDER BY id LIMIT $1", where.parameters)
 
 
 def tokens(tenant: str | None) -> Listing:
@@ -201,7 +202,7 @@ def tokens(tenant: str | None) -> Listing:
     if tenant is not None:
         where.require("tenant = {}", tenant)
     return Listing(
-        f"SELECT {_columns(TokenRow)} FROM tokens WHERE {where} ORDER BY created_at, id LIMIT {MOST}", where.parameters
+        f"SELECT {columns(TokenRow)} FROM tokens WHERE {where} ORDER BY created_at, id LIMIT {MOST}", where.parameters
     )
 
 

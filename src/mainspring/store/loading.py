@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import structlog
 
-from mainspring.core.batch import Checkpoint, Spread, WorkerRow
+from mainspring.core.batch import BreakerRow, Checkpoint, DurationRow, Spread, WorkerRow
 from mainspring.core.jobs import JobRow
 from mainspring.core.runs import Run
 from mainspring.core.tasks import Task
@@ -29,6 +29,8 @@ class Loader:
         spreads: Codec[Spread],
         checkpoints: Codec[Checkpoint],
         workers: Codec[WorkerRow],
+        breakers: Codec[BreakerRow],
+        durations: Codec[DurationRow],
     ) -> None:
         self._runs = runs
         self._tasks = tasks
@@ -36,9 +38,19 @@ class Loader:
         self._spreads = spreads
         self._checkpoints = checkpoints
         self._workers = workers
+        self._breakers = breakers
+        self._durations = durations
 
     def shard_rows(
-        self, runs: _Rows, tasks: _Rows, jobs: _Rows, spreads: _Rows, checkpoints: _Rows, workers: _Rows = ()
+        self,
+        runs: _Rows,
+        tasks: _Rows,
+        jobs: _Rows,
+        spreads: _Rows,
+        checkpoints: _Rows,
+        workers: _Rows = (),
+        breakers: _Rows = (),
+        durations: _Rows = (),
     ) -> ShardRows:
         """What of these rows can be read; a run of which something can't is named, and nothing of it is given."""
         known, unreadable = self._runs.readable(runs, "id")
@@ -57,6 +69,8 @@ class Loader:
             spreads=[spread for spread in its_spreads if spread.run_id not in unreadable],
             checkpoints=[checkpoint for checkpoint in its_checkpoints if checkpoint.run_id not in unreadable],
             workers=held_back,
+            breakers=self._breakers.readable(breakers, "subject")[0],
+            durations=self._durations.readable(durations, "job")[0],
             unreadable=unreadable,
         )
 

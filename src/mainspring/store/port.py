@@ -20,7 +20,7 @@ from typing import Protocol
 
 import msgspec
 
-from mainspring.core.batch import Batch, Checkpoint, Outgoing, Spread, WorkerRow
+from mainspring.core.batch import Batch, BreakerRow, Checkpoint, DurationRow, Outgoing, Spread, WorkerRow
 from mainspring.core.intake import Waiting as Waiting  # noqa: PLC0414 - a part of this port
 from mainspring.core.intake import Want as Want  # noqa: PLC0414 - a part of this port
 from mainspring.core.jobs import JobRow
@@ -28,6 +28,7 @@ from mainspring.core.runs import Run
 from mainspring.core.tasks import RecordedAttempt, Task
 from mainspring.errors import KeyReused
 from mainspring.store.port_front import Cluster, Lists, Liveness, Tokens
+from mainspring.store.port_schedules import Alerts, DeadLetters, Events, Schedules
 
 
 class Term(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,6 +65,10 @@ class ShardRows(msgspec.Struct, frozen=True, kw_only=True):
     """The latest of each task of these runs that has one."""
     workers: list[WorkerRow] = []
     """Those of the shard that are cordoned or draining; `load_run` leaves them out."""
+    breakers: list[BreakerRow] = []
+    """Those of the shard that are open; `load_run` leaves them out."""
+    durations: list[DurationRow] = []
+    """Of the shard, the 20,000 that were updated last; `load_run` leaves them out."""
     unreadable: dict[str, str] = {}
     """Runs of which something can't be read, and what: nothing but perhaps their own row is among the others."""
 
@@ -257,10 +262,16 @@ class Sweeps(Protocol):
         ...
 
 
-PRUNABLE = ("transitions", "attempts", "history", "idempotency", "outbox", "rejected_events", "workers")
+PRUNABLE = (
+    "transitions", "attempts", "history", "idempotency", "outbox", "rejected_events", "workers", "fires", "events",
+    "alerts", "schedule_changes",
+)  # fmt: skip
 
 
-class Store(Leases, Memory, Intake, Submission, Lists, Liveness, Cluster, Tokens, Outbox, Sweeps, Protocol):
+class Store(
+    Leases, Memory, Intake, Submission, Lists, Liveness, Cluster, Tokens, Outbox, Sweeps, Schedules, Events, Alerts,
+    DeadLetters, Protocol,
+):  # fmt: skip
     """All of it. One object, given to whoever needs a part."""
 
     async def close(self) -> None:

@@ -12,7 +12,7 @@ from typing import Protocol
 
 import msgspec
 
-from mainspring.core.batch import Checkpoint, WorkerRow
+from mainspring.core.batch import BreakerRow, Checkpoint, DurationRow, WorkerRow
 from mainspring.core.jobs import JobRow
 from mainspring.core.runs import Run, RunState
 from mainspring.core.tasks import Attempt, Priority, Task, TaskState, Transition
@@ -79,6 +79,8 @@ class ListedRun(msgspec.Struct, frozen=True, kw_only=True):
     run: Run
     job_name: str
     job_version: int
+    in_history: bool = False
+    """It has moved to history; only `find_run` says so, and only it finds such a run."""
 
 
 class Told(msgspec.Struct, frozen=True, kw_only=True):
@@ -135,6 +137,14 @@ class Lists(Protocol):
 
     async def checkpoint(self, task_id: str) -> Checkpoint | None:
         """The latest checkpoint of a task, as long as its run is not in history."""
+        ...
+
+    async def durations(self, tenant: str, job: str) -> list[DurationRow]:
+        """How long the tasks of a job usually take, by name; that of the whole run, without a name, comes first."""
+        ...
+
+    async def breakers(self) -> list[BreakerRow]:
+        """The circuits that are open, by shard, kind and subject; at most 1,000."""
         ...
 
 

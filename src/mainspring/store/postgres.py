@@ -7,10 +7,9 @@ raises nothing but what the port promises.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Concatenate, ParamSpec, TypeVar
 
 from mainspring.clock import Clock, MachineClock
 from mainspring.core.batch import Batch, Checkpoint, Outgoing, WorkerRow
@@ -18,7 +17,6 @@ from mainspring.core.jobs import JobRow
 from mainspring.core.runs import Run
 from mainspring.core.tasks import Attempt, RecordedAttempt, Task, Transition
 from mainspring.errors import Fenced, KeyReused, StoreUnfit
-from mainspring.ids import entropy
 from mainspring.store import postgres_days as days
 from mainspring.store import postgres_front as front
 from mainspring.store import postgres_lists as lists
@@ -37,30 +35,18 @@ from mainspring.store.postgres_connections import (
     settings_of,
     transaction,
 )
-from mainspring.store.postgres_wakeups import CHANNEL, Wakeups
-
-T = TypeVar("T")
-P = ParamSpec("P")
+from mainspring.store.postgres_schedules import PostgresSchedules
 
 _MIGRATION_LOCK = 0x6D61696E_6D696772
 """The advisory lock of whoever migrates ("mainmigr")."""
 
 
-class PostgresStore(Store):
+class PostgresStore(PostgresSchedules, Store):
     """Remembers in a PostgreSQL database."""
 
     def __init__(self, url: str, *, clock: Clock, limits: Limits, connections: int) -> None:
-        self._url = url
-        self._limits = limits
-        self._pool = Pool(partial(open_connection, url, limits), connections, limits.deadline)
-        self._patient = Pool(partial(open_connection, url, limits, patient=True), 2, limits.long_deadline)
+        super().__init__(url, clock=clock, limits=limits, connections=connections)
         self._writers: dict[str, Pool] = {}
-        self._wakeups = Wakeups(
-            sender=f"{entropy():016x}",
-            clock=clock,
-            send=self._notify,
-            open_listener=partial(open_connection, url, limits),
-        )
 
     @classmethod
     async def connect(
@@ -331,22 +317,6 @@ class PostgresStore(Store):
         writer = self._writers.pop(shard, None)
         if writer is not None:
             await writer.close()
-
-    async def _notify(self, payload: str) -> None:
-        async with self._pool.connection() as connection:
-            await connection.execute("SELECT pg_notify($1, $2)", CHANNEL, payload)
-
-    async def _call(
-        self, work: Callable[Concatenate[Connection, P], Awaitable[T]], *args: P.args, **kwargs: P.kwargs
-    ) -> T:
-        async with self._pool.connection() as connection:
-            return await work(connection, *args, **kwargs)
-
-    async def _call_patiently(
-        self, work: Callable[Concatenate[Connection, P], Awaitable[T]], *args: P.args, **kwargs: P.kwargs
-    ) -> T:
-        async with self._patient.connection() as connection:
-            return await work(connection, *args, **kwargs)
 
 
 async def _check_server(connection: Connection, limits: Limits) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from mainspring.core.batch import Batch, Spread, TaskChange
+from mainspring.core.batch import Batch, BreakerRow, Outgoing, Spread, TaskChange
 from mainspring.core.runs import RUN_COLUMNS_OF_THE_SHARD, Run
 from mainspring.errors import Fenced, StaleWrite
 from mainspring.store import postgres_rows as rows
@@ -107,6 +107,21 @@ _CHECKPOINTS = f"""
     INSERT INTO checkpoints ({rows.CHECKPOINTS.select()}) SELECT * FROM {from_json("$1", rows.CHECKPOINTS)}
     ON CONFLICT (task_id) DO UPDATE SET
         {", ".join(f"{name} = excluded.{name}" for name in rows.CHECKPOINTS.after("task_id"))}
+"""
+_BREAKER_KEY = ("shard", "kind", "subject")
+_BREAKERS = f"""
+    INSERT INTO breakers ({rows.BREAKERS.select()}) SELECT * FROM {from_json("$1", rows.BREAKERS)}
+    ON CONFLICT ({", ".join(_BREAKER_KEY)}) DO UPDATE SET
+        {", ".join(f"{name} = excluded.{name}" for name in rows.BREAKERS.after("subject"))}
+"""
+_BREAKERS_CLOSED = f"""
+    DELETE FROM breakers USING ROWS FROM ({from_json("$1", rows.BREAKERS, _BREAKER_KEY)}) AS u
+    WHERE {" AND ".join(f"breakers.{name} = u.{name}" for name in _BREAKER_KEY)}
+"""
+_DURATIONS = f"""
+    INSERT INTO durations ({rows.DURATIONS.select()}) SELECT * FROM {from_json("$1", rows.DURATIONS)}
+    ON CONFLICT (tenant, job, task, shard) DO UPDATE SET
+        {", ".join(f"{name} = excluded.{name}" for name in rows.DURATIONS.after("task"))}
 """
 
 _GOING_ON = f"""
@@ -209,7 +224,7 @@ async def _write_rest(connection: Connection, batch: Batch) -> None:
     if batch.late:
         await _append(connection, "late_results", rows.LATE, batch.late)
     if batch.outbox:
-        await connection.execute(_OUTBOX, as_json(batch.outbox))
+        await write_outbox(connection, batch.outbox)
     if batch.rejected:
         await connection.execute(_REJECTED, as_json(batch.rejected))
     if batch.workers:
@@ -218,6 +233,16 @@ async def _write_rest(connection: Connection, batch: Batch) -> None:
     if batch.checkpoints:
         latest = {checkpoint.task_id: checkpoint for checkpoint in batch.checkpoints}
         await connection.execute(_CHECKPOINTS, as_json(list(latest.values())))
+    if batch.breakers:
+        await _write_breakers(connection, batch.breakers)
+    if batch.durations:
+        newest = {(row.shard, row.tenant, row.job, row.task): row for row in batch.durations}
+        await connection.execute(_DURATIONS, as_json(list(newest.values())))
+
+
+async def write_outbox(connection: Connection, outgoing: Sequence[Outgoing]) -> None:
+    """Keep what is to be sent. What is there already is not kept again."""
+    await connection.execute(_OUTBOX, as_json(outgoing))
 
 
 async def _append(
@@ -262,6 +287,16 @@ async def _write_spreads(connection: Connection, spreads: Sequence[Spread]) -> N
     over = [spread for spread in latest.values() if spread.done >= spread.total]
     if over:
         await connection.execute(_SPREADS_OVER, as_json(over))
+
+
+async def _write_breakers(connection: Connection, breakers: Sequence[BreakerRow]) -> None:
+    latest = {(breaker.shard, breaker.kind, breaker.subject): breaker for breaker in breakers}
+    are_open = [breaker for breaker in latest.values() if breaker.closed_at is None]
+    if are_open:
+        await connection.execute(_BREAKERS, as_json(are_open))
+    closed = [breaker for breaker in latest.values() if breaker.closed_at is not None]
+    if closed:
+        await connection.execute(_BREAKERS_CLOSED, as_json(closed))
 
 
 async def _archive(connection: Connection, shard: str, run_ids: Sequence[str]) -> None:

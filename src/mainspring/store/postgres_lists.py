@@ -26,9 +26,9 @@ async def _find(connection: Connection, wanted: Listing) -> Sequence[asyncpg.Rec
     return await connection.fetch(wanted.sql, *wanted.parameters)
 
 
-def _listed_run(row: asyncpg.Record) -> ListedRun:
+def _listed_run(row: asyncpg.Record, *, in_history: bool = False) -> ListedRun:
     *run, name, version = row
-    return ListedRun(run=rows.RUNS.struct(run), job_name=name, job_version=version)
+    return ListedRun(run=rows.RUNS.struct(run), job_name=name, job_version=version, in_history=in_history)
 
 
 async def list_runs(connection: Connection, wanted: RunFilter, limit: int) -> list[ListedRun]:
@@ -38,10 +38,10 @@ async def list_runs(connection: Connection, wanted: RunFilter, limit: int) -> li
 
 async def find_run(connection: Connection, run_id: str) -> ListedRun | None:
     """One run, also from history. Rows move one way only, so that it is in one of the two when it is looked for."""
-    found = await connection.fetchrow(listing.FIND_RUN, run_id) or await connection.fetchrow(
-        listing.FIND_RUN_IN_HISTORY, run_id
-    )
-    return _listed_run(found) if found else None
+    if found := await connection.fetchrow(listing.FIND_RUN, run_id):
+        return _listed_run(found)
+    found = await connection.fetchrow(listing.FIND_RUN_IN_HISTORY, run_id)
+    return _listed_run(found, in_history=True) if found else None
 
 
 async def list_tasks(connection: Connection, wanted: TaskFilter, limit: int) -> list[Task]:

@@ -90,6 +90,9 @@ _LOAD = (
         ORDER BY run_id, parent, generation, kind""",
     f"SELECT {rows.CHECKPOINTS.select()} FROM checkpoints WHERE run_id IN ({_ACTIVE_RUNS}) ORDER BY task_id",
     f"SELECT {rows.WORKERS.select()} FROM workers WHERE shard = $1 AND hold <> '' ORDER BY id",
+    f"SELECT {rows.BREAKERS.select()} FROM breakers WHERE shard = $1 ORDER BY kind, subject",
+    f"""SELECT {rows.DURATIONS.select()} FROM durations WHERE shard = $1
+        ORDER BY updated_at DESC, tenant, job, task LIMIT {statements.MOST_DURATIONS}""",
 )
 _LOAD_RUN = (
     f"SELECT {rows.RUNS.select()} FROM runs WHERE id = $1",
@@ -100,7 +103,9 @@ _LOAD_RUN = (
 )
 
 
-_LOADER = Loader(rows.RUNS, rows.TASKS, rows.JOBS, rows.SPREADS, rows.CHECKPOINTS, rows.WORKERS)
+_LOADER = Loader(
+    rows.RUNS, rows.TASKS, rows.JOBS, rows.SPREADS, rows.CHECKPOINTS, rows.WORKERS, rows.BREAKERS, rows.DURATIONS
+)
 
 
 async def load(connection: Connection, shard: str) -> ShardRows:

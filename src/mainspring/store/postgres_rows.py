@@ -7,18 +7,30 @@ microsecond for each element of an array and msgspec none for a whole struct.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
 import msgspec
 
-from mainspring.core.batch import Checkpoint, LateResult, Outgoing, RejectedEvent, Spread, WorkerRow
+from mainspring.core.batch import (
+    BreakerRow,
+    Checkpoint,
+    DurationRow,
+    LateResult,
+    Outgoing,
+    RejectedEvent,
+    Spread,
+    WorkerRow,
+)
 from mainspring.core.jobs import JobRow
 from mainspring.core.runs import Run
+from mainspring.core.schedule_rows import BackfillRow, EventRow, FireRow, ScheduleChange, ScheduleRow
 from mainspring.core.tasks import Attempt, RecordedAttempt, Task, Transition
 from mainspring.store.port import ShardRow, Term
 from mainspring.store.port_front import ServerRow, TokenRow
+from mainspring.store.port_schedules import AlertRow
 from mainspring.store.rows import Codec, Kind, documents
+from mainspring.store.schedule_statements import NextDue, WaitingAfter
 
 S = TypeVar("S", bound=msgspec.Struct)
 
@@ -28,6 +40,7 @@ _TYPES = {
     Kind.NUMBER: "bigint",
     Kind.DOCUMENT: "text",
     Kind.INTEGER: "bigint",
+    Kind.FLOAT: "double precision",
     Kind.FLAG: "boolean",
     Kind.INSTANT: "timestamptz",
 }
@@ -53,6 +66,29 @@ WORKERS = _codec(WorkerRow)
 CHECKPOINTS = _codec(Checkpoint)
 TOKENS = _codec(TokenRow)
 SERVERS = _codec(ServerRow)
+BREAKERS = _codec(BreakerRow)
+DURATIONS = _codec(DurationRow)
+SCHEDULES = _codec(ScheduleRow)
+CHANGES = _codec(ScheduleChange)
+FIRES = _codec(FireRow)
+BACKFILLS = _codec(BackfillRow)
+EVENTS = _codec(EventRow)
+ALERTS = _codec(AlertRow)
+
+BY_STRUCT: Mapping[type[msgspec.Struct], Codec[Any]] = {
+    Task: TASKS,
+    BreakerRow: BREAKERS,
+    DurationRow: DURATIONS,
+    ScheduleRow: SCHEDULES,
+    ScheduleChange: CHANGES,
+    FireRow: FIRES,
+    BackfillRow: BACKFILLS,
+    EventRow: EVENTS,
+    AlertRow: ALERTS,
+    NextDue: _codec(NextDue),
+    WaitingAfter: _codec(WaitingAfter),
+}
+"""For what both adapters list alike (`schedule_lists.py`)."""
 
 _encoder = msgspec.json.Encoder()
 

@@ -73,12 +73,12 @@ async def insert_runs(connection: Connection, runs: Sequence[Run], key: Idempote
     """Make runs, once."""
     ids = [run.id for run in runs]
     if key is None:
-        await _make(connection, runs)
+        await make_runs(connection, runs)
         return ids
     async with transaction(connection):
         if not await connection.fetchval(_NEW_KEY, key.tenant, key.key, key.body_hash, ids):
             return (await _uses(connection, [key]))[keys.name(key)].replay(key)
-        await _make(connection, runs)
+        await make_runs(connection, runs)
     return ids
 
 
@@ -93,13 +93,13 @@ async def insert_keyed(connection: Connection, wishes: Sequence[KeyedRun]) -> li
         taken = {(tenant, key) for tenant, key in await connection.fetch(_NEW_KEYS, *columns)}
         new = [wish for wish in firsts if keys.name(wish.key) in taken]
         if new:
-            await _make(connection, [wish.run for wish in new])
+            await make_runs(connection, [wish.run for wish in new])
         used = [wish.key for wish in firsts if keys.name(wish.key) not in taken]
         before = await _uses(connection, used) if used else {}
     return keys.answers(wishes, new, before)
 
 
-async def _make(connection: Connection, runs: Sequence[Run]) -> None:
+async def make_runs(connection: Connection, runs: Sequence[Run]) -> None:
     """Make runs, all or none. Raises JobMissing if there is a job that is not there."""
     missing = await connection.fetch(_INSERT_RUNS, as_json(runs), sorted({run.job_id for run in runs}))
     if missing:

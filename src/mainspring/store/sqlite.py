@@ -32,14 +32,15 @@ from mainspring.store.migrations import Migration, migrations, outstanding
 from mainspring.store.port import IdempotencyKey, KeyedRun, Pruned, ShardRow, ShardRows, Store, Term, Waiting, Want
 from mainspring.store.port_front import ListedRun, RunFilter, ServerRow, TaskFilter, TokenRow, Told
 from mainspring.store.sqlite_batch import write_batch
-from mainspring.store.sqlite_calls import Calls, Runner, Threads, foreign_errors
 from mainspring.store.sqlite_calls import Lane as Lane  # noqa: PLC0414 - for whoever gives a runner
+from mainspring.store.sqlite_calls import Runner, Threads, foreign_errors
 from mainspring.store.sqlite_calls import inline as inline  # noqa: PLC0414 - one of them
 from mainspring.store.sqlite_file import claim
+from mainspring.store.sqlite_schedules import SqliteSchedules
 from mainspring.store.sqlite_sweeps import prune
 
 
-class SqliteStore(Calls, Store):
+class SqliteStore(SqliteSchedules, Store):
     """Remembers in a file, or in memory for as long as the process lives."""
 
     def __init__(
@@ -47,7 +48,6 @@ class SqliteStore(Calls, Store):
     ) -> None:
         super().__init__(writer, reader, clock, run)
         self._claimed = claimed
-        self._callbacks: list[Callable[[str], None]] = []
 
     @classmethod
     def open(cls, path: Path | str, *, clock: Clock, run: Runner | None = None) -> SqliteStore:
@@ -178,19 +178,14 @@ class SqliteStore(Calls, Store):
     async def insert_runs(self, runs: Sequence[Run], key: IdempotencyKey | None = None) -> list[str]:
         """Make runs, once."""
         ids = await self._write(submission.insert_runs, runs, key, self._now())
-        self._tell(runs)
+        self._tell(sorted({run.shard for run in runs}))
         return ids
 
     async def insert_keyed(self, wishes: Sequence[KeyedRun]) -> list[str | KeyReused]:
         """Make runs that have a key each, once."""
         ends = await self._write(submission.insert_keyed, wishes, self._now())
-        self._tell([wish.run for wish in wishes])
+        self._tell(sorted({wish.run.shard for wish in wishes}))
         return ends
-
-    def _tell(self, runs: Sequence[Run]) -> None:
-        for shard in sorted({run.shard for run in runs}):
-            for call in self._callbacks:
-                call(shard)
 
     async def run(self, run_id: str) -> Run | None:
         """One run, also from history."""

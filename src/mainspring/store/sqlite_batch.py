@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from mainspring.core.batch import Batch, Outgoing, Spread, TaskChange
+from mainspring.core.batch import Batch, BreakerRow, Outgoing, Spread, TaskChange
 from mainspring.core.runs import RUN_COLUMNS_OF_THE_SHARD, Run
 from mainspring.errors import Fenced, StaleWrite
 from mainspring.store import sqlite_rows as rows
@@ -18,7 +18,8 @@ from mainspring.store.sqlite_rows import micros
 from mainspring.store.statements import ARCHIVED_TASKS_AT_ONCE, FINAL_STATES, tasks_of
 
 
-def _insert(table: str, codec: Codec[Any], more: Sequence[str] = (), ending: str = "") -> str:
+def insert_into(table: str, codec: Codec[Any], more: Sequence[str] = (), ending: str = "") -> str:
+    """A statement that puts structs into a table, with the names of what is added to them."""
     names = ", ".join([codec.select(), *more])
     marks = ", ".join("?" * (len(codec.names) + len(more)))
     return f"INSERT INTO {table} ({names}) VALUES ({marks}) {ending}"
@@ -34,31 +35,43 @@ _FENCE = """
 """
 _POSITION = "SELECT batch_no FROM shards WHERE id = ? AND epoch = ? AND nonce = ?"
 
-_NEW_TASKS = _insert("tasks", rows.TASKS)
-_ATTEMPTS = _insert("attempts", rows.ATTEMPTS)
-_LATE = _insert("late_results", rows.LATE)
-_TRANSITIONS = _insert("transitions", rows.TRANSITIONS, ("shard", "batch_no", "ordinal"))
-_SPREADS = _insert(
+_NEW_TASKS = insert_into("tasks", rows.TASKS)
+_ATTEMPTS = insert_into("attempts", rows.ATTEMPTS)
+_LATE = insert_into("late_results", rows.LATE)
+_TRANSITIONS = insert_into("transitions", rows.TRANSITIONS, ("shard", "batch_no", "ordinal"))
+_SPREADS = insert_into(
     "spreads", rows.SPREADS, ending="ON CONFLICT DO UPDATE SET total = excluded.total, done = excluded.done"
 )
 _SPREADS_OVER = "DELETE FROM spreads WHERE run_id = ? AND parent = ? AND generation = ? AND kind = ?"
-_OUTBOX = _insert("outbox", rows.OUTBOX, ("due_at",), ending="ON CONFLICT (id) DO NOTHING")
-_REJECTED = _insert("rejected_events", rows.REJECTED, ending="ON CONFLICT (id) DO NOTHING")
-_WORKERS = _insert(
+_OUTBOX = insert_into("outbox", rows.OUTBOX, ("due_at",), ending="ON CONFLICT (id) DO NOTHING")
+_REJECTED = insert_into("rejected_events", rows.REJECTED, ending="ON CONFLICT (id) DO NOTHING")
+_WORKERS = insert_into(
     "workers",
     rows.WORKERS,
     ending="ON CONFLICT (id) DO UPDATE SET "
     + ", ".join(f"{name} = excluded.{name}" for name in rows.WORKERS.after("id")),
 )
-_CHECKPOINTS = _insert(
+_CHECKPOINTS = insert_into(
     "checkpoints",
     rows.CHECKPOINTS,
     ending="ON CONFLICT (task_id) DO UPDATE SET "
     + ", ".join(f"{name} = excluded.{name}" for name in rows.CHECKPOINTS.after("task_id")),
 )
+_BREAKERS = insert_into(
+    "breakers",
+    rows.BREAKERS,
+    ending="ON CONFLICT DO UPDATE SET "
+    + ", ".join(f"{name} = excluded.{name}" for name in rows.BREAKERS.after("subject")),
+)
+_BREAKERS_CLOSED = "DELETE FROM breakers WHERE shard = ? AND kind = ? AND subject = ?"
+_DURATIONS = insert_into(
+    "durations",
+    rows.DURATIONS,
+    ending="ON CONFLICT DO UPDATE SET "
+    + ", ".join(f"{name} = excluded.{name}" for name in rows.DURATIONS.after("task")),
+)
 
-_RUN_FIRST = rows.RUNS.names.index(RUN_COLUMNS_OF_THE_SHARD[0])
-assert rows.RUNS.names[_RUN_FIRST:] == RUN_COLUMNS_OF_THE_SHARD, "they must be the last ones, in the same order"
+_RUN_PLACES = [rows.RUNS.names.index(name) for name in RUN_COLUMNS_OF_THE_SHARD]
 _RUNS = f"UPDATE runs SET {_assignments(RUN_COLUMNS_OF_THE_SHARD)} WHERE id = ? AND shard = ?"
 _TASK_FIRST = rows.TASKS.names.index("priority")
 _TASKS = f"""
@@ -127,18 +140,22 @@ def _write_records(db: sqlite3.Connection, shard: str, number: int, batch: Batch
     if batch.late:
         db.executemany(_LATE, rows.LATE.rows(batch.late))
     if batch.outbox:
-        _write_outbox(db, batch.outbox)
+        write_outbox(db, batch.outbox)
     if batch.rejected:
         db.executemany(_REJECTED, rows.REJECTED.rows(batch.rejected))
     if batch.workers:
         db.executemany(_WORKERS, rows.WORKERS.rows(batch.workers))
     if batch.checkpoints:
         db.executemany(_CHECKPOINTS, rows.CHECKPOINTS.rows(batch.checkpoints))
+    if batch.breakers:
+        _write_breakers(db, batch.breakers)
+    if batch.durations:
+        db.executemany(_DURATIONS, rows.DURATIONS.rows(batch.durations))
 
 
 def _update_runs(db: sqlite3.Connection, shard: str, runs: Sequence[Run]) -> None:
     columns = rows.RUNS.columns(runs)
-    values = zip(*columns[_RUN_FIRST:], columns[0], [shard] * len(runs), strict=True)
+    values = zip(*(columns[place] for place in _RUN_PLACES), columns[0], [shard] * len(runs), strict=True)
     _expect(db.executemany(_RUNS, values), len(runs), "a run that is not in this shard")
 
 
@@ -159,7 +176,18 @@ def _write_spreads(db: sqlite3.Connection, spreads: Sequence[Spread]) -> None:
         db.executemany(_SPREADS_OVER, [row[:4] for row in rows.SPREADS.rows(over)])
 
 
-def _write_outbox(db: sqlite3.Connection, outgoing: Sequence[Outgoing]) -> None:
+def _write_breakers(db: sqlite3.Connection, breakers: Sequence[BreakerRow]) -> None:
+    latest = {(breaker.shard, breaker.kind, breaker.subject): breaker for breaker in breakers}
+    are_open = [breaker for breaker in latest.values() if breaker.closed_at is None]
+    if are_open:
+        db.executemany(_BREAKERS, rows.BREAKERS.rows(are_open))
+    closed = [breaker for breaker in latest.values() if breaker.closed_at is not None]
+    if closed:
+        db.executemany(_BREAKERS_CLOSED, [row[:3] for row in rows.BREAKERS.rows(closed)])
+
+
+def write_outbox(db: sqlite3.Connection, outgoing: Sequence[Outgoing]) -> None:
+    """Keep what is to be sent. What is there already is not kept again."""
     columns = rows.OUTBOX.columns(outgoing)
     due_at = columns[rows.OUTBOX.names.index("created_at")]
     db.executemany(_OUTBOX, zip(*columns, due_at, strict=True))

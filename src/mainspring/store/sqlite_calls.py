@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
@@ -60,6 +60,7 @@ class Calls:
         self._reader = reader
         self._clock = clock
         self._run = run
+        self._callbacks: list[Callable[[str], None]] = []
         self._closed = False
         self._pid = os.getpid()
 
@@ -100,6 +101,12 @@ class Calls:
                     db.execute("ROLLBACK")
                 raise
             return result
+
+    def _tell(self, shards: Iterable[str]) -> None:
+        """There is work in these shards."""
+        for shard in shards:
+            for call in self._callbacks:
+                call(shard)
 
     def _check_usable(self) -> None:
         if os.getpid() != self._pid:

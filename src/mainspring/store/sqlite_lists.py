@@ -32,11 +32,11 @@ def _find(db: sqlite3.Connection, wanted: Listing) -> sqlite3.Cursor:
     return find(db, wanted.sql, wanted.parameters)
 
 
-def _listed_run(row: tuple[object, ...]) -> ListedRun:
+def _listed_run(row: tuple[object, ...], *, in_history: bool = False) -> ListedRun:
     *run, name, version = row
     assert isinstance(name, str)
     assert isinstance(version, int)
-    return ListedRun(run=rows.RUNS.struct(run), job_name=name, job_version=version)
+    return ListedRun(run=rows.RUNS.struct(run), job_name=name, job_version=version, in_history=in_history)
 
 
 def list_runs(db: sqlite3.Connection, wanted: RunFilter, limit: int) -> list[ListedRun]:
@@ -48,7 +48,7 @@ def find_run(db: sqlite3.Connection, run_id: str) -> ListedRun | None:
     """One run, also from history."""
     for statement in (listing.FIND_RUN, listing.FIND_RUN_IN_HISTORY):
         for row in find(db, statement, [run_id]):
-            return _listed_run(row)
+            return _listed_run(row, in_history=statement == listing.FIND_RUN_IN_HISTORY)
     return None
 
 

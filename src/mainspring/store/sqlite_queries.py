@@ -93,7 +93,15 @@ _LOAD_CHECKPOINTS = f"""
     SELECT {rows.CHECKPOINTS.select()} FROM checkpoints WHERE run_id IN ({_ACTIVE_RUNS}) ORDER BY task_id
 """
 _LOAD_WORKERS = f"SELECT {rows.WORKERS.select()} FROM workers WHERE shard = ?1 AND hold <> '' ORDER BY id"
-_LOAD = (_LOAD_RUNS, _LOAD_TASKS, _LOAD_JOBS, _LOAD_SPREADS, _LOAD_CHECKPOINTS, _LOAD_WORKERS)
+_LOAD_BREAKERS = f"SELECT {rows.BREAKERS.select()} FROM breakers WHERE shard = ?1 ORDER BY kind, subject"
+_LOAD_DURATIONS = f"""
+    SELECT {rows.DURATIONS.select()} FROM durations WHERE shard = ?1
+    ORDER BY updated_at DESC, tenant, job, task LIMIT {statements.MOST_DURATIONS}
+"""
+_LOAD = (
+    _LOAD_RUNS, _LOAD_TASKS, _LOAD_JOBS, _LOAD_SPREADS, _LOAD_CHECKPOINTS, _LOAD_WORKERS, _LOAD_BREAKERS,
+    _LOAD_DURATIONS,
+)  # fmt: skip
 _RUN = f"SELECT {rows.RUNS.select()} FROM runs WHERE id = ?1"
 _RUN_TASKS = f"SELECT {rows.TASKS.select()} FROM tasks WHERE {statements.tasks_of('?1')} ORDER BY position"
 _RUN_JOB = f"SELECT {rows.JOBS.select()} FROM jobs WHERE id = (SELECT job_id FROM runs WHERE id = ?1)"
@@ -101,7 +109,9 @@ _RUN_SPREADS = f"SELECT {rows.SPREADS.select()} FROM spreads WHERE run_id = ?1 O
 _RUN_CHECKPOINTS = f"SELECT {rows.CHECKPOINTS.select()} FROM checkpoints WHERE run_id = ?1 ORDER BY task_id"
 _LOAD_RUN = (_RUN, _RUN_TASKS, _RUN_JOB, _RUN_SPREADS, _RUN_CHECKPOINTS)
 
-_LOADER = Loader(rows.RUNS, rows.TASKS, rows.JOBS, rows.SPREADS, rows.CHECKPOINTS, rows.WORKERS)
+_LOADER = Loader(
+    rows.RUNS, rows.TASKS, rows.JOBS, rows.SPREADS, rows.CHECKPOINTS, rows.WORKERS, rows.BREAKERS, rows.DURATIONS
+)
 
 
 def load(db: sqlite3.Connection, shard: str) -> ShardRows:

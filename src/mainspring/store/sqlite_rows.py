@@ -6,22 +6,35 @@ surrogate can't be written as UTF-8, which the driver notices.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from enum import Enum
 from functools import lru_cache
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import msgspec
 
-from mainspring.core.batch import Checkpoint, LateResult, Outgoing, RejectedEvent, Spread, WorkerRow
+from mainspring.core.batch import (
+    BreakerRow,
+    Checkpoint,
+    DurationRow,
+    LateResult,
+    Outgoing,
+    RejectedEvent,
+    Spread,
+    WorkerRow,
+)
 from mainspring.core.jobs import JobRow
 from mainspring.core.runs import Run
+from mainspring.core.schedule_rows import BackfillRow, EventRow, FireRow, ScheduleChange, ScheduleRow
 from mainspring.core.tasks import Attempt, RecordedAttempt, Task, Transition
 from mainspring.errors import Rejected
 from mainspring.store.port import ShardRow, Term
 from mainspring.store.port_front import ServerRow, TokenRow
+from mainspring.store.port_schedules import AlertRow
 from mainspring.store.rows import Codec, Column, Kind, documents
+from mainspring.store.schedule_statements import NextDue, WaitingAfter
 
 S = TypeVar("S", bound=msgspec.Struct)
 
@@ -65,6 +78,13 @@ def _flags(column: Column) -> Column:
     return list(map(int, cast("Sequence[bool]", column)))
 
 
+def _floats(column: Column) -> Column:
+    # JSON, in which PostgreSQL is given them, has neither.
+    if not all(map(math.isfinite, cast("Sequence[float]", column))):
+        raise Rejected("a number is infinite, or none at all")
+    return column
+
+
 def _codec(struct: type[S]) -> Codec[S]:
     return Codec(
         struct,
@@ -72,6 +92,7 @@ def _codec(struct: type[S]) -> Codec[S]:
             Kind.TEXT: refuse_nul,
             Kind.ENUM: _enums,
             Kind.NUMBER: _enums,
+            Kind.FLOAT: _floats,
             Kind.FLAG: _flags,
             Kind.INSTANT: _instants,
             Kind.DOCUMENT: documents,
@@ -96,3 +117,26 @@ WORKERS = _codec(WorkerRow)
 CHECKPOINTS = _codec(Checkpoint)
 TOKENS = _codec(TokenRow)
 SERVERS = _codec(ServerRow)
+BREAKERS = _codec(BreakerRow)
+DURATIONS = _codec(DurationRow)
+SCHEDULES = _codec(ScheduleRow)
+CHANGES = _codec(ScheduleChange)
+FIRES = _codec(FireRow)
+BACKFILLS = _codec(BackfillRow)
+EVENTS = _codec(EventRow)
+ALERTS = _codec(AlertRow)
+
+BY_STRUCT: Mapping[type[msgspec.Struct], Codec[Any]] = {
+    Task: TASKS,
+    BreakerRow: BREAKERS,
+    DurationRow: DURATIONS,
+    ScheduleRow: SCHEDULES,
+    ScheduleChange: CHANGES,
+    FireRow: FIRES,
+    BackfillRow: BACKFILLS,
+    EventRow: EVENTS,
+    AlertRow: ALERTS,
+    NextDue: _codec(NextDue),
+    WaitingAfter: _codec(WaitingAfter),
+}
+"""For what both adapters list alike (`schedule_lists.py`)."""

@@ -53,7 +53,7 @@ def insert_runs(db: sqlite3.Connection, runs: Sequence[Run], key: IdempotencyKey
         if first:
             return first.replay(key)
         db.execute(_NEW_KEY, (key.tenant, key.key, key.body_hash, json.dumps(ids), now))
-    _make(db, runs)
+    make_runs(db, runs)
     return ids
 
 
@@ -68,11 +68,11 @@ def insert_keyed(db: sqlite3.Connection, wishes: Sequence[KeyedRun], now: int) -
         _NEW_KEY,
         [(wish.key.tenant, wish.key.key, wish.key.body_hash, json.dumps([wish.run.id]), now) for wish in new],
     )
-    _make(db, [wish.run for wish in new])
+    make_runs(db, [wish.run for wish in new])
     return keys.answers(wishes, new, before)
 
 
-def _make(db: sqlite3.Connection, runs: Sequence[Run]) -> None:
+def make_runs(db: sqlite3.Connection, runs: Sequence[Run]) -> None:
     """Make runs. Raises JobMissing if there is a job that is not there."""
     if not runs:
         return

@@ -23,6 +23,9 @@ DELAYED = f"{IN_INTAKE} AND start_at > created_at"
 WORKER_IS_AWAY = "'gone', 'lost'"
 """The statuses of a worker of whom nothing is expected, as SQL."""
 
+MOST_DURATIONS = 20_000
+"""A leader has so many in mind, those that were updated last."""
+
 SHARDS = "SELECT id, leader, epoch, lease_until, batch_no FROM shards ORDER BY id"
 
 TERM = """

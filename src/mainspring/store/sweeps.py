@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from mainspring.store.schedule_statements import FIRE_KEY, IS_OPEN
 from mainspring.store.statements import FINAL_STATES, WORKER_IS_AWAY
 
 CHUNK = 1000
@@ -55,4 +56,8 @@ def prunable(run_ids: str) -> dict[str, tuple[Prunable, ...]]:
         "outbox": (Prunable("outbox", "seq", "delivered_at"),),
         "rejected_events": (Prunable("rejected_events", "id", "at", _SUBJECT_IS_NOT_FINAL),),
         "workers": (Prunable("workers", "id", "since", f"x.status NOT IN ({WORKER_IS_AWAY})"),),
+        "fires": (Prunable("fires", ", ".join(FIRE_KEY), "decided_at", f"({IS_OPEN} OR {_is_not_final('x.run_id')})"),),
+        "events": (Prunable("events", "tenant, source, id", "received_at"),),
+        "alerts": (Prunable("alerts", "id", "resolved_at"),),
+        "schedule_changes": (Prunable("schedule_changes", "seq", "at"),),
     }

@@ -35,8 +35,9 @@ from mainspring.worker.drain import Drain
 from mainspring.worker.duties import Duties
 from mainspring.worker.guard_link import GuardLink
 from mainspring.worker.journal import LIMIT_BYTES, Journal
+from mainspring.worker.looking import Looking
 from mainspring.worker.shipping import SPOOL_BYTES, Shipping
-from mainspring.worker.steps import Keep, Kill, Mark, Record, Say, Start, Step, TakeBack
+from mainspring.worker.steps import Keep, Kill, LookFor, Mark, Prolong, Record, Say, Start, Step, TakeBack
 from mainspring.worker.strays import created, kill_strays
 from mainspring.worker.uplink import Uplink
 from mainspring.worker.verify import Verifier
@@ -87,6 +88,7 @@ class Agent:
         )
         self._guard = GuardLink(settings.state_dir, clock)
         self._shipping = Shipping(settings.state_dir, settings.spool_bytes)
+        self._looking = Looking(lambda seen: self._uplink.send([seen]))
         self._drain = Drain(settings.drain_seconds)
         self._journal = Journal(settings.state_dir, settings.journal_bytes)
         self._from_server: list[ToWorker] = []
@@ -247,6 +249,8 @@ class Agent:
                     self._duties.moved(word.attempt, word.percent, word.note)
                 case guard.Saved():
                     steps += self._duties.saved(word.attempt, word.document)
+                case guard.Asked():
+                    steps += self._duties.asked(word.attempt, word.seconds)
                 case guard.Unbegun():
                     steps += self._duties.unbegun(word.attempts)
                 case guard.Kept() | guard.Holding():
@@ -280,6 +284,11 @@ class Agent:
                     orders.append(guard.Order(step.assignment, step.lease))
                 case Kill():
                     words.append(guard.End(step.attempt, step.grace_seconds))
+                case Prolong():
+                    words.append(guard.Prolong(step.attempt, step.seconds))
+                    log.info("attempt.prolonged", attempt=step.attempt, seconds=step.seconds, because=step.because)
+                case LookFor():
+                    self._looking.look(step.question, step.path)
                 case TakeBack():
                     words.append(guard.Unlaunch(step.attempts))
                 case _:

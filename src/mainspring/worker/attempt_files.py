@@ -2,11 +2,12 @@
 
     attempts/<attempt>/          0700
       work/                      where it runs
-      context.json               who it is, its parameters, its upstream's outputs, its last checkpoint
+      context.json               who it is, its deadline, its parameters, its upstream's outputs, its last checkpoint
       token                      lets it speak to the API about itself
       output                     it writes: `key=value` lines or a JSON object
       checkpoint                 it writes: JSON for its next attempt
       progress                   it writes: `40 loading`, or {"percent": 40, "note": "loading"}
+      extend                     it writes: so many seconds it needs from now on
       log                        what it printed
 
 All but the log is removed before the end of the attempt is said.
@@ -18,6 +19,7 @@ import asyncio
 import os
 import shutil
 import stat
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 
@@ -25,13 +27,16 @@ import msgspec
 
 from mainspring.core.work import LARGEST_CHECKPOINT_BYTES
 from mainspring.errors import Refused
-from mainspring.sdk.context import SavedContext
+from mainspring.sdk.context import SavedContext, parse_window
 from mainspring.wire import Assignment
 from mainspring.worker.guard_settings import LOG_FILE
 
 LARGEST_OUTPUT_BYTES = 1024 * 1024
 LARGEST_PROGRESS_BYTES = 4_096
 LONGEST_NOTE = 200
+LARGEST_REQUEST_BYTES = 64
+LARGEST_VARIABLE_BYTES = 64 * 1024
+"""A larger item is only in the context: no system takes a variable of more than 128 KiB."""
 
 
 class Progress(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,6 +54,7 @@ class AttemptFiles:
         self._deadline = deadline
         self._seen: dict[Path, tuple[int, int]] = {}
         self._checkpoint = b""
+        self._is_there = False
         self.root = state_dir / "attempts" / assignment.attempt
         self.work = self.root / "work"
         self.log = self.root / LOG_FILE
@@ -57,22 +63,17 @@ class AttemptFiles:
         """Make the directory, with what the attempt finds in it."""
         self.work.mkdir(parents=True, exist_ok=True, mode=0o700)
         self.root.chmod(0o700)
-        one = self._assignment
-        context = SavedContext(
-            run_id=one.run,
-            task_id=one.task,
-            task_name=one.name,
-            attempt=one.number,
-            attempt_id=one.attempt,
-            tenant=one.tenant,
-            deadline=self._deadline,
-            params=msgspec.Raw(one.params.encode()),
-            outputs={name: msgspec.Raw(output.encode()) for name, output in one.inputs.items()},
-            failed_upstreams=one.failed_upstreams,
-            checkpoint=msgspec.Raw((one.checkpoint or "null").encode()),
-        )
-        _write_private(self.root / "context.json", msgspec.json.encode(context))
-        _write_private(self.root / "token", one.token.encode())
+        self._write_context()
+        _write_private(self.root / "token", self._assignment.token.encode())
+        self._is_there = True
+
+    def prolong(self, until: datetime) -> None:
+        """The attempt will be ended then, and not earlier: it may look into its context for that."""
+        self._deadline = until
+        if self._is_there:
+            # If its disk is full, or it made something else of the file, it only goes on without knowing.
+            with suppress(OSError):
+                self._write_context()
 
     def environment(self) -> dict[str, str]:
         """The variables that tell the attempt who it is and where its files are."""
@@ -88,10 +89,19 @@ class AttemptFiles:
             "MAINSPRING_OUTPUT": str(self.root / "output"),
             "MAINSPRING_CHECKPOINT": str(self.root / "checkpoint"),
             "MAINSPRING_PROGRESS": str(self.root / "progress"),
+            "MAINSPRING_EXTEND": str(self.root / "extend"),
             "MAINSPRING_TOKEN_FILE": str(self.root / "token"),
         }
         if self._deadline is not None:
             variables["MAINSPRING_DEADLINE"] = msgspec.to_builtins(self._deadline)
+        if one.item is not None and len(one.item.encode()) <= LARGEST_VARIABLE_BYTES:
+            variables["MAINSPRING_ITEM"] = one.item
+        if one.partition is not None:
+            variables |= {"MAINSPRING_PARTITION": str(one.partition), "MAINSPRING_TOTAL": str(one.total)}
+        if one.window:
+            variables["MAINSPRING_WINDOW"] = one.window
+        if one.memory_bytes:
+            variables["MAINSPRING_MEMORY_BYTES"] = str(one.memory_bytes)
         return variables
 
     def output(self) -> str:
@@ -120,8 +130,17 @@ class AttemptFiles:
         text = self._read_if_changed("progress", LARGEST_PROGRESS_BYTES)
         return parse_progress(text.decode(errors="replace")) if text else None
 
+    def new_request(self) -> float | None:
+        """So many seconds the attempt asks for, if that is new."""
+        text = self._read_if_changed("extend", LARGEST_REQUEST_BYTES)
+        try:
+            return float(text) if text else None
+        except ValueError:
+            return None  # It is not whole yet, or no number: there is nobody to tell but the author of the command.
+
     async def clear(self) -> None:
         """Remove everything but the log."""
+        self._is_there = False
         for entry in list(self.root.iterdir()) if self.root.exists() else ():
             if entry.is_dir() and not entry.is_symlink():
                 await asyncio.to_thread(shutil.rmtree, entry, ignore_errors=True)
@@ -129,6 +148,31 @@ class AttemptFiles:
                 entry.unlink(missing_ok=True)
         if not self.log.exists():
             shutil.rmtree(self.root, ignore_errors=True)
+
+    def _write_context(self) -> None:
+        """Write what the attempt finds, whole: it may be reading."""
+        one = self._assignment
+        context = SavedContext(
+            run_id=one.run,
+            task_id=one.task,
+            task_name=one.name,
+            attempt=one.number,
+            attempt_id=one.attempt,
+            tenant=one.tenant,
+            deadline=self._deadline,
+            params=msgspec.Raw(one.params.encode()),
+            outputs={name: msgspec.Raw(output.encode()) for name, output in one.inputs.items()},
+            failed_upstreams=one.failed_upstreams,
+            checkpoint=msgspec.Raw((one.checkpoint or "null").encode()),
+            item=msgspec.Raw((one.item or "null").encode()),
+            partition=one.partition,
+            total=one.total,
+            window=parse_window(one.window),
+            memory_bytes=one.memory_bytes,
+        )
+        beside = self.root / "context.json.new"
+        _write_private(beside, msgspec.json.encode(context))
+        beside.replace(self.root / "context.json")
 
     def _read_if_changed(self, name: str, most_bytes: int) -> bytes | None:
         path = self.root / name

@@ -1,8 +1,8 @@
 """From an attempt to the call of a function, in a child: find it, put its arguments together, make JSON of the result.
 
 A parameter of the function gets, in this order: what `args` says for it; the attempt's context, if it is called
-`context` or is annotated as `Context`; the output of the upstream task of that name (`-` and `.` are written `_`); the
-run's parameter of that name; its own default.
+`context` or is annotated as `Context`; in a fan-out, what is called `item`, `partition` or `total`; the output of the
+upstream task of that name (`-` and `.` are written `_`); the run's parameter of that name; its own default.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import msgspec
 
 from mainspring.core import expressions
 from mainspring.core.work import ImportedFunction, ServedFunction, read_work
-from mainspring.errors import ExpressionFailed, Refused
+from mainspring.errors import ExpressionFailed, Refused, TaskError
 from mainspring.sdk import context as contexts
 from mainspring.wire import Assignment
 from mainspring.worker.attempt_files import LARGEST_OUTPUT_BYTES
@@ -87,7 +87,7 @@ class Functions:
             arguments = _arguments(prepared, assignment, context)
             env = _rendered_env(prepared, assignment)
         except (Refused, ExpressionFailed) as error:
-            return None, failure("call", str(error), klass="permanent")
+            return None, failure("Call", str(error), klass="permanent")
         contexts.set_current(context)
         try:
             with _surroundings(prepared.directory, env | secrets):
@@ -147,10 +147,21 @@ def call_failure(error: BaseException) -> str:
     """What a function raised, as an error."""
     if isinstance(error, SystemExit):
         code = error.code if isinstance(error.code, int) else 1
-        return failure("exit", f"exited with {error.code}", code=code)
-    kind = "resource" if isinstance(error, MemoryError) else "transient"
+        return failure("Exit", f"exited with {error.code}", exit_code=code)
+    klass: str | None = "resource" if isinstance(error, MemoryError) else None
+    more: dict[str, float] = {}
+    if isinstance(error, TaskError):
+        klass = error.failure
+        more = {"retry_after_seconds": error.retry_after_seconds} if error.retry_after_seconds is not None else {}
     lines = "".join(traceback.format_exception(type(error), error, _users_part(error.__traceback__), limit=-30))
-    return failure(type(error).__name__, _say(error), klass=kind, traceback=lines[-LONGEST_TRACEBACK:])
+    return failure(_type_of(error), _say(error), klass=klass, traceback=lines[-LONGEST_TRACEBACK:], **more)
+
+
+def _type_of(error: BaseException) -> str:
+    """The name of an exception's class, with its module unless that says nothing."""
+    kind = type(error)
+    is_plain = kind.__module__ in {"builtins", "mainspring.errors"} or kind.__module__.startswith(WORKER_MODULE)
+    return kind.__qualname__ if is_plain else f"{kind.__module__}.{kind.__qualname__}"
 
 
 def _users_part(trace: TracebackType | None) -> TracebackType | None:
@@ -161,6 +172,7 @@ def _users_part(trace: TracebackType | None) -> TracebackType | None:
     return part or trace
 
 
+_OF_FAN_OUT = frozenset({"item", "partition", "total"})
 _BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
 
@@ -205,10 +217,15 @@ def _make_context(assignment: Assignment, voice: contexts.Voice) -> contexts.Con
             attempt_id=assignment.attempt,
             tenant=assignment.tenant,
             failed_upstreams=assignment.failed_upstreams,
+            partition=assignment.partition,
+            total=assignment.total,
+            window=contexts.parse_window(assignment.window),
+            memory_bytes=assignment.memory_bytes,
         ),
         params=assignment.params,
         outputs=assignment.inputs,
         checkpoint=assignment.checkpoint,
+        item=assignment.item,
         timeout_seconds=assignment.timeout_seconds,
         token=assignment.token,
         voice=voice,
@@ -226,7 +243,9 @@ def _arguments(prepared: _Prepared, assignment: Assignment, context: contexts.Co
     if prepared.open_names:
         outputs = {_as_name(task): task for task in assignment.inputs}
         for name in prepared.open_names:
-            if name in outputs:
+            if name in _OF_FAN_OUT and assignment.partition is not None:
+                arguments[name] = getattr(context, name)
+            elif name in outputs:
                 arguments[name] = context.outputs[outputs[name]]
             elif name in context.params:
                 arguments[name] = context.params[name]
@@ -289,10 +308,10 @@ def _give(result: object) -> tuple[str | None, str | None]:
     try:
         output = msgspec.json.encode(result)
     except (TypeError, ValueError, RecursionError, OverflowError) as error:
-        return None, failure("output", f"the result can't be written as JSON: {error}", klass="permanent")
+        return None, failure("Output", f"the result can't be written as JSON: {error}", klass="permanent")
     if len(output) > LARGEST_OUTPUT_BYTES:
         message = f"the result has {len(output)} bytes: {LARGEST_OUTPUT_BYTES} are allowed"
-        return None, failure("output", message, klass="permanent")
+        return None, failure("Output", message, klass="permanent")
     return output.decode(), None
 
 

@@ -17,6 +17,7 @@ import termios
 import threading
 from collections import deque
 from contextlib import suppress
+from datetime import UTC, datetime
 from types import FrameType
 
 import msgspec
@@ -25,10 +26,12 @@ from mainspring.wire import Outcome
 from mainspring.worker.calls import Functions, call_failure
 from mainspring.worker.child_wire import (
     CURRENT,
+    GIVEN,
     LIMIT,
     READING,
     STOP,
     TAKEN,
+    UNTIL,
     Answered,
     Call,
     Called,
@@ -38,6 +41,7 @@ from mainspring.worker.child_wire import (
     Left,
     Progressed,
     Ready,
+    Requested,
     ToChild,
     open_page,
 )
@@ -86,6 +90,16 @@ class Child:
     def checkpoint(self, serial: int, document: str) -> None:
         """Pass on what a function saved."""
         self._pass_on(Checkpointed(serial, document))
+
+    def request(self, serial: int, seconds: float) -> None:
+        """Pass on that a function needs more time."""
+        self._pass_on(Requested(serial, seconds))
+
+    def deadline(self, serial: int) -> datetime | None:
+        """When a function will be ended that has been given more time."""
+        if self._page[GIVEN] != serial:
+            return None
+        return datetime.fromtimestamp(self._page[UNTIL] / 1_000, UTC)
 
     def _make(self, call: Call) -> None:
         """Make one call. Its answer goes out with the next word, or when nothing is left to do."""
@@ -198,6 +212,14 @@ class _Voice:
     def save(self, document: str) -> None:
         """Save a checkpoint."""
         self._child.checkpoint(self._serial, document)
+
+    def extend(self, seconds: float) -> None:
+        """Ask for more time."""
+        self._child.request(self._serial, seconds)
+
+    def deadline(self) -> datetime | None:
+        """When the function will be ended, if it has been given more time."""
+        return self._child.deadline(self._serial)
 
 
 def _end_descendants() -> None:

@@ -12,6 +12,7 @@ import socket
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
 
 import structlog
@@ -22,12 +23,14 @@ from mainspring.wire import Outcome
 from mainspring.worker.capture import Capture, Mask
 from mainspring.worker.child_wire import (
     CURRENT,
+    GIVEN,
     LIMIT,
     NO_LIMIT,
     PAGE_BYTES,
     READING,
     STOP,
     TAKEN,
+    UNTIL,
     Answered,
     Call,
     Called,
@@ -37,10 +40,11 @@ from mainspring.worker.child_wire import (
     Left,
     Progressed,
     Ready,
+    Requested,
     open_page,
 )
 from mainspring.worker.exec_command import clean_environment
-from mainspring.worker.executors import Job, exit_failure
+from mainspring.worker.executors import Job, exit_failure, failure
 from mainspring.worker.frames import FrameReader, encode_frame
 from mainspring.worker.groups import Processes, guard_variable
 from mainspring.worker.guard_settings import GuardSettings, log_path
@@ -51,6 +55,8 @@ _PROGRAM = (sys.executable, "-P", "-m", "mainspring.worker.child")
 _LARGEST_SLICE_BYTES = 8 * 1024 * 1024
 _READ_BYTES = 1024 * 1024
 _START_SECONDS = 60.0
+_END_SECONDS = 2.0
+"""So long a child that has hung up may take to be gone by itself, with an end of its own."""
 
 
 class ChildLink:
@@ -157,7 +163,11 @@ class ChildLink:
 
     def _hand(self, job: Job, serial: int) -> None:
         self._jobs[serial] = job
-        job.hand(stop=lambda grace_seconds: self._stop(serial, grace_seconds), recall=lambda: self._recall(serial))
+        job.hand(
+            stop=lambda grace_seconds: self._stop(serial, grace_seconds),
+            recall=lambda: self._recall(serial),
+            prolong=lambda until: self._prolong(serial, until),
+        )
 
     # what the child says
 
@@ -180,6 +190,9 @@ class ChildLink:
             case Checkpointed():
                 if word.serial in self._jobs:
                     self._jobs[word.serial].save(word.document)
+            case Requested():
+                if word.serial in self._jobs:
+                    self._jobs[word.serial].ask(word.seconds)
             case Ready():
                 raise Broken("a child got ready twice")
 
@@ -201,8 +214,7 @@ class ChildLink:
     async def _bury(self) -> None:
         """The child is gone, or has hung up: the call that it was making has failed with it."""
         self.is_alive = False
-        self._processes.kill(self._pid)
-        code = await self._processes.exit_of(self._pid)
+        code = await self._exit_code()
         await self._processes.clear(self._pid, f"MAINSPRING_CHILD={self._number}\0".encode())
         self._processes.forget(self._pid)
         while self._read_pipe():
@@ -216,7 +228,17 @@ class ChildLink:
             job.put_back()
         self._jobs.clear()
 
-    def _end_current(self, code: int) -> None:
+    async def _exit_code(self) -> int | None:
+        """How the child ended; None if it had to be killed, and so has no end of its own."""
+        try:
+            async with asyncio.timeout(_END_SECONDS):
+                return await self._processes.exit_of(self._pid)
+        except TimeoutError:
+            self._processes.kill(self._pid)
+            await self._processes.exit_of(self._pid)
+            return None
+
+    def _end_current(self, code: int | None) -> None:
         serial = self._page[CURRENT]
         job = self._jobs.pop(serial, None)
         if job is None or job.is_over:
@@ -226,6 +248,8 @@ class ChildLink:
         job.begin(self._pid)
         if serial == self._killed_serial:
             job.end(Outcome.STOPPED, log_bytes=log_bytes)
+        elif code is None:
+            job.end(Outcome.FAILED, error=failure("Child", "its process hung up"), log_bytes=log_bytes)
         else:
             job.end(Outcome.FAILED, error=exit_failure(code, last_lines), log_bytes=log_bytes)
 
@@ -246,6 +270,10 @@ class ChildLink:
             self._processes.ask_to_end(self._pid)
         self._forget_killing()
         self._killing = asyncio.create_task(self._kill_after(serial, grace_seconds))
+
+    def _prolong(self, serial: int, until: datetime) -> None:
+        self._page[UNTIL] = int(until.timestamp() * 1_000)
+        self._page[GIVEN] = serial
 
     async def _kill_after(self, serial: int, grace_seconds: float) -> None:
         await self._clock.sleep(grace_seconds)
@@ -295,4 +323,10 @@ class ChildLink:
 def _size_bytes(job: Job) -> int:
     """About how much a call takes in a frame."""
     one = job.assignment
-    return len(one.work) + len(one.params) + sum(map(len, one.inputs.values())) + len(one.checkpoint or "")
+    return (
+        len(one.work)
+        + len(one.params)
+        + sum(map(len, one.inputs.values()))
+        + len(one.checkpoint or "")
+        + len(one.item or "")
+    )

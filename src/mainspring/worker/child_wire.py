@@ -4,18 +4,20 @@
               ◄──────────────────────────────── Ready()                 the handlers are imported
       [Call(1, ..), Call(2, ..)] ─────────────►
               ◄──────────────────────────────── Called(1)
-              ◄──────────────────────────────── Progressed, Checkpointed
+              ◄──────────────────────────────── Progressed, Checkpointed, Requested
               ◄──────────────────────────────── Answered(1, ..), Called(2)     in one frame: one write for a call
       Drained() ──────────────────────────────►                         only if something was printed
               ◄──────────────────────────────── Left(2)                 beyond the limit: not called
 
-The page holds five numbers, so that each side can look without asking:
+The page holds seven numbers, so that each side can look without asking:
 
     CURRENT  the child: the call that is running or was the last one to run
     LIMIT    the guard: no call beyond this one may begin
     STOP     the guard, before a SIGTERM: the call that is meant
     READING  the guard: 1 while it takes bytes out of the pipe that the child prints into
     TAKEN    the guard: how many bytes it has taken so far
+    UNTIL    the guard: when a call that has been given more time will be ended, in milliseconds since 1970
+    GIVEN    the guard, after that: the call that is meant
 
 1. All that a call prints is in the guard's hands before the next call begins: a child that finds something in the
    pipe after a call, or TAKEN changed, waits for `Drained`. So what comes out of the pipe belongs to CURRENT, as it
@@ -32,7 +34,7 @@ import msgspec
 
 from mainspring.wire import Assignment, Outcome
 
-CURRENT, LIMIT, STOP, READING, TAKEN = range(5)
+CURRENT, LIMIT, STOP, READING, TAKEN, UNTIL, GIVEN = range(7)
 PAGE_BYTES = 4_096
 NO_LIMIT = 2**63
 
@@ -82,6 +84,13 @@ class Checkpointed(_Word, frozen=True):
     document: str
 
 
+class Requested(_Word, frozen=True):
+    """The function needs so much time from now on."""
+
+    serial: int
+    seconds: float
+
+
 class Answered(_Word, frozen=True):
     """The function is done, and nothing that it started runs any more."""
 
@@ -99,7 +108,7 @@ class Left(_Word, frozen=True):
 
 
 ToChild = Call | Drained
-FromChild = Ready | Called | Progressed | Checkpointed | Answered | Left
+FromChild = Ready | Called | Progressed | Checkpointed | Requested | Answered | Left
 
 
 def open_page(file: int) -> memoryview:

@@ -18,29 +18,30 @@ is WAITING only in silence: any word of a server ends that, and hands it over, b
 4. Results are sent on credit; everything else flows.
 5. An attempt that was forgotten is not taken again, should its assignment be repeated.
 
-When you add a message, take it in `take`; when you add a mark (`steps.py`), replay it in `_replay`,
-and see what `journal.py` keeps of it.
+When you add a message, take it in `take`; when you add a mark (`steps.py`), replay it in `held.py`, and see what
+`journal.py` keeps of it.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 import msgspec
 
 from mainspring.wire import (
     Answer,
     Assign,
-    Assignment,
     Beat,
     Checkpoint,
     Credit,
     Elsewhere,
+    Extend,
+    Extended,
     FromWorker,
     Leaving,
     LogKept,
-    Offer,
+    Look,
     Outcome,
     Progress,
     Recall,
@@ -57,25 +58,19 @@ from mainspring.wire import (
 )
 from mainspring.worker.guard_wire import Holding
 from mainspring.worker.held import NOT_BEGUN, WITH_GUARD, Held, Phase, Running
-from mainspring.worker.steps import Keep, Kill, Mark, Record, Say, Start, Step, TakeBack
+from mainspring.worker.steps import Keep, Kill, LookFor, Mark, Prolong, Record, Say, Start, Step, TakeBack
+from mainspring.worker.verify import Verify, takes_all
 
 MOST_ASIDE = 1_000
 LONGEST_NOTE = 1_000
 MOST_REMEMBERED = 20_000
 """How many forgotten attempts are still known by name: far more than a session can repeat."""
 
-Verify = Callable[[Assignment, Offer], str]
-"""Why this worker can't run an assignment (PLC-7); empty if it can."""
-
-
-def _takes_all(_assignment: Assignment, _needs: Offer) -> str:
-    return ""
-
 
 class Duties:
     """The attempts of one worker, from assignment to answer."""
 
-    def __init__(self, verify: Verify = _takes_all) -> None:
+    def __init__(self, verify: Verify = takes_all) -> None:
         self.session = ""
         self.leaving = False
         """The worker was asked to leave: nothing more begins."""
@@ -136,6 +131,10 @@ class Duties:
                 steps += self._recall(message)
             case Stop():
                 steps += self._stop(message)
+            case Extended():
+                steps += self._prolong(message)
+            case Look():
+                steps.append(LookFor(message.question, message.path))
             case LogKept() | Elsewhere():
                 pass  # for the log shipping and for the uplink
         return steps
@@ -203,6 +202,14 @@ class Duties:
             *self._say(Checkpoint(attempt, document)),
         ]
 
+    def asked(self, attempt: str, seconds: float) -> list[Step]:
+        """An attempt needs more time. Its progress goes first: more is given only while there is some (LIV-4)."""
+        held = self._held.get(attempt)
+        if held is None or held.phase is Phase.OVER:
+            return []
+        held.asked = seconds
+        return [*self.beat(), *self._say(Extend(attempt, seconds))]
+
     def ended(self, attempt: str, outcome: Outcome, output: str | None = None, error: str | None = None) -> list[Step]:
         """Nothing of an attempt runs any more: keep what it left, and report it."""
         held = self._held.get(attempt)
@@ -234,7 +241,14 @@ class Duties:
     def restore(self, journal: Iterable[Record]) -> None:
         """A new agent has found this journal. What was handed over is, until `adopt` says what became of it."""
         for record in journal:
-            self._replay(record)
+            if record.mark is Mark.RECEIVED:
+                self._held[record.attempt] = Held(Phase.HANDED_OVER)
+            held = self._held[record.attempt]
+            held.replay(record)
+            if record.mark in (Mark.FORGOTTEN, Mark.ASIDE):
+                self._forget(record.attempt)
+            if record.mark is Mark.ASIDE and held.result is not None:
+                self.aside.append(held.result)
 
     def adopt(self, holding: Holding, why: str) -> list[Step]:
         """A guard is here, an older or a new one, and this is all it has: go on with that, and end the rest.
@@ -265,20 +279,16 @@ class Duties:
         if message.session != self.session:
             return []
         self._open = True
-        steps: list[Step] = []
         gone = tuple(attempt for attempt in self._told if attempt not in self._held)
-        if gone:
-            steps += self._say(Returned(gone))
+        steps = self._say(Returned(gone)) if gone else []
         waiting = tuple(attempt for attempt, held in self._held.items() if held.phase in NOT_BEGUN)
         if waiting:
             steps += self._say(Received(waiting))
         if self.leaving or self.crowded:
             steps += self._say(Leaving())
         for attempt, held in self._held.items():
-            if held.phase is Phase.RUNNING:
-                steps += self._say(Started(attempt))
-            if held.checkpoint is not None:
-                steps += self._say(Checkpoint(attempt, held.checkpoint))
+            for word in held.words(attempt):
+                steps += self._say(word)
         self._unsent = deque(self._in_phase(Phase.OVER))
         return steps + self._send_results()
 
@@ -338,6 +348,13 @@ class Duties:
             return self._say(Returned((message.attempt,)))
         return [] if held.phase is Phase.OVER else [Kill(message.attempt, message.grace_seconds)]
 
+    def _prolong(self, message: Extended) -> list[Step]:
+        held = self._held.get(message.attempt)
+        if held is None or held.phase is Phase.OVER:
+            return []
+        held.asked = None
+        return [Prolong(message.attempt, message.seconds, message.because)]
+
     # what is common to them
 
     def _in_phase(self, phase: Phase) -> list[str]:
@@ -380,20 +397,3 @@ class Duties:
 
     def _say(self, message: FromWorker) -> list[Step]:
         return [Say(message)] if self._open else []
-
-    def _replay(self, record: Record) -> None:
-        if record.mark is Mark.RECEIVED:
-            self._held[record.attempt] = Held(Phase.HANDED_OVER)
-            return
-        held = self._held[record.attempt]
-        match record.mark:
-            case Mark.STARTED:
-                held.phase, held.pid, held.created = Phase.RUNNING, record.pid, record.created
-            case Mark.SAVED:
-                held.checkpoint = record.document
-            case Mark.ENDED:
-                held.phase, held.result = Phase.OVER, record.result
-            case Mark.FORGOTTEN | Mark.ASIDE:
-                self._forget(record.attempt)
-                if record.mark is Mark.ASIDE and held.result is not None:
-                    self.aside.append(held.result)

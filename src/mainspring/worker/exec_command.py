@@ -52,24 +52,24 @@ class CommandExecutor:
         """Nothing is kept."""
 
     async def _run(self, job: Job) -> None:
-        command = _Command(self._clock, self._processes)
-        job.hand(stop=command.stop, recall=lambda: False)
         work = job.work
         assert isinstance(work, Argv | ShellText)
         one = job.assignment
         deadline = self._clock.wall() + timedelta(seconds=one.timeout_seconds) if one.timeout_seconds else None
         files = AttemptFiles(self._state_dir, one, deadline)
+        command = _Command(self._clock, self._processes)
+        job.hand(stop=command.stop, recall=lambda: False, prolong=files.prolong)
         try:
             secrets = await self._secrets.resolve(work.secrets)
         except Refused as error:
-            job.end(Outcome.FAILED, error=failure("secret", str(error), klass="permanent"))
+            job.end(Outcome.FAILED, error=failure("Secret", str(error), klass="permanent"))
             return
         job.mask = Mask(secrets.values())
         capture = Capture(files.log, self._settings.log_cap_bytes, Mask(secrets.values()))
         try:
             words, given = _render(work, one)
         except ExpressionFailed as error:
-            job.end(Outcome.FAILED, error=failure("template", str(error), klass="permanent"))
+            job.end(Outcome.FAILED, error=failure("Template", str(error), klass="permanent"))
             return
         if job.grace_seconds is not None:
             job.end(Outcome.STOPPED)
@@ -83,7 +83,7 @@ class CommandExecutor:
             await files.clear()
             why = error.strerror if isinstance(error, OSError) else str(error)
             message = f"{words[0]} can't be started: {why}"
-            job.end(Outcome.FAILED, error=failure("start", message, klass="permanent"))
+            job.end(Outcome.FAILED, error=failure("Start", message, klass="permanent"))
             return
         job.begin(command.pid)
         await self._see_through(job, command, files, capture)
@@ -100,7 +100,7 @@ class CommandExecutor:
             try:
                 outcome, output = Outcome.SUCCEEDED, files.output()
             except Refused as refused:
-                outcome, error = Outcome.FAILED, failure("output", str(refused), klass="permanent")
+                outcome, error = Outcome.FAILED, failure("Output", str(refused), klass="permanent")
             if code != 0:
                 outcome, output, error = Outcome.FAILED, None, exit_failure(code, capture.last_lines())
         await files.clear()
@@ -220,3 +220,6 @@ def _pass_on(job: Job, files: AttemptFiles) -> None:
     document = files.new_checkpoint()
     if document is not None:
         job.save(document)
+    seconds = files.new_request()
+    if seconds is not None:
+        job.ask(seconds)

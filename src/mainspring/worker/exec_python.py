@@ -53,7 +53,7 @@ class FunctionExecutor:
         try:
             child = await self._take_child()
         except (Unavailable, OSError) as error:
-            jobs[0].end(Outcome.FAILED, error=failure("child", str(error), klass="infrastructure"))
+            jobs[0].end(Outcome.FAILED, error=failure("Child", str(error), klass="infrastructure"))
             return
         try:
             await child.run([job for job in jobs if not job.is_over], secrets)
@@ -76,7 +76,7 @@ class FunctionExecutor:
                 values = secrets[job.attempt] = await self._secrets.resolve(job.work.secrets)
                 job.mask = Mask(values.values())
             except Refused as error:
-                job.end(Outcome.FAILED, error=failure("secret", str(error), klass="permanent"))
+                job.end(Outcome.FAILED, error=failure("Secret", str(error), klass="permanent"))
         return secrets
 
     async def _take_child(self) -> ChildLink:

@@ -10,16 +10,17 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable, Sequence
+from datetime import datetime
 from typing import Protocol
 
 import msgspec
 
 from mainspring.core.expressions import Values
-from mainspring.core.work import Work
+from mainspring.core.work import LONGEST_EXTENSION_SECONDS, Work
 from mainspring.wire import Assignment, Outcome
 from mainspring.worker.attempt_files import bounded_progress
 from mainspring.worker.capture import Mask
-from mainspring.worker.guard_wire import Began, Ended, FromGuard, Moved, Order, Saved
+from mainspring.worker.guard_wire import Asked, Began, Ended, FromGuard, Moved, Order, Saved
 
 _NO_MASK = Mask(())
 
@@ -44,14 +45,17 @@ class Job:
         self._say = say
         self._stop: Callable[[float], None] | None = None
         self._recall: Callable[[], bool] | None = None
+        self._prolong: Callable[[datetime], None] | None = None
 
-    def hand(self, *, stop: Callable[[float], None], recall: Callable[[], bool]) -> None:
+    def hand(
+        self, *, stop: Callable[[float], None], recall: Callable[[], bool], prolong: Callable[[datetime], None]
+    ) -> None:
         """An executor has it: from now on it is the executor who can stop it, or say that it has not begun."""
-        self._stop, self._recall = stop, recall
+        self._stop, self._recall, self._prolong = stop, recall, prolong
 
     def put_back(self) -> None:
         """The executor let go of it, and has not begun it."""
-        self._stop = self._recall = None
+        self._stop = self._recall = self._prolong = None
         if self.grace_seconds is not None:
             self.end(Outcome.STOPPED)
 
@@ -69,6 +73,16 @@ class Job:
     def save(self, document: str) -> None:
         """It saved a checkpoint."""
         self._say(Saved(self.attempt, self.mask.json(document) or "null"))
+
+    def ask(self, seconds: float) -> None:
+        """It needs so much time from now on. What nobody could grant is not passed on."""
+        if 0 < seconds <= LONGEST_EXTENSION_SECONDS:
+            self._say(Asked(self.attempt, seconds))
+
+    def prolong(self, until: datetime) -> None:
+        """It may run until then: let it know."""
+        if self._prolong is not None and not self.is_over:
+            self._prolong(until)
 
     def end(self, outcome: Outcome, *, output: str | None = None, error: str | None = None, log_bytes: int = 0) -> None:
         """Nothing of it runs any more."""
@@ -111,25 +125,26 @@ class Executor(Protocol):
         ...
 
 
-def failure(kind: str, message: str, *, klass: str = "transient", **more: str | int) -> str:
-    """An error as it is reported: JSON with at least `class`, `type` and `message`."""
-    return msgspec.json.encode({"class": klass, "type": kind, "message": message, **more}).decode()
+def failure(kind: str, message: str, *, klass: str | None = None, **more: str | float) -> str:
+    """An error as it is reported: JSON with `type` and `message`, and `class` if it is known here (RTY-1)."""
+    known = {"class": klass} if klass is not None else {}
+    return msgspec.json.encode({**known, "type": kind, "message": message, **more}).decode()
 
 
 def exit_failure(code: int, last_lines: str = "") -> str:
     """The error of a process that ended with this code; minus a signal if that killed it."""
     more = {"last_lines": last_lines} if last_lines else {}
     if code >= 0:
-        return failure("exit", f"exited with {code}", code=code, **more)
+        return failure("Exit", f"exited with {code}", exit_code=code, **more)
     try:
         name = signal.Signals(-code).name
     except ValueError:
         name = f"signal {-code}"
-    return failure("signal", f"killed by {name}", signal=name, **more)
+    return failure("Signal", f"killed by {name}", signal=name, **more)
 
 
 def template_values(assignment: Assignment) -> Values:
-    """What the templates of a task see."""
+    """What the templates of a task see. What it is not for (an item, a window) is not there."""
     return {
         "params": msgspec.Raw(assignment.params.encode()),
         "outputs": msgspec.Raw(
@@ -137,4 +152,13 @@ def template_values(assignment: Assignment) -> Values:
         ),
         "run": {"id": assignment.run},
         "task": {"id": assignment.task, "name": assignment.name, "attempt": assignment.number},
+        **_place_in_fan_out(assignment),
+        **({"window": assignment.window} if assignment.window else {}),
     }
+
+
+def _place_in_fan_out(assignment: Assignment) -> Values:
+    if assignment.partition is None:
+        return {}
+    item = msgspec.Raw((assignment.item or "null").encode())
+    return {"item": item, "partition": assignment.partition, "total": assignment.total}

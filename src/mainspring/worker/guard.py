@@ -19,6 +19,7 @@ import socket
 import struct
 import sys
 from collections.abc import Iterable
+from datetime import timedelta
 from pathlib import Path
 
 import structlog
@@ -34,6 +35,7 @@ from mainspring.worker.frames import FrameReader, encode_frame
 from mainspring.worker.groups import Processes, become_subreaper, guard_mark, kill_marked
 from mainspring.worker.guard_settings import SOCKET_FILE, read_settings
 from mainspring.worker.guard_wire import (
+    Asked,
     Began,
     Close,
     End,
@@ -45,6 +47,7 @@ from mainspring.worker.guard_wire import (
     Kept,
     Launch,
     Moved,
+    Prolong,
     Saved,
     Taken,
     Unbegun,
@@ -76,6 +79,7 @@ class Guard:
         self._ends = Ends(state_dir / "ends")
         self._saved: dict[str, Saved] = {}
         self._moved: dict[str, Moved] = {}
+        self._asked: dict[str, Asked] = {}
         self._unsaid: list[FromGuard] = []
         self._meetings: dict[asyncio.StreamWriter, asyncio.Task[None]] = {}
         self._agent: asyncio.StreamWriter | None = None
@@ -159,12 +163,12 @@ class Guard:
                 case Launch() if self._closing.is_set():
                     log.info("guard.closing", not_launched=len(word.orders))
                 case Launch():
-                    for order in word.orders:
-                        attempt = order.assignment.attempt
-                        if attempt not in self._running.jobs and attempt not in self._ends:
-                            self._running.launch(order)
+                    self._launch(word)
                 case End():
                     self._running.stop(word.attempt, word.grace_seconds)
+                case Prolong():
+                    self._asked.pop(word.attempt, None)
+                    self._running.prolong(word.attempt, self._clock.wall() + timedelta(seconds=word.seconds))
                 case Unlaunch():
                     given = {one for one in word.attempts if self._running.withdraw(one)}
                     if given:
@@ -177,6 +181,13 @@ class Guard:
                         self._saved.pop(attempt, None)
                 case Close():
                     self._closing.set()
+
+    def _launch(self, word: Launch) -> None:
+        """Run what is not here yet."""
+        for order in word.orders:
+            attempt = order.assignment.attempt
+            if attempt not in self._running.jobs and attempt not in self._ends:
+                self._running.launch(order)
 
     def _tell_all(self) -> None:
         """What a new agent must know: what is here, and what the former one may not have passed on.
@@ -193,7 +204,7 @@ class Guard:
             tuple(job.attempt for job in jobs if job.has_begun) + tuple(end.attempt for end in later),
             tuple(first),
         )
-        self._unsaid = [holding, *self._saved.values(), *self._moved.values(), *later]
+        self._unsaid = [holding, *self._saved.values(), *self._moved.values(), *self._asked.values(), *later]
         self._flush()
 
     def _say(self, word: FromGuard) -> None:
@@ -202,10 +213,13 @@ class Guard:
             case Ended():
                 self._ends.add(word)
                 self._moved.pop(word.attempt, None)
+                self._asked.pop(word.attempt, None)
             case Saved():
                 self._saved[word.attempt] = word
             case Moved():
                 self._moved[word.attempt] = word
+            case Asked():
+                self._asked[word.attempt] = word
             case Began() | Holding() | Unbegun() | Kept():
                 pass
         if not self._unsaid:

@@ -10,6 +10,8 @@ output, and outlives the agent: a new agent on the same directory finds it, and 
               ◄──────────────────────────────── Began(attempt, pid)
               ◄──────────────────────────────── Moved(attempt, percent, note)   progress
               ◄──────────────────────────────── Saved(attempt, document)        a checkpoint
+              ◄──────────────────────────────── Asked(attempt, seconds)         it needs more time
+      Prolong(attempt, seconds) ──────────────►                        so long it has from now on
       End(attempt, grace) ────────────────────►                        SIGTERM, grace, SIGKILL of all it started
               ◄──────────────────────────────── Ended(attempt, outcome, ..)     repeated in Holding until ..
       Taken([attempt ..]) ────────────────────►                        .. it is in the agent's journal
@@ -57,6 +59,13 @@ class End(_Word, frozen=True):
     grace_seconds: float
 
 
+class Prolong(_Word, frozen=True):
+    """So long this attempt may run from now on."""
+
+    attempt: str
+    seconds: float
+
+
 class Unlaunch(_Word, frozen=True):
     """Give back those of these that have not begun."""
 
@@ -95,6 +104,13 @@ class Saved(_Word, frozen=True):
     document: str
 
 
+class Asked(_Word, frozen=True):
+    """The attempt needs so much time from now on. Said again to a new agent, until there is a `Prolong`."""
+
+    attempt: str
+    seconds: float
+
+
 class Ended(_Word, frozen=True):
     """Nothing of the attempt runs any more, and this is what it left."""
 
@@ -125,5 +141,5 @@ class Holding(_Word, frozen=True):
     ended: tuple[Ended, ...]
 
 
-FromAgent = Hello | Launch | End | Unlaunch | Taken | Close
-FromGuard = Began | Moved | Saved | Ended | Unbegun | Kept | Holding
+FromAgent = Hello | Launch | End | Prolong | Unlaunch | Taken | Close
+FromGuard = Began | Moved | Saved | Asked | Ended | Unbegun | Kept | Holding

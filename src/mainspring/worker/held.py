@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from enum import Enum
 
 import msgspec
 
-from mainspring.wire import Assignment, Progress, Result
+from mainspring.wire import Assignment, Beat, Checkpoint, Extend, FromWorker, Progress, Result, Started
+from mainspring.worker.steps import Mark, Record
 
 
 class Phase(Enum):
@@ -34,7 +36,32 @@ class Held(msgspec.Struct):
     created: float = 0.0
     checkpoint: str | None = None
     progress: Progress | None = None
+    asked: float | None = None
+    """So many seconds it asked for, and nothing has been said to that."""
     result: Result | None = None
+
+    def words(self, attempt: str) -> Iterator[FromWorker]:
+        """What a server may not have heard of it, but for its result."""
+        if self.phase is Phase.RUNNING:
+            yield Started(attempt)
+            if self.progress is not None:
+                yield Beat((self.progress,))
+        if self.checkpoint is not None:
+            yield Checkpoint(attempt, self.checkpoint)
+        if self.asked is not None and self.phase is not Phase.OVER:
+            yield Extend(attempt, self.asked)
+
+    def replay(self, record: Record) -> None:
+        """What a line of the journal says of it."""
+        match record.mark:
+            case Mark.STARTED:
+                self.phase, self.pid, self.created = Phase.RUNNING, record.pid, record.created
+            case Mark.SAVED:
+                self.checkpoint = record.document
+            case Mark.ENDED:
+                self.phase, self.result = Phase.OVER, record.result
+            case Mark.RECEIVED | Mark.FORGOTTEN | Mark.ASIDE:
+                pass  # how it comes and goes is no part of it
 
 
 class Running(msgspec.Struct, frozen=True):

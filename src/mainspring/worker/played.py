@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from typing import Protocol, TypeVar
 
 from mainspring.clock import Clock
-from mainspring.wire import FromWorker, Offer, Outcome, Register, ToWorker
+from mainspring.wire import FromWorker, Offer, Outcome, Register, Seen, ToWorker
 from mainspring.worker.duties import Duties
-from mainspring.worker.steps import Keep, Kill, Say, Start, Step, TakeBack
+from mainspring.worker.steps import Keep, Kill, LookFor, Prolong, Say, Start, Step, TakeBack
 
 BEAT_SECONDS = 5.0
 
@@ -95,7 +95,9 @@ class PlayedWorker:
                     self.done += 1
                 case Kill():
                     waiting.extend(self._duties.ended(step.attempt, Outcome.STOPPED))
-                case Keep() | TakeBack():
+                case LookFor():
+                    said.append(Seen(step.question, exists=False))
+                case Keep() | TakeBack() | Prolong():
                     pass  # what was started is over by now
                 case _:
                     raise TypeError(f"nobody carries out {step}")

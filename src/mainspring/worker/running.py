@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Mapping
+from datetime import datetime
 
 import msgspec
 import structlog
@@ -39,7 +40,7 @@ class Running:
             work = read_work(order.assignment.work)
         except (msgspec.DecodeError, ValueError) as error:
             job = Job(order, None, self._say)
-            job.end(Outcome.FAILED, error=failure("work", f"the work can't be read: {error}", klass="permanent"))
+            job.end(Outcome.FAILED, error=failure("Work", f"the work can't be read: {error}", klass="permanent"))
             return
         job = self.jobs[attempt] = Job(order, work, self._say)
         line = self._lines.get(order.lease)
@@ -56,6 +57,12 @@ class Running:
         job = self.jobs.get(attempt)
         if job is not None:
             job.stop(grace_seconds)
+
+    def prolong(self, attempt: str, until: datetime) -> None:
+        """Let an attempt know, if it is here, until when it may run."""
+        job = self.jobs.get(attempt)
+        if job is not None:
+            job.prolong(until)
 
     def withdraw(self, attempt: str) -> bool:
         """Take back an attempt that has not begun; False if it has, or is not here."""
@@ -102,4 +109,4 @@ class Running:
             await executor.run(jobs)
         except Exception as error:  # the line goes on: the job's end tells of it
             log.exception("attempt.broken", attempt=jobs[0].attempt)
-            jobs[0].end(Outcome.FAILED, error=failure("guard", f"the worker failed to run it: {error}"))
+            jobs[0].end(Outcome.FAILED, error=failure("Guard", f"the worker failed to run it: {error}"))

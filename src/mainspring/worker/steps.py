@@ -62,6 +62,22 @@ class TakeBack(Step, frozen=True):
     attempts: tuple[str, ...]
 
 
+class Prolong(Step, frozen=True):
+    """Let this attempt know how long it may run from now on."""
+
+    attempt: str
+    seconds: float
+    because: str
+    """Why it is no longer than before."""
+
+
+class LookFor(Step, frozen=True):
+    """Find out whether there is such a file, and answer the question with `Seen`."""
+
+    question: str
+    path: str
+
+
 class Kill(Step, frozen=True):
     """End this attempt: ask it, wait so long, then kill it. Then call `ended`."""
 

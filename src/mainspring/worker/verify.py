@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 from pathlib import Path
 
@@ -13,6 +13,14 @@ from mainspring.wire import Assignment, Offer
 
 _WORKS_IN_MIND = 4_096
 """Tasks of one job have the same text: it is read once."""
+
+Verify = Callable[[Assignment, Offer], str]
+"""Why this worker can't run an assignment (PLC-7); empty if it can."""
+
+
+def takes_all(_assignment: Assignment, _needs: Offer) -> str:
+    """For a worker that looks at nothing."""
+    return ""
 
 
 class Verifier:

@@ -8,10 +8,16 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import asyncpg
+from msgspec.structs import replace
 
-from mainspring.core.batch import LateResult, RejectedEvent, Spread, SpreadKind, TaskChange, WorkerRow
+from mainspring.core.batch import Checkpoint, LateResult, RejectedEvent, Spread, SpreadKind, TaskChange, WorkerRow
+from mainspring.core.fires import Outcome
+from mainspring.core.runs import RunState
+from mainspring.core.schedule_rows import Ruling
 from mainspring.core.tasks import TaskState
-from mainspring.store.port import PRUNABLE, IdempotencyKey, Store, Want
+from mainspring.store.port import PRUNABLE, IdempotencyKey, KeyedRun, Store, Want
+from mainspring.store.port_front import RunFilter, ServerRow, TaskFilter
+from mainspring.store.port_schedules import FireFilter, ScheduleFilter
 from mainspring.store.postgres import PostgresStore
 from tests.postgres import running_postgres
 from tests.store.builders import (
@@ -27,6 +33,20 @@ from tests.store.builders import (
     an_outgoing,
     ended,
 )
+from tests.store.schedule_builders import (
+    a_backfill,
+    a_change_of,
+    a_fire,
+    a_schedule,
+    an_alert,
+    an_event,
+    fire_once,
+    given,
+    given_fires,
+    rule,
+)
+from tests.store.test_breakers import a_breaker, a_duration
+from tests.store.test_tokens import a_token
 
 
 async def session(store: Store) -> None:
@@ -45,6 +65,7 @@ async def session(store: Store) -> None:
     (task,) = await leader.adopt(first)
     await write_everything(leader, a_change(task, state=TaskState.RUNNING, attempt_id="att_1", worker_id="w1"))
     await store.load("main")
+    await look_at(store, first.id, task.id)
     await store.load_run(first.id)
     await store.jobs([job.id])
     await store.find_attempts(["att_1"])
@@ -56,9 +77,91 @@ async def session(store: Store) -> None:
     await leader.commit(archived=[first.id])
     await store.run(first.id)
     await store.tasks(first.id)
+    await store.find_run(first.id)
+    await store.find_task(task.id)
+    await take_part(store)
+    await settle_schedules(store)
     for what in PRUNABLE:
         await store.prune(what, 30 * DAY)
     await store.release(leader.term)
+
+
+async def look_at(store: Store, run_id: str, task_id: str) -> None:
+    """Everything that people look at."""
+    await store.list_runs(RunFilter(), 10)
+    await store.list_runs(RunFilter(tenant="acme", job="report", states=(RunState.RUNNING,)), 10)
+    await store.find_run(run_id)
+    for wanted in (
+        TaskFilter(run_id=run_id),
+        TaskFilter(tenant="acme", states=(TaskState.RUNNING,)),
+        TaskFilter(states=(TaskState.QUEUED,)),
+    ):
+        await store.list_tasks(wanted, 10)
+    await store.find_task(task_id)
+    await store.attempts_of(task_id)
+    await store.transitions_of(task_id)
+    await store.transitions_after("main", 0, 0, 10)
+    await store.list_jobs("acme", "", 10)
+    await store.find_job("acme", "report")
+    await store.list_workers("main", "", 10)
+    await store.checkpoint(task_id)
+
+
+async def take_part(store: Store) -> None:
+    """What servers do beside leading shards."""
+    key = IdempotencyKey(tenant="acme", key="other", body_hash="h")
+    for _ in range(2):
+        await store.insert_keyed([KeyedRun(run=a_run(), key=key)])
+    await store.heard("main", ["w1"])
+    await store.unheard("main", DAY, 10)
+    await store.server_heard(ServerRow(name="a", address="http://a", version="1", started_at=NOW, heard_at=NOW))
+    await store.servers(HOUR)
+    await store.server_gone("a")
+    await store.setting("jitter", "1")
+    token = a_token()
+    await store.insert_token(token)
+    await store.insert_token(token)
+    await store.find_token(token.id)
+    await store.token_used([token.id])
+    await store.list_tokens("acme")
+    await store.revoke_token(token.id)
+
+
+async def settle_schedules(store: Store) -> None:
+    """Everything that happens to schedules, and what is told about it."""
+    other = a_schedule(job="load", next_at=None)
+    schedule = a_schedule(after_job="load", event_type="file.arrived", has_waiting=True)
+    await given(store, other, schedule)
+    await store.next_due()
+    await store.settle_due(10, rule(fire_once))
+    backfill, outgoing = a_backfill(schedule), an_outgoing()
+    waits = a_fire(schedule, outcome=Outcome.WAITING, backfill_id=backfill.id)
+    await given_fires(
+        store, schedule, waits, backfills=(backfill,), changes=(a_change_of(schedule),), outgoing=(outgoing,)
+    )
+    await store.settle_waiting(10, 0.0, rule(lambda case: Ruling(schedule=replace(case.schedule, paused=True))))
+    event = an_event()
+    heard = replace(waits, event=event.document)
+    await store.receive_events(
+        schedule.tenant, [event], rule(lambda case: Ruling(schedule=case.schedule, fires=(heard,)))
+    )
+    alert = an_alert()
+    await store.open_alert(alert, [an_outgoing()])
+    await store.open_alert(replace(alert, id="alert_2"), [])
+    await store.resolve_alert(alert.key, NOW, lambda _: [an_outgoing()])
+    await store.find_schedule(schedule.tenant, schedule.name)
+    await store.list_schedules(ScheduleFilter(tenant=schedule.tenant, enabled=True), 10)
+    await store.next_schedules(None, NOW + DAY, 10)
+    await store.schedules_after([(schedule.tenant, "load")])
+    await store.fires_of_runs(["run_1"])
+    await store.fires(FireFilter(schedule_id=schedule.id), 10)
+    await store.schedule_changes(schedule.id, 10)
+    await store.backfills(schedule.id, 10)
+    await store.list_events(None, None, NOW, 10)
+    await store.list_alerts(None, True, "", 10)
+    await store.list_dead("acme", "report", None, 10)
+    await store.durations("acme", "report")
+    await store.breakers()
 
 
 async def write_everything(leader: Leader, change: TaskChange) -> None:
@@ -71,16 +174,18 @@ async def write_everything(leader: Leader, change: TaskChange) -> None:
     )  # fmt: skip
     worker = WorkerRow(
         id="w1", shard="main", offer="{}", labels="{}", zone="", version="1", status="ready", since=NOW,
-        last_heard_at=NOW,
+        last_heard_at=NOW, hold="cordoned", hold_why="ann: new disk",
     )  # fmt: skip
     fault = RejectedEvent(id="r1", shard="main", kind="k", subject=task.id, event="{}", fault="f", at=NOW)
+    checkpoint = Checkpoint(task_id=task.id, run_id=task.run_id, attempt_id="att_1", document="{}", saved_at=NOW)
     late = LateResult(attempt_id=attempt.id, outcome="failed", output=None, error="e", at=NOW)
     await leader.commit(
         tasks=[change], transitions=[a_transition(task)], attempts=[attempt], late=[late], spreads=[spread],
-        outbox=[an_outgoing()], rejected=[fault], workers=[worker],
+        outbox=[an_outgoing()], rejected=[fault], workers=[worker], checkpoints=[checkpoint],
+        breakers=[a_breaker()], durations=[a_duration()],
     )  # fmt: skip
     spread.done = spread.total
-    await leader.commit(spreads=[spread], workers=[worker])
+    await leader.commit(spreads=[spread], workers=[worker], breakers=[a_breaker(closed_at=NOW)])
 
 
 class Recorder:
@@ -149,5 +254,7 @@ async def record(url: str) -> list[str]:
 
 with running_postgres() as url:
     lines = asyncio.run(record(url))
-sys.stdout.write(f"-- What a server of schema {sys.argv[1]} says to PostgreSQL, as recorded by tests/store/releases.\n")
+sys.stdout.write(
+    f"-- A server of schema {sys.argv[1]} says to PostgreSQL; tidy: one concept because it is one session.\n"
+)
 sys.stdout.write("\n".join(lines) + "\n")

@@ -13,10 +13,15 @@ import pytest
 from mainspring.errors import Forbidden, Refused, Unauthenticated
 from mainspring.wire import (
     Answer,
+    Assign,
+    Assignment,
     Elsewhere,
+    Extend,
+    Extended,
     Goodbye,
     Leaving,
     Log,
+    Look,
     Outcome,
     Recall,
     Received,
@@ -24,6 +29,7 @@ from mainspring.wire import (
     Register,
     Result,
     Returned,
+    Seen,
     Started,
     Stop,
     Verdict,
@@ -46,6 +52,16 @@ import pathlib, time
 def wait(path: str) -> None:
     pathlib.Path(path + ".begun").touch()
     while not pathlib.Path(path).exists():
+        time.sleep(0.02)
+"""
+
+
+ASKING = """
+import time
+
+def ask(context) -> None:
+    context.extend(600)
+    while context.deadline.year < 2100:
         time.sleep(0.02)
 """
 
@@ -200,6 +216,39 @@ async def test_a_stop_ends_what_runs(desk: Desk, shop: Shop, tmp_path: Path) -> 
     assert (await desk.result("a")).outcome is Outcome.STOPPED
     assert (await desk.result("b")).outcome is Outcome.STOPPED
     assert (await desk.result("c")).outcome is Outcome.SUCCEEDED
+
+
+async def test_a_task_asks_for_more_time_and_hears_the_answer(desk: Desk, shop: Shop) -> None:
+    """LIV-4: from the function to the server and back."""
+    (shop.code / "asking.py").write_text(ASKING)
+    work = '{"python": "asking:ask"}'
+    shop.open(desk.url)
+    await desk.wait_for(Register)
+    one = Assignment("a", "task_a", "run_1", "acme", "a", 1, work, "{}", {}, timeout_seconds=60.0)
+    await desk.say(Assign("lease", (one,)))
+    assert await desk.wait_for(Extend) == Extend("a", 600.0)
+
+    await desk.say(Extended("a", 100 * 366 * 86_400.0))
+    assert (await desk.result("a")).outcome is Outcome.SUCCEEDED
+
+
+async def test_it_says_whether_a_file_is_there_also_while_it_leaves(desk: Desk, shop: Shop, tmp_path: Path) -> None:
+    """TRG-8: as it sees it."""
+    agent = shop.open(desk.url)
+    await desk.wait_for(Register)
+    await desk.assign("lease", ("a", until(tmp_path / "go")))
+    await desk.wait_for(Started)
+    await desk.say(Look("there", str(tmp_path)), Look("absent", f"{tmp_path}/absent"), Look("none", "a\0b"))
+    await desk.wait_for(Seen, times=3)
+    seen = {one.question: one.exists for one in desk.heard if isinstance(one, Seen)}
+    assert seen == {"there": True, "absent": False, "none": False}
+
+    agent.leave()
+    await desk.wait_for(Leaving)
+    await desk.say(Look("later", str(tmp_path)))
+    assert (await desk.wait_for(Seen, lambda one: one.question == "later")).exists
+    (tmp_path / "go").touch()
+    await shop.left()
 
 
 async def test_a_recall_returns_what_has_not_begun(desk: Desk, shop: Shop, tmp_path: Path) -> None:

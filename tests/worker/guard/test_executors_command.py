@@ -11,7 +11,7 @@ import pytest
 
 from mainspring.wire import Outcome
 from mainspring.worker.groups import children_of
-from mainspring.worker.guard_wire import Began, End, Ended, Moved, Saved
+from mainspring.worker.guard_wire import Asked, Began, End, Ended, Moved, Prolong, Saved
 from tests.worker.guard.rig import Rig
 
 
@@ -40,7 +40,7 @@ async def test_words_and_variables_are_templates_and_a_shells_text_is_not(rig: R
 async def test_a_template_that_fails_fails_the_attempt_and_says_where(rig: Rig) -> None:
     await rig.start()
     error = error_of(await rig.ends({"run": ["echo", "{{ params.day }}"]}))
-    assert (error["class"], error["type"]) == ("permanent", "template")
+    assert (error["class"], error["type"]) == ("permanent", "Template")
     assert "run[1]" in str(error["message"])
     assert "day" in str(error["message"])
 
@@ -97,25 +97,28 @@ async def test_an_output_that_is_none_fails_the_attempt(rig: Rig) -> None:
     await rig.start()
     for wrong in ("echo no pair", "echo '{\"a\": '", "head -c 2000000 /dev/zero"):
         error = error_of(await rig.ends({"shell": f"{wrong} > $MAINSPRING_OUTPUT"}))
-        assert (error["type"], error["class"]) == ("output", "permanent")
+        assert (error["type"], error["class"]) == ("Output", "permanent")
 
 
 async def test_an_output_that_is_no_plain_file_is_not_read(rig: Rig) -> None:
     await rig.start()
     for other in ("ln -s /etc/hostname", "mkfifo", "mkdir"):
-        assert error_of(await rig.ends({"shell": f"{other} $MAINSPRING_OUTPUT"}))["type"] == "output"
+        assert error_of(await rig.ends({"shell": f"{other} $MAINSPRING_OUTPUT"}))["type"] == "Output"
 
 
 async def test_how_a_command_ended_is_told_with_its_last_lines(rig: Rig) -> None:
     await rig.start()
     exited = error_of(await rig.ends({"shell": "echo one >&2; echo two; exit 3"}))
-    assert (exited["type"], exited["code"], exited["last_lines"]) == ("exit", 3, "one\ntwo\n")
+    assert (exited["type"], exited["exit_code"], exited["last_lines"]) == ("Exit", 3, "one\ntwo\n")
     killed = error_of(await rig.ends({"shell": "kill -SEGV $$"}))
-    assert (killed["type"], killed["signal"]) == ("signal", "SIGSEGV")
+    assert (killed["type"], killed["signal"]) == ("Signal", "SIGSEGV")
+    assert {"class"}.isdisjoint([*exited, *killed]), "what a code or a signal means, the server says"
+    out_of_memory = error_of(await rig.ends({"shell": "kill -KILL $$"}))
+    assert (out_of_memory["type"], out_of_memory["signal"]) == ("Signal", "SIGKILL")
     absent = error_of(await rig.ends({"run": ["no-such-program"]}))
-    assert (absent["type"], absent["class"]) == ("start", "permanent")
+    assert (absent["type"], absent["class"]) == ("Start", "permanent")
     nowhere = error_of(await rig.ends({"run": ["true"], "directory": "/no/such/place"}))
-    assert (nowhere["type"], nowhere["class"]) == ("start", "permanent")
+    assert (nowhere["type"], nowhere["class"]) == ("Start", "permanent")
     assert "/no/such/place" in str(nowhere["message"])
 
 
@@ -145,6 +148,54 @@ async def test_progress_and_checkpoints_are_passed_on_while_it_runs(rig: Rig) ->
     await rig.hears(Ended, attempt)
     assert [word for word in rig.heard if isinstance(word, Moved)][1:] == [Moved(attempt, 80.0, "more")]
     assert [word for word in rig.heard if isinstance(word, Saved)] == [Saved(attempt, '{"page":2}')]
+
+
+async def test_a_command_can_ask_for_more_time_and_sees_what_it_was_given(rig: Rig) -> None:
+    """LIV-4: it asks by a file, and finds its new deadline in its context."""
+    await rig.start(look_seconds=0.02)
+    script = """
+        echo '40 loading' > $MAINSPRING_PROGRESS
+        printf 600 > $MAINSPRING_EXTEND
+        until grep -q '"deadline":"2[1-9]' $MAINSPRING_CONTEXT; do sleep 0.02; done
+        echo soon > $MAINSPRING_EXTEND
+    """
+    (attempt,) = rig.launch({"shell": script}, timeout_seconds=60.0)
+    assert await rig.hears(Asked, attempt) == Asked(attempt, 600.0)
+    assert [type(word) for word in rig.heard if isinstance(word, Moved | Asked)] == [Moved, Asked]
+
+    rig.say(Prolong(attempt, 100 * 366 * 86_400.0))
+    assert (await rig.hears(Ended, attempt)).outcome is Outcome.SUCCEEDED
+    assert sum(isinstance(word, Asked) for word in rig.heard) == 1
+
+
+async def test_a_command_of_a_fan_out_sees_what_it_is_for(rig: Rig) -> None:
+    await rig.start()
+    variables = "$MAINSPRING_ITEM|$MAINSPRING_PARTITION|$MAINSPRING_TOTAL|$MAINSPRING_WINDOW|$MAINSPRING_MEMORY_BYTES"
+    work = {
+        "run": ["sh", "-c", f'echo "$0|$1|{variables}"; cat $MAINSPRING_CONTEXT', "{{ item.city }}", "{{ window }}"],
+        "env": {"OF": "{{ partition }}/{{ total }}"},
+    }
+    of_fan_out = {"item": '{"city":"Oslo"}', "partition": 2, "total": 5, "window": "2030-01-02T03:04:05Z"}
+    end = await rig.ends(work, **of_fan_out, memory_bytes=1_000)
+    first, context = rig.log(end.attempt).splitlines()
+    assert first == 'Oslo|2030-01-02T03:04:05Z|{"city":"Oslo"}|2|5|2030-01-02T03:04:05Z|1000'
+    found = json.loads(context)
+    assert (found["item"], found["partition"], found["total"]) == ({"city": "Oslo"}, 2, 5)
+    assert (found["window"], found["memory_bytes"]) == ("2030-01-02T03:04:05Z", 1_000)
+
+    alone = error_of(await rig.ends(work))
+    assert (alone["type"], alone["class"]) == ("Template", "permanent")
+
+
+async def test_an_item_that_is_too_large_for_a_variable_is_in_the_context(rig: Rig) -> None:
+    await rig.start()
+    end = await rig.ends(
+        {"shell": 'echo "${MAINSPRING_ITEM-none}"; wc -c < $MAINSPRING_CONTEXT'},
+        item=json.dumps("x" * 200_000), partition=0, total=1,
+    )  # fmt: skip
+    variable, size = rig.log(end.attempt).split()
+    assert variable == "none"
+    assert int(size) > 200_000
 
 
 async def test_what_is_printed_is_in_the_log_while_it_runs(rig: Rig) -> None:

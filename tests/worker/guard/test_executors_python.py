@@ -8,12 +8,26 @@ import os
 import sys
 
 from mainspring.wire import Outcome
-from mainspring.worker.guard_wire import Began, End, Ended, Kept, Moved, Saved, Taken, Unbegun, Unlaunch
+from mainspring.worker.guard_wire import (
+    Asked,
+    Began,
+    End,
+    Ended,
+    Kept,
+    Launch,
+    Moved,
+    Prolong,
+    Saved,
+    Taken,
+    Unbegun,
+    Unlaunch,
+)
 from tests.worker.guard.rig import Rig
 
 CODE = """
 import asyncio, os, signal, subprocess, sys, time
-from mainspring import Context, current, task
+from mainspring import Context, TaskError, current, task
+from mainspring.errors import Refused
 
 def nothing():
     return None
@@ -66,6 +80,44 @@ def start_others():
 
 def unserious():
     return object()
+
+class Own(Exception):
+    pass
+
+def boom_of_its_own():
+    raise Own("worse")
+
+def exhaust():
+    raise MemoryError("too much")
+
+def be_killed():
+    os.kill(os.getpid(), signal.SIGKILL)
+
+def hang_up():
+    os.closerange(3, 20)
+    time.sleep(1000)
+
+def know(failure, retry_after_seconds=None):
+    raise TaskError("known", failure=failure, retry_after_seconds=retry_after_seconds)
+
+def of_item(context, item):
+    return [item, context.item, context.partition, context.window]
+
+def has_long(context):
+    return context.deadline.year > 2100
+
+def ask(context):
+    context.extend(600)
+    while not has_long(context):
+        time.sleep(0.02)
+    try:
+        context.extend(-1)
+    except Refused:
+        return "refused"
+
+@task
+def visit(city, item, partition, total, context: Context):
+    return [city, item, partition, total, context.item, context.window.year, context.memory_bytes]
 
 def large():
     return "x" * 2_000_000
@@ -120,21 +172,69 @@ async def test_a_function_has_its_context(rig: Rig) -> None:
 async def test_what_goes_wrong_is_told(rig: Rig) -> None:
     await rig.start(code=CODE)
     for work, kind, klass, words in (
-        ({"python": "work:boom"}, "ValueError", "transient", "bad luck"),
-        ({"python": "work:leave", "args": {"code": 4}}, "exit", "transient", "exited with 4"),
-        ({"python": "work:die"}, "signal", "transient", "SIGSEGV"),
-        ({"python": "work:absent"}, "call", "permanent", "work:absent can't be imported"),
-        ({"python": "nowhere:absent"}, "call", "permanent", "No module named"),
-        ({"handler": "absent"}, "call", "permanent", "serves no handler absent"),
-        ({"python": "work:add"}, "call", "permanent", "missing a required argument: 'a'"),
-        ({"python": "work:add", "args": {"a": "{{ params.x }}"}}, "call", "permanent", "args.a"),
-        ({"python": "work:unserious"}, "output", "permanent", "JSON"),
-        ({"python": "work:large"}, "output", "permanent", "1048576 are allowed"),
+        ({"python": "work:boom"}, "ValueError", None, "bad luck"),
+        ({"python": "work:boom_of_its_own"}, "work.Own", None, "worse"),
+        ({"python": "work:leave", "args": {"code": 4}}, "Exit", None, "exited with 4"),
+        ({"python": "work:die"}, "Signal", None, "SIGSEGV"),
+        ({"python": "work:hang_up"}, "Child", None, "hung up"),
+        ({"python": "work:exhaust"}, "MemoryError", "resource", "too much"),
+        ({"python": "work:know", "args": {"failure": "permanent"}}, "TaskError", "permanent", "known"),
+        ({"python": "work:absent"}, "Call", "permanent", "work:absent can't be imported"),
+        ({"python": "nowhere:absent"}, "Call", "permanent", "No module named"),
+        ({"handler": "absent"}, "Call", "permanent", "serves no handler absent"),
+        ({"python": "work:add"}, "Call", "permanent", "missing a required argument: 'a'"),
+        ({"python": "work:add", "args": {"a": "{{ params.x }}"}}, "Call", "permanent", "args.a"),
+        ({"python": "work:unserious"}, "Output", "permanent", "JSON"),
+        ({"python": "work:large"}, "Output", "permanent", "1048576 are allowed"),
     ):
         end = await rig.ends(work)
         error = json.loads(end.error or "")
-        assert (end.outcome, error["type"], error["class"]) == (Outcome.FAILED, kind, klass), error
+        assert (end.outcome, error["type"], error.get("class")) == (Outcome.FAILED, kind, klass), error
         assert words in error["message"]
+
+
+async def test_what_a_code_or_a_signal_says_is_in_fields(rig: Rig) -> None:
+    """RTY-1: the server looks at these, not at sentences."""
+    await rig.start(code=CODE)
+    left = json.loads((await rig.ends({"python": "work:leave", "args": {"code": 4}})).error or "")
+    killed = json.loads((await rig.ends({"python": "work:be_killed"})).error or "")
+    limited = await rig.ends({"python": "work:know", "args": {"failure": "rate_limited", "retry_after_seconds": 30}})
+    assert left["exit_code"] == 4
+    assert (killed["type"], killed["signal"]) == ("Signal", "SIGKILL")
+    told = json.loads(limited.error or "")
+    assert (told["class"], told["retry_after_seconds"]) == ("rate_limited", 30)
+
+
+async def test_a_function_of_a_fan_out_sees_what_it_is_for(rig: Rig) -> None:
+    """Each of a group its own."""
+    await rig.start(code=CODE, handlers=["work"])
+    work = {"handler": "visit", "args": {"city": "{{ item.city }}"}}
+    orders = [
+        rig.order(work, "one", item=json.dumps({"city": city}), partition=n, total=2, window="2030-01-02T03:04:05Z",
+                  memory_bytes=7, params='{"item": "of the run"}')
+        for n, city in enumerate(("Oslo", "Rome"))
+    ]  # fmt: skip
+    rig.say(Launch(tuple(orders)))
+    for n, city in enumerate(("Oslo", "Rome")):
+        end = await rig.hears(Ended, orders[n].assignment.attempt)
+        assert value_of(end) == [city, {"city": city}, n, 2, {"city": city}, 2030, 7]
+
+
+async def test_a_function_outside_of_a_fan_out_may_have_a_parameter_called_item(rig: Rig) -> None:
+    await rig.start(code=CODE)
+    end = await rig.ends({"python": "work:of_item"}, params='{"item": 3}')
+    assert value_of(end) == [3, None, None, None]
+
+
+async def test_a_function_can_ask_for_more_time_and_sees_what_it_was_given(rig: Rig) -> None:
+    """LIV-4: the answer moves its deadline, and not that of the next one."""
+    await rig.start(code=CODE)
+    asks, next_one = rig.launch({"python": "work:ask"}, {"python": "work:has_long"}, timeout_seconds=60.0)
+    assert await rig.hears(Asked, asks) == Asked(asks, 600.0)
+
+    rig.say(Prolong("att_unknown", 1.0), Prolong(asks, 100 * 366 * 86_400.0))
+    assert value_of(await rig.hears(Ended, asks)) == "refused"
+    assert value_of(await rig.hears(Ended, next_one)) is False
 
 
 async def test_a_traceback_is_of_the_function(rig: Rig) -> None:

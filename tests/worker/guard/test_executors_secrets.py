@@ -78,7 +78,7 @@ async def test_a_secret_that_cant_be_resolved_fails_the_attempt(rig: Rig) -> Non
             end = await rig.ends({**work, "secrets": {"PASSWORD": reference}})
             error = json.loads(end.error or "")
             assert end.outcome is Outcome.FAILED
-            assert (error["type"], error["class"]) == ("secret", "permanent")
+            assert (error["type"], error["class"]) == ("Secret", "permanent")
             assert reference in error["message"]
 
 

@@ -8,7 +8,20 @@ import signal
 import stat
 
 from mainspring.wire import Outcome
-from mainspring.worker.guard_wire import Began, Close, End, Ended, Kept, Launch, Saved, Taken, Unbegun, Unlaunch
+from mainspring.worker.guard_wire import (
+    Asked,
+    Began,
+    Close,
+    End,
+    Ended,
+    Kept,
+    Launch,
+    Prolong,
+    Saved,
+    Taken,
+    Unbegun,
+    Unlaunch,
+)
 from tests.worker.guard.rig import Rig
 
 FOREVER = {"run": ["sleep", "1000"]}
@@ -27,7 +40,7 @@ async def test_what_runs_goes_on_without_an_agent_and_the_next_one_gets_its_true
     go.touch()
     end = await rig.hears(Ended, attempt)
     assert end.outcome is Outcome.FAILED
-    assert json.loads(end.error or "")["code"] == 3
+    assert json.loads(end.error or "")["exit_code"] == 3
 
 
 async def test_an_end_is_told_to_every_agent_until_one_takes_it(rig: Rig) -> None:
@@ -87,6 +100,23 @@ async def test_a_checkpoint_that_nobody_heard_is_told_to_the_next_agent(rig: Rig
 
     await rig.connect()
     assert (await rig.hears(Saved, attempt)).document == "[1]"
+
+
+async def test_a_request_for_time_is_told_to_every_agent_until_one_has_an_answer(rig: Rig) -> None:
+    await rig.start(look_seconds=0.02)
+    (attempt,) = rig.launch({"shell": "echo 60 > $MAINSPRING_EXTEND; exec sleep 1000"})
+    await rig.hears(Asked, attempt)
+    rig.hang_up()
+    before = len(rig.heard)
+    await rig.connect()
+    assert await rig.hears(Asked, attempt, after=before) == Asked(attempt, 60.0)
+
+    rig.say(Prolong(attempt, 60.0))
+    before = len(rig.heard)
+    await rig.connect()
+    rig.say(End(attempt, 0.0))
+    await rig.hears(Ended, attempt)
+    assert not any(isinstance(word, Asked) for word in rig.heard[before:])
 
 
 async def test_a_checkpoint_is_told_before_the_end_that_followed_it(rig: Rig) -> None:

@@ -1,0 +1,109 @@
+"""A real server and worker: how long a fan-out with its fan-in takes, and whether a wide one holds a P0 up (DAG-2).
+
+    python -m benchmarks.fan_out --store postgres -o json
+
+What is measured, on a fleet that has nothing else to do:
+
+    fan_out_1000_s       from sending the submission to the moment at which the fan-in is called: one task that gives a
+                         list, a task for each of its 1,000 items, and one that waits for them all
+    from_list_1000_s     the same from the moment at which the list was given
+    p0_start_ms_quiet    from a P0 submission's answer to the call, of another tenant, with nothing else to do
+    p0_start_ms_flood    the same while fan-outs of 10,000 are made and run
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import msgspec
+import uvloop
+
+from benchmarks.end_to_end import HANDLERS, promises, temporary_town
+from benchmarks.measure import Figures, arguments, milliseconds, percentile, show
+from mainspring.sdk.client import Client
+from tests.e2e.town import ended
+
+WIDE, VERY_WIDE = 1_000, 10_000
+ROUNDS = 10
+PROBES = 200
+PROBE_SECONDS = 0.02
+FLOODS = 3
+_URGENT = {"name": "urgent", "tasks": [{"name": "urgent", "work": {"handler": "stamp"}}]}
+
+
+def main(kind: str) -> Figures:
+    """All figures for one kind of store."""
+    with temporary_town(kind) as (town, _):
+        server = town.server()
+        town.worker(server, name="w", cpu=8, extra=["--handlers", HANDLERS, "--children", "2"])
+        with server.client() as client, server.client("other") as other:
+            wide = client.submit_job(_job(WIDE)).id
+            urgent = other.submit_job(_URGENT).id
+            _measure(client, wide)
+            rounds = [_measure(client, wide) for _ in range(ROUNDS)]
+            quiet = list(_probe(other, urgent))
+            very_wide = client.submit_job(_job(VERY_WIDE)).id
+            flood = [client.submit(very_wide).id for _ in range(FLOODS)]
+            flooded = list(_probe(other, urgent))
+            began = time.perf_counter()
+            states = {ended(client, run, seconds=300).state for run in flood}
+            left = time.perf_counter() - began
+    return {
+        **uvloop.run(promises(kind)),
+        f"fan_out_{WIDE}_s": round(percentile([whole for whole, _ in rounds], 50), 3),
+        f"from_list_{WIDE}_s": round(percentile([part for _, part in rounds], 50), 3),
+        f"fan_out_{WIDE}_s_best": round(min(whole for whole, _ in rounds), 3),
+        **{f"p0_start_ms_quiet_p{percent}": milliseconds(quiet, percent) for percent in (50, 95)},
+        **{f"p0_start_ms_flood_p{percent}": milliseconds(flooded, percent) for percent in (50, 95)},
+        "flood_was_still_on_s": round(left, 1),
+        "flood_states": sorted(states),
+    }
+
+
+def _job(width: int) -> dict[str, object]:
+    return {
+        "name": f"fan-out-{width}",
+        "tasks": [
+            {"name": "list", "work": {"handler": "spread", "args": {"count": width}}},
+            {
+                "name": "each",
+                "needs": [{"task": "list"}],
+                "for_each": "outputs.list.items",
+                "work": {"handler": "noop"},
+                "expected_seconds": 0.001,
+            },
+            {"name": "all", "needs": [{"task": "each"}], "work": {"handler": "stamp"}},
+        ],
+    }
+
+
+def _measure(client: Client, job: str) -> tuple[float, float]:
+    """Seconds from the submission, and from the list, to the call of the fan-in."""
+    sent = time.time()
+    run = ended(client, client.submit(job).id)
+    assert (run.state, run.task_count) == ("SUCCEEDED", WIDE + 2), run
+    given = _output(client, run.id, "list")["ended"]
+    called = _output(client, run.id, "all")["began"]
+    return called - sent, called - given
+
+
+def _probe(client: Client, job: str) -> Iterator[float]:
+    """Seconds from the answer to a P0 submission to its call, one after another."""
+    for _ in range(PROBES):
+        run = client.submit(job, priority="P0")
+        answered = time.time()
+        time.sleep(PROBE_SECONDS)
+        ended(client, run.id)
+        yield max(0.0, _output(client, run.id, "urgent")["began"] - answered)
+
+
+def _output(client: Client, run_id: str, name: str) -> dict[str, float]:
+    (task,) = (task for task in client.tasks_of(run_id) if task.name == name)
+    found = msgspec.json.decode(task.output, type=dict[str, object])
+    return {key: value for key, value in found.items() if isinstance(value, float)}
+
+
+if __name__ == "__main__":
+    options = arguments(__doc__ or "").parse_args()
+    show(main(options.store), options.output)

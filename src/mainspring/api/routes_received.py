@@ -1,0 +1,54 @@
+"""Events come in, and are listed (TRG-7). The live stream of transitions is in `routes_events.py`."""
+
+from __future__ import annotations
+
+from starlette.requests import Request
+
+from mainspring.api import bodies, permissions, schedule_views
+from mainspring.api.cloud_events import LARGEST_REQUEST_BYTES, STRUCTURED, read_events
+from mainspring.api.routes_jobs import TenantName
+from mainspring.api.routing import Router
+from mainspring.api.services import Principal, Role, Services
+from mainspring.api.time_cursors import TimeCursor
+from mainspring.api.views import USUAL_PAGE, Cursor, Limit
+from mainspring.rest import Page
+from mainspring.rest_schedules import CloudEvent, EventView, ReceivedView
+
+router = Router()
+
+
+@router.post("/events", role=Role.SUBMITTER, takes=STRUCTURED, reads=CloudEvent)
+async def receive_events(
+    request: Request, principal: Principal, services: Services, tenant: TenantName | None = None
+) -> Page[ReceivedView]:
+    """Take events in: one, or a list of them, as CloudEvents in structured, batch or binary mode.
+
+    The answer comes when they are kept, and says of each whether it is new. One that has the source and the id of one
+    that came before changes nothing: sending again is safe.
+    """
+    tenant = permissions.tenant_to_act_for(principal, tenant)
+    body = await bodies.read(request, LARGEST_REQUEST_BYTES)
+    events = read_events(request.headers, body, tenant=tenant, now=await services.time.now())
+    are_new = await services.book.receive_events(tenant, events)
+    return Page(
+        items=[
+            ReceivedView(id=event.id, source=event.source, is_new=is_new)
+            for event, is_new in zip(events, are_new, strict=True)
+        ]
+    )
+
+
+@router.get("/events/received", role=Role.VIEWER)
+async def list_received_events(
+    principal: Principal,
+    services: Services,
+    type: str | None = None,
+    tenant: str | None = None,
+    limit: Limit = USUAL_PAGE,
+    cursor: Cursor = "",
+) -> Page[EventView]:
+    """Events that came in, the latest first, as far as they are kept."""
+    place = TimeCursor.read(cursor)
+    looked_at = permissions.tenant_to_look_at(principal, tenant)
+    rows = await services.store.list_events(looked_at, type, place.before(None), limit + place.given)
+    return place.page(rows, limit, lambda row: row.received_at, schedule_views.event_view)

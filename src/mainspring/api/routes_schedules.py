@@ -1,0 +1,208 @@
+"""Schedules: defined, changed, held and fired by people (TRG-9, TRG-11). What became of them: `routes_fires.py`.
+
+A schedule is named by its id, or by its name in the tenant of whoever asks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated
+
+import msgspec
+from starlette.responses import Response
+
+from mainspring.api import permissions, schedule_views, views
+from mainspring.api.acts import reason
+from mainspring.api.problems import not_found, refusal
+from mainspring.api.routing import Router, json_response
+from mainspring.api.services import Principal, Role, Services
+from mainspring.api.views import USUAL_PAGE, Cursor, Limit
+from mainspring.core.backfills import Backfill
+from mainspring.core.schedule_texts import decode_schedule
+from mainspring.core.schedules import ScheduleSpec
+from mainspring.core.settling_acts import BackfillWish
+from mainspring.errors import Conflict, Fault, Refused
+from mainspring.rest import ActRequest, Done, Page
+from mainspring.rest_schedules import (
+    BackfillRequest,
+    BackfillView,
+    BackfillWindowView,
+    FireView,
+    ScheduleRequest,
+    ScheduleView,
+    TriggerRequest,
+)
+from mainspring.store.port_schedules import BackfillRow, ScheduleFilter, ScheduleRow
+
+router = Router()
+
+Version = Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)]
+
+
+@router.get("/schedules", role=Role.VIEWER)
+async def list_schedules(
+    principal: Principal,
+    services: Services,
+    job: str | None = None,
+    enabled: bool | None = None,
+    paused: bool | None = None,
+    tenant: str | None = None,
+    limit: Limit = USUAL_PAGE,
+    cursor: Cursor = "",
+) -> Page[ScheduleView]:
+    """Schedules by id, without their definitions and without those that were deleted."""
+    (after,) = views.read_cursor(cursor, 1)
+    wanted = ScheduleFilter(
+        tenant=permissions.tenant_to_look_at(principal, tenant), job=job, enabled=enabled, paused=paused, after=after
+    )
+    rows = await services.store.list_schedules(wanted, limit)
+    return views.page(rows, map(schedule_views.schedule_view, rows), limit, [rows[-1].id] if rows else [])
+
+
+@router.post("/schedules", role=Role.SUBMITTER, status=201, returns=ScheduleView)
+async def create_schedule(body: ScheduleRequest, principal: Principal, services: Services) -> Response:
+    """Make a schedule. A name that is taken is a conflict (409): PUT changes what is there."""
+    tenant = permissions.tenant_to_act_for(principal, body.tenant)
+    return await _create(services, principal, tenant, _read(body), reason(body.why))
+
+
+@router.get("/schedules/{ref}", role=Role.VIEWER)
+async def get_schedule(ref: str, principal: Principal, services: Services, tenant: str | None = None) -> ScheduleView:
+    """One schedule with its definition; by its id also one that was deleted."""
+    row = await find_schedule(services, principal, ref, tenant)
+    return schedule_views.schedule_view(row, with_definition=True)
+
+
+@router.put("/schedules/{ref}", role=Role.SUBMITTER, returns=ScheduleView)
+async def put_schedule(
+    ref: str, body: ScheduleRequest, principal: Principal, services: Services, version: Version | None = None
+) -> Response:
+    """Change a schedule as a whole, or make it (201) if there is none of that name. The same again changes nothing.
+
+    Windows from before the change are not fired for it. With `version` it is changed only if that is the one it has.
+    """
+    tenant = permissions.tenant_to_act_for(principal, body.tenant)
+    spec, why = _read(body), reason(body.why)
+    row = await services.store.find_schedule(tenant, ref)
+    if row is None or row.deleted_at is not None or not principal.sees(row.tenant):
+        if spec.name != ref:
+            raise refusal("the body has 1 fault", "definition.name", f"must be {ref[:200]!a}, as in the path")
+        if version is not None:
+            raise Conflict(f"there is no schedule {ref[:200]!a} to change")
+        return await _create(services, principal, tenant, spec, why)
+    with _about_definition():
+        changed = await services.book.change(row.id, spec, by=principal.name, why=why, version=version)
+    return json_response(schedule_views.schedule_view(changed, with_definition=True))
+
+
+@router.delete("/schedules/{ref}", role=Role.OPERATOR)
+async def delete_schedule(
+    ref: str, principal: Principal, services: Services, tenant: str | None = None, why: str = ""
+) -> Done:
+    """Take a schedule away. What runs goes on, and what became of its windows stays to be read."""
+    row = await find_schedule(services, principal, ref, tenant)
+    await services.book.delete(row.id, by=principal.name, why=reason(why))
+    return Done(changed=True)
+
+
+@router.post("/schedules/{ref}/pause", role=Role.OPERATOR)
+async def pause_schedule(
+    ref: str, body: ActRequest, principal: Principal, services: Services, tenant: str | None = None
+) -> Done:
+    """Plan nothing more of a schedule until it is resumed. What runs goes on."""
+    row = await find_schedule(services, principal, ref, tenant)
+    paused = await services.book.pause(row.id, by=principal.name, why=reason(body.why))
+    return Done(changed=not row.paused, detail=paused.because)
+
+
+@router.post("/schedules/{ref}/resume", role=Role.OPERATOR)
+async def resume_schedule(
+    ref: str, body: ActRequest, principal: Principal, services: Services, tenant: str | None = None
+) -> Done:
+    """Go on with a schedule that was paused, or disabled because it failed too often.
+
+    What was due meanwhile is not made up for: a backfill does that.
+    """
+    row = await find_schedule(services, principal, ref, tenant)
+    resumed = await services.book.resume(row.id, by=principal.name, why=reason(body.why))
+    return Done(changed=row.paused or not row.enabled, detail=resumed.because)
+
+
+@router.post("/schedules/{ref}/trigger", role=Role.SUBMITTER)
+async def trigger_schedule(
+    ref: str, body: TriggerRequest, principal: Principal, services: Services, tenant: str | None = None
+) -> FireView:
+    """Fire a schedule now, or for one of its windows again, whether or not it is paused."""
+    row = await find_schedule(services, principal, ref, tenant)
+    params = msgspec.json.encode(body.params).decode() if body.params else None
+    fire = await services.book.trigger(
+        row.id, by=principal.name, why=reason(body.why), window_at=body.window_at, params=params
+    )
+    return schedule_views.fire_view(fire)
+
+
+@router.post("/schedules/{ref}/backfill", role=Role.SUBMITTER)
+async def backfill_schedule(
+    ref: str, body: BackfillRequest, principal: Principal, services: Services, tenant: str | None = None
+) -> BackfillView:
+    """Run past windows of a schedule; with `dry_run` only say which they are. Windows that ran are left out."""
+    row = await find_schedule(services, principal, ref, tenant)
+    wish = BackfillWish(
+        since=body.since, before=body.before, max_parallel=body.max_parallel, again=body.again, by=principal.name,
+        why=reason(body.why),
+    )  # fmt: skip
+    if body.dry_run:
+        return _backfill_view(row, wish, None, await services.book.plan_backfill(row.id, wish))
+    kept, planned = await services.book.backfill(row.id, wish)
+    return _backfill_view(row, wish, kept, planned)
+
+
+async def find_schedule(services: Services, principal: Principal, ref: str, tenant: str | None) -> ScheduleRow:
+    """A schedule that whoever asks may see. Raises NotFound, also for somebody else's."""
+    row = await services.store.find_schedule(permissions.tenant_to_act_for(principal, tenant), ref)
+    if row is None or not principal.sees(row.tenant):
+        raise not_found("schedule", ref)
+    return row
+
+
+async def _create(services: Services, principal: Principal, tenant: str, spec: ScheduleSpec, why: str) -> Response:
+    with _about_definition():
+        row = await services.book.create(tenant, spec, by=principal.name, why=why)
+    headers = {"Location": f"/api/v1/schedules/{row.id}"}
+    return json_response(schedule_views.schedule_view(row, with_definition=True), 201, headers)
+
+
+def _read(body: ScheduleRequest) -> ScheduleSpec:
+    with _about_definition():
+        return decode_schedule(bytes(body.definition))
+
+
+@contextmanager
+def _about_definition() -> Iterator[None]:
+    """Faults that are raised inside are about the field `definition` of the body, and say so."""
+    try:
+        yield
+    except Refused as refused:
+        if not refused.faults:
+            raise
+        faults = [
+            Fault(where=f"definition.{fault.where}".removesuffix(".body"), why=fault.why) for fault in refused.faults
+        ]
+        raise Refused(str(refused).partition("\n")[0], faults) from refused
+
+
+def _backfill_view(row: ScheduleRow, wish: BackfillWish, kept: BackfillRow | None, planned: Backfill) -> BackfillView:
+    return BackfillView(
+        id=None if kept is None else kept.id,
+        schedule_id=row.id,
+        since=wish.since,
+        before=wish.before,
+        max_parallel=wish.max_parallel,
+        total=planned.total,
+        wanted=sum(window.is_wanted for window in planned.windows),
+        windows=[
+            BackfillWindowView(window_at=one.window_at, is_wanted=one.is_wanted, generation=one.generation)
+            for one in planned.windows
+        ],
+    )

@@ -1,0 +1,59 @@
+"""Cursors of lists that are ordered by a time, where many rows may have the same one.
+
+A cursor is the time of the last row, and how many rows of that time have been given: whoever asks on gets the rows from
+that time on, without those.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+from typing import TypeVar
+
+import msgspec
+
+from mainspring.api import views
+from mainspring.api.problems import refusal
+from mainspring.rest import Page
+
+_INSTANT = timedelta(microseconds=1)
+_MOST_GIVEN = 100_000
+_R = TypeVar("_R")
+_V = TypeVar("_V")
+
+
+class TimeCursor(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a list goes on: the latest rows first."""
+
+    at: datetime | None = None
+    given: int = 0
+
+    @classmethod
+    def read(cls, cursor: str) -> TimeCursor:
+        """The place that a cursor stands for; the beginning if there is none. Raises Refused."""
+        if not cursor:
+            return cls()
+        at, given = views.read_cursor(cursor, 2)
+        try:
+            place = cls(at=datetime.fromisoformat(at), given=int(given))
+        except ValueError:
+            place = cls()
+        if place.at is None or place.at.tzinfo is None or not 0 < place.given <= _MOST_GIVEN:
+            raise refusal("the request has 1 fault", "query:cursor", "is not one that this list gave")
+        return place
+
+    def before(self, asked: datetime | None) -> datetime | None:
+        """Rows must be before this, if whoever asks wants those before `asked`."""
+        own = None if self.at is None else self.at + _INSTANT
+        return min(filter(None, (own, asked)), default=None)
+
+    def page(
+        self, rows: Sequence[_R], limit: int, time_of: Callable[[_R], datetime], view: Callable[[_R], _V]
+    ) -> Page[_V]:
+        """A page of rows of which `limit + given` were asked for."""
+        shown = rows[self.given :]
+        if len(shown) < limit:
+            return Page(items=[view(row) for row in shown])
+        last = time_of(rows[-1])
+        given = sum(time_of(row) == last for row in rows)
+        return Page(items=[view(row) for row in shown], next_cursor=views.make_cursor(last.isoformat(), str(given)))

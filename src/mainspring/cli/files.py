@@ -1,0 +1,42 @@
+"""Files that people write: how they are read, and how what would be sent of them is shown."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import msgspec
+import rich_click as click
+
+from mainspring.cli.options import Printing
+from mainspring.errors import InvalidFile
+
+STDIN = "-"
+
+
+def read_file(file: str) -> tuple[str, str]:
+    """What a file is called, and its text; - is stdin. Raises UsageError, or InvalidFile if it is no text."""
+    name = "stdin" if file == STDIN else file
+    try:
+        data = sys.stdin.buffer.read() if file == STDIN else Path(file).read_bytes()
+    except OSError as error:
+        raise click.UsageError(f"{name} can't be read: {error.strerror}") from error
+    try:
+        return name, data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InvalidFile(f"{name}: is not UTF-8 (byte {error.start})") from error
+
+
+def print_body(body: bytes, name: str, printing: Printing) -> None:
+    """What would be sent, as JSON; as YAML if that is asked for."""
+    match printing.output:
+        case "name":
+            click.echo(name)
+        case "jsonl":
+            click.echo(body)
+        case "yaml":
+            import yaml
+
+            click.echo(yaml.safe_dump(msgspec.json.decode(body), sort_keys=False), nl=False)
+        case _:
+            click.echo(msgspec.json.format(body, indent=2))

@@ -1,0 +1,227 @@
+"""`mainspring schedules`: what fires when, and what became of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import rich_click as click
+
+from mainspring.cli.options import Noun, Printing, Reach, agreed, limited, prints, prints_rows, reaches_server
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from mainspring.rest_schedules import ScheduleView
+    from mainspring.sdk.schedule_files import ScheduleFile
+
+OUTCOMES = ("ran", "waiting", "skipped", "late", "condition_false")
+_why = click.option("--why", default="", help="Why; it is kept with the deed.")
+
+
+@click.group(cls=Noun, invoke_without_command=True)
+@click.option("--job", help="Only schedules of this job.")
+@limited(100)
+@prints_rows
+@reaches_server
+@click.pass_context
+def schedules(ctx: click.Context, /, reach: Reach, printing: Printing, job: str | None, limit: int) -> None:
+    """List schedules; with a verb, make, change, show or delete one.
+
+    \b
+    Examples:
+      mainspring schedules
+      mainspring schedules create nightly.yaml
+      mainspring schedules fires nightly --outcome skipped
+    """
+    if ctx.invoked_subcommand is not None:
+        return
+    from mainspring.cli.listing import show_list
+    from mainspring.cli.schedule_tables import SCHEDULES
+
+    with reach.client() as client:
+        show_list(lambda: client.schedules(job=job, limit=limit), SCHEDULES, printing, watch=False, limit=limit)
+
+
+@schedules.command()
+@click.argument("name")
+@prints
+@reaches_server
+def show(reach: Reach, printing: Printing, name: str) -> None:
+    """Show a schedule: its definition, what is next, and what became of its latest windows.
+
+    \b
+    Examples:
+      mainspring schedules show nightly
+      mainspring schedules show nightly -o json
+    """
+    from mainspring.cli.portraits import Portraits
+
+    with reach.client() as client:
+        Portraits(client, printing).show_schedule(client.schedule(name))
+
+
+@schedules.command()
+@click.argument("file")
+@click.option("--dry-run", is_flag=True, help="Check the file here, print what would be sent, and send nothing.")
+@_why
+@prints
+@reaches_server
+def create(reach: Reach, printing: Printing, file: str, dry_run: bool, why: str) -> None:
+    """Make the schedule in FILE (YAML or JSON, - for stdin). A name that is taken is refused.
+
+    \b
+    Examples:
+      mainspring schedules create nightly.yaml
+      mainspring schedules create nightly.yaml --dry-run
+    """
+    read = _read_file(file)
+    if dry_run:
+        from mainspring.cli.files import print_body
+
+        print_body(read.body, read.name, printing)
+        return
+    from mainspring.errors import Conflict
+
+    with reach.client() as client:
+        try:
+            made = _send(read, lambda: client.create_schedule(read.body, why))
+        except Conflict as conflict:
+            conflict.hint = f"`mainspring schedules set {file}` changes it"
+            raise
+    _print_made(made, printing)
+
+
+@schedules.command(name="set")
+@click.argument("file")
+@_why
+@prints
+@reaches_server
+def put(reach: Reach, printing: Printing, file: str, why: str) -> None:
+    """Make the schedule in FILE, or change the one of that name. The same again changes nothing.
+
+    \b
+    Examples:
+      mainspring schedules set nightly.yaml --why "an hour later"
+    """
+    read = _read_file(file)
+    with reach.client() as client:
+        _print_made(_send(read, lambda: client.put_schedule(read.name, read.body, why)), printing)
+
+
+@schedules.command()
+@click.argument("names", metavar="NAME...", nargs=-1, required=True)
+@_why
+@click.option("-y", "--yes", is_flag=True, help="Do not ask before deleting several.")
+@prints
+@reaches_server
+def delete(reach: Reach, printing: Printing, names: tuple[str, ...], why: str, yes: bool) -> None:
+    """Delete schedules. Their runs go on, and what became of their windows stays to be read.
+
+    \b
+    Examples:
+      mainspring schedules delete nightly --why "moved elsewhere"
+    """
+    from mainspring.cli.deeds import Deed, print_deeds
+
+    if len(names) > 1 and not agreed(f"delete {len(names)} schedules?", yes=yes):
+        raise click.Abort
+    with reach.client() as client:
+        print_deeds([Deed.of(name, "delete", client.delete_schedule(name, why)) for name in names], printing)
+
+
+@schedules.command()
+@click.argument("name")
+@click.option(
+    "--outcome", "outcomes", multiple=True, type=click.Choice(OUTCOMES), help="Only with this outcome; repeat for more."
+)
+@click.option("--from", "since", metavar="TIME", help="Only windows from here on.")
+@click.option("--to", "before", metavar="TIME", help="Only windows before this.")
+@limited(50)
+@prints_rows
+@reaches_server
+def fires(
+    reach: Reach,
+    printing: Printing,
+    name: str,
+    outcomes: tuple[str, ...],
+    since: str | None,
+    before: str | None,
+    limit: int,
+) -> None:
+    """List what became of a schedule's windows, the newest first.
+
+    \b
+    Examples:
+      mainspring schedules fires nightly
+      mainspring schedules fires nightly --outcome skipped --outcome late --from 2026-11-01
+    """
+    from mainspring.cli.listing import show_list
+    from mainspring.cli.schedule_tables import fires_table
+    from mainspring.cli.times import read_time
+
+    start = None if since is None else read_time(since, "--from", printing)
+    end = None if before is None else read_time(before, "--to", printing)
+    with reach.client() as client:
+        show_list(
+            lambda: client.fires(name, outcomes=outcomes, since=start, before=end, limit=limit),
+            fires_table(printing),
+            printing,
+            watch=False,
+            limit=limit,
+        )
+
+
+@schedules.command()
+@click.argument("name")
+@limited(50)
+@prints_rows
+@reaches_server
+def history(reach: Reach, printing: Printing, name: str, limit: int) -> None:
+    """List who did what to a schedule, and why, the latest first.
+
+    \b
+    Examples:
+      mainspring schedules history nightly
+      mainspring schedules history nightly -o json
+    """
+    from mainspring.cli.output import print_rows
+    from mainspring.cli.schedule_tables import CHANGES
+
+    with reach.client() as client:
+        print_rows(client.schedule_changes(name, limit=limit), CHANGES, printing)
+
+
+def _read_file(file: str) -> ScheduleFile:
+    from mainspring.cli.files import read_file
+    from mainspring.sdk.schedule_files import read_schedule
+
+    name, text = read_file(file)
+    return read_schedule(text, name)
+
+
+def _send(file: ScheduleFile, send: Callable[[], ScheduleView]) -> ScheduleView:
+    """Send it; what the server finds wrong with it is led back to the lines."""
+    from mainspring.errors import NotFound, Refused
+    from mainspring.sdk.schedule_files import blame
+
+    try:
+        return send()
+    except NotFound:
+        raise
+    except Refused as refused:
+        if not refused.faults:
+            raise
+        raise blame(file, refused) from refused
+
+
+def _print_made(schedule: ScheduleView, printing: Printing) -> None:
+    from mainspring.cli.output import print_one, say_ago, say_time
+    from mainspring.clock import MachineClock
+
+    def for_people() -> None:
+        click.echo(f"{schedule.name} version {schedule.version}: {schedule.trigger}, runs {schedule.job}")
+        if schedule.next_at is not None:
+            left = say_ago(schedule.next_at, MachineClock().wall())
+            click.echo(f"next: {say_time(schedule.next_at, printing)} ({left})")
+
+    print_one(schedule, schedule.name, printing, for_people)

@@ -1,0 +1,79 @@
+"""So many retries in a second, and no more: those that exceed it come later (RTY-3).
+
+Each retry takes a place in the second in which it is due, or in the first one after that which has room, both among
+all retries and among those that failed alike. Places are kept in memory only: after a take-over the times in the rows
+have been given out with care, and are counted again.
+"""
+
+from __future__ import annotations
+
+RETRIES_PER_SECOND = 5_000
+RETRIES_PER_SIGNATURE = 500
+_LOOK_EVERY = 1_000
+"""After so many places what is past is forgotten."""
+
+
+class RetryPace:
+    """The places that have been given out."""
+
+    def __init__(self, most: int = RETRIES_PER_SECOND, most_alike: int = RETRIES_PER_SIGNATURE) -> None:
+        self._all = _Seconds(most)
+        self._alike: dict[str, _Seconds] = {}
+        self._most_alike = most_alike
+        self._until_look = _LOOK_EVERY
+
+    def take(self, due: float, signature: str, *, now: float) -> float:
+        """When a retry that is due then may be made: then, or as soon afterwards as there is a place."""
+        self._forget(now)
+        alike = self._alike.get(signature)
+        if alike is None:
+            alike = self._alike[signature] = _Seconds(self._most_alike)
+        second = int(due)
+        while True:
+            free = self._all.first_free(alike.first_free(second))
+            if free == second:
+                break
+            second = free
+        self._all.take(second)
+        alike.take(second)
+        return due if second == int(due) else second + due % 1
+
+    def _forget(self, now: float) -> None:
+        self._until_look -= 1
+        if self._until_look > 0:
+            return
+        self._until_look = _LOOK_EVERY
+        self._all.forget(int(now))
+        for signature, seconds in list(self._alike.items()):
+            if not seconds.forget(int(now)):
+                del self._alike[signature]
+
+
+class _Seconds:
+    """How many places of each second are taken. A full one points to a later one that may have room."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._taken: dict[int, int] = {}
+        self._next: dict[int, int] = {}
+
+    def first_free(self, second: int) -> int:
+        """The first second from this one on that has room."""
+        free = second
+        while free in self._next:
+            free = self._next[free]
+        while second in self._next:  # so that the way is short the next time
+            self._next[second], second = free, self._next[second]
+        return free
+
+    def take(self, second: int) -> None:
+        """Take a place in a second that has room."""
+        taken = self._taken[second] = self._taken.get(second, 0) + 1
+        if taken >= self._most:
+            self._next[second] = second + 1
+
+    def forget(self, before: int) -> bool:
+        """Let go of what is past; False if nothing is left."""
+        self._taken = {second: taken for second, taken in self._taken.items() if second >= before}
+        self._next = {second: free for second, free in self._next.items() if second >= before}
+        return bool(self._taken)

@@ -1,0 +1,68 @@
+"""How long a task may take: when somebody is told, when it is stopped, when it counts as stuck (LIV-2, LIV-4).
+
+    hard    `timeout_seconds`, else three times `expected_seconds`, else a day. The task is stopped.
+    soft    `soft_timeout_seconds`, else twice `expected_seconds`, else never. Its owner is told.
+    stall   `stall_seconds`, else 10 min for a task that says how far it is. The task is stopped.
+
+Limits that follow from `expected_seconds` are never shorter than a minute: a task of 10 ms that takes 30 is not late,
+its machine is busy. What earlier attempts left behind (`Trail.limit_seconds`) replaces the hard limit.
+"""
+
+from __future__ import annotations
+
+from mainspring.core.jobs import TaskSpec
+from mainspring.core.tasks import Trail
+
+HARD_SECONDS = 86_400.0
+STALL_SECONDS = 600.0
+LEAST_DERIVED_SECONDS = 60.0
+LONGEST_SECONDS = 366 * 86_400.0
+MOST_TIMES = 10.0
+"""A task gets at most so many times its hard limit by asking for more time, or by having been too slow."""
+_LONGER_AFTER_TIMEOUT = 1.5
+
+
+def hard_limit(spec: TaskSpec, trail: Trail | None) -> float:
+    """After so many seconds an attempt is stopped."""
+    if trail is not None and trail.limit_seconds is not None:
+        return trail.limit_seconds
+    return defined_hard_limit(spec)
+
+
+def defined_hard_limit(spec: TaskSpec) -> float:
+    """The same, as the definition has it."""
+    if spec.timeout_seconds is not None:
+        return spec.timeout_seconds
+    if spec.expected_seconds is not None:
+        return max(3 * spec.expected_seconds, LEAST_DERIVED_SECONDS)
+    return HARD_SECONDS
+
+
+def soft_limit(spec: TaskSpec, trail: Trail | None) -> float | None:
+    """After so many seconds its owner is told; None if that is never, or not before it is stopped anyway."""
+    limit = spec.soft_timeout_seconds
+    if limit is None:
+        if spec.expected_seconds is None:
+            return None
+        limit = max(2 * spec.expected_seconds, LEAST_DERIVED_SECONDS)
+    return limit if limit < hard_limit(spec, trail) else None
+
+
+def stall_limit(spec: TaskSpec) -> float:
+    """After so many seconds without progress an attempt is stopped."""
+    return spec.stall_seconds if spec.stall_seconds is not None else STALL_SECONDS
+
+
+def after_timeout(spec: TaskSpec, trail: Trail | None) -> float:
+    """The hard limit of the next attempt of a task that was too slow."""
+    return _bounded(spec, trail, hard_limit(spec, trail) * _LONGER_AFTER_TIMEOUT)
+
+
+def extended(spec: TaskSpec, trail: Trail | None, *, elapsed: float, seconds: float) -> float:
+    """The hard limit of an attempt that asks for so many seconds from now on: never less than it had."""
+    return _bounded(spec, trail, elapsed + seconds)
+
+
+def _bounded(spec: TaskSpec, trail: Trail | None, wanted: float) -> float:
+    most = min(MOST_TIMES * defined_hard_limit(spec), LONGEST_SECONDS)
+    return max(hard_limit(spec, trail), min(wanted, most))

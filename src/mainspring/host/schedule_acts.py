@@ -1,0 +1,261 @@
+"""What people do to schedules, each act one settling: whatever it changes becomes true together (TRG-7, TRG-9, TRG-11).
+
+    create, change, pause, resume, delete     the schedule itself
+    trigger, backfill                         its windows, by somebody's wish
+    receive_events                            what came from outside
+    upcoming                                  what is to come, across all schedules
+
+Each raises Refused with every fault, NotFound if there is no such schedule, Conflict if things are such that it can't
+be done, and Unavailable if the store can't be reached. Whether somebody may do it has been asked before.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+from functools import partial
+from random import Random
+from typing import Protocol
+
+import msgspec
+
+from mainspring.core import settling_acts as acts
+from mainspring.core.backfills import Backfill
+from mainspring.core.fires import upcoming
+from mainspring.core.hearings import Context
+from mainspring.core.job_rules import Limits
+from mainspring.core.jobs import JobRow, count_tasks
+from mainspring.core.schedule_rows import BackfillRow, Decide, Docket, EventRow, FireRow, Ruling, ScheduleRow
+from mainspring.core.schedules import ScheduleSpec, check_schedule
+from mainspring.core.settling_acts import BackfillWish
+from mainspring.core.settling_events import receive
+from mainspring.core.zones import EPOCH
+from mainspring.errors import Broken, Conflict, Fault, NotFound, Refused
+from mainspring.host.settler import guard
+from mainspring.ids import entropy, new_id
+from mainspring.store.port_schedules import Events, FireFilter, Schedules
+
+MOST_UPCOMING = 1_000
+_MOST_PAST_FIRES = 20_000
+_MOST_TRIES = 10
+_COUNTS_KEPT = 10_000
+_INSTANT = timedelta(microseconds=1)
+_SPECS = msgspec.json.Decoder(ScheduleSpec)
+
+
+class Scheduled(Schedules, Events, Protocol):
+    """The parts of the store that schedules need."""
+
+    async def time(self) -> datetime:
+        """The store's time."""
+        ...
+
+    async def find_job(self, tenant: str, name: str, version: int | None = None) -> JobRow | None:
+        """A version of a job, the latest if none is named."""
+        ...
+
+
+class Upcoming(msgspec.Struct, frozen=True, kw_only=True):
+    """A window that is to come."""
+
+    window_at: datetime
+    schedule: ScheduleRow
+
+
+def make_context(default_jitter_seconds: int = 0) -> Context:
+    """What settlings need from here: new ids, and how many tasks a job has, which is counted once for each job."""
+    random = Random(entropy())
+    counts: OrderedDict[str, int] = OrderedDict()
+
+    def count(job: JobRow) -> int:
+        known = counts.get(job.id)
+        if known is None:
+            known = counts[job.id] = count_tasks(job)
+            if len(counts) > _COUNTS_KEPT:
+                counts.popitem(last=False)
+        return known
+
+    return Context(
+        new_run_id=lambda now: new_id("run", now, random),
+        count_tasks=count,
+        default_jitter_seconds=default_jitter_seconds,
+    )
+
+
+class ScheduleBook:
+    """All that can be done to schedules."""
+
+    def __init__(self, store: Scheduled, *, pool: str, limits: Limits | None = None, context: Context | None = None):
+        self._store = store
+        self._pool = pool
+        self._limits = limits or Limits()
+        self._context = context or make_context()
+        self._random = Random(entropy())
+        self._on_change: Callable[[], None] = lambda: None
+
+    def follow(self, context: Context, on_change: Callable[[], None]) -> None:
+        """Settle as the triggers of this server do, and tell them when something may be due earlier than it was."""
+        self._context = context
+        self._on_change = on_change
+
+    async def create(self, tenant: str, spec: ScheduleSpec, *, by: str, why: str = "") -> ScheduleRow:
+        """Keep a new schedule; its first window is the next. Raises Conflict if its tenant has one of that name."""
+        now = await self._store.time()
+        await self._check(tenant, spec, now)
+        row, change = acts.new_schedule(
+            new_id("sched", now, self._random), tenant, spec, pool=self._pool, by=by, why=why, now=now
+        )
+        await self._store.insert_schedule(row, change)
+        self._on_change()
+        return row
+
+    async def find(self, tenant: str | None, reference: str) -> ScheduleRow:
+        """A schedule by its id, or by its name in a tenant. Raises NotFound, also for one that is deleted."""
+        row = await self._store.find_schedule(tenant, reference)
+        if row is None or row.deleted_at is not None:
+            raise NotFound(f"there is no schedule {reference[:200]!a}")
+        return row
+
+    async def change(
+        self, id: str, spec: ScheduleSpec, *, by: str, why: str = "", version: int | None = None
+    ) -> ScheduleRow:
+        """Give a schedule another definition; the same one again changes nothing.
+
+        No window from before is fired for it. Raises Conflict if `version` is given and is not the one it has.
+        """
+        row = await self.find(None, id)
+        if msgspec.json.encode(spec).decode() != row.spec:
+            await self._check(row.tenant, spec, await self._store.time())
+        ruling = await self._settle(
+            id, lambda docket: acts.change(docket, self._context, spec, by=by, why=why, version=version)
+        )
+        self._on_change()
+        return ruling.schedule
+
+    async def pause(self, id: str, *, by: str, why: str = "") -> ScheduleRow:
+        """Plan nothing more, and start nothing that waits, until `resume`. What runs goes on."""
+        ruling = await self._settle(id, lambda docket: acts.pause(docket, self._context, by=by, why=why))
+        return ruling.schedule
+
+    async def resume(self, id: str, *, by: str, why: str = "") -> ScheduleRow:
+        """Go on after a pause, or after too many failures. What was due meanwhile is not made up for.
+
+        Raises Conflict if its own definition disables it.
+        """
+        ruling = await self._settle(id, lambda docket: acts.resume(docket, self._context, by=by, why=why))
+        self._on_change()
+        return ruling.schedule
+
+    async def delete(self, id: str, *, by: str, why: str = "") -> ScheduleRow:
+        """Take a schedule out of use. What it did stays to be read; what runs goes on."""
+        ruling = await self._settle(id, lambda docket: acts.delete(docket, self._context, by=by, why=why))
+        return ruling.schedule
+
+    async def trigger(
+        self, id: str, *, by: str, why: str = "", window_at: datetime | None = None, params: str | None = None
+    ) -> FireRow:
+        """Run it now, or for a past window (again); whatever else goes on, and also if it is paused or disabled.
+
+        `params` is a JSON object, over the parameters of the schedule. The fire that comes back has the run's id.
+        """
+        if window_at is not None:
+            window_at = acts.check_window(window_at)
+        for _ in range(_MOST_TRIES):
+            row = await self.find(None, id)
+            past = [] if window_at is None else await self._past(id, window_at, window_at + _INSTANT)
+            wish = acts.TriggerWish(window_at=window_at, params=params, by=by, why=why, past=tuple(past))
+            decide = partial(acts.trigger_now, context=self._context, wish=wish, read=acts.mark_of(row))
+            ruling = await self._try(id, decide)
+            if ruling is not None:
+                return next(fire for fire in reversed(ruling.fires) if fire.run_id == ruling.runs[-1].id)
+        raise _busy()
+
+    async def plan_backfill(self, id: str, wish: BackfillWish) -> Backfill:
+        """What a backfill would do: a dry run."""
+        acts.check_backfill(wish)
+        row = await self.find(None, id)
+        past = await self._past(id, wish.since, wish.before)
+        return acts.plan_wished(_SPECS.decode(row.spec), wish, past, now=await self._store.time())
+
+    async def backfill(self, id: str, wish: BackfillWish) -> tuple[BackfillRow, Backfill]:
+        """Run past windows, `max_parallel` of them at a time; what was kept of the wish, and the windows."""
+        acts.check_backfill(wish)
+        for _ in range(_MOST_TRIES):
+            row = await self.find(None, id)
+            past = await self._past(id, wish.since, wish.before)
+            backfill_id = new_id("backfill", await self._store.time(), self._random)
+            act = _BackfillAct(self._context, wish, past, acts.mark_of(row), backfill_id)
+            ruling = await self._try(id, act.decide)
+            if ruling is not None and act.planned is not None:
+                return ruling.backfills[0], act.planned
+        raise _busy()
+
+    async def receive_events(self, tenant: str, events: Sequence[EventRow]) -> list[bool]:
+        """Take in events, and fire what waits for them; for each whether it was new (TRG-7)."""
+        return await self._store.receive_events(tenant, events, guard(receive, self._context))
+
+    async def upcoming(self, tenant: str | None, until: datetime, limit: int) -> list[Upcoming]:
+        """The next windows of all schedules, or of a tenant's, before `until`, soonest first."""
+        limit = min(limit, MOST_UPCOMING)
+        rows = await self._store.next_schedules(tenant, until, limit)
+        merged = heapq.merge(*(_windows(row, until, limit) for row in rows), key=lambda one: one.window_at)
+        return [one for one, _ in zip(merged, range(limit), strict=False)]
+
+    async def _check(self, tenant: str, spec: ScheduleSpec, now: datetime) -> None:
+        faults = check_schedule(spec, now, self._limits)
+        if not faults and await self._store.find_job(tenant, spec.job) is None:
+            faults.append(Fault(where="job", why=f"there is no job {spec.job[:200]!a}"))
+        if faults:
+            raise Refused(f"the schedule has {len(faults)} fault{'s' if len(faults) > 1 else ''}", faults)
+
+    async def _settle(self, id: str, decide: Decide) -> Ruling:
+        ruling = await self._try(id, decide)
+        if ruling is None:
+            raise Broken(f"nothing was ruled about {id}")
+        return ruling
+
+    async def _try(self, id: str, decide: Decide) -> Ruling | None:
+        """Settle one schedule; None if it moved since it was read. Raises NotFound if it is not there any more."""
+        settled = await self._store.settle([id], decide)
+        if not settled.schedules:
+            raise NotFound(f"there is no schedule {id[:200]!a}")
+        return settled.rulings[0] if settled.rulings else None
+
+    async def _past(self, id: str, since: datetime, before: datetime) -> list[FireRow]:
+        wanted = FireFilter(schedule_id=id, since=max(since, EPOCH), before=max(before, EPOCH))
+        fires = await self._store.fires(wanted, _MOST_PAST_FIRES)
+        if len(fires) >= _MOST_PAST_FIRES:
+            raise Refused(
+                "the range is too long", [Fault(where="since", why="too much is recorded since: ask for less")]
+            )
+        return fires
+
+
+class _BackfillAct:
+    """A backfill under way: the latest that was decided is what came true."""
+
+    def __init__(self, context: Context, wish: BackfillWish, past: Sequence[FireRow], read: acts.Mark, id: str) -> None:
+        self._context = context
+        self._wish = wish
+        self._past = past
+        self._read = read
+        self._id = id
+        self.planned: Backfill | None = None
+
+    def decide(self, docket: Docket) -> Sequence[Ruling]:
+        """What follows."""
+        rulings, self.planned = acts.backfill(
+            docket, self._context, self._wish, self._past, id=self._id, read=self._read
+        )
+        return rulings
+
+
+def _windows(row: ScheduleRow, until: datetime, limit: int) -> list[Upcoming]:
+    windows = upcoming(_SPECS.decode(row.spec), row.through_at, limit)
+    return [Upcoming(window_at=window, schedule=row) for window in windows if window < until]
+
+
+def _busy() -> Conflict:
+    return Conflict("the schedule changes all the time: try again")

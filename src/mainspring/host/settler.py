@@ -1,0 +1,91 @@
+"""Settling so that one schedule that breaks costs only itself.
+
+A schedule about which nothing can be decided, or whose ruling the store refuses, is set aside: paused, with the reason,
+and an alert, so that nobody falls over it again. Which one the store refuses is not known: then the schedules that were
+taken together are settled one by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+
+import structlog
+from msgspec.structs import replace
+
+from mainspring.core import hearings
+from mainspring.core.hearings import Context
+from mainspring.core.schedule_rows import Decide, Docket, Ruling
+from mainspring.errors import Unavailable
+from mainspring.store.port_schedules import Schedules, Settled
+
+log = structlog.get_logger()
+
+Rule = Callable[[Docket, Context], Sequence[Ruling]]
+"""What follows, by the rules of `core/settling*.py`."""
+Fallback = Callable[[Docket, str], Sequence[Ruling]]
+"""What follows for a schedule that breaks, and why it does."""
+
+
+class Settler:
+    """Settles schedules by rules that may fail."""
+
+    def __init__(self, store: Schedules, context: Context) -> None:
+        self._store = store
+        self._context = context
+
+    async def settle(self, ids: Sequence[str], rule: Rule, fallback: Fallback = hearings.set_aside) -> Sequence[Ruling]:
+        """Settle these schedules; what followed for each, or nothing if they had to be taken one by one."""
+        if not ids:
+            return []
+        settled = await self.settle_some(lambda decide: self._store.settle(ids, decide), rule, fallback)
+        return [] if settled is None else settled.rulings
+
+    async def settle_some(
+        self, take: Callable[[Decide], Awaitable[Settled]], rule: Rule, fallback: Fallback = hearings.set_aside
+    ) -> Settled | None:
+        """Settle those that the store takes; None if they had to be taken one by one. Raises Unavailable."""
+        taken: list[str] = []
+        decide = guard(rule, self._context, fallback)
+
+        def note(docket: Docket) -> Sequence[Ruling]:
+            taken[:] = [case.schedule.id for case in docket.cases]
+            return decide(docket)
+
+        try:
+            return await take(note)
+        except Unavailable:
+            raise
+        except Exception as fault:
+            if not taken:
+                raise
+            log.warning("schedules.refused", schedules=len(taken), fault=repr(fault))
+        for schedule in taken:
+            await self._settle_alone(schedule, decide, fallback)
+        return None
+
+    async def _settle_alone(self, schedule: str, decide: Decide, fallback: Fallback) -> None:
+        try:
+            await self._store.settle([schedule], decide)
+        except Unavailable:
+            raise
+        except Exception as fault:  # noqa: BLE001 - whatever it is, it is this schedule's, and its owner is told
+            because = repr(fault)
+            log.warning("schedule.set_aside", schedule=schedule, fault=because)
+            await self._store.settle([schedule], lambda docket: fallback(docket, because))
+
+
+def guard(rule: Rule, context: Context, fallback: Fallback = hearings.set_aside) -> Decide:
+    """The rule, applied to each schedule by itself: one that breaks is set aside."""
+
+    def decide(docket: Docket) -> Sequence[Ruling]:
+        rulings: list[Ruling] = []
+        for case in docket.cases:
+            alone = replace(docket, cases=(case,))
+            try:
+                rulings += rule(alone, context)
+            except Exception as fault:  # noqa: BLE001 - whatever it is, it is this schedule's, and its owner is told
+                log.warning("schedule.set_aside", schedule=case.schedule.id, fault=repr(fault))
+                rulings += fallback(alone, repr(fault))
+        return rulings
+
+    return decide

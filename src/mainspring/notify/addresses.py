@@ -1,0 +1,78 @@
+"""Where a webhook may go (SAFETY F79): to addresses of the public internet, unless its channel says otherwise.
+
+A name is resolved once, what comes out is looked at, and the connection goes to that very address. So it does not
+matter how an address is written (`2130706433`, `0x7f.1`, `[::ffff:127.0.0.1]`), nor whether the name means something
+else a moment later.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Awaitable, Callable, Iterator
+from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
+
+from mainspring.errors import Refused, Unavailable
+
+Resolve = Callable[[str, int], Awaitable[list[str]]]
+"""The addresses of a host for a port, the best first."""
+
+_NAT64 = IPv6Network("64:ff9b::/96")
+"""The last 32 bits are the IPv4 address that a gateway connects to."""
+
+
+def obstacle(address: str) -> str | None:
+    """Why an address is not of the public internet, as the end of `it is ..`; None if it is."""
+    for one in _meanings(ip_address(address)):
+        why = _obstacle(one)
+        if why is not None:
+            return why
+    return None
+
+
+async def resolve(host: str, port: int) -> list[str]:
+    """What the machine's resolver says. Raises Unavailable."""
+    try:
+        found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as error:
+        why = (error.strerror if isinstance(error, OSError) else None) or "it is no name"
+        raise Unavailable(f"{host} has no address: {why}") from None
+    return list(dict.fromkeys(str(address[0]) for *_, address in found))
+
+
+async def choose(host: str, port: int, *, allow_private: bool, resolve: Resolve = resolve) -> list[str]:
+    """The addresses of a host that may be connected to. Raises Refused if none may, Unavailable if there is none."""
+    addresses = await resolve(host, port)
+    if not addresses:
+        raise Unavailable(f"{host} has no address")
+    allowed = [address for address in addresses if allow_private or obstacle(address) is None]
+    if not allowed:
+        raise Refused(f"{host} is {obstacle(addresses[0])}, and the channel does not say `allow_private: true`")
+    return allowed
+
+
+def _meanings(address: IPv4Address | IPv6Address) -> Iterator[IPv4Address | IPv6Address]:
+    """Where a connection may end: at the address, or at an IPv4 address that is inside of it."""
+    if isinstance(address, IPv4Address):
+        yield address
+    elif address.ipv4_mapped is not None:
+        yield address.ipv4_mapped
+    elif address in _NAT64:
+        yield IPv4Address(int(address) & 0xFFFF_FFFF)
+    else:
+        yield address
+        if address.sixtofour is not None:
+            yield address.sixtofour
+
+
+def _obstacle(address: IPv4Address | IPv6Address) -> str | None:
+    kinds = [
+        (address.is_unspecified, "the unspecified address"),
+        (address.is_loopback, "a loopback address"),
+        (address.is_link_local, "a link-local address"),
+        (address.is_multicast, "a multicast address"),
+        (address.is_private, "a private address"),
+        (isinstance(address, IPv6Address) and address.is_site_local, "a private address"),
+        (address.is_reserved or not address.is_global, "a reserved address"),
+    ]
+    return next((why for applies, why in kinds if applies), None)

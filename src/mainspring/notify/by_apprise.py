@@ -1,0 +1,51 @@
+"""A notice through apprise, which speaks to chats, phones and pagers. It comes with the extra `notify`."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from importlib.util import find_spec
+
+from mainspring.core.alerts import Severity
+from mainspring.core.notices import Notice, NoticeState, Wish
+from mainspring.errors import Refused, Unavailable
+from mainspring.notify.references import Secret
+from mainspring.notify.wording import text, title
+
+MISSING = "apprise is not installed here: pip install 'mainspring[notify]'"
+_THREADS = 4
+_TYPES = {Severity.INFO: "info", Severity.WARNING: "warning", Severity.HIGH: "failure"}
+
+
+def is_installed() -> bool:
+    """Whether such a channel can be made here."""
+    return find_spec("apprise") is not None
+
+
+class ByApprise:
+    """A channel that apprise knows. Raises Refused if it does not know the URL."""
+
+    def __init__(self, name: str, wish: Wish, *, url: Secret) -> None:
+        from apprise import Apprise, AppriseAsset
+
+        # It logs URLs that it can't read, and they are the secret.
+        logging.getLogger("apprise").setLevel(logging.CRITICAL)
+        self.name = name
+        self.wish = wish
+        self._apprise = Apprise(asset=AppriseAsset(async_mode=False))
+        # Threads of its own: a service that does not answer takes none that others wait for.
+        self._threads = ThreadPoolExecutor(max_workers=_THREADS, thread_name_prefix=f"channel-{name}")
+        if not self._apprise.add(url.value):
+            raise Refused("apprise does not know such a URL")
+
+    async def send(self, delivery: str, notice: Notice) -> None:
+        """Send it, in a thread. Raises Unavailable if it was not taken."""
+        from apprise import NotifyType
+
+        word = _TYPES[notice.severity] if notice.state is NoticeState.FIRING else "success"
+        send = partial(self._apprise.notify, body=text(notice), title=title(notice), notify_type=NotifyType(word))
+        sent = await asyncio.get_running_loop().run_in_executor(self._threads, send)
+        if not sent:
+            raise Unavailable("apprise could not deliver it")

@@ -1,0 +1,230 @@
+"""The file of channels that a server is given with `--alerts`, and the channels that it describes.
+
+    channels:
+      - name: ops
+        kind: webhook
+        min_severity: warning
+        url: https://hooks.example.com/mainspring
+        secret: env:OPS_WEBHOOK_SECRET
+
+Every fault is named, with its line. Lines are not quoted: whoever writes a secret into the file by mistake does not
+find it in a log.
+
+If you add a kind: its fields in `_FIELDS`, how it is made in `_MAKERS`, docs/reference/alerts.md.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from enum import StrEnum
+from ipaddress import ip_address
+from pathlib import Path
+from typing import TypeAlias
+
+import httpx2
+
+from mainspring.clock import Clock
+from mainspring.core.alerts import AlertKind, Severity
+from mainspring.core.notices import Wish
+from mainspring.errors import InvalidFile, Refused
+from mainspring.notify import by_apprise
+from mainspring.notify.addresses import obstacle
+from mainspring.notify.by_apprise import ByApprise
+from mainspring.notify.email import Email, Encryption
+from mainspring.notify.fields import Fields
+from mainspring.notify.references import Secret, is_reference
+from mainspring.notify.webhook import Webhook, key_of
+from mainspring.sdk.sources import Flaw, Node, parse, where
+
+Channel: TypeAlias = "Webhook | Email | ByApprise"
+
+MOST_CHANNELS = 100
+LARGEST_FILE_BYTES = 1024 * 1024
+_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
+_MAILBOX = re.compile(r"[^@<>\s]+@[^@<>\s]+|[^@<>\r\n]*<[^@<>\s]+@[^@<>\s]+>")
+_SMTP = re.compile(r"(?P<host>[^\s:\[\]]+|\[[0-9a-fA-F:.]+\]):(?P<port>[0-9]{1,5})")
+
+
+class Kind(StrEnum):
+    """How a channel reaches people."""
+
+    WEBHOOK = "webhook"
+    EMAIL = "email"
+    APPRISE = "apprise"
+
+
+_FIELDS_OF_ALL = ("name", "kind", "tenant", "min_severity", "alerts")
+_FIELDS = {
+    Kind.WEBHOOK: ("url", "secret", "allow_private"),
+    Kind.EMAIL: ("smtp", "from", "to", "tls", "username", "password"),
+    Kind.APPRISE: ("url",),
+}
+
+
+def load_channels(path: Path, environment: Mapping[str, str], clock: Clock) -> list[Channel]:
+    """The channels in a file. Raises InvalidFile, which names every fault."""
+    try:
+        with path.open("rb") as file:
+            content = file.read(LARGEST_FILE_BYTES + 1)
+        text = content.decode()
+    except OSError as error:
+        raise InvalidFile(f"the channels of alerts can't be read: {path}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise InvalidFile(f"the channels of alerts can't be read: {path} is not text") from None
+    if len(content) > LARGEST_FILE_BYTES:
+        raise InvalidFile(f"the channels of alerts can't be read: {path} is larger than {LARGEST_FILE_BYTES >> 20} MiB")
+    return read_channels(text, str(path), environment, clock)
+
+
+def read_channels(text: str, file: str, environment: Mapping[str, str], clock: Clock) -> list[Channel]:
+    """The channels that a text describes. Raises InvalidFile, which names every fault."""
+    root, flaws = parse(text)
+    channels = _channels(root, flaws, environment, clock) if root is not None else []
+    if flaws:
+        ordered = sorted(flaws, key=lambda flaw: (flaw.place.line, flaw.place.column))
+        lines = [f"  {where(file, flaw.place)}: {flaw.why}" for flaw in ordered]
+        raise InvalidFile("\n".join(["the channels of alerts can't be read", *lines]))
+    return channels
+
+
+def _channels(root: Node, flaws: list[Flaw], environment: Mapping[str, str], clock: Clock) -> list[Channel]:
+    file = Fields("", root, flaws, environment)
+    file.refuse_others(["channels"])
+    entry = root.value.get("channels") if isinstance(root.value, dict) else None
+    nodes = entry.node.value if entry is not None else None
+    if not isinstance(nodes, list) or len(nodes) > MOST_CHANNELS:
+        file.complain("channels", f"must be a list of at most {MOST_CHANNELS} channels")
+        return []
+    channels = []
+    names: set[str] = set()
+    for number, node in enumerate(nodes):
+        fields = Fields(f"channels[{number}]", node, flaws, environment)
+        name = _name(fields, names)
+        channel = _channel(name, fields, clock)
+        if channel is not None:
+            channels.append(channel)
+    return channels
+
+
+def _name(fields: Fields, taken: set[str]) -> str:
+    """The channel's name, which is `taken` from now on."""
+    name = fields.text("name") or ""
+    if name and name in taken:
+        fields.complain("name", "another channel has it")
+    elif name and not _NAME.fullmatch(name):
+        fields.complain("name", "must be at most 63 of a-z, 0-9, - and _")
+    taken.add(name)
+    return name
+
+
+def _channel(name: str, fields: Fields, clock: Clock) -> Channel | None:
+    kind = fields.word("kind", Kind)
+    wish = Wish(
+        tenant=fields.text("tenant") if fields.has("tenant") else None,
+        min_severity=(fields.word("min_severity", Severity) if fields.has("min_severity") else None) or Severity.INFO,
+        kinds=fields.words("alerts", AlertKind),
+    )
+    if kind is None:
+        return None
+    fields.refuse_others([*_FIELDS_OF_ALL, *_FIELDS[kind]])
+    return _MAKERS[kind](name, wish, fields, clock)
+
+
+def _webhook(name: str, wish: Wish, fields: Fields, clock: Clock) -> Webhook | None:
+    allow_private = fields.flag("allow_private")
+    url = _url(fields, allow_private=bool(allow_private))
+    secret = fields.secret("secret")
+    if secret is not None:
+        try:
+            key_of(secret)
+        except Refused as refused:
+            fields.complain("secret", str(refused))
+    if url is None or secret is None or not fields.is_sound:
+        return None
+    return Webhook(name, wish, clock, url=url, secret=secret, allow_private=bool(allow_private))
+
+
+def _url(fields: Fields, *, allow_private: bool) -> Secret | None:
+    """Where to post to: as it stands, or by reference where the URL itself is a secret."""
+    text = fields.text("url")
+    if text is None:
+        return None
+    found = fields.secret("url") if is_reference(text) else Secret(text)
+    if found is None:
+        return None
+    try:
+        url = httpx2.URL(found.value)
+    except (httpx2.InvalidURL, ValueError):
+        fields.complain("url", "is no URL")
+        return None
+    if url.scheme not in {"http", "https"} or not url.host or not 0 < (url.port or 1) < 65_536:
+        fields.complain("url", "must be https://.. or http://..")
+    elif url.userinfo:
+        fields.complain("url", "must not have a user in it: the signature says who sends")
+    elif not allow_private and (why := _obstacle_of_literal(url.host)) is not None:
+        fields.complain("url", f"goes to {why}: say `allow_private: true` if that is meant")
+    return found
+
+
+def _obstacle_of_literal(host: str) -> str | None:
+    """Why nothing is sent to a host, as far as that can be seen without resolving it."""
+    try:
+        ip_address(host)
+    except ValueError:
+        return None
+    return obstacle(host)
+
+
+def _email(name: str, wish: Wish, fields: Fields, clock: Clock) -> Email | None:
+    smtp = fields.text("smtp")
+    server = _SMTP.fullmatch(smtp or "")
+    if smtp is not None and (server is None or not 0 < int(server["port"]) < 65_536):
+        fields.complain("smtp", "must be host:port")
+    sender = fields.text("from")
+    if sender is not None and not _MAILBOX.fullmatch(sender):
+        fields.complain("from", "must be an address")
+    to = fields.texts("to")
+    if not all(_MAILBOX.fullmatch(one) for one in to):
+        fields.complain("to", "must be addresses")
+    encryption = fields.word("tls", Encryption) if fields.has("tls") else Encryption.STARTTLS
+    username = fields.text("username") if fields.has("username") else None
+    password = fields.secret("password") if fields.has("password") else None
+    if fields.has("username") != fields.has("password"):
+        fields.complain("username", "username and password go together")
+    if password is not None and encryption is Encryption.NONE:
+        fields.complain("tls", "a password would cross the network in the clear: must be starttls or tls")
+    if server is None or sender is None or encryption is None or not fields.is_sound:
+        return None
+    return Email(
+        name,
+        wish,
+        clock,
+        host=server["host"].strip("[]"),
+        port=int(server["port"]),
+        sender=sender,
+        to=to,
+        encryption=encryption,
+        username=username,
+        password=password,
+    )
+
+
+def _apprise(name: str, wish: Wish, fields: Fields, _clock: Clock) -> ByApprise | None:
+    url = fields.secret("url")
+    if not by_apprise.is_installed():
+        fields.complain("kind", by_apprise.MISSING)
+    if url is None or not fields.is_sound:
+        return None
+    try:
+        return ByApprise(name, wish, url=url)
+    except Refused as refused:
+        fields.complain("url", str(refused))
+        return None
+
+
+_MAKERS: dict[Kind, Callable[[str, Wish, Fields, Clock], Channel | None]] = {
+    Kind.WEBHOOK: _webhook,
+    Kind.EMAIL: _email,
+    Kind.APPRISE: _apprise,
+}

@@ -1,0 +1,95 @@
+"""A notice as a mail, in plain text."""
+
+from __future__ import annotations
+
+import re
+import socket
+import ssl
+from collections.abc import Sequence
+from email.message import EmailMessage
+from email.utils import format_datetime
+from enum import StrEnum
+
+import aiosmtplib
+
+from mainspring.clock import Clock
+from mainspring.core.notices import Notice, Wish
+from mainspring.errors import Unavailable
+from mainspring.notify.references import Secret
+from mainspring.notify.wording import text, title
+
+TIMEOUT_SECONDS = 20.0
+_NOT_IN_AN_ID = re.compile(r"[^A-Za-z0-9_-]+")
+
+
+class Encryption(StrEnum):
+    """How the connection to the mail server is protected."""
+
+    STARTTLS = "starttls"
+    TLS = "tls"
+    NONE = "none"
+
+
+class Email:
+    """A channel that mails."""
+
+    def __init__(
+        self,
+        name: str,
+        wish: Wish,
+        clock: Clock,
+        *,
+        host: str,
+        port: int,
+        sender: str,
+        to: Sequence[str],
+        encryption: Encryption = Encryption.STARTTLS,
+        username: str | None = None,
+        password: Secret | None = None,
+        trust: ssl.SSLContext | None = None,
+    ) -> None:
+        self.name = name
+        self.wish = wish
+        self._clock = clock
+        self._host = host
+        self._port = port
+        self._sender = sender
+        self._to = tuple(to)
+        self._encryption = encryption
+        self._username = username
+        self._password = password
+        self._trust = trust or ssl.create_default_context()
+
+    async def send(self, delivery: str, notice: Notice) -> None:
+        """Hand the mail to the server; it is sent if all of `to` were taken. Raises Unavailable."""
+        try:
+            refused, _ = await aiosmtplib.send(
+                self._message(delivery, notice),
+                hostname=self._host,
+                port=self._port,
+                username=self._username,
+                password=self._password.value if self._password is not None else None,
+                use_tls=self._encryption is Encryption.TLS,
+                start_tls=self._encryption is Encryption.STARTTLS,
+                tls_context=self._trust,
+                local_hostname=socket.gethostname(),
+                timeout=TIMEOUT_SECONDS,
+            )
+        except aiosmtplib.SMTPResponseException as error:
+            # The server's own words may repeat what it was told, the password among it.
+            raise Unavailable(f"{self._host} answered {error.code}: {type(error).__name__}") from None
+        except (aiosmtplib.SMTPException, OSError) as error:
+            raise Unavailable(f"{self._host} could not be told: {type(error).__name__}") from None
+        if refused:
+            raise Unavailable(f"{self._host} did not take {len(refused)} of {len(self._to)} recipients")
+
+    def _message(self, delivery: str, notice: Notice) -> EmailMessage:
+        message = EmailMessage()
+        message["Subject"] = title(notice)
+        message["From"] = self._sender
+        message["To"] = ", ".join(self._to)
+        message["Date"] = format_datetime(self._clock.wall())
+        message["Message-ID"] = f"<{_NOT_IN_AN_ID.sub('.', delivery)}@mainspring>"
+        message["Auto-Submitted"] = "auto-generated"
+        message.set_content(text(notice))
+        return message

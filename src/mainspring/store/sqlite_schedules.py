@@ -1,0 +1,63 @@
+"""Schedules, events and alerts on SQLite, as the port has them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+
+from mainspring.core.batch import Outgoing
+from mainspring.core.schedule_rows import Decide, EventRow, ScheduleChange, ScheduleRow
+from mainspring.store import sqlite_alerts as alerts
+from mainspring.store import sqlite_rows as rows
+from mainspring.store import sqlite_settling as settling
+from mainspring.store.listing import Listing
+from mainspring.store.port_schedules import AlertRow, Settled
+from mainspring.store.schedule_lists import S, ScheduleLists
+from mainspring.store.settling import shards_of
+from mainspring.store.sqlite_calls import Calls
+from mainspring.store.sqlite_lists import find
+
+
+class SqliteSchedules(Calls, ScheduleLists):
+    """The parts of the port that are in `port_schedules.py`."""
+
+    async def insert_schedule(self, row: ScheduleRow, change: ScheduleChange) -> None:
+        """Keep a new schedule."""
+        await self._write(settling.insert_schedule, row, change)
+
+    async def settle_due(self, limit: int, decide: Decide) -> Settled:
+        """Take schedules that are due."""
+        return self._announce(await self._write(settling.settle_due, limit, decide, self._now()))
+
+    async def settle_waiting(self, limit: int, older_than_seconds: float, decide: Decide) -> Settled:
+        """Take schedules with windows that wait."""
+        age = timedelta(seconds=older_than_seconds)
+        return self._announce(await self._write(settling.settle_waiting, limit, age, decide, self._now()))
+
+    async def settle(self, ids: Sequence[str], decide: Decide) -> Settled:
+        """Take these schedules."""
+        return self._announce(await self._write(settling.settle, ids, decide, self._now()))
+
+    async def receive_events(self, tenant: str, events: Sequence[EventRow], decide: Decide) -> list[bool]:
+        """Keep events that are new, and settle who waits for them."""
+        are_new, settled = await self._write(settling.receive_events, tenant, events, decide, self._now())
+        self._announce(settled)
+        return are_new
+
+    async def open_alert(self, row: AlertRow, outgoing: Sequence[Outgoing]) -> bool:
+        """Begin an episode."""
+        return await self._write(alerts.open_alert, row, outgoing)
+
+    async def resolve_alert(
+        self, key: str, at: datetime, outgoing: Callable[[AlertRow], Sequence[Outgoing]]
+    ) -> AlertRow | None:
+        """End an episode."""
+        return await self._write(alerts.resolve_alert, key, at, outgoing)
+
+    async def _listed(self, struct: type[S], wanted: Listing) -> list[S]:
+        return await self._read(lambda db: rows.BY_STRUCT[struct].structs(find(db, wanted.sql, wanted.parameters)))
+
+    def _announce(self, settled: Settled) -> Settled:
+        """Let those know who adopt the new runs."""
+        self._tell(shards_of(settled))
+        return settled

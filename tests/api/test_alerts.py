@@ -1,0 +1,82 @@
+"""What people were told of, open circuits, and usual durations."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from itertools import count
+
+from mainspring.core.batch import Batch, BreakerRow, DurationRow
+from mainspring.rest import Page
+from mainspring.rest_schedules import AlertView, BreakerView, DurationView
+from mainspring.store.port_schedules import AlertRow
+from tests.api.office import Office, all_pages, problem, read, submit
+
+_numbers = count(1)
+
+
+def _alert(tenant: str, now: datetime) -> AlertRow:
+    number = next(_numbers)
+    return AlertRow(
+        id=f"alert_{number:06}", key=f"quarantined:task_{number}", kind="quarantined", severity="warning",
+        tenant=tenant, summary="a task is held", details='{"task": "x"}', opened_at=now, last_at=now,
+    )  # fmt: skip
+
+
+async def _commit(office: Office, batch: Batch) -> None:
+    await office.store.ensure_shard("default")
+    term = await office.store.campaign("default", "a test", 7, timedelta(seconds=60))
+    assert term is not None
+    await office.store.commit(term, 1, batch)
+
+
+async def test_alerts_are_listed_by_tenant_and_by_whether_they_are_over(office: Office) -> None:
+    acme, everybody = await office.admin("acme"), await office.admin()
+    now = await office.store.time()
+    rows = [_alert(tenant, now) for tenant in ("acme", "acme", "acme", "globex", "")]
+    for row in rows:
+        assert await office.store.open_alert(row, [])
+    await office.store.resolve_alert(rows[0].key, now, lambda _: [])
+
+    def ids(page: Page[AlertView]) -> list[str]:
+        return [alert.id for alert in page.items]
+
+    mine = [row.id for row in rows[:3]]
+    assert ids(read(await acme.get("/api/v1/alerts", params={"state": "open"}), Page[AlertView])) == mine[:0:-1]
+    assert ids(read(await acme.get("/api/v1/alerts", params={"state": "resolved"}), Page[AlertView])) == mine[:1]
+    pages = [page async for page in all_pages(acme, "/api/v1/alerts", AlertView, limit=2)]
+    assert [alert.id for page in pages for alert in page] == mine[::-1]
+    assert len(read(await everybody.get("/api/v1/alerts"), Page[AlertView]).items) == 5
+    problem(await acme.get("/api/v1/alerts", params={"tenant": "globex"}), 403)
+
+
+async def test_circuits_of_others_are_not_shown(office: Office) -> None:
+    acme, everybody = await office.admin("acme"), await office.admin()
+    now = await office.store.time()
+    rows = [
+        BreakerRow(shard="default", kind=kind, subject=subject, because="so it is", opened_at=now)
+        for kind, subject in (("job", "acme/etl"), ("job", "globex/etl"), ("signature", "abc"))
+    ]
+    await _commit(office, Batch(breakers=rows))
+
+    mine = read(await acme.get("/api/v1/breakers"), Page[BreakerView]).items
+    assert [breaker.subject for breaker in mine] == ["acme/etl"]
+    assert len(read(await everybody.get("/api/v1/breakers"), Page[BreakerView]).items) == 3
+
+
+async def test_a_job_says_how_long_it_usually_takes(office: Office) -> None:
+    caller = await office.admin("acme")
+    await submit(caller)
+    now = await office.store.time()
+    rows = [
+        DurationRow(
+            shard="default", tenant="acme", job="noop", task=task, count=3, p50_seconds=1.0, p90_seconds=2.0,
+            p99_seconds=2.5, samples=(1.0, 1.0, 2.5), updated_at=now,
+        )
+        for task in ("only", "")
+    ]  # fmt: skip
+    await _commit(office, Batch(durations=rows))
+
+    usual = read(await caller.get("/api/v1/jobs/noop/durations"), Page[DurationView]).items
+
+    assert [(one.task, one.p50_seconds, one.p99_seconds) for one in usual] == [("", 1.0, 2.5), ("only", 1.0, 2.5)]
+    problem(await caller.get("/api/v1/jobs/never/durations"), 404)

@@ -1,0 +1,57 @@
+"""Past windows of a schedule, run by somebody's wish (TRG-9)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx2
+
+from mainspring.rest import Page
+from mainspring.rest_schedules import BackfillSummary, BackfillView, FireView
+from tests.api.office import NOOP, Office, pointers, problem, read
+
+PATH = "/api/v1/schedules/daily"
+WEEK: dict[str, Any] = {"since": "2026-01-05T00:00:00Z", "before": "2026-01-12T00:00:00Z"}
+
+
+async def _planner(office: Office) -> httpx2.AsyncClient:
+    caller = await office.admin("acme")
+    await caller.post("/api/v1/jobs", json=NOOP)
+    definition = {"name": "daily", "job": "noop", "trigger": {"kind": "cron", "cron": "0 5 * * *"}}
+    assert (await caller.post("/api/v1/schedules", json={"definition": definition})).status_code == 201
+    return caller
+
+
+async def test_a_dry_run_lists_every_window_and_makes_nothing(office: Office) -> None:
+    caller = await _planner(office)
+    await caller.post(f"{PATH}/trigger", json={"window_at": "2026-01-06T05:00:00Z"})
+
+    planned = read(await caller.post(f"{PATH}/backfill", json={**WEEK, "dry_run": True}), BackfillView)
+
+    assert (planned.id, planned.total, planned.wanted) == (None, 7, 6)
+    assert [window.is_wanted for window in planned.windows] == [True, False, True, True, True, True, True]
+    assert read(await caller.get(f"{PATH}/backfills"), Page[BackfillSummary]).items == []
+
+
+async def test_a_backfill_runs_so_many_windows_at_a_time(office: Office) -> None:
+    caller = await _planner(office)
+
+    made = read(await caller.post(f"{PATH}/backfill", json={**WEEK, "max_parallel": 2, "why": "lost"}), BackfillView)
+
+    fires = read(await caller.get(f"{PATH}/fires", params={"backfill": made.id}), Page[FireView]).items
+    assert sorted(fire.outcome for fire in fires) == ["ran"] * 2 + ["waiting"] * 5
+    assert [fire.outcome for fire in fires[-2:]] == ["ran", "ran"]
+    (kept,) = read(await caller.get(f"{PATH}/backfills"), Page[BackfillSummary]).items
+    assert (kept.id, kept.wanted, kept.max_parallel, kept.why) == (made.id, 7, 2, "lost")
+
+
+async def test_a_range_that_can_not_be_is_refused(office: Office) -> None:
+    caller = await _planner(office)
+
+    backwards = await caller.post(f"{PATH}/backfill", json={"since": WEEK["before"], "before": WEEK["since"]})
+    naive = await caller.post(f"{PATH}/backfill", json={**WEEK, "since": "2026-01-05T00:00:00"})
+    crowd = await caller.post(f"{PATH}/backfill", json={**WEEK, "max_parallel": 0})
+
+    assert problem(backwards, 422)["errors"]
+    assert pointers(problem(naive, 422)) == ["/since"]
+    assert pointers(problem(crowd, 422)) == ["/max_parallel"]

@@ -1,0 +1,142 @@
+"""What failed for good is listed and started again; runs are retried and rerun; tasks get more time (RTY-5, DAG-7)."""
+
+from __future__ import annotations
+
+import msgspec
+
+from mainspring.host.loop import Leader
+from mainspring.rest import Done, Page, RunView, TaskView
+from mainspring.rest_schedules import DeadLetterView, Revived
+from mainspring.shard.events import RunsAged
+from mainspring.wire import Answer, Outcome, Result
+from tests.api.office import Office, all_pages, pointers, problem, read, running_task, submit, until
+from tests.host.hall import Hand
+
+ONCE: dict[str, object] = {
+    "name": "etl",
+    "tasks": [{"name": "load", "max_attempts": 1}, {"name": "after", "needs": [{"task": "load"}]}],
+}
+ERROR = '{"message": "no such table"}'
+PATH = "/api/v1/dead-letters"
+
+
+async def _fail(hand: Hand) -> str:
+    """The next task fails for good; its id."""
+    assignment = await hand.next_task()
+    hand.say(Result(assignment.attempt, Outcome.FAILED, None, ERROR))
+    await hand.hear(Answer)
+    return assignment.task
+
+
+async def _move_to_history(office: Office, leader: Leader, run_id: str) -> None:
+    """A run that is over has stayed its time."""
+    leader.inbox.put(RunsAged(run_ids=(run_id,)))
+
+    async def is_there() -> bool:
+        found = await office.store.find_run(run_id)
+        return found is not None and found.in_history
+
+    await until(is_there)
+
+
+async def test_what_failed_for_good_is_listed_and_started_again(office: Office) -> None:
+    caller = await office.admin("acme")
+    async with office.led() as leader:
+        hand = await Hand("w1", leader, "s1").welcome()
+        run = await submit(caller, ONCE, params={"day": 1})
+        task_id = await _fail(hand)
+
+        (dead,) = read(await caller.get(PATH, params={"job": "etl"}), Page[DeadLetterView]).items
+        revived = read(await caller.post(f"{PATH}/{task_id}/retry", json={"why": "mended"}), Revived)
+        again = await hand.next_task()
+
+    assert (dead.task_id, dead.run_id, dead.job, dead.task) == (task_id, run.id, "etl", "load")
+    assert (dead.state, dead.tries, dead.in_history) == ("FAILED", 1, False)
+    assert msgspec.json.decode(dead.error)["message"] == "no such table"
+    assert (revived.run_id, revived.is_new_run) == (run.id, False)
+    assert again.task == task_id
+    assert read(await caller.get(PATH), Page[DeadLetterView]).items == []
+
+
+async def test_once_in_history_it_runs_again_as_a_linked_run(office: Office) -> None:
+    caller = await office.admin("acme")
+    async with office.led() as leader:
+        hand = await Hand("w1", leader, "s1").welcome()
+        run = await submit(caller, ONCE, params={"day": 1}, priority="P1")
+        task_id = await _fail(hand)
+        await _move_to_history(office, leader, run.id)
+
+        (dead,) = read(await caller.get(PATH), Page[DeadLetterView]).items
+        key = {"idempotency-key": "once"}
+        first, second = [read(await caller.post(f"{PATH}/{task_id}/retry", headers=key), Revived) for _ in range(2)]
+
+    assert dead.in_history is True
+    assert first.is_new_run is True
+    assert second.run_id == first.run_id
+    new = read(await caller.get(f"/api/v1/runs/{first.run_id}"), RunView)
+    assert (new.linked_run, new.priority, new.job) == (run.id, "P1", "etl")
+    assert msgspec.json.decode(new.params) == {"day": 1}
+
+
+async def test_dead_letters_are_read_page_by_page_and_by_tenant(office: Office) -> None:
+    acme, globex = await office.admin("acme"), await office.admin("globex")
+    async with office.led() as leader:
+        hand = await Hand("w1", leader, "s1").welcome()
+        made = []
+        for caller in (acme, acme, acme, globex):
+            await submit(caller, ONCE)
+            made.append(await _fail(hand))
+
+    pages = [page async for page in all_pages(acme, PATH, DeadLetterView, limit=2)]
+
+    assert [dead.task_id for page in pages for dead in page] == made[2::-1]
+    problem(await acme.post(f"{PATH}/{made[3]}/retry"), 404)
+
+
+async def test_only_what_failed_is_a_dead_letter(office: Office) -> None:
+    caller = await office.admin("acme")
+    async with office.led() as leader:
+        _, task = await running_task(office, caller, leader)
+
+        answer = await caller.post(f"{PATH}/{task.id}/retry")
+
+    assert "only what failed" in problem(answer, 422)["errors"][0]["detail"]
+
+
+async def test_a_run_is_retried_from_its_failure_or_run_again_whole(office: Office) -> None:
+    caller = await office.admin("acme")
+    async with office.led() as leader:
+        hand = await Hand("w1", leader, "s1").welcome()
+        run = await submit(caller, ONCE)
+        path = f"/api/v1/runs/{run.id}"
+        task_id = await _fail(hand)
+
+        retried = read(await caller.post(f"{path}/retry", json={"why": "mended"}), Done)
+        again = await hand.next_task()
+        rerun = read(await caller.post(f"{path}/rerun"), Revived)
+        missing = await caller.post("/api/v1/runs/run_000000000000-0000000000000000/rerun")
+
+    assert retried.changed is True
+    assert again.task == task_id
+    assert rerun.is_new_run is True
+    assert read(await caller.get(f"/api/v1/runs/{rerun.run_id}"), RunView).linked_run == run.id
+    problem(missing, 404)
+
+
+async def test_a_running_task_gets_more_time(office: Office) -> None:
+    caller = await office.admin("acme")
+    async with office.led() as leader:
+        hand = await Hand("w1", leader, "s1").welcome()
+        await submit(caller, {"name": "short", "tasks": [{"name": "only", "timeout_seconds": 60}]})
+        assignment = await hand.next_task()
+        path = f"/api/v1/tasks/{assignment.task}"
+
+        extended = read(await caller.post(f"{path}/extend", json={"seconds": 600, "why": "slow disk"}), Done)
+        nothing = await caller.post(f"{path}/extend", json={"seconds": 0})
+        await hand.finish(assignment.attempt)
+        too_late = read(await caller.post(f"{path}/extend", json={"seconds": 600}), Done)
+
+    assert extended.changed is True
+    assert pointers(problem(nothing, 422)) == ["/seconds"]
+    assert too_late.changed is False
+    assert read(await caller.get(path), TaskView).tries == 1

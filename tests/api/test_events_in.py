@@ -1,0 +1,162 @@
+"""Events come in: CloudEvents in all their modes, kept once, with limits (TRG-7)."""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import Any
+
+import pytest
+
+from mainspring.api.cloud_events import BATCH, LARGEST_EVENT_BYTES, MOST_EVENTS, STRUCTURED
+from mainspring.rest import Page
+from mainspring.rest_schedules import EventView, FireView, ReceivedView
+from tests.api.office import NOOP, Office, all_pages, pointers, problem, read
+
+PATH = "/api/v1/events"
+
+
+def event(id: str = "e1", **fields: object) -> dict[str, Any]:
+    """An event."""
+    return {"specversion": "1.0", "id": id, "source": "/shop", "type": "orders.ready", **fields}
+
+
+async def test_an_event_is_kept_once_however_often_it_comes(office: Office) -> None:
+    caller = await office.admin("acme")
+    body = event(data={"rows": 5}, tracestate="x")
+
+    first = read(await caller.post(PATH, json=body, headers={"content-type": STRUCTURED}), Page[ReceivedView]).items
+    again = read(await caller.post(PATH, json=body), Page[ReceivedView]).items
+
+    assert [(one.id, one.source, one.is_new) for one in first] == [("e1", "/shop", True)]
+    assert [one.is_new for one in again] == [False]
+    (kept,) = read(await caller.get(f"{PATH}/received"), Page[EventView]).items
+    assert (kept.type, kept.tenant, kept.fires) == ("orders.ready", "acme", 0)
+    assert json.loads(bytes(kept.document)) == body
+
+
+async def test_a_batch_is_answered_in_its_order(office: Office) -> None:
+    caller = await office.admin("acme")
+
+    answer = await caller.post(
+        PATH, json=[event("a"), event("b"), event("a")], headers={"content-type": f"{BATCH}; charset=utf-8"}
+    )
+
+    received = read(answer, Page[ReceivedView]).items
+    assert [(one.id, one.is_new) for one in received] == [("a", True), ("b", True), ("a", False)]
+
+
+@pytest.mark.parametrize(
+    ("content_type", "body", "said"),
+    [
+        ("application/json", b'{"rows": 5}', {"data": {"rows": 5}, "datacontenttype": "application/json"}),
+        ("text/plain", b"five", {"data": "five", "datacontenttype": "text/plain"}),
+        ("image/png", b"\x89", {"data_base64": base64.b64encode(b"\x89").decode(), "datacontenttype": "image/png"}),
+    ],
+)
+async def test_an_event_in_binary_mode_is_made_whole(
+    office: Office, content_type: str, body: bytes, said: dict[str, Any]
+) -> None:
+    caller = await office.admin("acme")
+    headers = {f"ce-{name}": value for name, value in event(subject="100%25").items()}
+
+    answer = await caller.post(PATH, content=body, headers={**headers, "content-type": content_type})
+
+    assert answer.status_code == 200, answer.text
+    (kept,) = read(await caller.get(f"{PATH}/received"), Page[EventView]).items
+    assert json.loads(bytes(kept.document)) == {**event(subject="100%"), **said}
+
+
+async def test_headers_can_not_smuggle_in_what_a_body_may_not(office: Office) -> None:
+    caller = await office.admin("acme")
+    headers = {f"ce-{name}": value for name, value in event().items()}
+
+    nul = await caller.post(PATH, headers={**headers, "ce-id": "a%00b"})
+    half = await caller.post(PATH, content=b"{", headers={**headers, "content-type": "application/json"})
+    bare = await caller.post(PATH, headers={"ce-specversion": "1.0"})
+
+    assert pointers(problem(nul, 422)) == ["/id"]
+    assert "not JSON" in problem(half, 422)["detail"]
+    assert pointers(problem(bare, 422)) == ["/id", "/source", "/type"]
+
+
+async def test_an_event_fires_the_schedule_that_waits_for_it(office: Office) -> None:
+    caller = await office.admin("acme")
+    await caller.post("/api/v1/jobs", json=NOOP)
+    trigger = {"kind": "event", "type": "orders.ready", "filter": "event.data.rows > 3"}
+    definition = {"name": "on-orders", "job": "noop", "trigger": trigger}
+    assert (await caller.post("/api/v1/schedules", json={"definition": definition})).status_code == 201
+
+    await caller.post(PATH, json=[event("few", data={"rows": 1}), event("many", data={"rows": 5})])
+
+    fires = read(await caller.get("/api/v1/schedules/on-orders/fires"), Page[FireView]).items
+    assert len([fire for fire in fires if fire.run_id is not None]) == 1
+    kept = read(await caller.get(f"{PATH}/received"), Page[EventView]).items
+    assert {one.id: one.fires for one in kept} == {"few": 0, "many": 1}
+
+
+@pytest.mark.parametrize(
+    ("body", "where", "why"),
+    [
+        (event(specversion="0.3"), "/specversion", 'must be "1.0"'),
+        ({"specversion": "1.0", "id": "x", "source": "/s"}, "/type", "is missing"),
+        (event(""), "/id", "must have 1 to"),
+        (event(source=5), "/source", "must be a text"),
+        (event(time="yesterday"), "/time", "must be a time"),
+        (event(time="2026-11-15T05:30:00"), "/time", "must say its time zone"),
+        (event(data=1, data_base64="YQ=="), "/data_base64", "beside data"),
+        (event(Upper=1), "/Upper", "is no name of an attribute"),
+        ([event("a"), event("b", specversion="2")], "/1/specversion", 'must be "1.0"'),
+    ],
+)
+async def test_what_is_wrong_with_an_event_is_named(office: Office, body: Any, where: str, why: str) -> None:
+    caller = await office.admin("acme")
+
+    said = problem(await caller.post(PATH, json=body), 422)
+
+    assert pointers(said) == [where]
+    assert why in said["errors"][0]["detail"]
+    assert read(await caller.get(f"{PATH}/received"), Page[EventView]).items == []
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"", b"{", b"[{}", b"5", b'{"a": "\xff"}', b'{"id": "a", "id": "b"}', b"[" * 100_000, b'{"a":' * 20_000,
+        b'[{"a":' + b"[" * 70 + b"]" * 70 + b"}]",
+    ],
+    ids=["empty", "open", "cut", "number", "latin", "twice", "lists", "objects", "deep"],
+)  # fmt: skip
+async def test_what_is_no_event_at_all_is_refused(office: Office, body: bytes) -> None:
+    caller = await office.admin("acme")
+
+    for content_type in ("application/json", STRUCTURED, BATCH, "text/xml"):
+        problem(await caller.post(PATH, content=body, headers={"content-type": content_type}), 422)
+
+
+async def test_an_event_and_a_request_have_limits(office: Office) -> None:
+    caller = await office.admin("acme")
+
+    whale = await caller.post(PATH, json=event(data="x" * 10_000_000))
+    large = await caller.post(PATH, json=[event("a"), event("b", data="x" * LARGEST_EVENT_BYTES)])
+    crowd = await caller.post(PATH, json=[event(str(number)) for number in range(MOST_EVENTS + 1)])
+
+    assert problem(whale, 413)["code"] == "too_large"
+    assert "event 1 has" in problem(large, 413)["detail"]
+    assert f"{MOST_EVENTS} are allowed" in problem(crowd, 413)["detail"]
+    assert read(await caller.get(f"{PATH}/received"), Page[EventView]).items == []
+
+
+async def test_events_that_came_together_are_listed_page_by_page(office: Office) -> None:
+    """All of one request came at one moment."""
+    caller, other = await office.admin("acme"), await office.admin("globex")
+    for group in ("a", "b"):
+        await caller.post(PATH, json=[event(f"{group}{number}") for number in range(5)])
+    await other.post(PATH, json=event("theirs"))
+
+    pages = [page async for page in all_pages(caller, f"{PATH}/received", EventView, limit=3)]
+
+    ids = [one.id for page in pages for one in page]
+    assert len(ids) == 10
+    assert set(ids[:5]) == {"b0", "b1", "b2", "b3", "b4"}
+    assert set(ids[5:]) == {"a0", "a1", "a2", "a3", "a4"}

@@ -1,0 +1,90 @@
+"""Events, dead letters, alerts and what is started again, typed as commands."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.cli.terminal import Terminal, job
+
+
+def fragile(name: str, switch: Path) -> str:
+    """A job whose one task fails for as long as a file is there."""
+    return job(name, f"id: only, shell: 'test ! -e {switch}', retries: 0", "id: after, needs: [only], run: 'true'")
+
+
+def test_an_event_is_sent_once_and_fires_what_waits_for_it(terminal: Terminal, tmp_path: Path) -> None:
+    terminal.finished(job("orders", "id: only, run: 'true'"))
+    terminal.out("schedules", "create", "-", stdin="name: orders\njob: orders\nevent: orders.ready\n")
+    data = tmp_path / "orders.json"
+    data.write_text('{"rows": 5}')
+
+    first = terminal.json("events", "send", "orders.ready", "--id", "1", "--data", f"@{data}", "--subject", "shop")
+    again = terminal.json("events", "send", "orders.ready", "--id", "1", "--data", f"@{data}")
+
+    assert [one["is_new"] for one in first + again] == [True, False]
+    (kept,) = terminal.json("events", "--type", "orders.ready")
+    assert (kept["id"], kept["fires"], kept["document"]["data"]) == ("1", 1, {"rows": 5})
+    (fire,) = terminal.json("schedules", "fires", "orders")
+    assert fire["outcome"] == "ran"
+    assert "orders.ready" in terminal.out("events", "ls")
+
+
+def test_data_that_is_no_json_is_a_mistake_of_usage(terminal: Terminal) -> None:
+    assert terminal.call("events", "send", "a.b", "--data", "{").exit_code == 2
+    assert terminal.call("events", "send", "a.b", "--data", "@/nowhere/at/all").exit_code == 2
+
+
+def test_a_dead_letter_is_listed_and_started_again(terminal: Terminal, tmp_path: Path) -> None:
+    switch = tmp_path / "broken"
+    switch.touch()
+    run = terminal.finished(fragile("dead", switch))
+
+    (dead,) = terminal.json("dead-letters", "--job", "dead")
+    table = terminal.out("dead-letters", "--job", "dead")
+    switch.unlink()
+    (deed,) = terminal.json("dead-letters", "retry", "--all", "--job", "dead", "--why", "mended")
+
+    assert (dead["run_id"], dead["state"], dead["in_history"]) == (run, "FAILED", False)
+    assert "exited with 1" in table
+    assert (deed["id"], deed["changed"]) == (dead["task_id"], True)
+    assert terminal.json("watch", run)["state"] == "SUCCEEDED"
+    assert terminal.json("dead-letters", "--job", "dead") == []
+    assert terminal.call("dead-letters", "retry").exit_code == 2
+    assert terminal.call("dead-letters", "retry", "task_x", "--job", "dead").exit_code == 2
+
+
+def test_a_run_is_retried_from_its_failure_or_run_again_whole(terminal: Terminal, tmp_path: Path) -> None:
+    switch = tmp_path / "broken"
+    switch.touch()
+    run = terminal.finished(fragile("whole", switch))
+    switch.unlink()
+
+    (retried,) = terminal.json("retry", run)
+    ended = terminal.json("watch", run)
+    (again,) = terminal.json("retry", run, "--all")
+
+    assert (retried["id"], retried["changed"]) == (run, True)
+    assert ended["state"] == "SUCCEEDED"
+    assert again["id"] != run
+    assert terminal.json("watch", again["id"])["linked_run"] == run
+    assert terminal.call("retry", f"{run}/only", "--all").exit_code == 2
+
+
+def test_how_long_a_job_usually_takes_is_asked_by_its_name(terminal: Terminal) -> None:
+    terminal.finished(job("usual", "id: only, run: 'true'"))
+
+    assert terminal.out("durations", "usual").split()[:4] == ["TASK", "P50", "P90", "P99"]
+    assert terminal.call("durations", "nowhere").exit_code == 5
+
+
+def test_more_time_and_clearing_are_for_tasks_that_can_take_them(terminal: Terminal) -> None:
+    run = terminal.finished(job("over", "id: only, run: 'true'"))
+
+    assert terminal.json("extend", f"{run}/only", "10m")[0]["changed"] is False
+    assert terminal.call("extend", f"{run}/only", "soon").exit_code == 2
+    assert terminal.call("clear", f"{run}/only").exit_code in {0, 4}
+
+
+def test_alerts_are_listed(terminal: Terminal) -> None:
+    assert isinstance(terminal.json("alerts", "--all"), list)
+    assert terminal.out("alerts").splitlines()[0].split()[:3] == ["SEVERITY", "KIND", "OPENED"]

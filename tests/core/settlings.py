@@ -1,0 +1,198 @@
+"""A schedule and its fires as a store would keep them, with the rules of settling applied to it.
+
+a = Desk(a_schedule(CronTrigger(cron="0 * * * *")))
+a.due(NOON)                      windows have come
+a.end(RunState.FAILED, NOON)     the oldest active run is over
+a.told()                         what became of each window
+
+Each ruling is checked as it is written: no window gets two runs of one generation, `through_at` never goes back, and
+no row that was decided is replaced by another decision.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from itertools import count
+
+import msgspec
+from msgspec.structs import replace
+
+from mainspring.core import settling, settling_acts, settling_events
+from mainspring.core.alerts import OUTBOX_KIND, Alert, AlertKind
+from mainspring.core.batch import Outgoing
+from mainspring.core.fires import Outcome
+from mainspring.core.hearings import LOOK_FOR_FILE, Context, FileWish
+from mainspring.core.jobs import JobRow
+from mainspring.core.runs import Run, RunState
+from mainspring.core.schedule_rows import (
+    BackfillRow,
+    Case,
+    Docket,
+    EventRow,
+    FireRow,
+    OtherSchedule,
+    Ruling,
+    ScheduleChange,
+    ScheduleRow,
+)
+from mainspring.core.schedules import ScheduleSpec
+from mainspring.core.triggers import CronTrigger, Trigger
+from tests.core.builders import NOON
+
+JOB = JobRow(id="job_1", tenant="acme", name="etl", version=1, definition='{"name":"etl","tasks":[{"name":"a"}]}')
+HOURLY = CronTrigger(cron="0 * * * *")
+_numbers = count(1)
+CONTEXT = Context(new_run_id=lambda now: f"run_{next(_numbers)}", count_tasks=lambda job: 1)
+
+
+def a_spec(trigger: Trigger = HOURLY, **fields: object) -> ScheduleSpec:
+    """A definition, complete but for what the test is about."""
+    return msgspec.structs.replace(ScheduleSpec(name="hourly", job="etl", trigger=trigger), **fields)
+
+
+def an_event(number: int, at: datetime, *, type: str = "orders.ready", data: object = None) -> EventRow:
+    """An event that came in."""
+    document = msgspec.json.encode({"id": f"e{number}", "source": "/shop", "type": type, "data": data}).decode()
+    return EventRow(tenant="acme", source="/shop", id=f"e{number}", type=type, at=at, received_at=at, document=document)
+
+
+class Desk:
+    """One schedule, and all that was written about it."""
+
+    def __init__(self, spec: ScheduleSpec, created_at: datetime = NOON, *, name: str = "sched_1") -> None:
+        row, change = settling_acts.new_schedule(name, "acme", spec, pool="default", by="ann", now=created_at)
+        self.row: ScheduleRow = row
+        self.job: JobRow | None = JOB
+        self.fires: dict[tuple[datetime, int], FireRow] = {}
+        self.runs: list[Run] = []
+        self.changes: list[ScheduleChange] = [change]
+        self.sent: list[Outgoing] = []
+        self.backfills: dict[str, BackfillRow] = {}
+        self.other: Desk | None = None
+        self.context = CONTEXT
+
+    # what happens
+
+    def due(self, now: datetime) -> Ruling:
+        """Windows may have come."""
+        return self.settle(now, settling.settle_due)
+
+    def sweep(self, now: datetime) -> Ruling:
+        """Look at what waits."""
+        return self.settle(now, settling.settle_waiting)
+
+    def end(self, state: RunState, now: datetime, *, run_id: str | None = None) -> Ruling:
+        """A run is over: the oldest active one unless it is named."""
+        fire = next(one for one in self.sorted_fires() if (one.run_id == run_id if run_id else self._is_active(one)))
+        ended = settling.Ended(fire=fire, state=state, at=now)
+        return self.settle(now, lambda docket, context: settling.note_ends(docket, context, {self.row.id: [ended]}))
+
+    def receive(self, now: datetime, *events: EventRow) -> Ruling:
+        """Events come in."""
+        return self.settle(now, settling_events.receive, events)
+
+    def answer(self, now: datetime, *, exists: bool) -> Ruling:
+        """A worker answers the latest question for a file."""
+        wish = msgspec.json.decode(self.questions()[-1].payload, type=FileWish)
+        looked = settling.Looked(key=(wish.window_at, wish.generation), asked_at=wish.asked_at, exists=exists)
+        return self.settle(now, lambda docket, context: settling.note_file(docket, context, looked))
+
+    def backfill(self, now: datetime, wish: settling_acts.BackfillWish) -> Ruling:
+        """Somebody wants past windows."""
+        past = [fire for fire in self.fires.values() if wish.since <= fire.window_at < wish.before]
+        name, read = f"backfill_{len(self.backfills) + 1}", settling_acts.mark_of(self.row)
+        return self.settle(
+            now, lambda docket, context: settling_acts.backfill(docket, context, wish, past, id=name, read=read)[0]
+        )
+
+    def trigger(self, now: datetime, wish: settling_acts.TriggerWish) -> FireRow:
+        """Somebody wants a run."""
+        past = tuple(fire for fire in self.fires.values() if fire.window_at == wish.window_at)
+        whole, read = replace(wish, past=past), settling_acts.mark_of(self.row)
+        ruling = self.settle(now, lambda docket, context: settling_acts.trigger_now(docket, context, whole, read=read))
+        return ruling.fires[-1]
+
+    def settle(
+        self,
+        now: datetime,
+        rule: Callable[[Docket, Context], Sequence[Ruling]],
+        events: Sequence[EventRow] = (),
+    ) -> Ruling:
+        """Decide, and write what was decided."""
+        docket = Docket(now=now, cases=(self.case(),), events=tuple(events))
+        [ruling] = rule(docket, self.context)
+        self._write(ruling)
+        return ruling
+
+    # what is known
+
+    def case(self) -> Case:
+        """What a store would hand over."""
+        fires = self.sorted_fires()
+        ended = sorted(
+            (one for one in fires if one.run_ended_at is not None and one.run_ended_at > self.row.enabled_since),
+            key=lambda one: one.run_ended_at or NOON,
+        )
+        return Case(
+            schedule=self.row,
+            job=self.job,
+            waiting=tuple(one for one in fires if one.outcome is Outcome.WAITING),
+            active=tuple(one for one in fires if self._is_active(one)),
+            ended=tuple(one.run_state for one in reversed(ended) if one.run_state is not None),
+            backfills=tuple(self.backfills.values()),
+            other=None if self.other is None else self.other.as_other(),
+        )
+
+    def as_other(self) -> OtherSchedule:
+        """What a schedule that waits for this one is told."""
+        ends = [one.run_ended_at for one in self.fires.values() if one.run_state is RunState.SUCCEEDED]
+        return OtherSchedule(
+            schedule=self.row,
+            fires=tuple(reversed(self.sorted_fires())),
+            succeeded_at=max((end for end in ends if end is not None), default=None),
+        )
+
+    def sorted_fires(self) -> list[FireRow]:
+        """All fires, oldest window first."""
+        return [self.fires[key] for key in sorted(self.fires)]
+
+    def outcomes(self) -> list[Outcome]:
+        """What became of the windows, oldest first."""
+        return [one.outcome for one in self.sorted_fires()]
+
+    def latest(self) -> FireRow:
+        """The fire of the latest window."""
+        return self.sorted_fires()[-1]
+
+    def alerts(self, kind: AlertKind) -> list[bool]:
+        """Of each alert of a kind that was sent, in order, whether it is over."""
+        found = [msgspec.json.decode(one.payload, type=Alert) for one in self.sent if one.kind == OUTBOX_KIND]
+        return [alert.resolved for alert in found if alert.kind is kind]
+
+    def questions(self) -> list[Outgoing]:
+        """What workers were asked."""
+        return [one for one in self.sent if one.kind == LOOK_FOR_FILE]
+
+    @staticmethod
+    def _is_active(fire: FireRow) -> bool:
+        return fire.outcome is Outcome.RAN and fire.run_ended_at is None
+
+    def _write(self, ruling: Ruling) -> None:
+        assert ruling.schedule.through_at >= self.row.through_at, "through_at went back"
+        for fire in ruling.fires:
+            key = (fire.window_at, fire.generation)
+            before = self.fires.get(key)
+            if before is not None and before.outcome is not Outcome.WAITING:
+                assert (before.outcome, before.run_id) == (fire.outcome, fire.run_id), "a window was decided twice"
+            assert (fire.outcome is Outcome.RAN) == (fire.run_id is not None) == (fire.start_at is not None)
+            self.fires[key] = fire
+        made = {run.id for run in ruling.runs}
+        assert made <= {fire.run_id for fire in ruling.fires}, "a run without its fire"
+        self.row = ruling.schedule
+        assert self.row.has_waiting == any(one.outcome is Outcome.WAITING for one in self.fires.values())
+        known = {one.id for one in self.sent}
+        self.sent += [one for one in ruling.outgoing if one.id not in known]
+        self.runs += ruling.runs
+        self.changes += ruling.changes
+        self.backfills |= {row.id: row for row in ruling.backfills}

@@ -1,0 +1,157 @@
+"""Circuits open when it only does harm to go on, and close when it is better (RTY-4)."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mainspring.core.breakers import (
+    ALIKE,
+    FORGOTTEN_AFTER_SECONDS,
+    JOB_PROBE_EVERY_SECONDS,
+    MOST_SIGNATURES,
+    PROBE_EVERY_SECONDS,
+    PROBE_ONE_IN,
+    JobCircuits,
+    SignatureCircuits,
+    is_forgotten,
+)
+
+START = 1_000_000.0
+
+
+def an_open_signature() -> SignatureCircuits:
+    """A circuit that opened at START."""
+    circuits = SignatureCircuits()
+    for _ in range(ALIKE):
+        circuits.failed("e", "boom", START)
+    return circuits
+
+
+def an_open_job() -> JobCircuits:
+    """The same for a job."""
+    circuits = JobCircuits()
+    for _ in range(20):
+        circuits.failed("acme/etl", START)
+    return circuits
+
+
+def test_a_hundred_alike_within_a_minute_open_a_circuit() -> None:
+    """The hundredth does, once."""
+    circuits = SignatureCircuits()
+    opened = [circuits.failed("e", "boom", START + n * 0.6) is not None for n in range(ALIKE + 1)]
+    assert opened == [False] * (ALIKE - 1) + [True, False]
+    assert list(circuits.open) == ["e"]
+
+
+def test_a_hundred_within_longer_do_not() -> None:
+    """One a second goes on for ever."""
+    circuits = SignatureCircuits()
+    assert not any(circuits.failed("e", "boom", START + n) for n in range(1000))
+
+
+@given(st.lists(st.floats(0, 20), max_size=300))
+def test_a_circuit_opens_exactly_if_a_hundred_came_within_a_minute(waits: list[float]) -> None:
+    """Whatever the times."""
+    circuits, times, now = SignatureCircuits(), [], START
+    for wait in [*waits, *([0.3] * 50)]:
+        now += wait / 20
+        times.append(now)
+        opens = len(times) >= ALIKE and now - times[-ALIKE] <= 60
+        assert (circuits.failed("e", "boom", now) is not None) is opens
+        if opens:
+            return
+
+
+def test_only_so_many_signatures_are_counted() -> None:
+    """Who makes every failure look different fills nobody's memory."""
+    circuits = SignatureCircuits()
+    for number in range(MOST_SIGNATURES + 50):
+        circuits.failed(f"e{number}", "boom", START)
+    assert len(circuits._failures) == MOST_SIGNATURES
+
+
+def test_what_is_not_open_lets_everything_through() -> None:
+    """The usual case."""
+    assert all(an_open_signature().lets_through("other", START) for _ in range(200))
+    assert all(an_open_job().lets_through("acme/other", START) for _ in range(200))
+
+
+def test_one_in_a_hundred_is_let_through() -> None:
+    """As a probe."""
+    circuits = an_open_signature()
+    through = [circuits.lets_through("e", START + 1) for _ in range(10 * PROBE_ONE_IN)]
+    assert [n + 1 for n, lets in enumerate(through) if lets] == [PROBE_ONE_IN * n for n in range(1, 11)]
+
+
+def test_and_at_least_one_every_thirty_seconds() -> None:
+    """However few there are."""
+    circuits = an_open_signature()
+    times = [START + n for n in range(1, 200)]
+    probed = [now for now in times if circuits.lets_through("e", now)]
+    assert probed == [START + PROBE_EVERY_SECONDS * n for n in range(1, 7)]
+
+
+def test_closing_forgets_what_was_counted() -> None:
+    """Another hundred have to come."""
+    circuits = an_open_signature()
+    assert circuits.close("e") is not None
+    assert circuits.close("e") is None
+    assert not any(circuits.failed("e", "boom", START + 1) for _ in range(ALIKE - 1))
+    assert circuits.failed("e", "boom", START + 1) is not None
+
+
+def test_a_job_is_paused_when_over_half_of_twenty_failed() -> None:
+    """Half is not over half, and nineteen are too few."""
+    circuits = JobCircuits()
+    assert not any(circuits.failed("acme/etl", START) for _ in range(10))
+    for _ in range(10):
+        circuits.succeeded("acme/etl", START)
+    circuit = circuits.failed("acme/etl", START)
+    assert circuit is not None
+    assert circuit.because == "11 of the latest 21 attempts failed"
+
+    few = JobCircuits()
+    assert not any(few.failed("acme/etl", START) for _ in range(19))
+
+
+def test_what_was_more_than_an_hour_ago_does_not_count() -> None:
+    """A good night does not excuse a bad morning, nor the other way round."""
+    circuits = JobCircuits()
+    for _ in range(1000):
+        circuits.succeeded("acme/etl", START)
+    opened = [circuits.failed("acme/etl", START + 4000 + n) is not None for n in range(20)]
+    assert opened == [False] * 19 + [True]
+
+
+def test_one_task_of_a_paused_job_is_let_through_every_ten_minutes() -> None:
+    """From its opening on."""
+    circuits = an_open_job()
+    probed = [n for n in range(3000) if circuits.lets_through("acme/etl", START + n)]
+    assert probed == [600, 1200, 1800, 2400]
+
+
+@given(st.lists(st.floats(0, 1, exclude_max=True), min_size=2, max_size=50))
+def test_one_is_held_until_the_next_probe_and_the_others_come_after_it(spreads: list[float]) -> None:
+    """So that there is a probe in time, and no crowd when the circuit closes."""
+    circuits = an_open_job()
+    probe_at = START + JOB_PROBE_EVERY_SECONDS
+    first, *others = [circuits.held_until("acme/etl", spread, START + 5) for spread in spreads]
+    assert first == probe_at
+    assert all(probe_at <= until <= probe_at + JOB_PROBE_EVERY_SECONDS for until in others)
+
+
+def test_closing_a_job_forgets_what_was_counted() -> None:
+    """Another twenty have to end."""
+    circuits = an_open_job()
+    assert circuits.close("acme/etl") is not None
+    assert not any(circuits.failed("acme/etl", START) for _ in range(19))
+
+
+def test_a_circuit_of_which_nothing_is_heard_is_forgotten() -> None:
+    """Everything that it held may have been cancelled."""
+    circuits = an_open_signature()
+    circuits.lets_through("e", START + 100)
+    circuit = circuits.open["e"]
+    assert not is_forgotten(circuit, START + FORGOTTEN_AFTER_SECONDS)
+    assert is_forgotten(circuit, START + 100 + FORGOTTEN_AFTER_SECONDS)

@@ -1,0 +1,67 @@
+"""How long tasks usually take (LIV-4)."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mainspring.core.durations import MOST_KEYS, ROWS_PER_BATCH, SAMPLES, Durations, percentile
+from tests.core.builders import NOON
+
+
+def test_a_row_is_written_when_something_new_has_been_there_for_ten_seconds() -> None:
+    """However many there are meanwhile: one row."""
+    durations = Durations()
+    for number in range(100):
+        durations.record("acme", "nightly", "extract", float(number), life=number / 20)
+
+    assert durations.rows_to_write("pool", life=9.9, now=NOON) == []
+    (row,) = durations.rows_to_write("pool", life=10, now=NOON)
+    assert (row.tenant, row.job, row.task, row.count) == ("acme", "nightly", "extract", 100)
+    assert row.samples == tuple(float(number) for number in range(100 - SAMPLES, 100))
+    assert (row.p50_seconds, row.p90_seconds, row.p99_seconds) == (67, 93, 99)
+    assert durations.rows_to_write("pool", life=100, now=NOON) == []
+
+
+def test_few_rows_are_written_at_a_time() -> None:
+    """A batch stays short; the others follow."""
+    durations = Durations()
+    for number in range(2 * ROWS_PER_BATCH + 1):
+        durations.record("acme", "nightly", f"t{number}", 1.0, life=0)
+    sizes = [len(durations.rows_to_write("pool", life=10, now=NOON)) for _ in range(4)]
+    assert sizes == [ROWS_PER_BATCH, ROWS_PER_BATCH, 1, 0]
+
+
+def test_what_is_loaded_goes_on_where_it_stopped() -> None:
+    """HA-3."""
+    first, second = Durations(), Durations()
+    for number in range(SAMPLES):
+        first.record("acme", "nightly", "extract", float(number), life=0)
+    rows = first.rows_to_write("pool", life=10, now=NOON)
+
+    second.load(rows)
+    second.record("acme", "nightly", "extract", 1000.0, life=0)
+    (row,) = second.rows_to_write("pool", life=10, now=NOON + timedelta(seconds=10))
+
+    assert (row.count, row.samples[0], row.samples[-1]) == (SAMPLES + 1, 1.0, 1000.0)
+
+
+def test_only_so_many_tasks_are_remembered() -> None:
+    """Those go first that were written least recently."""
+    durations = Durations()
+    durations.record("acme", "nightly", "first", 1.0, life=0)
+    for number in range(MOST_KEYS):
+        durations.record("acme", "nightly", f"t{number}", 1.0, life=0)
+    assert durations.samples("acme", "nightly", "first") == ()
+    assert durations.samples("acme", "nightly", f"t{MOST_KEYS - 1}") == (1.0,)
+
+
+@given(st.lists(st.floats(0, 1e6), min_size=1, max_size=SAMPLES), st.sampled_from([0.5, 0.9, 0.99]))
+def test_a_percentile_is_one_of_them_and_exceeds_its_share(samples: list[float], share: float) -> None:
+    """By the nearest rank."""
+    ordered = sorted(samples)
+    found = percentile(ordered, share)
+    assert sum(one <= found for one in ordered) >= share * len(ordered)
+    assert sum(one < found for one in ordered) < share * len(ordered)

@@ -1,0 +1,170 @@
+"""Which class a failure has, and which others it is like (RTY-1, RTY-4)."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mainspring.core.failure_policy import FailureClass, FailureRule
+from mainspring.core.failures import LONGEST_MESSAGE, LONGEST_SUMMARY, classify, normalize, stalled, timed_out
+
+C = FailureClass
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats(allow_nan=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=5,
+)
+
+
+def error(**said: object) -> str:
+    """An error as a worker writes it."""
+    said = {("class" if name == "kind" else name): value for name, value in said.items()}
+    return msgspec.json.encode(said).decode()
+
+
+@pytest.mark.parametrize(
+    ("said", "kind"),
+    [
+        ({"type": "RATE_LIMIT_EXCEEDED"}, C.RATE_LIMITED),
+        ({"type": "TRANSIENT_NETWORK"}, C.TRANSIENT),
+        ({"type": "SERVICE_UNAVAILABLE"}, C.TRANSIENT),
+        ({"type": "TIMEOUT"}, C.TIMEOUT),
+        ({"type": "AUTHENTICATION_FAILED"}, C.PERMANENT),
+        ({"type": "AUTHORIZATION_FAILED"}, C.PERMANENT),
+        ({"type": "INVALID_CONFIGURATION"}, C.PERMANENT),
+        ({"type": "RESOURCE_NOT_FOUND"}, C.PERMANENT),
+        ({"type": "MemoryError", "message": ""}, C.RESOURCE),
+        ({"type": "PermissionError", "message": "no"}, C.PERMANENT),
+        ({"type": "ConnectionResetError", "message": "access denied"}, C.TRANSIENT),
+        ({"type": "TimeoutError"}, C.TRANSIENT),
+        ({"type": "ValueError", "message": "bad"}, C.TRANSIENT),
+        ({"type": "exit", "exit_code": 1}, C.TRANSIENT),
+        ({"type": "exit", "exit_code": 75}, C.TRANSIENT),
+        ({"type": "exit", "exit_code": 78}, C.PERMANENT),
+        ({"type": "exit", "exit_code": 126}, C.PERMANENT),
+        ({"type": "exit", "exit_code": 127}, C.PERMANENT),
+        ({"type": "exit", "exit_code": 137}, C.RESOURCE),
+        ({"type": "signal", "signal": "SIGKILL"}, C.RESOURCE),
+        ({"type": "signal", "signal": "SIGSEGV"}, C.TRANSIENT),
+        ({"type": "exit", "exit_code": 1, "last_lines": "ok\npsql: connection refused\n\n"}, C.TRANSIENT),
+        ({"type": "exit", "exit_code": 1, "last_lines": "rm: Permission denied"}, C.PERMANENT),
+        ({"type": "exit", "exit_code": 1, "last_lines": "Permission denied, going on\nlater trouble"}, C.TRANSIENT),
+        ({"type": "HTTPError", "message": "429 Too Many Requests"}, C.RATE_LIMITED),
+        ({"type": "Error", "message": "java.lang: Out of memory"}, C.RESOURCE),
+        ({"kind": "permanent", "type": "TRANSIENT_NETWORK"}, C.PERMANENT),
+        ({"kind": "infrastructure", "type": "child"}, C.INFRASTRUCTURE),
+        ({"kind": "transient", "type": "PermissionError"}, C.PERMANENT),
+        ({"kind": "transient", "type": "TaskError", "message": "access denied for now"}, C.TRANSIENT),
+        ({"type": "billing.errors.PermissionError"}, C.PERMANENT),
+        ({"kind": "what is this", "type": "exit"}, C.TRANSIENT),
+    ],
+)  # fmt: skip
+def test_each_kind_of_knowledge_decides_in_its_turn(said: dict[str, object], kind: FailureClass) -> None:
+    """RTY-1: types, exceptions, exit codes, signals and words, and what the worker says before them."""
+    assert classify(error(**said)).kind is kind
+
+
+@pytest.mark.parametrize(
+    ("rule", "fits"),
+    [
+        (FailureRule(failure=C.PERMANENT, exit_codes=(3,)), True),
+        (FailureRule(failure=C.PERMANENT, exit_codes=(4,)), False),
+        (FailureRule(failure=C.PERMANENT, types=("exit",)), True),
+        (FailureRule(failure=C.PERMANENT, types=("exit",), exit_codes=(4,)), False),
+        (FailureRule(failure=C.PERMANENT, types=("shell.exit",)), False),
+        (FailureRule(failure=C.PERMANENT, contains="NO SUCH table"), True),
+        (FailureRule(failure=C.PERMANENT, contains="no such file", exit_codes=(3,)), False),
+        (FailureRule(failure=C.PERMANENT), True),
+    ],
+)
+def test_all_that_a_rule_says_must_be_true(rule: FailureRule, fits: bool) -> None:
+    """RTY-1: a job can add its own."""
+    said = error(kind="resource", type="exit", exit_code=3, message="exited with 3", last_lines="no such table: x")
+    assert classify(said, [rule]).kind is (C.PERMANENT if fits else C.RESOURCE)
+
+
+def test_the_first_rule_that_fits_decides() -> None:
+    """Before anything that is known otherwise."""
+    rules = [FailureRule(failure=C.RATE_LIMITED, contains="slow"), FailureRule(failure=C.PERMANENT, contains="down")]
+    assert classify(error(type="MemoryError", message="slow down"), rules).kind is C.RATE_LIMITED
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("can't reach 10.0.0.7:5432", "can't reach 10.1.20.9:6000"),
+        ("no row 'oslo' in table", "no row 'rome' in table"),
+        ('bad value "a b"', 'bad value "c"'),
+        ("run run_018f3c2e9a41-9d2c failed", "run run_018f3c2e9b00-0000 failed"),
+        ("at deadbeefdeadbeef", "at cafebabecafebabe"),
+        ("no file /data/oslo/x.csv here", "no file /data/rome/yy/z.csv here"),
+        ("get https://a.example/x", "get https://b.example/y?z"),
+        ("took  3 s", "took 4 s"),
+    ],
+)
+def test_what_differs_from_time_to_time_makes_no_difference(one: str, other: str) -> None:
+    """RTY-4: these are alike."""
+    assert classify(error(type="E", message=one)).signature == classify(error(type="E", message=other)).signature
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ({"type": "E", "message": "a"}, {"type": "E", "message": "b"}),
+        ({"type": "E", "message": "a"}, {"type": "F", "message": "a"}),
+        ({"kind": "resource", "type": "E"}, {"kind": "timeout", "type": "E"}),
+        ({"type": "exit", "exit_code": 1, "last_lines": "x"}, {"type": "exit", "exit_code": 2, "last_lines": "x"}),
+    ],
+)
+def test_what_makes_a_difference(one: dict[str, object], other: dict[str, object]) -> None:
+    """Class, type, exit code and words."""
+    assert classify(error(**one)).signature != classify(error(**other)).signature
+
+
+def test_an_error_that_says_nothing_is_like_those_of_its_own_job() -> None:
+    """Half of the world exits with 1: that alone makes nobody's failures alike."""
+    bare = error(type="exit", exit_code=1, message="exited with 1")
+    assert classify(bare, job="acme/a1").signature != classify(bare, job="acme/a2").signature
+    assert classify(None, job="acme/a").signature != classify(None, job="acme/b").signature
+    assert timed_out(5, job="acme/a").signature != timed_out(5, job="acme/b").signature
+    telling = error(type="exit", exit_code=1, message="exited with 1", last_lines="db: connection refused")
+    assert classify(telling, job="acme/a").signature == classify(telling, job="acme/b").signature
+
+
+@pytest.mark.parametrize(("said", "seconds"), [(60, 60.0), (0.5, 0.5), (-1, None), (1e9, None), ("60", None)])
+def test_the_other_side_may_say_when_it_is_worth_another_try(said: object, seconds: float | None) -> None:
+    """RTY-2: within a week; anything else is no such word."""
+    assert classify(error(kind="rate_limited", type="E", retry_after_seconds=said)).retry_after_seconds == seconds
+
+
+def test_limits_that_were_passed_are_timeouts() -> None:
+    """LIV-2, LIV-4: alike, whatever the length."""
+    assert timed_out(5, job="a/b").kind is stalled(5, job="a/b").kind is C.TIMEOUT
+    assert timed_out(5, job="a/b").signature == timed_out(7, job="a/b").signature != stalled(5, job="a/b").signature
+
+
+@given(st.none() | st.text() | JSON.map(lambda value: msgspec.json.encode(value).decode()) | st.text().map(repr))
+def test_any_error_can_be_told(said: str | None) -> None:
+    """SEC-6: what is reported can be anything; what comes of it is bounded, and every store takes it."""
+    failure = classify(said, [FailureRule(failure=C.PERMANENT, contains="x", exit_codes=(1,))], job="acme/job")
+    assert failure == classify(said, [FailureRule(failure=C.PERMANENT, contains="x", exit_codes=(1,))], job="acme/job")
+    assert len(failure.message) <= LONGEST_MESSAGE
+    for text in (failure.signature, failure.summary):
+        assert len(text) <= LONGEST_SUMMARY + len(" in acme/job")
+        assert "\0" not in text
+        assert text.encode()
+
+
+@given(st.fixed_dictionaries(dict.fromkeys(("class", "type", "message", "exit_code", "signal", "last_lines"), JSON)))
+def test_each_part_can_be_anything(said: dict[str, object]) -> None:
+    """A worker in any language may write it."""
+    assert classify(msgspec.json.encode(said).decode()).kind in FailureClass
+
+
+@pytest.mark.parametrize("text", ["a" * 300_000, "'" * 300_000, "/a" * 100_000, "1:" * 100_000, '{"message":"' * 9999])
+def test_a_long_error_costs_no_more_than_its_beginning(text: str) -> None:
+    """The rest is not looked at: it makes no difference."""
+    assert classify(text) == classify(text + "x")
+    assert len(normalize(text)) <= LONGEST_MESSAGE

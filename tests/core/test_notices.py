@@ -1,0 +1,62 @@
+"""Which channel wants which notice, and where a notice leads to."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from mainspring.core.alerts import AlertKind, Severity
+from mainspring.core.notices import Notice, NoticeState, Wish, link_to_run, wants
+
+
+def notice(severity: Severity = Severity.WARNING, tenant: str = "acme") -> Notice:
+    """Something to tell."""
+    return Notice(
+        id="alert_1",
+        state=NoticeState.FIRING,
+        kind=AlertKind.STALLED,
+        severity=severity,
+        tenant=tenant,
+        summary="load is stuck",
+        details={},
+        opened_at=datetime(2026, 3, 1, tzinfo=UTC),
+    )
+
+
+@pytest.mark.parametrize("severity", Severity)
+@pytest.mark.parametrize("least", Severity)
+def test_a_channel_wants_what_is_at_least_as_bad_as_it_says(severity: Severity, least: Severity) -> None:
+    """Info, warning, high: in this order."""
+    order = [Severity.INFO, Severity.WARNING, Severity.HIGH]
+
+    assert wants(Wish(min_severity=least), notice(severity)) == (order.index(severity) >= order.index(least))
+
+
+def test_a_channel_of_a_tenant_wants_its_own_only() -> None:
+    """Not what is the installation's, either."""
+    assert [wants(Wish(tenant="acme"), notice(tenant=tenant)) for tenant in ("acme", "globex", "")] == [
+        True,
+        False,
+        False,
+    ]
+    assert all(wants(Wish(), notice(tenant=tenant)) for tenant in ("acme", "globex", ""))
+
+
+def test_a_channel_wants_the_kinds_that_it_names() -> None:
+    """All if it names none."""
+    assert wants(Wish(kinds=frozenset({AlertKind.STALLED, AlertKind.RUN_STUCK})), notice())
+    assert not wants(Wish(kinds=frozenset({AlertKind.RUN_STUCK})), notice())
+
+
+@pytest.mark.parametrize(
+    ("address", "run", "link"),
+    [
+        ("https://m.example", "run_1", "https://m.example/api/v1/runs/run_1"),
+        ("", "run_1", None),
+        ("https://m.example", None, None),
+    ],
+)
+def test_a_notice_leads_to_the_run_that_it_is_about(address: str, run: str | None, link: str | None) -> None:
+    """If it is about one, and the server knows its own address."""
+    assert link_to_run(address, {"run": run, "task": "task_1"}) == link

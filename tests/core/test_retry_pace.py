@@ -1,0 +1,53 @@
+"""So many retries in a second, and no more (RTY-3)."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mainspring.core.retry_pace import RetryPace
+
+
+@given(
+    most=st.integers(1, 6),
+    most_alike=st.integers(1, 6),
+    retries=st.lists(st.tuples(st.floats(0, 20), st.sampled_from("abc")), max_size=200),
+)
+def test_no_budget_is_ever_exceeded(most: int, most_alike: int, retries: list[tuple[float, str]]) -> None:
+    """In each second so many, and so many of one signature; none comes sooner than it is due, and none is left out."""
+    pace = RetryPace(most, most_alike)
+    given_out = [(pace.take(1e9 + due, signature, now=1e9), 1e9 + due, signature) for due, signature in retries]
+    assert all(taken >= due for taken, due, _ in given_out)
+    assert max(Counter(int(taken) for taken, *_ in given_out).values(), default=0) <= most
+    assert max(Counter((int(taken), one) for taken, _, one in given_out).values(), default=0) <= most_alike
+
+
+def test_who_finds_room_is_not_moved() -> None:
+    """The usual case."""
+    pace = RetryPace()
+    assert [pace.take(100.25, "a", now=90), pace.take(100.75, "b", now=90)] == [100.25, 100.75]
+
+
+def test_ten_thousand_alike_take_twenty_seconds() -> None:
+    """500 in each, without a gap."""
+    pace = RetryPace()
+    seconds = Counter(int(pace.take(1000.5, "a", now=1000)) for _ in range(10_000))
+    assert seconds == {1000 + n: 500 for n in range(20)}
+
+
+def test_one_kind_of_failure_leaves_room_for_the_others() -> None:
+    """RTY-7: a storm delays nobody else's retry."""
+    pace = RetryPace()
+    for _ in range(50_000):
+        pace.take(1000.5, "storm", now=1000)
+    assert pace.take(1000.5, "other", now=1000) == 1000.5
+
+
+def test_what_is_past_is_forgotten() -> None:
+    """A shard lives for long, and meets many signatures."""
+    pace = RetryPace()
+    for number in range(10_000):
+        pace.take(float(number), f"s{number}", now=float(number))
+    assert len(pace._alike) <= 2_000

@@ -1,0 +1,361 @@
+"""What becomes of windows as time passes and runs end (TRG-4, TRG-5, TRG-8, TRG-10, TRG-12)."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+
+from mainspring.core import settling_acts
+from mainspring.core.alerts import AlertKind
+from mainspring.core.fires import Outcome, jitter
+from mainspring.core.hearings import CANCEL_RUN, set_aside
+from mainspring.core.runs import RunState
+from mainspring.core.schedule_rows import Docket
+from mainspring.core.schedules import After, Condition, Overlap
+from mainspring.core.settling import Ended, Looked, note_ends, note_ends_aside, note_file
+from mainspring.core.starts import MOST_WAITING
+from mainspring.core.tasks import Priority
+from mainspring.core.triggers import CronTrigger, ManualTrigger
+from mainspring.errors import Broken
+from tests.core.builders import NOON
+from tests.core.settlings import Desk, a_spec
+
+O = Outcome  # noqa: E741 - read as in a table
+S = RunState
+SECOND = timedelta(seconds=1)
+HOUR = timedelta(hours=1)
+STORM = CronTrigger(cron="* * * * * *")
+
+
+def test_a_window_becomes_a_run() -> None:
+    """With all that its schedule says, in the same ruling as the fire and the next time."""
+    desk = Desk(a_spec(params=msgspec.Raw(b'{"day":1}'), priority=Priority.P0))
+    assert (desk.row.through_at, desk.row.next_at) == (NOON, NOON + HOUR)
+    ruling = desk.due(NOON + HOUR + SECOND)
+    [fire], [run] = ruling.fires, ruling.runs
+    assert (fire.window_at, fire.outcome, fire.because, fire.run_id) == (NOON + HOUR, O.RAN, "on time", run.id)
+    assert (run.schedule_id, run.window_at, run.params, run.priority) == ("sched_1", NOON + HOUR, '{"day":1}', 0)
+    assert (run.watched, run.job_id, run.submitted_by, run.start_at) == (
+        True, "job_1", "schedule:hourly", NOON + HOUR + SECOND,
+    )  # fmt: skip
+    assert (desk.row.through_at, desk.row.next_at) == (NOON + HOUR, NOON + 2 * HOUR)
+    assert desk.due(NOON + HOUR + 2 * SECOND).fires == ()
+
+
+def test_jitter_delays_the_run_and_not_the_window() -> None:
+    """TRG-6: also if the window had to wait for a while."""
+    desk = Desk(a_spec(jitter_seconds=300))
+    desk.due(NOON + HOUR)
+    assert desk.runs[0].start_at == NOON + HOUR + jitter("sched_1", NOON + HOUR, 300)
+    desk.due(NOON + 2 * HOUR)
+    desk.end(S.SUCCEEDED, NOON + 3 * HOUR - SECOND)
+    assert desk.runs[1].start_at == NOON + 3 * HOUR - SECOND
+
+
+@pytest.mark.parametrize(
+    ("overlap", "outcomes", "runs"),
+    [
+        (Overlap.QUEUE, [O.RAN, O.WAITING, O.WAITING], 1),
+        (Overlap.SKIP, [O.RAN, O.SKIPPED, O.SKIPPED], 1),
+        (Overlap.CANCEL_RUNNING, [O.RAN, O.SKIPPED, O.WAITING], 1),
+    ],
+)
+def test_a_run_is_still_going(overlap: Overlap, outcomes: list[Outcome], runs: int) -> None:
+    """TRG-12: three windows, and the first run takes long."""
+    desk = Desk(a_spec(overlap=overlap))
+    for hour in (1, 2, 3):
+        desk.due(NOON + hour * HOUR)
+    assert desk.outcomes() == outcomes
+    assert len(desk.runs) == runs
+    assert [one.kind for one in desk.sent] == ([CANCEL_RUN] if overlap is Overlap.CANCEL_RUNNING else [])
+
+
+def test_the_end_of_a_run_lets_the_next_window_start() -> None:
+    """One at a time, oldest first."""
+    desk = Desk(a_spec())
+    for hour in (1, 2, 3):
+        desk.due(NOON + hour * HOUR)
+    desk.end(S.SUCCEEDED, NOON + 3 * HOUR + SECOND)
+    assert desk.outcomes() == [O.RAN, O.RAN, O.WAITING]
+    second = desk.sorted_fires()[1]
+    assert (second.because, desk.sorted_fires()[0].run_state) == ("waited 3601 s", S.SUCCEEDED)
+    desk.end(S.CANCELLED, NOON + 3 * HOUR + 2 * SECOND)
+    assert desk.outcomes() == [O.RAN, O.RAN, O.RAN]
+    assert not desk.row.has_waiting
+
+
+def test_to_hear_of_an_end_twice_changes_nothing() -> None:
+    """The outbox delivers at least once."""
+    desk = Desk(a_spec(max_consecutive_failures=2))
+    desk.due(NOON + HOUR)
+    first = desk.end(S.FAILED, NOON + HOUR + SECOND)
+    before = dict(desk.fires)
+    desk.end(S.FAILED, NOON + HOUR + SECOND, run_id=first.fires[0].run_id)
+    assert desk.fires == before
+    assert desk.row.enabled
+
+
+def test_a_window_that_waits_as_before_is_not_written() -> None:
+    """A sweep of what waits costs no rows."""
+    desk = Desk(a_spec())
+    desk.due(NOON + HOUR)
+    desk.due(NOON + 2 * HOUR)
+    ruling = desk.sweep(NOON + 2 * HOUR + SECOND)
+    assert (ruling.fires, ruling.schedule.looked_at) == ((), NOON + 2 * HOUR + SECOND)
+
+
+def test_a_cancelled_run_makes_room() -> None:
+    """TRG-12: it is asked once, and the newest window gets its place when it is gone."""
+    desk = Desk(a_spec(overlap=Overlap.CANCEL_RUNNING))
+    desk.due(NOON + HOUR)
+    desk.due(NOON + 2 * HOUR)
+    desk.sweep(NOON + 2 * HOUR + SECOND)
+    assert [one.kind for one in desk.sent] == [CANCEL_RUN]
+    assert desk.sorted_fires()[0].stopping
+    desk.end(S.CANCELLED, NOON + 2 * HOUR + 2 * SECOND)
+    assert desk.outcomes() == [O.RAN, O.RAN]
+
+
+def test_a_storm_leaves_a_handful_of_rows() -> None:
+    """Every second, an hour of outage: three are caught up and one is on time. A run that hangs fills no store."""
+    desk = Desk(a_spec(STORM))
+    desk.due(NOON + HOUR)
+    assert [fire.count for fire in desk.sorted_fires()] == [3596, 1, 1, 1, 1]
+    assert desk.outcomes() == [O.SKIPPED, O.RAN, O.WAITING, O.WAITING, O.WAITING]
+    for second in range(1, 2 * MOST_WAITING):
+        desk.due(NOON + HOUR + second * SECOND)
+    assert desk.outcomes().count(O.WAITING) == MOST_WAITING
+    assert desk.latest().because == "1 run is still going, 1 may, and 100 windows wait already"
+    assert len(desk.runs) == 1
+
+
+def test_no_more_wait_for_another_job_than_may() -> None:
+    """The bound is the same whatever is waited for."""
+    desk = Desk(a_spec(STORM, after=After(job="extract", within_seconds=60)))
+    for second in range(2 * MOST_WAITING):
+        desk.due(NOON + second * SECOND)
+    assert desk.outcomes().count(O.WAITING) == MOST_WAITING
+
+
+def test_after_the_window_of_another_job() -> None:
+    """TRG-8: what the other's run of its latest window came to."""
+    other = Desk(a_spec(CronTrigger(cron="30 * * * *"), job="extract"), name="sched_0")
+    desk = Desk(a_spec(after=After(job="extract")))
+    desk.other = other
+    assert desk.row.after_job == "extract"
+    other.due(NOON + HOUR / 2)
+    desk.due(NOON + HOUR)
+    assert desk.latest().because == "extract's window 2026-01-01T12:30:00Z is not through"
+    other.end(S.SUCCEEDED, NOON + HOUR + SECOND)
+    desk.sweep(NOON + HOUR + 2 * SECOND)
+    assert desk.outcomes() == [O.RAN]
+
+    other.due(NOON + 1.5 * HOUR)
+    other.end(S.FAILED, NOON + 1.6 * HOUR)
+    desk.end(S.SUCCEEDED, NOON + 1.7 * HOUR)
+    desk.due(NOON + 2 * HOUR)
+    assert (desk.latest().outcome, desk.latest().because) == (
+        O.SKIPPED, "extract's window 2026-01-01T13:30:00Z ended FAILED",
+    )  # fmt: skip
+
+
+def test_nobody_waits_for_a_window_that_was_never_planned() -> None:
+    """The other schedule was created, or was paused, after its time."""
+    desk = Desk(a_spec(after=After(job="extract")))
+    desk.other = Desk(a_spec(CronTrigger(cron="30 * * * *"), job="extract"), NOON + 0.9 * HOUR, name="sched_0")
+    desk.due(NOON + HOUR)
+    assert (desk.latest().outcome, desk.latest().because) == (
+        O.SKIPPED, "extract's window 2026-01-01T12:30:00Z did not run: skipped",
+    )  # fmt: skip
+
+
+def test_after_a_job_without_windows_its_latest_fire_counts() -> None:
+    """A job that somebody starts by hand, or an event does."""
+    other = Desk(a_spec(ManualTrigger(), job="extract"), name="sched_0")
+    other.trigger(NOON + 0.5 * HOUR, settling_acts.TriggerWish(by="ann"))
+    desk = Desk(a_spec(after=After(job="extract")))
+    desk.other = other
+    desk.due(NOON + HOUR)
+    assert desk.outcomes() == [O.WAITING]
+    other.end(S.SUCCEEDED, NOON + HOUR + SECOND)
+    desk.sweep(NOON + HOUR + 2 * SECOND)
+    assert desk.outcomes() == [O.RAN]
+
+
+@pytest.mark.parametrize(
+    ("expression", "outcome", "because"),
+    [
+        ("params.rows > 0", O.RAN, "on time"),
+        ("window < '2026-01-01T14'", O.RAN, "on time"),
+        ("params.rows > 9", O.CONDITION_FALSE, "the condition is false: params.rows > 9"),
+        ("params.missing > 9", O.CONDITION_FALSE, "the condition can't be evaluated: it uses `missing`"),
+        ("params.rows", O.CONDITION_FALSE, "the condition can't be evaluated: it gives 3, not true or false"),
+    ],
+)
+def test_a_condition_is_an_expression(expression: str, outcome: Outcome, because: str) -> None:
+    """TRG-8: false skips the window, with the reason."""
+    desk = Desk(a_spec(params=msgspec.Raw(b'{"rows":3}'), condition=Condition(expression=expression)))
+    desk.due(NOON + HOUR)
+    assert desk.outcomes() == [outcome]
+    assert desk.latest().because.startswith(because)
+
+
+def test_a_condition_is_a_file() -> None:
+    """TRG-8: a worker is asked, once; its answer decides."""
+    desk = Desk(a_spec(condition=Condition(file_exists="/data/ready")))
+    desk.due(NOON + HOUR)
+    desk.sweep(NOON + HOUR + SECOND)
+    assert (desk.outcomes(), len(desk.questions())) == ([O.WAITING], 1)
+    assert desk.latest().because == "a worker is asked whether /data/ready is there"
+    desk.answer(NOON + HOUR + 2 * SECOND, exists=True)
+    assert desk.outcomes() == [O.RAN]
+    desk.end(S.SUCCEEDED, NOON + 1.5 * HOUR)
+    desk.due(NOON + 2 * HOUR)
+    desk.answer(NOON + 2 * HOUR + SECOND, exists=False)
+    assert (desk.outcomes(), desk.latest().because) == ([O.RAN, O.CONDITION_FALSE], "there is no /data/ready")
+
+
+def test_a_file_is_asked_for_when_the_window_could_start() -> None:
+    """An old answer does not count: while a run is going nobody is asked, and afterwards it is asked again."""
+    desk = Desk(a_spec(condition=Condition(file_exists="/data/ready"), max_delay_seconds=7200))
+    desk.due(NOON + HOUR)
+    desk.answer(NOON + HOUR, exists=True)
+    desk.due(NOON + 2 * HOUR)
+    assert (len(desk.questions()), desk.latest().because) == (1, "1 run is still going, 1 may")
+    desk.end(S.SUCCEEDED, NOON + 2.5 * HOUR)
+    assert len(desk.questions()) == 2
+    desk.sweep(NOON + 5 * HOUR)
+    assert desk.latest().outcome is O.LATE
+    assert desk.answer(NOON + 5 * HOUR, exists=True).runs == ()
+
+
+def test_an_answer_to_an_older_question_is_dropped() -> None:
+    """The outbox delivers at least once, and the file may be gone by now."""
+    desk = Desk(a_spec(condition=Condition(file_exists="/data/ready")))
+    desk.due(NOON + HOUR)
+    older = Looked(key=(NOON + HOUR, 1), asked_at=NOON + HOUR, exists=True)
+    desk.settle(NOON + 1.1 * HOUR, lambda docket, context: settling_acts.pause(docket, context, by="ann"))
+    desk.sweep(NOON + 1.1 * HOUR)
+    desk.settle(NOON + 1.1 * HOUR, lambda docket, context: settling_acts.resume(docket, context, by="ann"))
+    assert len(desk.questions()) == 2
+    desk.settle(NOON + 1.2 * HOUR, lambda docket, context: note_file(docket, context, older))
+    assert desk.outcomes() == [O.WAITING]
+    desk.answer(NOON + 1.2 * HOUR, exists=True)
+    assert desk.outcomes() == [O.RAN]
+
+
+def test_a_job_that_is_not_there_skips_the_window() -> None:
+    """And says so."""
+    desk = Desk(a_spec())
+    desk.job = None
+    desk.due(NOON + HOUR)
+    assert (desk.outcomes(), desk.latest().because) == ([O.SKIPPED], "there is no job etl")
+
+
+def test_failures_in_a_row_disable() -> None:
+    """TRG-10: a warning at three, at five it is out of use, and nothing that waits runs; enabled, it counts anew."""
+    desk = Desk(a_spec(STORM, max_catch_up_windows=100, max_active=3))
+    desk.due(NOON + 10 * SECOND)
+    for _ in range(4):
+        desk.end(S.FAILED, NOON + 11 * SECOND)
+    assert (desk.alerts(AlertKind.SCHEDULE_FAILING), desk.row.enabled) == ([False, False], True)
+    desk.end(S.TIMED_OUT, NOON + 12 * SECOND)
+    assert (desk.row.enabled, desk.row.next_at, desk.row.because) == (False, None, "5 runs in a row failed")
+    assert desk.alerts(AlertKind.SCHEDULE_DISABLED) == [False]
+    assert desk.changes[-1].act == "disabled"
+    assert not desk.row.has_waiting
+    assert desk.latest().because == "the schedule was disabled: 5 runs in a row failed"
+    runs = len(desk.runs)
+    desk.end(S.FAILED, NOON + 13 * SECOND)
+    assert desk.due(NOON + 60 * SECOND).fires == ()
+    assert len(desk.runs) == runs
+
+    desk.settle(NOON + HOUR, lambda docket, context: settling_acts.resume(docket, context, by="ann"))
+    assert (desk.row.enabled, desk.row.next_at, desk.row.because) == (True, NOON + HOUR + SECOND, "")
+    assert desk.alerts(AlertKind.SCHEDULE_DISABLED) == [False, True]
+    desk.due(NOON + HOUR + SECOND)
+    desk.end(S.FAILED, NOON + HOUR + SECOND)
+    assert desk.row.enabled
+
+
+def test_what_ended_before_it_was_enabled_is_not_counted() -> None:
+    """The news of it came late."""
+    desk = Desk(a_spec(STORM, max_active=2, max_consecutive_failures=1))
+    desk.due(NOON + 2 * SECOND)
+    desk.end(S.FAILED, NOON + 3 * SECOND)
+    desk.settle(NOON + 5 * SECOND, lambda docket, context: settling_acts.resume(docket, context, by="ann"))
+    desk.end(S.FAILED, NOON + 4 * SECOND)
+    assert desk.row.enabled
+
+
+def test_a_schedule_that_is_out_of_use_is_never_due() -> None:
+    """Whoever takes it does not take it again."""
+    desk = Desk(a_spec())
+    desk.row = replace(desk.row, paused=True)
+    ruling = desk.due(NOON + HOUR)
+    assert (ruling.schedule.next_at, ruling.fires) == (None, ())
+
+
+def test_a_success_ends_the_row_of_failures() -> None:
+    """Whoever was told hears of it."""
+    desk = Desk(a_spec(STORM))
+    for second, state in enumerate([S.FAILED, S.FAILED, S.FAILED, S.CANCELLED, S.SUCCEEDED, S.SUCCEEDED], start=1):
+        desk.due(NOON + second * SECOND)
+        desk.end(state, NOON + second * SECOND)
+    assert desk.alerts(AlertKind.SCHEDULE_FAILING) == [False, True]
+
+
+def test_ends_that_are_heard_of_together_are_judged_one_after_another() -> None:
+    """The fifth failure in a row disables, and what ended later changes nothing."""
+    desk = Desk(a_spec(STORM, max_active=7))
+    for second in range(1, 8):
+        desk.due(NOON + second * SECOND)
+    states = [S.SUCCEEDED, *[S.FAILED] * 5, S.CANCELLED]
+    ends = [
+        Ended(fire=fire, state=state, at=NOON + (10 + place) * SECOND)
+        for place, (fire, state) in enumerate(zip(desk.sorted_fires(), states, strict=True))
+    ]
+    desk.settle(NOON + 60 * SECOND, lambda docket, context: note_ends(docket, context, {desk.row.id: ends}))
+    assert [fire.run_state for fire in desk.sorted_fires()] == states
+    assert (desk.row.enabled, desk.row.because) == (False, "5 runs in a row failed")
+    assert desk.alerts(AlertKind.SCHEDULE_DISABLED) == [False]
+
+
+def test_the_end_of_a_run_is_noted_whatever_became_of_its_schedule() -> None:
+    """Or it would count as going for ever."""
+    desk = Desk(a_spec())
+    desk.due(NOON + HOUR)
+    fire = desk.latest()
+    desk.row = replace(desk.row, spec="{broken")
+    ended = Ended(fire=fire, state=S.FAILED, at=NOON + 2 * HOUR)
+    with pytest.raises(Broken):
+        desk.settle(NOON + 2 * HOUR, lambda docket, context: note_ends(docket, context, {desk.row.id: [ended]}))
+    desk.settle(NOON + 2 * HOUR, lambda docket, context: note_ends_aside(docket, "broken", {desk.row.id: [ended]}))
+    assert (desk.latest().run_state, desk.row.paused) == (S.FAILED, True)
+
+
+def test_a_schedule_that_waits_for_a_broken_one_waits() -> None:
+    """It is not its own fault."""
+    desk = Desk(a_spec(after=After(job="extract")))
+    desk.other = Desk(a_spec(job="extract"), name="sched_0")
+    desk.other.row = replace(desk.other.row, spec="{broken")
+    desk.due(NOON + HOUR)
+    assert desk.outcomes() == [O.WAITING]
+
+
+def test_a_schedule_that_breaks_is_set_aside() -> None:
+    """It is paused and its owner told; resumed, it goes on as if it had been paused by a person."""
+    desk = Desk(a_spec())
+    whole = desk.row
+    desk.row = replace(desk.row, spec="{broken")
+    docket = Docket(now=NOON + HOUR, cases=(desk.case(),))
+    [ruling] = set_aside(docket, "ValueError('\x00')")
+    assert (ruling.schedule.paused, ruling.schedule.next_at, ruling.schedule.spec) == (True, None, "{broken")
+    assert ruling.schedule.because == "set aside: ValueError('\\x00')"
+    assert [one.kind for one in ruling.outgoing] == ["alert"]
+    desk.row = replace(ruling.schedule, spec=whole.spec)
+    desk.settle(NOON + 1.5 * HOUR, lambda docket, context: settling_acts.resume(docket, context, by="ann"))
+    assert (desk.row.next_at, desk.alerts(AlertKind.EVENT_REJECTED)) == (NOON + 2 * HOUR, [True])

@@ -1,0 +1,281 @@
+"""What people do to schedules, and what follows (TRG-9, TRG-11, I-34)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta, timezone
+from functools import partial
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+
+from mainspring.core import settling_acts as acts
+from mainspring.core.fires import Outcome
+from mainspring.core.hearings import Context
+from mainspring.core.runs import RunState
+from mainspring.core.schedule_rows import Docket, Ruling
+from mainspring.core.schedules import Overlap, ScheduleSpec
+from mainspring.core.settling_acts import BackfillWish, TriggerWish
+from mainspring.core.triggers import CronTrigger, EventTrigger
+from mainspring.errors import Broken, Conflict, Refused
+from tests.core.builders import NOON
+from tests.core.settlings import CONTEXT, Desk, a_spec, an_event
+
+O = Outcome  # noqa: E741 - read as in a table
+S = RunState
+SECOND = timedelta(seconds=1)
+MINUTE = timedelta(minutes=1)
+HOUR = timedelta(hours=1)
+DAY = timedelta(days=1)
+PAUSE = partial(acts.pause, by="ann", why="too loud")
+RESUME = partial(acts.resume, by="ann")
+DELETE = partial(acts.delete, by="ann")
+ANN = TriggerWish(by="ann", why="now")
+
+
+def to(spec: ScheduleSpec, **more: int) -> Callable[[Docket, Context], Sequence[Ruling]]:
+    """A change of the definition."""
+    return lambda docket, context: acts.change(docket, context, spec, by="ann", why="better", **more)
+
+
+def test_a_pause_ends_what_is_to_come_and_nothing_that_has_come() -> None:
+    """A window that was due before it is fired; those in it are not, and nothing is made up for."""
+    desk = Desk(a_spec())
+    desk.settle(NOON + HOUR + SECOND, PAUSE)
+    assert desk.outcomes() == [O.RAN]
+    assert (desk.row.paused, desk.row.next_at, desk.row.because) == (True, None, "paused by ann: too loud")
+    assert desk.due(NOON + 5 * HOUR).fires == ()
+    desk.settle(NOON + 5.5 * HOUR, RESUME)
+    assert (desk.row.paused, desk.row.next_at, desk.row.because) == (False, NOON + 6 * HOUR, "")
+    desk.end(S.SUCCEEDED, NOON + 5.6 * HOUR)
+    desk.due(NOON + 6 * HOUR)
+    assert [fire.window_at for fire in desk.sorted_fires()] == [NOON + HOUR, NOON + 6 * HOUR]
+    assert [change.act for change in desk.changes] == ["created", "paused", "resumed"]
+
+
+def test_what_waits_stays_so_in_a_pause() -> None:
+    """Also if the run it waited for is over; resumed, it runs."""
+    desk = Desk(a_spec())
+    desk.due(NOON + HOUR)
+    desk.due(NOON + 2 * HOUR)
+    desk.settle(NOON + 2 * HOUR + SECOND, PAUSE)
+    desk.end(S.SUCCEEDED, NOON + 2 * HOUR + 2 * SECOND)
+    assert (desk.outcomes(), desk.latest().because) == ([O.RAN, O.WAITING], "the schedule is paused")
+    desk.settle(NOON + 3 * HOUR, RESUME)
+    assert desk.outcomes() == [O.RAN, O.RAN]
+
+
+def test_a_change_is_recorded_and_fires_nothing_of_the_past() -> None:
+    """I-34: with the version, before and after. What was due under the old definition is fired under it."""
+    desk = Desk(a_spec())
+    before = desk.row.spec
+    half_past = a_spec(CronTrigger(cron="30 * * * *"))
+    desk.settle(NOON + HOUR + 45 * MINUTE, to(half_past))
+    assert [fire.window_at for fire in desk.sorted_fires()] == [NOON + HOUR]
+    assert (desk.row.version, desk.row.next_at) == (2, NOON + 2.5 * HOUR)
+    change = desk.changes[-1]
+    assert (change.act, change.by, change.why, change.version) == ("updated", "ann", "better", 2)
+    assert (change.before, change.after) == (before, desk.row.spec)
+    desk.settle(NOON + 2 * HOUR, to(half_past))
+    assert (desk.row.version, len(desk.changes)) == (2, 2)
+    with pytest.raises(Conflict, match="version 2 by now"):
+        desk.settle(NOON + 2 * HOUR, to(a_spec(), version=1))
+    with pytest.raises(Refused, match="can't be changed"):
+        desk.settle(NOON + 2 * HOUR, to(replace(half_past, name="other")))
+
+
+def test_no_act_takes_the_clock_back() -> None:
+    """It was a day ahead for a while: what ran then does not run again because somebody changes or resumes it."""
+    desk = Desk(a_spec(max_active=9, max_catch_up_windows=9))
+    desk.due(NOON + DAY)
+    for act in (to(a_spec(max_active=8)), PAUSE, RESUME):
+        desk.settle(NOON + HOUR, act)
+    assert (desk.row.through_at, desk.row.next_at) == (NOON + DAY, NOON + DAY + HOUR)
+
+
+def test_a_change_follows_to_the_columns() -> None:
+    """What the store looks for is what the definition says."""
+    desk = Desk(a_spec())
+    desk.settle(NOON, to(a_spec(EventTrigger(type="x"), job="load")))
+    assert (desk.row.event_type, desk.row.job, desk.row.next_at) == ("x", "load", None)
+
+
+def test_a_definition_can_disable() -> None:
+    """And only a definition enables it again; failures are forgotten then."""
+    desk = Desk(a_spec(enabled=False))
+    assert (desk.row.enabled, desk.row.next_at) == (False, None)
+    with pytest.raises(Conflict, match="own definition"):
+        desk.settle(NOON + MINUTE, RESUME)
+    desk.settle(NOON + 2 * MINUTE, to(a_spec()))
+    assert (desk.row.enabled, desk.row.enabled_since, desk.row.next_at) == (True, NOON + 2 * MINUTE, NOON + HOUR)
+    desk.due(NOON + HOUR)
+    desk.due(NOON + 2 * HOUR)
+    desk.settle(NOON + 2 * HOUR, to(a_spec(enabled=False)))
+    assert desk.outcomes() == [O.RAN, O.SKIPPED]
+    assert desk.latest().because == "the schedule was disabled by ann: better"
+
+
+def test_a_change_does_not_enable_what_failed() -> None:
+    """A definition that is sent again and again must not start it again and again."""
+    desk = Desk(a_spec(max_consecutive_failures=1))
+    desk.due(NOON + HOUR)
+    desk.end(S.FAILED, NOON + HOUR)
+    desk.settle(NOON + HOUR, to(a_spec(max_consecutive_failures=2)))
+    assert (desk.row.enabled, desk.row.next_at) == (False, None)
+    desk.settle(NOON + HOUR, RESUME)
+    assert (desk.row.enabled, desk.changes[-1].act) == (True, "enabled")
+
+
+def test_what_is_deleted_leaves_nothing_waiting() -> None:
+    """What ran can be read, with what it was."""
+    desk = Desk(a_spec())
+    desk.due(NOON + HOUR)
+    desk.due(NOON + 2 * HOUR)
+    desk.settle(NOON + 2 * HOUR + SECOND, DELETE)
+    assert (desk.outcomes(), desk.latest().because) == ([O.RAN, O.SKIPPED], "the schedule was deleted")
+    assert (desk.row.deleted_at, desk.row.next_at) == (NOON + 2 * HOUR + SECOND, None)
+    assert (desk.changes[-1].act, desk.changes[-1].before) == ("deleted", desk.row.spec)
+
+
+@pytest.mark.parametrize("act", [to(a_spec()), DELETE])
+def test_a_definition_that_can_t_be_read_can_be_replaced_or_deleted(
+    act: Callable[[Docket, Context], Sequence[Ruling]],
+) -> None:
+    """Whatever it was; and nothing else can be done to it."""
+    desk = Desk(a_spec())
+    desk.row = replace(desk.row, spec='{"name": "hourly"}', paused=True)
+    with pytest.raises(Broken):
+        desk.settle(NOON + HOUR, RESUME)
+    desk.settle(NOON + HOUR, act)
+    assert (desk.changes[-1].before, desk.runs) == ('{"name": "hourly"}', [])
+
+
+def test_triggered_by_hand() -> None:
+    """At once, whatever goes on, also in a pause; twice in one instant are two."""
+    desk = Desk(a_spec(params=msgspec.Raw(b'{"a":1,"b":1}')))
+    desk.due(NOON + HOUR)
+    desk.settle(NOON + HOUR, PAUSE)
+    fire = desk.trigger(NOON + 1.1 * HOUR, replace(ANN, params='{"b":2}'))
+    assert (fire.outcome, fire.because, fire.by, fire.generation) == (O.RAN, "triggered by ann: now", "ann", 1)
+    assert (desk.runs[-1].submitted_by, desk.runs[-1].params) == ("ann", '{"a":1,"b":2}')
+    again = desk.trigger(NOON + 1.1 * HOUR, ANN)
+    assert again.window_at == fire.window_at + timedelta(microseconds=1)
+    assert (desk.changes[-1].act, desk.row.paused) == ("triggered", True)
+
+
+def test_triggered_by_hand_in_the_instant_of_a_window() -> None:
+    """Both run: the window as planned, and beside it the wish."""
+    desk = Desk(a_spec(max_active=5))
+    fire = desk.trigger(NOON + HOUR, ANN)
+    assert [one.window_at for one in desk.sorted_fires()] == [NOON + HOUR, fire.window_at]
+    assert len(desk.runs) == 2
+
+
+def test_a_past_window_again() -> None:
+    """The next generation of it, linked to the run before; one that was left out runs as its own."""
+    desk = Desk(a_spec(max_catch_up_windows=0), NOON - 5 * HOUR)
+    desk.due(NOON)
+    first = desk.runs[0]
+    fire = desk.trigger(NOON + MINUTE, replace(ANN, window_at=NOON))
+    assert (fire.window_at, fire.generation, fire.repeats) == (NOON, 2, first.id)
+    assert (desk.runs[-1].linked_run, desk.runs[-1].window_at) == (first.id, NOON)
+    skipped = desk.trigger(NOON + MINUTE, replace(ANN, window_at=NOON - 2 * HOUR))
+    assert (skipped.generation, desk.runs[-1].linked_run) == (1, None)
+    covering = desk.trigger(NOON + MINUTE, replace(ANN, window_at=NOON - 4 * HOUR))
+    assert covering.generation == 2
+    for window, why in ((NOON + HOUR, "still to come"), (NOON - SECOND, "no window of this schedule")):
+        with pytest.raises(Refused, match=why):
+            desk.trigger(NOON + MINUTE, replace(ANN, window_at=window))
+
+
+def test_a_window_that_somebody_names() -> None:
+    """In UTC, if it can be one."""
+    assert acts.check_window(NOON.astimezone(timezone(HOUR))).isoformat() == "2026-01-01T12:00:00+00:00"
+    for bad in (NOON.replace(tzinfo=None), datetime.max.replace(tzinfo=UTC), datetime.min.replace(tzinfo=UTC)):
+        with pytest.raises(Refused, match="window_at"):
+            acts.check_window(bad)
+
+
+def test_an_event_again() -> None:
+    """The run gets the event that led to the window."""
+    desk = Desk(a_spec(EventTrigger(type="orders.ready"), max_active=5))
+    desk.receive(NOON, an_event(1, NOON))
+    fire = desk.trigger(NOON + MINUTE, replace(ANN, window_at=desk.latest().window_at))
+    assert (fire.generation, desk.runs[0].params) == (2, desk.runs[1].params)
+
+
+@pytest.mark.parametrize("params", ["[]", "{", '{"a":1,"a":2}', '{"a": "\\u0000"}'])
+def test_parameters_are_an_object(params: str) -> None:
+    """Which any store can take."""
+    with pytest.raises(Refused):
+        Desk(a_spec()).trigger(NOON, replace(ANN, params=params))
+
+
+def test_a_schedule_that_moved_is_read_again() -> None:
+    """What was read of its fires may not be all: nothing is ruled."""
+    desk = Desk(a_spec())
+    read = acts.mark_of(desk.row)
+    desk.trigger(NOON + MINUTE, ANN)
+    docket = Docket(now=NOON + HOUR, cases=(desk.case(),))
+    wish = BackfillWish(since=NOON - DAY, before=NOON, by="ann")
+    assert acts.backfill(docket, CONTEXT, wish, [], id="b", read=read) == ([], None)
+    assert acts.trigger_now(docket, CONTEXT, replace(ANN, window_at=NOON), read=read) == []
+
+
+def test_a_backfill_runs_the_past() -> None:
+    """TRG-9: so many at a time, oldest first, what ran is left out; overlap and lateness don't matter."""
+    desk = Desk(a_spec(max_catch_up_windows=0, max_delay_seconds=60), NOON - 5 * HOUR)
+    desk.due(NOON)
+    desk.backfill(NOON + MINUTE, BackfillWish(since=NOON - 3 * HOUR, before=NOON + DAY, max_parallel=2, by="ann"))
+    assert [run.window_at for run in desk.runs] == [NOON, NOON - 3 * HOUR, NOON - 2 * HOUR]
+    assert desk.backfills["backfill_1"].windows == 3
+    desk.end(S.FAILED, NOON + 2 * HOUR)
+    assert desk.runs[-1].window_at == NOON - HOUR
+    assert {fire.because for fire in desk.fires.values() if fire.backfill_id} == {"backfilled"}
+    assert desk.changes[-1].act == "backfilled"
+
+
+def test_a_backfill_does_not_stand_in_the_way() -> None:
+    """Planned windows run beside it, and none of its runs is cancelled for them."""
+    desk = Desk(a_spec(), NOON - HOUR / 2)
+    desk.backfill(NOON - MINUTE, BackfillWish(since=NOON - DAY, before=NOON, by="ann"))
+    desk.due(NOON)
+    assert desk.fires[NOON, 1].outcome is O.RAN
+
+
+def test_a_backfill_is_not_cancelled() -> None:
+    """Its runs are older, but make no room for planned windows."""
+    desk = Desk(a_spec(overlap=Overlap.CANCEL_RUNNING), NOON - HOUR / 2)
+    desk.backfill(NOON - MINUTE, BackfillWish(since=NOON - DAY, before=NOON, by="ann"))
+    desk.due(NOON)
+    desk.due(NOON + HOUR)
+    assert [fire.window_at for fire in desk.sorted_fires() if fire.stopping] == [NOON]
+
+
+def test_a_backfill_again_is_another_generation() -> None:
+    """Of what ran too, linked to it. What is due is planned before it, so that nothing runs twice."""
+    desk = Desk(a_spec(max_active=5), NOON - 2.5 * HOUR)
+    desk.due(NOON - HOUR)
+    wish = BackfillWish(since=NOON - 2 * HOUR, before=NOON + DAY, max_parallel=5, again=True, by="ann")
+    desk.backfill(NOON + SECOND, wish)
+    assert sorted(desk.fires) == [(NOON - hour * HOUR, number) for hour in (2, 1, 0) for number in (1, 2)]
+    second = [run for run in desk.runs if run.linked_run is not None]
+    assert {run.linked_run for run in second} == {run.id for run in desk.runs} - {run.id for run in second}
+
+
+def test_a_backfill_has_bounds() -> None:
+    """No store is filled by a wish."""
+    desk = Desk(a_spec(CronTrigger(cron="* * * * *")))
+    with pytest.raises(Refused, match="1440 windows, 1000 may"):
+        desk.backfill(NOON, BackfillWish(since=NOON - DAY, before=NOON, by="ann"))
+    desk.backfill(NOON, BackfillWish(since=NOON - DAY / 2, before=NOON, by="ann"))
+    with pytest.raises(Conflict, match="room for 80 more windows"):
+        desk.backfill(NOON, BackfillWish(since=NOON - DAY, before=NOON - DAY / 2, by="ann"))
+    for bad in (
+        BackfillWish(since=NOON, before=NOON, by="ann"),
+        BackfillWish(since=NOON - DAY, before=NOON, max_parallel=0, by="ann"),
+        BackfillWish(since=NOON.replace(tzinfo=None), before=NOON, by="ann"),
+    ):
+        with pytest.raises(Refused):
+            acts.check_backfill(bad)

@@ -1,0 +1,60 @@
+"""How long a task may take (LIV-2, LIV-4)."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mainspring.core import time_limits
+from mainspring.core.jobs import TaskSpec
+from mainspring.core.tasks import Trail
+
+
+@pytest.mark.parametrize(
+    ("spec", "soft", "hard"),
+    [
+        (TaskSpec(name="a"), None, 86_400),
+        (TaskSpec(name="a", expected_seconds=100), 200, 300),
+        (TaskSpec(name="a", expected_seconds=25), 60, 75),
+        (TaskSpec(name="a", expected_seconds=0.01), None, 60),
+        (TaskSpec(name="a", timeout_seconds=5), None, 5),
+        (TaskSpec(name="a", timeout_seconds=5, expected_seconds=100), None, 5),
+        (TaskSpec(name="a", soft_timeout_seconds=4, timeout_seconds=5), 4, 5),
+        (TaskSpec(name="a", soft_timeout_seconds=4), 4, 86_400),
+    ],
+)
+def test_limits_are_set_or_follow_from_what_is_expected(spec: TaskSpec, soft: float | None, hard: float) -> None:
+    """LIV-4: two and three times what is expected; with neither a day, and nobody is told before."""
+    assert (time_limits.soft_limit(spec, None), time_limits.hard_limit(spec, None)) == (soft, hard)
+
+
+def test_what_earlier_attempts_left_replaces_the_hard_limit() -> None:
+    """The soft one stays what it was, and may come into its own by that."""
+    spec = TaskSpec(name="a", timeout_seconds=5, expected_seconds=40)
+    assert time_limits.soft_limit(spec, None) is None
+    longer = Trail(limit_seconds=100.0)
+    assert (time_limits.hard_limit(spec, longer), time_limits.soft_limit(spec, longer)) == (100, 80)
+
+
+def test_progress_is_expected_every_ten_minutes_unless_said() -> None:
+    """LIV-2."""
+    assert time_limits.stall_limit(TaskSpec(name="a")) == 600
+    assert time_limits.stall_limit(TaskSpec(name="a", stall_seconds=7)) == 7
+
+
+@given(
+    timeout=st.floats(0.1, time_limits.LONGEST_SECONDS),
+    asked=st.lists(st.floats(0, 1e12), min_size=1, max_size=20),
+)
+def test_more_time_is_never_less_and_never_more_than_ten_times_the_limit(timeout: float, asked: list[float]) -> None:
+    """LIV-4: however often it is asked for, or granted after a timeout."""
+    spec, trail = TaskSpec(name="a", timeout_seconds=timeout), Trail()
+    for number, seconds in enumerate(asked):
+        before = time_limits.hard_limit(spec, trail)
+        if number % 2:
+            limit = time_limits.after_timeout(spec, trail)
+        else:
+            limit = time_limits.extended(spec, trail, elapsed=before / 2, seconds=seconds)
+        assert before <= limit <= max(timeout, min(10 * timeout, time_limits.LONGEST_SECONDS))
+        trail = Trail(limit_seconds=limit)

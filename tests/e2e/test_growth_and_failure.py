@@ -1,0 +1,256 @@
+"""Graphs that grow, and tasks that fail in each of the ways there are, with a real server, worker and receiver."""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from mainspring.sdk.client import Client
+from tests.e2e.town import Json, Server, Town, ended, in_state, submit, tasks_of, until
+
+_MIB = 1024 * 1024
+_OUT_OF_MEMORY = """
+import os, resource, sys
+most = int(os.environ["MAINSPRING_MEMORY_BYTES"])
+resource.setrlimit(resource.RLIMIT_AS, (most, most))
+try:
+    bytearray(300 << 20)
+except MemoryError:
+    sys.exit(77)
+"""
+_JOIN = """
+import json, os
+from mainspring.sdk.context import current
+with open(os.environ["MAINSPRING_OUTPUT"], "w") as output:
+    json.dump({"fetched": current().outputs["fetch"]}, output)
+"""
+_STUCK = """
+import os, time
+from mainspring.sdk.context import current
+context = current()
+context.progress(10, "a tenth")
+if context.attempt == 1:
+    time.sleep(600)
+"""
+
+
+@pytest.fixture
+def town(tmp_path: Path) -> Iterator[Town]:
+    """A town on SQLite."""
+    with Town(tmp_path) as one:
+        yield one
+
+
+@pytest.fixture
+def server(town: Town) -> Server:
+    """A server with one worker."""
+    one = town.server()
+    town.worker(one)
+    return one
+
+
+def python(source: str) -> Json:
+    """Work that is a Python program."""
+    return {"run": [sys.executable, "-c", source], "grace_seconds": 1}
+
+
+def outputs(client: Client, run_id: str, name: str) -> list[object]:
+    """What the tasks of this name gave, in order of their partitions."""
+    found = sorted(
+        (task for task in tasks_of(client, run_id) if task.name == name), key=lambda task: task.partition or 0
+    )
+    return [msgspec.json.decode(task.output) for task in found]
+
+
+def echo(value: str) -> Json:
+    """Work that gives a JSON value."""
+    return {"shell": f'printf %s "{value}" > "$MAINSPRING_OUTPUT"'}
+
+
+def test_a_list_becomes_tasks_and_one_that_waits_for_them_all(server: Server) -> None:
+    """DAG-2."""
+    job = {
+        "name": "cities",
+        "tasks": [
+            {"name": "list", "work": echo(r"{\"cities\":[\"Oslo\",\"Rome\",\"Bern\"]}")},
+            {
+                "name": "fetch",
+                "needs": [{"task": "list"}],
+                "for_each": "outputs.list.cities",
+                "work": echo(r"{\"item\":$MAINSPRING_ITEM,\"number\":$MAINSPRING_PARTITION,\"of\":$MAINSPRING_TOTAL}"),
+            },
+            {"name": "join", "needs": [{"task": "fetch"}], "work": python(_JOIN)},
+        ],
+    }
+    with server.client() as client:
+        run = ended(client, submit(client, job).id)
+        assert (run.state, run.task_count) == ("SUCCEEDED", 5)
+        cities = ["Oslo", "Rome", "Bern"]
+        fetched = [{"item": city, "number": number, "of": 3} for number, city in enumerate(cities)]
+        assert outputs(client, run.id, "fetch") == fetched
+        assert outputs(client, run.id, "join") == [{"fetched": fetched}]
+        assert {task.label for task in tasks_of(client, run.id) if task.name == "fetch"} == set(cities)
+
+
+def test_an_output_adds_tasks(server: Server) -> None:
+    """DAG-5."""
+    added = {"tasks": [{"name": "late", "work": {"shell": "true"}}], "edges": [{"task": "end", "needs": ["late"]}]}
+    text = json.dumps(added).replace('"', r"\"")
+    job = {
+        "name": "dynamic",
+        "tasks": [
+            {"name": "plan", "work": echo(text), "grows": True},
+            {"name": "end", "needs": [{"task": "plan"}], "work": {"shell": "true"}},
+        ],
+    }
+    with server.client() as client:
+        run = ended(client, submit(client, job).id)
+        found = {task.name: task for task in tasks_of(client, run.id)}
+        assert (run.state, set(found)) == ("SUCCEEDED", {"plan", "late", "end"})
+        late, end = found["late"], found["end"]
+        assert late.ended_at is not None
+        assert end.assigned_at is not None
+        assert late.ended_at <= end.assigned_at
+
+
+def test_a_cycle_by_expansion_fails_the_task_that_made_it(server: Server) -> None:
+    """DAG-5: and nothing else."""
+    added = {"tasks": [{"name": "late", "needs": [{"task": "end"}]}], "edges": [{"task": "end", "needs": ["late"]}]}
+    text = json.dumps(added).replace('"', r"\"")
+    job = {
+        "name": "dynamic",
+        "on_failure": "fail_after_all",
+        "tasks": [
+            {"name": "plan", "work": echo(text), "grows": True},
+            {"name": "end", "needs": [{"task": "plan"}], "work": {"shell": "true"}},
+            {"name": "beside", "work": {"shell": "true"}},
+        ],
+    }
+    with server.client() as client:
+        run = ended(client, submit(client, job).id)
+        found = {task.name: task for task in tasks_of(client, run.id)}
+        assert {name: task.state for name, task in found.items()} == {
+            "plan": "FAILED", "end": "CANCELLED", "beside": "SUCCEEDED",
+        }  # fmt: skip
+        assert found["plan"].attempt == 1
+        assert "cycle" in found["plan"].because
+
+
+class Receiver(BaseHTTPRequestHandler):
+    """Takes what is sent to a webhook."""
+
+    def do_POST(self) -> None:
+        """Keep the body."""
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        self.server.got.append(json.loads(body))  # type: ignore[attr-defined]
+        self.send_response(204)
+        self.end_headers()
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Say nothing."""
+
+
+@contextmanager
+def receiving() -> Iterator[tuple[str, list[dict[str, object]]]]:
+    """A webhook's address, and what came to it."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Receiver)
+    got: list[dict[str, object]] = []
+    server.got = got  # type: ignore[attr-defined]
+    serving = threading.Thread(target=server.serve_forever)
+    serving.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}/", got
+    finally:
+        server.shutdown()
+        serving.join()
+        server.server_close()
+
+
+def test_too_many_tasks_pause_the_run_and_somebody_is_told_until_it_is_over(town: Town, tmp_path: Path) -> None:
+    """DAG-2, OBS-6: 10,001 are one too many."""
+    with receiving() as (url, got):
+        channels = tmp_path / "alerts.yaml"
+        channel = {"name": "hook", "kind": "webhook", "url": url, "secret": "env:HOOK", "allow_private": True}
+        channels.write_text(json.dumps({"channels": [channel]}))
+        server = town.server("--alerts", str(channels), environment={"HOOK": "whsec_c2VjcmV0LXNlY3JldC1zZWNyZXQ="})
+        each = {"name": "each", "for_each": "params.items", "work": {"shell": "true"}}
+        with server.client() as client:
+            job = client.submit_job({"name": "wide", "tasks": [each]})
+            run = client.submit(job.id, params={"items": 10_001})
+            until(lambda: client.run(run.id).state == "PAUSED", "the run is paused")
+            until(lambda: got, "somebody is told")
+            assert (got[0]["kind"], got[0]["state"]) == ("fan_out_limit", "firing")
+            client.cancel_run(run.id)
+            assert ended(client, run.id).state == "CANCELLED"
+            until(lambda: len(got) > 1, "they hear that it is over")
+            assert [one["state"] for one in got] == ["firing", "resolved"]
+            assert [alert.resolved_at is not None for alert in client.alerts(is_open=None)] == [True]
+
+
+def test_out_of_memory_succeeds_with_more(server: Server) -> None:
+    """RTY-2."""
+    task = {
+        "name": "hungry",
+        "work": python(_OUT_OF_MEMORY),
+        "resources": {"cpu_millis": 1000, "memory_bytes": 256 * _MIB},
+        "retry_delay_seconds": 0.1,
+        "retry": {"rules": [{"failure": "resource", "exit_codes": [77]}]},
+    }
+    with server.client() as client:
+        run = ended(client, submit(client, {"name": "hungry", "tasks": [task]}).id)
+        (found,) = tasks_of(client, run.id)
+        assert (run.state, found.attempt) == ("SUCCEEDED", 2)
+
+
+def test_a_task_that_lives_and_gets_nowhere_is_tried_again(server: Server) -> None:
+    """LIV-2."""
+    task = {"name": "stuck", "work": python(_STUCK), "stall_seconds": 2, "retry_delay_seconds": 0.1}
+    with server.client() as client:
+        run = ended(client, submit(client, {"name": "stuck", "tasks": [task]}).id)
+        (found,) = tasks_of(client, run.id)
+        assert (run.state, found.attempt) == ("SUCCEEDED", 2)
+        assert [attempt.end for attempt in client.attempts(found.id)] == ["timed_out", "succeeded"]
+
+
+def test_more_time_is_given_by_a_person(server: Server) -> None:
+    """LIV-4."""
+    task = {"name": "slow", "work": {"shell": "sleep 4"}, "timeout_seconds": 2, "max_attempts": 1}
+    with server.client() as client:
+        run = submit(client, {"name": "slow", "tasks": [task]})
+        (running,) = in_state(client, run.id, "RUNNING", 1)
+        assert client.extend(running.id, 15, "it is worth it").changed
+        assert ended(client, run.id).state == "SUCCEEDED"
+
+
+def test_what_failed_for_good_is_listed_and_can_be_revived(server: Server, tmp_path: Path) -> None:
+    """RTY-5, DAG-7."""
+    mended = tmp_path / "mended"
+    work = {"shell": f"test -e {mended}"}
+    job = {
+        "name": "broken",
+        "on_failure": "fail_after_all",
+        "retry": {"rules": [{"failure": "permanent", "exit_codes": [1]}]},
+        "tasks": [
+            {"name": "a", "work": work},
+            {"name": "b", "work": work},
+            {"name": "after", "needs": [{"task": "a"}, {"task": "b"}], "work": {"shell": "true"}},
+        ],
+    }
+    with server.client() as client:
+        run = ended(client, submit(client, job).id)
+        assert run.state == "FAILED"
+        assert {(letter.task, letter.tries) for letter in client.dead_letters()} == {("a", 1), ("b", 1)}
+        mended.touch()
+        assert client.retry_run(run.id).changed
+        assert ended(client, run.id).state == "SUCCEEDED"
+        assert not list(client.dead_letters())
+        again = client.rerun(run.id)
+        assert ended(client, again.run_id).linked_run == run.id

@@ -1,0 +1,163 @@
+"""Schedules on real servers: every window once, whoever dies, whatever their clocks say (TRG-4, TRG-5, TRG-7)."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import asyncpg
+import pytest
+
+from mainspring.sdk.client import Client
+from tests.e2e.town import Json, Town, ended, until
+
+_JOB = {"name": "tick", "tasks": [{"name": "tick", "work": {"shell": "true"}}]}
+_WAVE = 400
+
+
+@pytest.fixture
+def town(tmp_path: Path, postgres_url: str) -> Iterator[Town]:
+    """A town on PostgreSQL."""
+    with Town(tmp_path, postgres_url) as one:
+        yield one
+
+
+def every_second(name: str = "tick", **more: object) -> Json:
+    """A schedule of the job that fires each second."""
+    return {"name": name, "job": "tick", "trigger": {"kind": "interval", "every_seconds": 1}, **more}
+
+
+def fetch(url: str, query: str) -> list[tuple[object, ...]]:
+    """Ask the database itself."""
+
+    async def ask() -> list[tuple[object, ...]]:
+        connection = await asyncpg.connect(url)
+        try:
+            return [tuple(row) for row in await connection.fetch(query)]
+        finally:
+            await connection.close()
+
+    return asyncio.run(ask())
+
+
+def test_each_window_runs_once_and_on_time(town: Town) -> None:
+    server = town.server()
+    town.worker(server)
+    with server.client() as client:
+        client.submit_job(_JOB)
+        client.create_schedule(every_second(max_active=5))
+        until(lambda: len(list(client.fires("tick"))) >= 4, "four windows are fired")
+        client.pause_schedule("tick", "enough")
+        fires = list(client.fires("tick"))
+        windows = sorted(fire.window_at for fire in fires)
+        assert windows == [windows[0] + timedelta(seconds=number) for number in range(len(windows))]
+        for fire in fires:
+            assert (fire.outcome, fire.count, fire.is_catch_up) == ("ran", 1, False)
+            run = ended(client, fire.run_id or "")
+            assert (run.state, run.window_at) == ("SUCCEEDED", fire.window_at)
+        until(lambda: all(fire.run_state for fire in client.fires("tick")), "the ends are noted")
+
+
+def test_two_servers_of_which_one_is_killed_leave_nothing_out_and_double_nothing(town: Town) -> None:
+    first, second = town.server(), town.server()
+    with first.client() as client, second.client() as other:
+        client.submit_job(_JOB)
+        window = datetime.now(UTC).replace(microsecond=0) + timedelta(seconds=10)
+        for number in range(_WAVE):
+            trigger = {"kind": "once", "at": window.isoformat()}
+            client.create_schedule({"name": f"s{number}", "job": "tick", "trigger": trigger})
+        assert datetime.now(UTC) < window, "making the schedules took longer than was thought"
+        until(lambda: _fired(town) > 0, "the first of them is fired")
+        first.kill()
+        until(lambda: _fired(town) == _WAVE, "all of them are fired")
+        rows = fetch(town.store_url, "SELECT schedule_id, window_at FROM runs")
+        assert max(Counter(rows).values()) == 1
+        assert len(rows) == _WAVE
+        assert {fire.outcome for fire in other.fires("s0")} == {"ran"}
+
+
+def _fired(town: Town) -> int:
+    ((count,),) = fetch(town.store_url, "SELECT count(*) FROM fires WHERE outcome = 'ran'")
+    return int(str(count))
+
+
+def test_a_server_whose_clock_is_a_day_ahead_fires_nothing_early(town: Town) -> None:
+    """The store's clock decides, and no other (I-15)."""
+    server = town.server()
+    with server.client() as client:
+        client.submit_job(_JOB)
+        tomorrow = datetime.now(UTC) + timedelta(hours=12)
+        client.create_schedule(
+            {"name": "later", "job": "tick", "trigger": {"kind": "once", "at": tomorrow.isoformat()}}
+        )
+        client.create_schedule(every_second())
+        server.signal(signal.SIGTERM)
+        server.ended()
+        before = fetch(town.store_url, "SELECT max(window_at) FROM fires")
+    command = [sys.executable, "-m", "tests.e2e.trigger_process", town.store_url, str(24 * 3600)]
+    with subprocess.Popen(command, stdin=subprocess.DEVNULL) as ahead:
+        try:
+            until(lambda: fetch(town.store_url, "SELECT max(window_at) FROM fires") != before, "it fires what is due")
+        finally:
+            ahead.terminate()
+    assert fetch(town.store_url, "SELECT count(*) FROM fires WHERE window_at > clock_timestamp()") == [(0,)]
+    assert fetch(
+        town.store_url, "SELECT count(*) FROM fires JOIN schedules s ON s.id = schedule_id WHERE s.name = 'later'"
+    ) == [(0,)]
+
+
+def test_an_event_runs_what_waits_for_it_once(town: Town) -> None:
+    server = town.server()
+    town.worker(server)
+    show = {"name": "show", "work": {"run": ["echo", "{{ params.event.data.path }}"]}}
+    with server.client() as client:
+        client.submit_job({"name": "load", "tasks": [show]})
+        trigger = {"kind": "event", "type": "file.arrived", "filter": "event.data.rows > 0"}
+        client.create_schedule({"name": "arrivals", "job": "load", "trigger": trigger, "max_active": 10})
+        wanted = client.event("file.arrived", data={"path": "a.csv", "rows": 3}, id="1")
+        empty = client.event("file.arrived", data={"path": "b.csv", "rows": 0}, id="2")
+        assert [one.is_new for one in client.send_events([wanted, empty, wanted])] == [True, True, False]
+        assert [one.is_new for one in client.send_events([wanted])] == [False]
+        (fire,) = client.fires("arrivals", outcomes=["ran"])
+        run = ended(client, fire.run_id or "")
+        assert run.state == "SUCCEEDED"
+        assert _log(client, run.id) == "a.csv\n"
+
+
+def test_a_file_that_is_not_there_is_a_reason_not_to_run(town: Town, tmp_path: Path) -> None:
+    """TRG-8: a worker is asked."""
+    server = town.server()
+    town.worker(server)
+    (tmp_path / "there").touch()
+    with server.client() as client:
+        client.submit_job(_JOB)
+        for name in ("there", "missing"):
+            condition = {"file_exists": str(tmp_path / name)}
+            client.create_schedule(every_second(name, condition=condition, max_active=1000))
+        until(lambda: list(client.fires("there", outcomes=["ran"])), "what is there is a reason to run")
+        until(lambda: list(client.fires("missing", outcomes=["condition_false"])), "what is missing is not")
+        assert not list(client.fires("there", outcomes=["condition_false"]))
+        assert not list(client.fires("missing", outcomes=["ran"]))
+
+
+def test_a_schedule_that_keeps_failing_is_disabled_and_somebody_is_told(town: Town) -> None:
+    """TRG-10."""
+    server = town.server()
+    town.worker(server)
+    with server.client() as client:
+        client.submit_job({"name": "tick", "tasks": [{"name": "tick", "work": {"shell": "exit 2"}, "max_attempts": 1}]})
+        client.create_schedule(every_second(max_active=5, max_consecutive_failures=4))
+        until(lambda: client.schedule("tick").state == "disabled", "the schedule is disabled")
+        until(lambda: "schedule_disabled" in {alert.kind for alert in client.alerts()}, "somebody is told")
+        assert client.schedule_changes("tick")[0].act == "disabled"
+
+
+def _log(client: Client, run_id: str) -> str:
+    (task,) = client.tasks_of(run_id)
+    return until(lambda: client.log(task.id).data, "its output has come").decode()

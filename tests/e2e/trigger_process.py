@@ -1,0 +1,41 @@
+"""A server's trigger as a process of its own whose clock is wrong by so many seconds, for the tests of this folder:
+`python -m tests.e2e.trigger_process URL SECONDS`; stops on SIGTERM."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from datetime import datetime, timedelta
+
+from mainspring.bootstrap import open_store
+from mainspring.clock import MachineClock
+from mainspring.host.schedule_acts import make_context
+from mainspring.host.settler import Settler
+from mainspring.host.triggers import Triggers
+
+
+class WrongClock(MachineClock):
+    """A clock on the wall that somebody has set wrongly."""
+
+    def __init__(self, wrong_by: timedelta) -> None:
+        super().__init__()
+        self._wrong_by = wrong_by
+
+    def wall(self) -> datetime:
+        """What it shows."""
+        return super().wall() + self._wrong_by
+
+
+async def main(url: str, seconds: float) -> None:
+    """Fire what is due until told to stop."""
+    clock = WrongClock(timedelta(seconds=seconds))
+    store = await open_store(url, clock)
+    firing = asyncio.create_task(Triggers(store, clock, Settler(store, make_context())).run())
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, firing.cancel)
+    await asyncio.gather(firing, return_exceptions=True)
+    await store.close()
+
+
+if __name__ == "__main__":
+    asyncio.run(main(sys.argv[1], float(sys.argv[2])))

@@ -1,0 +1,291 @@
+"""Alerts: an episode is told once to each channel that wants it, and so is its end; no channel waits for another."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from itertools import count
+
+import msgspec
+import pytest
+from structlog.testing import capture_logs
+
+from mainspring.core.alerts import Alert, AlertKind, Severity, outgoing
+from mainspring.core.batch import Batch, Outgoing
+from mainspring.core.notices import Notice, Wish
+from mainspring.errors import Unavailable
+from mainspring.host.alerting import AT_ONCE, NOTIFY_KIND, Alerting, Delivery
+from mainspring.host.outbox import LONGEST_ASIDE_SECONDS, OutboxDelivery
+from mainspring.store.port_schedules import AlertRow
+from tests.host.hall import SHARD, Hall
+
+
+class Recorder:
+    """A channel that keeps what it was given, or fails as often as it is told to, or does not come back."""
+
+    def __init__(self, name: str, wish: Wish | None = None) -> None:
+        self.name = name
+        self.wish = wish or Wish()
+        self.got: list[tuple[str, Notice]] = []
+        self.failing = 0
+        self.hanging = False
+        self.tries: list[float] = []
+        self.at_once = 0
+        self.most_at_once = 0
+
+    async def send(self, delivery: str, notice: Notice) -> None:
+        """Take it, or raise."""
+        self.tries.append(asyncio.get_running_loop().time())
+        self.at_once += 1
+        self.most_at_once = max(self.most_at_once, self.at_once)
+        try:
+            if self.hanging:
+                await asyncio.Event().wait()
+            await asyncio.sleep(0)
+        finally:
+            self.at_once -= 1
+        if self.failing > 0:
+            self.failing -= 1
+            raise Unavailable("nobody there")
+        self.got.append((delivery, notice))
+
+    @property
+    def states(self) -> list[str]:
+        """What it was told, in order."""
+        return [notice.state for _, notice in self.got]
+
+
+_numbers = count(1)
+
+
+def alert(
+    hall: Hall, key: str = "quarantined:task_1", *, over: bool = False, severity: Severity = Severity.HIGH, **more: str
+) -> Outgoing:
+    """A row as a producer writes it."""
+    told = Alert(
+        kind=AlertKind.QUARANTINED,
+        key=key,
+        severity=severity,
+        tenant=more.get("tenant", "acme"),
+        summary=more.get("summary", "load is free again" if over else "load is held"),
+        details={"run": "run_1", "kills": 3},
+        resolved=over,
+        at=hall.clock.wall(),
+    )
+    return outgoing(told, f"{key}:{next(_numbers)}")
+
+
+async def write(hall: Hall, *rows: Outgoing) -> None:
+    """Rows reach the outbox, as with a batch."""
+    await hall.store.ensure_shard(SHARD)
+    term = await hall.store.campaign(SHARD, "writer", 77, timedelta(days=1))
+    assert term is not None
+    await hall.store.commit(term, term.batch_no + 1, Batch(outbox=list(rows)))
+
+
+async def deliver(hall: Hall, *channels: Recorder, seconds: float = 5.0) -> None:
+    """A server with these channels runs for a while."""
+    alerting = Alerting(hall.store, channels, "http://here.test")
+    delivery = OutboxDelivery(hall.store, hall.clock, "h1", alerting.receivers(), aside={NOTIFY_KIND})
+    running = asyncio.create_task(delivery.run())
+    await hall.wait(seconds)
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+
+
+async def episodes(hall: Hall) -> list[AlertRow]:
+    """All of them, the latest first."""
+    return await hall.store.list_alerts(None, None, "", 100)
+
+
+async def test_an_episode_is_told_once_and_so_is_its_end(hall: Hall) -> None:
+    """However often it is raised between."""
+    ops = Recorder("ops")
+    await write(hall, alert(hall), alert(hall), alert(hall, summary="load is held still"))
+    await deliver(hall, ops)
+    assert ops.states == ["firing"]
+    (episode,) = await episodes(hall)
+    assert (episode.count, episode.summary, episode.resolved_at) == (3, "load is held still", None)
+
+    await write(hall, alert(hall, over=True), alert(hall, over=True))
+    await deliver(hall, ops)
+    assert ops.states == ["firing", "resolved"]
+    (episode,) = await episodes(hall)
+    assert episode.resolved_at is not None
+
+
+async def test_a_notice_says_all_that_is_known(hall: Hall) -> None:
+    """And leads to the run; both of an episode have its id."""
+    ops = Recorder("ops")
+    await write(hall, alert(hall), alert(hall), alert(hall, over=True))
+    await deliver(hall, ops)
+
+    (first, began), (second, ended) = ops.got
+    (episode,) = await episodes(hall)
+    assert first == f"notify:{episode.id}:ops:on"
+    assert second == f"notify:{episode.id}:ops:over"
+    assert began == Notice(
+        id=episode.id,
+        state=began.state,
+        kind=AlertKind.QUARANTINED,
+        severity=Severity.HIGH,
+        tenant="acme",
+        summary="load is held",
+        details={"run": "run_1", "kills": 3},
+        opened_at=episode.opened_at,
+        link="http://here.test/api/v1/runs/run_1",
+    )
+    assert (ended.id, ended.count, ended.summary) == (episode.id, 2, "load is free again")
+    assert ended.resolved_at == episode.resolved_at
+
+
+async def test_the_next_episode_is_told_again(hall: Hall) -> None:
+    """It is another one."""
+    ops = Recorder("ops")
+    await write(hall, alert(hall), alert(hall, over=True), alert(hall))
+    await deliver(hall, ops, seconds=20.0)
+
+    assert ops.states == ["firing", "resolved", "firing"]
+    assert len({notice.id for _, notice in ops.got}) == 2
+
+
+async def test_the_end_of_what_never_began_is_not_told(hall: Hall) -> None:
+    """Nobody would know what it is about."""
+    ops = Recorder("ops")
+    await write(hall, alert(hall, over=True))
+    await deliver(hall, ops)
+
+    assert ops.got == []
+    assert await episodes(hall) == []
+
+
+async def test_each_channel_gets_what_it_wants(hall: Hall) -> None:
+    """By tenant, severity and kind."""
+    everything, acme, high, others = (
+        Recorder("everything"),
+        Recorder("acme", Wish(tenant="acme")),
+        Recorder("high", Wish(min_severity=Severity.HIGH)),
+        Recorder("others", Wish(kinds=frozenset({AlertKind.STALLED}))),
+    )
+    await write(
+        hall,
+        alert(hall, "a", severity=Severity.HIGH),
+        alert(hall, "b", severity=Severity.WARNING),
+        alert(hall, "c", severity=Severity.HIGH, tenant="globex"),
+    )
+    await deliver(hall, everything, acme, high, others)
+
+    assert [len(channel.got) for channel in (everything, acme, high, others)] == [3, 2, 2, 0]
+
+
+async def test_a_channel_that_fails_is_tried_again_and_holds_up_no_other(hall: Hall) -> None:
+    """With longer and longer pauses, until it takes it; the end comes behind the beginning."""
+    bad, good = Recorder("bad"), Recorder("good")
+    bad.failing = 4
+    await write(hall, alert(hall), alert(hall, over=True))
+    await deliver(hall, bad, good, seconds=4.0)
+    assert (bad.states, good.states) == ([], ["firing", "resolved"])
+
+    await deliver(hall, bad, good, seconds=120.0)
+    assert (bad.states, good.states) == (["firing", "resolved"], ["firing", "resolved"])
+
+
+async def test_a_channel_that_does_not_answer_holds_up_nobody(hall: Hall) -> None:
+    """Neither other channels nor other alerts; it is left after a while and tried again."""
+    bad, good = Recorder("bad"), Recorder("good")
+    bad.hanging = True
+    await write(hall, *(alert(hall, f"key{number}") for number in range(150)))
+    await deliver(hall, bad, good, seconds=20.0)
+    assert len(good.got) == 150
+    assert bad.got == []
+
+    bad.hanging = False
+    await deliver(hall, bad, good, seconds=LONGEST_ASIDE_SECONDS + 60)
+    assert len(bad.got) == 150
+
+
+async def test_a_channel_is_not_stormed(hall: Hall) -> None:
+    """A hundred alerts at once."""
+    ops = Recorder("ops")
+    await write(hall, *(alert(hall, f"key{number}") for number in range(100)))
+    await deliver(hall, ops)
+
+    assert len(ops.got) == 100
+    assert ops.most_at_once == AT_ONCE
+
+
+async def test_another_server_goes_on_where_one_stopped(hall: Hall) -> None:
+    """Between the episode and its notice, and between the notice and its mark."""
+    ops = Recorder("ops")
+    row = alert(hall)
+    await write(hall, row)
+    await Alerting(hall.store, [ops]).take(row)
+    assert ops.got == []
+
+    await deliver(hall, ops)
+    assert ops.states == ["firing"]
+    (episode,) = await episodes(hall)
+    assert episode.count == 1
+
+
+async def test_a_server_that_stops_while_it_sends_leaves_the_row_to_the_next(hall: Hall) -> None:
+    """With the same id, by which the receiver knows it."""
+    ops = Recorder("ops")
+    ops.hanging = True
+    await write(hall, alert(hall))
+    await deliver(hall, ops)
+    assert ops.at_once == 0
+    assert ops.got == []
+
+    ops.hanging = False
+    await deliver(hall, ops)
+    assert ops.states == ["firing"]
+
+
+async def test_what_is_for_a_channel_that_is_gone_is_dropped(hall: Hall) -> None:
+    """With a line in the log."""
+    old, new = Recorder("old"), Recorder("new")
+    old.failing = 100
+    await write(hall, alert(hall))
+    await deliver(hall, old)
+
+    with capture_logs() as lines:
+        await deliver(hall, new, seconds=30.0)
+
+    assert [line["channel"] for line in lines if line["event"] == "notice.dropped"] == ["old"]
+    assert hall.rows("SELECT count(*) FROM outbox WHERE delivered_at IS NULL") == [(0,)]
+
+
+@pytest.mark.parametrize("kind", ["alert", NOTIFY_KIND])
+@pytest.mark.parametrize("payload", ['{"alert": "unexplained", "task": "task_1"}', "[]", "{"])
+async def test_what_can_not_be_read_is_logged_and_dropped(hall: Hall, kind: str, payload: str) -> None:
+    """It would not get better."""
+    await write(hall, Outgoing(id="x", key="x", kind=kind, payload=payload, created_at=hall.clock.wall()))
+    with capture_logs() as lines:
+        await deliver(hall, Recorder("ops"))
+
+    assert [line["payload"] for line in lines if line["event"].endswith(".unreadable")] == [payload]
+    assert hall.rows("SELECT count(*) FROM outbox WHERE delivered_at IS NULL") == [(0,)]
+
+
+async def test_without_channels_an_episode_is_kept_and_logged(hall: Hall) -> None:
+    """Once."""
+    await write(hall, alert(hall), alert(hall))
+    with capture_logs() as lines:
+        await deliver(hall)
+
+    (line,) = [line for line in lines if line["event"] == "alert"]
+    assert (line["log_level"], line["kind"], line["summary"]) == ("warning", "quarantined", "load is held")
+    assert [episode.count for episode in await episodes(hall)] == [2]
+
+
+async def test_why_a_delivery_failed_is_written_beside_it(hall: Hall) -> None:
+    """With the notice, so that whichever server tries it again needs nothing else."""
+    await write(hall, alert(hall))
+    ops = Recorder("ops")
+    ops.failing = 100
+    await deliver(hall, ops)
+
+    ((payload, fault),) = hall.rows("SELECT payload, fault FROM outbox WHERE kind = 'notify'")
+    assert msgspec.json.decode(str(payload), type=Delivery).channel == "ops"
+    assert "nobody there" in str(fault)

@@ -1,0 +1,49 @@
+"""Questions about files (TRG-8): asked of a worker over its link, and answered to whoever waits."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from mainspring.errors import Unavailable
+from mainspring.host.inbox import Inbox
+from mainspring.host.links import Links
+from mainspring.wire import Look, Offer, Register, Seen
+
+HELLO = Register("w1", "s1", Offer(1000, 1 << 30), {})
+
+
+async def test_whoever_asks_for_a_file_gets_the_workers_answer() -> None:
+    """Whatever the order of the answers; and the shard hears nothing of it."""
+    inbox = Inbox(10)
+    links = Links(inbox)
+    link = links.open(HELLO)
+    await inbox.next(wait=0, most=10)
+    asking = [asyncio.create_task(links.look(path)) for path in ("/in/a", "/in/b")]
+    questions: list[Look] = []
+    while len(questions) < len(asking):
+        questions += [one for one in await link.next() if isinstance(one, Look)]
+    for question in reversed(questions):
+        links.receive(link, Seen(question.question, exists=question.path == "/in/b"))
+
+    assert await asyncio.gather(*asking) == [False, True]
+    assert await inbox.next(wait=0, most=10) == []
+
+
+async def test_without_a_worker_there_is_no_answer() -> None:
+    with pytest.raises(Unavailable):
+        await Links(Inbox(10)).look("/in")
+
+
+async def test_a_worker_that_goes_leaves_nobody_waiting() -> None:
+    links = Links(Inbox(10))
+    link = links.open(HELLO)
+    asking = asyncio.create_task(links.look("/in"))
+    assert [type(one) for one in await link.next()] == [Look]
+
+    links.close(link)
+    with pytest.raises(Unavailable):
+        await asking
+    with pytest.raises(Unavailable):
+        await link.look("/in")

@@ -1,0 +1,153 @@
+"""The firing of schedules by servers (TRG-4): on time, once, whoever dies, whatever the clock says."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import timedelta
+
+import pytest_asyncio
+from msgspec.structs import replace
+
+from mainspring.core.fires import Outcome
+from mainspring.core.runs import RunState
+from mainspring.core.schedule_rows import ScheduleRow
+from mainspring.core.schedules import ScheduleSpec
+from mainspring.core.settling_acts import new_schedule
+from mainspring.core.triggers import CronTrigger, IntervalTrigger, OnceTrigger
+from mainspring.host.schedule_acts import make_context
+from mainspring.host.triggers import AT_ONCE, Triggers
+from tests.host.hall import SHARD, Hall
+from tests.host.timetable import SECOND, Timetable
+from tests.host.virtual import BEGINNING
+
+O = Outcome  # noqa: E741 - read as in a table
+HOUR = timedelta(hours=1)
+DAY = timedelta(days=1)
+EVERY_TEN = IntervalTrigger(every_seconds=10)
+
+
+@pytest_asyncio.fixture
+async def table(hall: Hall) -> AsyncIterator[Timetable]:
+    """Schedules, and nobody who fires them yet."""
+    table = Timetable(hall)
+    await table.job()
+    yield table
+    await table.close()
+
+
+async def many(hall: Hall, count: int, trigger: CronTrigger | IntervalTrigger | OnceTrigger) -> None:
+    """So many schedules, as they are stored."""
+    for number in range(count):
+        spec = ScheduleSpec(name=f"s{number}", job="etl", trigger=trigger)
+        row, change = new_schedule(f"sched_{number}", "acme", spec, pool=SHARD, by="ann", now=hall.clock.wall())
+        await hall.store.insert_schedule(row, change)
+
+
+async def test_a_schedule_is_fired_on_time_and_its_run_is_carried_out(hall: Hall, table: Timetable) -> None:
+    """From the window to the noted end of its run; the next one follows."""
+    await hall.lead()
+    hall.play()
+    table.start()
+    row = await table.schedule(EVERY_TEN)
+    await hall.wait(25)
+    fires = await table.fires(row)
+    assert [fire.window_at for fire in fires] == [BEGINNING + 10 * SECOND, BEGINNING + 20 * SECOND]
+    assert [(fire.because, fire.run_state) for fire in fires] == [("on time", RunState.SUCCEEDED)] * 2
+    assert all(fire.start_at is not None and fire.start_at - fire.window_at < SECOND / 50 for fire in fires)
+    run = await hall.run(fires[0].run_id or "")
+    assert (run.schedule_id, run.window_at, run.submitted_by) == (row.id, fires[0].window_at, "schedule:often")
+
+
+async def test_what_is_created_is_due_without_a_wait(hall: Hall, table: Timetable) -> None:
+    """The loop that sleeps is woken."""
+    triggers = Triggers(hall.store, hall.clock, table.settler)
+    table.book.follow(make_context(), triggers.wake)
+    firing = asyncio.create_task(triggers.run())
+    await hall.wait(0.5)
+    await table.schedule(OnceTrigger(at=table.now() + SECOND / 10))
+    assert await hall.until(lambda: bool(table.windows_run()), within=2) < 0.15
+    firing.cancel()
+
+
+async def test_two_servers_at_once_double_nothing(hall: Hall, table: Timetable) -> None:
+    """Each window has one run."""
+    await many(hall, 200, EVERY_TEN)
+    hall.store.commit_seconds = 0.01
+    table.start(outbox=False)
+    table.start(outbox=False)
+    await hall.wait(11)
+    runs = table.windows_run()
+    assert len(runs) == len(set(runs)) == 200
+
+
+async def test_a_server_that_dies_in_the_middle_leaves_nothing_out(hall: Hall, table: Timetable) -> None:
+    """It has written whole schedules; another one takes the others."""
+    await many(hall, 2 * AT_ONCE + 50, EVERY_TEN)
+    hall.store.commit_seconds = 0.5
+    firing = table.start(outbox=False)
+    await hall.until(lambda: bool(table.windows_run()), within=15)
+    firing.cancel()
+    assert len(table.windows_run()) == AT_ONCE
+    table.start(outbox=False)
+    await hall.until(lambda: len(table.windows_run()) >= 2 * AT_ONCE + 50, within=5)
+    runs = table.windows_run()
+    assert len(runs) == len(set(runs)) == 2 * AT_ONCE + 50
+
+
+async def test_a_store_that_is_gone_is_waited_for(hall: Hall, table: Timetable) -> None:
+    """What was due meanwhile is fired."""
+    row = await table.schedule(EVERY_TEN)
+    table.start(outbox=False)
+    hall.store.reads_that_fail = 15
+    await hall.wait(21)
+    assert await table.outcomes(row) == [O.RAN, O.WAITING]
+
+
+async def test_a_clock_a_day_ahead_and_back_doubles_nothing(hall: Hall, table: Timetable) -> None:
+    """SQLite's own clock goes wrong for a while: that day is over once."""
+    row = await table.schedule(CronTrigger(cron="0 * * * *"), max_active=9)
+    table.start(outbox=False)
+    hall.clock.skew = DAY
+    await hall.wait(5)
+    fired = await table.fires(row)
+    assert [fire.count for fire in fired] == [20, 1, 1, 1, 1]
+    for hour in range(0, 24, 4):
+        hall.clock.skew = hour * HOUR
+        await hall.wait(5)
+        assert await table.fires(row) == fired
+    hall.clock.skew = 25 * HOUR
+    await hall.wait(5)
+    assert [fire.window_at for fire in await table.fires(row)][-1] == BEGINNING + 25 * HOUR
+    assert len(await table.fires(row)) == 6
+
+
+async def test_one_schedule_that_breaks_does_not_stop_the_others(hall: Hall, table: Timetable) -> None:
+    """It is paused, with the reason, and somebody is told."""
+    good = await table.schedule(EVERY_TEN)
+    spec = ScheduleSpec(name="bad", job="etl", trigger=EVERY_TEN)
+    row, change = new_schedule("sched_bad", "acme", spec, pool=SHARD, by="ann", now=table.now())
+    await hall.store.insert_schedule(replace(row, spec='{"name": "bad"}'), change)
+    table.start()
+    await hall.wait(12)
+    assert await table.outcomes(good) == [O.RAN]
+    bad = await table.row(row)
+    assert (bad.paused, bad.next_at) == (True, None)
+    assert bad.because.startswith("set aside: Broken(\"the definition of sched_bad can't be read")
+    assert table.alerts == ["event_rejected"]
+
+
+async def test_what_the_store_refuses_costs_its_schedule_only(hall: Hall) -> None:
+    """The chunk is taken apart."""
+    context = make_context()
+    absurd = replace(context, count_tasks=lambda job: 2**80 if job.name == "bad" else 1)
+    table = Timetable(hall, absurd)
+    await table.job()
+    await table.job("bad")
+    rows: list[ScheduleRow] = [await table.schedule(EVERY_TEN, f"s{number}") for number in range(3)]
+    bad = await table.schedule(EVERY_TEN, "bad", job="bad")
+    table.start(outbox=False)
+    await hall.wait(12)
+    assert [await table.outcomes(row) for row in rows] == [[O.RAN]] * 3
+    assert (await table.outcomes(bad), (await table.row(bad)).paused) == ([], True)
+    await table.close()

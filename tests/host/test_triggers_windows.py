@@ -1,0 +1,233 @@
+"""What becomes of windows on a server: overlap, other jobs, files, events, backfills, failures (TRG-7 to TRG-12)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import timedelta
+
+import msgspec
+import pytest
+import pytest_asyncio
+
+from mainspring.core.fires import Outcome
+from mainspring.core.runs import RunState
+from mainspring.core.schedule_rows import EventRow
+from mainspring.core.schedules import After, Condition, Overlap, ScheduleSpec
+from mainspring.core.settling import Ended, note_ends
+from mainspring.core.settling_acts import BackfillWish, new_schedule
+from mainspring.core.triggers import CronTrigger, EventTrigger, Expected, IntervalTrigger, ManualTrigger
+from mainspring.errors import Conflict, NotFound, Refused
+from mainspring.wire import Look, Seen
+from tests.host.hall import Hall, Hand
+from tests.host.timetable import SECOND, Timetable
+from tests.host.virtual import BEGINNING
+
+O = Outcome  # noqa: E741 - read as in a table
+HOUR = timedelta(hours=1)
+EVERY_TEN = IntervalTrigger(every_seconds=10)
+READY = EventTrigger(type="orders.ready")
+
+
+@pytest_asyncio.fixture
+async def table(hall: Hall) -> AsyncIterator[Timetable]:
+    """Schedules of a server that fires and delivers, without workers."""
+    table = Timetable(hall)
+    await table.job()
+    await table.job("extract")
+    await hall.lead()
+    table.start()
+    yield table
+    await table.close()
+
+
+def an_event(table: Timetable, id: str, **data: int) -> EventRow:
+    """An event as the API takes it in."""
+    document = {"specversion": "1.0", "id": id, "source": "/shop", "type": "orders.ready", "data": data}
+    return EventRow(
+        tenant="acme", source="/shop", id=id, type="orders.ready", at=table.now(), received_at=table.now(),
+        document=msgspec.json.encode(document).decode(),
+    )  # fmt: skip
+
+
+async def test_the_end_of_a_run_lets_the_next_window_start(hall: Hall, table: Timetable) -> None:
+    """Within a moment: the outbox tells."""
+    row = await table.schedule(EVERY_TEN)
+    await hall.wait(25)
+    assert await table.outcomes(row) == [O.RAN, O.WAITING]
+    hall.play()
+    await hall.wait(2)
+    fires = await table.fires(row)
+    assert [fire.outcome for fire in fires] == [O.RAN, O.RAN]
+    assert (await table.row(row)).has_waiting is False
+
+
+async def test_what_nobody_was_told_about_is_found_by_the_sweep(hall: Hall, table: Timetable) -> None:
+    """The other job succeeded, and its news went to a server that was gone."""
+    extract = await table.schedule(ManualTrigger(), "extract", job="extract")
+    load = await table.schedule(EVERY_TEN, after=After(job="extract", within_seconds=3600), max_active=9)
+    await hall.wait(11)
+    assert await table.outcomes(load) == [O.WAITING]
+    fire = await table.book.trigger(extract.id, by="ann")
+    ended = Ended(fire=fire, state=RunState.SUCCEEDED, at=table.now())
+    await table.settler.settle([extract.id], lambda docket, context: note_ends(docket, context, {extract.id: [ended]}))
+    assert (await table.outcomes(load))[0] is O.WAITING
+    await hall.wait(6)
+    assert (await table.outcomes(load))[0] is O.RAN
+
+
+async def test_a_running_window_is_cancelled_for_the_next(hall: Hall, table: Timetable) -> None:
+    """Its leader is asked, and when it is gone the newest one starts."""
+    row = await table.schedule(EVERY_TEN, overlap=Overlap.CANCEL_RUNNING)
+    await hall.wait(24)
+    first, second = await table.fires(row)
+    assert (first.stopping, first.run_state, second.outcome) == (True, RunState.CANCELLED, O.RAN)
+    cancelled = await hall.run(first.run_id or "")
+    assert (cancelled.cancelled_by, cancelled.because) == (
+        "schedule", f"the window {second.window_at:%Y-%m-%dT%H:%M:%SZ} takes its place",
+    )  # fmt: skip
+
+
+async def test_one_job_after_another(hall: Hall, table: Timetable) -> None:
+    """TRG-8: when the other's run of the same window is through, and told by its end."""
+    hall.play()
+    await table.schedule(EVERY_TEN, "extract", job="extract")
+    load = await table.schedule(EVERY_TEN, "load", after=After(job="extract"))
+    await hall.wait(13)
+    [fire] = await table.fires(load)
+    assert fire.outcome is O.RAN
+    assert fire.start_at is not None
+    assert fire.start_at > fire.window_at
+    assert fire.because.startswith("waited ")
+
+
+async def test_a_file_is_looked_for_by_a_worker(hall: Hall, table: Timetable) -> None:
+    """TRG-8: nobody is there at first; then one says yes, and later no."""
+    row = await table.schedule(EVERY_TEN, condition=Condition(file_exists="/data/ready"), max_active=9)
+    await hall.wait(12)
+    assert await table.outcomes(row) == [O.WAITING]
+    hand = await Hand("w1", hall.hosts["h1"].leaders["pool"], "s1").welcome()
+    beating = asyncio.create_task(hand.beat())
+    look = await hand.hear(Look, within=30)
+    assert look.path == "/data/ready"
+    hand.say(Seen(look.question, exists=True))
+    await hall.wait(0.1)
+    assert (await table.outcomes(row))[0] is O.RAN
+    look = await hand.hear(Look, within=30)
+    hand.say(Seen(look.question, exists=False))
+    await hall.wait(0.1)
+    assert (await table.fires(row))[1].because == "there is no /data/ready"
+    beating.cancel()
+
+
+async def test_events_are_taken_once(hall: Hall, table: Timetable) -> None:
+    """TRG-7: the same event again is no new one; the run gets it."""
+    row = await table.schedule(
+        EventTrigger(type="orders.ready", filter="event.data.rows > 0"), max_active=9, params=msgspec.Raw(b'{"a":1}')
+    )
+    events = [an_event(table, "e1", rows=1), an_event(table, "e2", rows=0), an_event(table, "e1", rows=1)]
+    assert await table.book.receive_events("acme", events) == [True, True, False]
+    assert await table.book.receive_events("acme", events) == [False, False, False]
+    [fire] = await table.fires(row)
+    params = msgspec.json.decode((await hall.run(fire.run_id or "")).params)
+    assert (params["a"], params["event"]["id"]) == (1, "e1")
+    kept = await hall.store.list_events("acme", None, None, 10)
+    assert {event.id: event.fires for event in kept} == {"e1": 1, "e2": 0}
+
+
+async def test_events_reach_the_others_if_one_schedule_breaks(hall: Hall, table: Timetable) -> None:
+    """The broken one is set aside."""
+    good = await table.schedule(READY, "good")
+    spec = ScheduleSpec(name="bad", job="etl", trigger=READY)
+    row, change = new_schedule("sched_bad", "acme", spec, pool="pool", by="ann", now=table.now())
+    await hall.store.insert_schedule(msgspec.structs.replace(row, spec="{}"), change)
+    assert await table.book.receive_events("acme", [an_event(table, "e1")]) == [True]
+    assert await table.outcomes(good) == [O.RAN]
+    assert (await table.row(row)).paused
+
+
+async def test_no_event_by_its_time(hall: Hall, table: Timetable) -> None:
+    """TRG-7: it runs, flagged, and somebody is told; the event that comes ends that."""
+    expected = Expected(cron="* * * * *", buffer_seconds=5)
+    row = await table.schedule(EventTrigger(type="orders.ready", expected=expected), max_active=9)
+    await hall.wait(67)
+    assert [(fire.window_at, fire.flagged) for fire in await table.fires(row)] == [(BEGINNING + 60 * SECOND, True)]
+    await table.book.receive_events("acme", [an_event(table, "e1")])
+    await hall.wait(60)
+    assert [(fire.outcome, fire.flagged) for fire in await table.fires(row)] == [
+        (O.RAN, True), (O.RAN, False), (O.SKIPPED, False),
+    ]  # fmt: skip
+    assert table.alerts == ["event_missing", "event_missing over"]
+
+
+async def test_a_backfill_goes_on_by_itself(hall: Hall, table: Timetable) -> None:
+    """TRG-9: two at a time, until all have run; the dry run had said so."""
+    row = await table.schedule(CronTrigger(cron="0 * * * *"))
+    wish = BackfillWish(since=BEGINNING - 5 * HOUR, before=BEGINNING, max_parallel=2, by="ann", why="lost")
+    planned = await table.book.plan_backfill(row.id, wish)
+    kept, made = await table.book.backfill(row.id, wish)
+    assert (planned, planned.total, kept.windows) == (made, 5, 5)
+    assert (await table.outcomes(row)).count(O.RAN) == 2
+    hall.play()
+    await hall.wait(10)
+    fires = await table.fires(row)
+    assert [(fire.run_state, fire.backfill_id) for fire in fires] == [(RunState.SUCCEEDED, kept.id)] * 5
+    again = await table.book.plan_backfill(row.id, wish)
+    assert [window.is_wanted for window in again.windows] == [False] * 5
+
+
+async def test_failures_in_a_row_disable_and_somebody_is_told(hall: Hall, table: Timetable) -> None:
+    """TRG-10: from the runs' ends; a person enables it again."""
+    row = await table.schedule(EVERY_TEN, max_consecutive_failures=4)
+    for _ in range(4):
+        await hall.wait(10.5)
+        await table.end((await table.fires(row))[-1], RunState.FAILED)
+    await hall.wait(2)
+    disabled = await table.row(row)
+    assert (disabled.enabled, disabled.because) == (False, "4 runs in a row failed")
+    assert table.alerts == ["schedule_failing", "schedule_disabled"]
+    resumed = await table.book.resume(row.id, by="ann", why="fixed")
+    assert resumed.enabled
+    await hall.wait(10.5)
+    assert table.alerts[2:] == ["schedule_disabled over", "schedule_failing over", "event_rejected over"]
+    assert len(await table.fires(row)) == 5
+    changes = await hall.store.schedule_changes(row.id, 10)
+    assert [(change.act, change.by) for change in changes] == [
+        ("enabled", "ann"), ("disabled", "mainspring"), ("created", "ann"),
+    ]  # fmt: skip
+
+
+async def test_the_acts_of_people(hall: Hall, table: Timetable) -> None:
+    """TRG-11: each is one settling, and says what is wrong."""
+    book, row = table.book, await table.schedule(CronTrigger(cron="@hourly"))
+    with pytest.raises(Conflict, match="often"):
+        await table.schedule(EVERY_TEN)
+    with pytest.raises(Refused, match="there is no job 'lost'"):
+        await table.schedule(EVERY_TEN, "other", job="lost")
+    with pytest.raises(NotFound):
+        await book.pause("sched_unknown", by="ann")
+    await book.pause(row.id, by="ann")
+    first = await book.trigger(row.id, by="ann", params='{"a":1}')
+    again = await book.trigger(row.id, by="ann", window_at=first.window_at)
+    assert (again.generation, again.repeats) == (2, first.run_id)
+    assert (await hall.run(again.run_id or "")).linked_run == first.run_id
+    spec = msgspec.json.decode(row.spec, type=ScheduleSpec)
+    changed = await book.change(row.id, msgspec.structs.replace(spec, max_active=3), by="ann")
+    assert (changed.version, changed.paused, changed.next_at) == (2, True, None)
+    with pytest.raises(Refused, match="max_active"):
+        await book.change(row.id, msgspec.structs.replace(spec, max_active=0), by="ann")
+    await book.delete(row.id, by="ann")
+    with pytest.raises(NotFound):
+        await book.find("acme", "often")
+
+
+async def test_what_is_to_come(hall: Hall, table: Timetable) -> None:
+    """Across all schedules, soonest first."""
+    await table.schedule(CronTrigger(cron="0 * * * *"), "hourly")
+    await table.schedule(CronTrigger(cron="30 */2 * * *"), "odd")
+    paused = await table.schedule(EVERY_TEN, "paused")
+    await table.book.pause(paused.id, by="ann")
+    found = await table.book.upcoming("acme", BEGINNING + 4 * HOUR, 4)
+    assert [(one.schedule.name, (one.window_at - BEGINNING) / HOUR) for one in found] == [
+        ("odd", 0.5), ("hourly", 1), ("hourly", 2), ("odd", 2.5),
+    ]  # fmt: skip

@@ -1,0 +1,122 @@
+"""Schedules on one store: what people do to them, and servers that fire them.
+
+table = Timetable(hall)
+await table.job("etl")
+row = await table.schedule(IntervalTrigger(every_seconds=10))
+table.start()                    a server fires, and delivers the outbox
+await hall.wait(25)
+table.told(row)                  what became of each window, oldest first
+"""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import datetime, timedelta
+
+import msgspec
+
+from mainspring.core.batch import Outgoing
+from mainspring.core.fires import Outcome
+from mainspring.core.hearings import Context
+from mainspring.core.jobs import JobRow, JobSpec, TaskSpec
+from mainspring.core.runs import RunState
+from mainspring.core.schedule_rows import FireRow, ScheduleRow
+from mainspring.core.schedules import ScheduleSpec
+from mainspring.core.triggers import Trigger
+from mainspring.host.fire_news import ASIDE, RUN_ENDED, FireNews
+from mainspring.host.outbox import OutboxDelivery
+from mainspring.host.reaching import HostReach
+from mainspring.host.schedule_acts import ScheduleBook, make_context
+from mainspring.host.settler import Settler
+from mainspring.host.triggers import Triggers
+from mainspring.store.port_schedules import FireFilter
+from tests.host.hall import SHARD, Hall
+
+SECOND = timedelta(seconds=1)
+_MOST = 10_000
+
+
+class Timetable:
+    """The schedules of a hall."""
+
+    def __init__(self, hall: Hall, context: Context | None = None) -> None:
+        self._hall = hall
+        self.book = ScheduleBook(hall.store, pool=SHARD)
+        self.settler = Settler(hall.store, context or make_context())
+        self.news = FireNews(hall.store, self.settler, lambda: HostReach(hall.hosts["h1"]))
+        self.alerts: list[str] = []
+        """What was sent to people: the kind, and a mark if it is over."""
+        self._running: list[asyncio.Task[None]] = []
+
+    # what people do
+
+    async def job(self, name: str = "etl") -> None:
+        """A job of one task."""
+        spec = JobSpec(name=name, tasks=(TaskSpec(name="a"),))
+        definition = msgspec.json.encode(spec).decode()
+        await self._hall.store.insert_job(
+            JobRow(id=f"job_{name}", tenant="acme", name=name, version=0, definition=definition)
+        )
+
+    async def schedule(self, trigger: Trigger, name: str = "often", **fields: object) -> ScheduleRow:
+        """A schedule, complete but for what the test is about."""
+        spec = msgspec.structs.replace(ScheduleSpec(name=name, job="etl", trigger=trigger), **fields)
+        return await self.book.create("acme", spec, by="ann")
+
+    # servers
+
+    def start(self, *, outbox: bool = True) -> asyncio.Task[None]:
+        """A server fires, and, unless told otherwise, delivers the outbox."""
+        triggers = Triggers(self._hall.store, self._hall.clock, self.settler)
+        firing = asyncio.create_task(triggers.run())
+        self._running.append(firing)
+        if outbox:
+            receivers = {**self.news.receivers(), "alert": self._alert}
+            delivery = OutboxDelivery(
+                self._hall.store, self._hall.clock, "h1", receivers, ASIDE, self.news.receivers_together()
+            )
+            self._running.append(asyncio.create_task(delivery.run()))
+        return firing
+
+    async def end(self, fire: FireRow, state: RunState) -> None:
+        """The outbox brings the end of a run."""
+        payload = msgspec.json.encode({"run": fire.run_id, "state": state, "generation": 1}).decode()
+        now = self._hall.clock.wall()
+        await self.news.runs_ended(
+            [Outgoing(id=f"{fire.run_id}:ended", key="k", kind=RUN_ENDED, payload=payload, created_at=now)]
+        )
+
+    async def close(self) -> None:
+        """Everything ends."""
+        for task in self._running:
+            task.cancel()
+        await asyncio.gather(*self._running, return_exceptions=True)
+
+    async def _alert(self, row: Outgoing) -> None:
+        alert = msgspec.json.decode(row.payload)
+        self.alerts.append(f"{alert['kind']}{' over' if alert.get('resolved') else ''}")
+
+    # what is written
+
+    async def fires(self, schedule: ScheduleRow) -> list[FireRow]:
+        """What became of its windows, oldest first."""
+        found = await self._hall.store.fires(FireFilter(schedule_id=schedule.id), _MOST)
+        return found[::-1]
+
+    async def outcomes(self, schedule: ScheduleRow) -> list[Outcome]:
+        """The same, in one word each."""
+        return [fire.outcome for fire in await self.fires(schedule)]
+
+    async def row(self, schedule: ScheduleRow) -> ScheduleRow:
+        """The schedule as it is now."""
+        row = await self._hall.store.find_schedule(None, schedule.id)
+        assert row is not None
+        return row
+
+    def windows_run(self) -> list[tuple[object, ...]]:
+        """Schedule and window of every run that was made."""
+        return self._hall.rows("SELECT schedule_id, window_at FROM runs WHERE schedule_id IS NOT NULL")
+
+    def now(self) -> datetime:
+        """The store's time."""
+        return self._hall.clock.wall()

@@ -1,0 +1,1 @@
+"""Channels of alerts, against real servers on this machine."""

@@ -1,0 +1,152 @@
+"""Servers that channels speak to: they keep what they were told, and answer as they are told to."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+from aiosmtpd.smtp import SMTP, AuthResult, Envelope, LoginPassword, Session
+
+from mainspring.core.alerts import AlertKind, Severity
+from mainspring.core.notices import Notice, NoticeState
+
+AT = datetime(2026, 3, 1, 6, 30, tzinfo=UTC)
+
+
+def notice(
+    *, state: NoticeState = NoticeState.FIRING, severity: Severity = Severity.HIGH, summary: str = "load is held"
+) -> Notice:
+    """Something to send."""
+    return Notice(
+        id="alert_018f3c2e9a41-9d2c44e1f0a7b35c",
+        state=state,
+        kind=AlertKind.QUARANTINED,
+        severity=severity,
+        tenant="acme",
+        summary=summary,
+        details={"run": "run_1", "kills": 3},
+        opened_at=AT,
+        resolved_at=AT if state is NoticeState.RESOLVED else None,
+        link="http://mainspring.example/api/v1/runs/run_1",
+    )
+
+
+class Request(NamedTuple):
+    """What an HTTP server was told."""
+
+    line: str
+    headers: dict[str, str]
+    body: bytes
+
+
+class HttpServer:
+    """Takes every request and gives one answer."""
+
+    def __init__(self) -> None:
+        self.got: list[Request] = []
+        self._news: asyncio.Queue[Request] = asyncio.Queue()
+        self.status = "204 No Content"
+        self.more_headers: Sequence[str] = ()
+        self.endless = False
+        """Its answer does not end."""
+        self.silent = False
+        """It does not answer."""
+        self.port = 0
+
+    async def next(self) -> Request:
+        """The next request, when it is there."""
+        async with asyncio.timeout(30.0):
+            return await self._news.get()
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """One connection, one request."""
+        try:
+            head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
+            headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in head[1:] if line)}
+            body = await reader.readexactly(int(headers.get("content-length", "0")))
+            self.got.append(Request(head[0], headers, body))
+            self._news.put_nowait(self.got[-1])
+            if self.silent:
+                await reader.read()
+            length = () if self.endless else ("content-length: 0",)
+            answer = "\r\n".join([f"HTTP/1.1 {self.status}", "connection: close", *length, *self.more_headers, "", ""])
+            writer.write(answer.encode())
+            while self.endless and not writer.is_closing():
+                writer.write(b"x" * 65_536)
+                await writer.drain()
+        except (ConnectionError, asyncio.IncompleteReadError):
+            pass  # a client that leaves early is what some tests are about
+        finally:
+            writer.close()
+
+
+@asynccontextmanager
+async def http_server(tls: ssl.SSLContext | None = None, host: str = "127.0.0.1") -> AsyncIterator[HttpServer]:
+    """An HTTP server on a free port."""
+    kept = HttpServer()
+    async with await asyncio.start_server(kept.serve, host, 0, ssl=tls) as server:
+        kept.port = server.sockets[0].getsockname()[1]
+        yield kept
+
+
+class SmtpServer:
+    """Keeps mails; knows one user."""
+
+    def __init__(self) -> None:
+        self.got: list[Envelope] = []
+        self._news: asyncio.Queue[Envelope] = asyncio.Queue()
+        self.refuses: set[str] = set()
+        self.logins: list[tuple[bytes, bytes]] = []
+        self.port = 0
+
+    async def next(self) -> Envelope:
+        """The next mail, when it is there."""
+        async with asyncio.timeout(30.0):
+            return await self._news.get()
+
+    async def handle_RCPT(
+        self, server: SMTP, session: Session, envelope: Envelope, address: str, options: list[str]
+    ) -> str:
+        """Who is written to."""
+        if address in self.refuses:
+            return "550 nobody of that name"
+        envelope.rcpt_tos.append(address)
+        return "250 OK"
+
+    async def handle_DATA(self, server: SMTP, session: Session, envelope: Envelope) -> str:
+        """A mail."""
+        self.got.append(envelope)
+        self._news.put_nowait(envelope)
+        return "250 OK"
+
+    def authenticate(
+        self, server: SMTP, session: Session, envelope: Envelope, mechanism: str, data: object
+    ) -> AuthResult:
+        """Only `mailer` with `right` may send."""
+        assert isinstance(data, LoginPassword)
+        self.logins.append((data.login, data.password))
+        return AuthResult(success=data.password == b"right", handled=False)
+
+
+@asynccontextmanager
+async def smtp_server(tls: ssl.SSLContext | None = None) -> AsyncIterator[SmtpServer]:
+    """A mail server on a free port; with `tls` it wants STARTTLS and a password."""
+    kept = SmtpServer()
+
+    def connection() -> SMTP:
+        return SMTP(
+            kept,
+            hostname="mail.test",
+            tls_context=tls,
+            require_starttls=tls is not None,
+            auth_required=tls is not None,
+            authenticator=kept.authenticate if tls is not None else None,
+        )
+
+    async with await asyncio.get_running_loop().create_server(connection, "127.0.0.1", 0) as server:
+        kept.port = server.sockets[0].getsockname()[1]
+        yield kept

@@ -1,0 +1,59 @@
+"""Apprise is used as it is: here with its channel for JSON, to a server of ours."""
+
+from __future__ import annotations
+
+import logging
+
+import msgspec
+import pytest
+
+from mainspring.core.notices import NoticeState, Wish
+from mainspring.errors import Refused, Unavailable
+from mainspring.notify.by_apprise import ByApprise
+from mainspring.notify.references import Secret
+from tests.notify.servers import http_server, notice
+
+DELIVERY = "notify:alert_1:chat:on"
+
+# Apprise loads all of its plugins; one of them imports what a later Python does not have.
+pytestmark = pytest.mark.filterwarnings("ignore:'imghdr' is deprecated:DeprecationWarning")
+
+
+@pytest.mark.parametrize(
+    ("state", "type", "title"),
+    [
+        (NoticeState.FIRING, "failure", "[HIGH] load is held"),
+        (NoticeState.RESOLVED, "success", "[RESOLVED] load is held"),
+    ],
+)
+async def test_a_notice_goes_through_apprise(state: NoticeState, type: str, title: str) -> None:
+    """With a title, a text and a type."""
+    async with http_server() as server:
+        server.status = "200 OK"
+        await ByApprise("chat", Wish(), url=Secret(f"json://127.0.0.1:{server.port}/")).send(
+            DELIVERY, notice(state=state)
+        )
+
+    (request,) = server.got
+    told = msgspec.json.decode(request.body)
+    assert (told["title"], told["type"]) == (title, type)
+    assert "tenant: acme" in told["message"]
+
+
+async def test_what_apprise_could_not_deliver_is_tried_again(caplog: pytest.LogCaptureFixture) -> None:
+    """And its URL is in no log."""
+    async with http_server() as server:
+        server.status = "500 Oops"
+        channel = ByApprise("chat", Wish(), url=Secret(f"json://user:hush@127.0.0.1:{server.port}/hush"))
+        with caplog.at_level(logging.WARNING), pytest.raises(Unavailable, match="could not deliver"):
+            await channel.send(DELIVERY, notice())
+
+    assert "hush" not in caplog.text
+
+
+def test_a_url_that_apprise_does_not_know_is_refused(caplog: pytest.LogCaptureFixture) -> None:
+    """When the server starts."""
+    with pytest.raises(Refused, match="does not know") as caught:
+        ByApprise("chat", Wish(), url=Secret("nosuch://hush"))
+
+    assert "hush" not in caplog.text + str(caught.value)

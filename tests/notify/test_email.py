@@ -1,0 +1,126 @@
+"""A mail has a subject of one line, an id, and reaches everybody, or it is tried again."""
+
+from __future__ import annotations
+
+import ssl
+from email import message_from_bytes
+from email.message import EmailMessage
+from email.policy import default
+from typing import Any, cast
+
+import pytest
+import trustme
+
+from mainspring.clock import MachineClock
+from mainspring.core.notices import NoticeState, Wish
+from mainspring.errors import Unavailable
+from mainspring.notify.email import Email, Encryption
+from mainspring.notify.references import Secret
+from tests.notify.servers import SmtpServer, notice, smtp_server
+
+DELIVERY = "notify:alert_018f-9d2c:ops:on"
+
+
+def email(port: int, **more: Any) -> Email:
+    """A channel to two people."""
+    settings: dict[str, Any] = {"encryption": Encryption.NONE, **more}
+    return Email(
+        "mail",
+        Wish(),
+        MachineClock(),
+        host="127.0.0.1",
+        port=port,
+        sender="Mainspring <mainspring@test.example>",
+        to=["ops@test.example", "dev@test.example"],
+        **settings,
+    )
+
+
+def mails(server: SmtpServer) -> list[EmailMessage]:
+    """What arrived."""
+    return [message_from_bytes(cast("bytes", envelope.content), policy=default) for envelope in server.got]
+
+
+async def test_a_mail_says_what_how_bad_and_where() -> None:
+    """In plain text."""
+    async with smtp_server() as server:
+        await email(server.port).send(DELIVERY, notice())
+
+    (mail,) = mails(server)
+    assert mail["Subject"] == "[HIGH] load is held"
+    assert mail["Message-ID"] == "<notify.alert_018f-9d2c.ops.on@mainspring>"
+    assert server.got[0].rcpt_tos == ["ops@test.example", "dev@test.example"]
+    body = mail.get_content().replace("\r\n", "\n")
+    assert body.startswith("load is held\n")
+    for line in ("alert: quarantined", "tenant: acme", "kills: 3", "since: 2026-03-01 06:30:00 UTC"):
+        assert line in body.splitlines()
+    assert "see: http://mainspring.example/api/v1/runs/run_1" in body
+
+
+async def test_the_end_is_a_mail_too() -> None:
+    """With another word in front."""
+    async with smtp_server() as server:
+        await email(server.port).send(DELIVERY, notice(state=NoticeState.RESOLVED, summary="load is free again"))
+
+    assert mails(server)[0]["Subject"] == "[RESOLVED] load is free again"
+
+
+async def test_no_sentence_can_add_a_header() -> None:
+    """Task names are the users'."""
+    async with smtp_server() as server:
+        await email(server.port).send(
+            DELIVERY, notice(summary="held\r\nBcc: all@test.example\x1b[31m\n\nü" + "x" * 500)
+        )
+
+    (mail,) = mails(server)
+    assert mail["Bcc"] is None
+    assert mail["Subject"].startswith("[HIGH] held Bcc: all@test.example [31m ü")
+    assert len(mail["Subject"]) == 200
+
+
+async def test_a_mail_that_one_did_not_get_is_tried_again() -> None:
+    """Better twice than never."""
+    async with smtp_server() as server:
+        server.refuses = {"dev@test.example"}
+        with pytest.raises(Unavailable, match="did not take 1 of 2 recipients"):
+            await email(server.port).send(DELIVERY, notice())
+
+
+async def test_a_server_that_is_gone_is_unavailable() -> None:
+    """And may come back."""
+    async with smtp_server() as server:
+        port = server.port
+    with pytest.raises(Unavailable, match="could not be told"):
+        await email(port).send(DELIVERY, notice())
+
+
+@pytest.mark.parametrize(("password", "arrives"), [("right", True), ("wrong", False)])
+async def test_a_password_goes_through_an_encrypted_connection(password: str, arrives: bool) -> None:
+    """And into no error."""
+    authority = trustme.CA()
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("127.0.0.1").configure_cert(tls)
+    trust = ssl.create_default_context()
+    authority.configure_trust(trust)
+    async with smtp_server(tls) as server:
+        channel = email(
+            server.port, encryption=Encryption.STARTTLS, username="mailer", password=Secret(password), trust=trust
+        )
+        if arrives:
+            await channel.send(DELIVERY, notice())
+        else:
+            with pytest.raises(Unavailable) as caught:
+                await channel.send(DELIVERY, notice())
+            assert "wrong" not in repr(caught.value)
+
+    assert len(server.got) == int(arrives)
+    assert (b"mailer", password.encode()) in server.logins
+
+
+async def test_a_server_without_encryption_is_not_used_if_it_is_wanted() -> None:
+    """Nobody falls back by himself."""
+    async with smtp_server() as server:
+        with pytest.raises(Unavailable):
+            await email(server.port, encryption=Encryption.STARTTLS).send(DELIVERY, notice())
+
+    assert server.got == []

@@ -1,0 +1,66 @@
+"""The reference page says what is so: its kinds are all kinds, its example is a file, its check checks."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from mainspring.clock import MachineClock
+from mainspring.core.alerts import AlertKind
+from mainspring.core.notices import Wish
+from mainspring.notify.channels import read_channels
+from mainspring.notify.references import Secret
+from mainspring.notify.webhook import Webhook
+from tests.notify.servers import http_server, notice
+
+PAGE = (Path(__file__).parent.parent.parent / "docs" / "reference" / "alerts.md").read_text()
+SECRET = "whsec_MDEyMzQ1Njc4OWFiY2RlZg=="
+
+
+def block(language: str) -> str:
+    """The one block of the page in a language."""
+    (found,) = re.findall(rf"^```{language}\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+    return str(found)
+
+
+def test_every_kind_is_on_the_page() -> None:
+    """Once, in the table."""
+    assert sorted(re.findall(r"^\| `(\w+)` \| (?:info|warning|high) \|", PAGE, re.MULTILINE)) == sorted(AlertKind)
+
+
+@pytest.mark.filterwarnings("ignore:'imghdr' is deprecated:DeprecationWarning")
+def test_the_example_can_be_read(tmp_path: Path) -> None:
+    """As it stands there, but for where the password is."""
+    (tmp_path / "smtp").write_text("hush")
+    text = block("yaml").replace("/run/secrets/smtp", str(tmp_path / "smtp"))
+    environment = {"OPS_WEBHOOK_SECRET": SECRET, "CHAT_URL": "json://chat.example.com"}
+
+    channels = read_channels(text, "alerts.yaml", environment, MachineClock())
+    assert [channel.name for channel in channels] == ["ops", "mail", "chat"]
+
+
+async def test_the_check_of_a_signature_knows_ours_from_others(tmp_path: Path) -> None:
+    """With what really arrives."""
+    (tmp_path / "page_check.py").write_text(block("python"))
+    spec = importlib.util.spec_from_file_location("page_check", tmp_path / "page_check.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    is_ours = cast("Callable[[str, dict[str, str], bytes], bool]", module.is_ours)
+
+    async with http_server() as server:
+        url = Secret(f"http://127.0.0.1:{server.port}/")
+        channel = Webhook("ops", Wish(), MachineClock(), url=url, secret=Secret(SECRET), allow_private=True)
+        await channel.send("notify:alert_1:ops:on", notice())
+    (request,) = server.got
+
+    assert is_ours(SECRET, request.headers, request.body)
+    assert not is_ours(SECRET, request.headers, request.body + b" ")
+    assert not is_ours("whsec_AAAA", request.headers, request.body)
+    assert not is_ours(SECRET, {**request.headers, "webhook-timestamp": "1700000000"}, request.body)

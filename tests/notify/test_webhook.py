@@ -1,0 +1,201 @@
+"""A webhook is signed, goes where it may go and nowhere else, and takes nothing but a 2xx for an answer."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import ssl
+from typing import Any
+
+import msgspec
+import pytest
+import trustme
+
+from mainspring.clock import MachineClock
+from mainspring.core.notices import Notice, Wish
+from mainspring.errors import Refused, Unavailable
+from mainspring.notify.references import Secret
+from mainspring.notify.webhook import Webhook, key_of
+from tests.notify.servers import http_server, notice
+
+KEY = b"0123456789abcdef0123456789abcdef"
+SECRET = f"whsec_{base64.b64encode(KEY).decode()}"
+DELIVERY = "notify:alert_1:ops:on"
+
+
+def webhook(url: str, *, allow_private: bool = True, **more: Any) -> Webhook:
+    """A channel to a URL."""
+    return Webhook(
+        "ops", Wish(), MachineClock(), url=Secret(url), secret=Secret(SECRET), allow_private=allow_private, **more
+    )
+
+
+async def loopback(host: str, port: int) -> list[str]:
+    """Every name is this machine's."""
+    return ["127.0.0.1"]
+
+
+async def test_it_is_signed_as_standard_webhooks_says() -> None:
+    """Checked with nothing but the secret and what arrived."""
+    async with http_server() as server:
+        await webhook(f"http://127.0.0.1:{server.port}/hook?team=a").send(DELIVERY, notice())
+
+    (request,) = server.got
+    signed = b".".join(
+        [request.headers["webhook-id"].encode(), request.headers["webhook-timestamp"].encode(), request.body]
+    )
+    version, _, given = request.headers["webhook-signature"].partition(",")
+    assert version == "v1"
+    assert base64.b64decode(given) == hmac.new(KEY, signed, hashlib.sha256).digest()
+    assert request.line == "POST /hook?team=a HTTP/1.1"
+    assert request.headers["webhook-id"] == DELIVERY
+    assert msgspec.json.decode(request.body, type=Notice) == notice()
+
+
+async def test_a_second_try_has_the_same_id() -> None:
+    """By which whoever gets it twice knows it."""
+    async with http_server() as server:
+        channel = webhook(f"http://127.0.0.1:{server.port}/")
+        await channel.send(DELIVERY, notice())
+        await channel.send(DELIVERY, notice())
+
+    assert [request.headers["webhook-id"] for request in server.got] == [DELIVERY, DELIVERY]
+
+
+def test_a_secret_without_the_prefix_is_taken_as_it_is() -> None:
+    """Other senders' secrets look otherwise."""
+    assert key_of(Secret("hush")) == b"hush"
+    assert key_of(Secret(SECRET)) == KEY
+    for useless in ("whsec_***", "whsec_"):
+        with pytest.raises(Refused, match="must be base64"):
+            key_of(Secret(useless))
+
+
+@pytest.mark.parametrize("status", ["301 Moved", "400 Bad Request", "410 Gone", "500 Oops", "503 Later"])
+async def test_only_a_2xx_is_success(status: str) -> None:
+    """Everything else is tried again."""
+    async with http_server() as server:
+        server.status = status
+        with pytest.raises(Unavailable, match=f"127.0.0.1 answered {status[:3]}"):
+            await webhook(f"http://127.0.0.1:{server.port}/secret-path").send(DELIVERY, notice())
+
+
+async def test_a_redirect_is_not_followed() -> None:
+    """Whoever answers can't send us elsewhere."""
+    async with http_server() as server, http_server() as other:
+        server.status, server.more_headers = "307 Temporary", [f"location: http://127.0.0.1:{other.port}/"]
+        with pytest.raises(Unavailable, match="answered 307"):
+            await webhook(f"http://127.0.0.1:{server.port}/").send(DELIVERY, notice())
+
+    assert (len(server.got), other.got) == (1, [])
+
+
+async def test_an_answer_without_an_end_is_not_read() -> None:
+    """The status is all that counts."""
+    async with http_server() as server:
+        server.status, server.endless = "200 OK", True
+        await webhook(f"http://127.0.0.1:{server.port}/").send(DELIVERY, notice())
+
+    assert len(server.got) == 1
+
+
+async def test_somebody_who_does_not_answer_is_left() -> None:
+    """After a while."""
+    async with http_server() as server:
+        server.silent = True
+        with pytest.raises(Unavailable, match="did not answer"):
+            await webhook(f"http://127.0.0.1:{server.port}/", timeout_seconds=0.2).send(DELIVERY, notice())
+
+
+async def test_nobody_there_is_said_without_the_path() -> None:
+    """Which may be a secret."""
+    async with http_server() as server:
+        port = server.port
+    with pytest.raises(Unavailable) as caught:
+        await webhook(f"http://127.0.0.1:{port}/secret-path").send(DELIVERY, notice())
+
+    assert "secret-path" not in repr(caught.value)
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "127.0.0.1", "127.1", "0x7f000001", "2130706433", "0.0.0.0", "169.254.169.254", "10.0.0.1",  # noqa: S104
+        "[::1]", "[::]", "[::ffff:127.0.0.1]", "[::ffff:7f00:1]", "[64:ff9b::7f00:1]", "[fe80::1]", "[fd00::1]",
+        "localhost",
+    ],
+)  # fmt: skip
+async def test_nothing_goes_to_this_machine_or_its_network(host: str) -> None:
+    """However it is written."""
+    async with http_server() as server:
+        with pytest.raises((Refused, Unavailable)) as caught:
+            await webhook(f"http://{host}:{server.port}/", allow_private=False).send(DELIVERY, notice())
+
+    assert server.got == []
+    assert isinstance(caught.value, Refused) or "has no address" in str(caught.value)
+
+
+async def test_a_name_that_means_this_machine_is_refused() -> None:
+    """It is the address that counts."""
+    async with http_server() as server:
+        channel = webhook(f"http://hooks.test:{server.port}/", allow_private=False, resolve=loopback)
+        with pytest.raises(Refused, match=r"hooks\.test is a loopback address"):
+            await channel.send(DELIVERY, notice())
+
+    assert server.got == []
+
+
+async def test_a_name_is_resolved_once_and_what_was_looked_at_is_connected_to() -> None:
+    """A name that means something else the next time changes nothing."""
+    asked: list[str] = []
+
+    async def changing(host: str, port: int) -> list[str]:
+        asked.append(host)
+        return ["127.0.0.1"] if len(asked) == 1 else ["192.0.2.1"]
+
+    async with http_server() as server:
+        await webhook(f"http://hooks.test:{server.port}/", resolve=changing).send(DELIVERY, notice())
+
+    assert asked == ["hooks.test"]
+    assert server.got[0].headers["host"] == f"hooks.test:{server.port}"
+
+
+async def test_the_next_address_is_tried_if_one_can_not_be_reached() -> None:
+    """A host with several."""
+
+    async def two(host: str, port: int) -> list[str]:
+        return ["::1", "127.0.0.1"]
+
+    async with http_server() as server:
+        await webhook(f"http://hooks.test:{server.port}/", resolve=two).send(DELIVERY, notice())
+
+    assert len(server.got) == 1
+
+
+@pytest.mark.parametrize(("certified", "arrives"), [("hooks.test", True), ("other.test", False)])
+async def test_the_certificate_must_be_the_names(certified: str, arrives: bool) -> None:
+    """Although the connection goes to an address."""
+    authority = trustme.CA()
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert(certified).configure_cert(tls)
+    trust = ssl.create_default_context()
+    authority.configure_trust(trust)
+    async with http_server(tls) as server:
+        channel = webhook(f"https://hooks.test:{server.port}/", resolve=loopback, trust=trust)
+        if arrives:
+            await channel.send(DELIVERY, notice())
+        else:
+            with pytest.raises(Unavailable, match="could not be reached"):
+                await channel.send(DELIVERY, notice())
+
+    assert len(server.got) == int(arrives)
+
+
+async def test_a_proxy_of_the_environment_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would resolve the name once more."""
+    async with http_server() as server, http_server() as proxy:
+        monkeypatch.setenv("HTTP_PROXY", f"http://127.0.0.1:{proxy.port}")
+        await webhook(f"http://127.0.0.1:{server.port}/").send(DELIVERY, notice())
+
+    assert (len(server.got), proxy.got) == (1, [])

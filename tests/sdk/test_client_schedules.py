@@ -1,0 +1,72 @@
+"""The client's part for schedules and events: what is sent, and what is safe to repeat."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from mainspring import errors
+from mainspring.sdk.client import Client
+from tests.sdk.scripted import HANG_UP, problem, says, scripted
+
+FIRE = {
+    "schedule_id": "sched_1", "window_at": "2026-11-15T12:00:00Z", "last_window_at": "2026-11-15T12:00:00Z", "count": 1,
+    "generation": 1, "outcome": "ran", "because": "", "is_catch_up": False, "flagged": False, "start_at": None,
+    "run_id": "run_1", "run_state": None, "run_ended_at": None, "backfill_id": None, "by": "me",
+    "decided_at": "2026-11-15T12:00:00Z",
+}  # fmt: skip
+
+
+def received(*ids: str) -> dict[str, object]:
+    """What the server says of events."""
+    return {"items": [{"id": one, "source": "/s", "is_new": True} for one in ids]}
+
+
+def test_many_events_go_in_several_requests_and_are_sent_again_after_a_fault() -> None:
+    ids = [f"e{number}" for number in range(1_500)]
+    with (
+        scripted(HANG_UP, says(received(*ids[:1_000])), says(received(*ids[1_000:]))) as server,
+        Client(server.url, tenant="acme") as client,
+    ):
+        answers = client.send_events([client.event("a.b", id=one, source="/s", data={"n": 1}) for one in ids])
+
+    assert [answer.id for answer in answers] == ids
+    first, again, last = server.heard
+    assert first.body == again.body
+    assert again.headers["Content-Type"] == "application/cloudevents-batch+json"
+    assert again.path.endswith("/events?tenant=acme")
+    assert [len(json.loads(one.body)) for one in (again, last)] == [1_000, 500]
+    (event, *_) = json.loads(again.body)
+    assert (event["specversion"], event["type"], event["data"]) == ("1.0", "a.b", {"n": 1})
+
+
+def test_a_trigger_is_not_repeated_as_it_would_fire_twice() -> None:
+    with (
+        scripted(problem(503, "unavailable"), says(FIRE)) as server,
+        Client(server.url) as client,
+        pytest.raises(errors.Unavailable),
+    ):
+        client.trigger("nightly")
+
+    assert len(server.heard) == 1
+
+
+def test_a_rerun_is_repeated_under_its_key() -> None:
+    with (
+        scripted(HANG_UP, says({"run_id": "run_2", "is_new_run": True})) as server,
+        Client(server.url) as client,
+    ):
+        assert client.rerun("run_1").run_id == "run_2"
+
+    keys = [one.headers["Idempotency-Key"] for one in server.heard]
+    assert len(keys) == 2
+    assert keys[0] == keys[1]
+
+
+def test_the_latest_fires_are_asked_for_with_their_filters() -> None:
+    with scripted(says({"items": [FIRE]})) as server, Client(server.url) as client:
+        (fire,) = client.fires("nightly", outcomes=["ran", "late"], limit=5)
+
+    assert fire.run_id == "run_1"
+    assert server.heard[0].path.endswith("/schedules/nightly/fires?outcome=ran&outcome=late&limit=5")

@@ -1,0 +1,105 @@
+"""The graph of a run as its rows have it, worked out anew and slowly: what needs what, and who belongs to a fan-out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mainspring.core import expansion
+from mainspring.core.jobs import Job, TaskSpec
+from mainspring.core.tasks import Task, TaskState
+
+
+class Family:
+    """The tasks of one run."""
+
+    def __init__(self, job: Job, tasks: Sequence[Task]) -> None:
+        self.job = job
+        self.tasks = tasks
+        self._grown: dict[int, TaskSpec] = {}
+        self._needs: dict[int, list[tuple[str, str | None]]] = {}
+        self._heads: dict[str, int] = {}
+        if job.is_growing:
+            self._grow()
+
+    def spec(self, task: Task) -> TaskSpec | None:
+        """What a task is; None if the output that added it is gone."""
+        return self._spec_at(self._origin(task))
+
+    def needs(self, task: Task) -> list[tuple[list[Task], int, str | None]]:
+        """For each task that it needs: all tasks that this one stands for, how many there must be, the condition."""
+        found: list[tuple[list[Task], int, str | None]] = []
+        for name, when in self._needs_of(self._origin(task)):
+            head = self._head(name)
+            members, total = ([], 1) if head is None else self.members(self.tasks[head])
+            found.append((members, total, when))
+        return found
+
+    def members(self, head: Task) -> tuple[list[Task], int]:
+        """The tasks that a task stands for, in order, and how many there must be."""
+        if head.birth is None or not self._is_template(head.position) or head.birth.replaced:
+            return [head], 1
+        generation = head.birth.generation
+        others = [
+            one
+            for one in self.tasks[len(self.job.tasks) :]
+            if one.birth is not None and one.birth.parent == head.position and one.birth.generation == generation
+        ]
+        return sorted([head, *others], key=lambda one: one.birth.index if one.birth else 0), head.birth.total
+
+    def is_replaced(self, task: Task) -> bool:
+        """Whether its maker has been started again since."""
+        if task.birth is None or task.birth.parent == task.position:
+            return task.birth is not None and task.birth.replaced
+        maker = self.tasks[task.birth.parent]
+        if self._is_template(maker.position):
+            now = None if maker.birth is None or maker.birth.replaced else maker.birth.generation
+        else:
+            now = None if self.is_replaced(maker) else maker.generation
+        return task.birth.replaced or now != task.birth.generation
+
+    def _is_template(self, position: int) -> bool:
+        return position < len(self.job.tasks) and self.job.tasks[position].for_each is not None
+
+    def _spec_at(self, position: int) -> TaskSpec | None:
+        return self.job.tasks[position] if position < len(self.job.tasks) else self._grown.get(position)
+
+    def _head(self, name: str) -> int | None:
+        if not self._heads:
+            self._heads = {spec.name: position for position, spec in enumerate(self.job.tasks)}
+        return self._heads.get(name)
+
+    def _needs_of(self, position: int) -> list[tuple[str, str | None]]:
+        if position not in self._needs and position < len(self.job.tasks):
+            self._needs[position] = [(edge.task, edge.when) for edge in self.job.tasks[position].needs]
+        return self._needs.setdefault(position, [])
+
+    def _origin(self, task: Task) -> int:
+        if task.birth is not None and self._is_template(task.birth.parent):
+            return task.birth.parent
+        return task.position
+
+    def _grow(self) -> None:
+        self._head(self.job.tasks[0].name)
+        for grower in self.tasks:
+            spec = self._spec_at(grower.position)
+            if spec is None or not spec.grows or grower.state is not TaskState.SUCCEEDED or self.is_replaced(grower):
+                continue
+            adds = expansion.read(grower.output)
+            made = {
+                one.birth.index: one
+                for one in self.tasks[len(self.job.tasks) :]
+                if one.birth is not None
+                and one.birth.parent == grower.position
+                and one.birth.generation == grower.generation
+            }
+            for index, added in enumerate(adds.tasks):
+                if index in made:
+                    position = made[index].position
+                    self._grown[position], self._heads[added.name] = added, position
+                    needs = [(edge.task, edge.when) for edge in added.needs]
+                    self._needs[position] = needs or [(grower.name, None)]
+            for further in adds.edges:
+                if further.task in self._heads:
+                    had = self._needs_of(self._heads[further.task])
+                    named = {name for name, _ in had}
+                    had += [(edge.task, edge.when) for edge in further.all_needs() if edge.task not in named]

@@ -1,0 +1,360 @@
+"""A task for each item of a list, and what waits for all of them (DAG-2)."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from mainspring.core.alerts import OUTBOX_KIND, Alert, AlertKind
+from mainspring.core.jobs import JobSpec, OnSkip
+from mainspring.core.runs import FailurePolicy, RunState
+from mainspring.core.tasks import TaskState
+from mainspring.shard import events as happened
+from mainspring.shard.effects import Reply
+from mainspring.wire import Assign, Assignment, Outcome
+from tests.shard.jobs import job, task
+from tests.shard.world import World
+
+S = TaskState
+
+
+def fan_out(**fields: object) -> JobSpec:
+    """`list` gives a list, `fetch` is done for each item, `report` waits for all."""
+    return job(
+        task("list"),
+        task("fetch", "list", for_each="outputs.list.files", max_attempts=1),
+        task("report", "fetch"),
+        **fields,  # type: ignore[arg-type]
+    )
+
+
+def given_fan_out(world: World, items: list[object], *, cores: int = 8, **fields: object) -> None:
+    """A run whose list has been given."""
+    world.register("w1", cores=cores)
+    world.submit(fan_out(**fields))
+    world.start("list")
+    world.succeed("list", output=msgspec.json.encode({"files": items}).decode())
+
+
+def assignment(world: World, name: str) -> Assignment:
+    """What the worker was told of a task last."""
+    row = world.task(name)
+    sent = [one for message in world.said_to("w1", Assign) for one in message.group]  # type: ignore[union-attr]
+    return [one for one in sent if one.task == row.id][-1]
+
+
+def test_there_is_a_task_for_each_item_which_knows_its_item_and_place(world: World) -> None:
+    given_fan_out(world, ["a.csv", {"x": 1}, 3])
+    rows = world.members("fetch")
+    assert [row.state for row in rows] == [S.ASSIGNED] * 3
+    assert [row.id for row in rows] == ["task_0001.1", "task_0001.1.1.1", "task_0001.1.1.2"]
+    assert [row.birth.label for row in rows if row.birth] == ["a.csv", "1", "3"]
+    told = [assignment(world, f"fetch[{number}]") for number in range(3)]
+    assert [one.item for one in told] == ['"a.csv"', '{"x":1}', "3"]
+    assert [(one.partition, one.total) for one in told] == [(0, 3), (1, 3), (2, 3)]
+    assert world.run().task_count == 5
+
+
+def test_what_needs_it_waits_for_all_and_gets_the_outputs_in_order(world: World) -> None:
+    given_fan_out(world, ["a", "b", "c"])
+    for number in (2, 0):
+        world.succeed(f"fetch[{number}]", output=f'"{number}"')
+        assert world.task("report").state is S.PENDING
+    world.succeed("fetch[1]")
+    assert world.task("report").state is S.ASSIGNED
+    assert assignment(world, "report").inputs == {"fetch": '["0",null,"2"]'}
+    world.succeed("report")
+    assert world.run().state is RunState.SUCCEEDED
+
+
+def test_an_empty_list_skips_it_and_what_needs_it(world: World) -> None:
+    given_fan_out(world, [])
+    assert world.states() == {"list": S.SUCCEEDED, "fetch": S.SKIPPED, "report": S.SKIPPED}
+    assert world.task("fetch").because == "nothing to do: the list is empty"
+
+
+def test_what_runs_after_skips_runs_after_an_empty_list(world: World) -> None:
+    world.register("w1")
+    world.submit(
+        job(task("fetch", for_each="params.files"), task("report", "fetch", on_skip=OnSkip.RUN)), params='{"files":[]}'
+    )
+    assert world.states() == {"fetch": S.SKIPPED, "report": S.ASSIGNED}
+
+
+@pytest.mark.parametrize(
+    ("output", "why"),
+    [
+        ('{"files": {"a": 1}}', "it gives {\"a\": 1}, and not a list"),
+        ('{"files": "abc"}', "and not a list"),
+        ('{"files": -1}', "a number of tasks is from 0 to"),
+        ('{"files": 250001}', "a number of tasks is from 0 to"),
+        ('{"other": []}', "`list` has no `files`"),
+        ("[1]", "`list` is no object"),
+        (None, "`list` is no object"),
+    ],
+)  # fmt: skip
+def test_what_is_no_list_fails_it_for_good(world: World, output: str | None, why: str) -> None:
+    world.register("w1")
+    world.submit(fan_out())
+    world.succeed("list", output=output)
+    row = world.task("fetch")
+    assert row.state is S.FAILED
+    assert why in row.because
+    assert why in msgspec.json.decode(row.error or "{}")["message"]
+    assert world.run().state is RunState.FAILED
+
+
+def test_a_number_is_as_many_items(world: World) -> None:
+    world.register("w1", cores=4)
+    world.submit(job(task("part", for_each="params.parts", label="part {{ partition }}")), params='{"parts": 3}')
+    assert [row.birth.label for row in world.members("part") if row.birth] == ["part 0", "part 1", "part 2"]
+
+
+def test_labels_tell_tasks_apart(world: World) -> None:
+    given_fan_out(world, ["a", "a", "a#1", None, "x" * 200])
+    assert [row.birth.label for row in world.members("fetch") if row.birth] == ["a", "a#1", "a#1#2", "3", "4"]
+
+
+def test_a_failure_of_one_under_fail_fast_ends_the_others(world: World) -> None:
+    given_fan_out(world, ["a", "b", "c"], cores=2)
+    world.start("fetch[0]")
+    world.fail("fetch[0]")
+    world.stop("fetch[1]")
+    assert [row.state for row in world.members("fetch")] == [S.FAILED, S.CANCELLED, S.CANCELLED]
+    assert world.task("report").state is S.CANCELLED
+    assert world.run().state is RunState.FAILED
+
+
+def test_under_skip_failed_the_fan_in_hears_which_failed(world: World) -> None:
+    given_fan_out(world, ["a", "b"], on_failure=FailurePolicy.SKIP_FAILED)
+    world.succeed("fetch[0]", output="1")
+    world.fail("fetch[1]")
+    told = assignment(world, "report")
+    assert (told.inputs, told.failed_upstreams) == ({"fetch": "[1,null]"}, ("fetch[b]",))
+    world.succeed("report")
+    assert world.run().state is RunState.PARTIAL
+
+
+def test_a_condition_on_a_fan_out_sees_the_list(world: World) -> None:
+    world.register("w1", cores=4)
+    world.submit(
+        job(task("fetch", for_each="params.n"), task("report", "fetch", when={"fetch": "output|sum > 2"})),
+        params='{"n": 2}',
+    )
+    world.succeed("fetch[0]", output="1")
+    world.succeed("fetch[1]", output="1")
+    assert world.task("report").state is S.SKIPPED
+
+
+def test_a_fan_out_over_a_fan_out(world: World) -> None:
+    world.register("w1", cores=8)
+    world.submit(
+        job(task("a", for_each="params.n"), task("b", "a", for_each="outputs.a"), task("c", "b")), params='{"n": 2}'
+    )
+    world.succeed("a[0]", output='"x"')
+    world.succeed("a[1]", output='"y"')
+    assert [assignment(world, f"b[{number}]").item for number in (0, 1)] == ['"x"', '"y"']
+    for number in (0, 1):
+        world.succeed(f"b[{number}]")
+    world.succeed("c")
+    assert world.run().state is RunState.SUCCEEDED
+
+
+@pytest.mark.parametrize("turns", [1, 2, 3, 5])
+def test_a_new_leader_in_the_middle_makes_exactly_as_many(world: World, turns: int) -> None:
+    world.register("w1", cores=2)
+    world.submit(fan_out())
+    with world.rows_per_turn(8):
+        world.turn(world.result("list", Outcome.SUCCEEDED, output='{"files": 40}'))
+        for _ in range(turns):
+            world.turn()
+        world.new_leader()
+        world.settle()
+    world.reconnect("w1")
+    world.settle()
+    assert len(world.members("fetch")) == 40
+    for number in range(40):
+        world.settle()
+        assert world.task("report").state is S.PENDING
+        world.succeed(f"fetch[{number}]", output=f"{number}")
+    assert assignment(world, "report").inputs == {"fetch": msgspec.json.encode(list(range(40))).decode()}
+
+
+def test_one_of_many_is_retried_alone(world: World) -> None:
+    given_fan_out(world, ["a", "b"], on_failure=FailurePolicy.FAIL_AFTER_ALL)
+    world.succeed("fetch[0]", output="0")
+    world.fail("fetch[1]")
+    assert world.run().state is RunState.FAILED
+    assert world.reply(happened.ReopenTask, task="fetch[1]") is Reply.DONE
+    assert world.task("fetch[0]").state is S.SUCCEEDED
+    assert assignment(world, "fetch[1]").item == '"b"'
+    world.succeed("fetch[1]", output="1")
+    assert assignment(world, "report").inputs == {"fetch": "[0,1]"}
+    world.succeed("report")
+    assert world.run().state is RunState.SUCCEEDED
+
+
+def test_the_first_of_many_is_retried_alone(world: World) -> None:
+    given_fan_out(world, ["a", "b"], on_failure=FailurePolicy.FAIL_AFTER_ALL)
+    world.succeed("fetch[1]", output="1")
+    world.fail("fetch[0]")
+    assert world.reply(happened.ReopenTask, task="fetch") is Reply.DONE
+    assert (world.task("fetch[0]").generation, len(world.members("fetch"))) == (2, 2)
+    world.new_leader()
+    world.reconnect("w1")
+    world.succeed("fetch[0]", output="0")
+    world.succeed("report")
+    assert world.run().state is RunState.SUCCEEDED
+
+
+def test_a_retry_of_what_gave_the_list_makes_the_tasks_anew(world: World) -> None:
+    given_fan_out(world, ["a", "b", "c"], cores=3)
+    world.succeed("fetch[0]")
+    world.start("fetch[1]")
+    old = [row.id for row in world.members("fetch")[1:]]
+    assert world.reply(happened.ReopenTask, task="list") is Reply.DONE
+    assert world.task("task_0001.1").state is S.PENDING
+    assert world.reply(happened.ReopenTask, task=old[0]) is Reply.REFUSED
+    world.stop(*old)
+    assert [world.task(one).state for one in old] == [S.CANCELLED] * 2
+    world.succeed("list", output='{"files": ["x"]}')
+    world.succeed("fetch[0]", output="1")
+    assert assignment(world, "report").inputs == {"fetch": "[1]"}
+    world.succeed("report")
+    assert world.run().state is RunState.SUCCEEDED
+    assert [world.task(one).birth.replaced for one in old] == [True] * 2  # type: ignore[union-attr]
+
+
+def test_the_first_of_many_that_runs_is_stopped_before_the_list_is_made_anew(world: World) -> None:
+    given_fan_out(world, ["a", "b"], cores=3)
+    world.start("fetch[0]")
+    world.act(happened.ReopenTask, task="list")
+    world.succeed("list", output='{"files": ["x", "y"]}')
+    head, old = world.task("task_0001.1"), world.task("task_0001.1.1.1")
+    assert (head.state, head.stop is not None) == (S.RUNNING, True)
+    world.stop(head.id, old.id)
+    assert [row.id for row in world.members("fetch")] == ["task_0001.1", "task_0001.1.2.1"]
+    for number in (0, 1):
+        world.succeed(f"fetch[{number}]")
+    world.succeed("report")
+    assert world.run().state is RunState.SUCCEEDED
+
+
+def test_a_list_that_failed_is_made_anew_with_what_gave_it(world: World) -> None:
+    world.register("w1", cores=3)
+    world.submit(fan_out())
+    world.succeed("list", output="{}")
+    assert world.run().state is RunState.FAILED
+    assert world.reply(happened.ReopenTask, task="list") is Reply.DONE
+    world.succeed("list", output='{"files": 1}')
+    world.succeed("fetch[0]")
+    world.succeed("report")
+    assert world.run().state is RunState.SUCCEEDED
+
+
+def test_cancelling_a_run_that_fans_out_leaves_nothing_open(world: World) -> None:
+    world.register("w1", cores=2)
+    world.submit(fan_out())
+    with world.rows_per_turn(4):
+        world.turn(world.result("list", Outcome.SUCCEEDED, output='{"files": 30}'))
+        world.turn(world.asked(happened.CancelRun))
+        world.settle()
+    world.stop(*[row.id for row in world.members("fetch") if row.worker_id is not None])
+    assert world.run().state is RunState.CANCELLED
+    assert len(world.members("fetch")) == 30
+
+
+def test_inputs_that_are_too_large_fail_the_task(world: World) -> None:
+    given_fan_out(world, list(range(9)), cores=9)
+    for number in range(9):
+        world.succeed(f"fetch[{number}]", output=f'"{"x" * 1_000_000}"')
+    row = world.task("report")
+    assert row.state is S.FAILED
+    assert "what it would get from upstream has 9000" in row.because
+
+
+def test_past_the_limit_the_run_is_paused_and_somebody_told_until_a_person_goes_on(world: World) -> None:
+    given_fan_out(world, ["a", "b", "c"], max_fan_out=2)
+    row = world.task("fetch")
+    assert (row.state, world.run().state) == (S.PENDING, RunState.PAUSED)
+    assert row.because.startswith("its list has more items than the job allows: 3, and 2 are allowed")
+    assert [alert.summary for alert in limit_alerts(world)] == [f"fetch: {row.because}"]
+    world.new_leader()
+    world.reconnect("w1")
+    world.advance(5, heard=["w1"])
+    assert world.task("fetch").state is S.PENDING
+    assert world.reply(happened.ResumeRun) is Reply.DONE
+    assert [row.state for row in world.members("fetch")] == [S.ASSIGNED] * 3
+    assert [alert.resolved for alert in limit_alerts(world)] == [False, True]
+
+
+def test_a_list_of_ten_thousand_and_one_is_one_too_long(world: World) -> None:
+    world.submit(job(task("fetch", for_each="params.n")), params='{"n": 10001}')
+    assert world.run().state is RunState.PAUSED
+    assert world.run().because.startswith("fetch: its list has more items than the job allows: 10001")
+
+
+def test_a_list_past_the_limit_can_be_cancelled(world: World) -> None:
+    given_fan_out(world, ["a", "b", "c"], max_fan_out=2)
+    assert world.reply(happened.CancelRun) is Reply.DONE
+    assert world.run().state is RunState.CANCELLED
+    assert [alert.resolved for alert in limit_alerts(world)] == [False, True]
+
+
+def test_a_resume_lets_nothing_pass_that_nobody_was_told_of(world: World) -> None:
+    """The list comes while the run is paused for another reason."""
+    world.register("w1", cores=4)
+    world.submit(fan_out(max_fan_out=2))
+    world.start("list")
+    world.act(happened.PauseRun)
+    world.succeed("list", output='{"files": 3}')
+    world.act(happened.ResumeRun)
+    assert (world.task("fetch").state, world.run().state) == (S.PENDING, RunState.PAUSED)
+    world.act(happened.ResumeRun)
+    assert len(world.members("fetch")) == 3
+
+
+def test_more_tasks_than_a_run_may_have_fail_it(world: World) -> None:
+    world.register("w1")
+    spec = job(task("list"), task("fetch", for_each="params.n"), max_fan_out=250_000)
+    world.submit(spec, params='{"n": 250000}')
+    assert world.task("fetch").state is S.FAILED
+    assert "more than 250000 tasks" in world.task("fetch").because
+
+
+def limit_alerts(world: World) -> list[Alert]:
+    """What people were told about limits of fan-outs."""
+    told = [msgspec.json.decode(row.payload, type=Alert) for row in world.ledger.outbox if row.kind == OUTBOX_KIND]
+    return [alert for alert in told if alert.kind is AlertKind.FAN_OUT_LIMIT]
+
+
+def test_lists_that_came_from_a_list_are_made_anew_with_it(world: World) -> None:
+    world.register("w1", cores=8)
+    world.submit(
+        job(
+            task("list"), task("a", "list", for_each="outputs.list"), task("b", "list", "a", for_each="outputs.a"),
+            task("c", "b"),
+        )
+    )  # fmt: skip
+    world.succeed("list", output="2")
+    world.succeed("a[0]", "a[1]")
+    world.succeed("b[0]")
+    world.start("b[1]")
+    old = world.task("b[1]").id
+    world.act(happened.ReopenTask, task="list")
+    assert [world.task(f"task_0001.{position}").state for position in (1, 2)] == [S.PENDING, S.PENDING]
+    world.stop(old)
+    world.succeed("list", output="1")
+    world.succeed("a[0]")
+    world.succeed("b[0]")
+    world.succeed("c")
+    assert world.run().state is RunState.SUCCEEDED
+
+
+def test_a_replaced_task_whose_report_can_not_be_taken_holds_nothing_up(world: World) -> None:
+    given_fan_out(world, ["a", "b"])
+    world.start("fetch[1]")
+    old = world.task("fetch[1]").id
+    world.act(happened.ReopenTask, task="list")
+    world.reject(world.result(old, Outcome.STOPPED), "bad")
+    assert world.task(old).state is S.CANCELLED

@@ -1,0 +1,318 @@
+"""A task takes long, gets nowhere, or wants more time (LIV-2, LIV-4)."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import msgspec
+import pytest
+
+from mainspring.core.alerts import Alert, AlertKind
+from mainspring.core.tasks import AttemptEnd, StopKind, TaskState, Trail
+from mainspring.shard import events as happened
+from mainspring.shard.effects import Reply
+from mainspring.wire import Assign, Extended, Progress
+from tests.shard.world import World
+
+S = TaskState
+
+
+def alerts(world: World, kind: AlertKind) -> list[Alert]:
+    """What people were told, in order."""
+    found = [msgspec.json.decode(row.payload, type=Alert) for row in world.ledger.outbox if row.kind == "alert"]
+    return [alert for alert in found if alert.kind is kind]
+
+
+def moves(world: World, name: str, percent: float, *, note: str = "") -> None:
+    """A task says how far it is."""
+    worker, attempt = world.holder(name)
+    world.settle(world.say(happened.WorkerBeat, worker, progress=(Progress(attempt, percent, note),)))
+
+
+def asks(world: World, name: str, seconds: float) -> Extended:
+    """A task asks for so many seconds from now on; returns the answer."""
+    worker, attempt = world.holder(name)
+    world.settle(world.say(happened.MoreTimeAsked, worker, attempt=attempt, seconds=seconds))
+    answer = world.said_to(worker, Extended)[-1]
+    assert isinstance(answer, Extended)
+    assert answer.attempt == attempt
+    return answer
+
+
+def stop_of(world: World, name: str) -> StopKind | None:
+    """How a task is being stopped."""
+    stop = world.task(name).stop
+    return stop.kind if stop is not None else None
+
+
+# the soft limit
+
+
+def test_its_owner_is_told_once_when_a_task_takes_long(world: World) -> None:
+    """LIV-4: and again when that is over; the task itself goes on."""
+    world.given_running("extract", on="w1", expected_seconds=40)
+    world.advance(seconds=79, heard=["w1"])
+    assert alerts(world, AlertKind.RUNNING_LONG) == []
+
+    world.advance(seconds=20, heard=["w1"])
+    (alert,) = alerts(world, AlertKind.RUNNING_LONG)
+    assert (alert.tenant, alert.resolved) == ("acme", False)
+    assert alert.summary == "extract runs for longer than 80 s"
+    assert stop_of(world, "extract") is None
+
+    world.succeed("extract")
+    assert [one.resolved for one in alerts(world, AlertKind.RUNNING_LONG)] == [False, True]
+
+
+def test_the_hard_limit_follows_the_soft_one(world: World) -> None:
+    """Three times what is expected, from the start on."""
+    world.given_running("extract", on="w1", expected_seconds=40)
+    world.advance(seconds=119, heard=["w1"])
+    assert stop_of(world, "extract") is None
+
+    world.advance(seconds=1, heard=["w1"])
+    assert stop_of(world, "extract") is StopKind.TIMEOUT
+
+
+def test_a_task_that_is_in_time_is_nobodys_concern(world: World) -> None:
+    """No alert, and so none that is over."""
+    world.given_running("extract", on="w1", expected_seconds=40)
+    world.advance(seconds=79, heard=["w1"])
+    world.succeed("extract")
+    world.advance(seconds=79, heard=["w1"])
+    assert alerts(world, AlertKind.RUNNING_LONG) == []
+
+
+def test_a_new_leader_tells_the_end_of_what_an_older_one_told(world: World) -> None:
+    """The alert would stay open for ever."""
+    world.given_running("extract", on="w1", expected_seconds=40)
+    world.advance(seconds=90, heard=["w1"])
+    world.new_leader()
+    world.reconnect("w1")
+
+    world.succeed("extract")
+
+    assert [one.resolved for one in alerts(world, AlertKind.RUNNING_LONG)] == [False, True]
+
+
+def test_the_limit_after_a_timeout_is_longer(world: World) -> None:
+    """RTY-1: again, with a longer limit, which the worker is told."""
+    world.given_running("extract", on="w1", timeout_seconds=30.0, retry_delay_seconds=1.0)
+    world.advance(seconds=30, heard=["w1"])
+    world.stop("extract")
+    assert world.task("extract").because.endswith("with a limit of 45 s")
+    world.advance(seconds=2, heard=["w1"])
+    assign = world.said_to("w1", Assign)[-1]
+    assert isinstance(assign, Assign)
+    assert assign.group[0].timeout_seconds == 45
+
+    world.start("extract")
+    world.advance(seconds=44, heard=["w1"])
+    assert stop_of(world, "extract") is None
+    world.advance(seconds=1, heard=["w1"])
+    assert stop_of(world, "extract") is StopKind.TIMEOUT
+
+
+# progress
+
+
+def test_a_task_that_lives_and_gets_nowhere_is_stopped_and_tried_again(world: World) -> None:
+    """LIV-2: its worker is heard of all the time, and says the same all the time."""
+    world.given_running("extract", on="w1", retry_delay_seconds=1.0)
+    moves(world, "extract", 10)
+    for _ in range(59):
+        world.advance(seconds=10, heard=["w1"])
+        moves(world, "extract", 10)
+    assert stop_of(world, "extract") is None
+
+    world.advance(seconds=10, heard=["w1"])
+    assert stop_of(world, "extract") is StopKind.STALL
+    (alert,) = alerts(world, AlertKind.STALLED)
+    assert alert.summary == "extract is stuck and was stopped: it made no progress for 600 s"
+
+    world.stop("extract")
+    assert world.task("extract").tries == 1
+    assert [one.end for one in world.ledger.attempts.values()] == [AttemptEnd.TIMED_OUT]
+    assert [one.resolved for one in alerts(world, AlertKind.STALLED)] == [False, True]
+    world.advance(seconds=2, heard=["w1"])
+    assert world.task("extract").state is S.ASSIGNED
+
+
+def test_progress_of_any_kind_keeps_a_task_alive(world: World) -> None:
+    """Another percentage or another note."""
+    world.given_running("extract", on="w1", stall_seconds=60)
+    for number in range(20):
+        moves(world, "extract", number // 2, note=f"{number}")
+        world.advance(seconds=50, heard=["w1"])
+    assert stop_of(world, "extract") is None
+
+
+def test_a_task_that_says_nothing_of_progress_is_not_stuck(world: World) -> None:
+    """LIV-2: off unless it reports progress."""
+    world.given_running("extract", on="w1")
+    world.advance(seconds=700, heard=["w1"])
+    assert stop_of(world, "extract") is None
+
+
+def test_a_task_that_should_make_progress_is_watched_from_its_start(world: World) -> None:
+    """`stall_seconds` says that there will be some."""
+    world.given_running("extract", on="w1", stall_seconds=60, max_attempts=1)
+    world.advance(seconds=59, heard=["w1"])
+    assert stop_of(world, "extract") is None
+    world.advance(seconds=1, heard=["w1"])
+    assert stop_of(world, "extract") is StopKind.STALL
+
+    world.stop("extract")
+    assert world.task("extract").state is S.TIMED_OUT
+    assert world.task("extract").because == "its only try made no progress for 60 s"
+
+
+def test_a_stall_of_ours_is_not_held_against_a_task(world: World) -> None:
+    """Seconds that the shard did not live through don't count."""
+    world.given_running("extract", on="w1", stall_seconds=60)
+    moves(world, "extract", 10)
+    world.now += timedelta(hours=1)
+    world.settle(world.say(happened.WorkerBeat, "w1"))
+    assert stop_of(world, "extract") is None
+
+
+@pytest.mark.parametrize("within_the_term", [True, False])
+def test_whoever_leads_watches_over_progress(world: World, within_the_term: bool) -> None:
+    """From the loading on, or, for what is only said by the task, from its next word on."""
+    world.given_running("extract", on="w1", retry_delay_seconds=1.0)
+    moves(world, "extract", 10)
+    world.advance(seconds=500, heard=["w1"])
+    if within_the_term:
+        world.reload()
+    else:
+        world.new_leader()
+        world.reconnect("w1")
+        moves(world, "extract", 10)
+
+    world.advance(seconds=50, heard=["w1"])
+    assert stop_of(world, "extract") is None
+    world.advance(seconds=550, heard=["w1"])
+    assert stop_of(world, "extract") is StopKind.STALL
+
+
+def test_a_stuck_task_that_is_lost_has_had_its_try(world: World) -> None:
+    """As with a timeout: neither count alone would bound it."""
+    world.given_running("extract", on="w1", stall_seconds=20)
+    world.advance(seconds=20, heard=["w1"])
+    world.advance(seconds=15)
+    assert (world.task("extract").tries, world.task("extract").losses) == (1, 0)
+
+
+# more time
+
+
+def test_a_task_that_makes_progress_gets_more_time(world: World) -> None:
+    """LIV-4: so many seconds from now on, in the row, and its old limit ends nothing."""
+    world.given_running("extract", on="w1", timeout_seconds=30.0)
+    world.advance(seconds=20, heard=["w1"])
+    moves(world, "extract", 50)
+    assert asks(world, "extract", 60) == Extended(world.holder("extract")[1], 60.0)
+    assert world.task("extract").trail == Trail(limit_seconds=80.0)
+
+    world.advance(seconds=59, heard=["w1"])
+    assert stop_of(world, "extract") is None
+    world.advance(seconds=1, heard=["w1"])
+    assert stop_of(world, "extract") is StopKind.TIMEOUT
+    stop = world.task("extract").stop
+    assert stop is not None
+    assert stop.why == "it took longer than 80 s"
+
+
+def test_asking_twice_is_asking_once(world: World) -> None:
+    """A message may come twice."""
+    world.given_running("extract", on="w1", timeout_seconds=30.0)
+    moves(world, "extract", 50)
+    asks(world, "extract", 60)
+    asks(world, "extract", 60)
+    assert world.task("extract").trail == Trail(limit_seconds=60.0)
+
+
+def test_a_task_that_makes_no_progress_gets_none(world: World) -> None:
+    """It is told why, and what it has left."""
+    world.given_running("extract", on="w1", timeout_seconds=30.0, stall_seconds=15.0)
+    answer = asks(world, "extract", 60)
+    assert (answer.seconds, answer.because) == (30.0, "it has not said how far it is")
+
+    moves(world, "extract", 50)
+    world.advance(seconds=14, heard=["w1"])
+    assert asks(world, "extract", 20).because == ""
+    world.advance(seconds=1, heard=["w1"])
+    assert "it is being stopped" in asks(world, "extract", 60).because
+
+
+def test_a_task_gets_at_most_ten_times_its_limit(world: World) -> None:
+    """Also by asking again and again."""
+    world.given_running("extract", on="w1", timeout_seconds=10.0)
+    for number in range(9):
+        moves(world, "extract", number)
+        asks(world, "extract", 1000)
+        world.advance(seconds=10, heard=["w1"])
+    assert world.task("extract").trail == Trail(limit_seconds=100.0)
+    assert asks(world, "extract", 1000).because == "it may run for 100 s in all"
+
+    world.advance(seconds=10, heard=["w1"])
+    assert stop_of(world, "extract") is StopKind.TIMEOUT
+
+
+def test_more_time_outlives_its_leader(world: World) -> None:
+    """It is in the row."""
+    world.given_running("extract", on="w1", timeout_seconds=30.0)
+    moves(world, "extract", 50)
+    asks(world, "extract", 100)
+    world.new_leader()
+    world.reconnect("w1")
+
+    world.advance(seconds=99, heard=["w1"])
+    assert stop_of(world, "extract") is None
+    world.advance(seconds=1, heard=["w1"])
+    assert stop_of(world, "extract") is StopKind.TIMEOUT
+
+
+def test_who_no_longer_holds_a_task_gets_no_time_for_it(world: World) -> None:
+    """LIV-5: it is told to stop."""
+    world.given_running("extract", on="w1")
+    _, attempt = world.holder("extract")
+    world.succeed("extract")
+    world.settle(world.say(happened.MoreTimeAsked, "w1", attempt=attempt, seconds=60))
+    assert world.stops("w1") == [(attempt, 0.0)]
+
+
+def extend(world: World, seconds: float) -> tuple[Reply, str]:
+    """A person gives the only task more time."""
+    run = world.run()
+    event = happened.ExtendTask(
+        run_id=run.id, by="ann", ticket=99, task_id=world.task("extract").id, seconds=seconds
+    )  # fmt: skip
+    world.settle(event)
+    answer = world.answers.pop(99)
+    return answer.reply, answer.detail
+
+
+def test_a_person_gives_a_task_more_time(world: World) -> None:
+    """Whether or not it makes progress, and more than it could have asked for itself."""
+    world.given_running("extract", on="w1", timeout_seconds=10.0)
+    world.advance(seconds=5, heard=["w1"])
+    assert extend(world, 500) == (Reply.DONE, "it has 500 s from now on")
+    assert extend(world, 400) == (Reply.ALREADY, "it may run for 505 s in all")
+    assert extend(world, -1)[0] is Reply.REFUSED
+    (told,) = world.said_to("w1", Extended)
+    assert told == Extended(world.holder("extract")[1], 500.0)
+
+    world.advance(seconds=499, heard=["w1"])
+    assert stop_of(world, "extract") is None
+    world.advance(seconds=1, heard=["w1"])
+    assert stop_of(world, "extract") is StopKind.TIMEOUT
+    assert extend(world, 1000)[0] is Reply.REFUSED
+
+
+def test_what_does_not_run_gets_no_time(world: World) -> None:
+    """There is nothing to extend."""
+    world.given_running("extract", on="w1", max_attempts=2)
+    world.fail("extract")
+    reply, detail = extend(world, 60)
+    assert (reply, detail) == (Reply.REFUSED, "the task is PENDING: only one that runs can get more time")

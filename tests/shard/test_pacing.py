@@ -1,0 +1,102 @@
+"""Large work of one run is paced while others wait, and is not while nobody does (DAG-2, DAG-9)."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from mainspring.core.jobs import JobSpec
+from mainspring.core.pacing import GROWTH, READINESS
+from mainspring.core.tasks import Priority, TaskState
+from mainspring.shard import events as happened
+from mainspring.wire import Outcome
+from tests.shard.jobs import fan, job, task, wide
+from tests.shard.world import World
+
+S = TaskState
+WIDE = 3_500
+
+
+def many(n: int) -> JobSpec:
+    """A job that is n tasks."""
+    return job(task("part", for_each="params.n"), max_fan_out=n)
+
+
+def made(world: World) -> int:
+    """How many tasks of the fan-out there are."""
+    return sum(row.name == "part" for row in world.ledger.tasks.values())
+
+
+def given_others_wait(world: World, priority: Priority = Priority.P1) -> None:
+    """Somebody else's task is queued, and no worker is there."""
+    world.submit(job(task("other")), tenant="other", priority=priority)
+
+
+def test_a_fan_out_is_made_at_once_if_nobody_waits(world: World) -> None:
+    world.submit(many(WIDE), params=f'{{"n": {WIDE}}}')
+    assert made(world) == WIDE
+
+
+def test_while_others_wait_it_is_a_burst_and_then_so_many_a_second(world: World) -> None:
+    given_others_wait(world)
+    world.submit(many(WIDE), params=f'{{"n": {WIDE}}}')
+    assert made(world) == GROWTH.burst + 1
+    for _ in range(10):
+        world.now += timedelta(seconds=0.1)
+        world.settle()
+    begun = GROWTH.burst + 1 + GROWTH.per_second
+    assert begun - 150 <= made(world) <= begun
+    assert world.shard.memory.runs, "and it is not over before all are made"
+
+
+def test_what_is_less_important_slows_nothing_down(world: World) -> None:
+    given_others_wait(world, Priority.P2)
+    world.submit(many(WIDE), params=f'{{"n": {WIDE}}}')
+    assert made(world) == WIDE
+
+
+def test_when_the_others_are_gone_the_rest_is_made_at_once(world: World) -> None:
+    given_others_wait(world)
+    world.submit(many(WIDE), params=f'{{"n": {WIDE}}}')
+    world.act(happened.CancelRun, world.run("run_0001"))
+    world.advance(1)
+    assert made(world) == WIDE
+
+
+def test_a_new_leader_makes_the_rest_of_what_was_put_off(world: World) -> None:
+    given_others_wait(world)
+    world.submit(many(WIDE), params=f'{{"n": {WIDE}}}')
+    world.new_leader()
+    world.advance(3)
+    assert made(world) == WIDE
+
+
+def test_many_that_become_ready_at_once_are_paced_while_others_wait(world: World) -> None:
+    world.register("w1")
+    run = world.submit(fan(6_000))
+    world.start("first", of=run)
+    given_others_wait(world)
+    world.settle(world.result("first", Outcome.SUCCEEDED, of=run))
+    assert ready(world) == READINESS.burst - 1, "and one is placed"
+    world.now += timedelta(seconds=0.1)
+    world.settle()
+    assert READINESS.burst < ready(world) <= READINESS.burst + 0.1 * READINESS.per_second
+    world.advance(1)
+    assert ready(world) == 5_999
+
+
+def test_an_adoption_is_paced_while_others_wait_and_a_p0_passes_it(world: World) -> None:
+    given_others_wait(world)
+    world.submit(wide(6_000))
+    assert ready(world) == READINESS.burst
+    world.register("w1", cores=2)
+    urgent = world.submit(job(task("urgent")), tenant="acme", priority=Priority.P0)
+    assert world.task("urgent", urgent).state is S.QUEUED
+    world.register("w2")
+    assert world.task("urgent", urgent).state is S.ASSIGNED
+    world.advance(1, heard=["w1", "w2"])
+    assert len(world.ledger.tasks) == 6_002
+
+
+def ready(world: World) -> int:
+    """How many tasks are queued or were."""
+    return sum(row.state is S.QUEUED and row.name != "other" for row in world.ledger.tasks.values())

@@ -1,0 +1,90 @@
+"""Retry from failure: all that failed starts again, with what was ended because of it (DAG-7)."""
+
+from __future__ import annotations
+
+import pytest
+
+from mainspring.core.runs import FailurePolicy, RunState
+from mainspring.core.tasks import TaskState
+from mainspring.shard import events as happened
+from mainspring.shard.effects import Reply
+from tests.shard.jobs import job, task, wide
+from tests.shard.world import World
+
+S = TaskState
+
+
+def given_failures(world: World, policy: FailurePolicy) -> None:
+    """`a` and `b` failed, `c` succeeded; `d` needs a and c, `e` needs c."""
+    world.register("w1", cores=8)
+    world.submit(
+        job(
+            *(task(name, max_attempts=1) for name in "abc"),
+            task("d", "a", "c", max_attempts=1),
+            task("e", "c", max_attempts=1),
+            on_failure=policy,
+        )
+    )
+    world.start("a", "b", "c")
+    world.succeed("c")
+
+
+def test_all_that_failed_starts_again_with_what_was_cancelled_because_of_it(world: World) -> None:
+    given_failures(world, FailurePolicy.FAIL_AFTER_ALL)
+    world.fail("a", "b")
+    world.succeed("e")
+    assert world.run().state is RunState.FAILED
+    answer = world.act(happened.RetryRun)
+    assert (answer.reply, answer.detail) == (Reply.DONE, "2 tasks started again")
+    assert world.states() == {"a": S.ASSIGNED, "b": S.ASSIGNED, "c": S.SUCCEEDED, "d": S.PENDING, "e": S.SUCCEEDED}
+    world.succeed("a", "b", "d")
+    assert (world.run().state, world.run().generation) == (RunState.SUCCEEDED, 2)
+
+
+def test_under_fail_fast_what_was_ended_by_the_failure_goes_on(world: World) -> None:
+    given_failures(world, FailurePolicy.FAIL_FAST)
+    world.fail("a")
+    world.fail("b")
+    world.stop(*[name for name in ("e",) if world.task(name).worker_id is not None])
+    assert world.run().state is RunState.FAILED
+    world.act(happened.RetryRun)
+    for name in "abde":
+        world.succeed(name)
+    assert world.run().state is RunState.SUCCEEDED
+
+
+def test_what_a_person_cancelled_stays_so(world: World) -> None:
+    given_failures(world, FailurePolicy.FAIL_AFTER_ALL)
+    world.act(happened.CancelTask, task="b")
+    world.stop("b")
+    world.fail("a")
+    world.succeed("e")
+    world.act(happened.RetryRun)
+    world.succeed("a", "d")
+    assert world.states()["b"] is S.CANCELLED
+
+
+def test_a_run_in_which_nothing_failed_is_not_retried(world: World) -> None:
+    given_failures(world, FailurePolicy.FAIL_AFTER_ALL)
+    assert world.reply(happened.RetryRun) is Reply.REFUSED
+    world.succeed("a", "b", "d", "e")
+    assert world.reply(happened.RetryRun) is Reply.ALREADY
+
+
+@pytest.mark.parametrize("turns", [1, 4])
+def test_a_new_leader_goes_on_with_it(world: World, turns: int) -> None:
+    world.register("w1", cores=40)
+    world.submit(wide(40, on_failure=FailurePolicy.FAIL_AFTER_ALL, max_attempts=1))
+    names = [f"t{number}" for number in range(40)]
+    world.start(*names)
+    world.succeed(*names[10:])
+    world.fail(*names[:10])
+    with world.rows_per_turn(8):
+        world.turn(world.asked(happened.RetryRun))
+        for _ in range(turns):
+            world.turn()
+        world.new_leader()
+        world.settle()
+    world.reconnect("w1")
+    assert [world.task(name).generation for name in names] == [2] * 10 + [1] * 30
+    assert [world.task(name).state for name in names[:10]] == [S.ASSIGNED] * 10

@@ -1,0 +1,199 @@
+"""Retry storms, poison pills and mass failures, played in virtual time (RTY-7)."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from mainspring.core.alerts import AlertKind
+from mainspring.core.resources import Resources
+from mainspring.core.retry_pace import RETRIES_PER_SIGNATURE
+from mainspring.core.runs import FailurePolicy, RunState
+from mainspring.core.tasks import Priority, Task, TaskState
+from mainspring.shard import events as happened
+from mainspring.shard.effects import Reply
+from mainspring.wire import Assign
+from tests.shard.jobs import GIB, job, task, wide
+from tests.shard.storm import DATABASE_DOWN, Storm
+from tests.shard.world import World
+
+S = TaskState
+
+
+def down(task: Task) -> str:
+    """The database can't be reached, in words that differ from task to task."""
+    return DATABASE_DOWN % task.position
+
+
+def well(task: Task) -> None:
+    """Nothing is wrong."""
+
+
+def test_a_retry_storm_is_spread_out_held_and_over_when_the_cause_is(world: World) -> None:
+    """10,000 tasks find the database down: retries keep to their budgets, a few probe, and all succeed in the end."""
+    storm = Storm(world, workers=4, cores=2500)
+    storm.submit(wide(10, FailurePolicy.FAIL_AFTER_ALL, max_attempts=5), runs=1_000, tenants=50)
+    storm.seconds(1, down)
+    assert storm.count(S.PENDING) == 10_000
+    (alert,) = storm.alerts(AlertKind.CIRCUIT_OPEN)
+    assert not alert.resolved
+    assert list(world.ledger.breakers) == [("signature", alert.details["subject"])]
+
+    storm.seconds(45, down)
+    assert max(storm.retries.values()) <= RETRIES_PER_SIGNATURE
+    probes = sum(storm.retries.values())
+    assert 45 // 30 <= probes <= 45 / 30 + 0.01 * (10_000 * 45 / 15)
+    assert storm.count(S.PENDING) + storm.count(S.ASSIGNED) == 10_000
+
+    storm.until(lambda: not world.ledger.breakers, well, most_seconds=60)
+    assert [alert.resolved for alert in storm.alerts(AlertKind.CIRCUIT_OPEN)] == [False, True]
+    storm.until(lambda: not world.shard.memory.runs, well, most_seconds=400)
+    assert storm.count(S.SUCCEEDED) == 10_000
+    assert max(storm.retries.values()) <= RETRIES_PER_SIGNATURE
+
+
+def test_a_poison_pill_is_held_after_three_workers_and_harms_nobody(world: World) -> None:
+    """One task fails everywhere in the same way, with tries left; the others of its run and of its job go on."""
+    storm = Storm(world, workers=5, cores=1)
+    run = world.submit(
+        job(
+            task("pill", max_attempts=5, retry_delay_seconds=1.0),
+            *(task(f"t{number}") for number in range(20)),
+            on_failure=FailurePolicy.FAIL_AFTER_ALL,
+        )
+    )
+
+    def pill_fails(task: Task) -> str | None:
+        return '{"type":"ValueError","message":"bad row 17"}' if task.name == "pill" else None
+
+    def move_on() -> bool:
+        pill = world.task("pill")
+        for name in storm.names:  # so that it never meets a worker twice
+            is_known = pill.trail is not None and name in pill.trail.workers
+            world.turn((happened.CordonWorker if is_known else happened.UncordonWorker)(worker=name, by="ann"))
+        return pill.state is S.QUARANTINED
+
+    storm.until(move_on, pill_fails, most_seconds=60)
+    pill = world.task("pill")
+    assert (pill.tries, pill.trail is not None and len(pill.trail.workers)) == (3, 3)
+    assert storm.count(S.SUCCEEDED) == 20
+    (alert,) = storm.alerts(AlertKind.QUARANTINED)
+    assert (alert.tenant, alert.details["task"]) == ("acme", pill.id)
+    assert world.run(run).state is RunState.PAUSED
+
+    assert world.reply(happened.ClearTask, run, task="pill") is Reply.DONE
+    assert [alert.resolved for alert in storm.alerts(AlertKind.QUARANTINED)] == [False, True]
+    assert world.task("pill").trail is None
+    storm.until(lambda: world.run(run).state is RunState.SUCCEEDED, well, most_seconds=5)
+
+
+def test_a_task_that_kills_its_workers_is_held_after_the_second(world: World) -> None:
+    """Each worker falls silent while it runs there. The third one is spared."""
+    storm = Storm(world, workers=3, cores=1)
+    world.submit(job(task("pill")))
+    for _ in range(2):
+        world.start("pill")
+        killed = world.holder("pill")[0]
+        world.advance(seconds=15, heard=[name for name in storm.names if name != killed])
+        storm.names.remove(killed)
+
+    assert world.task("pill").state is S.QUARANTINED
+    assert "were lost under it" in world.task("pill").because
+    assert len(storm.alerts(AlertKind.QUARANTINED)) == 1
+    assert world.task("pill").tries == 0
+
+
+def test_half_of_the_fleet_is_lost_and_everything_ends_well(world: World) -> None:
+    """A mass failure: what ran there runs elsewhere, no try is used, and nobody takes it for poison."""
+    storm = Storm(world, workers=20, cores=10)
+    storm.submit(wide(20, max_attempts=1), runs=10)
+    storm.seconds(1, lambda _: ...)
+    for one in list(world.shard.memory.attempts.values()):
+        world.turn(world.say(happened.AttemptStarted, str(one.worker_id), attempt=str(one.attempt_id)))
+    lost = storm.names[:10]
+    storm.names = storm.names[10:]
+    storm.seconds(15, lambda _: ...)
+    assert not any(name in world.shard.memory.workers for name in lost)
+
+    storm.until(lambda: storm.count(S.SUCCEEDED) == 200, well, most_seconds=10)
+    assert all(task.tries == 1 for task in world.ledger.tasks.values())
+    assert not world.ledger.breakers
+    assert storm.alerts(AlertKind.QUARANTINED) == []
+
+
+def test_out_of_memory_runs_again_where_there_is_more(world: World) -> None:
+    """RTY-2: twice as much, and only on a worker that has it."""
+    world.register("small", cores=1)
+    half = Resources(cpu_millis=500, memory_bytes=3 * GIB // 4)
+    world.submit(job(task("eats", resources=half, retry_delay_seconds=1.0)))
+    world.start("eats")
+    world.register("large", cores=4)
+    world.fail("eats", error='{"type":"signal","signal":"SIGKILL","message":"killed by SIGKILL"}')
+    assert world.task("eats").because.endswith("with 1536 MiB of memory")
+
+    world.advance(seconds=2, heard=["small", "large"])
+
+    assert world.holder("eats")[0] == "large"
+    (assign,) = world.said_to("large", Assign)
+    assert isinstance(assign, Assign)
+    assert assign.needs.memory_bytes == assign.group[0].memory_bytes == 3 * GIB // 2
+    world.run_through("eats")
+
+
+def test_a_job_that_always_fails_is_paused_and_probed(world: World) -> None:
+    """RTY-4: one task every ten minutes, until one succeeds; other jobs of the tenant never notice."""
+    storm = Storm(world, workers=2, cores=100)
+    storm.submit(wide(40, FailurePolicy.FAIL_AFTER_ALL, max_attempts=1), runs=2)
+    storm.seconds(1, lambda task: '{"type":"ValueError","message":"no such column"}' if task.position < 25 else ...)
+    (alert,) = storm.alerts(AlertKind.CIRCUIT_OPEN)
+    assert (alert.details["circuit"], alert.details["subject"], alert.tenant) == ("job", "tenant0/job", "tenant0")
+    failed = storm.count(S.FAILED)
+    storm.seconds(1, well)  # What ran already may go on, and proves nothing.
+    assert world.ledger.breakers
+
+    storm.submit(wide(30, FailurePolicy.FAIL_AFTER_ALL, max_attempts=1), runs=1)
+    other = world.submit(wide(1), tenant="tenant1")
+    storm.seconds(600, lambda task: None if task.run_id == other.id else down(task))
+    assert world.run(other).state is RunState.SUCCEEDED
+    storm.seconds(600, down)
+    assert storm.count(S.FAILED) - failed == 2
+    assert storm.count(S.PENDING) == 28
+
+    world.new_leader()
+    for name in storm.names:
+        world.reconnect(name)
+    assert list(world.shard.memory.failing_jobs.open) == ["tenant0/job"]
+
+    storm.until(lambda: not world.ledger.breakers, well, most_seconds=700)
+    assert [alert.resolved for alert in storm.alerts(AlertKind.CIRCUIT_OPEN)] == [False, True]
+    came_back = storm.until(lambda: not world.shard.memory.runs, well, most_seconds=700)
+    assert came_back > 60, "they did not come all at once"
+    assert storm.count(S.SUCCEEDED) == 30 + 1 + 28
+
+
+def test_a_job_that_is_paused_while_its_tasks_are_queued_is_held_when_they_are_placed(world: World) -> None:
+    """They stood in the queue before the circuit opened."""
+    storm = Storm(world, workers=1, cores=25)
+    storm.submit(wide(60, FailurePolicy.FAIL_AFTER_ALL, max_attempts=1), runs=1)
+    assert storm.count(S.QUEUED) == 35
+
+    storm.seconds(1, down)
+
+    assert (storm.count(S.FAILED), storm.count(S.PENDING)) == (25, 35)
+    held = next(task for task in world.ledger.tasks.values() if task.state is S.PENDING)
+    assert held.because == "held: the circuit is open for tenant0/job (20 of the latest 20 attempts failed)"
+
+
+def test_fifty_thousand_tasks_become_ready_at_once_and_a_p0_of_another_tenant_does_not_wait(world: World) -> None:
+    """RTY-7: other tenants' latency does not move. The P0 is placed in the very turn in which it arrives."""
+    Storm(world, workers=2, cores=50_000)
+    flood = world.put_in_intake(wide(50_000), tenant="flood")
+    world.turn(world.arrival(flood))
+    assert world.shard.has_more()
+
+    for _ in range(10):
+        world.now += timedelta(milliseconds=20)
+        run = world.put_in_intake(wide(1), tenant="acme", priority=Priority.P0)
+        world.urgent_turn(world.arrival(run))
+        assert [one.state for one in world.ledger.tasks_of(run.id)] == [S.ASSIGNED]
+    assert world.shard.has_more(), "the flood was not over before"
+    assert len(world.ledger.tasks) > 3_000, "and went on meanwhile"

@@ -1,0 +1,185 @@
+"""What must follow from a failure: again as often as is allowed, never in vain, and held when it looks poisonous.
+
+What a process left tells which ailment it had (`ailments.py`), so that the rules that are checked are not asked.
+
+1. Permanent failures are not tried again (RTY-2).
+2. A run retries no more often than its job allows, and counts it rightly (RTY-3).
+3. While a circuit is open, a retry of its signature, or a task of its job, starts only as a probe (RTY-4).
+4. QUARANTINED only while tries remain: alike on three workers, or two workers lost; only a person moves it on (RTY-5).
+   What is alike on three workers goes on only if it happens to everybody: then its circuit is open.
+5. A limit ends only what was over it, a stall only what had said nothing new for long (LIV-2, LIV-4).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from mainspring.core.batch import Batch
+from mainspring.core.jobs import TaskSpec
+from mainspring.core.states import HELD_BY_A_WORKER
+from mainspring.core.tasks import Attempt, AttemptEnd, StopKind, Task, TaskState, Transition
+from tests.sim.ailments import Kind, read_ailment
+from tests.sim.clocks import StoreClock
+from tests.sim.findings import Findings
+from tests.sim.model import Ever, Model, Story
+from tests.sim.sizes import CIRCUITS
+
+S = TaskState
+WORKERS_ALIKE = 3
+WORKERS_LOST = 2
+_DRIFT = 0.95
+_SLACK = 2.5
+"""Seconds: a turn counts no more than 2, and a commit takes a little."""
+_ALIKE_WITHIN = 45.0
+_MORE = 3
+"""So many more failures than open a circuit must have opened one: clocks jump, and turns take several at once."""
+_AGAIN = frozenset({S.PENDING, S.QUEUED})
+
+
+class FailureCheck:
+    """Checks the failures of a batch against the model, before the batch is applied to it."""
+
+    def __init__(self, findings: Findings, ever: Ever, now: Callable[[], float], store: StoreClock) -> None:
+        self._require = findings.require
+        self._count = findings.count
+        self._ever = ever
+        self._now = now
+        self._store = store
+        self._alike: dict[str, list[float]] = {}
+        """When attempts failed so, by signature, as far as the leader has it in mind."""
+
+    def loaded(self) -> None:
+        """A leader has begun with what the rows say: what was only counted is forgotten."""
+        self._alike.clear()
+
+    def check(self, model: Model, batch: Batch) -> None:
+        """Look at the attempts that the batch ends, and at what it asks to stop."""
+        common = {subject for kind, subject in model.breakers if kind == "signature"}
+        common.update(row.subject for row in batch.breakers)
+        for row in batch.breakers:
+            if row.closed_at is not None:
+                model.breakers.pop((row.kind, row.subject), None)
+        trails = {change.task.id: change.task.trail for change in batch.tasks}
+        for step in batch.transitions:
+            self._check_step(step)
+        for attempt in batch.attempts:
+            led_to = _step_after(batch, attempt)
+            task = model.live.get(attempt.id)
+            if led_to is not None and task is not None:
+                trail = trails.get(task.id)
+                happens_to_all = trail is not None and trail.signature in common
+                self._check_attempt(model, attempt, led_to, model.spec_of(task), happens_to_all=happens_to_all)
+        self._check_queued(model, batch)
+        for change in batch.tasks:
+            self._check_stop(model, change.task, model.spec_of(change.task))
+
+    def check_counted(self, model: Model, batch: Batch) -> None:
+        """Each run's row says how often it has retried (RTY-3)."""
+        for run in batch.runs:
+            counted = model.retries.get((run.id, run.generation), 0)
+            self._require("RTY-3", run.retries == counted, f"{run.id} says {run.retries} retries, and had {counted}")
+
+    def check_placed(self, model: Model, task: Task) -> None:
+        """Nothing of a job whose circuit is open starts, but for probes (RTY-4)."""
+        subject = f"{task.tenant}/{model.job_of(task.run_id).spec.name}"
+        if ("job", subject) in model.breakers:
+            self._require("RTY-4", _is_probe(task), f"{task.id} starts, and the circuit of {subject} is open")
+
+    def _check_queued(self, model: Model, batch: Batch) -> None:
+        """No retry whose signature has an open circuit is queued when it comes due, but for probes (RTY-4)."""
+        due = {step.task_id for step in batch.transitions if (step.start, step.end) == (S.PENDING, S.QUEUED)}
+        for change in batch.tasks:
+            task = change.task
+            if task.id in due and task.tries and task.trail is not None and change.was is S.PENDING:
+                held = ("signature", task.trail.signature) in model.breakers
+                self._require("RTY-4", not held or _is_probe(task), f"{task.id} is retried, and {task.trail} is held")
+
+    def apply_openings(self, model: Model, batch: Batch) -> None:
+        """Circuits that open hold back what comes after this batch; enough failures that are alike open one (RTY-4)."""
+        for row in batch.breakers:
+            if row.closed_at is None:
+                model.breakers[row.kind, row.subject] = row
+            else:
+                self._alike.pop(row.subject, None)
+        failed = {attempt.task_id: attempt for attempt in batch.attempts if attempt.end is AttemptEnd.FAILED}
+        for change in batch.tasks:
+            attempt, trail = failed.get(change.task.id), change.task.trail
+            ailment = read_ailment(attempt.error) if attempt is not None else None
+            if trail is None or ailment is None or ailment[0] is Kind.PERMANENT:
+                continue
+            now = self._now()
+            alike = self._alike.setdefault(trail.signature, [])
+            alike[:] = [at for at in alike if at > now - _ALIKE_WITHIN] + [now]
+            held = ("signature", trail.signature) in model.breakers or len(alike) < CIRCUITS["ALIKE"] + _MORE
+            self._require("RTY-4", held, f"{len(alike)} failures like {ailment}, and no circuit opens")
+
+    def _check_step(self, step: Transition) -> None:
+        if step.end is S.RUNNING:
+            self._ever.began[step.task_id] = (step.seq, self._now())
+        elif step.start is S.QUARANTINED and step.end is not S.CANCELLED:
+            self._require("RTY-5", step.by.startswith("person:"), f"{step.task_id} was cleared by {step.by}")
+
+    def _check_attempt(
+        self, model: Model, attempt: Attempt, step: Transition, spec: TaskSpec, *, happens_to_all: bool
+    ) -> None:
+        key = (attempt.task_id, attempt.generation)
+        story = model.stories.get(key, Story())
+        said = f"{attempt.task_id} {attempt.end} ({attempt.error}) leads to {step.end}: {step.because}"
+        ailment = read_ailment(attempt.error)
+        run = model.runs[attempt.run_id]
+        match attempt.end:
+            case AttemptEnd.FAILED | AttemptEnd.TIMED_OUT:
+                alike = attempt.end if attempt.end is AttemptEnd.TIMED_OUT else ailment or attempt.error
+                workers = story.workers if alike == story.alike else frozenset()
+                story = Story(alike, workers | {attempt.worker_id}, story.lost_on)
+                if step.end in _AGAIN and ailment is not None:
+                    self._require("RTY-2", ailment[0] is not Kind.PERMANENT, said)
+                    few = len(story.workers) < WORKERS_ALIKE or happens_to_all
+                    self._require("RTY-5", few, f"{said}; alike on {sorted(story.workers)}")
+            case AttemptEnd.LOST:
+                story = Story(story.alike, story.workers, story.lost_on | {attempt.worker_id})
+            case _:
+                pass
+        if step.end is S.PENDING:
+            count = model.retries[run.id, run.generation] = model.retries.get((run.id, run.generation), 0) + 1
+            most = model.job_of(run.id).spec.max_retries
+            self._require("RTY-3", count <= most, f"{said}; {count} retries of {run.id}, {most} are allowed")
+        model.stories[key] = story
+        if step.end is S.QUARANTINED and attempt.end is not AttemptEnd.REJECTED:
+            poisonous = len(story.workers) >= WORKERS_ALIKE or len(story.lost_on) >= WORKERS_LOST
+            left = model.counted.get(key, 0) < spec.max_attempts
+            self._require("RTY-5", poisonous and left, f"{said}; {story}")
+
+    def _check_stop(self, model: Model, task: Task, spec: TaskSpec) -> None:
+        """Whoever is asked to stop for its time has used it up (LIV-2, LIV-4)."""
+        old = model.task(task.id)
+        if task.stop is None or task.attempt_id is None or (old is not None and old.stop == task.stop):
+            return
+        _, began = self._ever.began.get(task.id, (0, 0.0))
+        if task.stop.kind is StopKind.TIMEOUT:
+            limit = task.trail.limit_seconds if task.trail is not None else None
+            self._check_length("LIV-4", began, limit or spec.timeout_seconds or 60.0, task)
+        elif task.stop.kind is StopKind.STALL:
+            _, heard = self._ever.moved.get(task.attempt_id, (None, began))
+            self._check_length("LIV-2", max(heard, began), spec.stall_seconds or 600.0, task)
+
+    def _check_length(self, name: str, since: float, limit: float, task: Task) -> None:
+        jumps = sum(1 for at in self._store.jumps if at >= since - 1)
+        least = limit * _DRIFT - _SLACK - 62.0 * jumps
+        passed = self._now() - since
+        if task.started_at is not None and name == "LIV-4":
+            # The commit that says so may have been slow: the attempt has been counted from the decision on.
+            passed = max(passed, (self._store.wall() - task.started_at).total_seconds())
+        self._require(name, passed >= least, f"{task.id} is stopped after {passed:.1f} s of {limit:g}: {task.stop}")
+
+
+def _step_after(batch: Batch, attempt: Attempt) -> Transition | None:
+    """Where its task goes when an attempt ends."""
+    for step in batch.transitions:
+        if step.task_id == attempt.task_id and step.start in HELD_BY_A_WORKER and step.end not in HELD_BY_A_WORKER:
+            return step
+    return None
+
+
+def _is_probe(task: Task) -> bool:
+    return task.trail is not None and task.trail.is_probe

@@ -1,0 +1,124 @@
+"""What must be true of runs that grow: who stands for whom, how many there are, and what waits for them (DAG-2, DAG-5).
+
+A task with `for_each` is the first of its fan-out, the others come behind all positions that there were. Its row says
+how many there are (`birth.total`); whoever needs it needs all of them.
+
+1. What needs a fan-out starts only when every one of its N tasks is over, however few have been made yet (I-40).
+2. A fan-out has exactly the tasks that the list says, each number once; those of an earlier generation don't count.
+3. It has as many as the list has items, as the outputs have it; past the limit of its job the run is paused first.
+4. An output adds what it says and nothing else; if it can't, its own task fails, and nothing is added.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from mainspring.core.batch import Batch
+from mainspring.core.jobs import TaskSpec
+from mainspring.core.states import FINAL
+from mainspring.core.tasks import Task, TaskState
+from tests.sim.findings import Findings
+from tests.sim.model import Ever, Model
+
+
+class GrowthCheck:
+    """Checks the tasks that batches add to runs."""
+
+    def __init__(self, findings: Findings, ever: Ever) -> None:
+        self._require = findings.require
+        self._ever = ever
+
+    def check(self, model: Model, batch: Batch) -> None:
+        """Look at what the batch made, once it is in the model."""
+        runs: dict[str, None] = {}
+        for task in (*batch.new_tasks, *(change.task for change in batch.tasks)):
+            if task.birth is not None:
+                runs[task.run_id] = None
+        for run_id in runs:
+            self._check_run(model, run_id)
+
+    def _check_run(self, model: Model, run_id: str) -> None:
+        tasks, job = model.tasks[run_id], model.job_of(run_id)
+        seen: dict[tuple[int, int], list[Task]] = {}
+        for task in tasks:
+            if task.birth is not None:
+                seen.setdefault((task.birth.parent, task.birth.generation), []).append(task)
+        for (parent, generation), born in seen.items():
+            maker = tasks[parent]
+            story = f"{maker.id} generation {generation} made {[(one.id, one.birth) for one in born]}"
+            spec = model.spec_of(maker)
+            numbers = [one.birth.index for one in born if one.birth is not None]
+            totals = {one.birth.total for one in born if one.birth is not None}
+            self._require("DAG-2", len(set(numbers)) == len(numbers) and len(totals) == 1, story)
+            total = totals.pop()
+            self._require("DAG-2", all(0 <= number < max(total, 1) for number in numbers), story)
+            within = total <= job.spec.max_fan_out or run_id in self._ever.paused
+            self._require("DAG-2", within, f"{story}, {job.spec.max_fan_out} are allowed, and nobody said that it may")
+            if spec.for_each is not None:
+                items = _items(model, maker, spec)
+                current = maker.birth is not None and maker.birth.generation == generation
+                said = items is None or not current or total == len(items)
+                self._require("DAG-2", said, f"{story} of {items}")
+
+
+def causes(model: Model, task: Task) -> Iterator[tuple[Task | None, str]]:
+    """All tasks that must be over before this one, None for one that is not made yet; and what is wrong otherwise."""
+    tasks, job = model.tasks[task.run_id], model.job_of(task.run_id)
+    if not job.is_growing:
+        yield from ((tasks[parent], tasks[parent].id) for parent in job.upstream[task.position] if parent < len(tasks))
+        return
+    for parent in _parents(model, task):
+        if parent >= len(tasks):
+            yield None, f"{parent} is not made"
+            continue
+        row = tasks[parent]
+        if model.spec_of(row).for_each is None or row.birth is None:
+            yield row, row.id
+            continue
+        members = [one for one in tasks if one.birth is not None and _is_of(one, row)]
+        if len(members) < row.birth.total:
+            yield None, f"{row.id} has {len(members)} of {row.birth.total}"
+        for member in members:
+            yield member, member.id
+
+
+def _is_of(task: Task, template: Task) -> bool:
+    birth, mine = task.birth, template.birth
+    if birth is None or mine is None:
+        return False
+    return (birth.parent, birth.generation) == (mine.parent, mine.generation) and not birth.replaced
+
+
+def _parents(model: Model, task: Task) -> list[int]:
+    """Positions that a task needs, by its definition, its fan-out's, or the output that added it."""
+    job, tasks = model.job_of(task.run_id), model.tasks[task.run_id]
+    names = {one.name: one.position for one in tasks if not (one.birth is not None and one.birth.replaced)}
+    names |= {spec.name: position for position, spec in enumerate(job.tasks)}
+    if task.position < len(job.tasks):
+        found = list(job.upstream[task.position])
+    else:
+        assert task.birth is not None
+        maker = tasks[task.birth.parent]
+        if model.spec_of(maker).for_each is not None:
+            return _parents(model, maker)
+        needs = model.spec_of(task).needs
+        found = [names[edge.task] for edge in needs] or [maker.position]
+    for one in tasks:
+        if one.state is TaskState.SUCCEEDED and model.spec_of(one).grows and one.output is not None:
+            for edge in msgspec.json.decode(one.output).get("edges", ()):
+                if edge["task"] == task.name:
+                    found += [names[need] for need in edge["needs"]]
+    return found
+
+
+def _items(model: Model, template: Task, spec: TaskSpec) -> list[object] | None:
+    """The list that a fan-out is over, if the outputs still have it."""
+    name = (spec.for_each or "").split(".")[1]
+    tasks = model.tasks[template.run_id]
+    source = next((one for one in tasks if one.name == name), None)
+    if source is None or source.output is None or source.state not in FINAL:
+        return None
+    items = msgspec.json.decode(source.output).get("items")
+    return items if isinstance(items, list) else None

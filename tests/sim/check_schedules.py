@@ -1,0 +1,329 @@
+"""What must be true of every settling that the store takes: no window missed, none doubled, none early (TRG-4, TRG-5).
+
+Windows are counted here once more, second by second, and not by the rules that are being checked.
+
+1. `through_at` never goes back, and what it moves over is covered: each window by exactly one planned fire (I-30 to
+   I-32). Only a resume, an enabling or a new definition moves it over windows without fires: those of the time while
+   nothing was planned.
+2. A fire that ran has one run, and a run that a schedule made has one fire; what is decided stays so (I-30).
+3. Nothing is fired before its time by the store's clock; a catch-up is bounded (I-35).
+4. Never more than `max_active` runs that nobody asked for, nor more than a backfill may (TRG-12, TRG-9).
+5. An event leads to one fire of each schedule that waits for it, however often it is sent (TRG-7).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+
+import msgspec
+
+from mainspring.core.fires import Outcome
+from mainspring.core.runs import FINAL_RUN, RunState
+from mainspring.core.schedule_rows import Docket, EventRow, FireRow, Ruling, ScheduleRow
+from mainspring.core.schedules import ScheduleSpec
+from mainspring.core.triggers import CronTrigger, EventTrigger, IntervalTrigger, ManualTrigger, OnceTrigger, Trigger
+from tests.sim.findings import Findings
+from tests.sim.model import Ever, Model
+
+SECOND = timedelta(seconds=1)
+LONGEST_LOOK = timedelta(minutes=30)
+"""So far ahead the next window is looked for."""
+BEGINNINGS = frozenset({"created", "resumed", "enabled", "updated"})
+"""Acts from which on windows are planned anew."""
+_MADE = frozenset({Outcome.RAN, Outcome.WAITING})
+_WELL = frozenset({RunState.SUCCEEDED, RunState.PARTIAL})
+
+
+def windows(trigger: Trigger, after: datetime, until: datetime) -> list[datetime]:
+    """The windows after an instant, up to and including another, by looking at every second in between."""
+    found: list[datetime] = []
+    if isinstance(trigger, EventTrigger | ManualTrigger):
+        return found
+    at = after.replace(microsecond=0) + SECOND
+    while at <= until:
+        if _is_window(trigger, at):
+            found.append(at)
+        at += SECOND
+    return found
+
+
+def next_window(trigger: Trigger, after: datetime) -> datetime | None:
+    """The first window after an instant, if it comes soon."""
+    return _walk(trigger, after.replace(microsecond=0) + SECOND, SECOND)
+
+
+def latest_window(trigger: Trigger, until: datetime) -> datetime | None:
+    """The last window up to an instant, if it was not long ago."""
+    return _walk(trigger, until.replace(microsecond=0), -SECOND)
+
+
+def _walk(trigger: Trigger, at: datetime, step: timedelta) -> datetime | None:
+    if isinstance(trigger, EventTrigger | ManualTrigger):
+        return None
+    for _ in range(LONGEST_LOOK // SECOND):
+        if _is_window(trigger, at):
+            return at
+        at += step
+    return None
+
+
+def _is_window(trigger: Trigger, at: datetime) -> bool:
+    match trigger:
+        case OnceTrigger():
+            return at == trigger.at
+        case IntervalTrigger():
+            return not (at - trigger.anchor_at).total_seconds() % trigger.every_seconds
+        case CronTrigger():
+            second, minute, hour = _cron_sets(trigger.cron)
+            local = at.astimezone(UTC)
+            return local.second in second and local.minute in minute and local.hour in hour
+        case _:
+            return False
+
+
+@lru_cache
+def _cron_sets(cron: str) -> tuple[frozenset[int], frozenset[int], frozenset[int]]:
+    """Seconds, minutes and hours of an expression of this simulator: six fields, the last three `*`, in UTC."""
+    fields = cron.split()
+    if len(fields) != 6 or fields[3:] != ["*", "*", "*"]:
+        raise ValueError(f"the simulator draws no such expression: {cron}")
+    return _field(fields[0], 60), _field(fields[1], 60), _field(fields[2], 24)
+
+
+def _field(text: str, size: int) -> frozenset[int]:
+    found: set[int] = set()
+    for part in text.split(","):
+        span, _, step = part.partition("/")
+        first, _, last = span.partition("-")
+        low, high = (0, size - 1) if span == "*" else (int(first), int(last or first))
+        found.update(range(low, high + 1, int(step or 1)))
+    return frozenset(found)
+
+
+class ScheduleCheck:
+    """Checks settlings against the model, and applies them to it."""
+
+    def __init__(self, findings: Findings, ever: Ever) -> None:
+        self._require = findings.require
+        self._ever = ever
+
+    def created(self, model: Model, row: ScheduleRow) -> None:
+        """A schedule was kept."""
+        self._require("I-30", row.id not in model.schedules, f"{row.id} was created twice")
+        model.schedules[row.id] = row
+        model.fires.setdefault(row.id, {})
+
+    def settled(self, model: Model, docket: Docket, rulings: Sequence[Ruling]) -> None:
+        """Check what was settled, and make it true in the model."""
+        self._check_given(model, docket)
+        for event in docket.events:
+            key = (event.tenant, event.source, event.id)
+            self._require("TRG-7", key not in model.events, f"{key} is taken for new, and is not")
+            model.events.add(key)
+        for ruling in rulings:
+            before = model.schedules[ruling.schedule.id]
+            self._require("TRG-11", before.deleted_at is None, f"{before.id} is deleted, and settled")
+            spec = msgspec.json.decode(before.spec, type=ScheduleSpec)
+            fires = model.fires[before.id]
+            planned = [fire for fire in ruling.fires if _key(fire) not in fires and _is_planned(fire)]
+            self._check_cursor(before, spec, ruling, planned, docket.now)
+            self._check_fires(fires, ruling)
+            self._check_catch_up(spec, planned, docket.now)
+            self._check_causes(model, before, spec, fires, ruling)
+            self._apply(model, ruling)
+            self._check_active(model, ruling, spec)
+        self._check_events(model, docket, rulings)
+
+    def _check_given(self, model: Model, docket: Docket) -> None:
+        """What a decision was given is what the rows say."""
+        for case in docket.cases:
+            known = model.schedules.get(case.schedule.id)
+            self._require("ROWS", case.schedule == known, f"{case.schedule} was given, and {known} is stored")
+            fires = model.fires.get(case.schedule.id, {})
+            waiting = sorted(_key(fire) for fire in fires.values() if fire.outcome is Outcome.WAITING)
+            given = sorted(_key(fire) for fire in case.waiting)
+            self._require("ROWS", given == waiting, f"{case.schedule.id}: {given} are said to wait, not {waiting}")
+            active = sorted(_key(fire) for fire in fires.values() if _is_active(fire))
+            given = sorted(_key(fire) for fire in case.active)
+            self._require("ROWS", given == active, f"{case.schedule.id}: {given} are said to be active, not {active}")
+
+    # windows
+
+    def _check_cursor(
+        self, before: ScheduleRow, spec: ScheduleSpec, ruling: Ruling, planned: list[FireRow], now: datetime
+    ) -> None:
+        """`through_at` goes forward, over windows that are covered (I-30, I-31, I-32)."""
+        after = ruling.schedule
+        story = f"{before.id} {spec.trigger} at {now}, from {before.through_at} to {after.through_at}"
+        self._require("I-32", after.through_at >= before.through_at, f"{story}: it goes back")
+        acts = {change.act for change in ruling.changes}
+        due = windows(spec.trigger, before.through_at, max(now, after.through_at))
+        if not _is_on(before):
+            self._require("I-31", not planned, f"{story}: {planned} of a schedule at rest")
+            moved = after.through_at > before.through_at
+            self._require("I-31", not moved or acts & BEGINNINGS, f"{story}: moved while at rest, by {acts}")
+        else:
+            stops = not _is_on(after) or bool(acts & BEGINNINGS)
+            end = now if stops else after.through_at
+            self._check_cover(story, [window for window in due if window <= end], planned)
+        for fire in planned:
+            self._require("I-31", fire.last_window_at <= now, f"{story}: {fire} is early")
+        trigger = msgspec.json.decode(after.spec, type=ScheduleSpec).trigger
+        if _is_on(after):
+            first = next_window(trigger, after.through_at)
+            late = after.next_at is None or after.next_at > first if first is not None else False
+            self._require("I-31", not late, f"{story}: {first} is next, and {after.next_at} is looked for")
+
+    def _check_cover(self, story: str, due: list[datetime], planned: list[FireRow]) -> None:
+        left = dict.fromkeys(due, 0)
+        for fire in planned:
+            covered = [window for window in due if fire.window_at <= window <= fire.last_window_at]
+            whole = covered and covered[0] == fire.window_at and covered[-1] == fire.last_window_at
+            self._require("I-31", whole and len(covered) == fire.count, f"{story}: {fire} covers {covered}")
+            for window in covered:
+                left[window] += 1
+        missed = [window for window, times in left.items() if not times]
+        doubled = [window for window, times in left.items() if times > 1]
+        self._require("I-31", not missed, f"{story}: {missed} are covered by no fire")
+        self._require("I-30", not doubled, f"{story}: {doubled} are covered by several fires")
+
+    def _check_catch_up(self, spec: ScheduleSpec, planned: list[FireRow], now: datetime) -> None:
+        made = [fire for fire in planned if fire.is_catch_up]
+        bounded = len(made) <= spec.max_catch_up_windows and len(planned) <= spec.max_catch_up_windows + 3
+        self._require("I-35", bounded, f"{len(made)} windows are caught up at {now}, {len(planned)} rows: {spec}")
+
+    # fires and runs
+
+    def _check_fires(self, known: dict[tuple[datetime, int], FireRow], ruling: Ruling) -> None:
+        """What is decided stays so; ran and run belong together, one to one (TRG-4)."""
+        runs = {run.id: run for run in ruling.runs}
+        self._require("TRG-4", len(runs) == len(ruling.runs), f"{ruling.runs}: one run twice")
+        made: set[str] = set()
+        for fire in ruling.fires:
+            old = known.get(_key(fire))
+            if old is not None and old.outcome is not Outcome.WAITING:
+                same = (old.outcome, old.run_id) == (fire.outcome, fire.run_id)
+                self._require("I-30", same, f"{old} was decided, and is {fire} now")
+                continue
+            ran = fire.outcome is Outcome.RAN
+            run = runs.get(fire.run_id or "")
+            self._require("TRG-4", ran is (run is not None), f"{fire} has {run}")
+            if run is not None:
+                mine = (run.schedule_id, run.window_at) == (fire.schedule_id, fire.window_at)
+                self._require("TRG-4", mine and run.id not in made, f"{run} is not the run of {fire}")
+                made.add(run.id)
+        self._require("TRG-4", made == runs.keys(), f"{sorted(runs.keys() - made)} were made for no window")
+
+    def _check_causes(
+        self,
+        model: Model,
+        row: ScheduleRow,
+        spec: ScheduleSpec,
+        known: dict[tuple[datetime, int], FireRow],
+        ruling: Ruling,
+    ) -> None:
+        """A window that waits for another job ran after that one's (TRG-8); what is noted of a run is true."""
+        for fire in ruling.fires:
+            old = known.get(_key(fire))
+            if fire.run_state is not None and (old is None or old.run_state is None):
+                ended = self._ever.run_ends.get(fire.run_id or "", ())
+                self._require("TRG-10", fire.run_state in ended, f"{fire} says so, and its run was {ended}")
+            new = fire.outcome is Outcome.RAN and (old is None or old.outcome is not Outcome.RAN)
+            if new and spec.after is not None and not fire.by and spec.after.within_seconds is None:
+                through = _is_through(model, self._ever, row.tenant, spec.after.job, fire.window_at)
+                self._require("TRG-8", through, f"{fire} ran, and {spec.after.job} is not through")
+
+    def _check_active(self, model: Model, ruling: Ruling, spec: ScheduleSpec) -> None:
+        """Not more runs are going than may (TRG-12), nor of a backfill (TRG-9)."""
+        mine = model.fires[ruling.schedule.id].values()
+        new = [fire for fire in ruling.fires if any(fire.run_id == run.id for run in ruling.runs)]
+        if any(not fire.by and fire.backfill_id is None for fire in new):
+            going = [fire for fire in mine if _is_active(fire) and not fire.by and fire.backfill_id is None]
+            self._require("TRG-12", len(going) <= spec.max_active, f"{len(going)} are going, {spec.max_active} may")
+        for backfill in {fire.backfill_id for fire in new if fire.backfill_id is not None}:
+            count = sum(1 for fire in mine if _is_active(fire) and fire.backfill_id == backfill)
+            most = model.backfills[backfill].max_parallel
+            self._require("TRG-9", count <= most, f"{count} of {backfill} are going, {most} may")
+
+    # events
+
+    def _check_events(self, model: Model, docket: Docket, rulings: Sequence[Ruling]) -> None:
+        """Each new event makes one fire of each schedule that waits for it."""
+        for event in docket.events:
+            for case in docket.cases:
+                row = case.schedule
+                if row.event_type != event.type or not _is_on(row):
+                    continue
+                fires = [
+                    fire
+                    for ruling in rulings
+                    if ruling.schedule.id == row.id
+                    for fire in ruling.fires
+                    if fire.event is not None and _names(fire.event, event)
+                ]
+                self._require("TRG-7", len(fires) == 1, f"{event.id} makes {fires} of {row.id}")
+
+    def _apply(self, model: Model, ruling: Ruling) -> None:
+        model.schedules[ruling.schedule.id] = ruling.schedule
+        fires = model.fires[ruling.schedule.id] = dict(model.fires[ruling.schedule.id])
+        for backfill in ruling.backfills:
+            model.backfills[backfill.id] = backfill
+        for fire in ruling.fires:
+            fires[_key(fire)] = fire
+
+
+def check_end(model: Model, ever: Ever, findings: Findings, now: datetime, *, patience: timedelta) -> None:
+    """Every window that is due is fired, every end is noted, and nothing waits that could run."""
+    for row in model.schedules.values():
+        if row.deleted_at is not None:
+            continue
+        spec = msgspec.json.decode(row.spec, type=ScheduleSpec)
+        fires = model.fires[row.id].values()
+        if _is_on(row):
+            due = windows(spec.trigger, row.through_at, now - patience)
+            findings.require("I-31", not due, f"{row.id}: {due[:3]} were never fired, and it is {now}")
+            waiting = [fire for fire in fires if fire.outcome is Outcome.WAITING]
+            findings.require("TRG-12", not waiting or spec.after is not None, f"{row.id}: {waiting[:3]} still wait")
+        for fire in fires:
+            run = model.runs.get(fire.run_id or "") or model.archived.get(fire.run_id or "")
+            over = run is not None and run.state in FINAL_RUN and run.generation == 1
+            findings.require(
+                "TRG-10", not over or fire.run_state is not None, f"nobody noted on {fire} that {run} ended"
+            )
+
+
+def _is_through(model: Model, ever: Ever, tenant: str, job: str, window_at: datetime) -> bool:
+    """Whether the other job's run of its latest window up to an instant has ended well."""
+    others = [row for row in model.schedules.values() if (row.tenant, row.job) == (tenant, job) and not row.deleted_at]
+    for row in others:
+        trigger = msgspec.json.decode(row.spec, type=ScheduleSpec).trigger
+        latest = latest_window(trigger, window_at)
+        if isinstance(trigger, EventTrigger | ManualTrigger):
+            latest = max((at for at, _ in model.fires[row.id] if at <= window_at), default=None)
+        runs = [fire.run_id for fire in model.fires[row.id].values() if fire.window_at == latest]
+        if any(_WELL & ever.run_ends.get(run or "", set()) for run in runs):
+            return True
+    return False
+
+
+def _is_on(row: ScheduleRow) -> bool:
+    return row.enabled and not row.paused and row.deleted_at is None
+
+
+def _is_planned(fire: FireRow) -> bool:
+    return not fire.by and fire.backfill_id is None and fire.event is None
+
+
+def _is_active(fire: FireRow) -> bool:
+    return fire.outcome is Outcome.RAN and fire.run_ended_at is None
+
+
+def _key(fire: FireRow) -> tuple[datetime, int]:
+    return fire.window_at, fire.generation
+
+
+def _names(document: str, event: EventRow) -> bool:
+    known = msgspec.json.decode(document)
+    return (known.get("source"), known.get("id")) == (event.source, event.id)

@@ -1,0 +1,172 @@
+"""Those who look after schedules: they make, pause, resume, trigger and backfill them, and send events, some twice."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from datetime import timedelta
+from functools import partial
+from random import Random
+from typing import TYPE_CHECKING, Any, cast
+
+import msgspec
+
+from mainspring.core.schedule_rows import EventRow, ScheduleRow
+from mainspring.core.schedules import ScheduleSpec
+from mainspring.core.settling_acts import BackfillWish
+from mainspring.core.triggers import ManualTrigger
+from mainspring.errors import MainspringError, Unavailable
+from mainspring.host.schedule_acts import ScheduleBook, Scheduled
+from tests.sim.server import SHARD
+from tests.sim.store import HostStore
+from tests.sim.timetables import EVENT_TYPES, draw_schedule
+
+if TYPE_CHECKING:
+    from tests.sim.world import World
+
+LAST_WINDOWS_AFTER = 40.0
+"""So long into the calm schedules still fire. Then nothing more is planned, so that everything can end."""
+_Call = Callable[[], Coroutine[Any, Any, object]]
+_ACTS = ("pause", "pause", "resume", "resume", "trigger", "trigger_past", "backfill", "delete")
+
+
+class Planner:
+    """Acts on schedules, each act at its time."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._random = Random(f"planner:{world.mix.seed}")
+        self._store = cast("Scheduled", HostStore(world, "planner"))
+        self._book = ScheduleBook(self._store, pool=SHARD)
+        self._jobs: dict[str, list[str]] = {}
+        """Names of the jobs that have a schedule, by tenant."""
+        self._acted = 0
+
+    async def run(self) -> None:
+        """Follow the mix: first some schedules, then acts and events between them."""
+        random, mix = self._random, self._world.mix
+        if not mix.schedules:
+            return
+        end = mix.chaos_seconds
+        wanted = [(self._create, 1.0, end * 0.4)] * mix.schedules
+        wanted += [(self._act, 20.0, end)] * mix.schedule_acts + [(self._send, 20.0, end)] * mix.events
+        calls = [(random.uniform(first, last), call) for call, first, last in wanted]
+        calls.sort(key=lambda call: call[0])
+        for at, call in calls:
+            await asyncio.sleep(max(0.0, at - self._world.loop.now))
+            self._world.loop.create_task(call())
+
+    def mend(self) -> None:
+        """Let what rests go on; near the end, let nothing new be planned."""
+        loop, model = self._world.loop, self._world.checker.model
+        closing = loop.now >= self._world.calm_at + LAST_WINDOWS_AFTER
+        for row in list(model.schedules.values()):
+            if row.deleted_at is not None:
+                continue
+            if not row.enabled or row.paused:
+                loop.create_task(self._try("resume", row, partial(self._book.resume, row.id, by="person:mender")))
+            elif closing and not isinstance(_spec(row).trigger, ManualTrigger):
+                spec = msgspec.structs.replace(_spec(row), trigger=ManualTrigger(), after=None, max_active=10)
+                loop.create_task(self._try("retire", row, partial(self._book.change, row.id, spec, by="person:mender")))
+
+    def is_over(self) -> bool:
+        """Whether nothing is planned any more, and nothing rests."""
+        rows = [row for row in self._world.checker.model.schedules.values() if row.deleted_at is None]
+        return all(
+            isinstance(_spec(row).trigger, ManualTrigger) and row.enabled and not row.paused and not row.has_waiting
+            for row in rows
+        )
+
+    async def _create(self) -> None:
+        random, world = self._random, self._world
+        self._acted += 1
+        tenant = f"tenant{random.randrange(world.mix.tenants)}"
+        others = self._jobs.setdefault(tenant, [])
+        job = await world.client.define_timed(self._acted, tenant)
+        spec = draw_schedule(random, f"schedule{self._acted}", job, list(others), world.store_clock.wall())
+        others.append(job)
+        while not world.is_calm():
+            try:
+                row = await self._book.create(tenant, spec, by="person:planner")
+            except Unavailable:
+                await asyncio.sleep(random.uniform(0.2, 2.0))
+            except MainspringError as fault:
+                world.trace.note("schedule.refused", f"{spec.name} {fault!r}")
+                return
+            else:
+                world.trace.note("schedule.created", f"{row.id} {spec}")
+                return
+
+    async def _act(self) -> None:
+        random, world = self._random, self._world
+        rows = [row for row in world.checker.model.schedules.values() if row.deleted_at is None]
+        if not rows:
+            return
+        self._acted += 1
+        row, act, by, book = random.choice(rows), random.choice(_ACTS), f"person:{self._acted}", self._book
+        now = world.store_clock.wall()
+        since = now - timedelta(seconds=random.uniform(10.0, 90.0))
+        match act:
+            case "pause":
+                call: _Call = partial(book.pause, row.id, by=by)
+            case "resume":
+                call = partial(book.resume, row.id, by=by)
+            case "trigger":
+                call = partial(book.trigger, row.id, by=by)
+            case "trigger_past":
+                fires = list(world.checker.model.fires[row.id].values())
+                window_at = random.choice(fires).window_at if fires else None
+                call = partial(book.trigger, row.id, by=by, window_at=window_at)
+            case "backfill":
+                wish = BackfillWish(
+                    since=since, before=now, max_parallel=random.choice((1, 2)), again=random.random() < 0.3, by=by
+                )  # fmt: skip
+                call = partial(book.backfill, row.id, wish)
+            case _:
+                if random.random() < 0.8:
+                    return
+                call = partial(book.delete, row.id, by=by)
+        await self._try(act, row, call)
+
+    async def _try(self, act: str, row: ScheduleRow, call: _Call) -> None:
+        try:
+            await call()
+        except MainspringError as fault:
+            self._world.trace.note("schedule.act", f"{act} {row.id} {fault.code}")
+        else:
+            self._world.trace.note("schedule.act", f"{act} {row.id}")
+
+    async def _send(self) -> None:
+        """Some events in one request, sent again until there is an answer, and sometimes once more after that."""
+        random, world = self._random, self._world
+        self._acted += 1
+        now = world.store_clock.wall()
+        tenant = f"tenant{random.randrange(world.mix.tenants)}"
+        rows = []
+        for number in range(random.choice((1, 1, 2, 4))):
+            name, kind = f"event{self._acted}.{number}", random.choice(EVENT_TYPES)
+            document = {"specversion": "1.0", "id": name, "source": "/sim", "type": kind, "data": {"n": number}}
+            rows.append(
+                EventRow(
+                    tenant=tenant, source="/sim", id=name, type=kind, at=now, received_at=now,
+                    document=msgspec.json.encode(document).decode(),
+                )
+            )  # fmt: skip
+        if random.random() < 0.3:
+            rows.append(rows[0])
+        again = random.random() < 0.3
+        while not world.is_calm():
+            try:
+                new = await self._book.receive_events(tenant, rows)
+            except Unavailable:
+                await asyncio.sleep(random.uniform(0.2, 3.0))
+                continue
+            world.trace.note("events", f"{self._acted} {sum(new)} of {len(rows)} were new")
+            if not again:
+                return
+            again = False
+            await asyncio.sleep(random.uniform(0.0, 10.0))
+
+
+def _spec(row: ScheduleRow) -> ScheduleSpec:
+    return msgspec.json.decode(row.spec, type=ScheduleSpec)

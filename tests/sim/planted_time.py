@@ -1,0 +1,166 @@
+"""Guards of time, failure and growth, switched off one at a time: windows, budgets, circuits, fan-ins."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from datetime import timedelta
+from typing import Any
+from unittest import mock
+
+from msgspec.structs import replace
+
+from mainspring.core import failures, fires, retries, settling, starts, time_limits
+from mainspring.core.breakers import JobCircuits, SignatureCircuits
+from mainspring.core.failure_policy import FailureClass
+from mainspring.core.failures import Failure
+from mainspring.core.fires import Plan
+from mainspring.core.hearings import Hearing
+from mainspring.core.schedule_rows import Ruling
+from mainspring.core.starts import Start
+from mainspring.core.states import FINAL
+from mainspring.core.tasks import Task
+from mainspring.host.fire_news import FireNews
+from mainspring.shard import breaking, flow, reports
+from mainspring.shard.run_memory import RunMemory
+from mainspring.shard.turn import Turn
+from tests.sim.plants import Plant, patched
+
+
+def _ruled(change: Any) -> AbstractContextManager[None]:
+    """What follows for a schedule is written otherwise than it was decided."""
+    real = Hearing.ruling
+
+    def ruling(self: Hearing) -> Ruling:
+        return change(self, real(self))
+
+    return patched(mock.patch.object(Hearing, "ruling", ruling))
+
+
+def _cursor_stays() -> AbstractContextManager[None]:
+    def stay(hearing: Hearing, ruling: Ruling) -> Ruling:
+        was = hearing.case.schedule
+        return replace(ruling, schedule=replace(ruling.schedule, through_at=was.through_at, next_at=was.next_at))
+
+    return _ruled(stay)
+
+
+def _no_runs() -> AbstractContextManager[None]:
+    return _ruled(lambda _, ruling: replace(ruling, runs=()))
+
+
+def _planned(change: Any, **ahead: Any) -> AbstractContextManager[None]:
+    real = fires.plan
+
+    def plan(*args: Any, **kwargs: Any) -> Plan:
+        return change(real(*args, **(kwargs | {"now": kwargs["now"] + timedelta(**ahead)})))
+
+    return patched(mock.patch.object(settling, "plan", plan))
+
+
+def _only_the_latest() -> AbstractContextManager[None]:
+    """After a failover, or any other delay, nobody covers what came before the latest window."""
+    return _planned(lambda plan: replace(plan, fires=plan.fires[-1:]))
+
+
+def _too_early() -> AbstractContextManager[None]:
+    return _planned(lambda plan: plan, seconds=3)
+
+
+def _no_overlap() -> AbstractContextManager[None]:
+    real = starts.decide_start
+
+    def decide(spec: Any, window_at: Any, situation: Any, **kwargs: Any) -> Start:
+        return real(spec, window_at, replace(situation, active=0), **kwargs)
+
+    return patched(mock.patch.object(settling, "decide_start", decide))
+
+
+def _deaf() -> AbstractContextManager[None]:
+    return patched(mock.patch.object(FireNews, "runs_ended", mock.AsyncMock(return_value=None)))
+
+
+def _those_made() -> AbstractContextManager[None]:
+    real = flow.ended
+
+    def ended(turn: Turn, run: RunMemory, task: Task) -> None:
+        found = run.fan_out_of(task)
+        if found is not None:
+            made = [run.tasks[position] for position in found.members() if position < len(run.tasks)]
+            found.total, found.open = len(made), 1 + sum(one.state not in FINAL for one in made)
+        real(turn, run, task)
+
+    return patched(mock.patch.object(flow, "ended", ended))
+
+
+def _no_budget() -> AbstractContextManager[None]:
+    real = retries.decide_failure
+
+    def decide(*args: Any, **kwargs: Any) -> Any:
+        return real(*args, **(kwargs | {"retries": 0}))
+
+    return patched(mock.patch.object(reports, "decide_failure", decide))
+
+
+def _permanent_again() -> AbstractContextManager[None]:
+    real = failures.classify
+
+    def classify(*args: Any, **kwargs: Any) -> Failure:
+        failure = real(*args, **kwargs)
+        return replace(failure, kind=FailureClass.TRANSIENT) if failure.kind is FailureClass.PERMANENT else failure
+
+    return patched(mock.patch.object(failures, "classify", classify))
+
+
+def _never_closed() -> AbstractContextManager[None]:
+    return patched(
+        mock.patch.object(SignatureCircuits, "close", return_value=None),
+        mock.patch.object(JobCircuits, "close", return_value=None),
+        mock.patch.object(breaking, "circuit_due", return_value=None),
+    )
+
+
+def _never_open() -> AbstractContextManager[None]:
+    return patched(
+        mock.patch.object(SignatureCircuits, "failed", return_value=None),
+        mock.patch.object(JobCircuits, "failed", return_value=None),
+    )
+
+
+def _holds_nothing() -> AbstractContextManager[None]:
+    return patched(
+        mock.patch.object(breaking, "is_held", return_value=False),
+        mock.patch.object(breaking, "may_be_placed", return_value=True),
+    )
+
+
+def _no_quarantine() -> AbstractContextManager[None]:
+    return patched(mock.patch.object(retries, "POISONED_AT_WORKERS", 99))
+
+
+def _short_limit() -> AbstractContextManager[None]:
+    real = time_limits.hard_limit
+
+    def limit(*args: Any) -> float:
+        return 0.2 * real(*args)
+
+    return patched(mock.patch.object(time_limits, "hard_limit", limit))
+
+
+PLANTS_OF_TIME = (
+    Plant("window cursor", "a window is fired, and is still to come", _cursor_stays),
+    Plant("windows of a failover", "only the latest window that is due is covered", _only_the_latest),
+    Plant("window's time", "windows are fired 3 s before their time", _too_early),
+    Plant("run of a fire", "what ran has no run", _no_runs),
+    Plant("overlap", "nobody looks how many runs are going", _no_overlap),
+    Plant("end of a run", "schedules don't hear of it", _deaf),
+    Plant(
+        "fan-in", "what needs a fan-out waits for the tasks that have been made", _those_made, only=frozenset({"I-40"})
+    ),
+    Plant("retry budget", "nobody counts the retries of a run", _no_budget),
+    Plant("permanent failures", "they are tried again", _permanent_again),
+    Plant("circuits that close", "an open circuit stays open", _never_closed),
+    Plant("circuits that open", "however many fail alike, no circuit opens", _never_open),
+    Plant("circuits that hold", "an open circuit holds nothing back", _holds_nothing),
+    Plant("quarantine", "a task fails alike on every worker, and goes on", _no_quarantine),
+    Plant("time limit", "tasks are stopped after a fifth of their time", _short_limit),
+)

@@ -1,0 +1,53 @@
+"""Sizes that make much happen with few tasks, and looks that are rare enough to spend the time on other things."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from random import Random
+from types import ModuleType
+from typing import Any
+from unittest import mock
+
+from mainspring.core import breakers
+from mainspring.core.pacing import GROWTH, READINESS, Pace
+from mainspring.host import host, outbox, schedule_acts, triggers
+from mainspring.host import pace as turns
+from mainspring.shard import adoption, breaking, flow, pacing
+from tests.sim.mix import Mix
+
+CIRCUITS: dict[str, float] = {
+    "ALIKE": 6, "PUT_OFF_SECONDS": 6.0, "PROBE_EVERY_SECONDS": 8.0, "PROBE_ONE_IN": 10, "LEAST_ATTEMPTS": 10,
+    "JOB_PROBE_EVERY_SECONDS": 8.0, "FORGOTTEN_AFTER_SECONDS": 60.0,
+}  # fmt: skip
+"""So few failures open a circuit here, and so soon it is tried whether it may close."""
+
+
+@contextmanager
+def sized(mix: Mix) -> Iterator[None]:
+    """Give the engine the sizes of a seed."""
+    draws = Random(f"entropy:{mix.seed}")
+
+    def rows(_: turns.Pace) -> int:
+        return mix.budget
+
+    sizes: list[tuple[ModuleType | type, str, Any]] = [
+        (turns.Pace, "rows", rows),
+        (adoption, "SMALL_RUN", mix.small_run),
+        (host, "LOOK_SECONDS", 1.0),
+        (outbox, "LOOK_SECONDS", 5.0),
+        (triggers, "LOOK_SECONDS", 4.0),
+        (schedule_acts, "entropy", lambda: draws.getrandbits(64)),
+    ]
+    slow = {GROWTH: Pace(per_second=2, burst=4), READINESS: Pace(per_second=40, burst=10)}
+    sizes += [(module, "READINESS", slow[READINESS]) for module in (flow, pacing)]
+    sizes.append((pacing, "PACES", {kind: slow[pace] for kind, pace in pacing.PACES.items()}))
+    sizes.append((pacing, "LEAST_PART", 2))
+    if mix.crowded:
+        sizes.append((pacing, "others_wait", lambda memory, run: True))
+    for module in (breakers, breaking):
+        sizes += [(module, name, value) for name, value in CIRCUITS.items() if hasattr(module, name)]
+    with ExitStack() as stack:
+        for owner, name, value in sizes:
+            stack.enter_context(mock.patch.object(owner, name, value))
+        yield

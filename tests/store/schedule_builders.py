@@ -1,0 +1,115 @@
+"""Schedules, fires, events and alerts for tests, and simple ways to decide."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+
+from mainspring.core.fires import Outcome
+from mainspring.core.schedule_rows import (
+    BackfillRow,
+    Case,
+    Docket,
+    EventRow,
+    FireRow,
+    Ruling,
+    ScheduleChange,
+    ScheduleRow,
+)
+from mainspring.store.port import Store
+from mainspring.store.port_schedules import AlertRow
+from tests.store.builders import JOB, NOW, a_run, new_number
+
+MINUTE = timedelta(minutes=1)
+
+
+def a_schedule(**changes: Any) -> ScheduleRow:
+    """A schedule of the job of all runs that has been due for long."""
+    number = new_number()
+    values: dict[str, Any] = {
+        "id": f"sched_{number:012x}", "tenant": JOB.tenant, "name": f"nightly-{number}", "job": JOB.name, "version": 1,
+        "spec": '{"name":"nightly"}', "pool": "main", "enabled_since": NOW, "through_at": NOW, "next_at": NOW + MINUTE,
+        "created_at": NOW, "created_by": "ann", "updated_at": NOW, "updated_by": "ann",
+    }  # fmt: skip
+    return ScheduleRow(**(values | changes))
+
+
+def a_change_of(schedule: ScheduleRow, **changes: Any) -> ScheduleChange:
+    """Somebody's deed."""
+    values: dict[str, Any] = {
+        "schedule_id": schedule.id, "at": NOW, "act": "created", "by": "ann", "why": "needed", "version": 1,
+        "after": schedule.spec,
+    }  # fmt: skip
+    return ScheduleChange(**(values | changes))
+
+
+def a_fire(schedule: ScheduleRow, **changes: Any) -> FireRow:
+    """A window that nothing came of."""
+    window_at = changes.get("window_at", NOW)
+    values: dict[str, Any] = {
+        "schedule_id": schedule.id, "window_at": window_at, "last_window_at": window_at, "outcome": Outcome.SKIPPED,
+        "because": "it was missed", "decided_at": NOW,
+    }  # fmt: skip
+    return FireRow(**(values | changes))
+
+
+def a_backfill(schedule: ScheduleRow, **changes: Any) -> BackfillRow:
+    """Somebody's wish."""
+    values: dict[str, Any] = {
+        "id": f"fill_{new_number():012x}", "schedule_id": schedule.id, "tenant": schedule.tenant, "since": NOW,
+        "before": NOW + MINUTE, "max_parallel": 1, "again": False, "windows": 1, "by": "ann", "why": "",
+        "created_at": NOW,
+    }  # fmt: skip
+    return BackfillRow(**(values | changes))
+
+
+def an_event(**changes: Any) -> EventRow:
+    """An event that came in."""
+    values: dict[str, Any] = {
+        "tenant": JOB.tenant, "source": "/files", "id": f"e{new_number()}", "type": "file.arrived", "at": NOW,
+        "received_at": NOW,
+    }  # fmt: skip
+    values |= changes
+    document = msgspec.json.encode({name: values[name] for name in ("source", "id", "type")}).decode()
+    return EventRow(**({"document": document} | values))
+
+
+def an_alert(**changes: Any) -> AlertRow:
+    """An episode that begins."""
+    number = new_number()
+    values: dict[str, Any] = {
+        "id": f"alert_{number:012x}", "key": f"quarantined:task_{number}", "kind": "quarantined", "severity": "high",
+        "tenant": "acme", "summary": "a task is held", "details": "{}", "opened_at": NOW, "last_at": NOW,
+    }  # fmt: skip
+    return AlertRow(**(values | changes))
+
+
+async def given(store: Store, *schedules: ScheduleRow) -> None:
+    """Keep schedules."""
+    for schedule in schedules:
+        await store.insert_schedule(schedule, a_change_of(schedule))
+
+
+async def given_fires(store: Store, schedule: ScheduleRow, *fires: FireRow, **more: Any) -> None:
+    """Have a schedule settled with these fires."""
+    await store.settle([schedule.id], rule(lambda case: Ruling(schedule=case.schedule, fires=fires, **more)))
+
+
+def rule(decide: Callable[[Case], Ruling]) -> Callable[[Docket], Sequence[Ruling]]:
+    """Decide each case by itself."""
+    return lambda docket: [decide(case) for case in docket.cases]
+
+
+def fire_once(case: Case) -> Ruling:
+    """Run the window that is due, as simply as can be: the next one never is."""
+    assert case.schedule.next_at is not None
+    assert case.job is not None
+    run = a_run(job_id=case.job.id, schedule_id=case.schedule.id, window_at=case.schedule.next_at)
+    fire = a_fire(
+        case.schedule, window_at=case.schedule.next_at, outcome=Outcome.RAN, because="its time had come", run_id=run.id
+    )
+    planned = msgspec.structs.replace(case.schedule, through_at=case.schedule.next_at, next_at=None)
+    return Ruling(schedule=planned, fires=(fire,), runs=(run,))

@@ -1,0 +1,207 @@
+"""Whatever is done to schedules, events and alerts, both stores answer alike (as `test_alike.py` for the rest)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from typing import Any
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
+from msgspec.structs import replace
+
+from mainspring.clock import MachineClock
+from mainspring.core.fires import Outcome
+from mainspring.core.runs import RunState
+from mainspring.core.schedule_rows import Case, Docket, Ruling, ScheduleRow
+from mainspring.store.port import PRUNABLE, Store
+from mainspring.store.port_schedules import FireFilter, ScheduleFilter, Settled
+from mainspring.store.postgres import PostgresStore
+from mainspring.store.sqlite import SqliteStore, inline
+from tests.store.builders import DAY, HOUR, JOB, NOW, a_run, an_outgoing
+from tests.store.schedule_builders import (
+    MINUTE,
+    a_backfill,
+    a_change_of,
+    a_fire,
+    a_schedule,
+    an_alert,
+    an_event,
+)
+from tests.store.test_alike import MAYBE, TABLES, TEXTS, Call, outcome
+
+JOBS = ("any", "load", "")
+TYPES = ("", "file.arrived", "file.gone")
+KEYS = ("stuck", "held")
+WINDOWS = [NOW + n * MINUTE for n in range(4)]
+
+
+class TwoBooks(RuleBasedStateMachine):
+    """The same calls on both."""
+
+    run_async: Callable[[Coroutine[Any, Any, Any]], Any]
+    postgres: PostgresStore
+
+    @initialize()
+    def begin(self) -> None:
+        self.sqlite = SqliteStore.open(":memory:", clock=MachineClock(), run=inline)
+        self.run_async(self.empty_postgres())
+        self.schedules: list[ScheduleRow] = []
+        self.both(lambda store: store.insert_job(JOB))
+        for job in ("any", "load"):
+            self.keep(a_schedule(job=job, after_job="load", event_type="file.arrived", has_waiting=True))
+
+    async def empty_postgres(self) -> None:
+        async with self.postgres._pool.connection() as connection:
+            await connection.execute(f"TRUNCATE {', '.join(TABLES)} RESTART IDENTITY")
+
+    def teardown(self) -> None:
+        if hasattr(self, "sqlite"):
+            self.see_the_same()
+            self.run_async(self.sqlite.close())
+
+    def both(self, call: Call) -> Any:
+        """What both answered; or the kind of error that both raised."""
+        answers = [self.run_async(outcome(call(store))) for store in (self.sqlite, self.postgres)]
+        assert answers[0] == answers[1]
+        return answers[0]
+
+    @rule(data=st.data())
+    def insert(self, data: st.DataObject) -> None:
+        schedule = a_schedule(
+            name=data.draw(st.sampled_from(["a", "b", "é"]) | TEXTS), spec=data.draw(TEXTS),
+            job=data.draw(st.sampled_from(JOBS)), after_job=data.draw(st.sampled_from(JOBS)),
+            event_type=data.draw(st.sampled_from(TYPES)), next_at=data.draw(st.sampled_from([None, *WINDOWS])),
+            has_waiting=data.draw(st.booleans()), looked_at=data.draw(MAYBE),
+        )  # fmt: skip
+        self.keep(schedule)
+
+    def keep(self, schedule: ScheduleRow) -> None:
+        """Insert a schedule, and remember it if both took it."""
+        if self.both(lambda store: store.insert_schedule(schedule, a_change_of(schedule))) is None:
+            self.schedules.append(schedule)
+
+    @rule(data=st.data(), way=st.sampled_from(["due", "waiting", "named", "events"]))
+    def settle(self, data: st.DataObject, way: str) -> None:
+        decisions = [data.draw(rulings()) for _ in range(3)]
+        limit = data.draw(st.integers(1, 3))
+        ids = data.draw(st.lists(st.sampled_from([schedule.id for schedule in self.schedules]), min_size=1))
+        events = [
+            an_event(id=data.draw(st.sampled_from("abcdef")), type=data.draw(st.sampled_from(TYPES)))
+            for _ in range(limit)
+        ]
+        self.both(lambda store: self.settled(store, way, decisions, limit, ids, events))
+
+    async def settled(
+        self, store: Store, way: str, decisions: list[Any], limit: int, ids: list[str], events: list[Any]
+    ) -> Any:
+        """What was known, what was decided and what came of it, but for the time: each store has its own."""
+        known: list[Case] = []
+
+        def decide(docket: Docket) -> Sequence[Ruling]:
+            known.extend(docket.cases)
+            return [make(case) for make, case in zip(decisions, docket.cases, strict=False)]
+
+        settled: Settled | list[bool]
+        match way:
+            case "due":
+                settled = await store.settle_due(limit, decide)
+            case "waiting":
+                settled = await store.settle_waiting(limit, 60.0, decide)
+            case "named":
+                settled = await store.settle(ids, decide)
+            case _:
+                settled = await store.receive_events(JOB.tenant, events, decide)
+        return known, settled if isinstance(settled, list) else (settled.schedules, settled.rulings)
+
+    @rule(key=st.sampled_from(KEYS), is_over=st.booleans(), text=TEXTS)
+    def alert(self, key: str, is_over: bool, text: str) -> None:
+        alert, outgoing = an_alert(key=key, summary=text), an_outgoing()
+        if is_over:
+            self.both(lambda store: store.resolve_alert(key, NOW, lambda _: [outgoing]))
+        else:
+            self.both(lambda store: store.open_alert(alert, [outgoing]))
+
+    @rule(what=st.sampled_from(PRUNABLE[-4:]), age=st.sampled_from([DAY, -HOUR]))
+    def prune(self, what: str, age: Any) -> None:
+        self.both(lambda store: store.prune(what, age))
+
+    @rule()
+    def see_the_same(self) -> None:
+        self.both(lambda store: store.list_schedules(ScheduleFilter(), 100))
+        self.both(lambda store: store.next_due())
+        self.both(lambda store: store.next_schedules(None, NOW + HOUR, 5))
+        self.both(lambda store: store.schedules_after([(JOB.tenant, "load")]))
+        self.both(lambda store: store.list_alerts(None, None, "", 10))
+        self.both(self.events)
+        for schedule in self.schedules[-3:]:
+            self.see_the_same_schedule(schedule)
+
+    def see_the_same_schedule(self, schedule: ScheduleRow) -> None:
+        self.both(lambda store: store.find_schedule(None, schedule.id))
+        self.both(lambda store: store.find_schedule(JOB.tenant, schedule.name))
+        self.both(lambda store: store.fires(FireFilter(schedule_id=schedule.id), 10))
+        self.both(lambda store: store.schedule_changes(schedule.id, 10))
+        self.both(lambda store: store.backfills(schedule.id, 10))
+
+    async def events(self, store: Store) -> Any:
+        """But for when they came."""
+        found = await store.list_events(None, None, None, 20)
+        return [replace(event, received_at=event.at) for event in found]
+
+
+@st.composite
+def rulings(draw: st.DrawFn) -> Callable[[Case], Ruling]:
+    """Something to decide about whatever schedule: the same each time that it is asked."""
+    window_at, fate = draw(st.sampled_from(WINDOWS)), draw(st.sampled_from(Outcome))
+    state = draw(st.none() | st.sampled_from(RunState))
+    run = a_run(params=draw(st.sampled_from(["{}", "é", "\0"])))
+    plan = {"next_at": draw(st.sampled_from([None, *WINDOWS])), "looked_at": draw(MAYBE)}
+    whole: dict[str, object] = draw(
+        st.sampled_from([{}, {}, {"paused": True, "because": "ann"}, {"name": "a"}, {"deleted_at": NOW}])
+    )
+    event, because = draw(st.sampled_from([None, "{}"])), draw(st.sampled_from(["", "a\\b\n'"]))
+
+    def decide(case: Case) -> Ruling:
+        has_run = fate is Outcome.RAN
+        fire = a_fire(
+            case.schedule, window_at=window_at, outcome=fate, because=because, run_id=run.id if has_run else None,
+            run_state=state if has_run else None, run_ended_at=NOW if has_run and state else None, event=event,
+        )  # fmt: skip
+        backfill = a_backfill(case.schedule, id=f"fill-{run.id}-{case.schedule.id}")
+        return Ruling(
+            schedule=replace(case.schedule, **plan, **whole), fires=(fire,),
+            runs=(replace(run, id=f"{run.id}-{case.schedule.id}"),) if has_run else (), backfills=(backfill,),
+            changes=(a_change_of(case.schedule, act="updated"),),
+        )  # fmt: skip
+
+    return decide
+
+
+@pytest.fixture
+def machine(postgres_url: str) -> Iterator[type[TwoBooks]]:
+    """Both stores, with a loop that outlives the single examples."""
+    with asyncio.Runner() as runner:
+        store = runner.run(PostgresStore.connect(postgres_url))
+
+        class Machine(TwoBooks):
+            postgres = store
+            run_async = staticmethod(runner.run)
+
+        yield Machine
+        runner.run(store.close())
+
+
+def test_both_stores_answer_alike(machine: type[TwoBooks]) -> None:
+    run_state_machine_as_test(
+        machine,
+        settings=settings(
+            max_examples=8,
+            stateful_step_count=15,
+            deadline=None,
+            suppress_health_check=list(HealthCheck),
+            phases=(Phase.generate,),
+        ),
+    )

@@ -1,0 +1,25 @@
+"""Looking for files, off the loop: every answer comes, and a disk that hangs takes no more than a few threads."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from mainspring.wire import Seen
+from mainspring.worker.looking import MOST_AT_ONCE, Looking
+from tests.worker.agent.desk import PATIENCE_SECONDS
+
+
+async def test_questions_beyond_what_may_be_open_get_no_answer_and_later_ones_do(tmp_path: Path) -> None:
+    answers: asyncio.Queue[Seen] = asyncio.Queue()
+    looking = Looking(answers.put_nowait)
+    for number in range(MOST_AT_ONCE + 1):
+        # No answer is taken before the loop turns: all of them are open.
+        looking.look(str(number), str(tmp_path))
+
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        seen = [await answers.get() for _ in range(MOST_AT_ONCE)]
+        looking.look("later", f"{tmp_path}/absent")
+        assert await answers.get() == Seen("later", exists=False)
+    assert {one.question for one in seen} == {str(number) for number in range(MOST_AT_ONCE)}
+    assert all(one.exists for one in seen)
