@@ -8,7 +8,10 @@ What is measured, on a fleet that has nothing else to do:
                          list, a task for each of its 1,000 items, and one that waits for them all
     from_list_1000_s     the same from the moment at which the list was given
     p0_start_ms_quiet    from a P0 submission's answer to the call, of another tenant, with nothing else to do
-    p0_start_ms_flood    the same while fan-outs of 10,000 are made and run
+    p0_start_ms_flood    the same while fan-outs of 10,000 are made and run: the worker and its tasks share the cores
+                         with the server, and the wait for a core is in it
+    p0_assigned_ms_..    the same two from the submission's answer to the durable assignment, with played workers:
+                         what the scheduler itself makes a P0 wait
 """
 
 from __future__ import annotations
@@ -20,7 +23,10 @@ import msgspec
 import uvloop
 
 from benchmarks.end_to_end import HANDLERS, promises, temporary_town
-from benchmarks.measure import Figures, arguments, milliseconds, percentile, show
+from benchmarks.load import p0_waits, submit
+from benchmarks.measure import Figures, arguments, fresh_store, milliseconds, percentile, show
+from mainspring.core.jobs import Edge, JobSpec, TaskSpec
+from mainspring.host.loop import Leader
 from mainspring.sdk.client import Client
 from tests.e2e.town import ended
 
@@ -36,7 +42,7 @@ def main(kind: str) -> Figures:
     """All figures for one kind of store."""
     with temporary_town(kind) as (town, _):
         server = town.server()
-        town.worker(server, name="w", cpu=8, extra=["--handlers", HANDLERS, "--children", "2"])
+        town.worker(server, name="w", cpu=2, extra=["--handlers", HANDLERS])
         with server.client() as client, server.client("other") as other:
             wide = client.submit_job(_job(WIDE)).id
             urgent = other.submit_job(_URGENT).id
@@ -49,6 +55,7 @@ def main(kind: str) -> Figures:
             began = time.perf_counter()
             states = {ended(client, run, seconds=300).state for run in flood}
             left = time.perf_counter() - began
+    assigned_quiet, assigned_flooded = uvloop.run(_assigned(kind, 0)), uvloop.run(_assigned(kind, FLOODS))
     return {
         **uvloop.run(promises(kind)),
         f"fan_out_{WIDE}_s": round(percentile([whole for whole, _ in rounds], 50), 3),
@@ -56,9 +63,26 @@ def main(kind: str) -> Figures:
         f"fan_out_{WIDE}_s_best": round(min(whole for whole, _ in rounds), 3),
         **{f"p0_start_ms_quiet_p{percent}": milliseconds(quiet, percent) for percent in (50, 95)},
         **{f"p0_start_ms_flood_p{percent}": milliseconds(flooded, percent) for percent in (50, 95)},
+        **{f"p0_assigned_ms_quiet_p{percent}": milliseconds(assigned_quiet, percent) for percent in (50, 95)},
+        **{f"p0_assigned_ms_flood_p{percent}": milliseconds(assigned_flooded, percent) for percent in (50, 95)},
         "flood_was_still_on_s": round(left, 1),
         "flood_states": sorted(states),
     }
+
+
+async def _assigned(kind: str, floods: int) -> list[float]:
+    """Seconds that P0 runs wait to be assigned while so many fan-outs of 10,000 of another tenant are worked on."""
+    each = TaskSpec(name="each", for_each=str(VERY_WIDE), expected_seconds=0.001)
+    spec = JobSpec(name="wide", tasks=(each, TaskSpec(name="all", needs=(Edge("each"),))))
+    async with fresh_store(kind) as store:
+        runs = {run.id for run in await submit(store, floods, ["wide"], spec=spec)}
+        begun: set[str] = set()
+
+        def is_over(leader: Leader) -> bool:
+            begun.update(runs & leader.shard.memory.runs.keys())
+            return bool(runs) and begun == runs and not runs & leader.shard.memory.runs.keys()
+
+        return await p0_waits(store, PROBES, until=is_over)
 
 
 def _job(width: int) -> dict[str, object]:

@@ -161,6 +161,8 @@ class TaskView(View, frozen=True, kw_only=True):
     stop: StopView | None
     output: msgspec.Raw
     error: msgspec.Raw
+    seq: int = 0
+    """How many changes of its state there have been: the `seq` of the latest transition."""
     tries: int = 0
     """Attempts that count against its limit."""
     label: str = ""

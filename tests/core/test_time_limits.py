@@ -26,15 +26,15 @@ from mainspring.core.tasks import Trail
 )
 def test_limits_are_set_or_follow_from_what_is_expected(spec: TaskSpec, soft: float | None, hard: float) -> None:
     """LIV-4: two and three times what is expected; with neither a day, and nobody is told before."""
-    assert (time_limits.soft_limit(spec, None), time_limits.hard_limit(spec, None)) == (soft, hard)
+    assert time_limits.limits(spec, None) == (soft, hard)
 
 
 def test_what_earlier_attempts_left_replaces_the_hard_limit() -> None:
     """The soft one stays what it was, and may come into its own by that."""
     spec = TaskSpec(name="a", timeout_seconds=5, expected_seconds=40)
-    assert time_limits.soft_limit(spec, None) is None
+    assert time_limits.limits(spec, None)[0] is None
     longer = Trail(limit_seconds=100.0)
-    assert (time_limits.hard_limit(spec, longer), time_limits.soft_limit(spec, longer)) == (100, 80)
+    assert time_limits.limits(spec, longer) == (80, 100)
 
 
 def test_progress_is_expected_every_ten_minutes_unless_said() -> None:

@@ -68,7 +68,7 @@ def test_a_run_in_which_nothing_failed_is_not_retried(world: World) -> None:
     given_failures(world, FailurePolicy.FAIL_AFTER_ALL)
     assert world.reply(happened.RetryRun) is Reply.REFUSED
     world.succeed("a", "b", "d", "e")
-    assert world.reply(happened.RetryRun) is Reply.ALREADY
+    assert world.reply(happened.RetryRun) is Reply.REFUSED
 
 
 @pytest.mark.parametrize("turns", [1, 4])

@@ -14,9 +14,8 @@ from mainspring.core.states import FINAL, HELD_BY_A_WORKER, UNSUCCESSFUL, is_all
 from mainspring.core.tasks import Attempt, AttemptEnd, Task, TaskState, Transition
 from mainspring.wire import Outcome
 from tests.sim.check_failures import FailureCheck
-from tests.sim.check_growth import GrowthCheck, causes
+from tests.sim.check_growth import GrowthCheck, can_be_added, causes
 from tests.sim.findings import Findings
-from tests.sim.growing import NOBODY
 from tests.sim.jobs import CONDITIONS
 from tests.sim.model import Ever, Model
 
@@ -160,8 +159,7 @@ class CommitCheck:
             outcome = Outcome.SUCCEEDED if attempt.end is AttemptEnd.SUCCEEDED else Outcome.FAILED
             told = result is not None and result.outcome is outcome and worker == attempt.worker_id
             if row is not None and result is not None and model.spec_of(row).grows:
-                good = (result.output or "").startswith('{"tasks"') and NOBODY not in (result.output or "")
-                bad = result.outcome is Outcome.SUCCEEDED and not good
+                bad = result.outcome is Outcome.SUCCEEDED and not can_be_added(model, row, result.output or "")
                 self._require("DAG-5", not bad or attempt.end is AttemptEnd.FAILED, f"{attempt.id} adds {result}")
                 told = told or (bad and worker == attempt.worker_id)
             self._require("I-13", told, f"{attempt.id} {attempt.end}: its process on {worker} left {result}")

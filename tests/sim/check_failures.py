@@ -22,7 +22,6 @@ from tests.sim.ailments import Kind, read_ailment
 from tests.sim.clocks import StoreClock
 from tests.sim.findings import Findings
 from tests.sim.model import Ever, Model, Story
-from tests.sim.sizes import CIRCUITS
 
 S = TaskState
 WORKERS_ALIKE = 3
@@ -39,12 +38,15 @@ _AGAIN = frozenset({S.PENDING, S.QUEUED})
 class FailureCheck:
     """Checks the failures of a batch against the model, before the batch is applied to it."""
 
-    def __init__(self, findings: Findings, ever: Ever, now: Callable[[], float], store: StoreClock) -> None:
+    def __init__(
+        self, findings: Findings, ever: Ever, now: Callable[[], float], store: StoreClock, opens_at: int
+    ) -> None:
         self._require = findings.require
         self._count = findings.count
         self._ever = ever
         self._now = now
         self._store = store
+        self._opens_at = opens_at
         self._alike: dict[str, list[float]] = {}
         """When attempts failed so, by signature, as far as the leader has it in mind."""
 
@@ -110,7 +112,7 @@ class FailureCheck:
             now = self._now()
             alike = self._alike.setdefault(trail.signature, [])
             alike[:] = [at for at in alike if at > now - _ALIKE_WITHIN] + [now]
-            held = ("signature", trail.signature) in model.breakers or len(alike) < CIRCUITS["ALIKE"] + _MORE
+            held = ("signature", trail.signature) in model.breakers or len(alike) < self._opens_at + _MORE
             self._require("RTY-4", held, f"{len(alike)} failures like {ailment}, and no circuit opens")
 
     def _check_step(self, step: Transition) -> None:

@@ -20,6 +20,7 @@ from mainspring.core.jobs import TaskSpec
 from mainspring.core.states import FINAL
 from mainspring.core.tasks import Task, TaskState
 from tests.sim.findings import Findings
+from tests.sim.growing import NOBODY
 from tests.sim.model import Ever, Model
 
 
@@ -61,6 +62,15 @@ class GrowthCheck:
                 current = maker.birth is not None and maker.birth.generation == generation
                 said = items is None or not current or total == len(items)
                 self._require("DAG-2", said, f"{story} of {items}")
+
+
+def can_be_added(model: Model, task: Task, output: str) -> bool:
+    """Whether a run can take what an output adds: nothing needs what is not there, and who gets needs still waits."""
+    if not output.startswith('{"tasks"') or NOBODY in output:
+        return False
+    given = {edge["task"] for edge in msgspec.json.decode(output).get("edges", ())}
+    rows = [one for one in model.tasks[task.run_id] if one.name in given]
+    return all(row.state is TaskState.PENDING for row in rows)
 
 
 def causes(model: Model, task: Task) -> Iterator[tuple[Task | None, str]]:

@@ -52,7 +52,7 @@ class Checker:
         offers = {
             worker.name: Resources(worker.offer.cpu_millis, worker.offer.memory_bytes) for worker in world.workers
         }
-        self.failures = FailureCheck(findings, self.ever, lambda: world.loop.now, world.store_clock)
+        self.failures = FailureCheck(findings, self.ever, lambda: world.loop.now, world.store_clock, world.mix.alike)
         self._commits = CommitCheck(findings, self.ever, offers, self.failures)
         self.schedules = ScheduleCheck(findings, self.ever)
         self._heard: dict[tuple[int, str], float] = {}

@@ -66,6 +66,8 @@ class Mix(msgspec.Struct, frozen=True, kw_only=True):
     """How likely a job is to have tasks that fan out or grow."""
     crowded: bool
     """Whether growth is paced as if others always waited."""
+    alike: int
+    """How many failures that are alike open a circuit."""
     ailing: float
     """How likely a job is to meet something that makes its tasks fail alike."""
 
@@ -107,4 +109,5 @@ def draw_mix(seed: int, seconds: float) -> Mix:
         growing=later.choice((0.0, 0.2, 0.5)),
         ailing=later.choice((0.0, 0.2, 0.6)),
         crowded=later.random() < 0.5,
+        alike=later.choice((6, 6, 40)),
     )

@@ -198,23 +198,24 @@ def _no_watch() -> AbstractContextManager[None]:
 
 
 PLANTS = (
-    Plant("term fence", "a commit is taken whatever its term", _no_fence),
+    Plant("term fence", "a commit is taken whatever its term", _no_fence, 3),
     Plant("batch number", "a batch that had been written is written again", _no_number),
-    Plant("attempt check", "a report counts for whatever attempt its task is at", _no_attempt_check),
+    Plant("attempt check", "a report counts for whatever attempt its task is at", _no_attempt_check, 3),
     Plant(
         "compare-and-swap",
         "a task's row is written whatever it was (and the fence is out of the way)",
         _no_swap,
+        4,
         only=frozenset({"I-06"}),
     ),
     Plant("durable before visible", "effects are let out before the commit", _visible_first),
     Plant("dependency check", "a task is ready after any of its upstreams", _any_upstream),
     Plant("capacity check", "a worker's room is not looked at", _no_capacity),
     Plant("journal answer", "a worker forgets a result once it is sent", _forget_when_sent),
-    Plant("poison event", "a batch that the store refuses is dropped", _drop_rejected),
+    Plant("poison event", "a batch that the store refuses is dropped", _drop_rejected, 5),
     Plant("lease renewal", "a healthy leader is taken over from", _ignore_leases),
-    Plant("worker hold", "a new leader does not know who is cordoned", _forget_holds),
-    Plant("checkpoint", "a new leader does not know what was saved", _forget_checkpoints),
-    Plant("both watches", "nobody looks for silent workers", _no_watch),
+    Plant("worker hold", "a new leader does not know who is cordoned", _forget_holds, 5),
+    Plant("checkpoint", "a new leader does not know what was saved", _forget_checkpoints, 2),
+    Plant("both watches", "nobody looks for silent workers", _no_watch, 3),
     *PLANTS_OF_TIME,
 )

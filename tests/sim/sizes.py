@@ -17,10 +17,10 @@ from mainspring.shard import adoption, breaking, flow, pacing
 from tests.sim.mix import Mix
 
 CIRCUITS: dict[str, float] = {
-    "ALIKE": 6, "PUT_OFF_SECONDS": 6.0, "PROBE_EVERY_SECONDS": 8.0, "PROBE_ONE_IN": 10, "LEAST_ATTEMPTS": 10,
+    "PUT_OFF_SECONDS": 6.0, "PROBE_EVERY_SECONDS": 8.0, "PROBE_ONE_IN": 10,
     "JOB_PROBE_EVERY_SECONDS": 8.0, "FORGOTTEN_AFTER_SECONDS": 60.0,
 }  # fmt: skip
-"""So few failures open a circuit here, and so soon it is tried whether it may close."""
+"""So soon it is tried here whether a circuit may close."""
 
 
 @contextmanager
@@ -45,8 +45,9 @@ def sized(mix: Mix) -> Iterator[None]:
     sizes.append((pacing, "LEAST_PART", 2))
     if mix.crowded:
         sizes.append((pacing, "others_wait", lambda memory, run: True))
+    circuits = CIRCUITS | {"ALIKE": mix.alike, "LEAST_ATTEMPTS": mix.alike + 4}
     for module in (breakers, breaking):
-        sizes += [(module, name, value) for name, value in CIRCUITS.items() if hasattr(module, name)]
+        sizes += [(module, name, value) for name, value in circuits.items() if hasattr(module, name)]
     with ExitStack() as stack:
         for owner, name, value in sizes:
             stack.enter_context(mock.patch.object(owner, name, value))

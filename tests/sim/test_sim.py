@@ -1,4 +1,4 @@
-"""A taste of the simulator for every run of the tests: some seeds, those that once failed, and three planted faults.
+"""A taste of the simulator for every run of the tests: some seeds, those that once failed, and six planted faults.
 
 `make sim` runs thousands of seeds, `make sim-faults` takes out every guard. A seed that fails is kept here.
 """
@@ -31,6 +31,7 @@ REGRESSIONS = {
     1094: "a failover lost runs that were only submitted, and their leader ended broken instead of stepping down",
     1428: "an attempt that was asked to stop and ended in one turn was signalled without a request in its row (STA-8)",
     207: "a task that was evicted and whose worker was lost with it lost more often than is allowed (I-18)",
+    59: "a fan-out that waited for another one of its run, which was paced, made the leader spin (L-5)",
     197: "a leader that was stopping met a batch that the store refuses, and did not hand over",
 }
 """Seeds that failed once, and what was wrong."""
@@ -60,7 +61,14 @@ def test_a_seed_always_tells_the_same_story() -> None:
 
 @pytest.mark.parametrize(
     ("guard", "seed", "invariant"),
-    [("term fence", 3, "I-20"), ("dependency check", 1, "I-40"), ("journal answer", 1, "I-50")],
+    [
+        ("term fence", 3, "I-20"),
+        ("dependency check", 1, "I-40"),
+        ("journal answer", 1, "I-50"),
+        ("window cursor", 3, "I-31"),
+        ("fan-in", 2, "I-40"),
+        ("retry budget", 2, "RTY-3"),
+    ],
 )
 def test_a_missing_guard_is_noticed(guard: str, seed: int, invariant: str) -> None:
     plant = next(plant for plant in PLANTS if plant.guard == guard)

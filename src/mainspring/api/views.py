@@ -121,6 +121,7 @@ def task_view(task: Task) -> TaskView:
         stop=StopView(kind=stop.kind, by=stop.by, why=stop.why, kill_at=stop.kill_at) if stop is not None else None,
         output=_raw(task.output),
         error=_raw(task.error),
+        seq=task.seq,
         tries=task.tries,
         label=birth.label if birth is not None else "",
         partition=birth.index if birth is not None and birth.label else None,

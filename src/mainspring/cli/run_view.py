@@ -44,7 +44,6 @@ class RunStory:
         self._timeout_seconds = timeout_seconds
         self._until = None if timeout_seconds is None else self._clock.monotonic() + timeout_seconds
         self._tasks: dict[str, TaskView] = {}
-        self._told: dict[str, tuple[int, int]] = {}
         self._run: RunView | None = None
         self._live: Live | None = None
 
@@ -88,22 +87,17 @@ class RunStory:
         return run
 
     def _take(self, event: TransitionView) -> None:
-        place = (event.generation, event.seq)
-        if self._told.get(event.task_id, (0, 0)) >= place:
-            return
-        self._told[event.task_id] = place
         before = self._tasks.get(event.task_id)
+        if before is not None and before.seq >= event.seq:
+            # The tasks were read after this had happened.
+            return
         if before is None or (len(self._tasks) <= _MOST_READ_AGAIN and event.end in _ON_A_WORKER):
             task = self._client.task(event.task_id)
         else:
             task = before
-        if before is not None and before.since > event.at:
-            # The tasks were read after this had happened.
-            return
         worker = task.worker if event.end in _ON_A_WORKER and task.attempt == event.attempt else None
         self._tasks[event.task_id] = _as_told(task, event, worker)
-        if before is None or before.state != event.end or before.since != event.at:
-            self._say(self._tasks[event.task_id], event)
+        self._say(self._tasks[event.task_id], event)
 
     def _say(self, task: TaskView, event: TransitionView | None = None) -> None:
         """A change, as a line; in a picture it shows by itself."""
@@ -146,5 +140,12 @@ class RunStory:
 
 def _as_told(task: TaskView, event: TransitionView, worker: str | None) -> TaskView:
     """The view of a task as an event tells it: what was read may be older or newer."""
-    told = {"state": event.end, "since": event.at, "because": event.because, "attempt": event.attempt, "worker": worker}
-    return TaskView(**{**msgspec.structs.asdict(task), **told})
+    return msgspec.structs.replace(
+        task,
+        state=event.end,
+        since=event.at,
+        because=event.because,
+        attempt=event.attempt,
+        worker=worker,
+        seq=event.seq,
+    )

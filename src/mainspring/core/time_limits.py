@@ -38,14 +38,17 @@ def defined_hard_limit(spec: TaskSpec) -> float:
     return HARD_SECONDS
 
 
-def soft_limit(spec: TaskSpec, trail: Trail | None) -> float | None:
-    """After so many seconds its owner is told; None if that is never, or not before it is stopped anyway."""
-    limit = spec.soft_timeout_seconds
-    if limit is None:
+def limits(spec: TaskSpec, trail: Trail | None) -> tuple[float | None, float]:
+    """After so many seconds its owner is told, and after so many it is stopped.
+
+    Nobody is told, if it has no such limit, or none before it is stopped anyway.
+    """
+    soft, hard = spec.soft_timeout_seconds, hard_limit(spec, trail)
+    if soft is None:
         if spec.expected_seconds is None:
-            return None
-        limit = max(2 * spec.expected_seconds, LEAST_DERIVED_SECONDS)
-    return limit if limit < hard_limit(spec, trail) else None
+            return None, hard
+        soft = max(2 * spec.expected_seconds, LEAST_DERIVED_SECONDS)
+    return (soft if soft < hard else None), hard
 
 
 def stall_limit(spec: TaskSpec) -> float:

@@ -26,6 +26,7 @@ from mainspring.shard.run_memory import RunMemory
 from mainspring.shard.turn import Turn, run_ended
 
 S = TaskState
+_NOTHING_FAILED = "no task of it has failed"
 
 
 def act(turn: Turn, event: Act) -> None:
@@ -147,7 +148,7 @@ def retry_run(turn: Turn, act: RetryRun) -> None:
     if run is None:
         return
     failed = run.counts.get(S.FAILED, 0) + run.counts.get(S.TIMED_OUT, 0)
-    obstacle = _why_no_retry(run) if failed else "no task of the run has failed"
+    obstacle = _why_no_retry(run) if failed else _NOTHING_FAILED
     if obstacle is not None:
         turn.answer(act, Reply.REFUSED, obstacle)
         return
@@ -201,6 +202,8 @@ def _find_run(turn: Turn, act: Act, *, adopt: bool = False) -> RunMemory | None:
         turn.batch.effects.append(LookUpRun(act))
     elif rows.run is None:
         turn.answer(act, Reply.NOT_FOUND, f"there is no run {act.run_id}")
+    elif rows.run.state in FINAL_RUN and isinstance(act, RetryRun):
+        turn.answer(act, Reply.REFUSED, f"the run is {rows.run.state}: {_NOTHING_FAILED}")
     elif rows.run.state in FINAL_RUN:
         turn.answer(act, Reply.ALREADY, f"the run is {rows.run.state}")
     elif rows.job is None:

@@ -32,10 +32,11 @@ _COMES_BACK = frozenset(
 
 def succeeded(turn: Turn, run: RunMemory, task: Task) -> None:
     """An attempt succeeded: it is remembered how long it took, and a circuit that it went through closes."""
-    memory, tenant, job, now = turn.memory, task.tenant, run.job.spec.name, turn.now.timestamp()
+    memory, now = turn.memory, turn.now
     if task.started_at is not None:
-        memory.durations.record(tenant, job, task.name, now - task.started_at.timestamp(), life=memory.life)
-    memory.failing_jobs.succeeded(f"{tenant}/{job}", now)
+        took = (now - task.started_at).total_seconds()
+        memory.durations.record(task.tenant, run.job.spec.name, task.name, took, life=memory.life)
+    memory.failing_jobs.succeeded(run.subject(), now.timestamp())
     trail = task.trail
     if trail is not None:
         if trail.signature in memory.alike.open:

@@ -15,8 +15,9 @@ def inputs(run: RunMemory, position: int) -> tuple[dict[str, str], list[str]]:
     """The outputs of what a task needs, as JSON by name, and who failed. A fan-out gives one list, in its order."""
     found: dict[str, str] = {}
     failed: list[str] = []
+    growth = run.growth
     for number in run.parents(position):
-        fan_out = None if run.growth is None else run.growth.fan_outs.get(number)
+        fan_out = None if growth is None else growth.fan_outs.get(number)
         if fan_out is not None:
             found[run.tasks[number].name] = gathered(run, fan_out)
             members = [run.tasks[member] for member in fan_out.members()]

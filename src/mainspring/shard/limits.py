@@ -34,11 +34,11 @@ LONGEST_NOTE = 200
 def begin(memory: ShardMemory, run: RunMemory, task: Task) -> None:
     """An attempt has started: from now on within its time."""
     spec = run.spec(task.position)
-    soft = time_limits.soft_limit(spec, task.trail)
+    soft, hard = time_limits.limits(spec, task.trail)
     if soft is not None:
         _set(memory, task, TimerKind.SOFT_LIMIT, soft)
     else:
-        _set(memory, task, TimerKind.TASK_LIMIT, time_limits.hard_limit(spec, task.trail))
+        _set(memory, task, TimerKind.TASK_LIMIT, hard)
     if spec.stall_seconds is not None:
         _set(memory, task, TimerKind.STALL, spec.stall_seconds)
 
@@ -48,7 +48,7 @@ def recall(memory: ShardMemory, run: RunMemory, task: Task, now: datetime) -> No
     if task.started_at is None or task.attempt_id is None:
         return
     spec, elapsed = run.spec(task.position), now - task.started_at
-    soft = time_limits.soft_limit(spec, task.trail)
+    soft, hard = time_limits.limits(spec, task.trail)
     told = set()
     if soft is not None and elapsed >= timedelta(seconds=soft):
         told.add(AlertKind.RUNNING_LONG)
@@ -58,7 +58,7 @@ def recall(memory: ShardMemory, run: RunMemory, task: Task, now: datetime) -> No
         memory.told[task.attempt_id] = frozenset(told)
     kind, limit = TimerKind.SOFT_LIMIT, soft
     if limit is None or AlertKind.RUNNING_LONG in told:
-        kind, limit = TimerKind.TASK_LIMIT, time_limits.hard_limit(spec, task.trail)
+        kind, limit = TimerKind.TASK_LIMIT, hard
     left = max(timedelta(seconds=limit) - elapsed, LEAST_LIMIT_LEFT)
     _set(memory, task, kind, left.total_seconds())
     if spec.stall_seconds is not None:
@@ -91,7 +91,7 @@ def soft_limit_due(turn: Turn, timer: TimerDue) -> None:
     if task is None or task.attempt_id is None:
         return
     memory, spec = turn.memory, turn.memory.runs[task.run_id].spec(task.position)
-    soft = time_limits.soft_limit(spec, task.trail) or 0.0
+    soft = time_limits.limits(spec, task.trail)[0] or 0.0
     _tell(turn, task, AlertKind.RUNNING_LONG, f"{task.name} runs for longer than {soft:g} s")
     deadline = memory.deadlines.get(task.attempt_id)
     left = deadline - memory.life if deadline is not None else time_limits.hard_limit(spec, task.trail) - soft

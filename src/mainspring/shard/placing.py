@@ -101,20 +101,21 @@ def _assign(turn: Turn, worker: Worker, shape: Shape, tasks: list[Task]) -> None
 def _assignment(run: RunMemory, task: Task, attempt_id: str, memory_bytes: int) -> Assignment:
     spec = run.spec(task.position)
     given, failed = inputs.inputs(run, task.position)
-    birth = task.birth if task.birth is not None and run.fan_out_of(task) is not None else None
+    item, birth, window = None, None, run.run.window_at
+    if task.birth is not None and run.fan_out_of(task) is not None:
+        item, birth = growing.item(run, task), task.birth
     return Assignment(
         attempt=attempt_id, task=task.id, run=task.run_id, tenant=task.tenant, name=task.name, number=task.attempt,
         work=bytes(spec.work).decode(), params=run.run.params, inputs=given, failed_upstreams=tuple(failed),
         timeout_seconds=time_limits.hard_limit(spec, task.trail), checkpoint=run.checkpoints.get(task.position),
-        memory_bytes=memory_bytes, item=growing.item(run, task) if birth is not None else None,
-        partition=None if birth is None else birth.index, total=None if birth is None else birth.total,
-        window=_instant(run.run.window_at),
+        memory_bytes=memory_bytes, item=item, partition=None if birth is None else birth.index,
+        total=None if birth is None else birth.total, window="" if window is None else _instant(window),
     )  # fmt: skip
 
 
-def _instant(at: datetime | None) -> str:
-    """An instant as workers read it; empty if there is none."""
-    return "" if at is None else at.astimezone(UTC).isoformat().replace("+00:00", "Z")
+def _instant(at: datetime) -> str:
+    """An instant as workers read it."""
+    return at.astimezone(UTC).isoformat().replace("+00:00", "Z")
 
 
 def _call_back_for(turn: Turn, priority: Priority, shape: Shape) -> None:

@@ -113,16 +113,16 @@ class Turn:
 
     def recount(self, task: Task, start: TaskState) -> None:
         """Keep the run's and the tenant's counts right after a change of state."""
-        run = self.memory.runs[task.run_id]
-        ended = task.state in FINAL
+        run, state = self.memory.runs[task.run_id], task.state
+        counts, ended, had_ended = run.counts, state in FINAL, start in FINAL
         is_replaced = task.birth is not None and task.birth.replaced
-        if not is_replaced or start not in FINAL:
-            run.counts[start] -= 1
-        if not is_replaced or not ended:
-            run.counts[task.state] = run.counts.get(task.state, 0) + 1
+        if not (is_replaced and had_ended):
+            counts[start] -= 1
+        if not (is_replaced and ended):
+            counts[state] = counts.get(state, 0) + 1
         self._runs[task.run_id] = run
         run.changed_at = self.now
-        if ended is not (start in FINAL):
+        if ended is not had_ended:
             self.memory.count_in(task.priority, task.tenant, -1 if ended else 1)
 
     def replace(self, task: Task) -> None:
