@@ -16,8 +16,9 @@ from mainspring.core.tasks import Trail
     [
         (TaskSpec(name="a"), None, 86_400),
         (TaskSpec(name="a", expected_seconds=100), 200, 300),
-        (TaskSpec(name="a", expected_seconds=25), 60, 75),
-        (TaskSpec(name="a", expected_seconds=0.01), None, 60),
+        (TaskSpec(name="a", expected_seconds=15), 30, 45),
+        (TaskSpec(name="a", expected_seconds=12), 30, 36),
+        (TaskSpec(name="a", expected_seconds=0.01), None, 30),
         (TaskSpec(name="a", timeout_seconds=5), None, 5),
         (TaskSpec(name="a", timeout_seconds=5, expected_seconds=100), None, 5),
         (TaskSpec(name="a", soft_timeout_seconds=4, timeout_seconds=5), 4, 5),

@@ -4,8 +4,8 @@
     soft    `soft_timeout_seconds`, else twice `expected_seconds`, else never. Its owner is told.
     stall   `stall_seconds`, else 10 min for a task that says how far it is. The task is stopped.
 
-Limits that follow from `expected_seconds` are never shorter than a minute: a task of 10 ms that takes 30 is not late,
-its machine is busy. What earlier attempts left behind (`Trail.limit_seconds`) replaces the hard limit.
+Limits that follow from `expected_seconds` are never shorter than 30 s: a task of 10 ms that takes 30 is not late, its
+machine is busy (docs/adr/0020). What earlier attempts left behind (`Trail.limit_seconds`) replaces the hard limit.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from mainspring.core.tasks import Trail
 
 HARD_SECONDS = 86_400.0
 STALL_SECONDS = 600.0
-LEAST_DERIVED_SECONDS = 60.0
+LEAST_DERIVED_SECONDS = 30.0
 LONGEST_SECONDS = 366 * 86_400.0
 MOST_TIMES = 10.0
 """A task gets at most so many times its hard limit by asking for more time, or by having been too slow."""
