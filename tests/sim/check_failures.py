@@ -160,16 +160,18 @@ class FailureCheck:
         _, began = self._ever.began.get(task.id, (0, 0.0))
         if task.stop.kind is StopKind.TIMEOUT:
             limit = task.trail.limit_seconds if task.trail is not None else None
-            self._check_length("LIV-4", began, limit or spec.timeout_seconds or 60.0, task)
+            self._check_length("LIV-4", began, limit or spec.timeout_seconds or 60.0, task, since_start=True)
         elif task.stop.kind is StopKind.STALL:
             _, heard = self._ever.moved.get(task.attempt_id, (None, began))
-            self._check_length("LIV-2", max(heard, began), spec.stall_seconds or 600.0, task)
+            self._check_length(
+                "LIV-2", max(heard, began), spec.stall_seconds or 600.0, task, since_start=heard <= began
+            )
 
-    def _check_length(self, name: str, since: float, limit: float, task: Task) -> None:
+    def _check_length(self, name: str, since: float, limit: float, task: Task, *, since_start: bool) -> None:
         jumps = sum(1 for at in self._store.jumps if at >= since - 1)
         least = limit * _DRIFT - _SLACK - 62.0 * jumps
         passed = self._now() - since
-        if task.started_at is not None and name == "LIV-4":
+        if task.started_at is not None and since_start:
             # The commit that says so may have been slow: the attempt has been counted from the decision on.
             passed = max(passed, (self._store.wall() - task.started_at).total_seconds())
         self._require(name, passed >= least, f"{task.id} is stopped after {passed:.1f} s of {limit:g}: {task.stop}")

@@ -70,9 +70,15 @@ class Planner:
                 loop.create_task(self._try("retire", row, partial(self._book.change, row.id, spec, by="person:mender")))
 
     def is_over(self) -> bool:
-        """Whether nothing is planned any more, and nothing rests."""
-        rows = [row for row in self._world.checker.model.schedules.values() if row.deleted_at is None]
-        return all(
+        """Whether nothing is planned any more, nothing rests, and every end of a run is noted."""
+        model = self._world.checker.model
+        rows = [row for row in model.schedules.values() if row.deleted_at is None]
+        unheard = (
+            fire.run_id in model.runs and fire.run_ended_at is None
+            for row in rows
+            for fire in model.fires[row.id].values()
+        )
+        return not any(unheard) and all(
             isinstance(_spec(row).trigger, ManualTrigger) and row.enabled and not row.paused and not row.has_waiting
             for row in rows
         )

@@ -284,7 +284,9 @@ class Shard:
         turn.touch(task)
         task.due_at = None
         run.delayed -= 1
-        if not run.waiting[task.position]:
+        if run.waiting[task.position]:
+            turn.mark(run)  # Nothing moves, but one task less waits for a time: the run's state may be another.
+        else:
             flow.free(turn, run, task)
 
     def _run_limit_due(self, turn: Turn, timer: happened.TimerDue) -> None:
