@@ -140,12 +140,8 @@ class RunStory:
 
 def _as_told(task: TaskView, event: TransitionView, worker: str | None) -> TaskView:
     """The view of a task as an event tells it: what was read may be older or newer."""
-    return msgspec.structs.replace(
-        task,
-        state=event.end,
-        since=event.at,
-        because=event.because,
-        attempt=event.attempt,
-        worker=worker,
-        seq=event.seq,
-    )
+    told = {
+        "state": event.end, "since": event.at, "because": event.because, "attempt": event.attempt, "worker": worker,
+        "seq": event.seq,
+    }  # fmt: skip
+    return msgspec.structs.replace(task, **told)
