@@ -79,9 +79,9 @@ def grow(turn: Turn, run: RunMemory, task: Task, output: str | None) -> str | No
     try:
         adds = expansion.check(output, surroundings, _LIMITS)
     except Refused as error:
-        said = [f"{fault.where}: {fault.why}" for fault in error.faults]
+        summary, *said = str(error).splitlines()
         more = f"; and {len(said) - _FAULTS_SAID} more" if len(said) > _FAULTS_SAID else ""
-        return f"{error}: {'; '.join(said[:_FAULTS_SAID])}{more}"
+        return f"{summary}: {'; '.join(line.strip() for line in said[:_FAULTS_SAID])}{more}"
     first = run.run.task_count
     growth.add(run.job, task.position, first, adds)
     growth.firsts[task.position, task.generation] = first
