@@ -69,12 +69,12 @@ class OutboxDelivery:
                     delivered = 0
                 if not delivered:
                     await self._clock.sleep(LOOK_SECONDS)
-        finally:
+        except asyncio.CancelledError:
             handing = list(self._under_way.values())
             for one in handing:
                 one.cancel()
-            if handing:
-                await asyncio.wait(handing)
+            await asyncio.gather(*handing, return_exceptions=True)
+            raise
 
     async def deliver(self) -> int:
         """Deliver what is due now; how many rows reached their receiver by now."""
