@@ -26,6 +26,7 @@ from mainspring.core.batch import Batch
 from mainspring.core.jobs import JobRow, JobSpec, TaskSpec
 from mainspring.core.runs import Run
 from mainspring.core.tasks import Priority
+from mainspring.core.tuning import USUAL, Tuning
 from mainspring.errors import Fault, NotLeading, Refused, StoreUnfit
 from mainspring.event_loop import fast_loop
 from mainspring.host.alerting import NOTIFY_KIND, Alerting
@@ -74,12 +75,13 @@ class Engine:
     """A host, its outbox delivery, its triggers and its sweeps, around one store."""
 
     def __init__(
-        self, store: Store, clock: Clock, alerting: Alerting | None = None, default_jitter_seconds: int = 0
-    ) -> None:
+        self, store: Store, clock: Clock, alerting: Alerting | None = None, default_jitter_seconds: int = 0,
+        tuning: Tuning = USUAL,
+    ) -> None:  # fmt: skip
         self.store = store
         self.clock = clock
         name = f"{socket.gethostname()}:{os.getpid()}"
-        self.host = Host(store, clock, name, draw_nonce=lambda: entropy() >> 1)
+        self.host = Host(store, clock, name, draw_nonce=lambda: entropy() >> 1, tuning=tuning)
         self.reach: Reach = HostReach(self.host)
         """How leaders are reached; whoever speaks to other servers puts theirs in its place."""
         self.context = make_context(default_jitter_seconds)

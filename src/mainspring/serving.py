@@ -27,6 +27,7 @@ from mainspring.api.peers import SECRET_SETTING
 from mainspring.api.server import Front, Tls, listen
 from mainspring.bootstrap import POOL, Engine, open_store
 from mainspring.clock import MachineClock
+from mainspring.core.tuning import read_tuning
 from mainspring.errors import Refused
 from mainspring.event_loop import fast_loop
 from mainspring.host.alerting import Alerting
@@ -63,6 +64,8 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     log_level: str = "info"
     ready_file: Path | None = None
     """Where to say, as JSON, that it is ready."""
+    tuning: tuple[str, ...] = ()
+    """Measures of the scheduling, each `name=value` (`core/tuning.py`)."""
     jitter_seconds: int = 0
     """Spreads the starts of schedules that don't say (TRG-6)."""
     alerts: Path | None = None
@@ -86,6 +89,10 @@ class Ready(msgspec.Struct, frozen=True, kw_only=True):
 
 def reason_to_refuse(settings: ServerSettings) -> str | None:
     """Why a server must not start like this (SEC-1); None if it may."""
+    try:
+        read_tuning(settings.tuning)
+    except Refused as refused:
+        return str(refused)
     if (settings.tls_cert is None) != (settings.tls_key is None):
         return "--tls-cert and --tls-key go together"
     if is_loopback(settings.host) or settings.tls_cert is not None or settings.behind_proxy:
@@ -119,7 +126,10 @@ async def _serve(settings: ServerSettings, listener: socket.socket, on_ready: Ca
         await store.ensure_shard(settings.pool)
         secret = await store.setting(SECRET_SETTING, "".join(f"{entropy():016x}" for _ in range(4)))
         ready = _ready(settings, listener, has_tokens=bool(await store.list_tokens(None)))
-        engine = Engine(store, clock, Alerting(store, channels, ready.address), settings.jitter_seconds)
+        engine = Engine(
+            store, clock, Alerting(store, channels, ready.address), settings.jitter_seconds,
+            read_tuning(settings.tuning),
+        )  # fmt: skip
         front = Front(
             engine.host,
             store,

@@ -26,20 +26,20 @@ def test_no_budget_is_ever_exceeded(most: int, most_alike: int, retries: list[tu
 
 def test_who_finds_room_is_not_moved() -> None:
     """The usual case."""
-    pace = RetryPace()
+    pace = RetryPace(5_000, 500)
     assert [pace.take(100.25, "a", now=90), pace.take(100.75, "b", now=90)] == [100.25, 100.75]
 
 
 def test_ten_thousand_alike_take_twenty_seconds() -> None:
     """500 in each, without a gap."""
-    pace = RetryPace()
+    pace = RetryPace(5_000, 500)
     seconds = Counter(int(pace.take(1000.5, "a", now=1000)) for _ in range(10_000))
     assert seconds == {1000 + n: 500 for n in range(20)}
 
 
 def test_one_kind_of_failure_leaves_room_for_the_others() -> None:
     """RTY-7: a storm delays nobody else's retry."""
-    pace = RetryPace()
+    pace = RetryPace(5_000, 500)
     for _ in range(50_000):
         pace.take(1000.5, "storm", now=1000)
     assert pace.take(1000.5, "other", now=1000) == 1000.5
@@ -47,7 +47,7 @@ def test_one_kind_of_failure_leaves_room_for_the_others() -> None:
 
 def test_what_is_past_is_forgotten() -> None:
     """A shard lives for long, and meets many signatures."""
-    pace = RetryPace()
+    pace = RetryPace(5_000, 500)
     for number in range(10_000):
         pace.take(float(number), f"s{number}", now=float(number))
     assert len(pace._alike) <= 2_000

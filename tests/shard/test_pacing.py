@@ -5,8 +5,9 @@ from __future__ import annotations
 from datetime import timedelta
 
 from mainspring.core.jobs import JobSpec
-from mainspring.core.pacing import GROWTH, READINESS
+from mainspring.core.pacing import Paced
 from mainspring.core.tasks import Priority, TaskState
+from mainspring.core.tuning import USUAL
 from mainspring.shard import events as happened
 from mainspring.wire import Outcome
 from tests.shard.jobs import fan, job, task, wide
@@ -14,6 +15,8 @@ from tests.shard.world import World
 
 S = TaskState
 WIDE = 3_500
+
+GROWTH, READINESS = USUAL.pace(Paced.GROWTH), USUAL.pace(Paced.READINESS)
 
 
 def many(n: int) -> JobSpec:

@@ -6,9 +6,9 @@ from datetime import timedelta
 
 from mainspring.core.alerts import AlertKind
 from mainspring.core.resources import Resources
-from mainspring.core.retry_pace import RETRIES_PER_SIGNATURE
 from mainspring.core.runs import FailurePolicy, RunState
 from mainspring.core.tasks import Priority, Task, TaskState
+from mainspring.core.tuning import USUAL
 from mainspring.shard import events as happened
 from mainspring.shard.effects import Reply
 from mainspring.wire import Assign
@@ -39,7 +39,7 @@ def test_a_retry_storm_is_spread_out_held_and_over_when_the_cause_is(world: Worl
     assert list(world.ledger.breakers) == [("signature", alert.details["subject"])]
 
     storm.seconds(45, down)
-    assert max(storm.retries.values()) <= RETRIES_PER_SIGNATURE
+    assert max(storm.retries.values()) <= USUAL.alike_retries_per_second
     probes = sum(storm.retries.values())
     assert 45 // 30 <= probes <= 45 / 30 + 0.01 * (10_000 * 45 / 15)
     assert storm.count(S.PENDING) + storm.count(S.ASSIGNED) == 10_000
@@ -48,7 +48,7 @@ def test_a_retry_storm_is_spread_out_held_and_over_when_the_cause_is(world: Worl
     assert [alert.resolved for alert in storm.alerts(AlertKind.CIRCUIT_OPEN)] == [False, True]
     storm.until(lambda: not world.shard.memory.runs, well, most_seconds=400)
     assert storm.count(S.SUCCEEDED) == 10_000
-    assert max(storm.retries.values()) <= RETRIES_PER_SIGNATURE
+    assert max(storm.retries.values()) <= USUAL.alike_retries_per_second
 
 
 def test_a_poison_pill_is_held_after_three_workers_and_harms_nobody(world: World) -> None:

@@ -24,6 +24,7 @@ from mainspring.wire import Beat, Register
 from tests.sim.loop import Process
 from tests.sim.network import CLOSED, PONG, Session
 from tests.sim.reaching import SimReach
+from tests.sim.sizes import SLOW
 from tests.sim.store import HostStore
 
 if TYPE_CHECKING:
@@ -112,7 +113,7 @@ class SimServer:
     def _start(self) -> None:
         world = self._world
         store = cast("Store", HostStore(world, f"{self.name}#{self._boots}"))
-        host = self.host = Host(store, world.clock, self.name, self._draw_nonce)
+        host = self.host = Host(store, world.clock, self.name, self._draw_nonce, tuning=SLOW)
         host.on_lead = self._watch
         retention = dict.fromkeys(RETENTION, timedelta(days=1))
         sweeper = Sweeper(

@@ -10,12 +10,13 @@ from typing import Any
 from unittest import mock
 
 from mainspring.core import breakers
-from mainspring.core.pacing import GROWTH, READINESS, Pace
+from mainspring.core.tuning import Tuning
 from mainspring.host import host, outbox, schedule_acts, triggers
 from mainspring.host import pace as turns
-from mainspring.shard import adoption, breaking, flow, pacing
+from mainspring.shard import adoption, breaking, pacing
 from tests.sim.mix import Mix
 
+SLOW = Tuning(growth_per_second=2, growth_burst=4, ready_per_second=40, ready_burst=10)
 CIRCUITS: dict[str, float] = {
     "PUT_OFF_SECONDS": 6.0, "PROBE_EVERY_SECONDS": 8.0, "PROBE_ONE_IN": 10,
     "JOB_PROBE_EVERY_SECONDS": 8.0, "FORGOTTEN_AFTER_SECONDS": 60.0,
@@ -39,9 +40,6 @@ def sized(mix: Mix) -> Iterator[None]:
         (triggers, "LOOK_SECONDS", 4.0),
         (schedule_acts, "entropy", lambda: draws.getrandbits(64)),
     ]
-    slow = {GROWTH: Pace(per_second=2, burst=4), READINESS: Pace(per_second=40, burst=10)}
-    sizes += [(module, "READINESS", slow[READINESS]) for module in (flow, pacing)]
-    sizes.append((pacing, "PACES", {kind: slow[pace] for kind, pace in pacing.PACES.items()}))
     sizes.append((pacing, "LEAST_PART", 2))
     if mix.crowded:
         sizes.append((pacing, "others_wait", lambda memory, run: True))

@@ -43,11 +43,16 @@ _FOLDER = click.Path(file_okay=False, path_type=Path)
     "--jitter", type=click.IntRange(0, 86_400), default=0, show_default=True, metavar="SECONDS",
     help="Spread the starts of schedules that don't say over so long.",
 )  # fmt: skip
+@click.option(
+    "--set", "tuning", multiple=True, metavar="NAME=VALUE", envvar="MAINSPRING_SET",
+    help="A measure of the scheduling, such as growth_per_second=500; docs/reference/server.md lists them.",
+)  # fmt: skip
 @click.option("--ready-file", type=_FILE, help="Write {address, pid} there as JSON when it is ready.")
 def server(
     store: str, host: str, port: int, address: str | None, data_dir: Path | None, tls_cert: Path | None,
     tls_key: Path | None, behind_proxy: bool, require_token: bool, pool: str, log_format: str, log_level: str,
-    log_limit: str, logs_limit: str, alerts: Path | None, jitter: int, ready_file: Path | None,
+    log_limit: str, logs_limit: str, alerts: Path | None, jitter: int, tuning: tuple[str, ...],
+    ready_file: Path | None,
 ) -> None:  # fmt: skip
     """Run a server: the scheduler, the API, and the end of the workers' links.
 
@@ -59,7 +64,7 @@ def server(
     settings = ServerSettings(
         store=store, host=host, port=port, address=address, data_dir=data_dir, tls_cert=tls_cert, tls_key=tls_key,
         behind_proxy=behind_proxy, require_token=require_token, pool=pool, log_format=log_format, log_level=log_level,
-        alerts=alerts, jitter_seconds=jitter, ready_file=ready_file, largest_log_bytes=_bytes(log_limit),
+        alerts=alerts, jitter_seconds=jitter, tuning=tuning, ready_file=ready_file, largest_log_bytes=_bytes(log_limit),
         largest_logs_bytes=_bytes(logs_limit),
     )  # fmt: skip
     reason = reason_to_refuse(settings)

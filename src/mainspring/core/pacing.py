@@ -1,12 +1,15 @@
 """How fast one run may make work while others wait: a bucket of tokens (DAG-2, DAG-9).
 
-    growth       a burst of 2,000 tasks, then 1,000 a second
-    readiness    a burst of 5,000 tasks, then 5,000 a second
+    growth       tasks that a fan-out or an output makes
+    readiness    tasks that become ready at once
 
-Time is the shard's life in seconds, which the caller gives. A bucket that nobody takes from fills up to its burst.
+How fast is set in `core/tuning.py`. Time is the shard's life in seconds, which the caller gives. A bucket that nobody
+takes from fills up to its burst.
 """
 
 from __future__ import annotations
+
+from enum import StrEnum
 
 import msgspec
 
@@ -18,10 +21,13 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True):
     burst: int
 
 
-GROWTH = Pace(per_second=1_000, burst=2_000)
-"""Of tasks that a fan-out or an output makes, in one run."""
-READINESS = Pace(per_second=5_000, burst=5_000)
-"""Of tasks of one run that become ready at once."""
+class Paced(StrEnum):
+    """What one run may do only so fast."""
+
+    GROWTH = "growth"
+    READINESS = "readiness"
+
+
 LEAST_PART = 50
 """Nobody is woken up for less than this."""
 

@@ -7,8 +7,6 @@ have been given out with care, and are counted again.
 
 from __future__ import annotations
 
-RETRIES_PER_SECOND = 5_000
-RETRIES_PER_SIGNATURE = 500
 _LOOK_EVERY = 1_000
 """After so many places what is past is forgotten."""
 
@@ -16,7 +14,7 @@ _LOOK_EVERY = 1_000
 class RetryPace:
     """The places that have been given out."""
 
-    def __init__(self, most: int = RETRIES_PER_SECOND, most_alike: int = RETRIES_PER_SIGNATURE) -> None:
+    def __init__(self, most: int, most_alike: int) -> None:
         self._all = _Seconds(most)
         self._alike: dict[str, _Seconds] = {}
         self._most_alike = most_alike

@@ -13,6 +13,7 @@ from datetime import timedelta
 import structlog
 
 from mainspring.clock import Clock
+from mainspring.core.tuning import USUAL, Tuning
 from mainspring.errors import Fenced, NotLeading, Unavailable
 from mainspring.host.jobs import JobCache
 from mainspring.host.loop import Leader
@@ -29,14 +30,16 @@ class Host:
     """One server's part in the scheduling."""
 
     def __init__(
-        self, store: Store, clock: Clock, name: str, draw_nonce: Callable[[], int], lease: timedelta = LEASE
-    ) -> None:
+        self, store: Store, clock: Clock, name: str, draw_nonce: Callable[[], int], lease: timedelta = LEASE,
+        tuning: Tuning = USUAL,
+    ) -> None:  # fmt: skip
         self.name = name
         self.leaders: dict[str, Leader] = {}
         self._store = store
         self._clock = clock
         self._draw_nonce = draw_nonce
         self._lease = lease
+        self._tuning = tuning
         self._jobs = JobCache(store)
         self._leading: dict[str, asyncio.Task[None]] = {}
         self._stopping = asyncio.Event()
@@ -88,7 +91,7 @@ class Host:
         term = await self._store.campaign(row.id, self.name, self._draw_nonce(), self._lease)
         if term is None:
             return
-        leader = Leader(self._store, self._clock, term, self._lease, self._jobs, began=began)
+        leader = Leader(self._store, self._clock, term, self._lease, self._jobs, began=began, tuning=self._tuning)
         self.leaders[row.id] = leader
         if self.on_lead is not None:
             self.on_lead(leader)

@@ -37,6 +37,7 @@ from msgspec.structs import replace
 from mainspring.clock import Clock, StoreTime
 from mainspring.core.batch import Batch, Effect
 from mainspring.core.tasks import RecordedAttempt
+from mainspring.core.tuning import USUAL, Tuning
 from mainspring.errors import Fenced, NotLeading, StaleWrite, Unavailable
 from mainspring.host.inbox import Inbox
 from mainspring.host.intake import IntakeReader
@@ -70,8 +71,9 @@ class Leader:
     """One leadership of one shard, from the grant of the term until it is over."""
 
     def __init__(
-        self, store: Store, clock: Clock, term: Term, lease: timedelta, jobs: JobCache, *, began: float
-    ) -> None:
+        self, store: Store, clock: Clock, term: Term, lease: timedelta, jobs: JobCache, *, began: float,
+        tuning: Tuning = USUAL,
+    ) -> None:  # fmt: skip
         """`began` is when, by our monotonic clock, the call that granted the term was made."""
         self.term = term
         self.inbox = Inbox(INBOX_LIMIT)
@@ -79,7 +81,7 @@ class Leader:
         self.pace = Pace()
         self.time = StoreTime(clock)
         self.time.heard(term.granted_at)
-        self.shard = Shard(term.shard, seed=(term.nonce, term.batch_no))
+        self.shard = Shard(term.shard, seed=(term.nonce, term.batch_no), tuning=tuning)
         self.intake = IntakeReader(store, jobs, self.inbox, term.shard, self.time.now)
         self._store = store
         self._clock = clock
@@ -317,7 +319,7 @@ class Leader:
         rows = await self._patiently(lambda: self._store.load(self.term.shard))
         jobs, faults = await self._patiently(lambda: self._jobs.get(run.job_id for run in rows.runs))
         before = self.shard.memory
-        self.shard = Shard(self.term.shard, seed=(self.term.nonce, self._number))
+        self.shard = Shard(self.term.shard, seed=(self.term.nonce, self._number), tuning=before.tuning)
         faults = rows.unreadable | {run.id: faults[run.job_id] for run in rows.runs if run.job_id in faults}
         readable = [run for run in rows.runs if run.id not in faults]
         ids = {run.id for run in readable}

@@ -15,7 +15,7 @@ import msgspec
 from mainspring.core.batch import SpreadKind
 from mainspring.core.failure_policy import FailureClass
 from mainspring.core.growth import full_name
-from mainspring.core.pacing import READINESS
+from mainspring.core.pacing import Paced
 from mainspring.core.readiness import Decision, Upstream, decide
 from mainspring.core.runs import FailurePolicy
 from mainspring.core.states import FINAL, UNSUCCESSFUL, reopen
@@ -213,7 +213,7 @@ def ripple(turn: Turn, run: RunMemory, position: int) -> Step:
     children = run.children(position)
     told = run.ripples[position]
     ready = run.counts.get(S.QUEUED, 0)
-    most = pacing.allowance(turn.memory, run, READINESS, len(children) - told)
+    most = pacing.allowance(turn.memory, run, Paced.READINESS, len(children) - told)
     end = Step.OVER
     while told < len(children):
         if turn.spent():
@@ -229,7 +229,7 @@ def ripple(turn: Turn, run: RunMemory, position: int) -> Step:
             if run.growth is None or position in run.parents(child):
                 _hear(turn, run, child)
     if most is not None:
-        pacing.charge(turn.memory, run, READINESS, run.counts.get(S.QUEUED, 0) - ready)
+        pacing.charge(turn.memory, run, Paced.READINESS, run.counts.get(S.QUEUED, 0) - ready)
     if end is Step.OVER:
         del run.ripples[position]
     else:

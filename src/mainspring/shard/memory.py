@@ -23,6 +23,7 @@ from mainspring.core.runs import Run
 from mainspring.core.shapes import Shape, with_memory
 from mainspring.core.states import FINAL
 from mainspring.core.tasks import Priority, Task
+from mainspring.core.tuning import USUAL, Tuning
 from mainspring.core.workers import Hold, Lease, OpenWorkers, Worker
 from mainspring.shard.events import TimerDue, TimerKind
 from mainspring.shard.run_memory import RunMemory
@@ -53,8 +54,9 @@ class PutOff(msgspec.Struct, kw_only=True):
 class ShardMemory:
     """Everything that one shard knows."""
 
-    def __init__(self, shard: str) -> None:
+    def __init__(self, shard: str, tuning: Tuning = USUAL) -> None:
         self.shard = shard
+        self.tuning = tuning
         self.runs: dict[str, RunMemory] = {}
         self.attempts: dict[str, Task] = {}
         self.workers: dict[str, Worker] = {}
@@ -93,7 +95,7 @@ class ShardMemory:
         self.lengths = Timers(self._is_stale)
         self.overtaken: dict[str, Run | None] = {}
         """Runs that an act changed before they arrived, as it left them; None: adopted for it."""
-        self.retry_pace = RetryPace()
+        self.retry_pace = RetryPace(tuning.retries_per_second, tuning.alike_retries_per_second)
         self.alike = SignatureCircuits()
         self.failing_jobs = JobCircuits()
         self.durations = Durations()

@@ -9,33 +9,33 @@ Others are those who are as important, or more: what waits behind this run by it
 from __future__ import annotations
 
 from mainspring.core.batch import SpreadKind
-from mainspring.core.pacing import GROWTH, LEAST_PART, READINESS, Bucket, Pace
+from mainspring.core.pacing import LEAST_PART, Bucket, Paced
 from mainspring.core.tasks import TaskState
 from mainspring.shard.events import TimerDue, TimerKind
 from mainspring.shard.memory import PutOff, ShardMemory
 from mainspring.shard.run_memory import RunMemory
 
 PACES = {
-    SpreadKind.FAN_OUT: GROWTH,
-    SpreadKind.GROW: GROWTH,
-    SpreadKind.ADOPT: READINESS,
-    SpreadKind.RESUME: READINESS,
-    SpreadKind.REOPEN: READINESS,
+    SpreadKind.FAN_OUT: Paced.GROWTH,
+    SpreadKind.GROW: Paced.GROWTH,
+    SpreadKind.ADOPT: Paced.READINESS,
+    SpreadKind.RESUME: Paced.READINESS,
+    SpreadKind.REOPEN: Paced.READINESS,
 }
 """Of the spreads that make work. Those that end some are not held up."""
 _SHORTEST_SECONDS = 0.02
 
 
-def allowance(memory: ShardMemory, run: RunMemory, pace: Pace, wanted: int) -> int | None:
+def allowance(memory: ShardMemory, run: RunMemory, work: Paced, wanted: int) -> int | None:
     """How many tasks may be made or become ready now; None: all, as nobody else waits."""
     if wanted <= LEAST_PART or not others_wait(memory, run):
         return None
-    return _bucket(memory, run, pace).left(memory.life)
+    return _bucket(memory, run, work).left(memory.life)
 
 
-def charge(memory: ShardMemory, run: RunMemory, pace: Pace, many: int) -> None:
+def charge(memory: ShardMemory, run: RunMemory, work: Paced, many: int) -> None:
     """So many have gone."""
-    _bucket(memory, run, pace).take(many)
+    _bucket(memory, run, work).take(many)
 
 
 def others_wait(memory: ShardMemory, run: RunMemory) -> bool:
@@ -55,7 +55,7 @@ def put_off_spread(memory: ShardMemory, run: RunMemory, kind: SpreadKind, parent
 
 def put_off_ripple(memory: ShardMemory, run: RunMemory, position: int) -> None:
     """Let a ripple go on when there are tokens again."""
-    _put_off(memory, run, READINESS).ripples.append((run.run.id, position))
+    _put_off(memory, run, Paced.READINESS).ripples.append((run.run.id, position))
 
 
 def due(memory: ShardMemory, timer: TimerDue) -> None:
@@ -66,19 +66,19 @@ def due(memory: ShardMemory, timer: TimerDue) -> None:
         memory.ripples.extend(waiting.ripples)
 
 
-def _put_off(memory: ShardMemory, run: RunMemory, pace: Pace) -> PutOff:
+def _put_off(memory: ShardMemory, run: RunMemory, work: Paced) -> PutOff:
     waiting = memory.put_off.get(run.run.id)
     if waiting is None:
         waiting = memory.put_off[run.run.id] = PutOff()
-        seconds = max(_SHORTEST_SECONDS, _bucket(memory, run, pace).seconds_to(2 * LEAST_PART))
+        seconds = max(_SHORTEST_SECONDS, _bucket(memory, run, work).seconds_to(2 * LEAST_PART))
         memory.set_length(seconds, TimerDue(kind=TimerKind.PACE, subject=run.run.id))
     return waiting
 
 
-def _bucket(memory: ShardMemory, run: RunMemory, pace: Pace) -> Bucket:
-    found = run.buckets.get(pace)
+def _bucket(memory: ShardMemory, run: RunMemory, work: Paced) -> Bucket:
+    found = run.buckets.get(work)
     if found is None:
-        found = run.buckets[pace] = Bucket(pace, memory.life)
+        found = run.buckets[work] = Bucket(memory.tuning.pace(work), memory.life)
     return found
 
 

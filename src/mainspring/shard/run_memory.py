@@ -16,7 +16,7 @@ import msgspec
 from mainspring.core.batch import Spread, SpreadKind
 from mainspring.core.graph import descendants
 from mainspring.core.jobs import Job, TaskSpec
-from mainspring.core.pacing import Bucket, Pace
+from mainspring.core.pacing import Bucket, Paced
 from mainspring.core.runs import Finish, Run, RunState, derive_run_state
 from mainspring.core.shapes import Shape, shape_of
 from mainspring.core.tasks import Task, TaskState
@@ -46,7 +46,7 @@ class RunMemory(msgspec.Struct, kw_only=True):
     """For an open REOPEN spread: the positions below its task."""
     checkpoints: dict[int, str] = {}
     """By position: what the latest attempt that saved something left for the next one (WRK-7)."""
-    buckets: dict[Pace, Bucket] = {}
+    buckets: dict[Paced, Bucket] = {}
     """What is left of its paces, for those that it has needed."""
     changed_at: datetime | None = None
     """When a task of it last moved, as far as this leader has seen."""

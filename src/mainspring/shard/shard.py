@@ -23,6 +23,7 @@ from mainspring.core.batch import Batch, BreakerRow, Checkpoint, DurationRow, Sp
 from mainspring.core.jobs import Job
 from mainspring.core.runs import Run
 from mainspring.core.tasks import Task, TaskState
+from mainspring.core.tuning import USUAL, Tuning
 from mainspring.errors import Broken
 from mainspring.shard import (
     acts,
@@ -51,9 +52,9 @@ _TIMERS_PER_TURN = 500
 class Shard:
     """The runs, tasks and workers of one pool."""
 
-    def __init__(self, shard: str, *, seed: tuple[int, int]) -> None:
+    def __init__(self, shard: str, *, seed: tuple[int, int], tuning: Tuning = USUAL) -> None:
         """`seed` is the term's nonce and the number of the last batch: no attempt id is ever drawn twice."""
-        self.memory = ShardMemory(shard)
+        self.memory = ShardMemory(shard, tuning)
         self._cut_short = False
         self._put_off = False
         self._open: Turn | None = None
