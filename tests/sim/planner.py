@@ -100,7 +100,7 @@ class Planner:
                 world.trace.note("schedule.refused", f"{spec.name} {fault!r}")
                 return
             else:
-                world.trace.note("schedule.created", f"{row.id} {spec}")
+                world.trace.note("schedule.created", f"{row.id} {row.spec}")
                 return
 
     async def _act(self) -> None:

@@ -157,10 +157,11 @@ def run_seed(
 ) -> SeedResult:
     """Run one seed from beginning to end."""
     mix = draw_mix(seed, seconds)
-    world = World(mix, verbose=verbose, only=only)
     if verbose:
         print(mix)
     with ExitStack() as stack:
+        stack.enter_context(sized(mix))
+        world = World(mix, verbose=verbose, only=only)
         stack.enter_context(sealed(world.log))
         stack.enter_context(
             poisoned(
@@ -170,7 +171,6 @@ def run_seed(
                 world.checker.failures.loaded,
             )
         )
-        stack.enter_context(sized(mix))
         world.run()
         result = SeedResult(
             seed=seed,
