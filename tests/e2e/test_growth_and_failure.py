@@ -222,11 +222,11 @@ def test_a_task_that_lives_and_gets_nowhere_is_tried_again(server: Server) -> No
 
 def test_more_time_is_given_by_a_person(server: Server) -> None:
     """LIV-4."""
-    task = {"name": "slow", "work": {"shell": "sleep 4"}, "timeout_seconds": 2, "max_attempts": 1}
+    task = {"name": "slow", "work": {"shell": "sleep 9"}, "timeout_seconds": 8, "max_attempts": 1}
     with server.client() as client:
         run = submit(client, {"name": "slow", "tasks": [task]})
         (running,) = in_state(client, run.id, "RUNNING", 1)
-        assert client.extend(running.id, 15, "it is worth it").changed
+        assert client.extend(running.id, 60, "it is worth it").changed
         assert ended(client, run.id).state == "SUCCEEDED"
 
 
