@@ -212,7 +212,7 @@ def test_out_of_memory_succeeds_with_more(server: Server) -> None:
 
 def test_a_task_that_lives_and_gets_nowhere_is_tried_again(server: Server) -> None:
     """LIV-2."""
-    task = {"name": "stuck", "work": python(_STUCK), "stall_seconds": 2, "retry_delay_seconds": 0.1}
+    task = {"name": "stuck", "work": python(_STUCK), "stall_seconds": 6, "retry_delay_seconds": 0.1}
     with server.client() as client:
         run = ended(client, submit(client, {"name": "stuck", "tasks": [task]}).id)
         (found,) = tasks_of(client, run.id)
