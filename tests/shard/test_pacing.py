@@ -51,6 +51,16 @@ def test_while_others_wait_it_is_a_burst_and_then_so_many_a_second(world: World)
     assert world.shard.memory.runs, "and it is not over before all are made"
 
 
+def test_a_second_fan_out_of_the_run_waits_behind_the_first_without_a_turn_after_another(world: World) -> None:
+    """L-5: it is nobody's turn until there are tokens again."""
+    given_others_wait(world)
+    spec = job(task("part", for_each="params.n"), task("rest", for_each="params.n"), max_fan_out=WIDE)
+    world.submit(spec, params=f'{{"n": {WIDE}}}')
+    assert not world.shard.has_more()
+    world.advance(10)
+    assert made(world) == sum(row.name == "rest" for row in world.ledger.tasks.values()) == WIDE
+
+
 def test_what_is_less_important_slows_nothing_down(world: World) -> None:
     given_others_wait(world, Priority.P2)
     world.submit(many(WIDE), params=f'{{"n": {WIDE}}}')
