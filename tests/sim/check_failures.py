@@ -29,6 +29,7 @@ WORKERS_LOST = 2
 _DRIFT = 0.95
 _SLACK = 2.5
 """Seconds: a turn counts no more than 2, and a commit takes a little."""
+_JUMP_LASTS = 90.0
 _ALIKE_WITHIN = 45.0
 _MORE = 3
 """So many more failures than open a circuit must have opened one: clocks jump, and turns take several at once."""
@@ -63,7 +64,7 @@ class FailureCheck:
                 model.breakers.pop((row.kind, row.subject), None)
         trails = {change.task.id: change.task.trail for change in batch.tasks}
         for step in batch.transitions:
-            self._check_step(step)
+            self._check_step(model, step)
         for attempt in batch.attempts:
             led_to = _step_after(batch, attempt)
             task = model.live.get(attempt.id)
@@ -115,11 +116,12 @@ class FailureCheck:
             held = ("signature", trail.signature) in model.breakers or len(alike) < self._opens_at + _MORE
             self._require("RTY-4", held, f"{len(alike)} failures like {ailment}, and no circuit opens")
 
-    def _check_step(self, step: Transition) -> None:
+    def _check_step(self, model: Model, step: Transition) -> None:
         if step.end is S.RUNNING:
             self._ever.began[step.task_id] = (step.seq, self._now())
         elif step.start is S.QUARANTINED and step.end is not S.CANCELLED:
             self._require("RTY-5", step.by.startswith("person:"), f"{step.task_id} was cleared by {step.by}")
+            model.stories.pop((step.task_id, step.generation), None)
 
     def _check_attempt(
         self, model: Model, attempt: Attempt, step: Transition, spec: TaskSpec, *, happens_to_all: bool
@@ -168,7 +170,8 @@ class FailureCheck:
             )
 
     def _check_length(self, name: str, since: float, limit: float, task: Task, *, since_start: bool) -> None:
-        jumps = sum(1 for at in self._store.jumps if at >= since - 1)
+        # After a jump back the leader's time stands still for a while, and is ahead of the store's.
+        jumps = sum(1 for at in self._store.jumps if at >= since - _JUMP_LASTS)
         least = limit * _DRIFT - _SLACK - 62.0 * jumps
         passed = self._now() - since
         if task.started_at is not None and since_start:

@@ -16,8 +16,9 @@ Pure, and made under the lock of the schedules' rows: what these functions say b
 
 1. Windows of a schedule are decided oldest first, those that wait and those that have just come together.
 2. A window by which an event is expected runs, flagged, only if none came since the window before (TRG-7).
-3. A schedule that is paused starts nothing that waits. When failures or a person take it out of use, nothing waits.
-4. The condition's expression is asked first: it depends on nothing that changes. The file is asked for last, whenever
+3. A window that has come gets its fire before the schedule is taken out of use, whatever takes it out.
+4. A schedule that is paused starts nothing that waits. When failures or a person take it out of use, nothing waits.
+5. The condition's expression is asked first: it depends on nothing that changes. The file is asked for last, whenever
    the window could start or would have another run cancelled for it.
 """
 
@@ -85,6 +86,7 @@ def note_ends(docket: Docket, context: Context, ends: Ends) -> list[Ruling]:
     """Note the ends of runs on their fires, and decide what follows. To hear of the same end twice changes nothing."""
 
     def step(hearing: Hearing) -> None:
+        plan_due(hearing)
         before = hearing.case.ended
         for ended in ends[hearing.row.id]:
             fire = _active_fire(hearing.case, ended)
