@@ -62,16 +62,18 @@ class FailureCheck:
         for row in batch.breakers:
             if row.closed_at is not None:
                 model.breakers.pop((row.kind, row.subject), None)
-        trails = {change.task.id: change.task.trail for change in batch.tasks}
+        changed = {change.task.id: change.task for change in batch.tasks}
         for step in batch.transitions:
             self._check_step(model, step)
         for attempt in batch.attempts:
             led_to = _step_after(batch, attempt)
             task = model.live.get(attempt.id)
             if led_to is not None and task is not None:
-                trail = trails.get(task.id)
-                happens_to_all = trail is not None and trail.signature in common
-                self._check_attempt(model, attempt, led_to, model.spec_of(task), happens_to_all=happens_to_all)
+                after = changed[task.id]
+                happens_to_all = after.trail is not None and after.trail.signature in common
+                # One that had its time and whose worker is lost before it is gone counts as a try, and as no loss.
+                is_try = after.tries > task.tries
+                self._check_attempt(model, attempt, led_to, task, happens_to_all=happens_to_all, is_try=is_try)
         self._check_queued(model, batch)
         for change in batch.tasks:
             self._check_stop(model, change.task, model.spec_of(change.task))
@@ -124,16 +126,18 @@ class FailureCheck:
             model.stories.pop((step.task_id, step.generation), None)
 
     def _check_attempt(
-        self, model: Model, attempt: Attempt, step: Transition, spec: TaskSpec, *, happens_to_all: bool
+        self, model: Model, attempt: Attempt, step: Transition, task: Task, *, happens_to_all: bool, is_try: bool
     ) -> None:
         key = (attempt.task_id, attempt.generation)
         story = model.stories.get(key, Story())
         said = f"{attempt.task_id} {attempt.end} ({attempt.error}) leads to {step.end}: {step.because}"
         ailment = read_ailment(attempt.error)
-        run = model.runs[attempt.run_id]
-        match attempt.end:
+        run, end = model.runs[attempt.run_id], attempt.end
+        if end is AttemptEnd.LOST and is_try:
+            end = AttemptEnd.TIMED_OUT
+        match end:
             case AttemptEnd.FAILED | AttemptEnd.TIMED_OUT:
-                alike = attempt.end if attempt.end is AttemptEnd.TIMED_OUT else ailment or attempt.error
+                alike = end if end is AttemptEnd.TIMED_OUT else ailment or attempt.error
                 workers = story.workers if alike == story.alike else frozenset()
                 story = Story(alike, workers | {attempt.worker_id}, story.lost_on)
                 if step.end in _AGAIN and ailment is not None:
@@ -151,7 +155,7 @@ class FailureCheck:
         model.stories[key] = story
         if step.end is S.QUARANTINED and attempt.end is not AttemptEnd.REJECTED:
             poisonous = len(story.workers) >= WORKERS_ALIKE or len(story.lost_on) >= WORKERS_LOST
-            left = model.counted.get(key, 0) < spec.max_attempts
+            left = model.counted.get(key, 0) < model.spec_of(task).max_attempts
             self._require("RTY-5", poisonous and left, f"{said}; {story}")
 
     def _check_stop(self, model: Model, task: Task, spec: TaskSpec) -> None:
