@@ -58,11 +58,14 @@ sim-faults: setup ## switch off one guard at a time and show that the simulator 
 soak: setup ## what takes longer than a test may: many seeds, long tests; SCALE=0.1 for a tenth
 	SOAK_SCALE=$(SCALE) $(BIN)/python -m pytest -n $(PROCESSES) -m soak --timeout=7200 tests
 
-bench: setup ## measure the engine, large graphs, everything together, and what a kill -9 costs
+bench: setup ## measure the engine, graphs, schedules, everything together, and what a kill -9 costs
 	$(BIN)/python -m benchmarks.engine --store postgres -o json
 	$(BIN)/python -m benchmarks.engine --store sqlite -o json
 	$(BIN)/python -m benchmarks.graph -o json
 	$(BIN)/python -m benchmarks.end_to_end --store postgres -o json
+	$(BIN)/python -m benchmarks.schedules --store postgres -o json
+	$(BIN)/python -m benchmarks.schedules --store sqlite -o json
+	$(BIN)/python -m benchmarks.fan_out --store postgres -o json
 	$(BIN)/python -m benchmarks.recovery -o json
 
 # No header and no index lines: the file is the same whoever writes it, wherever.
