@@ -2,7 +2,7 @@
 
     python -m benchmarks.fan_out --store postgres -o json
 
-What is measured, on a fleet that has nothing else to do:
+What is measured, on a worker that has nothing else to do (8 slots for the fan-out, as many as cores for P0):
 
     fan_out_1000_s       from sending the submission to the moment at which the fan-in is called: one task that gives a
                          list, a task for each of its 1,000 items, and one that waits for them all
@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import msgspec
 import uvloop
@@ -28,10 +29,11 @@ from benchmarks.measure import Figures, arguments, fresh_store, milliseconds, pe
 from mainspring.core.jobs import Edge, JobSpec, TaskSpec
 from mainspring.host.loop import Leader
 from mainspring.sdk.client import Client
-from tests.e2e.town import ended
+from tests.e2e.town import Server, ended
 
 WIDE, VERY_WIDE = 1_000, 10_000
 ROUNDS = 10
+SLOTS = 8
 PROBES = 200
 PROBE_SECONDS = 0.02
 FLOODS = 3
@@ -40,21 +42,19 @@ _URGENT = {"name": "urgent", "tasks": [{"name": "urgent", "work": {"handler": "s
 
 def main(kind: str) -> Figures:
     """All figures for one kind of store."""
-    with temporary_town(kind) as (town, _):
-        server = town.server()
-        town.worker(server, name="w", cpu=2, extra=["--handlers", HANDLERS])
-        with server.client() as client, server.client("other") as other:
-            wide = client.submit_job(_job(WIDE)).id
-            urgent = other.submit_job(_URGENT).id
-            _measure(client, wide)
-            rounds = [_measure(client, wide) for _ in range(ROUNDS)]
-            quiet = list(_probe(other, urgent))
-            very_wide = client.submit_job(_job(VERY_WIDE)).id
-            flood = [client.submit(very_wide).id for _ in range(FLOODS)]
-            flooded = list(_probe(other, urgent))
-            began = time.perf_counter()
-            states = {ended(client, run, seconds=300).state for run in flood}
-            left = time.perf_counter() - began
+    with _serving(kind, slots=SLOTS) as server, server.client() as client:
+        wide = client.submit_job(_job(WIDE)).id
+        _measure(client, wide)
+        rounds = [_measure(client, wide) for _ in range(ROUNDS)]
+    with _serving(kind, slots=2) as server, server.client() as client, server.client("other") as other:
+        urgent = other.submit_job(_URGENT).id
+        quiet = list(_probe(other, urgent))
+        very_wide = client.submit_job(_job(VERY_WIDE)).id
+        flood = [client.submit(very_wide).id for _ in range(FLOODS)]
+        flooded = list(_probe(other, urgent))
+        began = time.perf_counter()
+        states = {ended(client, run, seconds=300).state for run in flood}
+        left = time.perf_counter() - began
     assigned_quiet, assigned_flooded = uvloop.run(_assigned(kind, 0)), uvloop.run(_assigned(kind, FLOODS))
     return {
         **uvloop.run(promises(kind)),
@@ -68,6 +68,15 @@ def main(kind: str) -> Figures:
         "flood_was_still_on_s": round(left, 1),
         "flood_states": sorted(states),
     }
+
+
+@contextmanager
+def _serving(kind: str, slots: int) -> Iterator[Server]:
+    """A server with one worker that has so many slots, and a warm child for each core."""
+    with temporary_town(kind) as (town, _):
+        server = town.server()
+        town.worker(server, name="w", cpu=slots, extra=["--handlers", HANDLERS])
+        yield server
 
 
 async def _assigned(kind: str, floods: int) -> list[float]:
