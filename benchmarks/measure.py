@@ -15,6 +15,7 @@ import psutil
 
 from mainspring.bootstrap import open_store
 from mainspring.clock import MachineClock
+from mainspring.log_output import configure_logging
 from mainspring.store.port import Store
 from tests.postgres import DURABLE, running_postgres
 
@@ -22,7 +23,8 @@ Figures = dict[str, object]
 
 
 def arguments(description: str) -> argparse.ArgumentParser:
-    """The options that every benchmark has."""
+    """The options that every benchmark has. What the engine logs goes to stderr: stdout has the figures."""
+    configure_logging("text", "warning")
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--store", choices=("postgres", "sqlite"), default="postgres")
     parser.add_argument("-o", "--output", choices=("json", "table"), default="table")
