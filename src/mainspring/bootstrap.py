@@ -92,7 +92,11 @@ class Engine:
         self._outbox = OutboxDelivery(
             store, clock, name, receivers, aside={NOTIFY_KIND, *ASIDE}, together=news.receivers_together()
         )
-        self._sweeper = Sweeper(store, clock, lambda: list(self.host.leaders.values()))
+
+        async def note_ends() -> None:
+            await news.catch_up(await store.time())
+
+        self._sweeper = Sweeper(store, clock, lambda: list(self.host.leaders.values()), note_ends=note_ends)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[Host]:

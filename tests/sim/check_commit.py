@@ -285,7 +285,7 @@ class CommitCheck:
         shape, mine = model.shape_of(higher), model.shape_of(task)
         room = self._offers[worker] - model.use(worker) + mine.resources
         fits = shape.resources.fits(room) and shape.labels == mine.labels and shape.zone == mine.zone
-        poisoned = "-poison-place" in model.job_of(higher.run_id).spec.name
+        poisoned = any(shape in job.shapes for job in map(model.job_of, model.runs) if "-poison-place" in job.spec.name)
         self._require(
             "I-62", not fits or poisoned, f"{task.id} ({task.priority!r}) before {higher.id} ({higher.priority!r})"
         )

@@ -127,7 +127,10 @@ def check_end(world: World) -> None:
         )
     require("RTY-4", not model.breakers, f"these circuits never closed: {list(model.breakers.values())}")
     patience = timedelta(seconds=LONGEST_TO_FIRE)
-    check_schedules.check_end(model, ever, world.findings, world.store_clock.wall(), patience=patience)
+    went_back = bool(world.trace.faults["store_failed_over"])
+    check_schedules.check_end(
+        model, ever, world.findings, world.store_clock.wall(), patience=patience, went_back=went_back
+    )
     for attempt, (worker, result) in ever.left.items():
         known = attempt in ever.ended or attempt in ever.late or attempt in ever.rejected or attempt in ever.wiped
         mine = next(one for one in world.workers if one.name == worker)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from datetime import timedelta
 from functools import partial
 from random import Random
@@ -11,12 +11,16 @@ from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
+from mainspring.core.runs import Run
 from mainspring.core.schedule_rows import EventRow, ScheduleRow
 from mainspring.core.schedules import ScheduleSpec
 from mainspring.core.settling_acts import BackfillWish
 from mainspring.core.triggers import ManualTrigger
 from mainspring.errors import MainspringError, Unavailable
-from mainspring.host.schedule_acts import ScheduleBook, Scheduled
+from mainspring.host.fire_news import UNNOTED_AFTER, FireNews
+from mainspring.host.schedule_acts import ScheduleBook, Scheduled, make_context
+from mainspring.host.settler import Settler
+from tests.sim.reaching import SimReach
 from tests.sim.server import SHARD
 from tests.sim.store import HostStore
 from tests.sim.timetables import EVENT_TYPES, draw_schedule
@@ -60,6 +64,9 @@ class Planner:
         """Let what rests go on; near the end, let nothing new be planned."""
         loop, model = self._world.loop, self._world.checker.model
         closing = loop.now >= self._world.calm_at + LAST_WINDOWS_AFTER
+        long_over = self._world.store_clock.wall() - UNNOTED_AFTER
+        if any(run.ended_at is not None and run.ended_at < long_over for run in self._unheard()):
+            loop.create_task(self._catch_up())
         for row in list(model.schedules.values()):
             if row.deleted_at is not None:
                 continue
@@ -73,15 +80,28 @@ class Planner:
         """Whether nothing is planned any more, nothing rests, and every end of a run is noted."""
         model = self._world.checker.model
         rows = [row for row in model.schedules.values() if row.deleted_at is None]
-        unheard = (
-            fire.run_id in model.runs and fire.run_ended_at is None
-            for row in rows
-            for fire in model.fires[row.id].values()
-        )
-        return not any(unheard) and all(
+        return next(self._unheard(), None) is None and all(
             isinstance(_spec(row).trigger, ManualTrigger) and row.enabled and not row.paused and not row.has_waiting
             for row in rows
         )
+
+    def _unheard(self) -> Iterator[Run]:
+        """Runs of schedules that are not deleted whose ends are not noted."""
+        model = self._world.checker.model
+        for row in model.schedules.values():
+            if row.deleted_at is None:
+                for fire in model.fires[row.id].values():
+                    if fire.run_id in model.runs and fire.run_ended_at is None:
+                        yield model.runs[fire.run_id]
+
+    async def _catch_up(self) -> None:
+        """The sweep that finds ends which nobody has noted; servers have it too, here it runs when it is needed."""
+        settler = Settler(self._store, make_context())
+        news = FireNews(self._store, settler, lambda: SimReach(self._world))
+        try:
+            await news.catch_up(await self._store.time())
+        except Unavailable:
+            return
 
     async def _create(self) -> None:
         random, world = self._random, self._world

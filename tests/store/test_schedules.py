@@ -8,11 +8,12 @@ import pytest
 from msgspec.structs import replace
 
 from mainspring.core.fires import Outcome
+from mainspring.core.runs import RunState
 from mainspring.core.schedule_rows import Ruling
 from mainspring.errors import Conflict, Rejected
 from mainspring.store.port import Store
 from mainspring.store.port_schedules import FireFilter, ScheduleFilter
-from tests.store.builders import HOUR, JOB, NOW, a_run
+from tests.store.builders import HOUR, JOB, NOW, Leader, a_run, ended
 from tests.store.schedule_builders import (
     MINUTE,
     a_backfill,
@@ -236,3 +237,21 @@ async def test_a_schedule_can_be_changed_wholly_but_not_to_a_name_that_is_used(s
         await store.settle([schedule.id], rule(lambda _: Ruling(schedule=replace(changed, name="b"))))
 
     assert await store.find_schedule(None, schedule.id) == changed
+
+
+async def test_unnoted_ends_are_runs_that_are_over_while_their_fires_say_otherwise(store: Store) -> None:
+    schedule = a_schedule()
+    await given(store, schedule)
+    leader = await Leader.of(store)
+    over, noted, recent, going = (a_run(watched=True) for _ in range(4))
+    await store.insert_runs([over, noted, recent, going])
+    fires = [
+        a_fire(schedule, window_at=NOW + n * MINUTE, outcome=Outcome.RAN, run_id=run.id)
+        for n, run in enumerate([over, noted, recent, going])
+    ]
+    fires[1] = replace(fires[1], run_state=RunState.SUCCEEDED, run_ended_at=NOW)
+    await given_fires(store, schedule, *fires)
+    await leader.commit(runs=[ended(over), ended(noted), ended(recent, ended_at=NOW + HOUR)])
+
+    (found,) = await store.unnoted_ends(NOW + MINUTE, 10)
+    assert (found.run_id, found.ended_at) == (over.id, NOW)

@@ -119,6 +119,14 @@ class FireRow(msgspec.Struct, frozen=True, kw_only=True):
     decided_at: datetime
 
 
+class EndedRun(msgspec.Struct, frozen=True, kw_only=True):
+    """A run that is over, as its own row says."""
+
+    run_id: str
+    state: RunState
+    ended_at: datetime
+
+
 class BackfillRow(msgspec.Struct, frozen=True, kw_only=True):
     """Somebody's wish to run past windows (TRG-9). Its windows are fires that name it."""
 

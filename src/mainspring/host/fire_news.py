@@ -11,7 +11,7 @@ asks any more is dropped.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import msgspec
 import structlog
@@ -20,6 +20,7 @@ from mainspring.core import settling
 from mainspring.core.batch import Outgoing
 from mainspring.core.hearings import CANCEL_RUN, LOOK_FOR_FILE, CancelWish, FileWish
 from mainspring.core.runs import RunState
+from mainspring.core.schedule_rows import EndedRun
 from mainspring.core.settling import Ended, Looked
 from mainspring.host.outbox import GroupReceiver, Receiver
 from mainspring.host.reaching import Reach
@@ -32,6 +33,9 @@ log = structlog.get_logger()
 RUN_ENDED = "run.ended"
 ASIDE = frozenset({CANCEL_RUN, LOOK_FOR_FILE})
 """Kinds whose receivers wait for somebody else."""
+UNNOTED_AFTER = timedelta(minutes=2)
+"""By then the outbox has brought the end of a run, or it never will."""
+AT_ONCE = 200
 _MOST_GENERATIONS = 1_000
 _INSTANT = timedelta(microseconds=1)
 
@@ -64,11 +68,23 @@ class FireNews:
 
     async def runs_ended(self, rows: Sequence[Outgoing]) -> None:
         """Runs are over; what follows for the schedules that made them, if any did."""
+        said = [(_RUN_ENDED.decode(row.payload), row.created_at) for row in rows]
+        await self._note([EndedRun(run_id=one.run, state=one.state, ended_at=at) for one, at in said])
+
+    async def catch_up(self, now: datetime) -> int:
+        """Note ends that nobody has noted: a store that went back a moment has forgotten them. How many there were."""
+        ended = await self._store.unnoted_ends(now - UNNOTED_AFTER, AT_ONCE)
+        if ended:
+            log.warning("schedules.unnoted_ends", runs=len(ended))
+            await self._note(ended)
+        return len(ended)
+
+    async def _note(self, ended: Sequence[EndedRun]) -> None:
+        news = {one.run_id: one for one in ended}
         ends: dict[str, list[Ended]] = {}
-        news = {said.run: (said.state, row) for row in rows for said in [_RUN_ENDED.decode(row.payload)]}
         for fire in await self._store.fires_of_runs(list(news)):
-            state, row = news[fire.run_id or ""]
-            ends.setdefault(fire.schedule_id, []).append(Ended(fire=fire, state=state, at=row.created_at))
+            run = news[fire.run_id or ""]
+            ends.setdefault(fire.schedule_id, []).append(Ended(fire=fire, state=run.state, at=run.ended_at))
         for of_one in ends.values():
             of_one.sort(key=lambda ended: ended.at)
         rulings = await self._settler.settle(

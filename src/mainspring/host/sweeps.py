@@ -8,7 +8,7 @@ names them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import timedelta
 from typing import Protocol
 
@@ -42,6 +42,7 @@ DAYS_AHEAD = 7
 RUNS_AT_ONCE = 100
 LOOK_SECONDS = 10.0
 PRUNE_EVERY_LOOKS = 30
+NOTE_EVERY_LOOKS = 6
 PAUSE_SECONDS = 0.1
 MOST_CHUNKS = 100
 
@@ -60,12 +61,15 @@ class Sweeper:
         leaders: Callable[[], list[Leader]],
         retention: Mapping[str, timedelta] = RETENTION,
         finished_runs_stay: timedelta = FINISHED_RUNS_STAY,
+        note_ends: Callable[[], Awaitable[object]] | None = None,
     ) -> None:
+        """`note_ends` looks for ends of scheduled runs that nobody has noted."""
         self._store = store
         self._clock = clock
         self._leaders = leaders
         self._retention = retention
         self._stay = finished_runs_stay
+        self._note_ends = note_ends
 
     async def run(self) -> None:
         """Sweep until cancelled."""
@@ -76,6 +80,8 @@ class Sweeper:
                     leader.inbox.put(Audited())
                     await self.name_unheard(leader)
                     await self.age_runs(leader)
+                if looks % NOTE_EVERY_LOOKS == 0 and self._note_ends is not None:
+                    await self._note_ends()
                 if looks % PRUNE_EVERY_LOOKS == 0:
                     await self.prune()
             except Unavailable as fault:

@@ -31,6 +31,7 @@ from mainspring.core.schedule_rows import (
     Case,
     Decide,
     Docket,
+    EndedRun,
     EventRow,
     FireRow,
     OtherSchedule,
@@ -152,6 +153,10 @@ class Schedules(Protocol):
 
         Some may be left out if very many wait: the sweep finds them.
         """
+        ...
+
+    async def unnoted_ends(self, before: datetime, limit: int) -> list[EndedRun]:
+        """Runs of fires that ended before then, are not in history, and whose end is not on their fire."""
         ...
 
     async def fires_of_runs(self, run_ids: Sequence[str]) -> list[FireRow]:

@@ -9,7 +9,7 @@ from typing import Protocol, TypeVar
 import msgspec
 
 from mainspring.core.batch import BreakerRow, DurationRow
-from mainspring.core.schedule_rows import BackfillRow, EventRow, FireRow, ScheduleChange, ScheduleRow
+from mainspring.core.schedule_rows import BackfillRow, EndedRun, EventRow, FireRow, ScheduleChange, ScheduleRow
 from mainspring.core.tasks import Task
 from mainspring.store import schedule_statements as statements
 from mainspring.store.listing import Listing
@@ -49,6 +49,10 @@ class ScheduleLists(Protocol):
         """Ids of schedules that wait for some jobs."""
         waiting = await self._listed(statements.WaitingAfter, statements.schedules_after())
         return [one.id for one in waiting if (one.tenant, one.after_job) in jobs]
+
+    async def unnoted_ends(self, before: datetime, limit: int) -> list[EndedRun]:
+        """Runs whose end is not on their fire."""
+        return await self._listed(EndedRun, statements.unnoted_ends(before, limit))
 
     async def fires_of_runs(self, run_ids: Sequence[str]) -> list[FireRow]:
         """The fires that led to some runs."""

@@ -112,6 +112,15 @@ def schedules_after() -> Listing:
     )
 
 
+def unnoted_ends(before: datetime, limit: int) -> Listing:
+    """Runs that are over while their fires say otherwise."""
+    return Listing(
+        f"""SELECT run_id, state, ended_at FROM fires JOIN runs ON runs.id = run_id
+            WHERE {IS_OPEN} AND outcome = '{Outcome.RAN}' AND ended_at < $2 LIMIT $1""",
+        [limit, before],
+    )
+
+
 def fires_of_runs(run_ids: Sequence[str]) -> Listing:
     """The fires that led to some runs."""
     where = Conditions()

@@ -27,7 +27,7 @@ from mainspring.core.batch import (
 )
 from mainspring.core.jobs import JobRow
 from mainspring.core.runs import Run
-from mainspring.core.schedule_rows import BackfillRow, EventRow, FireRow, ScheduleChange, ScheduleRow
+from mainspring.core.schedule_rows import BackfillRow, EndedRun, EventRow, FireRow, ScheduleChange, ScheduleRow
 from mainspring.core.tasks import Attempt, RecordedAttempt, Task, Transition
 from mainspring.errors import Rejected
 from mainspring.store.port import ShardRow, Term
@@ -138,5 +138,6 @@ BY_STRUCT: Mapping[type[msgspec.Struct], Codec[Any]] = {
     AlertRow: ALERTS,
     NextDue: _codec(NextDue),
     WaitingAfter: _codec(WaitingAfter),
+    EndedRun: _codec(EndedRun),
 }
 """For what both adapters list alike (`schedule_lists.py`)."""
