@@ -113,6 +113,12 @@ class KeyReused(Conflict):
     code = "key_reused"
 
 
+class Outdated(Conflict):
+    """Something was changed since the caller looked: the version that they name is not the one that it has."""
+
+    code = "outdated"
+
+
 class JobMissing(Conflict):
     """The store does not have a run's job, or has lost it: submit the job again. No run was made."""
 

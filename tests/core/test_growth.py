@@ -27,6 +27,9 @@ OUTPUTS = {"list": '{"files": ["a", {"n": 1.50}], "deep": {"x y": [[1, 2]]}, "n"
         ("params.cities|sort(reverse=true)", ['"Rom"', '"Oslo"']),
         ("outputs.list.n + 1", ["0", "1", "2", "3"]),
         ("params.none", []),
+        ('params.cities|default(["Rom"])', ['"Oslo"', '"Rom"']),
+        ('params.towns | default([1, {"a": "|default()"}])', ["1", '{"a": "|default()"}']),
+        ('[1.50, "b"]', ["1.50", '"b"']),
     ],
 )
 def test_an_expression_gives_items_as_they_were_written(expression: str, items: list[str]) -> None:
@@ -55,6 +58,23 @@ def test_what_gives_no_list_says_why(expression: str, why: str) -> None:
     with pytest.raises(ExpressionFailed) as failed:
         items_of(expression, OUTPUTS, '{"text": "abc", "half": 1.5, "yes": true, "huge": 1000000000000}')
     assert why in str(failed.value)
+
+
+def test_ten_thousand_items_may_be_written_as_json() -> None:
+    text = msgspec.json.encode(list(range(10_000))).decode()
+    for expression in (text, f"params.other|default({text})"):
+        assert fault_in_for_each(expression) is None
+        assert len(items_of(expression, {}, "{}")) == 10_000
+
+
+@pytest.mark.parametrize(
+    ("items", "why"), [('["' + 300_000 * "x" + '"]', "262144"), (100 * "[" + 100 * "]", "nests deeper")]
+)
+def test_a_list_that_is_written_has_bounds(items: str, why: str) -> None:
+    for expression in (items, f"params.other|default({items})"):
+        fault = fault_in_for_each(expression)
+        assert fault is not None
+        assert why in fault
 
 
 def test_ten_thousand_items_and_more_come_through_a_plain_path() -> None:

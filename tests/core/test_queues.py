@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -120,3 +122,40 @@ def test_depth_counts_what_is_queued_and_everything_is_taken_once_in_order(
         assert taken == tasks
     assert queues.depth == {}
     assert queues.shapes() == []
+
+
+@given(
+    came=st.lists(st.tuples(st.sampled_from((P1, P2)), st.sampled_from((SMALL, LARGE))), min_size=1, max_size=30),
+    changes=st.lists(st.tuples(st.integers(0, 29), st.sampled_from((P1, P2))), max_size=30),
+    most=st.integers(1, 3),
+)
+def test_whoever_changes_priority_stands_where_it_would_if_it_had_always_had_it(
+    came: list[tuple[Priority, Shape]], changes: list[tuple[int, Priority]], most: int
+) -> None:
+    """OPS-1: however often it changes, each is taken once, in the order of its coming, over shapes."""
+    queues, tasks, shapes = FairQueues(), [], {}
+    for number, (priority, shape) in enumerate(came):
+        task = a_queued(f"t{number}", priority=priority)
+        task.since = NOON + timedelta(seconds=number)
+        tasks.append(task)
+        shapes[task.id] = shape
+        queues.push(task, shape)
+    for number, priority in changes:
+        task = tasks[number % len(tasks)]
+        if task.priority is not priority:
+            was, task.priority = task.priority, priority
+            queues.change(task, shapes[task.id], was)
+    assert all(queues.has(task, shapes[task.id]) for task in tasks)
+    for priority in (P1, P2):
+        mine = [task for task in tasks if task.priority is priority]
+        assert queues.depth.get((priority, "acme"), 0) == len(mine)
+        taken: list[Task] = []
+        while (head := queues.head(priority, "acme")) is not None:
+            assert head is shapes[next(task.id for task in mine if task not in taken)]
+            found = queues.take(priority, "acme", head, most)
+            assert found == [task for task in mine if task not in taken and shapes[task.id] is head][:most]
+            taken += found
+            for task in found:
+                leave(queues, task)
+        assert len(taken) == len(mine)
+    assert (queues.depth, list(queues.lines())) == ({}, [])

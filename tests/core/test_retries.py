@@ -27,6 +27,7 @@ from mainspring.core.retries import (
 )
 from mainspring.core.states import FINAL, is_allowed
 from mainspring.core.tasks import AttemptEnd, Task, TaskState, Trail
+from mainspring.core.tuning import USUAL
 from tests.core.builders import NOON, a_spec, a_task
 
 S, C = TaskState, FailureClass
@@ -47,8 +48,8 @@ def decide(
     spec = spec or a_spec("extract")
     ending = Ending(end=end, failure=failure, worker=on, worker_lost=worker_lost, is_common=is_common)
     step = decide_failure(
-        task, spec, JobSpec(name="nightly", tasks=(spec,), **job), ending, retries=retries, most_memory=most_memory,
-        now=NOON,
+        task, spec, JobSpec(name="nightly", tasks=(spec,), **job), ending, USUAL, retries=retries,
+        most_memory=most_memory, now=NOON,
     )  # fmt: skip
     task.trail = step.trail
     return step
@@ -189,7 +190,9 @@ def test_a_worker_that_failed_to_run_it_is_a_loss_after_a_delay() -> None:
 )
 def test_the_figures_of_each_kind(failure: str, delays: list[float]) -> None:
     """RTY-1, RTY-2: base, factor and cap."""
-    found = [backoff_seconds(n, a_spec("a"), RetryPolicy(), classify(failure)) for n in range(1, len(delays) + 1)]
+    found = [
+        backoff_seconds(n, a_spec("a"), RetryPolicy(), classify(failure), USUAL) for n in range(1, len(delays) + 1)
+    ]
     assert found == delays
 
 
@@ -197,8 +200,8 @@ def test_what_a_job_says_of_a_class_goes_first() -> None:
     """RTY-2: per job and per class; what is not said stays as it is for all."""
     policy = RetryPolicy(factor=2, cap_seconds=50, classes={C.RATE_LIMITED: Backoff(base_seconds=1, max_attempts=2)})
     limited = classify('{"type": "RATE_LIMIT_EXCEEDED"}')
-    assert [backoff_seconds(n, a_spec("a"), policy, TRANSIENT) for n in (1, 2, 3, 4)] == [10, 20, 40, 50]
-    assert [backoff_seconds(n, a_spec("a"), policy, limited) for n in (1, 2)] == [1, 2]
+    assert [backoff_seconds(n, a_spec("a"), policy, TRANSIENT, USUAL) for n in (1, 2, 3, 4)] == [10, 20, 40, 50]
+    assert [backoff_seconds(n, a_spec("a"), policy, limited, USUAL) for n in (1, 2)] == [1, 2]
     assert tries_for(a_spec("a"), policy, limited) == 2
     step = decide(a_task(tries=2), replace(a_spec("a"), retry=policy), limited)
     assert (step.state, step.because) == (S.FAILED, "try 2 of 2 failed (rate_limited)")
@@ -208,7 +211,7 @@ def test_the_word_of_the_other_side_replaces_every_figure() -> None:
     """It knows."""
     limited = classify('{"class": "rate_limited", "type": "E", "retry_after_seconds": 45}')
     policy = RetryPolicy(classes={C.RATE_LIMITED: Backoff(base_seconds=1)})
-    assert [backoff_seconds(n, a_spec("a"), policy, limited) for n in (1, 4)] == [45, 45]
+    assert [backoff_seconds(n, a_spec("a"), policy, limited, USUAL) for n in (1, 4)] == [45, 45]
 
 
 @pytest.mark.parametrize(("max_attempts", "tries"), [(1, 1), (2, 2), (3, 5), (4, 4), (5, 5)])
@@ -227,21 +230,21 @@ def test_delays_grow_up_to_the_cap_and_jitter_stays_within_its_bounds(
 ) -> None:
     """RTY-2: and the same attempt always has the same delay."""
     spec, policy = a_spec("a", retry_delay_seconds=base), RetryPolicy(factor=factor, cap_seconds=cap)
-    delays = [backoff_seconds(n, spec, policy, TRANSIENT) for n in range(1, 6)]
+    delays = [backoff_seconds(n, spec, policy, TRANSIENT, USUAL) for n in range(1, 6)]
     assert delays == sorted(delays)
     assert delays[0] == base
     assert max(delays) <= max(base, cap)
     task = a_task(tries=tries)
     task.attempt = attempt
-    delay = delay_seconds(task, spec, policy, TRANSIENT)
+    delay = delay_seconds(task, spec, policy, TRANSIENT, USUAL)
     assert delays[tries - 1] <= delay <= delays[tries - 1] * (1 + JITTER)
-    assert delay == delay_seconds(task, spec, policy, TRANSIENT)
+    assert delay == delay_seconds(task, spec, policy, TRANSIENT, USUAL)
 
 
 def test_what_failed_together_does_not_come_back_together() -> None:
     """The jitter of a thousand tasks is spread over all of its range."""
     delays = sorted(
-        delay_seconds(a_task(tries=1, position=n), a_spec("a"), RetryPolicy(), TRANSIENT) for n in range(1000)
+        delay_seconds(a_task(tries=1, position=n), a_spec("a"), RetryPolicy(), TRANSIENT, USUAL) for n in range(1000)
     )
     assert delays[100] < 10 * (1 + JITTER * 0.2)
     assert delays[900] > 10 * (1 + JITTER * 0.8)

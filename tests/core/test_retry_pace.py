@@ -51,3 +51,15 @@ def test_what_is_past_is_forgotten() -> None:
     for number in range(10_000):
         pace.take(float(number), f"s{number}", now=float(number))
     assert len(pace._alike) <= 2_000
+
+
+def test_another_measure_counts_from_then_on() -> None:
+    """OPS-5: a second that was full stays so, others have more room, or less."""
+    pace = RetryPace(2, 1)
+    assert [pace.take(10.0, name, now=0.0) for name in ("a", "b", "c")] == [10.0, 10.0, 11.0]
+
+    pace.retune(5, 3)
+    assert [int(pace.take(10.0, "a", now=0.0)) for _ in range(3)] == [11, 11, 11]
+
+    pace.retune(1, 1)
+    assert [int(pace.take(20.0, "d", now=0.0)) for _ in range(2)] == [20, 21]

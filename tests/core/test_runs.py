@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,7 +11,7 @@ from hypothesis import strategies as st
 from mainspring.core.runs import FINAL_RUN, FailurePolicy, Finish, RunState, conclude, derive_run_state
 from mainspring.core.states import FINAL
 from mainspring.core.tasks import TaskState
-from tests.core.builders import NOON, a_run
+from tests.core.builders import NOON, a_run, a_task
 
 S = TaskState
 R = RunState
@@ -141,3 +143,19 @@ def test_a_run_that_somebody_cancelled_says_who_did() -> None:
     run.cancelled_by, run.because = "ann", "cancelled by ann"
     conclude(run, R.CANCELLED, NOON)
     assert run.because == "cancelled by ann"
+
+
+def test_when_the_first_task_started_is_known_while_a_run_is_over() -> None:
+    """OBS-5: and none, if none did."""
+    run = a_run()
+    tasks = [a_task(position=number) for number in range(3)]
+    conclude(run, R.CANCELLED, NOON, tasks)
+    assert run.started_at is None
+
+    conclude(run, R.RUNNING, NOON, tasks)
+    tasks[1].started_at, tasks[2].started_at = NOON + timedelta(seconds=2), NOON + timedelta(seconds=1)
+    conclude(run, R.SUCCEEDED, NOON, tasks)
+    assert run.started_at == tasks[2].started_at
+
+    conclude(run, R.RUNNING, NOON, tasks)
+    assert run.started_at is None

@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 
 from mainspring.core.pacing import Pace, Paced
-from mainspring.core.tuning import USUAL, read_tuning
+from mainspring.core.tuning import (
+    SETTINGS,
+    USUAL,
+    Retention,
+    Tuning,
+    read_tuning,
+    read_values,
+    retention_of,
+    tuning_of,
+)
 from mainspring.errors import Refused
 
 
@@ -24,3 +35,44 @@ def test_every_wrong_setting_is_named() -> None:
         ("ready_burst", "must be a whole number from 1 to 1000000"),
         ("=", "there is no such setting"),
     ]
+
+
+def test_every_setting_has_a_default_within_its_bounds_and_is_described() -> None:
+    assert set(SETTINGS) == {*Tuning.__struct_fields__, *Retention.__struct_fields__}
+    for setting in SETTINGS.values():
+        assert setting.least <= setting.default <= setting.most
+        assert setting.read(str(setting.default)) == setting.default
+        assert setting.about
+
+
+def test_values_are_read_by_their_kind() -> None:
+    values = read_values({"growth_burst": " 7 ", "lost_after_seconds": "20.5", "audit_days": "7"})
+    assert values == {"growth_burst": 7, "lost_after_seconds": 20.5, "audit_days": 7}
+    assert tuning_of(values) == Tuning(growth_burst=7, lost_after_seconds=20.5)
+    assert retention_of(values) == Retention(audit_days=7)
+    assert retention_of(values).ages()["audit"] == timedelta(days=7)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "why"),
+    [
+        ("growth_burst", "1.5", "must be a whole number from 1 to 1000000"),
+        ("lost_after_seconds", "nan", "must be a number from 12 to 7200"),
+        ("lost_after_seconds", "inf", "must be a number from 12 to 7200"),
+        ("history_days", "0", "must be a whole number from 1 to 36500"),
+        ("lost_after", "20", "there is no such setting, did you mean lost_after_seconds?"),
+    ],
+)
+def test_what_a_setting_can_not_be_is_refused(name: str, text: str, why: str) -> None:
+    with pytest.raises(Refused) as refused:
+        read_values({name: text})
+    assert [(fault.where, fault.why) for fault in refused.value.faults] == [(name, why)]
+
+
+def test_measures_must_fit_together() -> None:
+    """LIV-1: nobody is lost before it is suspected, whichever of the two is said."""
+    assert read_values({"suspect_after_seconds": "20", "lost_after_seconds": "30"})
+    for texts in ({"suspect_after_seconds": "15"}, {"suspect_after_seconds": "13", "lost_after_seconds": "12"}):
+        with pytest.raises(Refused) as refused:
+            read_values(texts)
+        assert [fault.where for fault in refused.value.faults] == ["suspect_after_seconds"]

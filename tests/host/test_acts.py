@@ -6,12 +6,22 @@ import asyncio
 
 import pytest
 
+from mainspring.core.audit_trail import AuditEntry
 from mainspring.core.runs import RunState
-from mainspring.core.tasks import TaskState
+from mainspring.core.tasks import Priority, TaskState
 from mainspring.errors import NotLeading, Overloaded
 from mainspring.host.loop import INBOX_LIMIT
 from mainspring.shard.effects import Answered, Reply
-from mainspring.shard.events import AttemptStarted, CancelRun, CancelTask, PauseRun, ReopenTask, ResumeRun, WorkerBeat
+from mainspring.shard.events import (
+    AttemptStarted,
+    CancelRun,
+    CancelTask,
+    ChangePriority,
+    PauseRun,
+    ReopenTask,
+    ResumeRun,
+    WorkerBeat,
+)
 from mainspring.wire import Outcome, Result, Stop
 from tests.host.hall import SHARD, Hall, Hand, Trouble
 from tests.shard.jobs import chain, job, task
@@ -155,3 +165,28 @@ async def test_an_answer_that_nobody_waits_for_any_more_is_dropped(hall: Hall) -
     asking.cancel()
 
     assert await hall.ended(run) is RunState.CANCELLED
+
+
+def entry(number: int) -> AuditEntry:
+    """What a request says of itself."""
+    return AuditEntry(id=f"req_{number}", tenant="acme", actor="ann", source="::1", act="act", object="it")
+
+
+async def test_what_is_carried_out_is_in_the_audit_log_once_and_what_is_refused_is_not(hall: Hall) -> None:
+    """I-73: also if the run had to be looked up, and if the answer of the store was lost."""
+    await hall.lead()
+    (run,) = await hall.submit(job(task("a")), start_in=1_000.0)
+    losses = [Trouble.ANSWER_LOST]
+    hall.store.trouble = lambda term, number, batch: losses.pop() if batch.audit and losses else None
+
+    assert (await hall.ask(ChangePriority, run, priority=Priority.P0, audit=entry(1))).reply is Reply.DONE
+    assert (await hall.ask(ChangePriority, run, priority=Priority.P0, audit=entry(2))).reply is Reply.ALREADY
+    assert (await hall.ask(CancelTask, run, task_id=f"task_{run[4:]}.0", audit=entry(3))).reply is Reply.REFUSED
+    assert (await hall.ask(CancelRun, "run_none", audit=entry(4))).reply is Reply.NOT_FOUND
+
+    told = hall.rows("SELECT id, before, after FROM audit_unsealed ORDER BY id")
+    assert told == [
+        ("req_1", '{"state":"PENDING","priority":"P1"}', '{"reply":"done","detail":"from P1 to P0"}'),
+        ("req_2", '{"state":"PENDING","priority":"P0"}', '{"reply":"already","detail":"the run has P0"}'),
+    ]
+    assert hall.rows("SELECT priority, adopted_at FROM runs") == [(0, None)]

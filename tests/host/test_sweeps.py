@@ -8,7 +8,8 @@ from datetime import timedelta
 import pytest
 
 from mainspring.core.runs import RunState
-from mainspring.host.sweeps import FINISHED_RUNS_STAY, RETENTION, Sweeper
+from mainspring.core.tuning import USUAL_RETENTION, Retention
+from mainspring.host.sweeps import Sweeper
 from mainspring.shard.effects import Reply
 from mainspring.shard.events import ReopenTask
 from mainspring.store.port import PRUNABLE
@@ -42,7 +43,7 @@ async def test_a_finished_run_moves_to_history_after_a_day(hall: Hall, sweeper: 
     await sweep(hall, sweeper, 60.0)
     assert hall.rows("SELECT count(*) FROM runs_history") == [(0,)]
 
-    hall.clock.skew += FINISHED_RUNS_STAY
+    hall.clock.skew += USUAL_RETENTION.stay()
     await sweep(hall, sweeper, 30.0)
 
     assert hall.rows("SELECT count(*) FROM runs_history") == [(1,)]
@@ -71,7 +72,7 @@ async def test_runs_that_are_named_twice_move_once(hall: Hall, sweeper: Sweeper)
     ids = await hall.submit(job(task("a")), runs=5)
     for run in ids:
         await hall.ended(run)
-    hall.clock.skew += FINISHED_RUNS_STAY
+    hall.clock.skew += USUAL_RETENTION.stay()
     hall.store.commit_seconds = 0.1
 
     for _ in range(3):
@@ -89,7 +90,7 @@ async def test_a_run_that_a_person_reopens_meanwhile_stays(hall: Hall, sweeper: 
     hall.play(cores=1)
     (run,) = await hall.submit(chain("a"))
     await hall.ended(run)
-    hall.clock.skew += FINISHED_RUNS_STAY
+    hall.clock.skew += USUAL_RETENTION.stay()
     hall.store.commit_seconds = 0.2
 
     asking = asyncio.create_task(hall.ask(ReopenTask, run, task_id=f"task_{run[4:]}.0"))
@@ -122,7 +123,7 @@ async def test_old_rows_go_and_young_ones_stay(hall: Hall, sweeper: Sweeper) -> 
 
 async def test_everything_that_can_be_pruned_has_a_time(sweeper: Sweeper) -> None:
     """OPS-7: nothing grows for ever because somebody forgot it."""
-    assert set(RETENTION) == set(PRUNABLE)
+    assert set(USUAL_RETENTION.ages()) == set(PRUNABLE)
 
 
 async def test_the_sweep_asks_for_an_audit(hall: Hall, sweeper: Sweeper) -> None:
@@ -141,3 +142,23 @@ async def test_the_sweep_asks_for_an_audit(hall: Hall, sweeper: Sweeper) -> None
 
     assert (await hall.run(run)).state is RunState.SUCCEEDED
     assert len(hall.rows("SELECT 1 FROM outbox WHERE kind = 'alert'")) == 1
+
+
+async def test_how_long_runs_stay_and_rows_are_kept_is_asked_each_time(hall: Hall) -> None:
+    """OPS-5: whoever sets it sees it done by the next sweep."""
+    leader = await hall.lead()
+    hall.play()
+    (run,) = await hall.submit(job(task("a")))
+    await hall.ended(run)
+    kept = Retention()
+    sweeper = Sweeper(hall.store, hall.clock, lambda: [leader], lambda: kept)
+    hall.clock.skew += timedelta(hours=2)
+    assert await sweeper.age_runs(leader) == 0
+
+    kept = Retention(finished_runs_hours=1.0, transitions_days=1)
+    assert await sweeper.age_runs(leader) == 1
+
+    hall.clock.skew += timedelta(days=3)
+    await sweeper.prune()
+    assert hall.rows("SELECT count(*) FROM transitions") == [(0,)]
+    assert hall.rows("SELECT count(*) FROM attempts") == [(1,)]

@@ -68,7 +68,7 @@ async def test_what_nobody_was_told_about_is_found_by_the_sweep(hall: Hall, tabl
     load = await table.schedule(EVERY_TEN, after=After(job="extract", within_seconds=3600), max_active=9)
     await hall.wait(11)
     assert await table.outcomes(load) == [O.WAITING]
-    fire = await table.book.trigger(extract.id, by="ann")
+    fire = (await table.book.trigger(extract.id, by="ann")).fire
     ended = Ended(fire=fire, state=RunState.SUCCEEDED, at=table.now())
     await table.settler.settle([extract.id], lambda docket, context: note_ends(docket, context, {extract.id: [ended]}))
     assert (await table.outcomes(load))[0] is O.WAITING
@@ -165,8 +165,9 @@ async def test_a_backfill_goes_on_by_itself(hall: Hall, table: Timetable) -> Non
     row = await table.schedule(CronTrigger(cron="0 * * * *"))
     wish = BackfillWish(since=BEGINNING - 5 * HOUR, before=BEGINNING, max_parallel=2, by="ann", why="lost")
     planned = await table.book.plan_backfill(row.id, wish)
-    kept, made = await table.book.backfill(row.id, wish)
-    assert (planned, planned.total, kept.windows) == (made, 5, 5)
+    backfilled = await table.book.backfill(row.id, wish)
+    kept = backfilled.row
+    assert (planned, planned.total, kept.windows) == (backfilled.planned, 5, 5)
     assert (await table.outcomes(row)).count(O.RAN) == 2
     hall.play()
     await hall.wait(10)
@@ -207,8 +208,8 @@ async def test_the_acts_of_people(hall: Hall, table: Timetable) -> None:
     with pytest.raises(NotFound):
         await book.pause("sched_unknown", by="ann")
     await book.pause(row.id, by="ann")
-    first = await book.trigger(row.id, by="ann", params='{"a":1}')
-    again = await book.trigger(row.id, by="ann", window_at=first.window_at)
+    first = (await book.trigger(row.id, by="ann", params='{"a":1}')).fire
+    again = (await book.trigger(row.id, by="ann", window_at=first.window_at)).fire
     assert (again.generation, again.repeats) == (2, first.run_id)
     assert (await hall.run(again.run_id or "")).linked_run == first.run_id
     spec = msgspec.json.decode(row.spec, type=ScheduleSpec)

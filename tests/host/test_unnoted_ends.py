@@ -19,7 +19,7 @@ async def test_an_end_that_nobody_noted_is_noted(hall: Hall) -> None:
     table = Timetable(hall)
     await table.job()
     row = await table.schedule(ManualTrigger())
-    fire = await table.book.trigger(row.id, by="ann")
+    fire = (await table.book.trigger(row.id, by="ann")).fire
     term = await hall.store.campaign(SHARD, "writer", 77, timedelta(days=1))
     run = await hall.store.run(fire.run_id or "")
     assert term is not None

@@ -9,17 +9,18 @@ from datetime import datetime
 import pytest_asyncio
 
 from mainspring.core.tasks import TaskState
+from mainspring.core.tuning import USUAL
 from mainspring.core.workers import WorkerStatus
 from mainspring.errors import Unavailable
 from mainspring.host.sweeps import Sweeper
-from mainspring.host.watch import NOTE_SECONDS, UNHEARD_AFTER
+from mainspring.host.watch import NOTE_SECONDS, unheard_after
 from mainspring.shard.effects import Reply
 from mainspring.shard.events import CordonWorker, UncordonWorker
 from mainspring.wire import Assign, Checkpoint, Goodbye
 from tests.host.hall import Hall, Hand
 from tests.shard.jobs import job, task
 
-LONG = UNHEARD_AFTER.total_seconds() + 20.0
+LONG = unheard_after(USUAL).total_seconds() + 20.0
 
 
 @pytest_asyncio.fixture

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+from mainspring.core.batch import SpreadKind
 from mainspring.core.resources import NOTHING, Resources
 from mainspring.core.runs import FINAL_RUN
 from mainspring.core.states import FINAL, HELD_BY_A_WORKER
@@ -146,8 +147,12 @@ def _check_queues(memory: ShardMemory) -> None:
     depth: Counter[tuple[Priority, str]] = Counter()
     in_memory: Counter[tuple[Priority, str]] = Counter()
     for run in memory.runs.values():
-        key = (run.run.priority, run.run.tenant)
-        depth[key] += sum(task.state is TaskState.QUEUED for task in run.tasks)
-        in_memory[key] += run.run.task_count - len(run.tasks) + sum(task.state not in FINAL for task in run.tasks)
+        row = run.run
+        in_memory[row.priority, row.tenant] += row.task_count - len(run.tasks)
+        for task in run.tasks:
+            depth[task.priority, row.tenant] += task.state is TaskState.QUEUED
+            in_memory[task.priority, row.tenant] += task.state not in FINAL
+            changing = (SpreadKind.REPRIORITISE, "") in run.spreads
+            assert task.state in FINAL or changing or task.priority is row.priority, f"{task} is not {row.priority!r}"
     assert memory.queues.depth == {key: count for key, count in depth.items() if count}
     assert memory.in_memory == {key: count for key, count in in_memory.items() if count}

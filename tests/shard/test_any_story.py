@@ -19,6 +19,8 @@ from mainspring.core.jobs import OnSkip
 from mainspring.core.runs import FINAL_RUN, FailurePolicy, Finish, Run, RunState, derive_run_state
 from mainspring.core.states import FINAL, HELD_BY_A_WORKER
 from mainspring.core.tasks import Priority, Task, TaskState
+from mainspring.core.tuning import USUAL, Tuning
+from mainspring.core.work import digest_of
 from mainspring.shard import events as happened
 from mainspring.shard.effects import Reply
 from mainspring.wire import Outcome, Progress
@@ -29,6 +31,10 @@ from tests.shard.world import World
 S = TaskState
 WORKERS = ("w1", "w2", "w3")
 BUDGETS = (3, 8, 2_000)
+SLOWER = Tuning(
+    growth_burst=2, growth_per_second=1, ready_burst=2, ready_per_second=1, lost_after_seconds=20.0,
+    suspect_after_seconds=12.0, receipt_seconds=5.0, stall_seconds=4.0, retries_per_second=1,
+)  # fmt: skip
 ERRORS = (
     None, "boom", '{"type":"E","message":"alike"}', '{"type":"E","message":"alike"}', '{"type":"MemoryError"}',
     '{"class":"permanent","type":"E"}', '{"type":"TIMEOUT"}', '{"class":"infrastructure","type":"child"}',
@@ -117,6 +123,36 @@ class Story(RuleBasedStateMachine):
     def somebody_acts_on_a_task(self, pick: Any, kind: type[happened.Act]) -> None:
         one = pick.choice(list(self.world.ledger.tasks.values()))
         self.world.turn(self.world.asked(kind, self.world.run(one.run_id), task=one.id))
+
+    @precondition(lambda self: self.world.ledger.tasks)
+    @rule(pick=st.randoms(use_true_random=False), again=st.booleans(), grace=st.sampled_from([0.0, 5.0, 60.0]))
+    def somebody_kills_a_task(self, pick: Any, again: bool, grace: float) -> None:
+        held = [one for one in self.world.ledger.tasks.values() if one.state in HELD_BY_A_WORKER]
+        one = pick.choice(held or list(self.world.ledger.tasks.values()))
+        run = self.world.run(one.run_id)
+        self.world.turn(self.world.asked(happened.KillTask, run, task=one.id, again=again, grace_seconds=grace))
+
+    @precondition(lambda self: self.world.ledger.runs)
+    @rule(pick=st.randoms(use_true_random=False), priorities=st.lists(st.sampled_from(list(Priority)), max_size=3))
+    def somebody_changes_priorities(self, pick: Any, priorities: list[Priority]) -> None:
+        for priority in priorities:
+            run = pick.choice(list(self.world.ledger.runs.values()))
+            self.world.turn(self.world.asked(happened.ChangePriority, run, priority=priority))
+
+    @precondition(lambda self: self.world.ledger.tasks)
+    @rule(pick=st.randoms(use_true_random=False), expected=st.sampled_from([None, "", digest_of("1")]))
+    def somebody_saves_a_checkpoint(self, pick: Any, expected: str | None) -> None:
+        one = pick.choice(list(self.world.ledger.tasks.values()))
+        self.world.turn(
+            self.world.asked(
+                happened.SaveCheckpoint, self.world.run(one.run_id), task=one.id,
+                attempt_id=one.attempt_id or "att_person", document="0", expected=expected,
+            )
+        )  # fmt: skip
+
+    @rule(tuning=st.sampled_from([USUAL, SLOWER]))
+    def an_operator_sets_other_measures(self, tuning: Tuning) -> None:
+        self.world.turn(happened.Retuned(tuning=tuning))
 
     @precondition(lambda self: any(one.state in FINAL for one in self.world.ledger.tasks.values()))
     @rule(pick=st.randoms(use_true_random=False), whole=st.booleans())

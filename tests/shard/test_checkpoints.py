@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from mainspring.core.tasks import TaskState
+from mainspring.core.work import digest_of
 from mainspring.shard import events as happened
+from mainspring.shard.effects import Reply
 from mainspring.wire import Assign, Assignment, Outcome, Progress
 from tests.shard.jobs import chain, task
 from tests.shard.world import World
@@ -161,3 +163,82 @@ def test_nobody_speaks_of_the_progress_of_others(world: World) -> None:
     world.settle(world.say(happened.WorkerBeat, "w2", progress=(Progress(attempt, 50.0),)))
 
     assert world.shard.memory.headway == {}
+
+
+# a person saves one
+
+
+def put(world: World, document: str, expected: str | None = None) -> tuple[Reply, str]:
+    """Somebody puts a document in the place of the checkpoint of `a`."""
+    attempt = world.task("a").attempt_id or "att_1"
+    answered = world.act(happened.SaveCheckpoint, task="a", attempt_id=attempt, document=document, expected=expected)
+    return answered.reply, answered.detail
+
+
+def given_saved(world: World) -> None:
+    """A task that runs, and has saved 1."""
+    world.given_running("a", on="w1", retry_delay_seconds=1.0)
+    save(world, "a", "1")
+
+
+def test_the_next_attempt_finds_what_a_person_has_put_there(world: World) -> None:
+    given_saved(world)
+    world.fail("a")
+
+    assert put(world, "7") == (Reply.DONE, digest_of("7"))
+    world.advance(2, heard=["w1"])
+
+    assert last_assignment(world, "w1").checkpoint == "7"
+
+
+def test_it_is_put_there_only_if_what_is_expected_is_there(world: World) -> None:
+    given_saved(world)
+
+    assert put(world, "2", digest_of("0")) == (Reply.REFUSED, f"the checkpoint is another: {digest_of('1')}")
+    assert put(world, "2", "")[0] is Reply.REFUSED
+    assert world.ledger.checkpoints[world.task("a").id].document == "1"
+
+    assert put(world, "2", digest_of("1"))[0] is Reply.DONE
+    assert world.ledger.checkpoints[world.task("a").id].document == "2"
+
+
+def test_what_the_task_saves_in_the_same_turn_counts(world: World) -> None:
+    """Two who read the same, and write: one of them is told that it is another by now."""
+    given_saved(world)
+    worker, attempt = world.holder("a")
+    saves = world.say(happened.CheckpointSaved, worker, attempt=attempt, document="2")
+    act = world.asked(
+        happened.SaveCheckpoint, task="a", attempt_id=attempt, document="3", expected=digest_of("1")
+    )  # fmt: skip
+
+    batch = world.turn(saves, act)
+
+    assert world.answers[act.ticket].reply is Reply.REFUSED
+    assert [saved.document for saved in batch.checkpoints] == ["2"]
+
+
+def test_nobody_saves_in_the_name_of_an_older_attempt(world: World) -> None:
+    """I-13: such as a process that goes on somewhere, and whose worker was lost."""
+    given_saved(world)
+
+    answered = world.act(happened.SaveCheckpoint, task="a", attempt_id="att_older", document="9")
+
+    _, attempt = world.holder("a")
+    assert (answered.reply, answered.detail) == (Reply.REFUSED, f"the attempt is another: {attempt} is under way")
+
+
+def test_none_can_be_expected(world: World) -> None:
+    world.given_running("a", on="w1")
+
+    assert put(world, "1", digest_of("1")) == (Reply.REFUSED, "the checkpoint is another: there is none")
+    assert put(world, "1", "")[0] is Reply.DONE
+
+
+def test_a_task_that_is_over_needs_none(world: World) -> None:
+    world.register("w1")
+    world.submit(chain("a", "b"))
+    world.run_through("a")
+
+    assert put(world, "1") == (Reply.REFUSED, "the task is SUCCEEDED: no attempt of it would find a checkpoint")
+    world.run_through("b")
+    assert put(world, "1") == (Reply.REFUSED, "the run is SUCCEEDED: no task of it runs any more")

@@ -11,6 +11,7 @@ from mainspring.core.tasks import AttemptEnd, TaskState
 from mainspring.core.workers import WorkerStatus
 from mainspring.shard import events as happened
 from mainspring.shard.events import TimerKind
+from mainspring.wire import Outcome
 from tests.shard.jobs import task
 from tests.shard.world import World
 
@@ -27,6 +28,21 @@ def test_a_worker_that_leaves_gets_nothing_new_and_finishes_what_it_has(world: W
     assert world.task("second").state is S.QUEUED
     world.run_through("first", of=first)
     assert world.task("first").state is S.SUCCEEDED
+
+
+def test_what_a_leaving_worker_lets_go_of_runs_elsewhere_and_is_no_loss(world: World) -> None:
+    """However often a fleet is renewed, a long task does not fail for it."""
+    world.register("w1")
+    world.given_run(task("long"))
+    for number in range(1, 6):
+        world.start("long")
+        world.settle(world.say(happened.WorkerLeaving, f"w{number}"))
+        world.register(f"w{number + 1}")
+        world.settle(world.result("long", Outcome.STOPPED))
+        now = world.task("long")
+        assert (now.worker_id, now.losses, now.tries) == (f"w{number + 1}", 0, 0)
+
+    assert {attempt.end for attempt in world.ledger.attempts.values()} == {AttemptEnd.STOPPED}
 
 
 def test_a_worker_that_comes_back_has_not_left(world: World) -> None:
@@ -123,6 +139,29 @@ def test_a_worker_that_the_shard_has_heard_of_is_not_given_up_for_a_row(world: W
     world.settle(unheard(world, "w1"))
 
     assert world.task("a").state is S.RUNNING
+
+
+def test_a_worker_that_is_heard_of_in_the_turn_that_names_it_silent_is_not_given_up(world: World) -> None:
+    """I-16: a turn is open while the batch before it is being written, and that may take seconds."""
+    world.given_running("a", on="w1")
+    world.shard.memory.lengths.pop_due(float("inf"), 1_000)
+    world.advance(30)
+
+    world.turn(unheard(world, "w1"), world.say(happened.WorkerBeat, "w1"))
+
+    assert world.task("a").state is S.RUNNING
+    assert world.ledger.workers["w1"].status == WorkerStatus.READY
+
+
+def test_a_silent_worker_is_given_up_also_when_events_are_taken_alone(world: World) -> None:
+    world.given_running("a", on="w1")
+    world.shard.memory.lengths.pop_due(float("inf"), 1_000)
+    world.advance(30)
+
+    world.turn_alone(unheard(world, "w1"))
+
+    assert world.task("a").state is S.QUEUED
+    assert world.ledger.workers["w1"].status == WorkerStatus.LOST
 
 
 def test_nobody_is_given_up_before_a_new_leader_could_hear(world: World) -> None:

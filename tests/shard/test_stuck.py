@@ -8,6 +8,7 @@ import msgspec
 
 from mainspring.core.alerts import OUTBOX_KIND, Alert, AlertKind
 from mainspring.core.tasks import TaskState
+from mainspring.core.tuning import Tuning
 from mainspring.shard import events as happened
 from tests.shard.jobs import chain, job, task
 from tests.shard.world import World
@@ -53,6 +54,16 @@ def test_it_is_found_after_half_an_hour_explained_and_decided_again(world: World
     world.start("a")
     assert [alert.resolved for alert in alerts(world)] == [False, True]
     assert world.run().because == "it moves again"
+
+
+def test_how_long_that_takes_can_be_set(world: World) -> None:
+    """OPS-5."""
+    given_stuck(world)
+    world.settle(happened.Retuned(tuning=Tuning(stuck_after_seconds=120.0)))
+    pass_time(world, 1.5)
+    assert alerts(world) == []
+    pass_time(world, 1)
+    assert len(alerts(world)) == 1
 
 
 def test_a_new_leader_knows_of_it(world: World) -> None:

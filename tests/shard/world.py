@@ -70,6 +70,10 @@ class World:
         self._commit(batch)
         return batch
 
+    def turn_alone(self, event: Event) -> None:
+        """One turn with this event and nothing else."""
+        self._commit(self.shard.handle_alone(event, now=self.now, budget=self.budget))
+
     def settle(self, *events: Event) -> None:
         """Turn with these events, and go on until the shard waits for something outside."""
         self.turn(*events)
@@ -87,7 +91,7 @@ class World:
                 return
             before = [(task, len(path)) for task, path in self.ledger.history.items()]
             for event in due:
-                self._commit(self.shard.handle_alone(event, now=self.now, budget=self.budget))
+                self.turn_alone(event)
             after = [(task, len(path)) for task, path in self.ledger.history.items()]
             if before == after and not self.shard.has_more():
                 return
@@ -213,22 +217,20 @@ class World:
 
     # people
 
-    def act(self, kind: type[Act], run: Run | None = None, *, task: str | None = None, why: str = "") -> Answered:
+    def act(self, kind: type[Act], run: Run | None = None, *, task: str | None = None, **fields: Any) -> Answered:
         """Have an act carried out to its end; returns the answer."""
-        event = self.asked(kind, run, task=task, why=why)
+        event = self.asked(kind, run, task=task, **fields)
         self.settle(event)
         return self.answers[event.ticket]
 
-    def asked(self, kind: type[Act], run: Run | None = None, *, task: str | None = None, why: str = "") -> Act:
+    def asked(self, kind: type[Act], run: Run | None = None, *, task: str | None = None, **fields: Any) -> Act:
         """An act, as an event."""
         self._tickets += 1
         run_id = self.run(run).id
-        if task is None:
-            return kind(run_id=run_id, by="ann", why=why, ticket=self._tickets)
-        names = [spec.name for spec in self.ledger.jobs[self.ledger.runs[run_id].job_id].tasks]
-        known = task_id(run_id, names.index(task)) if task in names else self.task(task, run).id
-        named: dict[str, Any] = {"task_id": known}
-        return kind(run_id=run_id, by="ann", why=why, ticket=self._tickets, **named)
+        if task is not None:
+            names = [spec.name for spec in self.ledger.jobs[self.ledger.runs[run_id].job_id].tasks]
+            fields["task_id"] = task_id(run_id, names.index(task)) if task in names else self.task(task, run).id
+        return kind(run_id=run_id, by="ann", ticket=self._tickets, **fields)
 
     def reply(self, kind: type[Act], run: Run | None = None, *, task: str | None = None) -> Reply:
         """The short form of the answer to an act."""

@@ -12,6 +12,7 @@ from mainspring.core.retries import LOSSES_ALLOWED
 from mainspring.core.runs import FINAL_RUN, FailurePolicy, Finish, Run, derive_run_state
 from mainspring.core.states import FINAL, HELD_BY_A_WORKER, UNSUCCESSFUL, is_allowed
 from mainspring.core.tasks import Attempt, AttemptEnd, Task, TaskState, Transition
+from mainspring.core.work import digest_of
 from mainspring.wire import Outcome
 from tests.sim.check_failures import FailureCheck
 from tests.sim.check_growth import GrowthCheck, can_be_added, causes
@@ -136,8 +137,19 @@ class CommitCheck:
         self._require("I-18", bounded, f"{task.id}: {task.tries} tries, {task.losses} losses")
 
     def _apply_checkpoints(self, model: Model, batch: Batch) -> None:
-        """Only a live attempt saves, for its own task, and what is kept is what it saved (WRK-7)."""
+        """Only a live attempt saves, for its own task, and what is kept is what it saved (WRK-7).
+
+        A person's document is kept only where what was expected was there.
+        """
         for saved in batch.checkpoints:
+            if saved.document in self._ever.put:
+                task_id, expected = self._ever.put[saved.document]
+                before = model.checkpoints.get(saved.task_id)
+                there = "" if before is None else digest_of(before.document)
+                fits = task_id == saved.task_id and expected in (None, there)
+                self._require("WRK-7", fits, f"{saved} was put for {expected!r}, and {before} was there")
+                model.checkpoints[saved.task_id] = saved
+                continue
             row = model.live.get(saved.attempt_id)
             self._require("I-13", row is not None and row.id == saved.task_id, f"{saved} is of no live attempt")
             mine = saved.document in self._ever.saved.get(saved.attempt_id, ())
@@ -225,6 +237,12 @@ class CommitCheck:
         )
         state = derive_run_state(counts, finish)
         self._require("I-44", run.state is state, f"{run_id} is {run.state}, its tasks say {state}: {counts} {finish}")
+        starts = [task.started_at for task in tasks if task.started_at is not None]
+        first = min(starts, default=None) if run.state in FINAL_RUN else None
+        self._require("OBS-5", run.started_at == first, f"{run_id} started at {run.started_at}, its tasks say {first}")
+        if (run_id, SpreadKind.REPRIORITISE, "") not in model.spreads:
+            others = [task.id for task in tasks if task.state not in FINAL and task.priority is not run.priority]
+            self._require("OPS-1", not others, f"{run_id} has {run.priority!r}, and {others} have another")
 
     def _archive(self, model: Model, run_id: str) -> None:
         run = model.runs.pop(run_id, None)

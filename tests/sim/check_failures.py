@@ -168,10 +168,10 @@ class FailureCheck:
             limit = task.trail.limit_seconds if task.trail is not None else None
             self._check_length("LIV-4", began, limit or spec.timeout_seconds or 60.0, task, since_start=True)
         elif task.stop.kind is StopKind.STALL:
-            _, heard = self._ever.moved.get(task.attempt_id, (None, began))
-            self._check_length(
-                "LIV-2", max(heard, began), spec.stall_seconds or 600.0, task, since_start=heard <= began
-            )
+            leader = model.fence.nonce
+            _, heard = self._ever.moved.get((leader, task.attempt_id), (None, 0.0))
+            since = max(began, heard, self._ever.led_since[leader])
+            self._check_length("LIV-2", since, spec.stall_seconds or 600.0, task, since_start=since == began)
 
     def _check_length(self, name: str, since: float, limit: float, task: Task, *, since_start: bool) -> None:
         # After a jump back the leader's time stands still for a while, and is ahead of the store's.

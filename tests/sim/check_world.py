@@ -90,6 +90,7 @@ def compare_tables(world: World, *, whole: bool) -> None:
     workers = {row[0]: row[1:] for row in db.execute("SELECT id, status, hold, hold_why FROM workers")}
     wanted_workers = {row.id: (row.status, row.hold, row.hold_why) for row in model.workers.values()}
     require("ROWS", workers == wanted_workers, f"workers: {workers} are stored, not {wanted_workers}")
+    world.checker.audit.compare(model, db)
     _check_acknowledged(world, db)
 
 

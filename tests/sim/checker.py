@@ -18,14 +18,15 @@ from mainspring.core.resources import Resources
 from mainspring.core.runs import Run
 from mainspring.core.schedule_rows import Docket, Ruling
 from mainspring.core.tasks import AttemptEnd
+from mainspring.core.tuning import USUAL
 from mainspring.errors import Fenced, Rejected
 from mainspring.host.loop import MARGIN, Leader
 from mainspring.shard.effects import Answered, Reply
 from mainspring.shard.events import Act, Asked, CancelRun, PauseRun, UncordonWorker, WorkerAct
-from mainspring.shard.fleet import LOST_AFTER_SECONDS
 from mainspring.shard.shard import Shard
 from mainspring.store.port import IdempotencyKey, Term
 from mainspring.wire import Answer, Assign, Assignment, Progress, Result, Stop, Verdict
+from tests.sim.check_audit import AuditCheck
 from tests.sim.check_commit import CommitCheck
 from tests.sim.check_failures import FailureCheck
 from tests.sim.check_schedules import ScheduleCheck
@@ -55,9 +56,9 @@ class Checker:
         self.failures = FailureCheck(findings, self.ever, lambda: world.loop.now, world.store_clock, world.mix.alike)
         self._commits = CommitCheck(findings, self.ever, offers, self.failures)
         self.schedules = ScheduleCheck(findings, self.ever)
+        self.audit = AuditCheck(findings, self.ever)
         self._heard: dict[tuple[int, str], float] = {}
         """When a leader (by nonce) last heard of a worker."""
-        self._began: dict[int, float] = {}
         self._trusted_until: dict[int, float] = {}
         self._issued: dict[int, int] = {}
         self._alone: Batch | None = None
@@ -96,6 +97,7 @@ class Checker:
         fence.lease_until = self._world.store_clock.wall() + fence.ttl
         if batch.rows():
             self._commits.apply(self.model, batch, in_order=batch is not self._alone)
+            self.audit.committed(self.model, batch)
             last = batch.transitions[-1] if batch.transitions else None
             what = f"{last.task_id} {last.end}" if last else ""
             self._world.trace.note("commit", f"{term.epoch}/{number} {batch.rows()} {what}")
@@ -150,6 +152,7 @@ class Checker:
             run for run in (*now.runs, *now.archived) if run not in then.runs and run not in then.archived
         )
         self.ever.erased_attempts.update(attempt for attempt in now.ended if attempt not in then.ended)
+        self.ever.erased_entries.update(entry for entry in now.audit if entry not in then.audit)
         self.ever.restores += 1
         self.model = then
 
@@ -161,7 +164,7 @@ class Checker:
 
     def took_lead(self, leader: Leader) -> None:
         """A host believes that it leads."""
-        self._began[leader.term.nonce] = self._world.loop.now
+        self.ever.led_since[leader.term.nonce] = self._world.loop.now
 
     def issued(self, term: Term, number: int, batch: Batch) -> None:
         """A host sends a commit on its way: at this moment its decision is made, and its lease must be good."""
@@ -204,6 +207,7 @@ class Checker:
 
     def answered(self, act: Asked, answered: Answered) -> None:
         """A person was told how an act ended."""
+        self.audit.answered(self.model, act, answered)
         if answered.reply is Reply.DONE and isinstance(act, CancelRun):
             self._require("STA-3", act.run_id in self.ever.cancelled, f"the cancel of {act.run_id} is not durable")
         elif answered.reply is Reply.DONE and isinstance(act, PauseRun):
@@ -212,11 +216,12 @@ class Checker:
             self._require("STA-3", act.worker in self.ever.held, f"the hold of {act.worker} is not durable")
         self._world.trace.note("answered", f"{say_act(act)} {answered.reply}")
 
-    def moved(self, progress: Progress) -> None:
+    def moved(self, term: Term, progress: Progress) -> None:
         """A leader has heard how far an attempt is; the same again is no progress."""
-        percent, _ = self.ever.moved.get(progress.attempt, (None, 0.0))
+        said = (term.nonce, progress.attempt)
+        percent, _ = self.ever.moved.get(said, (None, 0.0))
         if progress.percent != percent:
-            self.ever.moved[progress.attempt] = (progress.percent, self._world.loop.now)
+            self.ever.moved[said] = (progress.percent, self._world.loop.now)
 
     def news(self, row: Outgoing) -> None:
         """Something reached somebody outside."""
@@ -293,6 +298,10 @@ class Checker:
         """A process saves something."""
         self.ever.saved.setdefault(attempt, set()).add(document)
 
+    def put(self, document: str, task_id: str, expected: str | None) -> None:
+        """A person puts a document in the place of a task's checkpoint, if what has this digest is there."""
+        self.ever.put[document] = (task_id, expected)
+
     def wiped(self, worker: str) -> None:
         """A worker's disk is gone."""
         self.ever.wiped.update(attempt for attempt, (owner, _) in self.ever.left.items() if owner == worker)
@@ -310,9 +319,9 @@ class Checker:
                 silent.add(step.because.partition(" ")[0])
         for worker in sorted(silent):
             since = self._heard.get((term.nonce, worker), 0.0)
-            began = self._began[term.nonce]
+            began = self.ever.led_since[term.nonce]
             jumps = sum(1 for at in self._world.store_clock.jumps if at > max(since, began) - 1)
-            least = LOST_AFTER_SECONDS * _DRIFT - 2.0 * jumps
+            least = USUAL.lost_after_seconds * _DRIFT - 2.0 * jumps
             self._require(
                 "I-16", now - since >= least, f"{worker} was given up {now - since:.1f} s after its last word"
             )

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, cast
 
 import msgspec
 
+from mainspring.core.audit_trail import AuditEntry
 from mainspring.core.jobs import JobRow, JobSpec
 from mainspring.core.runs import FINAL_RUN, Run
 from mainspring.core.states import FINAL
@@ -27,6 +28,7 @@ from mainspring.shard.events import (
     ReopenTask,
     ResumeRun,
     UncordonWorker,
+    WorkerAct,
 )
 from mainspring.store.port import IdempotencyKey, Store
 from tests.sim.checker import say_act
@@ -142,6 +144,7 @@ class People:
     def __init__(self, world: World) -> None:
         self._world = world
         self._random = Random(f"people:{world.mix.seed}")
+        self._random_of_asking = Random(f"asking again:{world.mix.seed}")
         self._acted = 0
 
     async def meddle(self) -> None:
@@ -188,10 +191,18 @@ class People:
     def ask(self, act: Asked) -> None:
         """Ask whichever server leads, if one does."""
         self._acted += 1
+        about = AuditEntry(
+            id=f"req_{self._acted:06}", tenant="everybody", actor=act.by, source="", act=type(act).__name__,
+            object=act.run_id if isinstance(act, Act) else act.worker if isinstance(act, WorkerAct) else "",
+        )  # fmt: skip
+        self._ask(msgspec.structs.replace(act, audit=about))
+
+    def _ask(self, act: Asked) -> None:
         for server in self._world.servers:
             leader = server.leader()
             if leader is not None:
                 self._world.trace.note("act", say_act(act))
+                self._world.checker.audit.asked(act)
                 self._world.loop.create_task(self._wait(leader, act), context=server.process.context)
                 return
 
@@ -199,6 +210,8 @@ class People:
         try:
             answered = await leader.ask(act)
         except MainspringError:
+            if self._random_of_asking.random() < 0.5:
+                self._world.loop.call_later(5.0, self._ask, act, context=self._world.loop.outside)
             return
         self._world.checker.answered(act, answered)
 

@@ -70,11 +70,19 @@ class Mix(msgspec.Struct, frozen=True, kw_only=True):
     """How many failures that are alike open a circuit."""
     ailing: float
     """How likely a job is to meet something that makes its tasks fail alike."""
+    kills: int
+    corrections: int
+    """How often a person puts a checkpoint in the place of another."""
+    priorities: int
+    """How often a run gets another priority."""
+    retunings: int
+    """How often an operator sets other measures."""
 
 
 def draw_mix(seed: int, seconds: float) -> Mix:
     """What this seed is made of."""
     random, later = Random(f"mix:{seed}"), Random(f"mix of time, failure and growth:{seed}")
+    people = Random(f"mix of what operators do:{seed}")
     chosen = [name for name in STRIKES if random.random() < 0.5] or [random.choice(STRIKES)]
     return Mix(
         seed=seed,
@@ -110,4 +118,8 @@ def draw_mix(seed: int, seconds: float) -> Mix:
         ailing=later.choice((0.0, 0.2, 0.6)),
         crowded=later.random() < 0.5,
         alike=later.choice((6, 6, 40)),
+        kills=people.choice((0, 10, 30)),
+        corrections=people.choice((0, 20, 60)),
+        priorities=people.choice((0, 15, 40)),
+        retunings=people.choice((0, 5, 15)),
     )

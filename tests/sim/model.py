@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 import msgspec
 
 from mainspring.core import expansion
+from mainspring.core.audit_trail import AuditEntry
 from mainspring.core.batch import BreakerRow, Checkpoint, Spread, SpreadKind, WorkerRow
 from mainspring.core.jobs import Job, TaskSpec
 from mainspring.core.resources import NOTHING, Resources
@@ -87,6 +88,8 @@ class Model:
         """By run and its generation: how often a task was tried again."""
         self.stories: dict[tuple[str, int], Story] = {}
         """By task and its generation."""
+        self.audit: dict[str, AuditEntry] = {}
+        """What was carried out, by the request's id."""
         self.alerts: set[str] = set()
         """Keys of the alerts that were raised."""
         self.dirty: dict[str, None] = {}
@@ -98,7 +101,7 @@ class Model:
         other.fence = msgspec.structs.replace(self.fence)
         plain = (
             "jobs", "runs", "born", "archived", "spreads", "live", "ended", "counted", "keys", "workers", "checkpoints",
-            "schedules", "fires", "backfills", "breakers", "retries", "stories",
+            "schedules", "fires", "backfills", "breakers", "retries", "stories", "audit",
         )  # fmt: skip
         for name in plain:
             setattr(other, name, dict(getattr(self, name)))
@@ -208,14 +211,18 @@ class Ever:
         """Workers that were held, durably."""
         self.saved: dict[str, set[str]] = {}
         """What each attempt has saved, kept or not."""
+        self.put: dict[str, tuple[str, str | None]] = {}
+        """Documents that people have put in the place of a checkpoint, kept or not: of which task, for which digest."""
         self.to_find: dict[str, str | None] = {}
         """What each attempt finds: the latest checkpoint of its task at the commit that made it."""
         self.cancelled: set[str] = set()
         self.paused: set[str] = set()
         self.began: dict[str, tuple[int, float]] = {}
         """When each task was last known to run: the transition's number, and the loop's time."""
-        self.moved: dict[str, tuple[float | None, float]] = {}
-        """How far each attempt is, and when a leader first heard so."""
+        self.led_since: dict[int, float] = {}
+        """When each leader (by nonce) began."""
+        self.moved: dict[tuple[int, str], tuple[float | None, float]] = {}
+        """How far each attempt is, and when a leader (by nonce) first heard so: none knows what another one hears."""
         self.run_ends: dict[str, set[RunState]] = {}
         """In which final states each run has been."""
         self.left: dict[str, tuple[str, Result]] = {}
@@ -226,5 +233,8 @@ class Ever:
         """Attempts that were on a disk that is gone."""
         self.erased_runs: set[str] = set()
         self.erased_attempts: set[str] = set()
+        self.erased_entries: set[str] = set()
+        self.asked: dict[str, int] = {}
+        """How often each act was asked for, by the id of its entry in the audit log."""
         self.acknowledged: dict[str, None] = {}
         self.restores = 0

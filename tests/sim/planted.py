@@ -29,6 +29,7 @@ from mainspring.store import sqlite_batch, sqlite_queries, sqlite_rows
 from mainspring.store.port import ShardRow, Store
 from mainspring.worker.duties import Duties
 from mainspring.worker.steps import Keep, Mark, Record, Say, Step
+from tests.sim.planted_acts import PLANTS_OF_ACTS
 from tests.sim.planted_time import PLANTS_OF_TIME
 from tests.sim.plants import Plant, patched
 
@@ -218,4 +219,5 @@ PLANTS = (
     Plant("checkpoint", "a new leader does not know what was saved", _forget_checkpoints, 2),
     Plant("both watches", "nobody looks for silent workers", _no_watch, 3),
     *PLANTS_OF_TIME,
+    *PLANTS_OF_ACTS,
 )

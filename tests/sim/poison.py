@@ -60,9 +60,8 @@ def poisoned(
         stack.enter_context(patch(adoption, "take_in", before(adoption.take_in, "adopt", lambda t, r, job: job)))
         stack.enter_context(patch(flow, "make", before(flow.make, "make", about_run)))
         stack.enter_context(patch(flow, "_decide", before(flow._decide, "decide", lambda run, task: run.job)))
-        stack.enter_context(
-            patch(placing, "_assignment", before(placing._assignment, "place", lambda run, *_: run.job))
-        )
+        place = before(placing._assignment, "place", lambda memory, task, *_: memory.runs[task.run_id].job)
+        stack.enter_context(patch(placing, "_assignment", place))
         stack.enter_context(patch(Shard, "load", load))
         for name in ("begin", "take", "finish", "handle_alone", "reject"):
             tell = alone if name == "handle_alone" else None

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from datetime import timedelta
 from random import Random
 from typing import TYPE_CHECKING, Any, cast
 
 from mainspring.core.batch import Outgoing
+from mainspring.core.tuning import Retention
 from mainspring.host.alerting import Alerting
 from mainspring.host.fire_news import ASIDE, FireNews
 from mainspring.host.host import Host
@@ -16,8 +16,9 @@ from mainspring.host.links import Link
 from mainspring.host.loop import Leader
 from mainspring.host.outbox import GroupReceiver, OutboxDelivery, Receiver
 from mainspring.host.schedule_acts import make_context
+from mainspring.host.sealing import Sealer
 from mainspring.host.settler import Settler
-from mainspring.host.sweeps import RETENTION, Sweeper
+from mainspring.host.sweeps import Sweeper
 from mainspring.host.triggers import Triggers
 from mainspring.store.port import Store
 from mainspring.wire import Beat, Register
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from tests.sim.world import World
 
 SHARD = "pool"
+_DAYS = [name for name in Retention.__struct_fields__ if name.endswith("_days")]
 
 
 class SimServer:
@@ -86,7 +88,7 @@ class SimServer:
             for message in frame:
                 if isinstance(message, Beat):
                     for progress in message.progress:
-                        self._world.checker.moved(progress)
+                        self._world.checker.moved(leader.term, progress)
             if isinstance(first, Beat):
                 session.down.send([PONG])
 
@@ -115,10 +117,8 @@ class SimServer:
         store = cast("Store", HostStore(world, f"{self.name}#{self._boots}"))
         host = self.host = Host(store, world.clock, self.name, self._draw_nonce, tuning=SLOW)
         host.on_lead = self._watch
-        retention = dict.fromkeys(RETENTION, timedelta(days=1))
-        sweeper = Sweeper(
-            store, world.clock, lambda: list(host.leaders.values()), retention, timedelta(seconds=world.mix.stay)
-        )
+        kept = Retention(**dict.fromkeys(_DAYS, 1), finished_runs_hours=world.mix.stay / 3600)
+        sweeper = Sweeper(store, world.clock, lambda: list(host.leaders.values()), lambda: kept)
         settler = Settler(store, make_context())
         news = FireNews(store, settler, lambda: SimReach(world))
         takers = {**news.receivers(), **Alerting(store).receivers()}
@@ -126,7 +126,8 @@ class SimServer:
         together = {kind: self._watched_group(group) for kind, group in news.receivers_together().items()}
         outbox = OutboxDelivery(store, world.clock, self.process.name, receivers, ASIDE, together)
         triggers = Triggers(store, world.clock, settler)
-        tasks = [world.loop.create_task(one.run()) for one in (sweeper, outbox, triggers)]
+        sealer = Sealer(store, world.clock)
+        tasks = [world.loop.create_task(one.run()) for one in (sweeper, outbox, triggers, sealer)]
         world.loop.create_task(self._serve(host, self.process, tasks))
 
     async def _serve(self, host: Host, process: Process, tasks: list[asyncio.Task[None]]) -> None:

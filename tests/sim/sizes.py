@@ -11,7 +11,7 @@ from unittest import mock
 
 from mainspring.core import breakers
 from mainspring.core.tuning import Tuning
-from mainspring.host import host, outbox, schedule_acts, triggers
+from mainspring.host import host, outbox, schedule_acts, sealing, triggers
 from mainspring.host import pace as turns
 from mainspring.shard import adoption, breaking, pacing
 from tests.sim.mix import Mix
@@ -38,6 +38,7 @@ def sized(mix: Mix) -> Iterator[None]:
         (host, "LOOK_SECONDS", 1.0),
         (outbox, "LOOK_SECONDS", 5.0),
         (triggers, "LOOK_SECONDS", 4.0),
+        (sealing, "SEAL_SECONDS", 5.0),
         (schedule_acts, "entropy", lambda: draws.getrandbits(64)),
     ]
     sizes.append((pacing, "LEAST_PART", 2))

@@ -27,7 +27,7 @@ POISON = "poison for the store"
 _T = TypeVar("_T")
 _WRITES = frozenset({
     "commit", "campaign", "insert_runs", "insert_job", "release", "take_outgoing", "delivered", "insert_schedule",
-    "settle_due", "settle_waiting", "settle", "receive_events", "open_alert", "resolve_alert",
+    "settle_due", "settle_waiting", "settle", "receive_events", "open_alert", "resolve_alert", "seal_audit",
 })  # fmt: skip
 
 
@@ -86,21 +86,22 @@ class Truth:
                 self._hint(args[0][0].shard)
                 return ids
             case "insert_job":
-                row = at_once(self.store.insert_job(*args))
+                row = at_once(self.store.insert_job(*args, **kwargs))
                 checker.defined(row)
                 return row
             case "insert_schedule":
-                at_once(self.store.insert_schedule(*args))
+                at_once(self.store.insert_schedule(*args, **kwargs))
                 checker.schedules.created(checker.model, args[0])
             case "settle_due" | "settle_waiting" | "settle" | "receive_events":
-                return self._settle(name, args)
+                return self._settle(name, args, kwargs)
             case _:
                 return at_once(getattr(self.store, name)(*args, **kwargs))
         return None
 
-    def _settle(self, name: str, args: tuple[Any, ...]) -> object:
+    def _settle(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> object:
         """Settle schedules: what was decided inside the call is shown to the checker once it is written."""
-        decide: Decide = args[-1]
+        place = next(index for index, arg in enumerate(args) if callable(arg))
+        decide: Decide = args[place]
         decided: list[tuple[Docket, Sequence[Ruling]]] = []
 
         def watch(docket: Docket) -> Sequence[Ruling]:
@@ -108,7 +109,7 @@ class Truth:
             decided[:] = [(docket, rulings)]
             return rulings
 
-        result = at_once(getattr(self.store, name)(*args[:-1], watch))
+        result = at_once(getattr(self.store, name)(*args[:place], watch, *args[place + 1 :], **kwargs))
         for docket, rulings in decided:
             self._world.checker.settled(docket, rulings)
             for shard in {run.shard: None for ruling in rulings for run in ruling.runs}:

@@ -22,6 +22,7 @@ from tests.sim.loop import Stuck, VirtualLoop
 from tests.sim.mix import Mix, draw_mix
 from tests.sim.nemesis import Nemesis
 from tests.sim.network import Network
+from tests.sim.operators import Operators
 from tests.sim.planner import Planner
 from tests.sim.poison import poisoned
 from tests.sim.server import SHARD, SimServer
@@ -73,6 +74,7 @@ class World:
         self.client = Client(self)
         self.people = People(self)
         self.whims = Whims(self)
+        self.operators = Operators(self)
         self.planner = Planner(self)
         self.servers = [SimServer(self, f"server{number}") for number in range(mix.servers)]
 
@@ -87,8 +89,8 @@ class World:
             server.boot()
         for worker in self.workers:
             worker.boot()
-        lives = (self.client.run(), self.people.meddle(), self.whims.run(), self.planner.run(), self.nemesis.run())
-        for coroutine in (*lives, self._watch(), self._look()):
+        lives = (self.client, self.whims, self.operators, self.planner, self.nemesis)
+        for coroutine in (*(one.run() for one in lives), self.people.meddle(), self._watch(), self._look()):
             self.loop.create_task(coroutine, context=self.loop.outside)
         try:
             self.loop.run_until(self.done)
@@ -133,6 +135,7 @@ class World:
                 break
         check_world.compare_tables(self, whole=True)
         check_world.check_history(self)
+        self.checker.audit.check_chains(self.truth.store._writer)
         check_world.check_end(self)
         self._finish()
 

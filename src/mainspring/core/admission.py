@@ -36,6 +36,7 @@ _NO_JOB = "a job is an object with a name and tasks"
 _LARGEST_EXAMINED_BYTES = 1024 * 1024
 """What is broken and larger is refused with its first fault: to name every one, all of it becomes Python objects."""
 _LARGEST_HEADER_FIELD_BYTES = 1024
+_LARGER_HEADER_FIELDS = {"labels": 16 * 1024, "description": 16 * 1024}
 
 
 def decode_job(body: bytes, limits: Limits) -> JobSpec:
@@ -156,8 +157,9 @@ def _read_header(members: dict[str, msgspec.Raw], limits: Limits, faults: Faults
     fields: dict[str, Read] = {"tasks": []}
     for key, member in members.items():
         path = strict_json.path_to("", key)
-        if len(memoryview(member)) > _LARGEST_HEADER_FIELD_BYTES:
-            found = [Fault(where=path, why=f"is larger than {_LARGEST_HEADER_FIELD_BYTES} bytes")]
+        largest = _LARGER_HEADER_FIELDS.get(key, _LARGEST_HEADER_FIELD_BYTES)
+        if len(memoryview(member)) > largest:
+            found = [Fault(where=path, why=f"is larger than {largest} bytes")]
         else:
             fields[key], found = reader.read(bytes(member).decode(), path)
         if found:
@@ -216,6 +218,7 @@ def _examine(body: bytes, suspicion: str) -> tuple[Read, list[Fault]]:
 
 def _check_header(spec: JobSpec, limits: Limits, faults: Faults) -> None:
     job_rules.check_name(spec.name, "name", faults)
+    job_rules.check_about(spec.labels, spec.description, faults)
     if spec.timeout_seconds is not None:
         longest = job_rules.LONGEST_TIMEOUT_SECONDS
         job_rules.check_seconds(spec.timeout_seconds, "timeout_seconds", faults, longest=longest)

@@ -11,6 +11,7 @@ from enum import StrEnum
 
 import msgspec
 
+from mainspring.core.audit_trail import AuditEntry
 from mainspring.core.runs import Run
 from mainspring.core.tasks import Attempt, Task, TaskState, Transition
 
@@ -46,6 +47,8 @@ class SpreadKind(StrEnum):
     """Take what is queued out of the queues, call back what has not started."""
     RESUME = "resume"
     """Queue again what may run."""
+    REPRIORITISE = "priority"
+    """Give whatever is not over the priority that the run has by now."""
     REOPEN = "reopen"
     """Start again what was cancelled or skipped because of a task that a person retries."""
     FAN_OUT = "fan_out"
@@ -186,6 +189,8 @@ class Batch(msgspec.Struct, kw_only=True):
     durations: list[DurationRow] = []
     archived: list[str] = []
     """Runs, all final, that move to history: so many of their tasks as a batch may move, and with the last the run."""
+    audit: list[AuditEntry] = []
+    """What people asked for, and was carried out in this batch."""
     effects: list[Effect] = []
 
     def rows(self) -> int:
@@ -193,5 +198,5 @@ class Batch(msgspec.Struct, kw_only=True):
         return (
             len(self.runs) + len(self.new_tasks) + len(self.tasks) + len(self.transitions) + len(self.attempts)
             + len(self.late) + len(self.spreads) + len(self.outbox) + len(self.rejected) + len(self.workers)
-            + len(self.checkpoints) + len(self.breakers) + len(self.durations) + len(self.archived)
+            + len(self.checkpoints) + len(self.breakers) + len(self.durations) + len(self.archived) + len(self.audit)
         )  # fmt: skip

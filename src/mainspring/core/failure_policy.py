@@ -54,8 +54,9 @@ class FailureRule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
 class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """When and how failures are tried again, beside `max_attempts` and `retry_delay_seconds` of the task."""
 
-    factor: float = 3.0
-    cap_seconds: float = 600.0
+    factor: float | None = None
+    """None, here and below: as it is set for all jobs (`core/tuning.py`)."""
+    cap_seconds: float | None = None
     classes: dict[FailureClass, Backoff] = {}
     rules: tuple[FailureRule, ...] = ()
     memory_factor: float = 2.0

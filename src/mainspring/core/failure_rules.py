@@ -23,8 +23,10 @@ def check_max_retries(max_retries: int, faults: Faults) -> None:
 
 def check_policy(policy: RetryPolicy, where: str, limits: Limits, faults: Faults) -> None:
     """A policy of a job, or of one of its tasks."""
-    _check_factor(policy.factor, f"{where}.factor", LARGEST_FACTOR, faults)
-    check_seconds(policy.cap_seconds, f"{where}.cap_seconds", faults, longest=LONGEST_DELAY_SECONDS)
+    if policy.factor is not None:
+        _check_factor(policy.factor, f"{where}.factor", LARGEST_FACTOR, faults)
+    if policy.cap_seconds is not None:
+        check_seconds(policy.cap_seconds, f"{where}.cap_seconds", faults, longest=LONGEST_DELAY_SECONDS)
     _check_factor(policy.memory_factor, f"{where}.memory_factor", LARGEST_MEMORY_FACTOR, faults)
     most = limits.max_resources.memory_bytes if limits.max_resources is not None else ABSURD.memory_bytes
     if policy.memory_limit_bytes is not None and not 0 < policy.memory_limit_bytes <= most:

@@ -2,20 +2,22 @@
 
     outputs.list.files       a plain path into the outputs of what the task needs, or into the parameters
     params.parts             a whole number n gives the items 0 to n - 1
+    params.cities|default(["Oslo"])    a plain path, and what it is if it leads nowhere, as JSON
+    ["Oslo", "Rome"]         a list, as JSON
     outputs.list.files|unique    anything else is an expression, and stays within its bounds
 
-A plain path is walked in the JSON itself, without the bounds of expressions: lists of 10,000 items and more are wanted.
-Items stay JSON texts: each is handed to its task exactly as it was written.
+A plain path is walked in the JSON itself (`core/references.py`), without the bounds of expressions: lists of 10,000
+items and more are wanted. Items stay JSON texts: each is handed to its task exactly as it was written.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 
 import msgspec
 
-from mainspring.core import expressions
+from mainspring.core import expressions, references, strict_json
 from mainspring.core.expression_values import JsonValue
 from mainspring.core.tasks import Task
 from mainspring.errors import ExpressionFailed
@@ -28,10 +30,11 @@ LARGEST_INPUTS_BYTES = 8 * 1024 * 1024
 """Of what a task gets from upstream, all together: half of what a frame to a worker may have."""
 LARGEST_OUTPUT_BYTES = 1024 * 1024
 """Of one task, as its worker sees to."""
+LARGEST_LIST_BYTES = 256 * 1024
+"""Of a list that a definition has in its text."""
 LONGEST_LABEL = 60
 
-_PATH = re.compile(r"(outputs|params)((?:\.[A-Za-z_]\w*|\['[^'\\]*'\]|\[\"[^\"\\]*\"\]|\[\d{1,9}\])*)", re.ASCII)
-_STEP = re.compile(r"\.(\w+)|\['([^']*)'\]|\[\"([^\"]*)\"\]|\[(\d+)\]")
+_DEFAULTED = re.compile(r"([^|]*)\|\s*default\((.*)\)", re.DOTALL)
 
 
 def bare(for_each: str) -> str:
@@ -45,27 +48,36 @@ def bare(for_each: str) -> str:
 def fault_in_for_each(for_each: str) -> str | None:
     """What can be seen to be wrong with an expression for items, in words; None if nothing is."""
     text = bare(for_each)
-    return None if _PATH.fullmatch(text) else expressions.check(text, FOR_EACH_NAMES)
+    plain = _as_plain(text)
+    if plain is None:
+        return expressions.check(text, FOR_EACH_NAMES)
+    items = bytes(plain[1]).decode()
+    found = strict_json.faults_in(items, "items", max_bytes=LARGEST_LIST_BYTES) if items else []
+    return f"{found[0].where} {found[0].why}" if found else None
 
 
 def output_used(for_each: str) -> str | None:
     """The task whose output a plain path leads into, if it is one."""
-    path = _PATH.fullmatch(bare(for_each))
-    steps = _STEP.findall(path[2]) if path is not None and path[1] == "outputs" else []
-    return "".join(steps[0]) if steps else None
+    path = _path(bare(for_each))
+    return str(path.steps[0]) if path is not None and path.root == "outputs" and path.steps else None
 
 
 def items_of(for_each: str, outputs: Mapping[str, str | None], params: str) -> list[str]:
     """The items, each as JSON. `outputs` are JSON by the name of the task. Raises ExpressionFailed."""
     text = bare(for_each)
-    path = _PATH.fullmatch(text)
-    if path is not None:
-        return _as_items(_walk(path[1], _STEP.findall(path[2]), outputs, params))
+    plain = _as_plain(text)
+    if plain is not None:
+        path, otherwise = plain
+        given = references.Given(outputs=outputs, params=params)
+        if path is None:
+            return _as_items(otherwise)
+        found = references.find(path, given) if otherwise else None
+        return _as_items(found or otherwise or references.walk(path, given))
     members = b",".join(
         msgspec.json.encode(name) + b":" + (output or "null").encode() for name, output in outputs.items()
     )
-    given = {"outputs": msgspec.Raw(b"{" + members + b"}"), "params": msgspec.Raw(params.encode())}
-    value = expressions.evaluate(text, given)
+    values = {"outputs": msgspec.Raw(b"{" + members + b"}"), "params": msgspec.Raw(params.encode())}
+    value = expressions.evaluate(text, values)
     try:
         return _as_items(msgspec.Raw(msgspec.json.encode(value)))
     except (RecursionError, TypeError):
@@ -94,35 +106,33 @@ def gather(outputs: Iterable[str | None]) -> str:
     return f"[{','.join('null' if output is None else output for output in outputs)}]"
 
 
-def _walk(
-    name: str, steps: Sequence[tuple[str, str, str, str]], outputs: Mapping[str, str | None], params: str
-) -> msgspec.Raw:
-    """What a path leads to, by reading only what is on the way."""
-    rest = list(steps)
-    if name == "params":
-        value = msgspec.Raw(params.encode())
-    else:
-        if not rest:
-            raise ExpressionFailed("`outputs` is no list: name the task whose output has it, as in outputs.list")
-        name = "".join(rest.pop(0))
-        if name not in outputs:
-            raise ExpressionFailed(f"it uses the output of `{name}`, and the task does not need that one")
-        value = msgspec.Raw((outputs[name] or "null").encode())
-    for dotted, quoted, double_quoted, number in rest:
-        try:
-            value = _step(value, dotted or quoted or double_quoted, number)
-        except (msgspec.DecodeError, RecursionError):
-            raise ExpressionFailed(f"`{name}` is no {'list' if number else 'object'}") from None
-        except LookupError:
-            raise ExpressionFailed(f"`{name}` has no `{dotted or quoted or double_quoted or number}`") from None
-        name = dotted or quoted or double_quoted or number
-    return value
+def _as_plain(text: str) -> tuple[references.Path | None, msgspec.Raw] | None:
+    """A plain path and what it is if it leads nowhere (empty if that is not said), or a list; None if it is neither."""
+    path = _path(text)
+    if path is not None:
+        return path, msgspec.Raw()
+    defaulted = _DEFAULTED.fullmatch(text)
+    path = _path(defaulted[1].strip()) if defaulted is not None else None
+    if defaulted is not None and path is not None and path.steps:
+        otherwise = _json_list(defaulted[2])
+        return None if otherwise is None else (path, otherwise)
+    items = _json_list(text)
+    return None if items is None else (None, items)
 
 
-def _step(value: msgspec.Raw, key: str, number: str) -> msgspec.Raw:
-    if number:
-        return msgspec.json.decode(value, type=list[msgspec.Raw])[int(number)]
-    return msgspec.json.decode(value, type=dict[str, msgspec.Raw])[key]
+def _path(text: str) -> references.Path | None:
+    path = references.read_path(text)
+    return path if path is not None and path.root in FOR_EACH_NAMES else None
+
+
+def _json_list(text: str) -> msgspec.Raw | None:
+    """A text that is a list as JSON."""
+    raw = msgspec.Raw(text.strip().encode())
+    try:
+        msgspec.json.decode(raw, type=list[msgspec.Raw])
+    except (msgspec.DecodeError, RecursionError):
+        return None
+    return raw
 
 
 def _as_items(value: msgspec.Raw) -> list[str]:

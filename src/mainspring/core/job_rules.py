@@ -21,6 +21,9 @@ from mainspring.errors import Fault
 NAME = re.compile(r"[a-z0-9._-]{1,128}")
 LABEL = re.compile(r"[A-Za-z0-9._/-]{1,128}")
 MOST_LABELS = 32
+JOB_LABEL = re.compile(r"[A-Za-z0-9._/-]{1,63}")
+LONGEST_LABEL_OF_JOB = 63
+LONGEST_DESCRIPTION = 4_000
 MOST_ATTEMPTS = 5
 LONGEST_DELAY_SECONDS = 7 * 86_400.0
 LONGEST_TIMEOUT_SECONDS = 366 * 86_400.0
@@ -106,6 +109,20 @@ def check_seconds(value: float, where: str, faults: Faults, *, longest: float, z
         faults.add(where, f"must be from {start} to {longest:.0f} seconds, not {value:g}")
 
 
+def check_about(labels: dict[str, str], description: str, faults: Faults) -> None:
+    """What a job says of itself to people."""
+    if len(labels) > MOST_LABELS:
+        faults.add("labels", f"there are {len(labels)}, {MOST_LABELS} are allowed")
+    for name, value in list(labels.items())[:MOST_LABELS]:
+        if not JOB_LABEL.fullmatch(name):
+            why = f"{_quote(name)} is no label: 1 to {LONGEST_LABEL_OF_JOB} letters, digits, dots, hyphens, slashes"
+            faults.add("labels", why)
+        elif not 1 <= len(value) <= LONGEST_LABEL_OF_JOB:
+            faults.add(strict_json.path_to("labels", name), f"must have 1 to {LONGEST_LABEL_OF_JOB} characters")
+    if len(description) > LONGEST_DESCRIPTION:
+        faults.add("description", f"must have at most {LONGEST_DESCRIPTION} characters")
+
+
 def check_params(params: str, limits: Limits, faults: Faults) -> None:
     """The parameters of a run, as JSON: an object that is not too large."""
     found = strict_json.faults_in(params, "params", max_bytes=limits.max_payload_bytes)
@@ -129,7 +146,7 @@ def check_task(task: TaskSpec, number: int, limits: Limits, faults: Faults) -> N
     if not 1 <= task.max_attempts <= MOST_ATTEMPTS:
         tried = _shorten_number(task.max_attempts)
         faults.add(f"{where}.max_attempts", f"must be from 1 to {MOST_ATTEMPTS}, not {tried}")
-    if not 0 <= task.retry_delay_seconds <= LONGEST_DELAY_SECONDS:
+    if task.retry_delay_seconds is not None and not 0 <= task.retry_delay_seconds <= LONGEST_DELAY_SECONDS:
         path = f"{where}.retry_delay_seconds"
         check_seconds(task.retry_delay_seconds, path, faults, longest=LONGEST_DELAY_SECONDS, zero=True)
     _check_limits(task, where, faults)

@@ -7,6 +7,7 @@ only (DAG-1). A position is a task's place in that order, the same for every run
 
 from __future__ import annotations
 
+from datetime import datetime
 from enum import StrEnum
 
 import msgspec
@@ -47,7 +48,8 @@ class TaskSpec(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_default
     """Labels that a worker must have."""
     zone: str | None = None
     max_attempts: int = DEFAULT_ATTEMPTS
-    retry_delay_seconds: float = 10.0
+    retry_delay_seconds: float | None = None
+    """None: as it is set for all jobs (`core/tuning.py`)."""
     timeout_seconds: float | None = None
     """The hard limit: three times `expected_seconds` unless said, and a day if neither is (LIV-4)."""
     soft_timeout_seconds: float | None = None
@@ -80,6 +82,10 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, for
     """Of all its tasks together, in one run (RTY-3)."""
     max_fan_out: int = 10_000
     """Past it the run is paused, and its owner told (DAG-2)."""
+    labels: dict[str, str] = {}
+    """For people and their filters, such as `team: ml`."""
+    description: str = ""
+    """For people."""
 
 
 class JobRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -91,6 +97,13 @@ class JobRow(msgspec.Struct, frozen=True, kw_only=True):
     version: int
     definition: str
     """A `JobSpec` as JSON."""
+    created_at: datetime | None = None
+    """Given by the store; None for one of before schema 0004."""
+    created_by: str = ""
+    deleted_at: datetime | None = None
+    """All versions of a name are deleted together, and come back with the next one (soft: runs still find theirs)."""
+    labels: str = "{}"
+    """JSON: those of the definition, where lists can see them."""
 
 
 class _Counted(msgspec.Struct):

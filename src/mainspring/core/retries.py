@@ -33,6 +33,7 @@ from mainspring.core.failure_policy import Backoff, FailureClass, RetryPolicy
 from mainspring.core.failures import STALLED, Failure
 from mainspring.core.jobs import DEFAULT_ATTEMPTS, JobSpec, TaskSpec
 from mainspring.core.tasks import AttemptEnd, Task, TaskState, Trail
+from mainspring.core.tuning import Tuning
 
 S = TaskState
 LOSSES_ALLOWED = 2
@@ -79,15 +80,16 @@ class NextStep(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
 
 def decide_failure(
-    task: Task, spec: TaskSpec, job: JobSpec, ending: Ending, *, retries: int, most_memory: int | None, now: datetime
-) -> NextStep:
+    task: Task, spec: TaskSpec, job: JobSpec, ending: Ending, tuning: Tuning, *, retries: int, most_memory: int | None,
+    now: datetime,
+) -> NextStep:  # fmt: skip
     """What follows the attempt that just ended, which `task.tries` or, if it was lost, `task.losses` counts already.
 
     `retries` is how often the run has retried, `most_memory` what the largest worker has, if one is known.
     """
     trail = _follow(task.trail or Trail(), ending)
     if ending.failure.kind is FailureClass.INFRASTRUCTURE or ending.end is AttemptEnd.LOST:
-        return _after_loss(task, spec, job, ending, trail, now)
+        return _after_loss(task, spec, job, ending, trail, tuning, now)
     policy, failure = spec.retry or job.retry, ending.failure
     otherwise = S.TIMED_OUT if ending.end is AttemptEnd.TIMED_OUT else S.FAILED
     tries = tries_for(spec, policy, failure)
@@ -104,8 +106,8 @@ def decide_failure(
     if len(trail.workers) >= POISONED_AT_WORKERS and not ending.is_common:
         because = f"{tried}, in the same way on {', '.join(trail.workers)}: held until a person clears it"
         return NextStep(state=S.QUARANTINED, because=because, trail=trail)
-    delay = delay_seconds(task, spec, policy, failure)
-    trail, change = _helped(spec, policy, failure, trail, most_memory)
+    delay = delay_seconds(task, spec, policy, failure, tuning)
+    trail, change = _helped(spec, policy, failure, trail, tuning, most_memory)
     return NextStep(
         state=S.PENDING, because=f"{tried}; the next one in {delay:.3g} s{change}", trail=trail,
         due_at=now + timedelta(seconds=delay),
@@ -124,24 +126,25 @@ def tries_for(spec: TaskSpec, policy: RetryPolicy, failure: Failure) -> int:
     return ours if ours is not None and spec.max_attempts == DEFAULT_ATTEMPTS else spec.max_attempts
 
 
-def delay_seconds(task: Task, spec: TaskSpec, policy: RetryPolicy, failure: Failure) -> float:
+def delay_seconds(task: Task, spec: TaskSpec, policy: RetryPolicy, failure: Failure, tuning: Tuning) -> float:
     """How long to wait before the next try, with jitter."""
     spread = 1 + JITTER * _fraction(f"{task.id}:{task.generation}:{task.attempt}")
-    return backoff_seconds(max(1, task.tries), spec, policy, failure) * spread
+    return backoff_seconds(max(1, task.tries), spec, policy, failure, tuning) * spread
 
 
-def backoff_seconds(tries: int, spec: TaskSpec, policy: RetryPolicy, failure: Failure) -> float:
+def backoff_seconds(tries: int, spec: TaskSpec, policy: RetryPolicy, failure: Failure, tuning: Tuning) -> float:
     """How long to wait after so many tries, without jitter.
 
-    As long as the other side said, if it did; else what the job says of the class goes first, then our own figures.
+    As long as the other side said, if it did; else what the job says of the class goes first, then our own figures,
+    then what the job says of all classes, and last what is set for all jobs.
     """
     if failure.retry_after_seconds is not None:
         return failure.retry_after_seconds
     said, ours = policy.classes.get(failure.kind, _NOTHING_SAID), _figures(failure)
-    base = _first(said.base_seconds, ours.base_seconds, spec.retry_delay_seconds)
-    factor = _first(said.factor, ours.factor, policy.factor)
+    base = _first(said.base_seconds, ours.base_seconds, spec.retry_delay_seconds, tuning.retry_delay_seconds)
+    factor = _first(said.factor, ours.factor, policy.factor, tuning.retry_factor)
     # A cap that was meant for shorter delays does not make the first one shorter than it was said to be.
-    cap = max(base, _first(said.cap_seconds, ours.cap_seconds, policy.cap_seconds))
+    cap = max(base, _first(said.cap_seconds, ours.cap_seconds, policy.cap_seconds, tuning.retry_cap_seconds))
     return min(base * factor ** (tries - 1), cap)
 
 
@@ -149,13 +152,13 @@ def _figures(failure: Failure) -> Backoff:
     return _OF_TYPE.get(failure.type) or _OF_CLASS.get(failure.kind) or _NOTHING_SAID
 
 
-def _first(said: float | None, ours: float | None, otherwise: float) -> float:
-    if said is not None:
-        return said
-    return ours if ours is not None else otherwise
+def _first(said: float | None, ours: float | None, of_all: float | None, otherwise: float) -> float:
+    return next((one for one in (said, ours, of_all) if one is not None), otherwise)
 
 
-def _after_loss(task: Task, spec: TaskSpec, job: JobSpec, ending: Ending, trail: Trail, now: datetime) -> NextStep:
+def _after_loss(
+    task: Task, spec: TaskSpec, job: JobSpec, ending: Ending, trail: Trail, tuning: Tuning, now: datetime
+) -> NextStep:
     if task.losses > LOSSES_ALLOWED:
         because = f"infrastructure: its worker was lost {task.losses} times"
         return NextStep(state=S.FAILED, because=because, trail=trail)
@@ -165,7 +168,7 @@ def _after_loss(task: Task, spec: TaskSpec, job: JobSpec, ending: Ending, trail:
     times = f"{'once' if task.losses == 1 else f'{task.losses} times'}, {LOSSES_ALLOWED} are allowed"
     if ending.end is AttemptEnd.LOST:
         return NextStep(state=S.QUEUED, because=f"its worker was lost ({times}): queued again", trail=trail)
-    delay = delay_seconds(task, spec, spec.retry or job.retry, ending.failure)
+    delay = delay_seconds(task, spec, spec.retry or job.retry, ending.failure, tuning)
     because = f"its worker failed to run it ({times}): {ending.failure.message}; again in {delay:.3g} s"
     return NextStep(state=S.PENDING, because=because, trail=trail, due_at=now + timedelta(seconds=delay))
 
@@ -183,7 +186,7 @@ def _follow(trail: Trail, ending: Ending) -> Trail:
 
 
 def _helped(
-    spec: TaskSpec, policy: RetryPolicy, failure: Failure, trail: Trail, most_memory: int | None
+    spec: TaskSpec, policy: RetryPolicy, failure: Failure, trail: Trail, tuning: Tuning, most_memory: int | None
 ) -> tuple[Trail, str]:
     """The trail with what the next attempt needs more of, and that in words."""
     if failure.kind is FailureClass.RESOURCE:
@@ -196,7 +199,7 @@ def _helped(
         if more > now:
             return replace(trail, memory_bytes=more), f", with {more / 2**20:.0f} MiB of memory"
     elif failure.kind is FailureClass.TIMEOUT and failure.type != STALLED:
-        limit = time_limits.after_timeout(spec, trail)
+        limit = time_limits.after_timeout(spec, trail, tuning)
         return replace(trail, limit_seconds=limit), f", with a limit of {limit:g} s"
     return trail, ""
 

@@ -36,6 +36,12 @@ class RetryPace:
         alike.take(second)
         return due if second == int(due) else second + due % 1
 
+    def retune(self, most: int, most_alike: int) -> None:
+        """From now on so many. A second that was full stays so."""
+        self._all.most, self._most_alike = most, most_alike
+        for seconds in self._alike.values():
+            seconds.most = most_alike
+
     def _forget(self, now: float) -> None:
         self._until_look -= 1
         if self._until_look > 0:
@@ -51,7 +57,7 @@ class _Seconds:
     """How many places of each second are taken. A full one points to a later one that may have room."""
 
     def __init__(self, most: int) -> None:
-        self._most = most
+        self.most = most
         self._taken: dict[int, int] = {}
         self._next: dict[int, int] = {}
 
@@ -67,7 +73,7 @@ class _Seconds:
     def take(self, second: int) -> None:
         """Take a place in a second that has room."""
         taken = self._taken[second] = self._taken.get(second, 0) + 1
-        if taken >= self._most:
+        if taken >= self.most:
             self._next[second] = second + 1
 
     def forget(self, before: int) -> bool:

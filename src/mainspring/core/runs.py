@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from enum import StrEnum
 
 import msgspec
 
-from mainspring.core.tasks import Priority, TaskState
+from mainspring.core.tasks import Priority, Task, TaskState
 
 S = TaskState
 
@@ -90,11 +90,13 @@ class Run(msgspec.Struct, gc=False, kw_only=True):
     # and what the shard counts:
     retries: int = 0
     """How often a task of it was tried again, in this generation (RTY-3)."""
+    started_at: datetime | None = None
+    """When the first of its tasks started; written when the run ends (OBS-5)."""
 
 
 RUN_COLUMNS_OF_THE_SHARD = (
     "task_count", "state", "generation", "adopted_at", "ended_at", "paused", "held", "cancelled_by", "failed_task",
-    "timed_out", "because", "retries",
+    "timed_out", "because", "retries", "started_at", "priority",
 )  # fmt: skip
 
 
@@ -111,8 +113,11 @@ class Finish(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """Tasks that are PENDING because they wait for a time."""
 
 
-def conclude(run: Run, state: RunState, now: datetime) -> bool:
-    """Give a run the state that was derived for it, and its end a reason; True if that is another than before."""
+def conclude(run: Run, state: RunState, now: datetime, tasks: Iterable[Task] = ()) -> bool:
+    """Give a run the state that was derived for it, and its end a reason; True if that is another than before.
+
+    `tasks` are those of the run: when the first of them started is known when the run has ended.
+    """
     if state is run.state:
         return False
     if state in _ENDINGS:
@@ -122,8 +127,14 @@ def conclude(run: Run, state: RunState, now: datetime) -> bool:
     elif run.state in FINAL_RUN:
         run.because = "a task was started again"
     run.state = state
-    run.ended_at = now if state in FINAL_RUN else None
+    is_over = state in FINAL_RUN
+    run.ended_at = now if is_over else None
+    run.started_at = _first_start(tasks) if is_over else None
     return True
+
+
+def _first_start(tasks: Iterable[Task]) -> datetime | None:
+    return min((task.started_at for task in tasks if task.started_at is not None), default=None)
 
 
 def derive_run_state(counts: Mapping[TaskState, int], finish: Finish) -> RunState:

@@ -39,7 +39,7 @@ from mainspring.core.schedules import ScheduleSpec
 from mainspring.core.settling import decide_open, give_up_waiting, plan_due
 from mainspring.core.triggers import EventTrigger, previous_window
 from mainspring.core.zones import EPOCH, LAST_YEAR
-from mainspring.errors import Conflict, Fault, Refused
+from mainspring.errors import Conflict, Fault, Outdated, Refused
 
 MOST_BACKFILLED = 800
 """Windows of backfills of one schedule that have not run yet or are running."""
@@ -109,8 +109,7 @@ def change(
 
     def step(hearing: Hearing) -> None:
         before, was = hearing.row.spec, hearing.spec
-        if version is not None and version != hearing.row.version:
-            raise Conflict(f"the schedule has version {hearing.row.version} by now, not {version}")
+        _check_version(hearing, version)
         if spec.name != was.name:
             raise Refused("the schedule has 1 fault", [Fault(where="name", why=f"can't be changed: it is {was.name}")])
         if text == before:
@@ -161,10 +160,11 @@ def resume(docket: Docket, context: Context, *, by: str, why: str = "") -> list[
     return settle_each(docket, context, step)
 
 
-def delete(docket: Docket, context: Context, *, by: str, why: str = "") -> list[Ruling]:
+def delete(docket: Docket, context: Context, *, by: str, why: str = "", version: int | None = None) -> list[Ruling]:
     """Take a schedule out of use for good. What it did stays to be read, what runs goes on."""
 
     def step(hearing: Hearing) -> None:
+        _check_version(hearing, version)
         _finish_what_is_due(hearing)
         give_up_waiting(hearing, "the schedule was deleted")
         hearing.update(replace(hearing.row, deleted_at=hearing.now, next_at=None, because=_say("deleted", by, why)))
@@ -278,6 +278,11 @@ def check_backfill(wish: BackfillWish) -> None:
         faults.append(Fault(where="max_parallel", why=f"must be from 1 to {MOST_PARALLEL}"))
     if faults:
         raise Refused(f"the backfill has {len(faults)} fault{'s' if len(faults) > 1 else ''}", faults)
+
+
+def _check_version(hearing: Hearing, expected: int | None) -> None:
+    if expected is not None and expected != hearing.row.version:
+        raise Outdated(f"the schedule has version {hearing.row.version} by now, not {expected}")
 
 
 def _finish_what_is_due(hearing: Hearing) -> None:

@@ -4,6 +4,7 @@
     {"shell": "sort < in | uniq > out"}                              a shell's text, no templates: values by environment
     {"python": "etl.load:run", "args": {"day": "{{ params.day }}"}}  an import path, called in a warm child process
     {"handler": "load", "args": {..}}                                a function that a worker serves by name
+    {"handler": "load", "values": {"day": {"$": "params.day"}}}      the same, with arguments that keep their types
 
 and beside each of them, if wanted: `env`, `secrets`, `directory`, `grace_seconds`. The scheduler never looks inside;
 admission checks it, a worker carries it out. A new kind is a struct here and an executor in `worker/`.
@@ -14,13 +15,14 @@ The worker resolves it into the environment of the task (WRK-5); the server neve
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Iterator
 from typing import TypeAlias
 
 import msgspec
 
-from mainspring.core import expressions
+from mainspring.core import expressions, references
 from mainspring.errors import Fault
 
 TEMPLATE_NAMES = frozenset({"params", "outputs", "run", "task", "item", "partition", "total", "window"})
@@ -63,19 +65,24 @@ class ShellText(_Work, frozen=True, kw_only=True):
     shell: str
 
 
-class ImportedFunction(_Work, frozen=True, kw_only=True):
+class _Function(_Work, frozen=True, kw_only=True):
+    args: dict[str, msgspec.Raw] = {}
+    """Keyword arguments; texts in them may be templates."""
+    values: dict[str, msgspec.Raw] | None = None
+    """Keyword arguments too, exactly as they are written but for references (`core/references.py`), and made what the
+    function declares. If there are `values`, parameters get nothing that is not said."""
+
+
+class ImportedFunction(_Function, frozen=True, kw_only=True):
     """A Python function by import path, `package.module:function`."""
 
     python: str
-    args: dict[str, msgspec.Raw] = {}
-    """Keyword arguments; texts in them may be templates."""
 
 
-class ServedFunction(_Work, frozen=True, kw_only=True):
+class ServedFunction(_Function, frozen=True, kw_only=True):
     """A Python function that a worker serves under a name."""
 
     handler: str
-    args: dict[str, msgspec.Raw] = {}
 
 
 Work: TypeAlias = "Argv | ShellText | ImportedFunction | ServedFunction"
@@ -87,6 +94,11 @@ KINDS: dict[str, type[Argv | ShellText | ImportedFunction | ServedFunction]] = {
     "handler": ServedFunction,
 }
 """The field that tells a kind from the others, and its struct."""
+
+
+def digest_of(document: str) -> str:
+    """What tells one checkpoint from another: its ETag."""
+    return hashlib.sha256(document.encode()).hexdigest()[:32]
 
 
 def read_work(text: str | bytes) -> Work | None:
@@ -130,6 +142,10 @@ def faults_in(text: str | bytes, where: str, known: Templates | None = None) -> 
     known = {} if known is None else known
     yield from _faults_of_kind(work, where, known)
     yield from _faults_of_environment(work, where, known)
+    if isinstance(work, _Function) and work.values is not None:
+        yield from references.faults_in(work.values, f"{where}.values")
+        for name in work.values.keys() & work.args.keys():
+            yield Fault(where=f"{where}.values.{name[:40]}", why="is also in args")
     if not 0 <= work.grace_seconds <= LONGEST_GRACE_SECONDS:
         yield Fault(where=f"{where}.grace_seconds", why=f"must be from 0 to {LONGEST_GRACE_SECONDS:.0f}")
 

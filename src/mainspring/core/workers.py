@@ -58,6 +58,10 @@ class Lease(msgspec.Struct, kw_only=True):
     """The worker has it in its journal."""
     recalled: bool = False
 
+    def reconsider(self) -> None:
+        """A task of it has another priority: the lease has that of the most important one."""
+        self.priority = min(task.priority for task in self.members.values())
+
 
 class Worker(msgspec.Struct, kw_only=True):
     """A worker and what it has in hands."""

@@ -54,6 +54,16 @@ class Host:
             raise NotLeading(f"{self.name} does not lead {shard}")
         return leader
 
+    def retune(self, tuning: Tuning) -> None:
+        """Set other measures: leaders go by them from their next turn on, and later ones from the beginning (OPS-5).
+
+        What was timed by the old measures may still come up by them, once (`ShardMemory.retune`).
+        """
+        self._tuning = tuning
+        for leader in self.leaders.values():
+            leader.tuning = tuning
+            leader.inbox.wake()
+
     async def run(self) -> None:
         """Take part until `stop`, or until cancelled, which is like dying: nothing is handed over."""
         try:

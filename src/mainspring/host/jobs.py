@@ -45,6 +45,11 @@ class JobCache:
         self._keep(found)
         return found, faults
 
+    def name_of(self, job_id: str) -> str | None:
+        """The name of a job that is kept."""
+        job = self._jobs.get(job_id)
+        return job.spec.name if job is not None else None
+
     def _keep(self, jobs: dict[str, Job]) -> None:
         for job_id, job in jobs.items():
             if job_id not in self._jobs:

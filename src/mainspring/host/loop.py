@@ -36,17 +36,17 @@ from msgspec.structs import replace
 
 from mainspring.clock import Clock, StoreTime
 from mainspring.core.batch import Batch, Effect
-from mainspring.core.tasks import RecordedAttempt
 from mainspring.core.tuning import USUAL, Tuning
 from mainspring.errors import Fenced, NotLeading, StaleWrite, Unavailable
 from mainspring.host.inbox import Inbox
 from mainspring.host.intake import IntakeReader
 from mainspring.host.jobs import JobCache
 from mainspring.host.links import Link, Links
+from mainspring.host.lookups import look_up
 from mainspring.host.pace import Pace
 from mainspring.host.watch import note_heard
 from mainspring.shard.effects import Answered, LookUpAttempt, LookUpRun
-from mainspring.shard.events import Asked, AttemptEnded, Event, RunRows, RunUnreadable, StoreLagged
+from mainspring.shard.events import Asked, Event, Retuned, RunUnreadable, StoreLagged
 from mainspring.shard.shard import Shard
 from mainspring.store.port import Store, Term
 from mainspring.wire import FromWorker, Register
@@ -79,6 +79,8 @@ class Leader:
         self.inbox = Inbox(INBOX_LIMIT)
         self.links = Links(self.inbox)
         self.pace = Pace()
+        self.tuning = tuning
+        """The measures by which the shard goes from the next turn on."""
         self.time = StoreTime(clock)
         self.time.heard(term.granted_at)
         self.shard = Shard(term.shard, seed=(term.nonce, term.batch_no), tuning=tuning)
@@ -104,6 +106,10 @@ class Leader:
         """Told of each batch that became durable: for measuring and for checks."""
 
     # what others ask of a leader
+
+    def job_name(self, job_id: str) -> str | None:
+        """The name of a job whose runs it has had lately."""
+        return self._jobs.name_of(job_id)
 
     def stop(self) -> None:
         """End the term after the turn that is under way."""
@@ -189,6 +195,8 @@ class Leader:
         """Have the shard take events; they are kept until they are written."""
         if self.pace.hold is not self.shard.memory.hold_from:
             events = [*events, StoreLagged(hold=self.pace.hold)]
+        if self.tuning is not self.shard.memory.tuning:
+            events = [Retuned(tuning=self.tuning), *events]
         self._taken += events
         self.shard.take(events, now=self.time.now())
 
@@ -339,29 +347,7 @@ class Leader:
         """Ask the rows about what was not in memory. All that is decided is durable, so the answer stays true."""
         await self._written()
         lookups, self._lookups = self._lookups, []
-        reports = [lookup.event for lookup in lookups if isinstance(lookup, LookUpAttempt)]
-        acts = [lookup.event for lookup in lookups if isinstance(lookup, LookUpRun)]
-        events: list[Event] = []
-        if reports:
-            attempts = [report.attempt for report in reports]
-            recorded = {
-                attempt.id: attempt for attempt in await self._patiently(lambda: self._store.find_attempts(attempts))
-            }
-            events += [_with_record(report, recorded.get(report.attempt)) for report in reports]
-        for act in acts:
-            events.append(replace(act, rows=await self._rows_of(act.run_id)))
-        return events
-
-    async def _rows_of(self, run_id: str) -> RunRows:
-        rows = await self._patiently(lambda: self._store.load_run(run_id))
-        if not rows.runs or rows.runs[0].shard != self.term.shard:
-            return RunRows()
-        run = rows.runs[0]
-        jobs, _ = await self._patiently(lambda: self._jobs.get([run.job_id]))
-        return RunRows(
-            run=run, job=jobs.get(run.job_id), tasks=tuple(rows.tasks), spreads=tuple(rows.spreads),
-            checkpoints=tuple(rows.checkpoints),
-        )  # fmt: skip
+        return await self._patiently(lambda: look_up(self._store, self._jobs, self.term.shard, lookups))
 
     async def _patiently(self, read: Callable[[], Coroutine[None, None, _T]]) -> _T:
         """Read from the store, however long it takes, and keep the lease meanwhile."""
@@ -391,7 +377,3 @@ class Leader:
         for waiting in self._tickets.values():
             if not waiting.done():
                 waiting.set_exception(NotLeading(f"the term of {self.term.shard} is over"))
-
-
-def _with_record(report: AttemptEnded, recorded: RecordedAttempt | None) -> AttemptEnded:
-    return replace(report, looked_up=True, recorded=recorded)

@@ -6,7 +6,9 @@
     upcoming                                  what is to come, across all schedules
 
 Each raises Refused with every fault, NotFound if there is no such schedule, Conflict if things are such that it can't
-be done, and Unavailable if the store can't be reached. Whether somebody may do it has been asked before.
+be done, and Unavailable if the store can't be reached. Whether somebody may do it has been asked before. `audit` is
+what the audit log says of an act, and is written with it. What is asked for under a `key` a second time is answered as
+it was the first time.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from typing import Protocol
 import msgspec
 
 from mainspring.core import settling_acts as acts
+from mainspring.core.audit_trail import AuditEntry
 from mainspring.core.backfills import Backfill
 from mainspring.core.fires import upcoming
 from mainspring.core.hearings import Context
@@ -35,10 +38,11 @@ from mainspring.core.zones import EPOCH
 from mainspring.errors import Broken, Conflict, Fault, NotFound, Refused
 from mainspring.host.settler import guard
 from mainspring.ids import entropy, new_id
-from mainspring.store.port_schedules import Events, FireFilter, Schedules
+from mainspring.store.port_schedules import Events, FireFilter, IdempotencyKey, Schedules, Settled
 
 MOST_UPCOMING = 1_000
 _MOST_PAST_FIRES = 20_000
+_MOST_PAST_BACKFILLS = 1_000
 _MOST_TRIES = 10
 _COUNTS_KEPT = 10_000
 _INSTANT = timedelta(microseconds=1)
@@ -62,6 +66,23 @@ class Upcoming(msgspec.Struct, frozen=True, kw_only=True):
 
     window_at: datetime
     schedule: ScheduleRow
+
+
+class Triggered(msgspec.Struct, frozen=True, kw_only=True):
+    """A run that somebody asked for."""
+
+    fire: FireRow
+    is_replay: bool = False
+    """It was made before, under the same key."""
+
+
+class Backfilled(msgspec.Struct, frozen=True, kw_only=True):
+    """Past windows that somebody asked for."""
+
+    row: BackfillRow
+    planned: Backfill
+    is_replay: bool = False
+    """They were asked for before, under the same key."""
 
 
 def make_context(default_jitter_seconds: int = 0) -> Context:
@@ -100,14 +121,20 @@ class ScheduleBook:
         self._context = context
         self._on_change = on_change
 
-    async def create(self, tenant: str, spec: ScheduleSpec, *, by: str, why: str = "") -> ScheduleRow:
-        """Keep a new schedule; its first window is the next. Raises Conflict if its tenant has one of that name."""
+    async def create(
+        self, tenant: str, spec: ScheduleSpec, *, by: str, why: str = "", audit: AuditEntry | None = None
+    ) -> ScheduleRow:
+        """Keep a new schedule; its first window is the next. Raises Conflict if its tenant has one of that name.
+
+        The object of `audit` is filled in: the new id.
+        """
         now = await self._store.time()
         await self._check(tenant, spec, now)
         row, change = acts.new_schedule(
             new_id("sched", now, self._random), tenant, spec, pool=self._pool, by=by, why=why, now=now
         )
-        await self._store.insert_schedule(row, change)
+        entry = None if audit is None else msgspec.structs.replace(audit, object=row.id)
+        await self._store.insert_schedule(row, change, entry)
         self._on_change()
         return row
 
@@ -119,43 +146,62 @@ class ScheduleBook:
         return row
 
     async def change(
-        self, id: str, spec: ScheduleSpec, *, by: str, why: str = "", version: int | None = None
+        self,
+        id: str,
+        spec: ScheduleSpec,
+        *,
+        by: str,
+        why: str = "",
+        version: int | None = None,
+        audit: AuditEntry | None = None,
     ) -> ScheduleRow:
         """Give a schedule another definition; the same one again changes nothing.
 
-        No window from before is fired for it. Raises Conflict if `version` is given and is not the one it has.
+        No window from before is fired for it. Raises Outdated if `version` is given and is not the one it has.
         """
         row = await self.find(None, id)
         if msgspec.json.encode(spec).decode() != row.spec:
             await self._check(row.tenant, spec, await self._store.time())
         ruling = await self._settle(
-            id, lambda docket: acts.change(docket, self._context, spec, by=by, why=why, version=version)
+            id, lambda docket: acts.change(docket, self._context, spec, by=by, why=why, version=version), audit
         )
         self._on_change()
         return ruling.schedule
 
-    async def pause(self, id: str, *, by: str, why: str = "") -> ScheduleRow:
+    async def pause(self, id: str, *, by: str, why: str = "", audit: AuditEntry | None = None) -> ScheduleRow:
         """Plan nothing more, and start nothing that waits, until `resume`. What runs goes on."""
-        ruling = await self._settle(id, lambda docket: acts.pause(docket, self._context, by=by, why=why))
+        ruling = await self._settle(id, lambda docket: acts.pause(docket, self._context, by=by, why=why), audit)
         return ruling.schedule
 
-    async def resume(self, id: str, *, by: str, why: str = "") -> ScheduleRow:
+    async def resume(self, id: str, *, by: str, why: str = "", audit: AuditEntry | None = None) -> ScheduleRow:
         """Go on after a pause, or after too many failures. What was due meanwhile is not made up for.
 
         Raises Conflict if its own definition disables it.
         """
-        ruling = await self._settle(id, lambda docket: acts.resume(docket, self._context, by=by, why=why))
+        ruling = await self._settle(id, lambda docket: acts.resume(docket, self._context, by=by, why=why), audit)
         self._on_change()
         return ruling.schedule
 
-    async def delete(self, id: str, *, by: str, why: str = "") -> ScheduleRow:
-        """Take a schedule out of use. What it did stays to be read; what runs goes on."""
-        ruling = await self._settle(id, lambda docket: acts.delete(docket, self._context, by=by, why=why))
+    async def delete(
+        self, id: str, *, by: str, why: str = "", version: int | None = None, audit: AuditEntry | None = None
+    ) -> ScheduleRow:
+        """Take a schedule out of use. What it did stays to be read; what runs goes on. Raises Outdated as `change`."""
+        ruling = await self._settle(
+            id, lambda docket: acts.delete(docket, self._context, by=by, why=why, version=version), audit
+        )
         return ruling.schedule
 
     async def trigger(
-        self, id: str, *, by: str, why: str = "", window_at: datetime | None = None, params: str | None = None
-    ) -> FireRow:
+        self,
+        id: str,
+        *,
+        by: str,
+        why: str = "",
+        window_at: datetime | None = None,
+        params: str | None = None,
+        audit: AuditEntry | None = None,
+        key: IdempotencyKey | None = None,
+    ) -> Triggered:
         """Run it now, or for a past window (again); whatever else goes on, and also if it is paused or disabled.
 
         `params` is a JSON object, over the parameters of the schedule. The fire that comes back has the run's id.
@@ -167,9 +213,12 @@ class ScheduleBook:
             past = [] if window_at is None else await self._past(id, window_at, window_at + _INSTANT)
             wish = acts.TriggerWish(window_at=window_at, params=params, by=by, why=why, past=tuple(past))
             decide = partial(acts.trigger_now, context=self._context, wish=wish, read=acts.mark_of(row))
-            ruling = await self._try(id, decide)
-            if ruling is not None:
-                return next(fire for fire in reversed(ruling.fires) if fire.run_id == ruling.runs[-1].id)
+            settled = await self._try(id, decide, audit, key)
+            if settled.made_before:
+                return await self._triggered_before(settled.made_before[-1])
+            for ruling in settled.rulings:
+                fire = next(fire for fire in reversed(ruling.fires) if fire.run_id == ruling.runs[-1].id)
+                return Triggered(fire=fire)
         raise _busy()
 
     async def plan_backfill(self, id: str, wish: BackfillWish) -> Backfill:
@@ -179,22 +228,29 @@ class ScheduleBook:
         past = await self._past(id, wish.since, wish.before)
         return acts.plan_wished(_SPECS.decode(row.spec), wish, past, now=await self._store.time())
 
-    async def backfill(self, id: str, wish: BackfillWish) -> tuple[BackfillRow, Backfill]:
-        """Run past windows, `max_parallel` of them at a time; what was kept of the wish, and the windows."""
+    async def backfill(
+        self, id: str, wish: BackfillWish, audit: AuditEntry | None = None, key: IdempotencyKey | None = None
+    ) -> Backfilled:
+        """Run past windows, `max_parallel` of them at a time."""
         acts.check_backfill(wish)
         for _ in range(_MOST_TRIES):
             row = await self.find(None, id)
             past = await self._past(id, wish.since, wish.before)
             backfill_id = new_id("backfill", await self._store.time(), self._random)
             act = _BackfillAct(self._context, wish, past, acts.mark_of(row), backfill_id)
-            ruling = await self._try(id, act.decide)
-            if ruling is not None and act.planned is not None:
-                return ruling.backfills[0], act.planned
+            settled = await self._try(id, act.decide, audit, key)
+            if settled.made_before:
+                return await self._backfilled_before(row, wish, settled.made_before[-1])
+            for ruling in settled.rulings:
+                if act.planned is not None:
+                    return Backfilled(row=ruling.backfills[0], planned=act.planned)
         raise _busy()
 
-    async def receive_events(self, tenant: str, events: Sequence[EventRow]) -> list[bool]:
+    async def receive_events(
+        self, tenant: str, events: Sequence[EventRow], audit: AuditEntry | None = None
+    ) -> list[bool]:
         """Take in events, and fire what waits for them; for each whether it was new (TRG-7)."""
-        return await self._store.receive_events(tenant, events, guard(receive, self._context))
+        return await self._store.receive_events(tenant, events, guard(receive, self._context), audit)
 
     async def upcoming(self, tenant: str | None, until: datetime, limit: int) -> list[Upcoming]:
         """The next windows of all schedules, or of a tenant's, before `until`, soonest first."""
@@ -210,18 +266,39 @@ class ScheduleBook:
         if faults:
             raise Refused(f"the schedule has {len(faults)} fault{'s' if len(faults) > 1 else ''}", faults)
 
-    async def _settle(self, id: str, decide: Decide) -> Ruling:
-        ruling = await self._try(id, decide)
-        if ruling is None:
+    async def _settle(self, id: str, decide: Decide, audit: AuditEntry | None) -> Ruling:
+        settled = await self._try(id, decide, audit)
+        if not settled.rulings:
             raise Broken(f"nothing was ruled about {id}")
-        return ruling
+        return settled.rulings[0]
 
-    async def _try(self, id: str, decide: Decide) -> Ruling | None:
-        """Settle one schedule; None if it moved since it was read. Raises NotFound if it is not there any more."""
-        settled = await self._store.settle([id], decide)
+    async def _try(
+        self, id: str, decide: Decide, audit: AuditEntry | None, key: IdempotencyKey | None = None
+    ) -> Settled:
+        """Settle one schedule; no ruling: it moved since it was read. Raises NotFound if it is not there any more."""
+        settled = await self._store.settle([id], decide, audit, key)
         if not settled.schedules:
             raise NotFound(f"there is no schedule {id[:200]!a}")
-        return settled.rulings[0] if settled.rulings else None
+        return settled
+
+    async def _triggered_before(self, run_id: str) -> Triggered:
+        for fire in await self._store.fires_of_runs([run_id]):
+            return Triggered(fire=fire, is_replay=True)
+        raise Conflict(f"the run {run_id} was made under this key, long ago")
+
+    async def _backfilled_before(self, row: ScheduleRow, wish: BackfillWish, backfill_id: str) -> Backfilled:
+        """What a backfill was answered when it was asked for first: planned once more, with what was known then."""
+        kept = await self._store.backfills(row.id, _MOST_PAST_BACKFILLS)
+        first = next((one for one in kept if one.id == backfill_id), None)
+        if first is None:
+            raise Conflict(f"the backfill {backfill_id} was asked for under this key, long ago")
+        past = [
+            fire
+            for fire in await self._past(row.id, wish.since, wish.before)
+            if fire.backfill_id != backfill_id and fire.decided_at <= first.created_at
+        ]
+        planned = acts.plan_wished(_SPECS.decode(row.spec), wish, past, now=first.created_at)
+        return Backfilled(row=first, planned=planned, is_replay=True)
 
     async def _past(self, id: str, since: datetime, before: datetime) -> list[FireRow]:
         wanted = FireFilter(schedule_id=id, since=max(since, EPOCH), before=max(before, EPOCH))

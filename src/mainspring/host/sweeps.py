@@ -1,43 +1,29 @@
 """Keeping the store small (OPS-7): finished runs move to history, old days and old rows go. And looking whether a task
 can't be explained (STA-7), or a worker has been silent for long (LIV-1): what is found, the shard is told.
 
-`ls` of what is swept is RETENTION below. Days are dropped whole; the rest goes in chunks of 1,000 rows with a pause in
-between; nothing is ever deleted in one long statement. Runs are moved by the shard's own batches: the sweep only
-names them.
+What is swept, and when, is `Retention` in `core/tuning.py`. Days are dropped whole; the rest goes in chunks of 1,000
+rows with a pause in between; nothing is ever deleted in one long statement. Runs are moved by the shard's own batches:
+the sweep only names them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
-from datetime import timedelta
+from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 import structlog
 
 from mainspring.clock import Clock
+from mainspring.core.tuning import USUAL_RETENTION, Retention
 from mainspring.errors import Unavailable
 from mainspring.host.loop import Leader
-from mainspring.host.watch import UNHEARD_AFTER, UNHEARD_AT_ONCE
+from mainspring.host.watch import UNHEARD_AT_ONCE, unheard_after
 from mainspring.shard.events import Audited, RunsAged, WorkerUnheard
 from mainspring.store.port import Pruned, Sweeps
 from mainspring.store.port_front import Liveness
 
 log = structlog.get_logger()
 
-RETENTION: Mapping[str, timedelta] = {
-    "transitions": timedelta(days=30),
-    "attempts": timedelta(days=30),
-    "history": timedelta(days=90),
-    "idempotency": timedelta(days=30),
-    "outbox": timedelta(days=7),
-    "rejected_events": timedelta(days=30),
-    "workers": timedelta(days=30),
-    "fires": timedelta(days=90),
-    "events": timedelta(days=30),
-    "alerts": timedelta(days=90),
-    "schedule_changes": timedelta(days=365),
-}
-FINISHED_RUNS_STAY = timedelta(days=1)
 DAYS_AHEAD = 7
 RUNS_AT_ONCE = 100
 LOOK_SECONDS = 10.0
@@ -59,16 +45,14 @@ class Sweeper:
         store: Swept,
         clock: Clock,
         leaders: Callable[[], list[Leader]],
-        retention: Mapping[str, timedelta] = RETENTION,
-        finished_runs_stay: timedelta = FINISHED_RUNS_STAY,
+        retention: Callable[[], Retention] = lambda: USUAL_RETENTION,
         note_ends: Callable[[], Awaitable[object]] | None = None,
     ) -> None:
-        """`note_ends` looks for ends of scheduled runs that nobody has noted."""
+        """`retention` is asked anew each time, `note_ends` looks for ends of scheduled runs that nobody has noted."""
         self._store = store
         self._clock = clock
         self._leaders = leaders
         self._retention = retention
-        self._stay = finished_runs_stay
         self._note_ends = note_ends
 
     async def run(self) -> None:
@@ -91,14 +75,15 @@ class Sweeper:
 
     async def age_runs(self, leader: Leader) -> int:
         """Name the runs that have stayed their time; the shard moves them. How many there were."""
-        runs = await self._store.ended_runs(leader.term.shard, self._stay, RUNS_AT_ONCE)
+        runs = await self._store.ended_runs(leader.term.shard, self._retention().stay(), RUNS_AT_ONCE)
         if runs:
             leader.inbox.put(RunsAged(run_ids=tuple(runs)))
         return len(runs)
 
     async def name_unheard(self, leader: Leader) -> int:
         """Tell the shard which workers nobody has noted for long; how many there were."""
-        rows = await self._store.unheard(leader.term.shard, UNHEARD_AFTER, UNHEARD_AT_ONCE)
+        silent = unheard_after(leader.tuning)
+        rows = await self._store.unheard(leader.term.shard, silent, UNHEARD_AT_ONCE)
         for row in rows:
             leader.inbox.put(WorkerUnheard(row=row))
         return len(rows)
@@ -107,7 +92,7 @@ class Sweeper:
         """Make room for the days to come, and take away what is past its time."""
         await self._store.prepare_days(DAYS_AHEAD)
         taken = []
-        for what, age in self._retention.items():
+        for what, age in self._retention().ages().items():
             for _ in range(MOST_CHUNKS):
                 pruned = await self._store.prune(what, age)
                 taken.append(pruned)

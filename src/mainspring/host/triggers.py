@@ -46,6 +46,8 @@ class Triggers:
         self._woken = asyncio.Event()
         self._heard: tuple[datetime, float] | None = None
         """The store's time, and when by our clock we heard it."""
+        self.on_settled: Callable[[Settled], None] | None = None
+        """Told of what was settled because it was due: for measuring."""
 
     def wake(self) -> None:
         """Something may be due earlier than it was."""
@@ -89,6 +91,8 @@ class Triggers:
                 continue
             total += settled.schedules
             self._heard = settled.now, self._clock.monotonic()
+            if self.on_settled is not None:
+                self.on_settled(settled)
             if settled.schedules < AT_ONCE:
                 return total
 

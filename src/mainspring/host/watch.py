@@ -11,17 +11,21 @@ from datetime import timedelta
 import structlog
 
 from mainspring.clock import Clock
+from mainspring.core.tuning import Tuning
 from mainspring.errors import Unavailable
 from mainspring.host.links import Links
-from mainspring.shard.fleet import LOST_AFTER_SECONDS
 from mainspring.store.port_front import Liveness
 
 log = structlog.get_logger()
 
 NOTE_SECONDS = 5.0
-UNHEARD_AFTER = timedelta(seconds=LOST_AFTER_SECONDS + 2 * NOTE_SECONDS)
-"""A note is up to 5 s old when the next one is written, and that may take its time."""
 UNHEARD_AT_ONCE = 100
+
+
+def unheard_after(tuning: Tuning) -> timedelta:
+    """A row that is so old says that a worker is lost: a note is up to 5 s old when the next is written, and that may
+    take its time."""
+    return timedelta(seconds=tuning.lost_after_seconds + 2 * NOTE_SECONDS)
 
 
 async def note_heard(store: Liveness, clock: Clock, links: Links, shard: str) -> None:

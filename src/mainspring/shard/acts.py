@@ -1,36 +1,44 @@
-"""What people ask of runs and tasks. Each act is answered once it is durable; one that changes nothing says so."""
+"""What people ask of runs and tasks. Each act is answered once it is durable; one that changes nothing says so.
+
+What is carried out, or was so before, is in the audit log: the same batch has the entry (I-73), which says what the
+subject was like (`shard/entries.py`) and how the act ended.
+"""
 
 from __future__ import annotations
 
-from copy import copy
+from datetime import timedelta
 
 from mainspring.core.batch import SpreadKind
-from mainspring.core.runs import FINAL_RUN, Run, RunState, conclude
-from mainspring.core.states import FINAL, UNSUCCESSFUL
+from mainspring.core.states import FINAL
 from mainspring.core.tasks import StopKind, Task, TaskState
+from mainspring.core.work import digest_of
 from mainspring.errors import Broken
-from mainspring.shard import adoption, flow, growing, limits, reopening, stops
-from mainspring.shard.effects import LookUpRun, Reply
+from mainspring.shard import entries, flow, growing, limits, reopening, stops, subjects
+from mainspring.shard.effects import Reply
 from mainspring.shard.events import (
     Act,
     CancelRun,
     CancelTask,
+    ChangePriority,
     ClearTask,
     ExtendTask,
+    KillTask,
     PauseRun,
     ReopenTask,
     ResumeRun,
     RetryRun,
+    SaveCheckpoint,
 )
 from mainspring.shard.run_memory import RunMemory
-from mainspring.shard.turn import Turn, run_ended
+from mainspring.shard.turn import Turn
 
 S = TaskState
-_NOTHING_FAILED = "no task of it has failed"
+LONGEST_GRACE_SECONDS = 3_600.0
 
 
 def act(turn: Turn, event: Act) -> None:
     """Carry an act out, and answer it."""
+    event = entries.with_before(turn.memory, event)
     match event:
         case CancelRun():
             cancel_run(turn, event)
@@ -48,13 +56,19 @@ def act(turn: Turn, event: Act) -> None:
             clear_task(turn, event)
         case ExtendTask():
             extend_task(turn, event)
+        case KillTask():
+            kill_task(turn, event)
+        case SaveCheckpoint():
+            save_checkpoint(turn, event)
+        case ChangePriority():
+            change_priority(turn, event)
         case _:
             raise Broken(f"nobody carries out {event}")
 
 
 def cancel_run(turn: Turn, act: CancelRun) -> None:
     """End the run. One that is not adopted yet is adopted for it, so that its tasks have a story too."""
-    run = _find_run(turn, act, adopt=True)
+    run = subjects.find_run(turn, act, adopt=True)
     if run is None:
         return
     if run.run.cancelled_by is not None:
@@ -72,7 +86,7 @@ def cancel_run(turn: Turn, act: CancelRun) -> None:
 
 def pause_run(turn: Turn, act: PauseRun) -> None:
     """Start nothing more of the run."""
-    run = _find_run(turn, act)
+    run = subjects.find_run(turn, act)
     if run is None:
         return
     if run.run.paused:
@@ -87,7 +101,7 @@ def pause_run(turn: Turn, act: PauseRun) -> None:
 
 def resume_run(turn: Turn, act: ResumeRun) -> None:
     """Go on with a paused run, also with one that was held for a fault."""
-    run = _find_run(turn, act)
+    run = subjects.find_run(turn, act)
     if run is None:
         return
     if not run.run.paused and run.run.held is None:
@@ -107,7 +121,7 @@ def resume_run(turn: Turn, act: ResumeRun) -> None:
 
 def cancel_task(turn: Turn, act: CancelTask) -> None:
     """End one task; its descendants follow when they hear of it."""
-    found = _find_task(turn, act, act.task_id)
+    found = subjects.find_task(turn, act, act.task_id)
     if found is None:
         return
     run, task = found
@@ -123,8 +137,8 @@ def cancel_task(turn: Turn, act: CancelTask) -> None:
 
 def reopen_task(turn: Turn, act: ReopenTask) -> None:
     """Start a final task again; a run that was over goes on."""
-    _bring_back(turn, act)
-    found = _find_task(turn, act, act.task_id)
+    subjects.bring_back(turn, act)
+    found = subjects.find_task(turn, act, act.task_id)
     if found is None:
         return
     run, task = found
@@ -143,12 +157,12 @@ def reopen_task(turn: Turn, act: ReopenTask) -> None:
 
 def retry_run(turn: Turn, act: RetryRun) -> None:
     """Start again all that failed; a run that was over goes on."""
-    _bring_back(turn, act)
-    run = _find_run(turn, act)
+    subjects.bring_back(turn, act)
+    run = subjects.find_run(turn, act)
     if run is None:
         return
     failed = run.counts.get(S.FAILED, 0) + run.counts.get(S.TIMED_OUT, 0)
-    obstacle = _why_no_retry(run) if failed else _NOTHING_FAILED
+    obstacle = _why_no_retry(run) if failed else subjects.NOTHING_FAILED
     if obstacle is not None:
         turn.answer(act, Reply.REFUSED, obstacle)
         return
@@ -170,7 +184,7 @@ def _why_no_retry(run: RunMemory, task: Task | None = None) -> str | None:
 
 def clear_task(turn: Turn, act: ClearTask) -> None:
     """Let a quarantined task run again."""
-    found = _find_task(turn, act, act.task_id)
+    found = subjects.find_task(turn, act, act.task_id)
     if found is None:
         return
     run, task = found
@@ -187,95 +201,67 @@ def clear_task(turn: Turn, act: ClearTask) -> None:
 
 def extend_task(turn: Turn, act: ExtendTask) -> None:
     """Give a running task more time."""
-    found = _find_task(turn, act, act.task_id)
+    found = subjects.find_task(turn, act, act.task_id)
     if found is not None:
         turn.answer(act, *limits.extend(turn, *found, act))
 
 
-def _find_run(turn: Turn, act: Act, *, adopt: bool = False) -> RunMemory | None:
-    """The run that an act is about. If it is not to be had now, the caller is answered, or the rows are asked."""
-    run = turn.memory.runs.get(act.run_id)
-    if run is not None:
-        return run
-    rows = act.rows
-    if rows is None:
-        turn.batch.effects.append(LookUpRun(act))
-    elif rows.run is None:
-        turn.answer(act, Reply.NOT_FOUND, f"there is no run {act.run_id}")
-    elif rows.run.state in FINAL_RUN and isinstance(act, RetryRun):
-        turn.answer(act, Reply.REFUSED, f"the run is {rows.run.state}: {_NOTHING_FAILED}")
-    elif rows.run.state in FINAL_RUN:
-        turn.answer(act, Reply.ALREADY, f"the run is {rows.run.state}")
-    elif rows.job is None:
-        _act_on_unreadable(turn, act, copy(rows.run))
-    elif adopt:
-        row = copy(rows.run)
-        row.held = None
-        turn.memory.overtake(row.id, None)
-        return adoption.take_in(turn, row, rows.job)
+def kill_task(turn: Turn, act: KillTask) -> None:
+    """End the process of a task, which is cancelled then, or runs again. What is under way is brought forward."""
+    found = subjects.find_task(turn, act, act.task_id)
+    if found is None:
+        return
+    _, task = found
+    being_cancelled = task.stop is not None and task.stop.kind is StopKind.CANCEL
+    if task.worker_id is None:
+        turn.answer(act, Reply.REFUSED, f"the task is {task.state}: it has no process that could be killed")
+    elif not 0 <= act.grace_seconds <= LONGEST_GRACE_SECONDS:
+        turn.answer(act, Reply.REFUSED, f"the grace must be from 0 to {LONGEST_GRACE_SECONDS:.0f} seconds")
+    elif act.again and being_cancelled:
+        turn.answer(act, Reply.REFUSED, "the task is being cancelled: it can be killed, and not run again")
     else:
-        _act_before_adoption(turn, act, copy(rows.run))
-    return None
+        kind = StopKind.EVICT if act.again else StopKind.CANCEL
+        grace, why = timedelta(seconds=act.grace_seconds), act.why or f"killed by {act.by}"
+        if stops.kill(turn, task, kind, by=act.by, why=why, grace=grace):
+            turn.answer(act, Reply.DONE, f"its worker is asked to kill it{' and it runs again' if act.again else ''}")
+        else:
+            turn.answer(act, Reply.ALREADY, "its worker has been asked to kill it by then")
 
 
-def _act_on_unreadable(turn: Turn, act: Act, row: Run) -> None:
-    """A run whose definition can't be read, and that has no tasks yet, can be cancelled, and nothing else."""
-    if not isinstance(act, CancelRun) or row.adopted_at is not None:
-        turn.answer(act, Reply.REFUSED, f"the definition of the run can't be read{f': {row.held}' if row.held else ''}")
+def save_checkpoint(turn: Turn, act: SaveCheckpoint) -> None:
+    """Put a document in the place of a task's checkpoint, if that is the one that is expected there.
+
+    While an attempt is under way nobody saves in the name of an older one.
+    """
+    found = subjects.find_task(turn, act, act.task_id)
+    if found is None:
         return
-    row.cancelled_by = act.by
-    row.because = act.why or f"cancelled by {act.by}"
-    row.held = row.held or "its definition can't be read"
-    conclude(row, RunState.CANCELLED, turn.now)
-    turn.batch.runs.append(row)
-    turn.memory.overtake(row.id, row)
-    if row.watched:
-        turn.batch.outbox.append(run_ended(row, turn.now))
-    turn.answer(act, Reply.DONE)
+    run, task = found
+    known = entries.digest(run.checkpoints.get(task.position))
+    if task.state in FINAL:
+        turn.answer(act, Reply.REFUSED, f"the task is {task.state}: no attempt of it would find a checkpoint")
+    elif task.attempt_id not in (None, act.attempt_id):
+        turn.answer(act, Reply.REFUSED, f"the attempt is another: {task.attempt_id} is under way")
+    elif act.expected is not None and act.expected != known:
+        turn.answer(act, Reply.REFUSED, f"the checkpoint is another: {known or 'there is none'}")
+    else:
+        turn.save_checkpoint(task, act.attempt_id, act.document)
+        turn.answer(act, Reply.DONE, digest_of(act.document))
 
 
-def _act_before_adoption(turn: Turn, act: Act, row: Run) -> None:
-    """A run that waits in intake can be paused and resumed there: only its row changes."""
-    match act:
-        case PauseRun():
-            row.paused = True
-        case ResumeRun():
-            row.paused, row.held = False, None
-        case _:
-            turn.answer(act, Reply.REFUSED, "the run has not begun: it has no tasks yet")
-            return
-    turn.batch.runs.append(row)
-    turn.memory.overtake(row.id, row)
-    turn.answer(act, Reply.DONE)
-
-
-def _find_task(turn: Turn, act: Act, task_id: str) -> tuple[RunMemory, Task] | None:
-    run = _find_run(turn, act)
+def change_priority(turn: Turn, act: ChangePriority) -> None:
+    """Give a run another priority at once, and its tasks that are not over as a spread. What runs goes on."""
+    run = subjects.find_run(turn, act)
     if run is None:
-        return None
-    task = turn.memory.find(task_id)
-    if task is None or task.run_id != run.run.id:
-        turn.answer(act, Reply.NOT_FOUND, f"the run has no task {task_id}")
-        return None
-    return run, task
-
-
-def _bring_back(turn: Turn, act: ReopenTask | RetryRun) -> None:
-    """A run that is over comes back into memory, for tasks of it to be retried."""
-    rows = act.rows
-    if act.run_id in turn.memory.runs or rows is None or rows.run is None or rows.job is None:
         return
-    if rows.run.state in FINAL_RUN and any(_is_meant(act, task) for task in rows.tasks):
-        row, tasks, open_spreads = copy(rows.run), [copy(task) for task in rows.tasks], map(copy, rows.spreads)
-        conclude(row, RunState.RUNNING, turn.now)
-        row.generation += 1
-        row.adopted_at, row.cancelled_by, row.timed_out, row.retries = turn.now, None, False, 0
-        adoption.recall_run(turn.memory, row, rows.job, tasks, list(open_spreads), turn.now)
-        adoption.recall_checkpoints(turn.memory, rows.checkpoints)
-
-
-def _is_meant(act: ReopenTask | RetryRun, task: Task) -> bool:
-    """Whether a task of a run that is over is to be retried."""
-    if task.birth is not None and task.birth.replaced:
-        return False
-    return task.state in UNSUCCESSFUL if isinstance(act, RetryRun) else task.id == act.task_id
+    row, memory = run.run, turn.memory
+    if row.priority is act.priority:
+        turn.answer(act, Reply.ALREADY, f"the run has {act.priority.name}")
+        return
+    detail, unmade = subjects.change_of(row.priority, act.priority), row.task_count - len(run.tasks)
+    memory.count_in(row.priority, row.tenant, -unmade)
+    memory.count_in(act.priority, row.tenant, unmade)
+    row.priority = act.priority
+    turn.mark(run)
+    turn.open_spread(run, SpreadKind.REPRIORITISE, by=act.by, why=act.why or f"{detail}, by {act.by}")
+    turn.answer(act, Reply.DONE, detail)

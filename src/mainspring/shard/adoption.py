@@ -60,13 +60,15 @@ def recall_run(
     memory.runs[row.id] = run
     if job.is_growing:
         run.growth = recalling.growth(job, tasks, spreads)
-    open_tasks = row.task_count - len(tasks)
+    open_tasks = {row.priority: row.task_count - len(tasks)}
     for task in tasks:
         is_open = task.state not in FINAL
-        open_tasks += is_open
+        if is_open:  # one that a change of the run's priority has not come to yet has the old one
+            open_tasks[task.priority] = open_tasks.get(task.priority, 0) + 1
         if is_open or task.birth is None or not task.birth.replaced:
             run.counts[task.state] = run.counts.get(task.state, 0) + 1
-    memory.count_in(row.priority, row.tenant, open_tasks)
+    for priority, count in open_tasks.items():
+        memory.count_in(priority, row.tenant, count)
     for spread in spreads:
         run.spreads[spread.kind, spread.parent] = spread
         if row.held is None:
@@ -120,6 +122,7 @@ def _recall_lease(memory: ShardMemory, task: Task, worker_id: str, lease_id: str
     lease = memory.leases.get(lease_id)
     if lease is not None:
         lease.members[attempt_id] = task
+        lease.priority = min(lease.priority, task.priority)
         return
     shape = memory.shape(task)
     memory.open_lease(

@@ -8,6 +8,8 @@ nothing. A run in which all can be explained and yet nothing happens is `shard/s
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 from mainspring.core.states import FINAL
 from mainspring.core.tasks import Task, TaskState
 from mainspring.shard import alerting, flow, stuck
@@ -25,13 +27,13 @@ def look(turn: Turn) -> None:
     memory = turn.memory
     if not memory.audited:
         memory.audited.extend(memory.runs)
-    tasks = 0
+    tasks, stuck_after = 0, timedelta(seconds=memory.tuning.stuck_after_seconds)
     for _ in range(min(RUNS_PER_LOOK, len(memory.audited))):
         run = memory.runs.get(memory.audited.popleft())
         if run is None:
             continue
         tasks += len(run.tasks)
-        if stuck.is_stuck(run, turn.now):
+        if stuck.is_stuck(run, turn.now, stuck_after):
             stuck.move_on(turn, run)
         if len(run.tasks) <= TASKS_PER_LOOK:
             for task, fault in unexplained(memory, run):

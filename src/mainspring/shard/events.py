@@ -12,11 +12,13 @@ from enum import StrEnum
 
 import msgspec
 
+from mainspring.core.audit_trail import AuditEntry
 from mainspring.core.batch import Checkpoint, Spread, SpreadKind, WorkerRow
 from mainspring.core.jobs import Job
 from mainspring.core.runs import Run
 from mainspring.core.shapes import Shape
 from mainspring.core.tasks import Priority, RecordedAttempt, Task
+from mainspring.core.tuning import Tuning
 from mainspring.wire import Offer, Outcome, Progress
 
 
@@ -146,6 +148,8 @@ class Asked(Event, frozen=True, kw_only=True):
     by: str
     why: str = ""
     ticket: int = 0
+    audit: AuditEntry | None = None
+    """What the audit log will say of it, once it is carried out."""
 
 
 class Act(Asked, frozen=True, kw_only=True):
@@ -197,6 +201,32 @@ class ClearTask(Act, frozen=True, kw_only=True):
     task_id: str
 
 
+class KillTask(Act, frozen=True, kw_only=True):
+    """End the process of a running task, after so long a grace; the task is cancelled, or runs again elsewhere."""
+
+    task_id: str
+    grace_seconds: float = 0.0
+    again: bool = False
+    """Back to the queue; the try does not count."""
+
+
+class SaveCheckpoint(Act, frozen=True, kw_only=True):
+    """Put a document in the place of a task's checkpoint, if that is still the one that is expected (WRK-7)."""
+
+    task_id: str
+    attempt_id: str
+    """The attempt that saves it, or the task's latest."""
+    document: str
+    expected: str | None = None
+    """A digest of the document that is there (`core.work.digest_of`), empty for none; None: whatever is there."""
+
+
+class ChangePriority(Act, frozen=True, kw_only=True):
+    """Give a run and what is not over of it another priority (OPS-1). What runs goes on."""
+
+    priority: Priority
+
+
 class WorkerAct(Asked, frozen=True, kw_only=True):
     """Somebody wants something of a worker (WRK-9)."""
 
@@ -235,6 +265,12 @@ class StoreLagged(Event, frozen=True, kw_only=True):
     """The store is so slow that nothing of this priority or below is placed; None: it has caught up (HA-4)."""
 
     hold: Priority | None
+
+
+class Retuned(Event, frozen=True, kw_only=True):
+    """An operator has set other measures (OPS-5)."""
+
+    tuning: Tuning
 
 
 # what the shard finds due by itself

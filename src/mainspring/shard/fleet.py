@@ -6,9 +6,11 @@
                             └──says goodbye──► GONE
 
 Two watches find a silent worker: a timer of its own here, and the rows, in which servers note whom they have heard of
-(`host/watch.py`). Each alone is enough, and both ask the same question of the shard's own memory.
+(`host/watch.py`). Each alone is enough, and both ask the same question of the shard's own memory. They ask it when the
+turn closes, after all that has come in until then: a turn is open for as long as the batch before it is being written.
 
-Seconds are those of the shard's life (`ShardMemory.life`): a stall of ours, or an outage, ends nothing.
+Seconds are those of the shard's life (`ShardMemory.life`): a stall of ours, or an outage, ends nothing. How many they
+are can be set (`core/tuning.py`).
 """
 
 from __future__ import annotations
@@ -30,12 +32,8 @@ from mainspring.shard.events import (
     WorkerUnheard,
 )
 from mainspring.shard.memory import ShardMemory
-from mainspring.shard.placing import RECEIPT_SECONDS
 from mainspring.shard.turn import Turn
 from mainspring.wire import Welcome
-
-SUSPECT_AFTER_SECONDS = 10.0
-LOST_AFTER_SECONDS = 15.0
 
 
 def register(turn: Turn, event: WorkerRegistered) -> None:
@@ -84,7 +82,7 @@ def carry_over_attempts(before: ShardMemory, after: ShardMemory) -> None:
         worker, known = before.workers.get(lease.worker_id), before.leases.get(lease.id)
         if worker is not None and worker.session and (known is None or not known.received):
             lease.received = False
-            after.set_length(RECEIPT_SECONDS, TimerDue(kind=TimerKind.RECEIPT, subject=lease.id))
+            after.set_length(after.tuning.receipt_seconds, TimerDue(kind=TimerKind.RECEIPT, subject=lease.id))
 
 
 def hear(turn: Turn, event: WorkerEvent) -> bool:
@@ -120,38 +118,46 @@ def watch(turn: Turn, worker: Worker) -> None:
     if not worker.watched:
         turn.memory.watches += 1
         worker.watched = turn.memory.watches
-        _look_again(turn, worker, SUSPECT_AFTER_SECONDS)
+        _look_again(turn, worker, turn.memory.tuning.suspect_after_seconds)
 
 
 def silence_due(turn: Turn, timer: TimerDue) -> None:
     """Look whether a worker has been silent for too long."""
     worker = turn.memory.workers[timer.subject]
-    quiet = turn.memory.life - worker.heard
-    if quiet >= LOST_AFTER_SECONDS:
+    quiet, tuning = turn.memory.life - worker.heard, turn.memory.tuning
+    if quiet >= tuning.lost_after_seconds:
         _give_up(turn, worker)
-    elif quiet >= SUSPECT_AFTER_SECONDS:
+    elif quiet >= tuning.suspect_after_seconds:
         if worker.status is WorkerStatus.READY:
             worker.status = WorkerStatus.SUSPECT
             turn.memory.refresh(worker)
-        _look_again(turn, worker, LOST_AFTER_SECONDS - quiet)
+        _look_again(turn, worker, tuning.lost_after_seconds - quiet)
     else:
-        _look_again(turn, worker, SUSPECT_AFTER_SECONDS - quiet)
+        _look_again(turn, worker, tuning.suspect_after_seconds - quiet)
 
 
 def unheard(turn: Turn, event: WorkerUnheard) -> None:
-    """The rows say that a worker has been silent. It is given up if this shard, too, could have heard it and has not.
+    """The rows say that a worker has been silent: it is looked at when the turn closes (`give_up_unheard`).
 
     A worker that is not here was an older leader's, and holds nothing: only its row has to be put right.
     """
     memory = turn.memory
-    worker = memory.workers.get(event.row.id)
-    if worker is not None and memory.life - worker.heard >= LOST_AFTER_SECONDS:
-        _give_up(turn, worker)
-    elif worker is None and memory.life >= LOST_AFTER_SECONDS:
+    if event.row.id in memory.workers:
+        turn.unheard.append(event.row.id)
+    elif memory.life >= memory.tuning.lost_after_seconds:
         known = memory.held.get(event.row.id)
         hold, why = (known.hold, known.hold_why) if known is not None else ("", "")
         row = replace(event.row, status=WorkerStatus.LOST, since=turn.now, hold=hold, hold_why=why)
         turn.save_worker_row(row)
+
+
+def give_up_unheard(turn: Turn) -> None:
+    """Give up those who are silent by the rows, if this shard, too, could have heard them and has not."""
+    memory = turn.memory
+    for name in turn.unheard:
+        worker = memory.workers.get(name)
+        if worker is not None and memory.life - worker.heard >= memory.tuning.lost_after_seconds:
+            _give_up(turn, worker)
 
 
 def receipt_due(turn: Turn, timer: TimerDue) -> None:

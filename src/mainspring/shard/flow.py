@@ -200,6 +200,7 @@ def start_over(turn: Turn, run: RunMemory, template: Task) -> None:
         return
     start = template.state
     because = "what gives its list was started again"
+    template.priority = run.run.priority
     turn.batch.transitions.append(reopen(template, now=turn.now, by="shard", because=because))
     turn.recount(template, start)
     template.birth = None

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from mainspring.core.tasks import StopKind, Task, TaskState
 from mainspring.core.workers import Hold
 from mainspring.errors import Broken
-from mainspring.shard import stops
+from mainspring.shard import entries, stops
 from mainspring.shard.effects import Reply
 from mainspring.shard.events import CordonWorker, DrainWorker, EvictWorker, UncordonWorker, WorkerAct
 from mainspring.shard.turn import Turn
@@ -25,6 +25,7 @@ from mainspring.shard.turn import Turn
 
 def act(turn: Turn, event: WorkerAct) -> None:
     """Carry out what is asked of a worker, and answer it."""
+    event = entries.with_before(turn.memory, event)
     if event.worker not in turn.memory.workers and event.worker not in turn.memory.held:
         turn.answer(event, Reply.NOT_FOUND, f"there is no worker {event.worker}")
         return

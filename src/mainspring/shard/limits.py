@@ -34,7 +34,7 @@ LONGEST_NOTE = 200
 def begin(memory: ShardMemory, run: RunMemory, task: Task) -> None:
     """An attempt has started: from now on within its time."""
     spec = run.spec(task.position)
-    soft, hard = time_limits.limits(spec, task.trail)
+    soft, hard = time_limits.limits(spec, task.trail, memory.tuning)
     if soft is not None:
         _set(memory, task, TimerKind.SOFT_LIMIT, soft)
     else:
@@ -48,7 +48,7 @@ def recall(memory: ShardMemory, run: RunMemory, task: Task, now: datetime) -> No
     if task.started_at is None or task.attempt_id is None:
         return
     spec, elapsed = run.spec(task.position), now - task.started_at
-    soft, hard = time_limits.limits(spec, task.trail)
+    soft, hard = time_limits.limits(spec, task.trail, memory.tuning)
     told = set()
     if soft is not None and elapsed >= timedelta(seconds=soft):
         told.add(AlertKind.RUNNING_LONG)
@@ -71,7 +71,7 @@ def recall_headway(memory: ShardMemory) -> None:
         task = memory.attempts[attempt]
         spec = memory.runs[task.run_id].spec(task.position)
         if task.state is TaskState.RUNNING and spec.stall_seconds is None:
-            _set(memory, task, TimerKind.STALL, time_limits.stall_limit(spec))
+            _set(memory, task, TimerKind.STALL, time_limits.stall_limit(spec, memory.tuning))
 
 
 def progressed(memory: ShardMemory, task: Task, said: Progress) -> None:
@@ -82,7 +82,7 @@ def progressed(memory: ShardMemory, task: Task, said: Progress) -> None:
     memory.headway[said.attempt] = Headway(percent=said.percent, note=note, moved=memory.life)
     spec = memory.runs[task.run_id].spec(task.position)
     if known is None and spec.stall_seconds is None and task.state is TaskState.RUNNING:
-        _set(memory, task, TimerKind.STALL, time_limits.stall_limit(spec))
+        _set(memory, task, TimerKind.STALL, time_limits.stall_limit(spec, memory.tuning))
 
 
 def soft_limit_due(turn: Turn, timer: TimerDue) -> None:
@@ -91,23 +91,28 @@ def soft_limit_due(turn: Turn, timer: TimerDue) -> None:
     if task is None or task.attempt_id is None:
         return
     memory, spec = turn.memory, turn.memory.runs[task.run_id].spec(task.position)
-    soft = time_limits.limits(spec, task.trail)[0] or 0.0
+    soft = time_limits.limits(spec, task.trail, memory.tuning)[0] or 0.0
     _tell(turn, task, AlertKind.RUNNING_LONG, f"{task.name} runs for longer than {soft:g} s")
     deadline = memory.deadlines.get(task.attempt_id)
-    left = deadline - memory.life if deadline is not None else time_limits.hard_limit(spec, task.trail) - soft
+    hard = time_limits.hard_limit(spec, task.trail, memory.tuning)
+    left = deadline - memory.life if deadline is not None else hard - soft
     _set(memory, task, TimerKind.TASK_LIMIT, left)
 
 
 def hard_limit_due(turn: Turn, timer: TimerDue) -> None:
-    """A task has had its time: it is stopped, unless it got more."""
+    """A task has had its time: it is stopped, unless it got more, or the measure is longer by now."""
     task = _running(turn, timer)
     if task is None or task.attempt_id is None:
         return
-    deadline = turn.memory.deadlines.get(task.attempt_id, 0.0)
-    if deadline > turn.memory.life:
-        _set(turn.memory, task, TimerKind.TASK_LIMIT, deadline - turn.memory.life)
+    memory = turn.memory
+    deadline = memory.deadlines.get(task.attempt_id, 0.0)
+    if deadline > memory.life:
+        _set(memory, task, TimerKind.TASK_LIMIT, deadline - memory.life)
         return
-    limit = time_limits.hard_limit(turn.memory.runs[task.run_id].spec(task.position), task.trail)
+    limit = time_limits.hard_limit(memory.runs[task.run_id].spec(task.position), task.trail, memory.tuning)
+    if deadline == 0 and _elapsed(turn, task) < limit:
+        _set(memory, task, TimerKind.TASK_LIMIT, limit - _elapsed(turn, task))
+        return
     stops.request(turn, task, StopKind.TIMEOUT, by="shard", why=f"it took longer than {limit:g} s")
 
 
@@ -117,7 +122,7 @@ def stall_due(turn: Turn, timer: TimerDue) -> None:
     if task is None or task.attempt_id is None:
         return
     memory = turn.memory
-    limit = time_limits.stall_limit(memory.runs[task.run_id].spec(task.position))
+    limit = time_limits.stall_limit(memory.runs[task.run_id].spec(task.position), memory.tuning)
     headway = memory.headway.get(task.attempt_id)
     if headway is not None and memory.life - headway.moved < limit:
         _set(memory, task, TimerKind.STALL, headway.moved + limit - memory.life)
@@ -139,7 +144,7 @@ def more_time(turn: Turn, event: MoreTimeAsked) -> None:
     refusal = _why_not(turn, run, task)
     if not refusal:
         spec, elapsed = run.spec(task.position), _elapsed(turn, task)
-        limit = time_limits.extended(spec, task.trail, elapsed=elapsed, seconds=event.seconds)
+        limit = time_limits.extended(spec, task.trail, memory.tuning, elapsed=elapsed, seconds=event.seconds)
         refusal = _prolong(turn, run, task, limit)
     turn.send(worker, Extended(event.attempt, _left(turn, run, task), refusal))
 
@@ -167,7 +172,7 @@ def _why_not(turn: Turn, run: RunMemory, task: Task) -> str:
     if task.stop is not None and task.stop.kind is not StopKind.HOLD:
         return f"it is being stopped: {task.stop.why}"
     headway = turn.memory.headway.get(task.attempt_id or "")
-    stall = time_limits.stall_limit(run.spec(task.position))
+    stall = time_limits.stall_limit(run.spec(task.position), turn.memory.tuning)
     if headway is None:
         return "it has not said how far it is"
     if turn.memory.life - headway.moved >= stall:
@@ -177,7 +182,7 @@ def _why_not(turn: Turn, run: RunMemory, task: Task) -> str:
 
 def _prolong(turn: Turn, run: RunMemory, task: Task, limit: float) -> str:
     """Let a task run for so long in all; why not, if it has as much already or may not have more."""
-    now_allowed = time_limits.hard_limit(run.spec(task.position), task.trail)
+    now_allowed = time_limits.hard_limit(run.spec(task.position), task.trail, turn.memory.tuning)
     if limit <= now_allowed:
         return f"it may run for {now_allowed:g} s in all"
     left = limit - _elapsed(turn, task)
@@ -192,7 +197,8 @@ def _left(turn: Turn, run: RunMemory, task: Task) -> float:
     deadline = turn.memory.deadlines.get(task.attempt_id or "")
     if deadline is not None:
         return max(0.0, deadline - turn.memory.life)
-    return max(0.0, time_limits.hard_limit(run.spec(task.position), task.trail) - _elapsed(turn, task))
+    limit = time_limits.hard_limit(run.spec(task.position), task.trail, turn.memory.tuning)
+    return max(0.0, limit - _elapsed(turn, task))
 
 
 def _elapsed(turn: Turn, task: Task) -> float:

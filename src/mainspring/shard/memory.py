@@ -107,6 +107,17 @@ class ShardMemory:
         self.life += self._unlived(now)
         self._last_turn = now
 
+    def retune(self, tuning: Tuning) -> None:
+        """Go by other measures from now on.
+
+        A timer that was set by the old ones comes up by them once. What it finds is judged by the new ones, but for an
+        assignment that is not received. Runs that are paced begin with full buckets.
+        """
+        self.tuning = tuning
+        self.retry_pace.retune(tuning.retries_per_second, tuning.alike_retries_per_second)
+        for run in self.runs.values():
+            run.buckets.clear()
+
     def overtake(self, run_id: str, row: Run | None) -> None:
         """An act has changed a run that intake may have handed over; None: adopted it, so that it must not be again."""
         self.overtaken[run_id] = row

@@ -18,12 +18,11 @@ from mainspring.core.workers import Lease, Worker
 from mainspring.ids import new_id
 from mainspring.shard import breaking, growing, inputs
 from mainspring.shard.events import TimerDue, TimerKind
-from mainspring.shard.run_memory import RunMemory
+from mainspring.shard.memory import ShardMemory
 from mainspring.shard.turn import Turn
 from mainspring.wire import Assign, Assignment, Offer, Recall
 
 S = TaskState
-RECEIPT_SECONDS = 30.0
 
 
 def place(turn: Turn, only: Shape | None = None) -> None:
@@ -90,15 +89,16 @@ def _assign(turn: Turn, worker: Worker, shape: Shape, tasks: list[Task]) -> None
         task.started_at = None
         turn.move(task, S.ASSIGNED, by="shard", because=f"placed on {worker.id}")
         memory.attempts[attempt_id] = lease.members[attempt_id] = task
-        group.append(_assignment(memory.runs[task.run_id], task, attempt_id, shape.resources.memory_bytes))
+        group.append(_assignment(memory, task, attempt_id, shape.resources.memory_bytes))
     memory.open_lease(lease)
-    memory.set_length(RECEIPT_SECONDS, TimerDue(kind=TimerKind.RECEIPT, subject=lease.id))
+    memory.set_length(memory.tuning.receipt_seconds, TimerDue(kind=TimerKind.RECEIPT, subject=lease.id))
     room = shape.resources
     needs = Offer(room.cpu_millis, room.memory_bytes, room.gpus, room.disk_bytes)
     turn.send(worker, Assign(lease.id, tuple(group), needs))
 
 
-def _assignment(run: RunMemory, task: Task, attempt_id: str, memory_bytes: int) -> Assignment:
+def _assignment(memory: ShardMemory, task: Task, attempt_id: str, memory_bytes: int) -> Assignment:
+    run = memory.runs[task.run_id]
     spec = run.spec(task.position)
     given, failed = inputs.inputs(run, task.position)
     item, birth, window = None, None, run.run.window_at
@@ -107,8 +107,9 @@ def _assignment(run: RunMemory, task: Task, attempt_id: str, memory_bytes: int) 
     return Assignment(
         attempt=attempt_id, task=task.id, run=task.run_id, tenant=task.tenant, name=task.name, number=task.attempt,
         work=bytes(spec.work).decode(), params=run.run.params, inputs=given, failed_upstreams=tuple(failed),
-        timeout_seconds=time_limits.hard_limit(spec, task.trail), checkpoint=run.checkpoints.get(task.position),
-        memory_bytes=memory_bytes, item=item, partition=None if birth is None else birth.index,
+        timeout_seconds=time_limits.hard_limit(spec, task.trail, memory.tuning),
+        checkpoint=run.checkpoints.get(task.position), memory_bytes=memory_bytes, item=item,
+        partition=None if birth is None else birth.index,
         total=None if birth is None else birth.total, window="" if window is None else _instant(window),
     )  # fmt: skip
 

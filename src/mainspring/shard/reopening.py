@@ -90,6 +90,7 @@ def reopen_task(turn: Turn, run: RunMemory, task: Task, *, by: str, because: str
     start = task.state
     fan_out = run.fan_out_of(task)
     was_over = fan_out is None or not fan_out.open
+    task.priority = run.run.priority
     turn.batch.transitions.append(reopen(task, now=turn.now, by=by, because=because))
     turn.recount(task, start)
     if fan_out is not None:

@@ -190,6 +190,10 @@ def _fail(turn: Turn, run: RunMemory, task: Task, event: AttemptEnded) -> None:
 def _settle_stop(turn: Turn, run: RunMemory, task: Task, stop: StopRequest | None, *, by: str) -> None:
     if task.state is S.ASSIGNED:
         give_back(turn, task, because=f"{by} stopped it before it started")
+    elif (stop is None or stop.kind is StopKind.HOLD) and _is_leaving(turn, by):
+        # It was told to end and let its tasks go, as an eviction does: neither a try nor a loss.
+        turn.end_attempt(task, AttemptEnd.STOPPED, why=f"{by} is leaving")
+        _requeue(turn, run, task, by=by, because=f"{by} is leaving")
     elif stop is None or stop.kind is StopKind.HOLD:
         lose(turn, task, because=f"{by} ended it unasked", worker_lost=False)
     else:
@@ -200,17 +204,22 @@ def _settle_stop(turn: Turn, run: RunMemory, task: Task, stop: StopRequest | Non
         _conclude_stop(turn, run, task, stop, by=by, worker=by)
 
 
+def _is_leaving(turn: Turn, worker_id: str) -> bool:
+    worker = turn.memory.workers.get(worker_id)
+    return worker is not None and worker.leaving
+
+
 def _conclude_stop(turn: Turn, run: RunMemory, task: Task, stop: StopRequest, *, by: str, worker: str) -> None:
     """The process is gone as asked: what that means depends on who asked (STA-8)."""
     match stop.kind:
         case StopKind.CANCEL:
             flow.cancel(turn, run, task, by=stop.by, because=stop.why, cause=stop.cause)
         case StopKind.TIMEOUT | StopKind.STALL:
-            spec, job = run.spec(task.position), run.subject()
+            spec, job, tuning = run.spec(task.position), run.subject(), turn.memory.tuning
             if stop.kind is StopKind.STALL:
-                failure = failures.stalled(time_limits.stall_limit(spec), job=job)
+                failure = failures.stalled(time_limits.stall_limit(spec, tuning), job=job)
             else:
-                failure = failures.timed_out(time_limits.hard_limit(spec, task.trail), job=job)
+                failure = failures.timed_out(time_limits.hard_limit(spec, task.trail, tuning), job=job)
             ending = Ending(end=AttemptEnd.TIMED_OUT, failure=failure, worker=worker)
             _settle_failure(turn, run, task, ending, None, by=by)
         case StopKind.PREEMPT | StopKind.EVICT | StopKind.HOLD:
@@ -225,7 +234,7 @@ def _settle_failure(
     if ending.failure.signature in turn.memory.alike.open:
         ending = replace(ending, is_common=True)
     step = decide_failure(
-        task, run.spec(task.position), run.job.spec, ending, retries=run.run.retries,
+        task, run.spec(task.position), run.job.spec, ending, turn.memory.tuning, retries=run.run.retries,
         most_memory=_most_memory(turn, ending), now=turn.now,
     )  # fmt: skip
     task.trail = step.trail

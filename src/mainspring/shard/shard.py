@@ -4,9 +4,10 @@
 decides what follows, and returns the batch; until that is committed, the world outside knows nothing of it. There is no
 I/O, no clock and no randomness of its own here: `now` is an argument, and the generator is seeded by the term's nonce.
 
-A turn in order: time passes; the events, one after another; timers that have come up; ripples and spreads, a part at a
-time; placing. The last two can wait: they stop when the turn's budget of rows is used up, and `has_more` says so. Each
-has a part of the budget for itself, so that nothing is placed late because a large run is being adopted.
+A turn in order: time passes; the events, one after another; who is silent, and timers that have come up; ripples and
+spreads, a part at a time; placing. The last two can wait: they stop when the turn's budget of rows is used up, and
+`has_more` says so. Each has a part of the budget for itself, so that nothing is placed late because a large run is
+being adopted.
 
 If you add an event: `shard/events.py`, a case in `_apply`, its owner in `shard/rejection.py`.
 """
@@ -135,6 +136,7 @@ class Shard:
         self._open = None
         self.memory.live_on(now)
         turn.now = now
+        fleet.give_up_unheard(turn)
         for timer in self.memory.due(now, _TIMERS_PER_TURN):
             self._apply(turn, timer)
         self._put_off = urgent and not self._put_off
@@ -152,6 +154,7 @@ class Shard:
         """Take this one event and nothing else, so that a fault has an owner."""
         turn = self._turn(now, budget)
         self._apply(turn, event)
+        fleet.give_up_unheard(turn)
         return turn.close()
 
     def reject(self, event: Event, fault: str, *, now: datetime) -> Batch:
@@ -211,14 +214,11 @@ class Shard:
             case happened.RunsAged():
                 named = dict.fromkeys([*turn.batch.archived, *event.run_ids])
                 turn.batch.archived = [run for run in named if run not in self.memory.runs]
-            case happened.StoreLagged():
-                self.memory.hold_from = event.hold
-            case happened.Audited():
-                audit.look(turn)
             case _:
                 self._apply_due(turn, event)
 
     def _apply_due(self, turn: Turn, event: Event) -> None:
+        """What concerns the shard itself: what it finds due, and what its host says."""
         match event:
             case happened.TimerDue():
                 self._apply_timer(turn, event)
@@ -230,6 +230,12 @@ class Shard:
                 self._step_spread(turn, event.run_id, event.kind, event.parent)
             case happened.PlaceShape():
                 placing.place(turn, only=event.shape)
+            case happened.StoreLagged():
+                self.memory.hold_from = event.hold
+            case happened.Retuned():
+                self.memory.retune(event.tuning)
+            case happened.Audited():
+                audit.look(turn)
             case _:
                 raise Broken(f"nobody takes {event}")
 

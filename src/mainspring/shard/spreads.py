@@ -1,4 +1,5 @@
-"""Work on a whole run that may exceed a batch: making its tasks, cancelling, pausing, resuming, reopening.
+"""Work on a whole run that may exceed a batch: making its tasks, cancelling, pausing, resuming, reopening, and giving
+them another priority.
 
 A spread (`Turn.open_spread`) visits the positions of its run from 0 to `total`, a part of them in each turn. If the
 first part is not all of it, its row is written in the same batch, and `done` moves with each later part: a new leader
@@ -122,6 +123,12 @@ def _resume(turn: Turn, run: RunMemory, spread: Spread) -> None:
         turn.memory.queues.restore(task, turn.memory.shape(task))
 
 
+def _reprioritise(turn: Turn, run: RunMemory, spread: Spread) -> None:
+    task = _made(run, spread)
+    if task is not None and task.state not in FINAL and task.priority is not run.run.priority:
+        turn.prioritise(task, run.run.priority)
+
+
 def _reopen(turn: Turn, run: RunMemory, spread: Spread) -> None:
     task = _made(run, spread)
     if task is None:
@@ -146,6 +153,7 @@ _VISITS: dict[SpreadKind, Callable[[Turn, RunMemory, Spread], None]] = {
     SpreadKind.FAIL_FAST: _fail_fast,
     SpreadKind.PAUSE: _pause,
     SpreadKind.RESUME: _resume,
+    SpreadKind.REPRIORITISE: _reprioritise,
     SpreadKind.REOPEN: _reopen,
     SpreadKind.FAN_OUT: _make_child,
     SpreadKind.GROW: _make_child,

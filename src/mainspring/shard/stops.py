@@ -8,12 +8,15 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+from msgspec.structs import replace
+
 from mainspring.core.tasks import StopKind, StopRequest, Task, TaskState
 from mainspring.shard.turn import Turn
 from mainspring.wire import Recall, Stop
 
 GRACE = timedelta(seconds=30)
 """From SIGTERM to SIGKILL."""
+_BACK_TO_THE_QUEUE = frozenset({StopKind.EVICT, StopKind.PREEMPT})
 _NOT_YOURS = "this attempt is no longer yours"
 
 
@@ -24,6 +27,26 @@ def request(turn: Turn, task: Task, kind: StopKind, *, by: str, why: str, cause:
     turn.touch(task)
     task.stop = StopRequest(kind=kind, by=by, why=why, kill_at=turn.now + GRACE, cause=cause)
     signal(turn, task)
+
+
+def kill(turn: Turn, task: Task, kind: StopKind, *, by: str, why: str, grace: timedelta) -> bool:
+    """End the process of a task that a worker holds after so long a grace, as a cancel or an eviction.
+
+    What is under way is brought forward, and never put off. False if it would have ended so, and as soon, anyway.
+    """
+    stop, kill_at = task.stop, turn.now + grace
+    if stop is None or stop.kind is StopKind.HOLD:
+        asked = StopRequest(kind=kind, by=by, why=why, kill_at=kill_at)
+    elif stop.kind is StopKind.CANCEL or (kind is StopKind.EVICT and stop.kind in _BACK_TO_THE_QUEUE):
+        asked = replace(stop, kill_at=min(kill_at, stop.kill_at))
+    else:
+        asked = StopRequest(kind=kind, by=by, why=why, kill_at=min(kill_at, stop.kill_at))
+    if asked == stop:
+        return False
+    turn.touch(task)
+    task.stop = asked
+    signal(turn, task)
+    return True
 
 
 def _alike(one: StopKind, other: StopKind) -> bool:

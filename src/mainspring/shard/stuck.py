@@ -17,17 +17,16 @@ from mainspring.shard.run_memory import RunMemory
 from mainspring.shard.turn import Turn
 
 S = TaskState
-STUCK_AFTER = timedelta(minutes=30)
 _MOVING = (S.QUEUED, S.ASSIGNED, S.RUNNING, S.QUARANTINED)
 """States of tasks that wait for a worker, run, or wait for a person."""
 _STUCK = "stuck since "
 _TASKS_NAMED = 5
 
 
-def is_stuck(run: RunMemory, now: datetime) -> bool:
-    """Whether nothing of a run has moved for long, and nothing will."""
+def is_stuck(run: RunMemory, now: datetime, after: timedelta) -> bool:
+    """Whether nothing of a run has moved for so long, and nothing will."""
     last = max(filter(None, (run.changed_at, run.stuck_at)), default=now)
-    if now - last < STUCK_AFTER or run.is_resting() or run.spreads or run.ripples:
+    if now - last < after or run.is_resting() or run.spreads or run.ripples:
         return False
     if any(run.counts.get(state) for state in _MOVING):
         return False

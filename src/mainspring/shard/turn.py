@@ -30,7 +30,7 @@ from mainspring.core.batch import (
 )
 from mainspring.core.runs import FINAL_RUN, Run, RunState, conclude
 from mainspring.core.states import FINAL, create, move
-from mainspring.core.tasks import Attempt, AttemptEnd, Task, TaskState
+from mainspring.core.tasks import Attempt, AttemptEnd, Priority, Task, TaskState
 from mainspring.core.workers import Worker
 from mainspring.shard import alerting
 from mainspring.shard.effects import Answered, Reply, Send
@@ -41,6 +41,7 @@ from mainspring.wire import Stop, ToWorker
 
 S = TaskState
 _ENCODER = msgspec.json.Encoder()
+_AUDITED = (Reply.DONE, Reply.ALREADY)
 
 
 class Turn:
@@ -52,6 +53,8 @@ class Turn:
         self.random = random
         self.batch = Batch()
         self.budget = budget
+        self.unheard: list[str] = []
+        """Workers that are silent by the rows: looked at when all events of the turn are taken."""
         self._most = budget
         self._tasks: dict[str, tuple[Task, TaskState, int]] = {}
         self._new: dict[str, Task] = {}
@@ -124,6 +127,17 @@ class Turn:
         run.changed_at = self.now
         if ended is not had_ended:
             self.memory.count_in(task.priority, task.tenant, -1 if ended else 1)
+
+    def prioritise(self, task: Task, priority: Priority) -> None:
+        """Give a task that is not over another priority, in its row and wherever it is counted or waits by it."""
+        self.touch(task)
+        was, task.priority = task.priority, priority
+        self.memory.count_in(was, task.tenant, -1)
+        self.memory.count_in(priority, task.tenant, 1)
+        if task.state is S.QUEUED:
+            self.memory.queues.change(task, self.memory.shape(task), was)
+        elif task.lease_id is not None:
+            self.memory.leases[task.lease_id].reconsider()
 
     def replace(self, task: Task) -> None:
         """Whoever made this task has been started again: once it is over it counts no more."""
@@ -264,7 +278,10 @@ class Turn:
             self._signals = self._signals or isinstance(message, Stop)
 
     def answer(self, asked: Asked, reply: Reply, detail: str = "") -> None:
-        """Tell whoever asked how it ended."""
+        """Tell whoever asked how it ended. What was carried out, or was so before, goes to the audit log (SEC-4)."""
+        if asked.audit is not None and reply in _AUDITED:
+            after = _ENCODER.encode({"reply": reply, "detail": detail}).decode()
+            self.batch.audit.append(msgspec.structs.replace(asked.audit, after=after))
         if asked.ticket:
             self.batch.effects.append(Answered(asked.ticket, reply, detail))
 
@@ -299,7 +316,7 @@ class Turn:
         row = run.run
         if run.stuck_at is not None and run.changed_at is not None and run.changed_at > run.stuck_at:
             self._moves_again(run)
-        changed = conclude(row, run.state(), self.now)
+        changed = conclude(row, run.state(), self.now, run.tasks)
         if changed and row.state in FINAL_RUN:
             del self.memory.runs[run_id]
             if row.state is RunState.SUCCEEDED and row.adopted_at is not None:

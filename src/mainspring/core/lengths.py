@@ -1,0 +1,18 @@
+"""Lengths of time as people write them: `90s`, `10m`, `1h30m`, `2d`."""
+
+from __future__ import annotations
+
+import re
+
+_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0, "w": 604_800.0}
+_DURATION = re.compile(r"(?:[0-9]+(?:\.[0-9]+)? ?(?:ms|[smhdw]) ?)+")
+_DURATION_PART = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?(ms|[smhdw])")
+
+
+def seconds_of(value: object) -> float:
+    """A length of time in seconds: a number of them, or `90s`, `10m`, `1h30m`, `2d`. Raises ValueError."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return float(value)
+    if isinstance(value, str) and _DURATION.fullmatch(value):
+        return sum(float(number) * _SECONDS[unit] for number, unit in _DURATION_PART.findall(value))
+    raise ValueError("must be a length of time such as 90s, 10m or 1h30m, or a number of seconds")

@@ -1,0 +1,43 @@
+"""The graph of a run as people see it: by name, in order, with what outputs have added (DAG-5)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from mainspring.core.expansion import Expansion
+from mainspring.core.graph import topological_order
+from mainspring.core.jobs import Edge, JobSpec, TaskSpec
+
+
+class GraphNode(msgspec.Struct, frozen=True, kw_only=True):
+    """A task, or all tasks of a fan-out."""
+
+    name: str
+    needs: tuple[Edge, ...]
+    is_fan_out: bool = False
+    grown_by: str | None = None
+    """The task whose output added it."""
+
+
+def draw(spec: JobSpec, added: Mapping[str, Expansion]) -> list[GraphNode]:
+    """The graph of a run of a job, each node after all that it needs; `added` has what outputs added, by their task."""
+    nodes = {task.name: _node(task, None) for task in spec.tasks}
+    for grower, expansion in added.items():
+        nodes |= {task.name: _node(task, grower) for task in expansion.tasks}
+    for expansion in added.values():
+        for further in expansion.edges:
+            node = nodes[further.task]
+            nodes[further.task] = msgspec.structs.replace(node, needs=(*node.needs, *further.all_needs()))
+    places = {name: place for place, name in enumerate(nodes)}
+    ordered = list(nodes.values())
+    return [
+        ordered[place] for place in topological_order([[places[edge.task] for edge in node.needs] for node in ordered])
+    ]
+
+
+def _node(task: TaskSpec, grower: str | None) -> GraphNode:
+    """A task without needs that an output added needs the one whose output it is in."""
+    needs = task.needs or ((Edge(grower),) if grower is not None else ())
+    return GraphNode(name=task.name, needs=needs, is_fan_out=task.for_each is not None, grown_by=grower)

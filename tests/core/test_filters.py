@@ -1,0 +1,152 @@
+"""The grammar of filters: what words mean, and that whatever is wrong is said at once (UX 2.2)."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from fnmatch import fnmatchcase
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mainspring.core.filters import LONGEST_FILTER, Listed, Wanted, fits, read_filter
+from mainspring.core.tasks import Priority
+from mainspring.errors import Fault, Refused
+
+NOW = datetime(2026, 11, 16, 6, 30, tzinfo=UTC)
+
+
+def read(text: str, listed: Listed = Listed.RUNS) -> Wanted:
+    """What a filter says."""
+    return read_filter(text, listed, now=NOW, where="query:q")
+
+
+def faults(text: str, listed: Listed = Listed.RUNS) -> list[Fault]:
+    """What is wrong with a filter."""
+    with pytest.raises(Refused) as refused:
+        read(text, listed)
+    return list(refused.value.faults)
+
+
+def test_all_words_of_a_filter_must_hold() -> None:
+    wanted = read(
+        "state:failed,timed-out tenant:acme priority:p0 label.team=ml label.env:prod job:etl-* schedule:nightly"
+    )
+
+    assert wanted == Wanted(
+        states=("FAILED", "TIMED_OUT"),
+        tenant="acme",
+        priority=Priority.P0,
+        labels=(("team", "ml"), ("env", "prod")),
+        job="etl-*",
+        schedule="nightly",
+    )
+
+
+def test_words_of_tasks() -> None:
+    wanted = read("state:QUEUED wait>1h30m run:run_1 worker=w1 name:load", Listed.TASKS)
+
+    assert wanted == Wanted(
+        states=("QUEUED",), since_before=NOW - timedelta(minutes=90), run="run_1", worker="w1", name="load"
+    )
+
+
+def test_an_empty_filter_says_nothing() -> None:
+    assert read(" \n ").is_empty()
+    assert not read("tenant:acme").is_empty()
+
+
+@pytest.mark.parametrize(
+    ("text", "since", "before"),
+    [
+        ("created>2026-11-01", datetime(2026, 11, 1, tzinfo=UTC), None),
+        ("created<2026-11-01T06:30:00+02:00", None, datetime(2026, 11, 1, 4, 30, tzinfo=UTC)),
+        ("created>2h", NOW - timedelta(hours=2), None),
+        ("created>7d created<1d", NOW - timedelta(days=7), NOW - timedelta(days=1)),
+    ],
+)
+def test_times_are_dates_times_or_ages(text: str, since: datetime | None, before: datetime | None) -> None:
+    wanted = read(text)
+
+    assert (wanted.created_since, wanted.created_before) == (since, before)
+
+
+def test_values_with_spaces_stand_in_quotes() -> None:
+    assert read("label.team='data science'").labels == (("team", "data science"),)
+    assert read('label.team="it\'s us"').labels == (("team", "it's us"),)
+
+
+def test_pipeline_is_another_word_for_job() -> None:
+    assert read("Pipeline:etl") == read("job:etl")
+
+
+@pytest.mark.parametrize(
+    ("text", "listed", "why"),
+    [
+        ("stat:queued", Listed.RUNS, "`stat:queued` is not known, did you mean state?"),
+        ("colour:red", Listed.JOBS, "`colour:red` is not known; there are job, label, tenant"),
+        ("state:queud", Listed.TASKS, "`state:queud` has no state of tasks, did you mean QUEUED?"),
+        ("priority:p7", Listed.RUNS, "`priority:p7` has no priority; there are P0, P1, P2"),
+        ("etl", Listed.RUNS, "`etl` says nothing of what it is about: write job:etl"),
+        ("etl", Listed.TASKS, "`etl` says nothing of what it is about: write name:etl"),
+        ("wait>5m", Listed.RUNS, "`wait>5m` is for tasks, and not for runs"),
+        ("wait<5m", Listed.TASKS, "`wait<5m` must have > behind wait"),
+        ("wait>long", Listed.TASKS, "`wait>long` has no length of time such as 90s, 5m or 1h30m"),
+        ("wait>99999999d", Listed.TASKS, "`wait>99999999d` goes back more than 36500 days"),
+        ("created>2026-13-01", Listed.RUNS, "`created>2026-13-01` has no date or time such as"),
+        ("created>0001-01-01T00:00:00+23:00", Listed.RUNS, "has no date or time such as"),
+        ("created>soon", Listed.RUNS, "`created>soon` has no date such as 2026-11-01, and no age such as 2h"),
+        ("created:2h", Listed.RUNS, "`created:2h` must have < or > behind created"),
+        ("tenant:", Listed.RUNS, "`tenant:` has no value"),
+        ("label=ml", Listed.RUNS, "`label=ml` must have the form label.name=value"),
+        ("label.=ml", Listed.RUNS, "`label.=ml` must have the form label.name=value"),
+        ("label.a=x label.a=y", Listed.RUNS, "`label.a=y` asks for two values of one label"),
+        ("state:failed state:partial", Listed.RUNS, "state:a,b stands for either"),
+        ("tenant:a tenant:b", Listed.RUNS, "`tenant:b` says something else than the word before it"),
+        ('job:"etl state:failed', Listed.RUNS, '`job:"etl state:failed` has a quote that does not end'),
+        ("job:a\0", Listed.RUNS, "has a NUL in it"),
+        ("x" * (LONGEST_FILTER + 1), Listed.RUNS, "must have at most 2000 characters"),
+    ],
+)
+def test_what_is_wrong_with_a_word_is_said(text: str, listed: Listed, why: str) -> None:
+    found = faults(text, listed)
+
+    assert why in found[-1].why
+    assert {fault.where for fault in found} == {"query:q"}
+
+
+def test_all_that_is_wrong_is_said_at_once() -> None:
+    found = faults("stat:queued priority:p9 tenant:acme wait>1m")
+
+    assert [fault.why.split("` ")[0] for fault in found] == ["`stat:queued", "`priority:p9", "`wait>1m"]
+
+
+_WORDS = ["state", "tenant", "label.", "created", "wait", "job", "2h", "2026-11-01", "p0", "queued", "9" * 400, "d"]
+_PIECES = st.sampled_from([*_WORDS, *":=<>\"' ,*\0\ud800"])
+
+
+@given(text=st.text() | st.lists(_PIECES).map("".join), listed=st.sampled_from(Listed))
+def test_no_text_does_anything_but_be_read_or_refused(text: str, listed: Listed) -> None:
+    try:
+        wanted = read(text, listed)
+    except Refused:
+        assert faults(text, listed)
+        return
+    assert wanted.is_empty() == (not text.strip())
+
+
+@given(
+    labels=st.dictionaries(st.from_regex(r"[a-z0-9._/-]{1,20}", fullmatch=True), st.text("ab c:=<>'*", min_size=1)),
+    job=st.from_regex(r"[a-z0-9._*-]{1,20}", fullmatch=True),
+)
+def test_what_is_written_is_what_is_read(labels: dict[str, str], job: str) -> None:
+    words = [f"job:{job}", *(f'label.{name}="{value}"' for name, value in labels.items())]
+
+    wanted = read(" ".join(words))
+
+    assert wanted == Wanted(job=job, labels=tuple(labels.items()))
+
+
+@given(pattern=st.text("ab*", max_size=8), text=st.text("ab", max_size=8))
+def test_a_star_stands_for_any_text(pattern: str, text: str) -> None:
+    assert fits(pattern, text) == fnmatchcase(text, pattern)

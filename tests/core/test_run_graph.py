@@ -1,0 +1,26 @@
+"""The graph of a run, with what outputs have added to it."""
+
+from __future__ import annotations
+
+from mainspring.core.expansion import read
+from mainspring.core.jobs import Edge, JobSpec, TaskSpec
+from mainspring.core.run_graph import draw
+
+
+def test_every_node_comes_after_what_it_needs() -> None:
+    spec = JobSpec(
+        name="etl",
+        tasks=(
+            TaskSpec(name="report", needs=(Edge("load", when="output.rows > 0"), Edge("plan"))),
+            TaskSpec(name="load", needs=(Edge("plan"),), for_each="outputs.plan.files"),
+            TaskSpec(name="plan", grows=True),
+        ),
+    )
+    added = {"plan": read('{"tasks":[{"name":"extra"}],"edges":[{"task":"report","needs":["extra"]}]}')}
+
+    nodes = {node.name: node for node in draw(spec, added)}
+
+    assert list(nodes) == ["plan", "load", "extra", "report"]
+    assert nodes["report"].needs == (Edge("load", when="output.rows > 0"), Edge("plan"), Edge("extra"))
+    assert (nodes["load"].is_fan_out, nodes["load"].grown_by) == (True, None)
+    assert (nodes["extra"].needs, nodes["extra"].grown_by) == ((Edge("plan"),), "plan")

@@ -1,0 +1,37 @@
+"""Other measures while a host leads (OPS-5)."""
+
+from __future__ import annotations
+
+from mainspring.core.tasks import TaskState
+from mainspring.core.tuning import Tuning
+from tests.host.hall import SHARD, Hall, Hand
+from tests.shard.jobs import job, task
+
+
+async def test_present_and_later_leaders_go_by_them(hall: Hall) -> None:
+    """From the next turn on, which comes by itself; also after the memory was loaded again."""
+    leader = await hall.lead()
+    tuning = Tuning(growth_burst=7)
+
+    hall.hosts["h1"].retune(tuning)
+    await hall.until(lambda: leader.shard.memory.tuning is tuning)
+
+    await leader._load()
+    assert leader.shard.memory.tuning is tuning
+    leader.stop()
+    await hall.until(lambda: hall.hosts["h1"].leaders.get(SHARD) not in (None, leader))
+    assert (await hall.leader()).shard.memory.tuning is tuning
+
+
+async def test_both_watches_over_silence_go_by_them(hall: Hall) -> None:
+    """LIV-1: what runs on a silent worker is taken back after the new time, and not before."""
+    leader = await hall.lead()
+    hall.hosts["h1"].retune(Tuning(suspect_after_seconds=30.0, lost_after_seconds=40.0))
+    hand = await Hand("w1", leader, "s1").welcome()
+    (run,) = await hall.submit(job(task("a")))
+    await hand.next_task()
+
+    await hall.wait(25.0)
+    assert [one.state for one in await hall.tasks(run)] == [TaskState.RUNNING]
+
+    await hall.until(lambda: hall.rows("SELECT state FROM tasks") == [("QUEUED",)], within=20.0)

@@ -1,0 +1,136 @@
+"""What people ask for is in the audit log if it was carried out, or was so before: once, in the same batch (I-73)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from mainspring.core.audit_trail import AuditEntry
+from mainspring.core.tasks import Priority
+from mainspring.core.work import digest_of
+from mainspring.shard.effects import Reply
+from mainspring.shard.events import (
+    Act,
+    CancelRun,
+    CancelTask,
+    ChangePriority,
+    CordonWorker,
+    KillTask,
+    PauseRun,
+    ReopenTask,
+    SaveCheckpoint,
+    WorkerAct,
+)
+from tests.shard.jobs import chain
+from tests.shard.world import World
+
+
+def entry(number: int = 1) -> AuditEntry:
+    """What a request says of itself."""
+    return AuditEntry(id=f"req_{number}", tenant="acme", actor="ann", source="::1", act="act", object="it")
+
+
+def said(world: World, number: int = 1) -> tuple[Any, Any]:
+    """What the entry of a request says of before and after."""
+    found = world.ledger.audit[f"req_{number}"]
+    assert found.after is not None
+    return msgspec.json.decode(found.before or "null"), msgspec.json.decode(found.after)
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields", "before", "after"),
+    [
+        (PauseRun, {}, {"state": "RUNNING"}, {"reply": "done", "detail": ""}),
+        (CancelTask, {"task": "b"}, {"state": "PENDING"}, {"reply": "done", "detail": ""}),
+        (
+            ChangePriority,
+            {"priority": Priority.P0},
+            {"state": "RUNNING", "priority": "P1"},
+            {"reply": "done", "detail": "from P1 to P0"},
+        ),
+        (
+            SaveCheckpoint,
+            {"task": "b", "attempt_id": "att_1", "document": "1"},
+            {"state": "PENDING", "checkpoint": ""},
+            {"reply": "done", "detail": digest_of("1")},
+        ),
+    ],
+)
+def test_an_entry_says_what_it_was_and_what_became_of_it(
+    world: World, kind: type[Act], fields: dict[str, Any], before: Any, after: Any
+) -> None:
+    world.register("w1")
+    world.submit(chain("a", "b"))
+    world.start("a")
+
+    world.act(kind, audit=entry(), **fields)
+
+    assert said(world) == (before, after)
+
+
+def test_what_was_so_before_has_an_entry_too(world: World) -> None:
+    world.submit(chain("a"))
+    world.act(PauseRun)
+
+    world.act(PauseRun, audit=entry())
+
+    assert said(world) == ({"state": "PAUSED"}, {"reply": "already", "detail": "the run is paused"})
+
+
+def test_what_is_refused_or_not_found_has_none(world: World) -> None:
+    world.submit(chain("a"))
+
+    assert world.act(KillTask, task="a", audit=entry(1)).reply is Reply.REFUSED
+    world.settle(CancelRun(run_id="run_nobody", by="ann", ticket=99, audit=entry(2)))
+
+    assert world.answers[99].reply is Reply.NOT_FOUND
+    assert world.ledger.audit == {}
+
+
+def test_an_act_that_is_looked_up_first_has_one(world: World) -> None:
+    """Of a run that waits in intake, and of one that is over."""
+    world.register("w1")
+    waiting = world.put_in_intake(chain("a"))
+    world.act(PauseRun, waiting, audit=entry(1))
+    assert said(world, 1)[0] == {"state": "PENDING"}
+
+    over = world.submit(chain("b"))
+    world.run_through("b")
+    world.act(ReopenTask, over, task="b", audit=entry(2))
+
+    assert said(world, 2)[0] == {"state": "SUCCEEDED"}
+    assert list(world.ledger.audit) == ["req_1", "req_2"]
+
+
+def test_an_act_that_is_given_again_after_a_reload_has_one(world: World) -> None:
+    """What the host does if a batch was refused: nothing of it was written."""
+    world.submit(chain("a"))
+    event = world.asked(PauseRun, audit=entry())
+    world.shard.handle([event], now=world.now)
+
+    world.reload()
+    world.settle(event)
+
+    assert list(world.ledger.audit) == ["req_1"]
+
+
+def test_an_act_that_can_not_be_taken_has_none(world: World) -> None:
+    world.submit(chain("a"))
+
+    batch = world.reject(world.asked(PauseRun, audit=entry()), "bad")
+
+    assert batch.audit == []
+
+
+@pytest.mark.parametrize("kind", [CordonWorker])
+def test_acts_on_workers_have_one(world: World, kind: type[WorkerAct]) -> None:
+    world.register("w1")
+
+    world.settle(kind(worker="w1", by="ann", audit=entry(1)), kind(worker="w1", by="ann", audit=entry(2)))
+    world.settle(kind(worker="nobody", by="ann", audit=entry(3)))
+
+    assert said(world, 1) == ({"hold": ""}, {"reply": "done", "detail": ""})
+    assert said(world, 2) == ({"hold": "cordoned"}, {"reply": "already", "detail": "w1 is cordoned"})
+    assert "req_3" not in world.ledger.audit

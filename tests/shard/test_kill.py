@@ -1,0 +1,158 @@
+"""A person ends the process of a task: at once or after a grace, for good or to run again (OPS-1, STA-8)."""
+
+from __future__ import annotations
+
+import pytest
+
+from mainspring.core.tasks import AttemptEnd, StopKind, TaskState
+from mainspring.shard.effects import Reply
+from mainspring.shard.events import CancelTask, DrainWorker, EvictWorker, KillTask
+from tests.shard.jobs import chain, task
+from tests.shard.world import World
+
+S = TaskState
+
+
+def test_a_killed_task_is_cancelled_once_its_process_is_gone(world: World) -> None:
+    world.given_running("a", on="w1")
+
+    answered = world.act(KillTask, task="a", why="it hangs")
+
+    assert (answered.reply, answered.detail) == (Reply.DONE, "its worker is asked to kill it")
+    assert world.task("a").state is S.RUNNING
+    assert world.stops("w1") == [(world.task("a").attempt_id, 0.0)]
+
+    world.stop("a")
+    assert (world.task("a").state, world.task("a").because) == (S.CANCELLED, "it hangs")
+
+
+def test_a_killed_task_runs_again_and_the_try_does_not_count(world: World) -> None:
+    world.given_running("a", on="w1", max_attempts=1)
+    _, attempt = world.holder("a")
+
+    world.act(KillTask, task="a", again=True, grace_seconds=5)
+    assert world.stops("w1") == [(attempt, 5.0)]
+    world.stop("a")
+
+    assert world.task("a").state is S.ASSIGNED
+    assert (world.task("a").tries, world.task("a").losses) == (0, 0)
+    assert world.ledger.attempts[attempt].end is AttemptEnd.STOPPED
+    world.run_through("a")
+    assert world.states() == {"a": S.SUCCEEDED}
+
+
+def test_what_succeeded_before_it_was_killed_counts(world: World) -> None:
+    """STA-8."""
+    world.given_running("a", on="w1")
+    world.act(KillTask, task="a")
+
+    world.succeed("a")
+
+    assert world.task("a").state is S.SUCCEEDED
+
+
+@pytest.mark.parametrize("again", [True, False])
+def test_what_has_not_started_is_called_back(world: World, again: bool) -> None:
+    world.register("w1")
+    world.given_run(task("a"))
+    _, attempt = world.holder("a")
+
+    world.act(KillTask, task="a", again=again)
+    assert world.recalls("w1") == [attempt]
+    world.give_back("a")
+
+    assert world.task("a").state is (S.ASSIGNED if again else S.CANCELLED)
+
+
+def test_a_kill_brings_a_stop_forward_and_never_puts_it_off(world: World) -> None:
+    world.given_running("a", on="w1")
+    _, attempt = world.holder("a")
+    world.act(CancelTask, task="a", why="no longer needed")
+
+    assert world.act(KillTask, task="a", grace_seconds=60).reply is Reply.ALREADY
+    assert world.act(KillTask, task="a", grace_seconds=2).reply is Reply.DONE
+
+    assert world.stops("w1") == [(attempt, 30.0), (attempt, 2.0)]
+    world.stop("a")
+    assert world.task("a").because == "no longer needed"
+
+
+def test_a_task_that_is_evicted_can_be_killed_for_good(world: World) -> None:
+    world.given_running("a", on="w1")
+    world.settle(EvictWorker(worker="w1", by="ann"))
+
+    assert world.act(KillTask, task="a").reply is Reply.DONE
+    world.stop("a")
+
+    assert world.task("a").state is S.CANCELLED
+
+
+def test_a_task_that_is_evicted_is_killed_sooner_and_runs_again(world: World) -> None:
+    world.given_running("a", on="w1")
+    world.settle(EvictWorker(worker="w1", by="ann"))
+
+    assert world.act(KillTask, task="a", again=True).reply is Reply.DONE
+    stop = world.task("a").stop
+
+    assert stop is not None
+    assert (stop.kind, stop.kill_at) == (StopKind.EVICT, world.now)
+
+
+def test_a_task_that_is_too_slow_is_not_counted_against_if_a_person_lets_it_run_again(world: World) -> None:
+    world.given_running("a", on="w1", timeout_seconds=5.0)
+    world.advance(6, heard=["w1"])
+
+    assert world.act(KillTask, task="a", again=True).reply is Reply.DONE
+    world.stop("a")
+
+    assert (world.task("a").state, world.task("a").tries) == (S.ASSIGNED, 0)
+
+
+def test_a_task_that_is_held_back_by_a_drain_can_be_killed(world: World) -> None:
+    world.register("w1")
+    world.given_run(task("a"))
+    world.settle(DrainWorker(worker="w1", by="ann"))
+
+    assert world.act(KillTask, task="a").reply is Reply.DONE
+    world.give_back("a")
+
+    assert world.task("a").state is S.CANCELLED
+
+
+def test_a_task_that_is_being_cancelled_does_not_run_again(world: World) -> None:
+    world.given_running("a", on="w1")
+    world.act(CancelTask, task="a")
+
+    answered = world.act(KillTask, task="a", again=True)
+
+    assert answered.reply is Reply.REFUSED
+    assert answered.detail == "the task is being cancelled: it can be killed, and not run again"
+
+
+def test_only_what_has_a_process_can_be_killed(world: World) -> None:
+    world.register("w1")
+    run = world.submit(chain("a", "b"))
+
+    assert world.act(KillTask, task="b").detail == "the task is PENDING: it has no process that could be killed"
+    world.run_through("a", "b")
+    over = world.act(KillTask, run, task="b")
+    assert (over.reply, over.detail) == (Reply.REFUSED, "the run is SUCCEEDED: no task of it runs any more")
+
+
+@pytest.mark.parametrize("grace", [-1.0, 3_601.0, float("nan")])
+def test_a_grace_that_is_none_is_refused(world: World, grace: float) -> None:
+    world.given_running("a", on="w1")
+
+    assert world.act(KillTask, task="a", grace_seconds=grace).reply is Reply.REFUSED
+    assert world.task("a").stop is None
+
+
+def test_a_new_leader_sends_the_kill_again(world: World) -> None:
+    world.given_running("a", on="w1")
+    world.act(KillTask, task="a", grace_seconds=10)
+
+    world.new_leader()
+    world.now = world.task("a").stop.kill_at  # type: ignore[union-attr]
+    world.reconnect("w1")
+
+    assert world.stops("w1") == [(world.task("a").attempt_id, 0.0)]

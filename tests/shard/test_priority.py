@@ -1,0 +1,157 @@
+"""A run gets another priority, and with it all of its tasks that are not over (OPS-1, PLC-4)."""
+
+from __future__ import annotations
+
+import pytest
+
+from mainspring.core.batch import SpreadKind
+from mainspring.core.runs import RunState
+from mainspring.core.tasks import Priority, TaskState
+from mainspring.shard.effects import Reply
+from mainspring.shard.events import CancelRun, ChangePriority, ReopenTask
+from tests.shard.jobs import chain, cores, job, task, wide
+from tests.shard.world import World
+
+S = TaskState
+P0, P1, P2 = Priority
+
+
+def test_what_waits_moves_to_the_queue_of_the_new_priority(world: World) -> None:
+    late = world.submit(job(task("late")), priority=P2)
+    world.submit(job(task("usual")), priority=P1)
+
+    answered = world.act(ChangePriority, late, priority=P0)
+    world.register("w1")
+
+    assert (answered.reply, answered.detail) == (Reply.DONE, "from P2 to P0")
+    assert world.names(S.ASSIGNED) == ["late"]
+    assert (world.run(late).priority, world.task("late").priority) == (P0, P0)
+
+
+def test_it_stands_where_it_would_if_it_had_always_had_that_priority(world: World) -> None:
+    """First come, first served, whatever its priority was meanwhile."""
+    runs = []
+    for name, priority in (("a", P1), ("b", P2), ("c", P1), ("d", P2), ("e", P1)):
+        runs.append(world.submit(job(task(name)), priority=priority))
+        world.advance(1)
+    for run in (runs[3], runs[1]):
+        world.act(ChangePriority, run, priority=P1)
+
+    world.register("w1")
+    for name in ("a", "b", "c", "d", "e"):
+        assert world.names(S.ASSIGNED) == [name]
+        world.run_through(name)
+
+
+def test_its_shape_does_not_matter_for_its_place(world: World) -> None:
+    first = world.submit(job(task("first")), priority=P2)
+    world.advance(1)
+    world.submit(job(task("second", resources=cores(0.5))), priority=P1)
+    world.act(ChangePriority, first, priority=P1)
+
+    world.register("w1")
+
+    assert world.names(S.ASSIGNED) == ["first"]
+
+
+def test_a_change_that_is_taken_back_leaves_everything_as_it_was(world: World) -> None:
+    run = world.submit(wide(3))
+    world.act(ChangePriority, run, priority=P2)
+    world.act(ChangePriority, run, priority=P1)
+
+    world.register("w1", cores=3)
+
+    assert set(world.states().values()) == {S.ASSIGNED}
+    world.run_through("t0", "t1", "t2")
+    assert world.run().state is RunState.SUCCEEDED
+
+
+def test_what_runs_goes_on_and_what_waits_for_it_has_the_new_one_too(world: World) -> None:
+    world.register("w1")
+    world.submit(chain("a", "b"))
+    world.start("a")
+    _, attempt = world.holder("a")
+
+    world.act(ChangePriority, priority=P0)
+
+    assert world.holder("a") == ("w1", attempt)
+    assert [world.task(name).priority for name in ("a", "b")] == [P0, P0]
+    assert world.shard.memory.leases[world.task("a").lease_id or ""].priority is P0
+
+
+def test_what_is_over_keeps_its_priority_until_it_is_retried(world: World) -> None:
+    world.register("w1")
+    world.submit(chain("a", "b"))
+    world.run_through("a")
+
+    world.act(ChangePriority, priority=P2)
+    assert [world.task(name).priority for name in ("a", "b")] == [P1, P2]
+
+    world.act(ReopenTask, task="a")
+    assert world.task("a").priority is P2
+
+
+def test_a_large_run_is_changed_in_parts_and_a_new_leader_goes_on(world: World) -> None:
+    run = world.submit(wide(60))
+    with world.rows_per_turn(10):
+        batch = world.turn(world.asked(ChangePriority, run, priority=P0))
+        assert [(spread.kind, spread.total) for spread in batch.spreads] == [(SpreadKind.REPRIORITISE, 60)]
+        assert 0 < len(batch.tasks) < 60
+        world.new_leader()
+        world.settle()
+
+    assert {one.priority for one in world.ledger.tasks.values()} == {P0}
+    assert not world.ledger.spreads
+    world.register("w1", cores=60)
+    assert set(world.states().values()) == {S.ASSIGNED}
+
+
+def test_tasks_that_are_still_to_be_made_have_the_new_one(world: World) -> None:
+    run = world.put_in_intake(wide(60))
+    with world.rows_per_turn(10):
+        world.turn(world.arrival(run))
+        world.settle(world.asked(ChangePriority, run, priority=P0))
+
+    assert {one.priority for one in world.ledger.tasks.values()} == {P0}
+
+
+def test_a_run_in_intake_gets_it_before_it_is_adopted(world: World) -> None:
+    run = world.put_in_intake(chain("a"))
+    arrival = world.arrival(run)
+
+    answered = world.act(ChangePriority, run, priority=P0)
+    assert (answered.reply, world.run().priority, world.run().adopted_at) == (Reply.DONE, P0, None)
+    assert world.act(ChangePriority, run, priority=P0).reply is Reply.ALREADY
+
+    world.settle(arrival)
+    assert world.task("a").priority is P0
+
+
+def test_what_has_that_priority_is_not_changed(world: World) -> None:
+    world.submit(chain("a"))
+
+    answered = world.act(ChangePriority, priority=P1)
+
+    assert (answered.reply, answered.detail) == (Reply.ALREADY, "the run has P1")
+    assert not world.batches[-1].rows()
+
+
+def test_a_run_that_is_over_has_no_use_for_it(world: World) -> None:
+    world.submit(chain("a"))
+    world.act(CancelRun)
+
+    answered = world.act(ChangePriority, priority=P0)
+
+    assert (answered.reply, answered.detail) == (Reply.REFUSED, "the run is CANCELLED: nothing more of it is placed")
+
+
+@pytest.mark.parametrize("reload", [True, False])
+def test_a_run_that_is_cancelled_meanwhile_ends(world: World, reload: bool) -> None:
+    run = world.submit(wide(40))
+    with world.rows_per_turn(5):
+        world.turn(world.asked(ChangePriority, run, priority=P0))
+        if reload:
+            world.reload()
+        world.settle(world.asked(CancelRun, run))
+
+    assert world.run().state is RunState.CANCELLED

@@ -1,0 +1,88 @@
+"""An operator sets other measures while everything runs (OPS-5)."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from mainspring.core.tasks import TaskState
+from mainspring.core.tuning import USUAL
+from mainspring.shard.events import Retuned
+from mainspring.wire import Assign
+from tests.shard.jobs import job, task
+from tests.shard.world import World
+
+S = TaskState
+
+
+def retune(world: World, **fields: float) -> None:
+    """These measures are others from now on."""
+    world.settle(Retuned(tuning=replace(USUAL, **fields)))
+
+
+def test_a_silent_worker_is_given_up_by_the_new_measure(world: World) -> None:
+    """LIV-1: also if its watch was set by the old one."""
+    world.given_running("a", on="w1")
+
+    retune(world, lost_after_seconds=30.0, suspect_after_seconds=20.0)
+
+    world.advance(29)
+    assert world.task("a").state is S.RUNNING
+    world.advance(1)
+    assert (world.task("a").state, world.task("a").because) == (S.QUEUED, "w1 was silent for 30 s")
+
+
+def test_a_longer_limit_is_one_for_what_runs_too(world: World) -> None:
+    """LIV-4: the timer of the old one comes up, and finds that it is not time yet."""
+    retune(world, hard_limit_seconds=10.0)
+    world.given_running("a", on="w1")
+
+    retune(world, hard_limit_seconds=20.0)
+
+    world.advance(19, heard=["w1"])
+    assert world.task("a").stop is None
+    world.advance(1, heard=["w1"])
+    assert world.task("a").stop is not None
+    assert world.task("a").stop.why == "it took longer than 20 s"  # type: ignore[union-attr]
+
+
+def test_what_a_job_says_itself_is_not_touched(world: World) -> None:
+    world.given_running("a", on="w1", timeout_seconds=10.0, max_attempts=2, retry_delay_seconds=2.0)
+
+    retune(world, hard_limit_seconds=1.0, retry_delay_seconds=500.0)
+
+    world.advance(9, heard=["w1"])
+    assert world.task("a").stop is None
+    world.fail("a")
+    world.advance(3, heard=["w1"])
+    assert world.task("a").state is S.ASSIGNED
+
+
+def test_delays_that_no_job_says_are_the_new_ones(world: World) -> None:
+    retune(world, retry_delay_seconds=100.0)
+    world.given_running("a", on="w1", max_attempts=2)
+
+    world.fail("a")
+    world.advance(99, heard=["w1"])
+
+    assert world.task("a").state is S.PENDING
+
+
+def test_an_assignment_has_the_new_time_to_be_received(world: World) -> None:
+    """LIV-3."""
+    retune(world, receipt_seconds=5.0)
+    world.register("w1")
+    world.submit(job(task("a")))
+
+    world.advance(5, heard=["w1"])
+
+    assert (world.task("a").state, world.task("a").because) == (S.QUEUED, "w1 did not say that it received it")
+
+
+def test_a_worker_is_told_the_new_limit(world: World) -> None:
+    retune(world, hard_limit_seconds=77.0)
+    world.given_running("a", on="w1")
+
+    (message,) = world.said_to("w1", Assign)
+
+    assert isinstance(message, Assign)
+    assert message.group[0].timeout_seconds == 77.0

@@ -1,0 +1,84 @@
+"""What the audit log must say of what people ask of a shard (I-73), and that its chains are whole (SEC-4).
+
+1. An act that was answered done or already has exactly one entry; one that was refused or not found has none.
+2. The tables hold the entries that the batches had, each once, sealed or not.
+3. A sealed chain has no broken place.
+
+A store that goes back in time takes entries with it: acts after that point count as never having happened.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+
+from mainspring.core.audit_trail import ChainCheck
+from mainspring.core.batch import Batch
+from mainspring.shard.effects import Answered, Reply
+from mainspring.shard.events import Asked
+from mainspring.store import sqlite_rows as rows
+from tests.sim.findings import Findings
+from tests.sim.model import Ever, Model
+
+_IDS = "SELECT id FROM audit_unsealed UNION ALL SELECT id FROM audit"
+_CHAINS = f"SELECT {rows.AUDIT.select()} FROM audit ORDER BY tenant, seq"
+_OPPOSITES = {
+    "PauseRun": "ResumeRun", "CordonWorker": "UncordonWorker", "DrainWorker": "UncordonWorker",
+    "EvictWorker": "UncordonWorker",
+}  # fmt: skip
+_CARRIED_OUT = (Reply.DONE, Reply.ALREADY)
+
+
+class AuditCheck:
+    """Compares answers, batches and tables."""
+
+    def __init__(self, findings: Findings, ever: Ever) -> None:
+        self._require = findings.require
+        self._ever = ever
+
+    def asked(self, act: Asked) -> None:
+        """Somebody asks, perhaps again because there was no answer: the entry is the same."""
+        if act.audit is not None:
+            self._ever.asked[act.audit.id] = self._ever.asked.get(act.audit.id, 0) + 1
+
+    def committed(self, model: Model, batch: Batch) -> None:
+        """A batch was written."""
+        ids = [entry.id for entry in batch.audit]
+        self._require("I-73", len(set(ids)) == len(ids), f"{ids} are in one batch")
+        for entry in batch.audit:
+            again = entry.id in model.audit and self._ever.asked.get(entry.id) == 1
+            self._require("I-73", not again, f"{entry.id} was asked for once, and is told of twice")
+            model.audit.setdefault(entry.id, entry)
+        self._note_undone(batch)
+
+    def _note_undone(self, batch: Batch) -> None:
+        """What was asked for and then taken back in one batch: the row shows only the end, the log shows both."""
+        for place, entry in enumerate(batch.audit):
+            opposite = _OPPOSITES.get(entry.act)
+            if opposite is not None and any(
+                one.act == opposite and one.object == entry.object for one in batch.audit[place + 1 :]
+            ):
+                (self._ever.paused if opposite == "ResumeRun" else self._ever.held).add(entry.object)
+
+    def answered(self, model: Model, act: Asked, answered: Answered) -> None:
+        """Somebody was told how an act ended."""
+        if act.audit is None:
+            return
+        entry, story = act.audit.id, f"{act} was answered {answered.reply}: {answered.detail}"
+        if answered.reply in _CARRIED_OUT:
+            known = entry in model.audit or entry in self._ever.erased_entries
+            self._require("I-73", known, f"{story}, and has no entry")
+        elif self._ever.asked[entry] == 1:
+            self._require("I-73", entry not in model.audit, f"{story}, and has an entry")
+
+    def compare(self, model: Model, db: sqlite3.Connection) -> None:
+        """The tables hold what the model holds."""
+        stored = sorted({one for (one,) in db.execute(_IDS)})
+        self._require("ROWS", stored == sorted(model.audit), f"entries: {stored} are stored, not {sorted(model.audit)}")
+
+    def check_chains(self, db: sqlite3.Connection) -> None:
+        """No chain is broken, and no entry is sealed twice."""
+        sealed = rows.AUDIT.structs(db.execute(_CHAINS))
+        self._require("SEC-4", len({row.id for row in sealed}) == len(sealed), "an entry was sealed twice")
+        for tenant in sorted({row.tenant for row in sealed}):
+            faults = list(ChainCheck(tenant).faults_in([row for row in sealed if row.tenant == tenant]))
+            self._require("SEC-4", not faults, f"the chain of {tenant} is broken: {faults}")

@@ -1,0 +1,76 @@
+"""Guards of what operators ask for, switched off one at a time: the audit log, priorities, checkpoints."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from typing import Any
+from unittest import mock
+
+from msgspec.structs import replace
+
+from mainspring.core import queues
+from mainspring.core.queues import FairQueues
+from mainspring.core.shapes import Shape
+from mainspring.core.tasks import Priority, Task
+from mainspring.shard import acts, turn
+from mainspring.shard.effects import Reply
+from mainspring.shard.events import Act, Asked, SaveCheckpoint
+from mainspring.shard.turn import Turn
+from tests.sim.plants import Plant, patched
+
+
+def _silent_lookups() -> AbstractContextManager[None]:
+    real = Turn.answer
+
+    def answer(self: Turn, asked: Asked, reply: Reply, detail: str = "") -> None:
+        if isinstance(asked, Act) and asked.rows is not None:
+            asked = replace(asked, audit=None)
+        real(self, asked, reply, detail)
+
+    return patched(mock.patch.object(Turn, "answer", answer))
+
+
+def _audits_everything() -> AbstractContextManager[None]:
+    return patched(mock.patch.object(turn, "_AUDITED", tuple(Reply)))
+
+
+def _stays_in_its_queue() -> AbstractContextManager[None]:
+    """A task whose priority is another keeps its place in the queue of the old one."""
+
+    def change(self: FairQueues, task: Task, shape: Shape, was: Priority) -> None:
+        self._count_out(was, task.tenant)
+        key = (task.priority, task.tenant)
+        self.depth[key] = self.depth.get(key, 0) + 1
+
+    def is_stale(entry: Any, priority: Priority) -> bool:
+        return bool(entry[1].seq != entry[2])
+
+    return patched(mock.patch.object(FairQueues, "change", change), mock.patch.object(queues, "_is_stale", is_stale))
+
+
+def _tasks_keep_theirs() -> AbstractContextManager[None]:
+    return patched(mock.patch.object(Turn, "prioritise", return_value=None))
+
+
+def _whatever_is_there() -> AbstractContextManager[None]:
+    real = acts.save_checkpoint
+
+    def save(turn: Turn, act: SaveCheckpoint) -> None:
+        real(turn, replace(act, expected=None))
+
+    return patched(mock.patch.object(acts, "save_checkpoint", save))
+
+
+PLANTS_OF_ACTS = (
+    Plant("entry of a lookup", "an act whose run was looked up is not in the audit log", _silent_lookups),
+    Plant("entry of a refusal", "what is refused is in the audit log as if it had been done", _audits_everything),
+    Plant(
+        "queue of a priority",
+        "a task that waits stays in the queue of its old priority",
+        _stays_in_its_queue,
+        3,
+        only=frozenset({"I-62"}),
+    ),
+    Plant("priority of a task", "a run gets another priority, and its tasks keep theirs", _tasks_keep_theirs),
+    Plant("expected checkpoint", "a person's document is kept whatever is there", _whatever_is_there),
+)
