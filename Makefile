@@ -13,12 +13,12 @@ SCALE ?= 1
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.set-up
-SOURCES := src tests $(wildcard benchmarks)
+SOURCES := src tests tools examples $(wildcard benchmarks)
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup up test check format sim sim-faults soak bench lock clean
+.PHONY: help setup up test check format client reference sim sim-faults soak bench lock clean
 
 help: ## say what each target does
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -49,6 +49,12 @@ format: setup ## put the source into its form and mend what ruff can mend
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
+client: setup ## make the blocking client from the one that waits
+	$(BIN)/python -m tools.sync_client
+
+reference: setup ## make the pages of the reference that say what the code says
+	$(BIN)/python -m tools.reference
+
 sim: setup ## run the simulator over SEEDS seeds
 	PYTHONHASHSEED=0 $(BIN)/python -m tests.sim --seeds $(SEEDS)
 
@@ -58,7 +64,7 @@ sim-faults: setup ## switch off one guard at a time and show that the simulator 
 soak: setup ## what takes longer than a test may: many seeds, long tests; SCALE=0.1 for a tenth
 	SOAK_SCALE=$(SCALE) $(BIN)/python -m pytest -n $(PROCESSES) -m soak --timeout=7200 tests
 
-bench: setup ## measure the engine, graphs, schedules, everything together, and what a kill -9 costs
+bench: setup ## measure the engine, graphs, schedules, lists, everything together, and what a kill -9 costs
 	$(BIN)/python -m benchmarks.engine --store postgres -o json
 	$(BIN)/python -m benchmarks.engine --store sqlite -o json
 	$(BIN)/python -m benchmarks.graph -o json
@@ -66,6 +72,8 @@ bench: setup ## measure the engine, graphs, schedules, everything together, and 
 	$(BIN)/python -m benchmarks.schedules --store postgres -o json
 	$(BIN)/python -m benchmarks.schedules --store sqlite -o json
 	$(BIN)/python -m benchmarks.fan_out --store postgres -o json
+	$(BIN)/python -m benchmarks.lists --store postgres -o json
+	$(BIN)/python -m benchmarks.lists --store sqlite -o json
 	$(BIN)/python -m benchmarks.recovery -o json
 
 # No header and no index lines: the file is the same whoever writes it, wherever.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from datetime import timedelta
 from typing import Any
 
@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from mainspring.clock import MachineClock
 from mainspring.core.batch import Batch, Checkpoint, Spread, SpreadKind, TaskChange, WorkerRow
+from mainspring.core.jobs import JobRow
 from mainspring.core.runs import FINAL_RUN, Run, RunState
 from mainspring.core.tasks import Priority, StopKind, StopRequest, Task, TaskState
 from mainspring.errors import MainspringError
@@ -35,32 +36,11 @@ INSTANTS = st.datetimes(timezones=st.just(NOW.tzinfo)).filter(lambda instant: in
 MAYBE = st.none() | INSTANTS
 
 TABLES = [
-    "shards",
-    "terms",
-    "jobs",
-    "runs",
-    "tasks",
-    "attempts",
-    "late_results",
-    "transitions",
-    "runs_history",
-    "tasks_history",
-    "spreads",
-    "outbox",
-    "idempotency",
-    "rejected_events",
-    "workers",
-    "checkpoints",
-    "tokens",
-    "breakers",
-    "durations",
-    "schedules",
-    "schedule_changes",
-    "fires",
-    "backfills",
-    "events",
-    "alerts",
-]
+    "shards", "terms", "jobs", "runs", "tasks", "attempts", "late_results", "transitions", "runs_history",
+    "tasks_history", "spreads", "outbox", "idempotency", "rejected_events", "workers", "checkpoints", "tokens",
+    "breakers", "durations", "schedules", "schedule_changes", "fires", "backfills", "events", "alerts",
+    "audit_unsealed", "audit", "audit_heads", "tenants", "measures", "webhooks", "webhook_deliveries",
+]  # fmt: skip
 
 
 class TwoStores(RuleBasedStateMachine):
@@ -81,7 +61,10 @@ class TwoStores(RuleBasedStateMachine):
         self.number = 0
         self.last: Batch = Batch()
         self.both(lambda store: store.ensure_shard("main"))
-        self.both(lambda store: store.insert_job(JOB))
+        self.both(self.insert_job)
+
+    async def insert_job(self, store: Store) -> None:
+        await store.insert_job(JOB)
 
     async def empty_postgres(self) -> None:
         async with self.postgres._pool.connection() as connection:
@@ -194,7 +177,8 @@ class TwoStores(RuleBasedStateMachine):
             changed = msgspec.structs.replace(
                 data.draw(st.sampled_from(self.runs)),
                 state=data.draw(st.sampled_from(RunState)),
-                adopted_at=data.draw(MAYBE), ended_at=data.draw(MAYBE), held=data.draw(st.none() | TEXTS),
+                adopted_at=data.draw(MAYBE), started_at=data.draw(MAYBE), ended_at=data.draw(MAYBE),
+                priority=data.draw(st.sampled_from(Priority)), held=data.draw(st.none() | TEXTS),
                 paused=data.draw(st.booleans()), because=data.draw(TEXTS),
             )  # fmt: skip
             self.commit(Batch(runs=[changed]))
@@ -303,7 +287,11 @@ class TwoStores(RuleBasedStateMachine):
 
     async def load(self, store: Store) -> Any:
         found = await store.load("main")
-        return replace(found, workers=without_clock(found.workers))
+        return replace(found, workers=without_clock(found.workers), jobs=without_time(found.jobs))
+
+    async def load_run(self, store: Store, run_id: str) -> Any:
+        found = await store.load_run(run_id)
+        return replace(found, jobs=without_time(found.jobs))
 
     async def workers(self, store: Store, limit: int) -> Any:
         return without_clock(await store.list_workers("main", "w1", limit))
@@ -314,7 +302,7 @@ class TwoStores(RuleBasedStateMachine):
         runs = RunFilter(
             tenant=tenant, states=tuple(data.draw(st.sets(st.sampled_from(RunState)))),
             priority=data.draw(st.none() | st.sampled_from(Priority)),
-            before=data.draw(st.sampled_from([None, *((run.created_at, run.id) for run in self.runs)])),
+            before=data.draw(st.sampled_from([None, *(run.id for run in self.runs)])),
         )  # fmt: skip
         tasks = TaskFilter(
             tenant=tenant, states=tuple(data.draw(st.sets(st.sampled_from(TaskState)))),
@@ -337,7 +325,7 @@ class TwoStores(RuleBasedStateMachine):
         self.both(lambda store: store.run(run_id))
         self.both(lambda store: store.find_run(run_id))
         self.both(lambda store: store.tasks(run_id))
-        self.both(lambda store: store.load_run(run_id))
+        self.both(lambda store: self.load_run(store, run_id))
 
     async def shards(self, store: Store) -> Any:
         return [(shard.id, shard.leader, shard.epoch, shard.batch_no) for shard in await store.shards()]
@@ -349,6 +337,11 @@ class TwoStores(RuleBasedStateMachine):
 def without_clock(workers: list[WorkerRow]) -> list[WorkerRow]:
     """But for when they were heard of: each store has a clock of its own."""
     return [replace(worker, last_heard_at=worker.since) for worker in workers]
+
+
+def without_time(jobs: Iterable[JobRow]) -> list[JobRow]:
+    """But for when they were made."""
+    return [replace(job, created_at=None) for job in jobs]
 
 
 async def outcome(call: Coroutine[Any, Any, Any]) -> Any:

@@ -77,9 +77,26 @@ async def test_of_a_run_only_the_columns_that_a_shard_may_change_are_written(sto
     run = a_run()
     await store.insert_runs([run])
 
-    await leader.commit(runs=[adopted(run, tenant="evil", params="{}", job_id="job_2", priority=Priority.P0)])
+    await leader.commit(runs=[adopted(run, tenant="evil", params="{}", job_id="job_2", start_at=NOW + HOUR)])
 
     assert await store.run(run.id) == adopted(run)
+
+
+async def test_priorities_and_the_start_of_a_run_are_written_with_it_and_go_to_history(store: Store) -> None:
+    leader = await Leader.of(store)
+    run = a_run()
+    (task,) = await leader.adopt(run)
+    urgent = a_change(task, priority=Priority.P0, state=task.state)
+    over = ended(run, priority=Priority.P0, started_at=NOW - HOUR)
+
+    await leader.commit(runs=[over], tasks=[urgent])
+
+    (loaded,) = (await store.load_run(run.id)).runs
+    assert loaded == over
+    assert await store.tasks(run.id) == [urgent.task]
+    await leader.commit(archived=[run.id])
+    assert await store.run(run.id) == over
+    assert await store.tasks(run.id) == [urgent.task]
 
 
 async def test_a_change_replaces_the_row_of_its_task(store: Store) -> None:

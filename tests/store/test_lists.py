@@ -10,7 +10,7 @@ import pytest
 
 from mainspring.core.batch import TaskChange
 from mainspring.core.runs import Run, RunState
-from mainspring.core.tasks import Priority, Task, TaskState
+from mainspring.core.tasks import Birth, Priority, Task, TaskState
 from mainspring.errors import Rejected
 from mainspring.ids import new_id
 from mainspring.store.listing import MOST
@@ -18,7 +18,6 @@ from mainspring.store.port import Store
 from mainspring.store.port_front import ListedRun, RunFilter, TaskFilter
 from tests.store.builders import (
     HOUR,
-    JOB,
     NOW,
     Leader,
     a_change,
@@ -63,9 +62,7 @@ async def test_before_goes_on_behind_the_last_run_of_a_page(store: Store, tenant
     everything = await store.list_runs(RunFilter(), 100)
 
     pages: list[ListedRun] = []
-    while page := await store.list_runs(
-        RunFilter(before=(pages[-1].run.created_at, pages[-1].run.id) if pages else None, tenant=tenant), 2
-    ):
+    while page := await store.list_runs(RunFilter(before=pages[-1].run.id if pages else None, tenant=tenant), 2):
         pages += page
 
     assert pages == everything
@@ -115,15 +112,20 @@ async def test_each_state_of_a_run_can_be_listed(store: Store) -> None:
     }
 
 
-async def test_a_run_in_history_is_found_and_not_listed(store: Store) -> None:
+async def test_runs_in_history_are_listed_among_the_others(store: Store) -> None:
     leader = await Leader.of(store)
     job = await store.insert_job(a_job())
-    run = a_run(job_id=job.id)
-    await leader.adopt(run)
-    await leader.commit(runs=[ended(run)], archived=[run.id])
+    runs = [a_run(job_id=job.id) for _ in range(5)]
+    await leader.adopt(*runs)
+    over = [ended(run) for run in (runs[1], runs[3])]
+    await leader.commit(runs=over, archived=[run.id for run in over])
 
-    assert await ids_of_runs(store) == []
-    assert await store.find_run(run.id) == ListedRun(run=ended(run), job_name="report", job_version=1, in_history=True)
+    listed = await store.list_runs(RunFilter(), 10)
+    assert [one.run.id for one in listed] == [run.id for run in reversed(runs)]
+    assert [one.in_history for one in listed] == [False, True, False, True, False]
+    assert listed[1] == ListedRun(run=over[1], job_name="report", job_version=1, in_history=True)
+    assert await ids_of_runs(store, with_history=False) == [runs[4].id, runs[2].id, runs[0].id]
+    assert await store.find_run(over[1].id) == listed[1]
     assert await store.find_run("run_unknown") is None
 
 
@@ -183,6 +185,61 @@ async def test_tasks_are_listed_by_tenant_run_worker_and_name(store: Store) -> N
     assert await ids_of_tasks(store, name="step-0") == [task.id for task in tasks if task.name == "step-0"]
     assert len(await ids_of_tasks(store, worker="w1", tenant="acme", run_id=run.id, states=(S.RUNNING,))) == 1
     assert await ids_of_tasks(store, worker="w1", states=(S.QUEUED,)) == []
+
+
+async def test_tasks_are_listed_by_names_priority_and_how_long_they_are_in_their_state(store: Store) -> None:
+    leader = await Leader.of(store)
+    run = a_run()
+    names = ["load", "load[1]", "load[x*y]", "Load", "unload"]
+    tasks = [
+        a_task(run, position, name=name, priority=Priority(position % 2), since=NOW + position * SECOND)
+        for position, name in enumerate(names)
+    ]
+    await store.insert_runs([run])
+    await leader.commit(runs=[adopted(run)], new_tasks=tasks)
+
+    def named(*names: str) -> list[str]:
+        return [task.id for task in tasks if task.name in names]
+
+    assert await ids_of_tasks(store, name="load*") == named("load", "load[1]", "load[x*y]")
+    assert await ids_of_tasks(store, name="*load") == named("load", "unload")
+    assert await ids_of_tasks(store, name="load[*]") == named("load[1]", "load[x*y]")
+    assert await ids_of_tasks(store, name="*oad", run_id=run.id) == named("load", "Load", "unload")
+    assert await ids_of_tasks(store, priority=Priority.P1) == named("load[1]", "Load")
+    assert await ids_of_tasks(store, since_before=NOW + 2 * SECOND) == named("load", "load[1]")
+    assert await ids_of_tasks(store, since_before=NOW + SECOND, states=(S.PENDING,)) == named("load")
+
+
+async def test_tasks_are_counted_as_they_are_listed_up_to_a_number(store: Store) -> None:
+    run, tasks = await some_tasks(store)
+
+    for wanted in (
+        TaskFilter(), TaskFilter(run_id=run.id), TaskFilter(worker="w1"), TaskFilter(states=(S.QUEUED, S.RUNNING)),
+        TaskFilter(states=(S.FAILED,)), TaskFilter(tenant="other"), TaskFilter(name="step-*"),
+    ):  # fmt: skip
+        number = len(await store.list_tasks(wanted, 100))
+        behind = msgspec.structs.replace(wanted, after=tasks[-1].id)
+        assert await store.count_tasks(behind, 100) == number > 0
+        assert await store.count_tasks(wanted, 1) == 1
+
+
+async def test_states_are_counted_by_name_without_tasks_that_were_replaced(store: Store) -> None:
+    leader = await Leader.of(store)
+    run = a_run()
+    made = [("a", S.QUEUED), ("a", S.RUNNING), ("a", S.RUNNING), ("b", S.FAILED), ("b", S.CANCELLED)]
+    births = [Birth(parent=0, generation=1, index=index, total=5, label='"replaced":true') for index in range(5)]
+    births[4] = msgspec.structs.replace(births[4], replaced=True)
+    tasks = [
+        a_task(run, place, name=name, state=state, birth=births[place]) for place, (name, state) in enumerate(made)
+    ]
+    await store.insert_runs([run])
+    await leader.commit(runs=[adopted(run)], new_tasks=[*tasks, a_task(run, 5, name="c")])
+    states = {"a": {"QUEUED": 1, "RUNNING": 2}, "b": {"FAILED": 1}, "c": {"PENDING": 1}}
+
+    assert await store.task_states(run.id, run.task_count) == states
+    await leader.commit(runs=[ended(run)], archived=[run.id])
+    assert await store.task_states(run.id, run.task_count) == states
+    assert await store.task_states("run_unknown", 1) == {}
 
 
 @pytest.mark.parametrize("states", [(), (S.RUNNING,), (S.QUEUED, S.PENDING, S.RUNNING), (S.SUCCEEDED, S.RUNNING)])
@@ -289,7 +346,8 @@ async def test_jobs_are_listed_in_their_latest_version_by_tenant_and_name(store:
         (tenant, name): [await store.insert_job(a_job(tenant=tenant, name=name, definition=f"{n}")) for n in range(2)]
         for tenant, name in (("b", "x"), ("a", "z"), ("a", "y"), ("a", "y/1"))
     }
-    latest = [*(jobs[key][1] for key in (("a", "y"), ("a", "y/1"), ("a", "z"), ("b", "x"))), JOB]
+    latest = [*(jobs[key][1] for key in (("a", "y"), ("a", "y/1"), ("a", "z"), ("b", "x")))]
+    latest += await store.list_jobs("builders", "", 10)
 
     assert await store.list_jobs(None, "", 10) == latest
     assert await store.list_jobs("a", "", 10) == latest[:3]

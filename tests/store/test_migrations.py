@@ -14,6 +14,7 @@ import msgspec
 import pytest
 
 from mainspring.clock import MachineClock
+from mainspring.core.audit_trail import AuditEntry, AuditRow, ChainHead
 from mainspring.core.batch import (
     BreakerRow,
     Checkpoint,
@@ -31,6 +32,7 @@ from mainspring.core.tasks import Attempt, Task, Transition
 from mainspring.errors import StoreUnfit
 from mainspring.store.migrations import Migration, migrations, outstanding
 from mainspring.store.port import ShardRow, Store
+from mainspring.store.port_admin import DeliveryRow, MeasureRow, TenantRow, WebhookRow
 from mainspring.store.port_front import ServerRow, TokenRow
 from mainspring.store.port_schedules import AlertRow
 from mainspring.store.postgres import PostgresStore
@@ -63,6 +65,13 @@ TABLES: dict[str, tuple[type[msgspec.Struct], list[str]]] = {
     "backfills": (BackfillRow, []),
     "events": (EventRow, []),
     "alerts": (AlertRow, []),
+    "audit_unsealed": (AuditEntry, []),
+    "audit": (AuditRow, []),
+    "audit_heads": (ChainHead, []),
+    "tenants": (TenantRow, []),
+    "measures": (MeasureRow, []),
+    "webhooks": (WebhookRow, []),
+    "webhook_deliveries": (DeliveryRow, []),
 }
 """The struct of each table, and what the store adds for itself."""
 

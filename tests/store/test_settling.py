@@ -134,7 +134,7 @@ async def test_a_case_has_the_latest_version_of_its_job(store: Store) -> None:
 
     await store.settle([schedule.id for schedule in schedules], watching)
 
-    assert [case.job for case in watching.dockets[0].cases] == [latest, latest, None, JOB]
+    assert [case.job for case in watching.dockets[0].cases] == [latest, latest, None, await store.insert_job(JOB)]
 
 
 async def test_a_case_has_the_windows_that_wait_and_those_whose_run_is_not_over_oldest_first(store: Store) -> None:

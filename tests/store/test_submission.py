@@ -6,11 +6,13 @@ import asyncio
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from mainspring.core.tasks import Priority
 from mainspring.errors import JobMissing, KeyReused, Rejected
 from mainspring.store.port import IdempotencyKey, KeyedRun, Store
-from tests.store.builders import Leader, a_job, a_run, adopted, ended
+from tests.store.admin_builders import an_entry
+from tests.store.builders import NOW, Leader, a_job, a_run, adopted, ended
 from tests.store.conftest import look
 
 
@@ -63,6 +65,30 @@ async def test_a_job_inserted_again_with_its_id_is_the_one_that_is_there(store: 
     await store.insert_job(a_job(definition="[2]"))
 
     assert await store.insert_job(mine) == first
+
+
+async def test_a_job_is_kept_with_who_made_it_its_labels_and_the_stores_time(store: Store) -> None:
+    given = a_job(created_at=NOW, created_by="token:ann", labels='{"team":"ml"}', deleted_at=NOW)
+    before = await store.time()
+
+    kept = await store.insert_job(given)
+
+    assert kept.created_at is not None
+    assert before <= kept.created_at <= await store.time()
+    assert kept == replace(given, version=1, created_at=kept.created_at, deleted_at=None)
+    assert await store.jobs([given.id]) == [kept]
+
+
+@pytest.mark.parametrize("id", ["job_same", "job_another"])
+async def test_a_name_that_was_deleted_is_there_again_with_any_job_of_it(store: Store, id: str) -> None:
+    job = a_job(id="job_same")
+    older = await store.insert_job(a_job(definition="[0]"))
+    first = await store.insert_job(job)
+    await store.delete_job(job.tenant, job.name, an_entry())
+
+    assert await store.insert_job(replace(job, id=id)) == first
+
+    assert await store.jobs([older.id, first.id]) == sorted([older, first], key=lambda kept: kept.id)
 
 
 async def test_jobs_inserted_at_once_get_different_versions(store: Store) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from mainspring.core.audit_trail import AuditEntry
 from mainspring.errors import KeyReused
 from mainspring.store.port import IdempotencyKey, KeyedRun
 
@@ -47,3 +48,12 @@ def answers(
         except KeyReused as error:
             found.append(error)
     return found
+
+
+def entries(wishes: Iterable[KeyedRun], answers: Iterable[str | KeyReused]) -> list[AuditEntry]:
+    """What is told of these wishes: nothing of one whose key was used for something else."""
+    return [
+        wish.audit
+        for wish, answer in zip(wishes, answers, strict=True)
+        if wish.audit is not None and isinstance(answer, str)
+    ]

@@ -1,8 +1,8 @@
 """What the API lists, as SQL that both databases understand: a filter becomes conditions and their parameters.
 
-Lists of runs and tasks go along keys that are there for other reasons, because an index that is written with every
-change of a run or task costs the write path more than lists are worth. A list of runs walks their ids, which are made
-of the time, or those of its tenant. A list of tasks takes the shortest way that there is:
+Lists go along keys that are there for other reasons, wherever it can be done, because an index that is written with
+every change of a run or task costs the write path more than lists are worth. Those of runs are in `run_lists.py`. One
+of tasks takes the shortest way that there is:
 
     of one run                    a range of the primary key
     on a worker, or assigned      tasks with a current attempt (`tasks_attempt`): as many as workers hold
@@ -12,7 +12,7 @@ of the time, or those of its tenant. A list of tasks takes the shortest way that
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
@@ -20,23 +20,21 @@ import msgspec
 
 from mainspring.core.batch import Checkpoint, WorkerRow
 from mainspring.core.jobs import JobRow
-from mainspring.core.runs import FINAL_RUN, Run, RunState
+from mainspring.core.runs import Run
 from mainspring.core.states import FINAL
 from mainspring.core.tasks import Attempt, Task, TaskState, Transition
-from mainspring.store.port_front import RunFilter, ServerRow, TaskFilter, TokenRow
+from mainspring.store.port_front import ServerRow, TaskFilter, TokenRow
 from mainspring.store.statements import ACTIVE, WORKER_IS_AWAY, tasks_of
 
 MOST = 1000
 """How much is listed of what has no pages."""
 
 _WITH_AN_ATTEMPT = frozenset({TaskState.ASSIGNED, TaskState.RUNNING})
-_ADOPTED = frozenset(RunState) - FINAL_RUN - {RunState.PENDING}
 
-_ALL = f"LIMIT {2**63 - 1}"
+ALL = f"LIMIT {2**63 - 1}"
 """Keeps a planner from taking a subquery apart: what it would find in its stead may be a walk over a million rows."""
 
-_ACTIVE_RUNS = f"(SELECT * FROM runs WHERE shard > '' AND {ACTIVE} {_ALL}) AS runs"
-_TASKS_WITH_AN_ATTEMPT = f"(SELECT * FROM tasks WHERE attempt_id > '' {_ALL}) AS tasks"
+_TASKS_WITH_AN_ATTEMPT = f"(SELECT * FROM tasks WHERE attempt_id > '' {ALL}) AS tasks"
 
 Parameter = str | int | datetime
 
@@ -47,11 +45,8 @@ def columns(struct: type[msgspec.Struct], alias: str = "") -> str:
     return ", ".join(f'{dot}"{name}"' for name in struct.__struct_fields__)
 
 
-_TENANT_AND_ID = "runs.tenant || '/' || runs.id"
-"""What the index `runs_of_tenant` is on. Of one tenant it goes from `acme/` to `acme0`: 0 follows / in ASCII."""
-
-_LISTED_RUN = f"{columns(Run, 'runs')}, coalesce(jobs.name, ''), coalesce(jobs.version, 0)"
-_FIND_RUN = f"SELECT {_LISTED_RUN} FROM {{}} AS runs LEFT JOIN jobs ON jobs.id = runs.job_id WHERE runs.id = $1"
+LISTED_RUN = f"{columns(Run, 'runs')}, coalesce(jobs.name, ''), coalesce(jobs.version, 0)"
+_FIND_RUN = f"SELECT {LISTED_RUN} FROM {{}} AS runs LEFT JOIN jobs ON jobs.id = runs.job_id WHERE runs.id = $1"
 FIND_RUN = _FIND_RUN.format("runs")
 FIND_RUN_IN_HISTORY = _FIND_RUN.format("runs_history")
 FIND_TASK = f"SELECT {columns(Task)} FROM tasks WHERE id = $1"
@@ -71,7 +66,7 @@ FIND_TOKEN = f"SELECT {columns(TokenRow)} FROM tokens WHERE id = $1"
 # By where their tasks begin and end, which is also how tasks are ordered.
 _RUNS_OF_TASKS = f"""(
     SELECT 'task_' || substr(id, 5) || '.' AS first, 'task_' || substr(id, 5) || '/' AS last FROM runs
-    WHERE shard > '' AND {ACTIVE} AND 'task_' || substr(id, 5) || '/' > $2 ORDER BY first {_ALL}) AS active"""
+    WHERE shard > '' AND {ACTIVE} AND 'task_' || substr(id, 5) || '/' > $2 ORDER BY first {ALL}) AS active"""
 TASKS_OF_ACTIVE = "tasks.id > active.first AND tasks.id < active.last"
 
 
@@ -92,18 +87,49 @@ class Conditions:
         self.parameters: list[Parameter] = list(parameters)
         self._conditions: list[str] = []
 
+    def given(self, *values: Parameter) -> list[str]:
+        """More parameters: how they are named."""
+        self.parameters.extend(values)
+        return [f"${place}" for place in range(len(self.parameters) - len(values) + 1, len(self.parameters) + 1)]
+
     def require(self, condition: str, *values: Parameter) -> None:
         """One more; each `{}` in it is the next of these values."""
-        marks = [f"${len(self.parameters) + place}" for place in range(1, len(values) + 1)]
-        self.parameters.extend(values)
-        self._conditions.append(condition.format(*marks))
+        self._conditions.append(condition.format(*self.given(*values)))
 
     def among(self, column: str, values: Sequence[str]) -> None:
         """The column is one of these values."""
         self.require(f"{column} IN ({', '.join(['{}'] * len(values))})", *values)
 
+    def match(self, column: str, text: str, dialect: Dialect) -> None:
+        """The column is this text, in which `*` stands for any text."""
+        if "*" in text:
+            self.require(f"{column} {dialect.like} {{}}", dialect.pattern(text))
+        else:
+            self.require(f"{column} = {{}}", text)
+
     def __str__(self) -> str:
         return " AND ".join(self._conditions or ["true"])
+
+
+class Dialect(NamedTuple):
+    """What lists have to say in one database, and otherwise in the other."""
+
+    join_tasks: str
+    """How the tasks of each of some runs are looked up, for which `TASKS_OF_ACTIVE` is true."""
+    like: str
+    """How a text is compared with a pattern."""
+    pattern: Callable[[str], str]
+    """The pattern of a text in which `*` stands for any text."""
+    labels: str
+    """The labels of `jobs`, as rows of `key` and `value`."""
+    keys: str
+    """The texts of a JSON array, as rows of `wanted`; `{}` is the array."""
+    key: str
+    """One of them."""
+    first_of_each: str
+    """For each of `wanted` the first rows of a table that `{where}` is true of, as `found`."""
+    walk: Callable[[Sequence[tuple[str, str]], str, str], tuple[str, str]]
+    """From columns and their values, and two ids: what is true of the rows between, and their order backwards."""
 
 
 class Listing(NamedTuple):
@@ -113,34 +139,23 @@ class Listing(NamedTuple):
     parameters: list[Parameter]
 
 
-def runs(wanted: RunFilter, limit: int) -> Listing:
-    """The runs that are wanted, the newest first, with their jobs."""
-    where, order = Conditions(limit), "runs.id"
-    last = None if wanted.before is None else wanted.before[1]
-    if wanted.tenant is not None:
-        order = _TENANT_AND_ID
-        end = f"{wanted.tenant}0" if last is None else f"{wanted.tenant}/{last}"
-        where.require("runs.tenant = {}", wanted.tenant)
-        where.require(f"{order} > {{}} AND {order} < {{}}", f"{wanted.tenant}/", end)
-    elif last is not None:
-        where.require("runs.id < {}", last)
-    if wanted.job is not None:
-        where.require("jobs.name = {}", wanted.job)
-    if wanted.states:
-        where.among("runs.state", [state.value for state in wanted.states])
-    if wanted.priority is not None:
-        where.require("runs.priority = {}", int(wanted.priority))
-    few = wanted.states and _ADOPTED.issuperset(wanted.states)
-    return Listing(
-        f"""SELECT {_LISTED_RUN} FROM {_ACTIVE_RUNS if few else "runs"} LEFT JOIN jobs ON jobs.id = runs.job_id
-            WHERE {where} ORDER BY {order} DESC LIMIT $1""",
-        where.parameters,
-    )
+def tasks(wanted: TaskFilter, limit: int, dialect: Dialect) -> Listing:
+    """The tasks that are wanted, by id."""
+    source, where, order = _tasks(wanted, limit, wanted.after, dialect)
+    sql = f"SELECT {columns(Task, 'tasks')} FROM {source} WHERE {where} ORDER BY {order} LIMIT $1"
+    return Listing(sql, where.parameters)
 
 
-def tasks(wanted: TaskFilter, limit: int, *, join_tasks: str) -> Listing:
-    """The tasks that are wanted, by id. `join_tasks` is how the database looks up the tasks of each of some runs."""
-    where = Conditions(limit, wanted.after)
+def count_of_tasks(wanted: TaskFilter, most: int, dialect: Dialect) -> Listing:
+    """How many tasks are wanted, counted up to `most`."""
+    source, where, _ = _tasks(wanted, most, "", dialect)
+    sql = f"SELECT count(*) FROM (SELECT 1 FROM {source} WHERE {where} LIMIT $1) AS counted"
+    return Listing(sql, where.parameters)
+
+
+def _tasks(wanted: TaskFilter, limit: int, after: str, dialect: Dialect) -> tuple[str, Conditions, str]:
+    """Where tasks are looked for, what must be true of them, and their order."""
+    where = Conditions(limit, after)
     where.require("tasks.id > $2")
     source, order = "tasks", "tasks.id"
     if wanted.run_id is not None:
@@ -148,7 +163,7 @@ def tasks(wanted: TaskFilter, limit: int, *, join_tasks: str) -> Listing:
     elif wanted.worker is not None or (wanted.states and _WITH_AN_ATTEMPT.issuperset(wanted.states)):
         source = _TASKS_WITH_AN_ATTEMPT
     elif wanted.states and FINAL.isdisjoint(wanted.states):
-        source, order = f"{_RUNS_OF_TASKS} {join_tasks}", "active.first, tasks.id"
+        source, order = f"{_RUNS_OF_TASKS} {dialect.join_tasks}", "active.first, tasks.id"
         where.require(TASKS_OF_ACTIVE)
     if wanted.tenant is not None:
         where.require("tasks.tenant = {}", wanted.tenant)
@@ -157,9 +172,12 @@ def tasks(wanted: TaskFilter, limit: int, *, join_tasks: str) -> Listing:
     if wanted.worker is not None:
         where.require("tasks.worker_id = {}", wanted.worker)
     if wanted.name is not None:
-        where.require("tasks.name = {}", wanted.name)
-    sql = f"SELECT {columns(Task, 'tasks')} FROM {source} WHERE {where} ORDER BY {order} LIMIT $1"
-    return Listing(sql, where.parameters)
+        where.match("tasks.name", wanted.name, dialect)
+    if wanted.priority is not None:
+        where.require("tasks.priority = {}", int(wanted.priority))
+    if wanted.since_before is not None:
+        where.require("tasks.since < {}", wanted.since_before)
+    return source, where, order
 
 
 def jobs(tenant: str | None, after: str, limit: int) -> Listing:
@@ -167,6 +185,7 @@ def jobs(tenant: str | None, after: str, limit: int) -> Listing:
     after_tenant, _, after_name = after.partition("/")
     where = Conditions(limit)
     where.require("(j.tenant, j.name) > ({}, {})", after_tenant, after_name)
+    where.require("j.deleted_at IS NULL")
     if tenant is not None:
         where.require("j.tenant = {}", tenant)
     return Listing(
@@ -185,6 +204,15 @@ def job(tenant: str, name: str, version: int | None) -> Listing:
     if version is not None:
         where.require("version = {}", version)
     return Listing(f"SELECT {columns(JobRow)} FROM jobs WHERE {where} ORDER BY version DESC LIMIT 1", where.parameters)
+
+
+def job_versions(tenant: str, name: str, before: int | None, limit: int) -> Listing:
+    """The versions of a job, the latest first."""
+    where = Conditions(tenant, name, limit)
+    where.require("tenant = $1 AND name = $2")
+    if before is not None:
+        where.require("version < {}", before)
+    return Listing(f"SELECT {columns(JobRow)} FROM jobs WHERE {where} ORDER BY version DESC LIMIT $3", where.parameters)
 
 
 def workers(shard: str | None, after: str, limit: int) -> Listing:

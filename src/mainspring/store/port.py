@@ -20,6 +20,7 @@ from typing import Protocol
 
 import msgspec
 
+from mainspring.core.audit_trail import AuditEntry
 from mainspring.core.batch import Batch, BreakerRow, Checkpoint, DurationRow, Outgoing, Spread, WorkerRow
 from mainspring.core.intake import Waiting as Waiting  # noqa: PLC0414 - a part of this port
 from mainspring.core.intake import Want as Want  # noqa: PLC0414 - a part of this port
@@ -27,8 +28,10 @@ from mainspring.core.jobs import JobRow
 from mainspring.core.runs import Run
 from mainspring.core.tasks import RecordedAttempt, Task
 from mainspring.errors import KeyReused
+from mainspring.store.port_admin import Audit, Measures, Tenants, Webhooks
 from mainspring.store.port_front import Cluster, Lists, Liveness, Tokens
 from mainspring.store.port_schedules import Alerts, DeadLetters, Events, Schedules
+from mainspring.store.port_schedules import IdempotencyKey as IdempotencyKey  # noqa: PLC0414 - a part of this port
 
 
 class Term(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,19 +76,13 @@ class ShardRows(msgspec.Struct, frozen=True, kw_only=True):
     """Runs of which something can't be read, and what: nothing but perhaps their own row is among the others."""
 
 
-class IdempotencyKey(msgspec.Struct, frozen=True, kw_only=True):
-    """The caller's key for a submission, and a digest of its body."""
-
-    tenant: str
-    key: str
-    body_hash: str
-
-
 class KeyedRun(msgspec.Struct, frozen=True, kw_only=True):
     """A run, and the caller's key for it."""
 
     run: Run
     key: IdempotencyKey
+    audit: AuditEntry | None = None
+    """Written unless the answer is KeyReused."""
 
 
 class Pruned(msgspec.Struct, frozen=True, kw_only=True):
@@ -189,15 +186,18 @@ class Intake(Protocol):
 class Submission(Protocol):
     """For whoever makes runs."""
 
-    async def insert_job(self, job: JobRow) -> JobRow:
+    async def insert_job(self, job: JobRow, audit: AuditEntry | None = None) -> JobRow:
         """Keep a definition for ever. The version is given by the store: one more than the latest of that name.
 
         A job of the same tenant, name and definition as the latest version is that version: nothing is added. Nor is
-        one whose id is there already.
+        one whose id is there already. A name that was deleted is there again. `created_at` is the store's; the entry is
+        written in any case.
         """
         ...
 
-    async def insert_runs(self, runs: Sequence[Run], key: IdempotencyKey | None = None) -> list[str]:
+    async def insert_runs(
+        self, runs: Sequence[Run], key: IdempotencyKey | None = None, audit: Sequence[AuditEntry] = ()
+    ) -> list[str]:
         """Make these runs, and answer with their ids when they are durable.
 
         With a key that was used before, answers with the ids of the first call and makes nothing; raises KeyReused if
@@ -264,13 +264,13 @@ class Sweeps(Protocol):
 
 PRUNABLE = (
     "transitions", "attempts", "history", "idempotency", "outbox", "rejected_events", "workers", "fires", "events",
-    "alerts", "schedule_changes",
+    "alerts", "schedule_changes", "audit", "webhook_deliveries",
 )  # fmt: skip
 
 
 class Store(
     Leases, Memory, Intake, Submission, Lists, Liveness, Cluster, Tokens, Outbox, Sweeps, Schedules, Events, Alerts,
-    DeadLetters, Protocol,
+    DeadLetters, Audit, Tenants, Measures, Webhooks, Protocol,
 ):  # fmt: skip
     """All of it. One object, given to whoever needs a part."""
 

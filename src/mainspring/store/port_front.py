@@ -12,6 +12,7 @@ from typing import Protocol
 
 import msgspec
 
+from mainspring.core.audit_trail import AuditEntry
 from mainspring.core.batch import BreakerRow, Checkpoint, DurationRow, WorkerRow
 from mainspring.core.jobs import JobRow
 from mainspring.core.runs import Run, RunState
@@ -50,15 +51,22 @@ class ServerRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """Which runs are wanted; what is not said does not matter."""
+    """Which runs are wanted, also of those in history; what is not said does not matter."""
 
     tenant: str | None = None
     job: str | None = None
-    """A job's name, of any version."""
+    """A job's name, of any version; `*` in it stands for any text."""
+    labels: tuple[tuple[str, str], ...] = ()
+    """Labels that the job must have, all of them, by name and value; `*` in a value stands for any text."""
     states: tuple[RunState, ...] = ()
     priority: Priority | None = None
-    before: tuple[datetime, str] | None = None
-    """Only those behind this one in the list: `(created_at, id)` of the last one of the page before. The id decides."""
+    schedule_id: str | None = None
+    created_since: datetime | None = None
+    created_before: datetime | None = None
+    before: str | None = None
+    """Only those behind this id in the list."""
+    with_history: bool = True
+    """Also those that have moved to history."""
 
 
 class TaskFilter(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,8 +77,27 @@ class TaskFilter(msgspec.Struct, frozen=True, kw_only=True):
     states: tuple[TaskState, ...] = ()
     worker: str | None = None
     name: str | None = None
+    """`*` in it stands for any text."""
+    priority: Priority | None = None
+    since_before: datetime | None = None
+    """Only those that have been in their state since before then."""
     after: str = ""
     """Only those whose id sorts behind this one."""
+
+
+class JobDay(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of the runs of a job that ended on one day, in UTC (OBS-5)."""
+
+    day: datetime
+    """Its beginning."""
+    states: dict[str, int]
+    """How many ended in which state."""
+    durations: dict[int, int]
+    """How many took about so long, from the start of the first task to the end: by `core.trends.bucket_of`."""
+    lateness: dict[int, int]
+    """How many started about so long after they were due, in the same way."""
+    retries: int
+    """How often a task of them was tried again."""
 
 
 class ListedRun(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,7 +107,7 @@ class ListedRun(msgspec.Struct, frozen=True, kw_only=True):
     job_name: str
     job_version: int
     in_history: bool = False
-    """It has moved to history; only `find_run` says so, and only it finds such a run."""
+    """It has moved to history."""
 
 
 class Told(msgspec.Struct, frozen=True, kw_only=True):
@@ -96,7 +123,11 @@ class Lists(Protocol):
     """For the API: reading only, and never the shard's business."""
 
     async def list_runs(self, wanted: RunFilter, limit: int) -> list[ListedRun]:
-        """Runs by id, the newest first: ids begin with the time (`ids.py`). Those in history are not among them."""
+        """Runs by id, the newest first: ids begin with the time (`ids.py`)."""
+        ...
+
+    async def count_runs(self, wanted: RunFilter, most: int) -> int:
+        """How many `list_runs` would list without a limit; no more than `most` are counted. `before` is ignored."""
         ...
 
     async def find_run(self, run_id: str) -> ListedRun | None:
@@ -105,6 +136,18 @@ class Lists(Protocol):
 
     async def list_tasks(self, wanted: TaskFilter, limit: int) -> list[Task]:
         """Tasks by id, without those of runs in history."""
+        ...
+
+    async def count_tasks(self, wanted: TaskFilter, most: int) -> int:
+        """How many `list_tasks` would list without a limit; no more than `most` are counted. `after` is ignored."""
+        ...
+
+    async def task_states(self, run_id: str, tasks: int) -> dict[str, dict[str, int]]:
+        """For each name of a run's tasks, how many are in which state, also of a run in history.
+
+        Tasks that were replaced are not counted. `tasks` is how many the run has: history is looked through only if
+        fewer are found outside of it.
+        """
         ...
 
     async def find_task(self, task_id: str) -> Task | None:
@@ -124,11 +167,29 @@ class Lists(Protocol):
         ...
 
     async def list_jobs(self, tenant: str | None, after: str, limit: int) -> list[JobRow]:
-        """The latest version of each job, by tenant and name; `after` is `tenant/name` of the last one before."""
+        """The latest version of each job, by tenant and name; `after` is `tenant/name` of the last one before.
+
+        Those that are deleted are left out.
+        """
         ...
 
     async def find_job(self, tenant: str, name: str, version: int | None = None) -> JobRow | None:
-        """A version of a job, the latest if none is named."""
+        """A version of a job, the latest if none is named; also of a name that is deleted."""
+        ...
+
+    async def job_versions(self, tenant: str, name: str, before: int | None, limit: int) -> list[JobRow]:
+        """The versions of a job, the latest first, those below `before` if it is given."""
+        ...
+
+    async def delete_job(self, tenant: str, name: str, audit: AuditEntry) -> bool:
+        """Delete all versions of a job, softly: lists leave it out, and runs go on. False if there is none.
+
+        Raises Conflict, having written nothing, if a schedule that is not deleted is for this job; it is named.
+        """
+        ...
+
+    async def job_days(self, tenant: str, job: str, since: datetime, before: datetime) -> list[JobDay]:
+        """What became of a job's runs that ended in this time, also of those in history, by day."""
         ...
 
     async def list_workers(self, shard: str | None, after: str, limit: int) -> list[WorkerRow]:
@@ -186,7 +247,7 @@ class Cluster(Protocol):
 class Tokens(Protocol):
     """For who may do what (SEC-2)."""
 
-    async def insert_token(self, token: TokenRow) -> None:
+    async def insert_token(self, token: TokenRow, audit: AuditEntry | None = None) -> None:
         """Keep a token; the same one again changes nothing. Raises Conflict if the id is another token's."""
         ...
 
@@ -198,8 +259,8 @@ class Tokens(Protocol):
         """All tokens of a tenant, or of everybody, by creation; at most 1,000."""
         ...
 
-    async def revoke_token(self, id: str) -> bool:
-        """End a token now; False if there is none, or it had been ended."""
+    async def revoke_token(self, id: str, audit: AuditEntry | None = None) -> bool:
+        """End a token now; False if there is none, or it had been ended. The entry is written if there is one."""
         ...
 
     async def token_used(self, ids: Sequence[str]) -> None:

@@ -21,6 +21,7 @@ from typing import Protocol
 
 import msgspec
 
+from mainspring.core.audit_trail import AuditEntry
 from mainspring.core.batch import Outgoing
 from mainspring.core.fires import Outcome
 from mainspring.core.schedule_rows import (
@@ -58,6 +59,14 @@ __all__ = [
 ]
 
 
+class IdempotencyKey(msgspec.Struct, frozen=True, kw_only=True):
+    """The caller's key for what is to be made once, and a digest of the request's body."""
+
+    tenant: str
+    key: str
+    body_hash: str
+
+
 class Settled(msgspec.Struct, frozen=True, kw_only=True):
     """What a settling did."""
 
@@ -65,6 +74,13 @@ class Settled(msgspec.Struct, frozen=True, kw_only=True):
     schedules: int
     """How many were taken. As many as were asked for: there may be more."""
     rulings: tuple[Ruling, ...] = ()
+    made_before: tuple[str, ...] = ()
+    """Ids of what was made when the key came first: this time nothing was."""
+
+    def made(self) -> list[str]:
+        """Ids of the runs and of the backfills that were made, in this order."""
+        runs = [run.id for ruling in self.rulings for run in ruling.runs]
+        return [*runs, *(backfill.id for ruling in self.rulings for backfill in ruling.backfills)]
 
 
 class ScheduleFilter(msgspec.Struct, frozen=True, kw_only=True):
@@ -113,7 +129,7 @@ class AlertRow(msgspec.Struct, frozen=True, kw_only=True):
 class Schedules(Protocol):
     """For `host/triggers.py` and the API."""
 
-    async def insert_schedule(self, row: ScheduleRow, change: ScheduleChange) -> None:
+    async def insert_schedule(self, row: ScheduleRow, change: ScheduleChange, audit: AuditEntry | None = None) -> None:
         """Keep a new schedule. Raises Conflict if its tenant has one of that name."""
         ...
 
@@ -144,8 +160,19 @@ class Schedules(Protocol):
         """Take schedules with windows that wait and that were not looked at for so long. Leaves out what is locked."""
         ...
 
-    async def settle(self, ids: Sequence[str], decide: Decide) -> Settled:
-        """Take these schedules, and wait for those that somebody else has. What is not there is left out."""
+    async def settle(
+        self,
+        ids: Sequence[str],
+        decide: Decide,
+        audit: AuditEntry | None = None,
+        key: IdempotencyKey | None = None,
+    ) -> Settled:
+        """Take these schedules, and wait for those that somebody else has. What is not there is left out.
+
+        With a key under which something was ruled before, answers with what was made then, and rules nothing; raises
+        KeyReused if that was for another body. The entry, if there is one, is written if anything was ruled, now or
+        under the same key before.
+        """
         ...
 
     async def schedules_after(self, jobs: Collection[tuple[str, str]]) -> list[str]:
@@ -179,12 +206,14 @@ class Schedules(Protocol):
 class Events(Protocol):
     """For the API's `/events`."""
 
-    async def receive_events(self, tenant: str, events: Sequence[EventRow], decide: Decide) -> list[bool]:
+    async def receive_events(
+        self, tenant: str, events: Sequence[EventRow], decide: Decide, audit: AuditEntry | None = None
+    ) -> list[bool]:
         """Keep the events that are new, and settle the tenant's schedules whose `event_type` is one of theirs.
 
         Waits for schedules that somebody else has. Answers for each event whether it was new; of two with the same key
         in one call the first one counts. `decide` is not called if nothing is new. `received_at` is set by the store;
-        what `decide` is given has it. How many fires name an event is kept with it.
+        what `decide` is given has it. How many fires name an event is kept with it. The entry is written in any case.
         """
         ...
 

@@ -12,19 +12,20 @@ from datetime import datetime, timedelta
 from functools import partial
 
 from mainspring.clock import Clock, MachineClock
-from mainspring.core.batch import Batch, Checkpoint, Outgoing, WorkerRow
+from mainspring.core.audit_trail import AuditEntry
+from mainspring.core.batch import Batch, Outgoing, WorkerRow
 from mainspring.core.jobs import JobRow
 from mainspring.core.runs import Run
-from mainspring.core.tasks import Attempt, RecordedAttempt, Task, Transition
+from mainspring.core.tasks import RecordedAttempt, Task
 from mainspring.errors import Fenced, KeyReused, StoreUnfit
 from mainspring.store import postgres_days as days
 from mainspring.store import postgres_front as front
-from mainspring.store import postgres_lists as lists
 from mainspring.store import postgres_queries as queries
 from mainspring.store import postgres_submission as submission
 from mainspring.store.migrations import migrations, outstanding
 from mainspring.store.port import IdempotencyKey, KeyedRun, Pruned, ShardRow, ShardRows, Store, Term, Waiting, Want
-from mainspring.store.port_front import ListedRun, RunFilter, ServerRow, TaskFilter, TokenRow, Told
+from mainspring.store.port_front import ServerRow, TokenRow
+from mainspring.store.postgres_admin import PostgresAdmin
 from mainspring.store.postgres_batch import write_batch
 from mainspring.store.postgres_connections import (
     OLDEST_SERVER,
@@ -35,13 +36,14 @@ from mainspring.store.postgres_connections import (
     settings_of,
     transaction,
 )
+from mainspring.store.postgres_list_calls import PostgresLists
 from mainspring.store.postgres_schedules import PostgresSchedules
 
 _MIGRATION_LOCK = 0x6D61696E_6D696772
 """The advisory lock of whoever migrates ("mainmigr")."""
 
 
-class PostgresStore(PostgresSchedules, Store):
+class PostgresStore(PostgresSchedules, PostgresLists, PostgresAdmin, Store):
     """Remembers in a PostgreSQL database."""
 
     def __init__(self, url: str, *, clock: Clock, limits: Limits, connections: int) -> None:
@@ -157,13 +159,15 @@ class PostgresStore(PostgresSchedules, Store):
 
     # submission
 
-    async def insert_job(self, job: JobRow) -> JobRow:
+    async def insert_job(self, job: JobRow, audit: AuditEntry | None = None) -> JobRow:
         """Keep a definition as the next version of its name."""
-        return await self._call(submission.insert_job, job)
+        return await self._call(submission.insert_job, job, audit)
 
-    async def insert_runs(self, runs: Sequence[Run], key: IdempotencyKey | None = None) -> list[str]:
+    async def insert_runs(
+        self, runs: Sequence[Run], key: IdempotencyKey | None = None, audit: Sequence[AuditEntry] = ()
+    ) -> list[str]:
         """Make runs, once."""
-        ids = await self._call(submission.insert_runs, runs, key)
+        ids = await self._call(submission.insert_runs, runs, key, audit)
         self._wakeups.work(sorted({run.shard for run in runs}))
         return ids
 
@@ -180,52 +184,6 @@ class PostgresStore(PostgresSchedules, Store):
     async def tasks(self, run_id: str) -> list[Task]:
         """The tasks of one run, also from history."""
         return await self._call_patiently(queries.tasks, run_id)
-
-    # lists
-
-    async def list_runs(self, wanted: RunFilter, limit: int) -> list[ListedRun]:
-        """Runs, the newest first."""
-        return await self._call(lists.list_runs, wanted, limit)
-
-    async def find_run(self, run_id: str) -> ListedRun | None:
-        """One run with its job's name, also from history."""
-        return await self._call(lists.find_run, run_id)
-
-    async def list_tasks(self, wanted: TaskFilter, limit: int) -> list[Task]:
-        """Tasks by id."""
-        return await self._call(lists.list_tasks, wanted, limit)
-
-    async def find_task(self, task_id: str) -> Task | None:
-        """One task, also from history."""
-        return await self._call(lists.find_task, task_id)
-
-    async def attempts_of(self, task_id: str) -> list[Attempt]:
-        """The attempts of a task that are over."""
-        return await self._call(lists.attempts_of, task_id)
-
-    async def transitions_of(self, task_id: str) -> list[Transition]:
-        """The story of a task."""
-        return await self._call(lists.transitions_of, task_id)
-
-    async def transitions_after(self, shard: str, batch_no: int, ordinal: int, limit: int) -> list[Told]:
-        """What happened in a shard after a place of its story."""
-        return await self._call(lists.transitions_after, shard, batch_no, ordinal, limit)
-
-    async def list_jobs(self, tenant: str | None, after: str, limit: int) -> list[JobRow]:
-        """The latest version of each job."""
-        return await self._call(lists.list_jobs, tenant, after, limit)
-
-    async def find_job(self, tenant: str, name: str, version: int | None = None) -> JobRow | None:
-        """A version of a job."""
-        return await self._call(lists.find_job, tenant, name, version)
-
-    async def list_workers(self, shard: str | None, after: str, limit: int) -> list[WorkerRow]:
-        """Workers by id."""
-        return await self._call(lists.list_workers, shard, after, limit)
-
-    async def checkpoint(self, task_id: str) -> Checkpoint | None:
-        """The latest checkpoint of a task."""
-        return await self._call(lists.checkpoint, task_id)
 
     # liveness
 
@@ -257,9 +215,9 @@ class PostgresStore(PostgresSchedules, Store):
 
     # tokens
 
-    async def insert_token(self, token: TokenRow) -> None:
+    async def insert_token(self, token: TokenRow, audit: AuditEntry | None = None) -> None:
         """Keep a token."""
-        await self._call(front.insert_token, token)
+        await self._call(front.insert_token, token, audit)
 
     async def find_token(self, id: str) -> TokenRow | None:
         """A token by its public part."""
@@ -269,9 +227,9 @@ class PostgresStore(PostgresSchedules, Store):
         """All tokens of a tenant, or of everybody."""
         return await self._call(front.list_tokens, tenant)
 
-    async def revoke_token(self, id: str) -> bool:
+    async def revoke_token(self, id: str, audit: AuditEntry | None = None) -> bool:
         """End a token."""
-        return await self._call(front.revoke_token, id)
+        return await self._call(front.revoke_token, id, audit)
 
     async def token_used(self, ids: Sequence[str]) -> None:
         """Note that tokens were used."""

@@ -18,6 +18,7 @@ from mainspring.core.runs import RUN_COLUMNS_OF_THE_SHARD, Run
 from mainspring.errors import Fenced, StaleWrite
 from mainspring.store import postgres_rows as rows
 from mainspring.store.port import Term
+from mainspring.store.postgres_audit import write_audit
 from mainspring.store.postgres_connections import Connection, transaction
 from mainspring.store.postgres_rows import as_json, from_json
 from mainspring.store.rows import Codec
@@ -238,6 +239,7 @@ async def _write_rest(connection: Connection, batch: Batch) -> None:
     if batch.durations:
         newest = {(row.shard, row.tenant, row.job, row.task): row for row in batch.durations}
         await connection.execute(_DURATIONS, as_json(list(newest.values())))
+    await write_audit(connection, *batch.audit)
 
 
 async def write_outbox(connection: Connection, outgoing: Sequence[Outgoing]) -> None:

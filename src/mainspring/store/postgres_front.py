@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
+from mainspring.core.audit_trail import AuditEntry
 from mainspring.core.batch import WorkerRow
 from mainspring.errors import Conflict
 from mainspring.store import listing
 from mainspring.store import postgres_rows as rows
 from mainspring.store.port_front import ServerRow, TokenRow
+from mainspring.store.postgres_audit import write_audit
 from mainspring.store.postgres_connections import Connection, transaction
 from mainspring.store.postgres_queries import NOW
 
@@ -91,14 +93,14 @@ _USED = f"""
 """
 
 
-async def insert_token(connection: Connection, token: TokenRow) -> None:
+async def insert_token(connection: Connection, token: TokenRow, audit: AuditEntry | None) -> None:
     """Keep a token."""
     async with transaction(connection):
-        if await connection.fetchval(_INSERT_TOKEN, *rows.TOKENS.rows([token])[0]):
-            return
-        known = await find_token(connection, token.id)
-        if known is None or known.hash != token.hash:
-            raise Conflict(f"there is another token {token.id}")
+        if not await connection.fetchval(_INSERT_TOKEN, *rows.TOKENS.rows([token])[0]):
+            known = await find_token(connection, token.id)
+            if known is None or known.hash != token.hash:
+                raise Conflict(f"there is another token {token.id}")
+        await write_audit(connection, audit)
 
 
 async def find_token(connection: Connection, id: str) -> TokenRow | None:
@@ -113,9 +115,13 @@ async def list_tokens(connection: Connection, tenant: str | None) -> list[TokenR
     return rows.TOKENS.structs(await connection.fetch(wanted.sql, *wanted.parameters))
 
 
-async def revoke_token(connection: Connection, id: str) -> bool:
+async def revoke_token(connection: Connection, id: str, audit: AuditEntry | None) -> bool:
     """End a token."""
-    return await connection.fetchval(_REVOKE, id) is not None
+    async with transaction(connection):
+        is_ended = await connection.fetchval(_REVOKE, id) is not None
+        if is_ended or await find_token(connection, id) is not None:
+            await write_audit(connection, audit)
+    return is_ended
 
 
 async def token_used(connection: Connection, ids: Sequence[str]) -> None:

@@ -2,21 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import asyncpg
 
 from mainspring.core.batch import Checkpoint, WorkerRow
 from mainspring.core.jobs import JobRow
 from mainspring.core.tasks import Attempt, Task, Transition
-from mainspring.store import listing
+from mainspring.store import listing, run_lists
 from mainspring.store import postgres_rows as rows
-from mainspring.store.listing import Listing
+from mainspring.store.listing import Dialect, Listing
 from mainspring.store.port_front import ListedRun, RunFilter, TaskFilter, Told
 from mainspring.store.postgres_connections import Connection
+from mainspring.store.postgres_queries import time
 
-_JOIN_TASKS = f"CROSS JOIN LATERAL (SELECT * FROM tasks WHERE {listing.TASKS_OF_ACTIVE} OFFSET 0) AS tasks"
-"""OFFSET 0 keeps the planner from joining with all tasks that are over."""
+_ESCAPED = str.maketrans({"\\": "\\\\", "%": "\\%", "_": "\\_", "*": "%"})
+
+
+def _walk(key: Sequence[tuple[str, str]], first: str, last: str) -> tuple[str, str]:
+    """By row values, so that no plan takes another index for the order and hopes to find the rest on the way."""
+    places = [*(f'{column} COLLATE "C"' for column, _ in key), "(runs.id || '')"]
+    row, values = ", ".join(places), ", ".join(value for _, value in key)
+    return (
+        f"({row}) > ({values}, {first}) AND ({row}) < ({values}, {last})",
+        ", ".join(f"{place} DESC" for place in places),
+    )
+
+
+# OFFSET 0 keeps the planner from joining with all tasks that are over.
+DIALECT = Dialect(
+    join_tasks=f"CROSS JOIN LATERAL (SELECT * FROM tasks WHERE {listing.TASKS_OF_ACTIVE} OFFSET 0) AS tasks",
+    like="LIKE",
+    pattern=lambda text: text.translate(_ESCAPED),
+    labels="json_each_text(jobs.labels::json)",
+    keys="json_array_elements_text({}::json) AS wanted (key)",
+    key="wanted.key",
+    first_of_each="""CROSS JOIN LATERAL (
+        SELECT * FROM {table} AS runs WHERE {where} ORDER BY {order} LIMIT $1) AS found""",
+    walk=_walk,
+)
 
 _ATTEMPTS_OF = listing.attempts_of('task_id COLLATE "C"')
 _TRANSITIONS_OF = listing.transitions_of('task_id COLLATE "C"')
@@ -26,14 +51,36 @@ async def _find(connection: Connection, wanted: Listing) -> Sequence[asyncpg.Rec
     return await connection.fetch(wanted.sql, *wanted.parameters)
 
 
-def _listed_run(row: asyncpg.Record, *, in_history: bool = False) -> ListedRun:
+def _listed_run(row: Iterable[Any], *, in_history: bool = False) -> ListedRun:
     *run, name, version = row
     return ListedRun(run=rows.RUNS.struct(run), job_name=name, job_version=version, in_history=in_history)
 
 
 async def list_runs(connection: Connection, wanted: RunFilter, limit: int) -> list[ListedRun]:
     """Runs, the newest first."""
-    return [_listed_run(row) for row in await _find(connection, listing.runs(wanted, limit))]
+    jobs = await _jobs_of(connection, wanted)
+    found: Sequence[asyncpg.Record] = []
+    for window in run_lists.windows(wanted, await time(connection)):
+        found = await _find(connection, run_lists.runs(window, limit, jobs, DIALECT))
+        if len(found) == limit:
+            break
+    return [_listed_run(row, in_history=bool(in_history)) for *row, in_history in found]
+
+
+async def count_runs(connection: Connection, wanted: RunFilter, most: int) -> int:
+    """How many runs there are."""
+    counted = run_lists.count_of_runs(wanted, most, await _jobs_of(connection, wanted), DIALECT)
+    return await _count(connection, counted)
+
+
+async def _jobs_of(connection: Connection, wanted: RunFilter) -> list[str] | None:
+    jobs = run_lists.job_ids(wanted, DIALECT)
+    return None if jobs is None else [row["id"] for row in await _find(connection, jobs)]
+
+
+async def _count(connection: Connection, counted: Listing) -> int:
+    (found,) = await _find(connection, counted)
+    return int(found[0])
 
 
 async def find_run(connection: Connection, run_id: str) -> ListedRun | None:
@@ -46,7 +93,12 @@ async def find_run(connection: Connection, run_id: str) -> ListedRun | None:
 
 async def list_tasks(connection: Connection, wanted: TaskFilter, limit: int) -> list[Task]:
     """Tasks by id."""
-    return rows.TASKS.structs(await _find(connection, listing.tasks(wanted, limit, join_tasks=_JOIN_TASKS)))
+    return rows.TASKS.structs(await _find(connection, listing.tasks(wanted, limit, DIALECT)))
+
+
+async def count_tasks(connection: Connection, wanted: TaskFilter, most: int) -> int:
+    """How many tasks there are."""
+    return await _count(connection, listing.count_of_tasks(wanted, most, DIALECT))
 
 
 async def find_task(connection: Connection, task_id: str) -> Task | None:
@@ -87,6 +139,13 @@ async def find_job(connection: Connection, tenant: str, name: str, version: int 
     """A version of a job."""
     found = await _find(connection, listing.job(tenant, name, version))
     return rows.JOBS.struct(found[0]) if found else None
+
+
+async def job_versions(
+    connection: Connection, tenant: str, name: str, before: int | None, limit: int
+) -> list[JobRow]:  # fmt: skip
+    """The versions of a job."""
+    return rows.JOBS.structs(await _find(connection, listing.job_versions(tenant, name, before, limit)))
 
 
 async def list_workers(connection: Connection, shard: str | None, after: str, limit: int) -> list[WorkerRow]:

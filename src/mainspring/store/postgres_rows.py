@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from mainspring.core.audit_trail import AuditEntry, AuditRow, ChainHead
 from mainspring.core.batch import (
     BreakerRow,
     Checkpoint,
@@ -27,6 +28,7 @@ from mainspring.core.runs import Run
 from mainspring.core.schedule_rows import BackfillRow, EndedRun, EventRow, FireRow, ScheduleChange, ScheduleRow
 from mainspring.core.tasks import Attempt, RecordedAttempt, Task, Transition
 from mainspring.store.port import ShardRow, Term
+from mainspring.store.port_admin import DeliveryRow, MeasureRow, TenantRow, WebhookRow
 from mainspring.store.port_front import ServerRow, TokenRow
 from mainspring.store.port_schedules import AlertRow
 from mainspring.store.rows import Codec, Kind, documents
@@ -74,6 +76,13 @@ FIRES = _codec(FireRow)
 BACKFILLS = _codec(BackfillRow)
 EVENTS = _codec(EventRow)
 ALERTS = _codec(AlertRow)
+ENTRIES = _codec(AuditEntry)
+AUDIT = _codec(AuditRow)
+HEADS = _codec(ChainHead)
+TENANTS = _codec(TenantRow)
+MEASURES = _codec(MeasureRow)
+WEBHOOKS = _codec(WebhookRow)
+DELIVERIES = _codec(DeliveryRow)
 
 BY_STRUCT: Mapping[type[msgspec.Struct], Codec[Any]] = {
     Task: TASKS,
@@ -85,11 +94,17 @@ BY_STRUCT: Mapping[type[msgspec.Struct], Codec[Any]] = {
     BackfillRow: BACKFILLS,
     EventRow: EVENTS,
     AlertRow: ALERTS,
+    AuditRow: AUDIT,
+    ChainHead: HEADS,
+    TenantRow: TENANTS,
+    MeasureRow: MEASURES,
+    WebhookRow: WEBHOOKS,
+    DeliveryRow: DELIVERIES,
     NextDue: _codec(NextDue),
     WaitingAfter: _codec(WaitingAfter),
     EndedRun: _codec(EndedRun),
 }
-"""For what both adapters list alike (`schedule_lists.py`)."""
+"""For what both adapters list alike (`schedule_lists.py`, `admin_lists.py`)."""
 
 _encoder = msgspec.json.Encoder()
 

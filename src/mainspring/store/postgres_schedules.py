@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 
+from mainspring.core.audit_trail import AuditEntry
 from mainspring.core.batch import Outgoing
 from mainspring.core.schedule_rows import Decide, EventRow, ScheduleChange, ScheduleRow
 from mainspring.store import postgres_alerts as alerts
 from mainspring.store import postgres_settling as settling
-from mainspring.store.port_schedules import AlertRow, Settled
+from mainspring.store.port_schedules import AlertRow, IdempotencyKey, Settled
 from mainspring.store.postgres_calls import PostgresCalls
 from mainspring.store.schedule_lists import ScheduleLists
 from mainspring.store.settling import shards_of
@@ -18,9 +19,9 @@ from mainspring.store.settling import shards_of
 class PostgresSchedules(PostgresCalls, ScheduleLists):
     """The parts of the port that are in `port_schedules.py`."""
 
-    async def insert_schedule(self, row: ScheduleRow, change: ScheduleChange) -> None:
+    async def insert_schedule(self, row: ScheduleRow, change: ScheduleChange, audit: AuditEntry | None = None) -> None:
         """Keep a new schedule."""
-        await self._call(settling.insert_schedule, row, change)
+        await self._call(settling.insert_schedule, row, change, audit)
 
     async def settle_due(self, limit: int, decide: Decide) -> Settled:
         """Take schedules that are due."""
@@ -31,13 +32,21 @@ class PostgresSchedules(PostgresCalls, ScheduleLists):
         age = timedelta(seconds=older_than_seconds)
         return self._tell(await self._call(settling.settle_waiting, limit, age, decide))
 
-    async def settle(self, ids: Sequence[str], decide: Decide) -> Settled:
+    async def settle(
+        self,
+        ids: Sequence[str],
+        decide: Decide,
+        audit: AuditEntry | None = None,
+        key: IdempotencyKey | None = None,
+    ) -> Settled:
         """Take these schedules."""
-        return self._tell(await self._call(settling.settle, ids, decide))
+        return self._tell(await self._call(settling.settle, ids, decide, audit, key))
 
-    async def receive_events(self, tenant: str, events: Sequence[EventRow], decide: Decide) -> list[bool]:
+    async def receive_events(
+        self, tenant: str, events: Sequence[EventRow], decide: Decide, audit: AuditEntry | None = None
+    ) -> list[bool]:
         """Keep events that are new, and settle who waits for them."""
-        are_new, settled = await self._call(settling.receive_events, tenant, events, decide)
+        are_new, settled = await self._call(settling.receive_events, tenant, events, decide, audit)
         self._tell(settled)
         return are_new
 

@@ -14,6 +14,7 @@ from datetime import timedelta
 
 import asyncpg
 
+from mainspring.core.audit_trail import AuditEntry
 from mainspring.core.jobs import JobRow
 from mainspring.core.runs import RunState
 from mainspring.core.schedule_rows import (
@@ -26,16 +27,17 @@ from mainspring.core.schedule_rows import (
     ScheduleChange,
     ScheduleRow,
 )
-from mainspring.errors import Conflict
+from mainspring.errors import Conflict, KeyReused
 from mainspring.store import postgres_rows as rows
 from mainspring.store import schedule_statements as statements
 from mainspring.store import settling
-from mainspring.store.port_schedules import Settled
+from mainspring.store.port_schedules import IdempotencyKey, Settled
+from mainspring.store.postgres_audit import write_audit
 from mainspring.store.postgres_batch import write_outbox
 from mainspring.store.postgres_connections import Connection, transaction
 from mainspring.store.postgres_queries import NOW, time
 from mainspring.store.postgres_rows import as_json, from_json
-from mainspring.store.postgres_submission import make_runs
+from mainspring.store.postgres_submission import first_use, keep_key, make_runs
 from mainspring.store.settling import Facts, JobKey, Writings
 
 _Rows = Sequence[asyncpg.Record]
@@ -124,13 +126,16 @@ _LED_TO = """
 """
 
 
-async def insert_schedule(connection: Connection, row: ScheduleRow, change: ScheduleChange) -> None:
+async def insert_schedule(
+    connection: Connection, row: ScheduleRow, change: ScheduleChange, audit: AuditEntry | None
+) -> None:
     """Keep a new schedule. The same one again changes nothing."""
     async with transaction(connection):
         if await connection.fetchval(_NEW_SCHEDULE, as_json([row])):
             await connection.execute(_NEW_CHANGES, as_json([change]))
         elif not await connection.fetchval("SELECT 1 FROM schedules WHERE id = $1", row.id):
             raise Conflict(f"there is a schedule {row.name!r} already")
+        await write_audit(connection, audit)
 
 
 async def settle_due(connection: Connection, limit: int, decide: Decide) -> Settled:
@@ -145,17 +150,35 @@ async def settle_waiting(connection: Connection, limit: int, age: timedelta, dec
         return await _settle(connection, await connection.fetch(_TAKE_WAITING, limit, age), decide, ends=True)
 
 
-async def settle(connection: Connection, ids: Sequence[str], decide: Decide) -> Settled:
-    """Settle some schedules."""
+async def settle(
+    connection: Connection,
+    ids: Sequence[str],
+    decide: Decide,
+    audit: AuditEntry | None,
+    key: IdempotencyKey | None,
+) -> Settled:
+    """Settle some schedules, once if there is a key: whoever comes with the same one waits for the schedules first."""
     async with transaction(connection):
-        return await _settle(connection, await connection.fetch(_TAKE_NAMED, ids), decide, ends=True)
+        taken = await connection.fetch(_TAKE_NAMED, ids)
+        first = None if key is None else await first_use(connection, key)
+        if key is not None and first is not None:
+            made = tuple(first.replay(key))
+            await write_audit(connection, audit)
+            return Settled(now=await time(connection), schedules=len(ids), made_before=made)
+        settled = await _settle(connection, taken, decide, ends=True)
+        if settled.rulings:
+            await write_audit(connection, audit)
+            if key is not None and not await keep_key(connection, key, settled.made()):
+                raise KeyReused(f"key {key.key!r} was used at the same time, for another body")
+    return settled
 
 
 async def receive_events(
-    connection: Connection, tenant: str, events: Sequence[EventRow], decide: Decide
+    connection: Connection, tenant: str, events: Sequence[EventRow], decide: Decide, audit: AuditEntry | None
 ) -> tuple[list[bool], Settled]:
     """Keep events that are new, and settle the schedules that wait for their types."""
     async with transaction(connection):
+        await write_audit(connection, audit)
         now = await time(connection)
         firsts = settling.first_of_each(tenant, events, now)
         kept = {tuple(row) for row in await connection.fetch(_NEW_EVENTS, as_json(firsts))}

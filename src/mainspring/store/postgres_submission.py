@@ -7,12 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
+
+from mainspring.core.audit_trail import AuditEntry
 from mainspring.core.jobs import JobRow
 from mainspring.core.runs import Run
 from mainspring.errors import JobMissing, KeyReused, Unavailable
 from mainspring.store import keys
 from mainspring.store import postgres_rows as rows
 from mainspring.store.port import IdempotencyKey, KeyedRun
+from mainspring.store.postgres_audit import new_entries, write_audit
 from mainspring.store.postgres_connections import Connection, transaction
 from mainspring.store.postgres_rows import as_json, from_json
 
@@ -20,7 +24,7 @@ _KNOWN_JOB = f"SELECT {rows.JOBS.select()} FROM jobs WHERE id = $1"
 _LATEST_JOB = f"""
     SELECT {rows.JOBS.select()} FROM jobs WHERE tenant = $1 AND name = $2 ORDER BY version DESC LIMIT 1
 """
-# One statement looks for the jobs and makes the runs, so that it needs no transaction around it.
+# One statement looks for the jobs, makes the runs and tells of it, so that it needs no transaction around it.
 _INSERT_RUNS = f"""
     WITH missing AS MATERIALIZED (
         SELECT wanted.id FROM unnest($2::text[]) AS wanted (id)
@@ -29,9 +33,16 @@ _INSERT_RUNS = f"""
         INSERT INTO runs ({rows.RUNS.select()})
         SELECT * FROM {from_json("$1", rows.RUNS)} WHERE NOT EXISTS (SELECT 1 FROM missing)
         ON CONFLICT (id) DO NOTHING
+    ), told AS (
+        {new_entries("$3")} WHERE NOT EXISTS (SELECT 1 FROM missing) ON CONFLICT (id) DO NOTHING
     )
     SELECT id FROM missing
 """
+_NEW_JOB = f"""
+    INSERT INTO jobs ({rows.JOBS.select()}) VALUES ($1, $2, $3, $4, $5, clock_timestamp(), $6, NULL, $7)
+    RETURNING {rows.JOBS.select()}
+"""
+_UNDELETE = "UPDATE jobs SET deleted_at = NULL WHERE tenant = $1 AND name = $2 AND deleted_at IS NOT NULL"
 _NEW_KEYS = """
     INSERT INTO idempotency (tenant, key, body_hash, run_ids, at)
     SELECT tenant, key, body_hash, ARRAY[run_id], clock_timestamp()
@@ -49,36 +60,46 @@ _USES = """
 """
 
 
-async def insert_job(connection: Connection, job: JobRow) -> JobRow:
+async def insert_job(connection: Connection, job: JobRow, audit: AuditEntry | None) -> JobRow:
     """Keep a definition as the next version, unless it is there already."""
     async with transaction(connection):
         # Versions of one name are given out one at a time.
         await connection.execute(
             "SELECT pg_advisory_xact_lock(hashtextextended($1 || ' ' || $2, 0))", job.tenant, job.name
         )
+        await write_audit(connection, audit)
+        found = await connection.fetchrow(_LATEST_JOB, job.tenant, job.name)
+        latest = rows.JOBS.struct(found) if found else None
+        if latest and latest.deleted_at is not None:
+            await connection.execute(_UNDELETE, job.tenant, job.name)
+            latest = msgspec.structs.replace(latest, deleted_at=None)
         known = await connection.fetchrow(_KNOWN_JOB, job.id)
         if known:
             return rows.JOBS.struct(known)
-        found = await connection.fetchrow(_LATEST_JOB, job.tenant, job.name)
-        latest = rows.JOBS.struct(found) if found else None
         if latest and latest.definition == job.definition:
             return latest
         version = latest.version + 1 if latest else 1
-        new = JobRow(id=job.id, tenant=job.tenant, name=job.name, version=version, definition=job.definition)
-        await connection.execute("INSERT INTO jobs VALUES ($1, $2, $3, $4, $5)", *rows.JOBS.rows([new])[0])
-    return new
+        new = await connection.fetchrow(
+            _NEW_JOB, job.id, job.tenant, job.name, version, job.definition, job.created_by, job.labels
+        )
+        assert new is not None
+    return rows.JOBS.struct(new)
 
 
-async def insert_runs(connection: Connection, runs: Sequence[Run], key: IdempotencyKey | None) -> list[str]:
+async def insert_runs(
+    connection: Connection, runs: Sequence[Run], key: IdempotencyKey | None, audit: Sequence[AuditEntry]
+) -> list[str]:
     """Make runs, once."""
     ids = [run.id for run in runs]
     if key is None:
-        await make_runs(connection, runs)
+        await make_runs(connection, runs, audit)
         return ids
     async with transaction(connection):
-        if not await connection.fetchval(_NEW_KEY, key.tenant, key.key, key.body_hash, ids):
-            return (await _uses(connection, [key]))[keys.name(key)].replay(key)
-        await make_runs(connection, runs)
+        if not await keep_key(connection, key, ids):
+            ids = (await _uses(connection, [key]))[keys.name(key)].replay(key)
+            await write_audit(connection, *audit)
+            return ids
+        await make_runs(connection, runs, audit)
     return ids
 
 
@@ -92,18 +113,30 @@ async def insert_keyed(connection: Connection, wishes: Sequence[KeyedRun]) -> li
     async with transaction(connection):
         taken = {(tenant, key) for tenant, key in await connection.fetch(_NEW_KEYS, *columns)}
         new = [wish for wish in firsts if keys.name(wish.key) in taken]
-        if new:
-            await make_runs(connection, [wish.run for wish in new])
         used = [wish.key for wish in firsts if keys.name(wish.key) not in taken]
         before = await _uses(connection, used) if used else {}
-    return keys.answers(wishes, new, before)
+        answers = keys.answers(wishes, new, before)
+        await make_runs(connection, [wish.run for wish in new], keys.entries(wishes, answers))
+    return answers
 
 
-async def make_runs(connection: Connection, runs: Sequence[Run]) -> None:
-    """Make runs, all or none. Raises JobMissing if there is a job that is not there."""
-    missing = await connection.fetch(_INSERT_RUNS, as_json(runs), sorted({run.job_id for run in runs}))
+async def make_runs(connection: Connection, runs: Sequence[Run], audit: Sequence[AuditEntry] = ()) -> None:
+    """Make runs and tell of it, all or nothing. Raises JobMissing if there is a job that is not there."""
+    jobs = sorted({run.job_id for run in runs})
+    missing = await connection.fetch(_INSERT_RUNS, as_json(runs), jobs, as_json(audit))
     if missing:
         raise JobMissing.of([row["id"] for row in missing])
+
+
+async def keep_key(connection: Connection, key: IdempotencyKey, ids: Sequence[str]) -> bool:
+    """Keep what is made under a key; False if it was used before, by whoever our transaction has waited for."""
+    return bool(await connection.fetchval(_NEW_KEY, key.tenant, key.key, key.body_hash, ids))
+
+
+async def first_use(connection: Connection, key: IdempotencyKey) -> keys.Use | None:
+    """The first use of a key, if there was one."""
+    found = await connection.fetchrow(_USES, [key.tenant], [key.key])
+    return keys.Use(found["body_hash"], list(found["run_ids"])) if found else None
 
 
 async def _uses(connection: Connection, used: Sequence[IdempotencyKey]) -> dict[tuple[str, str], keys.Use]:

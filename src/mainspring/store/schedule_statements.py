@@ -28,6 +28,7 @@ from mainspring.core.schedule_rows import (
 from mainspring.core.tasks import Task, TaskState
 from mainspring.store.listing import MOST, Conditions, Listing, columns
 from mainspring.store.port_schedules import AlertRow, FireFilter, ScheduleFilter
+from mainspring.store.statements import not_replaced
 
 MOST_AFTER = 10_000
 """So many schedules are told that the job they wait for has ended. The others hear of it from the sweep."""
@@ -237,8 +238,6 @@ def alerts(tenant: str | None, is_open: bool | None, before: str, limit: int) ->
 
 _DEAD = ", ".join(f"'{state}'" for state in (TaskState.FAILED, TaskState.TIMED_OUT))
 """The indexes `tasks_dead` and `tasks_history_dead` have the same list."""
-_REPLACED = '%"replaced":true%'
-"""How a `Birth` that says so looks as JSON; inside a text of it the quotes would be escaped."""
 
 
 def dead_letters(tenant: str | None, job: str | None, before: tuple[datetime, str] | None, limit: int) -> Listing:
@@ -246,8 +245,8 @@ def dead_letters(tenant: str | None, job: str | None, before: tuple[datetime, st
 
     Their run may be in another table than they are while it moves to history.
     """
-    where = Conditions(limit, _REPLACED)
-    where.require(f"x.state IN ({_DEAD}) AND x.ended_at IS NOT NULL AND (x.birth IS NULL OR x.birth NOT LIKE $2)")
+    where = Conditions(limit)
+    where.require(f"x.state IN ({_DEAD}) AND x.ended_at IS NOT NULL AND {not_replaced('x')}")
     if tenant is not None:
         where.require("x.tenant = {}", tenant)
     if before is not None:

@@ -19,28 +19,32 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from mainspring.clock import Clock
-from mainspring.core.batch import Batch, Checkpoint, Outgoing, WorkerRow
+from mainspring.core.audit_trail import AuditEntry
+from mainspring.core.batch import Batch, Outgoing, WorkerRow
 from mainspring.core.jobs import JobRow
 from mainspring.core.runs import Run
-from mainspring.core.tasks import Attempt, RecordedAttempt, Task, Transition
+from mainspring.core.tasks import RecordedAttempt, Task
 from mainspring.errors import KeyReused
 from mainspring.store import sqlite_front as front
-from mainspring.store import sqlite_lists as lists
 from mainspring.store import sqlite_queries as queries
 from mainspring.store import sqlite_submission as submission
 from mainspring.store.migrations import Migration, migrations, outstanding
 from mainspring.store.port import IdempotencyKey, KeyedRun, Pruned, ShardRow, ShardRows, Store, Term, Waiting, Want
-from mainspring.store.port_front import ListedRun, RunFilter, ServerRow, TaskFilter, TokenRow, Told
+from mainspring.store.port_front import ServerRow, TokenRow
+from mainspring.store.sqlite_admin import SqliteAdmin
 from mainspring.store.sqlite_batch import write_batch
 from mainspring.store.sqlite_calls import Lane as Lane  # noqa: PLC0414 - for whoever gives a runner
 from mainspring.store.sqlite_calls import Runner, Threads, foreign_errors
 from mainspring.store.sqlite_calls import inline as inline  # noqa: PLC0414 - one of them
 from mainspring.store.sqlite_file import claim
+from mainspring.store.sqlite_jobs import add_functions
+from mainspring.store.sqlite_list_calls import SqliteLists
+from mainspring.store.sqlite_rows import instant
 from mainspring.store.sqlite_schedules import SqliteSchedules
 from mainspring.store.sqlite_sweeps import prune
 
 
-class SqliteStore(SqliteSchedules, Store):
+class SqliteStore(SqliteSchedules, SqliteLists, SqliteAdmin, Store):
     """Remembers in a file, or in memory for as long as the process lives."""
 
     def __init__(
@@ -120,9 +124,9 @@ class SqliteStore(SqliteSchedules, Store):
 
     async def commit(self, term: Term, number: int, batch: Batch) -> datetime:
         """Make a batch true, whole or not at all, if its term is not over."""
-        now = self._clock.wall()
+        now = self._now()
         await self._write(write_batch, term, number, batch, now)
-        return now
+        return instant(now)
 
     async def release(self, term: Term) -> None:
         """End a lease at once."""
@@ -171,13 +175,15 @@ class SqliteStore(SqliteSchedules, Store):
 
     # submission
 
-    async def insert_job(self, job: JobRow) -> JobRow:
+    async def insert_job(self, job: JobRow, audit: AuditEntry | None = None) -> JobRow:
         """Keep a definition as the next version of its name."""
-        return await self._write(submission.insert_job, job)
+        return await self._write(submission.insert_job, job, audit, self._now())
 
-    async def insert_runs(self, runs: Sequence[Run], key: IdempotencyKey | None = None) -> list[str]:
+    async def insert_runs(
+        self, runs: Sequence[Run], key: IdempotencyKey | None = None, audit: Sequence[AuditEntry] = ()
+    ) -> list[str]:
         """Make runs, once."""
-        ids = await self._write(submission.insert_runs, runs, key, self._now())
+        ids = await self._write(submission.insert_runs, runs, key, audit, self._now())
         self._tell(sorted({run.shard for run in runs}))
         return ids
 
@@ -194,52 +200,6 @@ class SqliteStore(SqliteSchedules, Store):
     async def tasks(self, run_id: str) -> list[Task]:
         """The tasks of one run, also from history."""
         return await self._read(queries.tasks, run_id)
-
-    # lists
-
-    async def list_runs(self, wanted: RunFilter, limit: int) -> list[ListedRun]:
-        """Runs, the newest first."""
-        return await self._read(lists.list_runs, wanted, limit)
-
-    async def find_run(self, run_id: str) -> ListedRun | None:
-        """One run with its job's name, also from history."""
-        return await self._read(lists.find_run, run_id)
-
-    async def list_tasks(self, wanted: TaskFilter, limit: int) -> list[Task]:
-        """Tasks by id."""
-        return await self._read(lists.list_tasks, wanted, limit)
-
-    async def find_task(self, task_id: str) -> Task | None:
-        """One task, also from history."""
-        return await self._read(lists.find_task, task_id)
-
-    async def attempts_of(self, task_id: str) -> list[Attempt]:
-        """The attempts of a task that are over."""
-        return await self._read(lists.attempts_of, task_id)
-
-    async def transitions_of(self, task_id: str) -> list[Transition]:
-        """The story of a task."""
-        return await self._read(lists.transitions_of, task_id)
-
-    async def transitions_after(self, shard: str, batch_no: int, ordinal: int, limit: int) -> list[Told]:
-        """What happened in a shard after a place of its story."""
-        return await self._read(lists.transitions_after, shard, batch_no, ordinal, limit)
-
-    async def list_jobs(self, tenant: str | None, after: str, limit: int) -> list[JobRow]:
-        """The latest version of each job."""
-        return await self._read(lists.list_jobs, tenant, after, limit)
-
-    async def find_job(self, tenant: str, name: str, version: int | None = None) -> JobRow | None:
-        """A version of a job."""
-        return await self._read(lists.find_job, tenant, name, version)
-
-    async def list_workers(self, shard: str | None, after: str, limit: int) -> list[WorkerRow]:
-        """Workers by id."""
-        return await self._read(lists.list_workers, shard, after, limit)
-
-    async def checkpoint(self, task_id: str) -> Checkpoint | None:
-        """The latest checkpoint of a task."""
-        return await self._read(lists.checkpoint, task_id)
 
     # liveness
 
@@ -271,9 +231,9 @@ class SqliteStore(SqliteSchedules, Store):
 
     # tokens
 
-    async def insert_token(self, token: TokenRow) -> None:
+    async def insert_token(self, token: TokenRow, audit: AuditEntry | None = None) -> None:
         """Keep a token."""
-        await self._write(front.insert_token, token)
+        await self._write(front.insert_token, token, audit, self._now())
 
     async def find_token(self, id: str) -> TokenRow | None:
         """A token by its public part."""
@@ -283,9 +243,9 @@ class SqliteStore(SqliteSchedules, Store):
         """All tokens of a tenant, or of everybody."""
         return await self._read(front.list_tokens, tenant)
 
-    async def revoke_token(self, id: str) -> bool:
+    async def revoke_token(self, id: str, audit: AuditEntry | None = None) -> bool:
         """End a token."""
-        return await self._write(front.revoke_token, id, self._now())
+        return await self._write(front.revoke_token, id, audit, self._now())
 
     async def token_used(self, ids: Sequence[str]) -> None:
         """Note that tokens were used."""
@@ -321,7 +281,9 @@ class SqliteStore(SqliteSchedules, Store):
 
 def _connect(database: str) -> sqlite3.Connection:
     # Lanes keep calls apart, so the connection need not be tied to the thread that made it.
-    return sqlite3.connect(database, isolation_level=None, check_same_thread=False, cached_statements=256)
+    db = sqlite3.connect(database, isolation_level=None, check_same_thread=False, cached_statements=256)
+    add_functions(db)
+    return db
 
 
 def _migrate(db: sqlite3.Connection, known: Sequence[Migration]) -> None:

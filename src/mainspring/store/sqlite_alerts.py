@@ -9,8 +9,9 @@ from datetime import datetime
 from mainspring.core.batch import Outgoing
 from mainspring.store import sqlite_rows as rows
 from mainspring.store.port_schedules import AlertRow
-from mainspring.store.sqlite_batch import insert_into, write_outbox
+from mainspring.store.sqlite_batch import write_outbox
 from mainspring.store.sqlite_lists import find
+from mainspring.store.sqlite_rows import insert_into
 
 _OPEN = insert_into("alerts", rows.ALERTS, ending="ON CONFLICT DO NOTHING")
 _AGAIN = "UPDATE alerts SET count = count + 1, last_at = $2, summary = $3 WHERE key = $1 AND resolved_at IS NULL"

@@ -5,24 +5,15 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Sequence
-from datetime import datetime
-from typing import Any
 
 from mainspring.core.batch import Batch, BreakerRow, Outgoing, Spread, TaskChange
 from mainspring.core.runs import RUN_COLUMNS_OF_THE_SHARD, Run
 from mainspring.errors import Fenced, StaleWrite
 from mainspring.store import sqlite_rows as rows
 from mainspring.store.port import Term
-from mainspring.store.rows import Codec
-from mainspring.store.sqlite_rows import micros
+from mainspring.store.sqlite_audit import write_audit
+from mainspring.store.sqlite_rows import insert_into
 from mainspring.store.statements import ARCHIVED_TASKS_AT_ONCE, FINAL_STATES, tasks_of
-
-
-def insert_into(table: str, codec: Codec[Any], more: Sequence[str] = (), ending: str = "") -> str:
-    """A statement that puts structs into a table, with the names of what is added to them."""
-    names = ", ".join([codec.select(), *more])
-    marks = ", ".join("?" * (len(codec.names) + len(more)))
-    return f"INSERT INTO {table} ({names}) VALUES ({marks}) {ending}"
 
 
 def _assignments(names: Sequence[str]) -> str:
@@ -101,12 +92,12 @@ _KEEP_RUNS = f"""
 _DROP_RUNS = f"DELETE FROM runs WHERE {_WITHOUT_TASKS}"
 
 
-def write_batch(db: sqlite3.Connection, term: Term, number: int, batch: Batch, now: datetime) -> None:
+def write_batch(db: sqlite3.Connection, term: Term, number: int, batch: Batch, now: int) -> None:
     """Write a batch behind its fence. What was written before is not written again.
 
     Raises Fenced or StaleWrite; the caller then undoes the transaction.
     """
-    fence = db.execute(_FENCE, (term.shard, term.epoch, term.nonce, number, micros(now)))
+    fence = db.execute(_FENCE, (term.shard, term.epoch, term.nonce, number, now))
     if fence.rowcount != 1:
         position = db.execute(_POSITION, (term.shard, term.epoch, term.nonce)).fetchone()
         if position != (number,):
@@ -114,6 +105,7 @@ def write_batch(db: sqlite3.Connection, term: Term, number: int, batch: Batch, n
         return
     _write_states(db, term.shard, batch)
     _write_records(db, term.shard, number, batch)
+    write_audit(db, now, *batch.audit)
     if batch.archived:
         _archive(db, term.shard, batch.archived)
 

@@ -14,11 +14,17 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Concatenate, Literal, ParamSpec, Protocol, TypeVar
 
+import msgspec
+
 from mainspring.clock import Clock
 from mainspring.errors import Broken, Rejected, StaleWrite, Unavailable
+from mainspring.store import sqlite_rows as rows
+from mainspring.store.listing import Listing
+from mainspring.store.sqlite_lists import find
 from mainspring.store.sqlite_rows import micros
 
 T = TypeVar("T")
+S = TypeVar("S", bound=msgspec.Struct)
 P = ParamSpec("P")
 Lane = Literal["write", "read"]
 
@@ -101,6 +107,9 @@ class Calls:
                     db.execute("ROLLBACK")
                 raise
             return result
+
+    async def _listed(self, struct: type[S], wanted: Listing) -> list[S]:
+        return await self._read(lambda db: rows.BY_STRUCT[struct].structs(find(db, wanted.sql, wanted.parameters)))
 
     def _tell(self, shards: Iterable[str]) -> None:
         """There is work in these shards."""

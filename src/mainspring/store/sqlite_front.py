@@ -12,11 +12,13 @@ from datetime import datetime, timedelta
 
 import msgspec
 
+from mainspring.core.audit_trail import AuditEntry
 from mainspring.core.batch import WorkerRow
 from mainspring.errors import Conflict
 from mainspring.store import listing
 from mainspring.store import sqlite_rows as rows
 from mainspring.store.port_front import ServerRow, TokenRow
+from mainspring.store.sqlite_audit import write_audit
 from mainspring.store.sqlite_lists import find
 from mainspring.store.sqlite_queries import GIVEN
 from mainspring.store.sqlite_rows import instant, refuse_nul
@@ -82,13 +84,13 @@ _INSERT_TOKEN = f"""
 """
 
 
-def insert_token(db: sqlite3.Connection, token: TokenRow) -> None:
+def insert_token(db: sqlite3.Connection, token: TokenRow, audit: AuditEntry | None, now: int) -> None:
     """Keep a token."""
-    if db.execute(_INSERT_TOKEN, rows.TOKENS.rows([token])[0]).rowcount == 1:
-        return
-    known = find_token(db, token.id)
-    if known is None or known.hash != token.hash:
-        raise Conflict(f"there is another token {token.id}")
+    if db.execute(_INSERT_TOKEN, rows.TOKENS.rows([token])[0]).rowcount == 0:
+        known = find_token(db, token.id)
+        if known is None or known.hash != token.hash:
+            raise Conflict(f"there is another token {token.id}")
+    write_audit(db, now, audit)
 
 
 def find_token(db: sqlite3.Connection, id: str) -> TokenRow | None:
@@ -103,9 +105,12 @@ def list_tokens(db: sqlite3.Connection, tenant: str | None) -> list[TokenRow]:
     return rows.TOKENS.structs(find(db, wanted.sql, wanted.parameters))
 
 
-def revoke_token(db: sqlite3.Connection, id: str, now: int) -> bool:
+def revoke_token(db: sqlite3.Connection, id: str, audit: AuditEntry | None, now: int) -> bool:
     """End a token."""
-    return find(db, "UPDATE tokens SET revoked_at = $2 WHERE id = $1 AND revoked_at IS NULL", [id, now]).rowcount == 1
+    ended = find(db, "UPDATE tokens SET revoked_at = $2 WHERE id = $1 AND revoked_at IS NULL", [id, now]).rowcount
+    if ended or find_token(db, id) is not None:
+        write_audit(db, now, audit)
+    return ended == 1
 
 
 def token_used(db: sqlite3.Connection, ids: Sequence[str], now: int) -> None:

@@ -3,21 +3,40 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 
 from mainspring.core.batch import Checkpoint, WorkerRow
 from mainspring.core.jobs import JobRow
 from mainspring.core.tasks import Attempt, Task, Transition
-from mainspring.store import listing
+from mainspring.store import listing, run_lists
 from mainspring.store import sqlite_rows as rows
-from mainspring.store.listing import Listing, Parameter
+from mainspring.store.listing import Dialect, Listing, Parameter
 from mainspring.store.port_front import ListedRun, RunFilter, TaskFilter, Told
 from mainspring.store.sqlite_queries import sqlite
 from mainspring.store.sqlite_rows import micros, refuse_nul
 
-_JOIN_TASKS = f"CROSS JOIN tasks ON {listing.TASKS_OF_ACTIVE}"
-"""A CROSS JOIN is carried out as it is written."""
+_ESCAPED = str.maketrans({"?": "[?]", "[": "[[]"})
+
+
+def _walk(key: Sequence[tuple[str, str]], first: str, last: str) -> tuple[str, str]:
+    """Column by column: the planner knows that those that are given don't matter for the order."""
+    given = " AND ".join(f"{column} = {value}" for column, value in key)
+    return f"{given} AND runs.id > {first} AND runs.id < {last}", "runs.id DESC"
+
+
+# A CROSS JOIN is carried out as it is written.
+DIALECT = Dialect(
+    join_tasks=f"CROSS JOIN tasks ON {listing.TASKS_OF_ACTIVE}",
+    like="GLOB",
+    pattern=lambda text: text.translate(_ESCAPED),
+    labels="json_each(jobs.labels)",
+    keys="json_each({}) AS wanted",
+    key="wanted.value",
+    first_of_each="""CROSS JOIN {table} AS found ON found.id IN (
+        SELECT runs.id FROM {table} AS runs WHERE {where} ORDER BY {order} LIMIT $1)""",
+    walk=_walk,
+)
 
 
 def find(db: sqlite3.Connection, statement: str, parameters: Sequence[Parameter]) -> sqlite3.Cursor:
@@ -32,7 +51,7 @@ def _find(db: sqlite3.Connection, wanted: Listing) -> sqlite3.Cursor:
     return find(db, wanted.sql, wanted.parameters)
 
 
-def _listed_run(row: tuple[object, ...], *, in_history: bool = False) -> ListedRun:
+def _listed_run(row: Iterable[object], *, in_history: bool = False) -> ListedRun:
     *run, name, version = row
     assert isinstance(name, str)
     assert isinstance(version, int)
@@ -41,7 +60,22 @@ def _listed_run(row: tuple[object, ...], *, in_history: bool = False) -> ListedR
 
 def list_runs(db: sqlite3.Connection, wanted: RunFilter, limit: int) -> list[ListedRun]:
     """Runs, the newest first."""
-    return [_listed_run(row) for row in _find(db, listing.runs(wanted, limit))]
+    found = _find(db, run_lists.runs(wanted, limit, _jobs_of(db, wanted), DIALECT))
+    return [_listed_run(row, in_history=bool(in_history)) for *row, in_history in found]
+
+
+def count_runs(db: sqlite3.Connection, wanted: RunFilter, most: int) -> int:
+    """How many runs there are."""
+    return _count(db, run_lists.count_of_runs(wanted, most, _jobs_of(db, wanted), DIALECT))
+
+
+def _jobs_of(db: sqlite3.Connection, wanted: RunFilter) -> list[str] | None:
+    jobs = run_lists.job_ids(wanted, DIALECT)
+    return None if jobs is None else [job_id for (job_id,) in _find(db, jobs)]
+
+
+def _count(db: sqlite3.Connection, counted: Listing) -> int:
+    return int(_find(db, counted).fetchone()[0])
 
 
 def find_run(db: sqlite3.Connection, run_id: str) -> ListedRun | None:
@@ -54,7 +88,12 @@ def find_run(db: sqlite3.Connection, run_id: str) -> ListedRun | None:
 
 def list_tasks(db: sqlite3.Connection, wanted: TaskFilter, limit: int) -> list[Task]:
     """Tasks by id."""
-    return rows.TASKS.structs(_find(db, listing.tasks(wanted, limit, join_tasks=_JOIN_TASKS)))
+    return rows.TASKS.structs(_find(db, listing.tasks(wanted, limit, DIALECT)))
+
+
+def count_tasks(db: sqlite3.Connection, wanted: TaskFilter, most: int) -> int:
+    """How many tasks there are."""
+    return _count(db, listing.count_of_tasks(wanted, most, DIALECT))
 
 
 def find_task(db: sqlite3.Connection, task_id: str) -> Task | None:
@@ -94,6 +133,11 @@ def find_job(db: sqlite3.Connection, tenant: str, name: str, version: int | None
     """A version of a job."""
     found = _find(db, listing.job(tenant, name, version)).fetchone()
     return found and rows.JOBS.struct(found)
+
+
+def job_versions(db: sqlite3.Connection, tenant: str, name: str, before: int | None, limit: int) -> list[JobRow]:
+    """The versions of a job."""
+    return rows.JOBS.structs(_find(db, listing.job_versions(tenant, name, before, limit)))
 
 
 def list_workers(db: sqlite3.Connection, shard: str | None, after: str, limit: int) -> list[WorkerRow]:

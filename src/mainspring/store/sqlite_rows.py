@@ -15,6 +15,7 @@ from typing import Any, TypeVar, cast
 
 import msgspec
 
+from mainspring.core.audit_trail import AuditEntry, AuditRow, ChainHead
 from mainspring.core.batch import (
     BreakerRow,
     Checkpoint,
@@ -31,6 +32,7 @@ from mainspring.core.schedule_rows import BackfillRow, EndedRun, EventRow, FireR
 from mainspring.core.tasks import Attempt, RecordedAttempt, Task, Transition
 from mainspring.errors import Rejected
 from mainspring.store.port import ShardRow, Term
+from mainspring.store.port_admin import DeliveryRow, MeasureRow, TenantRow, WebhookRow
 from mainspring.store.port_front import ServerRow, TokenRow
 from mainspring.store.port_schedules import AlertRow
 from mainspring.store.rows import Codec, Column, Kind, documents
@@ -101,6 +103,13 @@ def _codec(struct: type[S]) -> Codec[S]:
     )
 
 
+def insert_into(table: str, codec: Codec[Any], more: Sequence[str] = (), ending: str = "") -> str:
+    """A statement that puts structs into a table, with the names of what is added to them."""
+    names = ", ".join([codec.select(), *more])
+    marks = ", ".join("?" * (len(codec.names) + len(more)))
+    return f"INSERT INTO {table} ({names}) VALUES ({marks}) {ending}"
+
+
 TERMS = _codec(Term)
 SHARDS = _codec(ShardRow)
 JOBS = _codec(JobRow)
@@ -125,6 +134,13 @@ FIRES = _codec(FireRow)
 BACKFILLS = _codec(BackfillRow)
 EVENTS = _codec(EventRow)
 ALERTS = _codec(AlertRow)
+ENTRIES = _codec(AuditEntry)
+AUDIT = _codec(AuditRow)
+HEADS = _codec(ChainHead)
+TENANTS = _codec(TenantRow)
+MEASURES = _codec(MeasureRow)
+WEBHOOKS = _codec(WebhookRow)
+DELIVERIES = _codec(DeliveryRow)
 
 BY_STRUCT: Mapping[type[msgspec.Struct], Codec[Any]] = {
     Task: TASKS,
@@ -136,8 +152,14 @@ BY_STRUCT: Mapping[type[msgspec.Struct], Codec[Any]] = {
     BackfillRow: BACKFILLS,
     EventRow: EVENTS,
     AlertRow: ALERTS,
+    AuditRow: AUDIT,
+    ChainHead: HEADS,
+    TenantRow: TENANTS,
+    MeasureRow: MEASURES,
+    WebhookRow: WEBHOOKS,
+    DeliveryRow: DELIVERIES,
     NextDue: _codec(NextDue),
     WaitingAfter: _codec(WaitingAfter),
     EndedRun: _codec(EndedRun),
 }
-"""For what both adapters list alike (`schedule_lists.py`)."""
+"""For what both adapters list alike (`schedule_lists.py`, `admin_lists.py`)."""

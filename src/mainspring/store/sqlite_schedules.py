@@ -5,25 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 
+from mainspring.core.audit_trail import AuditEntry
 from mainspring.core.batch import Outgoing
 from mainspring.core.schedule_rows import Decide, EventRow, ScheduleChange, ScheduleRow
 from mainspring.store import sqlite_alerts as alerts
-from mainspring.store import sqlite_rows as rows
 from mainspring.store import sqlite_settling as settling
-from mainspring.store.listing import Listing
-from mainspring.store.port_schedules import AlertRow, Settled
-from mainspring.store.schedule_lists import S, ScheduleLists
+from mainspring.store.port_schedules import AlertRow, IdempotencyKey, Settled
+from mainspring.store.schedule_lists import ScheduleLists
 from mainspring.store.settling import shards_of
 from mainspring.store.sqlite_calls import Calls
-from mainspring.store.sqlite_lists import find
 
 
 class SqliteSchedules(Calls, ScheduleLists):
     """The parts of the port that are in `port_schedules.py`."""
 
-    async def insert_schedule(self, row: ScheduleRow, change: ScheduleChange) -> None:
+    async def insert_schedule(self, row: ScheduleRow, change: ScheduleChange, audit: AuditEntry | None = None) -> None:
         """Keep a new schedule."""
-        await self._write(settling.insert_schedule, row, change)
+        await self._write(settling.insert_schedule, row, change, audit, self._now())
 
     async def settle_due(self, limit: int, decide: Decide) -> Settled:
         """Take schedules that are due."""
@@ -34,13 +32,21 @@ class SqliteSchedules(Calls, ScheduleLists):
         age = timedelta(seconds=older_than_seconds)
         return self._announce(await self._write(settling.settle_waiting, limit, age, decide, self._now()))
 
-    async def settle(self, ids: Sequence[str], decide: Decide) -> Settled:
+    async def settle(
+        self,
+        ids: Sequence[str],
+        decide: Decide,
+        audit: AuditEntry | None = None,
+        key: IdempotencyKey | None = None,
+    ) -> Settled:
         """Take these schedules."""
-        return self._announce(await self._write(settling.settle, ids, decide, self._now()))
+        return self._announce(await self._write(settling.settle, ids, decide, audit, key, self._now()))
 
-    async def receive_events(self, tenant: str, events: Sequence[EventRow], decide: Decide) -> list[bool]:
+    async def receive_events(
+        self, tenant: str, events: Sequence[EventRow], decide: Decide, audit: AuditEntry | None = None
+    ) -> list[bool]:
         """Keep events that are new, and settle who waits for them."""
-        are_new, settled = await self._write(settling.receive_events, tenant, events, decide, self._now())
+        are_new, settled = await self._write(settling.receive_events, tenant, events, decide, audit, self._now())
         self._announce(settled)
         return are_new
 
@@ -53,9 +59,6 @@ class SqliteSchedules(Calls, ScheduleLists):
     ) -> AlertRow | None:
         """End an episode."""
         return await self._write(alerts.resolve_alert, key, at, outgoing)
-
-    async def _listed(self, struct: type[S], wanted: Listing) -> list[S]:
-        return await self._read(lambda db: rows.BY_STRUCT[struct].structs(find(db, wanted.sql, wanted.parameters)))
 
     def _announce(self, settled: Settled) -> Settled:
         """Let those know who adopt the new runs."""

@@ -11,6 +11,7 @@ import sqlite3
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 
+from mainspring.core.audit_trail import AuditEntry
 from mainspring.core.jobs import JobRow
 from mainspring.core.runs import RunState
 from mainspring.core.schedule_rows import (
@@ -27,12 +28,13 @@ from mainspring.errors import Conflict
 from mainspring.store import schedule_statements as statements
 from mainspring.store import settling
 from mainspring.store import sqlite_rows as rows
-from mainspring.store.port_schedules import Settled
+from mainspring.store.port_schedules import IdempotencyKey, Settled
 from mainspring.store.settling import Facts, JobKey, Writings
-from mainspring.store.sqlite_batch import insert_into, write_outbox
+from mainspring.store.sqlite_audit import write_audit
+from mainspring.store.sqlite_batch import write_outbox
 from mainspring.store.sqlite_queries import GIVEN
-from mainspring.store.sqlite_rows import instant, micros, refuse_nul
-from mainspring.store.sqlite_submission import make_runs
+from mainspring.store.sqlite_rows import insert_into, instant, micros, refuse_nul
+from mainspring.store.sqlite_submission import first_use, keep_key, make_runs
 
 _MICROSECOND = timedelta(microseconds=1)
 
@@ -83,12 +85,15 @@ _LED_TO = "UPDATE events SET fires = ? WHERE tenant = ? AND source = ? AND id = 
 _NEW_EVENT = insert_into("events", rows.EVENTS, ending="ON CONFLICT DO NOTHING")
 
 
-def insert_schedule(db: sqlite3.Connection, row: ScheduleRow, change: ScheduleChange) -> None:
+def insert_schedule(
+    db: sqlite3.Connection, row: ScheduleRow, change: ScheduleChange, audit: AuditEntry | None, now: int
+) -> None:
     """Keep a new schedule. The same one again changes nothing."""
     if db.execute(_NEW_SCHEDULE, rows.SCHEDULES.rows([row])[0]).rowcount == 1:
         db.execute(_NEW_CHANGES, rows.CHANGES.rows([change])[0])
     elif not db.execute("SELECT 1 FROM schedules WHERE id = ?", (row.id,)).fetchone():
         raise Conflict(f"there is a schedule {row.name!r} already")
+    write_audit(db, now, audit)
 
 
 def settle_due(db: sqlite3.Connection, limit: int, decide: Decide, now: int) -> Settled:
@@ -102,16 +107,41 @@ def settle_waiting(db: sqlite3.Connection, limit: int, age: timedelta, decide: D
     return _settle(db, taken, decide, now, ends=True)
 
 
-def settle(db: sqlite3.Connection, ids: Sequence[str], decide: Decide, now: int) -> Settled:
-    """Settle some schedules."""
-    return _settle(db, db.execute(_TAKE_NAMED, (json.dumps(ids),)).fetchall(), decide, now, ends=True)
+def settle(
+    db: sqlite3.Connection,
+    ids: Sequence[str],
+    decide: Decide,
+    audit: AuditEntry | None,
+    key: IdempotencyKey | None,
+    now: int,
+) -> Settled:
+    """Settle some schedules, once if there is a key."""
+    if key is not None:
+        refuse_nul([key.tenant, key.key, key.body_hash])
+        first = first_use(db, key)
+        if first:
+            made = tuple(first.replay(key))
+            write_audit(db, now, audit)
+            return Settled(now=instant(now), schedules=len(ids), made_before=made)
+    settled = _settle(db, db.execute(_TAKE_NAMED, (json.dumps(ids),)).fetchall(), decide, now, ends=True)
+    if settled.rulings:
+        write_audit(db, now, audit)
+        if key is not None:
+            keep_key(db, key, settled.made(), now)
+    return settled
 
 
 def receive_events(
-    db: sqlite3.Connection, tenant: str, events: Sequence[EventRow], decide: Decide, now: int
+    db: sqlite3.Connection,
+    tenant: str,
+    events: Sequence[EventRow],
+    decide: Decide,
+    audit: AuditEntry | None,
+    now: int,
 ) -> tuple[list[bool], Settled]:
     """Keep events that are new, and settle the schedules that wait for their types."""
     refuse_nul([tenant])
+    write_audit(db, now, audit)
     firsts = settling.first_of_each(tenant, events, instant(now))
     values = rows.EVENTS.rows(firsts) if firsts else []
     new = [event for event, row in zip(firsts, values, strict=True) if db.execute(_NEW_EVENT, row).rowcount == 1]

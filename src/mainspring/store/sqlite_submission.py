@@ -10,49 +10,58 @@ import json
 import sqlite3
 from collections.abc import Sequence
 
+import msgspec
+
+from mainspring.core.audit_trail import AuditEntry
 from mainspring.core.jobs import JobRow
 from mainspring.core.runs import Run
 from mainspring.errors import JobMissing, KeyReused
 from mainspring.store import keys
 from mainspring.store import sqlite_rows as rows
 from mainspring.store.port import IdempotencyKey, KeyedRun
-from mainspring.store.sqlite_rows import refuse_nul
+from mainspring.store.sqlite_audit import write_audit
+from mainspring.store.sqlite_rows import insert_into, instant, refuse_nul
 
 _LATEST_VERSION = f"""
     SELECT {rows.JOBS.select()} FROM jobs WHERE tenant = ? AND name = ? ORDER BY version DESC LIMIT 1
 """
-_INSERT_RUNS = f"""
-    INSERT INTO runs ({rows.RUNS.select()}) VALUES ({", ".join("?" * len(rows.RUNS.names))}) ON CONFLICT (id) DO NOTHING
-"""
+_INSERT_JOB = insert_into("jobs", rows.JOBS)
+_UNDELETE = "UPDATE jobs SET deleted_at = NULL WHERE tenant = ? AND name = ? AND deleted_at IS NOT NULL"
+_INSERT_RUNS = insert_into("runs", rows.RUNS, ending="ON CONFLICT (id) DO NOTHING")
 _NEW_KEY = "INSERT INTO idempotency (tenant, key, body_hash, run_ids, at) VALUES (?, ?, ?, ?, ?)"
 
 
-def insert_job(db: sqlite3.Connection, job: JobRow) -> JobRow:
+def insert_job(db: sqlite3.Connection, job: JobRow, audit: AuditEntry | None, now: int) -> JobRow:
     """Keep a definition as the next version, unless it is there already."""
+    write_audit(db, now, audit)
+    found = db.execute(_LATEST_VERSION, (job.tenant, job.name)).fetchone()
+    latest = found and rows.JOBS.struct(found)
+    if latest and latest.deleted_at is not None:
+        db.execute(_UNDELETE, (job.tenant, job.name))
+        latest = msgspec.structs.replace(latest, deleted_at=None)
     known = db.execute(f"SELECT {rows.JOBS.select()} FROM jobs WHERE id = ?", (job.id,)).fetchone()
     if known:
         return rows.JOBS.struct(known)
-    found = db.execute(_LATEST_VERSION, (job.tenant, job.name)).fetchone()
-    latest = found and rows.JOBS.struct(found)
     if latest and latest.definition == job.definition:
         return latest
-    new = JobRow(
-        id=job.id, tenant=job.tenant, name=job.name, version=latest.version + 1 if latest else 1,
-        definition=job.definition,
-    )  # fmt: skip
-    db.execute("INSERT INTO jobs VALUES (?, ?, ?, ?, ?)", rows.JOBS.rows([new])[0])
+    version = latest.version + 1 if latest else 1
+    new = msgspec.structs.replace(job, version=version, created_at=instant(now), deleted_at=None)
+    db.execute(_INSERT_JOB, rows.JOBS.rows([new])[0])
     return new
 
 
-def insert_runs(db: sqlite3.Connection, runs: Sequence[Run], key: IdempotencyKey | None, now: int) -> list[str]:
+def insert_runs(
+    db: sqlite3.Connection, runs: Sequence[Run], key: IdempotencyKey | None, audit: Sequence[AuditEntry], now: int
+) -> list[str]:
     """Make runs, once."""
+    write_audit(db, now, *audit)
     ids = [run.id for run in runs]
     if key is not None:
         refuse_nul([key.tenant, key.key, key.body_hash])
-        first = _use(db, key)
+        first = first_use(db, key)
         if first:
             return first.replay(key)
-        db.execute(_NEW_KEY, (key.tenant, key.key, key.body_hash, json.dumps(ids), now))
+        keep_key(db, key, ids, now)
     make_runs(db, runs)
     return ids
 
@@ -61,7 +70,7 @@ def insert_keyed(db: sqlite3.Connection, wishes: Sequence[KeyedRun], now: int) -
     """Make runs that have a key each, once."""
     firsts = keys.firsts(wishes)
     refuse_nul([text for wish in firsts for text in (wish.key.tenant, wish.key.key, wish.key.body_hash)])
-    uses = {keys.name(wish.key): _use(db, wish.key) for wish in firsts}
+    uses = {keys.name(wish.key): first_use(db, wish.key) for wish in firsts}
     before = {name: use for name, use in uses.items() if use is not None}
     new = [wish for wish in firsts if keys.name(wish.key) not in before]
     db.executemany(
@@ -69,7 +78,9 @@ def insert_keyed(db: sqlite3.Connection, wishes: Sequence[KeyedRun], now: int) -
         [(wish.key.tenant, wish.key.key, wish.key.body_hash, json.dumps([wish.run.id]), now) for wish in new],
     )
     make_runs(db, [wish.run for wish in new])
-    return keys.answers(wishes, new, before)
+    answers = keys.answers(wishes, new, before)
+    write_audit(db, now, *keys.entries(wishes, answers))
+    return answers
 
 
 def make_runs(db: sqlite3.Connection, runs: Sequence[Run]) -> None:
@@ -84,7 +95,12 @@ def make_runs(db: sqlite3.Connection, runs: Sequence[Run]) -> None:
     db.executemany(_INSERT_RUNS, rows.RUNS.rows(runs))
 
 
-def _use(db: sqlite3.Connection, key: IdempotencyKey) -> keys.Use | None:
+def keep_key(db: sqlite3.Connection, key: IdempotencyKey, ids: Sequence[str], now: int) -> None:
+    """Keep what was made under a key that was not used before."""
+    db.execute(_NEW_KEY, (key.tenant, key.key, key.body_hash, json.dumps(ids), now))
+
+
+def first_use(db: sqlite3.Connection, key: IdempotencyKey) -> keys.Use | None:
     """The first use of a key, if there was one."""
     found = db.execute(
         "SELECT body_hash, run_ids FROM idempotency WHERE tenant = ? AND key = ?", (key.tenant, key.key)

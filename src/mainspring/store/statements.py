@@ -44,6 +44,14 @@ def tasks_of(run: str) -> str:
         AND tasks.run_id = {run}"""
 
 
+def not_replaced(task: str) -> str:
+    """True of tasks that still count: their `Birth`, as JSON, does not say otherwise.
+
+    Inside a text of it the quotes would be escaped.
+    """
+    return f"""({task}.birth IS NULL OR {task}.birth NOT LIKE '%"replaced":true%')"""
+
+
 def waiting_tenants(*, now: str, priority: str = "$2") -> str:
     """Tenants after $3 with intake at priority $2 of shard $1, at most $4 of them, by name.
 

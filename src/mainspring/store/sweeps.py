@@ -1,12 +1,14 @@
 """What can be pruned, and what protects a row from it, the same for both databases.
 
-Nothing that belongs to a run that is not final ever goes: it may be asked for, or be needed again.
+Nothing that belongs to a run that is not final ever goes: it may be asked for, or be needed again. Nor does the last
+entry of a chain of the audit log, which the next one follows: a chain that is there always ends in its head.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
+from mainspring.store.admin_statements import IS_OF_A_WEBHOOK, WAITING
 from mainspring.store.schedule_statements import FIRE_KEY, IS_OPEN
 from mainspring.store.statements import FINAL_STATES, WORKER_IS_AWAY
 
@@ -33,6 +35,8 @@ def _is_not_final(run: str) -> str:
 
 _SUBJECT_IS_NOT_FINAL = f"""({_is_not_final("x.subject")} OR EXISTS (
     SELECT 1 FROM tasks t JOIN runs r ON r.id = t.run_id WHERE t.id = x.subject AND r.state NOT IN ({FINAL_STATES})))"""
+_IS_THE_END_OF_A_CHAIN = "EXISTS (SELECT 1 FROM audit_heads h WHERE h.tenant = x.tenant AND h.seq = x.seq)"
+_IS_TO_BE_SENT = f"(x.state = '{WAITING}' AND {IS_OF_A_WEBHOOK})"
 _ATTEMPT_IS_KEPT = "EXISTS (SELECT 1 FROM attempts a WHERE a.id = x.attempt_id)"
 
 
@@ -60,4 +64,6 @@ def prunable(run_ids: str) -> dict[str, tuple[Prunable, ...]]:
         "events": (Prunable("events", "tenant, source, id", "received_at"),),
         "alerts": (Prunable("alerts", "id", "resolved_at"),),
         "schedule_changes": (Prunable("schedule_changes", "seq", "at"),),
+        "audit": (Prunable("audit", "id, at", "at", _IS_THE_END_OF_A_CHAIN, by_day=True),),
+        "webhook_deliveries": (Prunable("webhook_deliveries", "id", "created_at", _IS_TO_BE_SENT),),
     }

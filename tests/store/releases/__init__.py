@@ -1,4 +1,4 @@
-"""What servers of earlier releases say to PostgreSQL, recorded: `python -m tests.store.releases 0002 > 0002.sql`.
+"""What servers of earlier releases say to PostgreSQL, recorded: `python -m tests.store.releases 0003 > 0003.sql`.
 
 A file `NNNN.sql` is a session of the release whose newest migration is NNNN: each statement with its arguments in
 place, in the order in which it was sent, and behind it, in a comment, what came of it. COPY is written as INSERT into

@@ -10,16 +10,19 @@ from typing import Any
 import asyncpg
 from msgspec.structs import replace
 
+from mainspring.core.audit_trail import seal
 from mainspring.core.batch import Checkpoint, LateResult, RejectedEvent, Spread, SpreadKind, TaskChange, WorkerRow
 from mainspring.core.fires import Outcome
 from mainspring.core.runs import RunState
 from mainspring.core.schedule_rows import Ruling
 from mainspring.core.tasks import TaskState
 from mainspring.store.port import PRUNABLE, IdempotencyKey, KeyedRun, Store, Want
+from mainspring.store.port_admin import AuditFilter
 from mainspring.store.port_front import RunFilter, ServerRow, TaskFilter
 from mainspring.store.port_schedules import FireFilter, ScheduleFilter
 from mainspring.store.postgres import PostgresStore
 from tests.postgres import running_postgres
+from tests.store.admin_builders import a_delivery, a_measure, a_tenant, a_webhook, an_entry
 from tests.store.builders import (
     DAY,
     HOUR,
@@ -55,7 +58,7 @@ async def session(store: Store) -> None:
     await store.time()
     await store.shards()
     await store.prepare_days(0)
-    job = await store.insert_job(a_job())
+    job = await store.insert_job(a_job(), an_entry())
     first, second = a_run(job_id=job.id), a_run(job_id=job.id)
     await store.insert_runs([second], IdempotencyKey(tenant="acme", key="k", body_hash="h"))
     await store.insert_runs([second], IdempotencyKey(tenant="acme", key="k", body_hash="h"))
@@ -81,6 +84,7 @@ async def session(store: Store) -> None:
     await store.find_task(task.id)
     await take_part(store)
     await settle_schedules(store)
+    await administer(store)
     for what in PRUNABLE:
         await store.prune(what, 30 * DAY)
     await store.release(leader.term)
@@ -89,6 +93,8 @@ async def session(store: Store) -> None:
 async def look_at(store: Store, run_id: str, task_id: str) -> None:
     """Everything that people look at."""
     await store.list_runs(RunFilter(), 10)
+    await store.list_runs(RunFilter(states=(RunState.FAILED,), labels=(("team", "ml"),)), 10)
+    await store.count_runs(RunFilter(), 10)
     await store.list_runs(RunFilter(tenant="acme", job="report", states=(RunState.RUNNING,)), 10)
     await store.find_run(run_id)
     for wanted in (
@@ -103,6 +109,10 @@ async def look_at(store: Store, run_id: str, task_id: str) -> None:
     await store.transitions_after("main", 0, 0, 10)
     await store.list_jobs("acme", "", 10)
     await store.find_job("acme", "report")
+    await store.job_versions("acme", "report", None, 10)
+    await store.job_days("acme", "report", NOW, NOW + DAY)
+    await store.count_tasks(TaskFilter(run_id=run_id), 10)
+    await store.task_states(run_id, 1_000)
     await store.list_workers("main", "", 10)
     await store.checkpoint(task_id)
 
@@ -111,7 +121,8 @@ async def take_part(store: Store) -> None:
     """What servers do beside leading shards."""
     key = IdempotencyKey(tenant="acme", key="other", body_hash="h")
     for _ in range(2):
-        await store.insert_keyed([KeyedRun(run=a_run(), key=key)])
+        await store.insert_keyed([KeyedRun(run=a_run(), key=key, audit=an_entry())])
+    await store.insert_runs([a_run()], audit=[an_entry()])
     await store.heard("main", ["w1"])
     await store.unheard("main", DAY, 10)
     await store.server_heard(ServerRow(name="a", address="http://a", version="1", started_at=NOW, heard_at=NOW))
@@ -119,12 +130,12 @@ async def take_part(store: Store) -> None:
     await store.server_gone("a")
     await store.setting("jitter", "1")
     token = a_token()
-    await store.insert_token(token)
+    await store.insert_token(token, an_entry())
     await store.insert_token(token)
     await store.find_token(token.id)
     await store.token_used([token.id])
     await store.list_tokens("acme")
-    await store.revoke_token(token.id)
+    await store.revoke_token(token.id, an_entry())
 
 
 async def settle_schedules(store: Store) -> None:
@@ -164,6 +175,35 @@ async def settle_schedules(store: Store) -> None:
     await store.breakers()
 
 
+async def administer(store: Store) -> None:
+    """What those do who look after an installation."""
+    await store.record([an_entry()])
+    await store.seal_audit(3, seal)
+    await store.seal_audit(1000, seal)
+    latest, *_ = await store.list_audit(AuditFilter(tenant="acme"), None, 10)
+    await store.list_audit(AuditFilter(object="run_1", since=NOW), (latest.at, latest.id), 10)
+    await store.audit_chain("acme", 0, 10)
+    await store.audit_heads("", 10)
+    await store.put_tenant(a_tenant(), 0, an_entry())
+    await store.find_tenant("acme")
+    await store.list_tenants("", 10)
+    await store.put_measure(a_measure(), None, an_entry())
+    await store.measures()
+    await store.drop_measure(a_measure().name, an_entry())
+    hook = await store.put_webhook(a_webhook(), None, an_entry())
+    message = a_delivery(hook)
+    await store.add_deliveries([message], [an_outgoing()])
+    await store.note_delivery(message.id, state="failed", status=500, fault="broken")
+    await store.resend(message.id, an_outgoing(), an_entry())
+    await store.find_webhook(hook.id)
+    await store.list_webhooks("acme", "", 10)
+    await store.find_delivery(message.id)
+    await store.list_deliveries(hook.id, "", 10)
+    await store.drop_webhook(hook.id, an_entry())
+    await store.delete_job("acme", "report", an_entry())
+    await store.insert_job(a_job(), an_entry())
+
+
 async def write_everything(leader: Leader, change: TaskChange) -> None:
     """A batch with something of everything."""
     task = change.task
@@ -182,7 +222,7 @@ async def write_everything(leader: Leader, change: TaskChange) -> None:
     await leader.commit(
         tasks=[change], transitions=[a_transition(task)], attempts=[attempt], late=[late], spreads=[spread],
         outbox=[an_outgoing()], rejected=[fault], workers=[worker], checkpoints=[checkpoint],
-        breakers=[a_breaker()], durations=[a_duration()],
+        breakers=[a_breaker()], durations=[a_duration()], audit=[an_entry()],
     )  # fmt: skip
     spread.done = spread.total
     await leader.commit(spreads=[spread], workers=[worker], breakers=[a_breaker(closed_at=NOW)])

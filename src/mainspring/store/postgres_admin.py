@@ -1,0 +1,128 @@
+"""The audit log, tenants, settings and webhooks on PostgreSQL, as the port has them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from mainspring.core.audit_trail import AuditEntry, ChainHead
+from mainspring.core.batch import Outgoing
+from mainspring.errors import Outdated
+from mainspring.store import admin_statements as statements
+from mainspring.store import postgres_audit as audit_log
+from mainspring.store import postgres_rows as rows
+from mainspring.store.admin_lists import AdminLists, S
+from mainspring.store.port_admin import DeliveryRow, MeasureRow, Seal, TenantRow, WebhookRow
+from mainspring.store.postgres_audit import write_audit
+from mainspring.store.postgres_batch import write_outbox
+from mainspring.store.postgres_calls import PostgresCalls
+from mainspring.store.postgres_connections import Connection, transaction
+from mainspring.store.postgres_queries import NOW
+from mainspring.store.postgres_rows import as_json, from_json
+from mainspring.store.rows import Codec
+
+
+def _put(table: str, struct: type[msgspec.Struct]) -> str:
+    return statements.put(
+        table,
+        struct,
+        value=lambda name: f'u."{name}"',
+        source=f"FROM ROWS FROM ({from_json('$1', rows.BY_STRUCT[struct])}) AS u",
+        expected="$2::bigint",
+        now=NOW,
+    )
+
+
+_PUT_TENANT = _put("tenants", TenantRow)
+_PUT_MEASURE = _put("measures", MeasureRow)
+_PUT_WEBHOOK = _put("webhooks", WebhookRow)
+_NEW_DELIVERIES = f"""
+    INSERT INTO webhook_deliveries ({rows.DELIVERIES.select()}) SELECT * FROM {from_json("$1", rows.DELIVERIES)}
+    ON CONFLICT (id) DO NOTHING RETURNING id
+"""
+_NOTE_DELIVERY = statements.note_delivery(NOW)
+
+
+class PostgresAdmin(PostgresCalls, AdminLists):
+    """The parts of the port that are in `port_admin.py`."""
+
+    async def record(self, entries: Sequence[AuditEntry]) -> None:
+        """Write entries of their own."""
+        await self._call(write_audit, *entries)
+
+    async def seal_audit(self, limit: int, seal: Seal) -> list[ChainHead]:
+        """Seal entries that are not."""
+        return await self._call(audit_log.seal_audit, limit, seal)
+
+    async def put_tenant(self, row: TenantRow, expected: int | None, audit: AuditEntry) -> TenantRow:
+        """Describe a tenant."""
+        return await self._call(_keep, _PUT_TENANT, rows.TENANTS, row, expected, audit)
+
+    async def put_measure(self, row: MeasureRow, expected: int | None, audit: AuditEntry) -> MeasureRow:
+        """Change a setting."""
+        return await self._call(_keep, _PUT_MEASURE, rows.MEASURES, row, expected, audit)
+
+    async def drop_measure(self, name: str, audit: AuditEntry) -> bool:
+        """Let a setting be what it is by default."""
+        return await self._call(_change, statements.DROP_MEASURE, name, audit)
+
+    async def put_webhook(self, row: WebhookRow, expected: int | None, audit: AuditEntry) -> WebhookRow:
+        """Keep a webhook."""
+        return await self._call(_keep, _PUT_WEBHOOK, rows.WEBHOOKS, row, expected, audit)
+
+    async def drop_webhook(self, id: str, audit: AuditEntry) -> bool:
+        """Take a webhook away."""
+        return await self._call(_change, statements.DROP_WEBHOOK, id, audit)
+
+    async def add_deliveries(
+        self, rows: Sequence[DeliveryRow], outgoing: Sequence[Outgoing], audit: AuditEntry | None = None
+    ) -> None:
+        """Keep messages that are to be sent."""
+        if rows:
+            await self._call(_add_deliveries, rows, outgoing, audit)
+
+    async def note_delivery(self, id: str, *, state: str, status: int | None, fault: str) -> None:
+        """What became of a message."""
+        await self._call(Connection.execute, _NOTE_DELIVERY, id, state, status, fault)
+
+    async def resend(self, id: str, outgoing: Outgoing, audit: AuditEntry) -> bool:
+        """Let a message be sent once more."""
+        return await self._call(_change, statements.RESEND, id, audit, outgoing)
+
+
+async def _keep(
+    connection: Connection, statement: str, codec: Codec[S], row: S, expected: int | None, audit: AuditEntry
+) -> S:
+    """Keep a row of which versions are counted."""
+    async with transaction(connection):
+        found = await connection.fetchrow(statement, as_json([row]), expected)
+        if found is None:
+            raise Outdated(f"it is not version {expected} any more")
+        await write_audit(connection, audit)
+    return codec.struct(found)
+
+
+async def _change(connection: Connection, statement: str, key: str, audit: AuditEntry, *outgoing: Outgoing) -> bool:
+    """Change the row with this key, and tell of it; False if there is none."""
+    async with transaction(connection):
+        is_there = await connection.fetchval(statement, key) is not None
+        if is_there:
+            await write_audit(connection, audit)
+            if outgoing:
+                await write_outbox(connection, outgoing)
+    return is_there
+
+
+async def _add_deliveries(
+    connection: Connection, new: Sequence[DeliveryRow], outgoing: Sequence[Outgoing], audit: AuditEntry | None
+) -> None:
+    firsts: dict[str, Outgoing] = {}
+    for row, message in zip(new, outgoing, strict=True):
+        firsts.setdefault(row.id, message)
+    async with transaction(connection):
+        kept = {row["id"] for row in await connection.fetch(_NEW_DELIVERIES, as_json(new))}
+        sent = [message for key, message in firsts.items() if key in kept]
+        if sent:
+            await write_outbox(connection, sent)
+        await write_audit(connection, audit)

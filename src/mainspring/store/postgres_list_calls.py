@@ -1,0 +1,86 @@
+"""What people ask for, on PostgreSQL, as the port has it."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from mainspring.core.audit_trail import AuditEntry
+from mainspring.core.batch import Checkpoint, WorkerRow
+from mainspring.core.jobs import JobRow
+from mainspring.core.tasks import Attempt, Task, Transition
+from mainspring.store import postgres_jobs as jobs
+from mainspring.store import postgres_lists as lists
+from mainspring.store.port_front import JobDay, ListedRun, RunFilter, TaskFilter, Told
+from mainspring.store.postgres_calls import PostgresCalls
+
+
+class PostgresLists(PostgresCalls):
+    """The part of the port that is `Lists`, but for what `schedule_lists.py` has."""
+
+    async def list_runs(self, wanted: RunFilter, limit: int) -> list[ListedRun]:
+        """Runs, the newest first."""
+        return await self._call(lists.list_runs, wanted, limit)
+
+    async def count_runs(self, wanted: RunFilter, most: int) -> int:
+        """How many runs there are."""
+        return await self._call(lists.count_runs, wanted, most)
+
+    async def find_run(self, run_id: str) -> ListedRun | None:
+        """One run with its job's name, also from history."""
+        return await self._call(lists.find_run, run_id)
+
+    async def list_tasks(self, wanted: TaskFilter, limit: int) -> list[Task]:
+        """Tasks by id."""
+        return await self._call(lists.list_tasks, wanted, limit)
+
+    async def count_tasks(self, wanted: TaskFilter, most: int) -> int:
+        """How many tasks there are."""
+        return await self._call(lists.count_tasks, wanted, most)
+
+    async def task_states(self, run_id: str, tasks: int) -> dict[str, dict[str, int]]:
+        """How many tasks of a run are in which state, by name."""
+        return await self._call(jobs.task_states, run_id, tasks)
+
+    async def find_task(self, task_id: str) -> Task | None:
+        """One task, also from history."""
+        return await self._call(lists.find_task, task_id)
+
+    async def attempts_of(self, task_id: str) -> list[Attempt]:
+        """The attempts of a task that are over."""
+        return await self._call(lists.attempts_of, task_id)
+
+    async def transitions_of(self, task_id: str) -> list[Transition]:
+        """The story of a task."""
+        return await self._call(lists.transitions_of, task_id)
+
+    async def transitions_after(self, shard: str, batch_no: int, ordinal: int, limit: int) -> list[Told]:
+        """What happened in a shard after a place of its story."""
+        return await self._call(lists.transitions_after, shard, batch_no, ordinal, limit)
+
+    async def list_jobs(self, tenant: str | None, after: str, limit: int) -> list[JobRow]:
+        """The latest version of each job."""
+        return await self._call(lists.list_jobs, tenant, after, limit)
+
+    async def find_job(self, tenant: str, name: str, version: int | None = None) -> JobRow | None:
+        """A version of a job."""
+        return await self._call(lists.find_job, tenant, name, version)
+
+    async def job_versions(self, tenant: str, name: str, before: int | None, limit: int) -> list[JobRow]:
+        """The versions of a job, the latest first."""
+        return await self._call(lists.job_versions, tenant, name, before, limit)
+
+    async def delete_job(self, tenant: str, name: str, audit: AuditEntry) -> bool:
+        """Delete all versions of a job, softly."""
+        return await self._call(jobs.delete_job, tenant, name, audit)
+
+    async def job_days(self, tenant: str, job: str, since: datetime, before: datetime) -> list[JobDay]:
+        """What became of a job's runs, by day."""
+        return await self._call(jobs.job_days, tenant, job, since, before)
+
+    async def list_workers(self, shard: str | None, after: str, limit: int) -> list[WorkerRow]:
+        """Workers by id."""
+        return await self._call(lists.list_workers, shard, after, limit)
+
+    async def checkpoint(self, task_id: str) -> Checkpoint | None:
+        """The latest checkpoint of a task."""
+        return await self._call(lists.checkpoint, task_id)

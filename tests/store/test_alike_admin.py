@@ -1,0 +1,184 @@
+"""Whatever is told, described or sent, both stores answer alike (as `test_alike.py` for the rest)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterator
+from datetime import timedelta
+from typing import Any
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
+from msgspec.structs import replace
+
+from mainspring.clock import MachineClock
+from mainspring.core.audit_trail import AuditEntry, seal
+from mainspring.store.port import Store
+from mainspring.store.port_admin import AuditFilter, MeasureRow, TenantRow, WebhookRow
+from mainspring.store.postgres import PostgresStore
+from mainspring.store.sqlite import SqliteStore, inline
+from tests.store.admin_builders import a_delivery, a_measure, a_tenant, a_webhook, an_entry
+from tests.store.builders import DAY, HOUR, a_job, an_outgoing
+from tests.store.test_alike import TABLES, TENANTS, TEXTS, Call, outcome
+from tests.store.test_tokens import a_token
+
+IDS = st.sampled_from(["req_1", "req_2", "req_3", "req_4"])
+VERSIONS = st.sampled_from([None, 0, 1, 2])
+NAMES = st.sampled_from(TENANTS) | TEXTS
+HOOKS = st.sampled_from(["hook_1", "hook_2", "HOOK"])
+MESSAGES = st.sampled_from(["msg_1", "msg_2", "msg_3"])
+
+
+class TwoOffices(RuleBasedStateMachine):
+    """The same calls on both, and the answers without times: each store has its own clock."""
+
+    run_async: Callable[[Coroutine[Any, Any, Any]], Any]
+    postgres: PostgresStore
+
+    @initialize()
+    def begin(self) -> None:
+        self.sqlite = SqliteStore.open(":memory:", clock=MachineClock(), run=inline)
+        self.run_async(self.empty_postgres())
+
+    async def empty_postgres(self) -> None:
+        async with self.postgres._pool.connection() as connection:
+            await connection.execute(f"TRUNCATE {', '.join(TABLES)} RESTART IDENTITY")
+
+    def teardown(self) -> None:
+        if hasattr(self, "sqlite"):
+            self.see_the_same()
+            self.run_async(self.sqlite.close())
+
+    def both(self, call: Call) -> Any:
+        """What both answered; or the kind of error that both raised."""
+        answers = [timeless(self.run_async(outcome(call(store)))) for store in (self.sqlite, self.postgres)]
+        assert answers[0] == answers[1]
+        return answers[0]
+
+    @rule(entries=st.lists(st.builds(an_entry, id=IDS, tenant=NAMES, object=TEXTS, before=st.none() | TEXTS)))
+    def tell(self, entries: list[AuditEntry]) -> None:
+        self.both(lambda store: store.record(entries))
+
+    @rule(limit=st.integers(1, 4))
+    def seal(self, limit: int) -> None:
+        async def grown(store: Store) -> Any:
+            return [(head.tenant, head.seq) for head in await store.seal_audit(limit, seal)]
+
+        self.both(grown)
+
+    @rule(row=st.builds(a_tenant, name=NAMES, note=TEXTS), expected=VERSIONS)
+    def describe(self, row: TenantRow, expected: int | None) -> None:
+        entry = an_entry()
+        self.both(lambda store: store.put_tenant(row, expected, entry))
+
+    @rule(tenant=st.sampled_from([*TENANTS, "*", "c"]))
+    def name(self, tenant: str) -> None:
+        job, token = a_job(tenant=tenant), a_token(tenant=tenant)
+        self.both(lambda store: store.insert_token(token))
+        if tenant != "*":
+            self.both(lambda store: store.insert_job(job))
+
+    @rule(row=st.builds(a_measure, name=st.sampled_from("xy"), value=TEXTS), expected=VERSIONS)
+    def change_a_setting(self, row: MeasureRow, expected: int | None) -> None:
+        entry = an_entry()
+        self.both(lambda store: store.put_measure(row, expected, entry))
+
+    @rule(name=st.sampled_from("xyz"))
+    def drop_a_setting(self, name: str) -> None:
+        entry = an_entry()
+        self.both(lambda store: store.drop_measure(name, entry))
+
+    @rule(row=st.builds(a_webhook, id=HOOKS, tenant=st.sampled_from(TENANTS), url=TEXTS), expected=VERSIONS)
+    def keep_a_webhook(self, row: WebhookRow, expected: int | None) -> None:
+        entry = an_entry()
+        self.both(lambda store: store.put_webhook(row, expected, entry))
+
+    @rule(id=HOOKS)
+    def drop_a_webhook(self, id: str) -> None:
+        entry = an_entry()
+        self.both(lambda store: store.drop_webhook(id, entry))
+
+    @rule(hook=HOOKS, ids=st.lists(MESSAGES), body=TEXTS)
+    def send(self, hook: str, ids: list[str], body: str) -> None:
+        rows = [a_delivery(a_webhook(id=hook), id=name, body=body) for name in ids]
+        outgoing = [an_outgoing() for _ in ids]
+        self.both(lambda store: store.add_deliveries(rows, outgoing))
+        self.both(lambda store: store.take_outgoing("host", 10, HOUR))
+
+    @rule(id=MESSAGES, state=st.sampled_from(["waiting", "delivered"]), status=st.none() | st.integers(0, 599))
+    def note(self, id: str, state: str, status: int | None) -> None:
+        self.both(lambda store: store.note_delivery(id, state=state, status=status, fault=""))
+
+    @rule(id=MESSAGES)
+    def resend(self, id: str) -> None:
+        outgoing, entry = an_outgoing(), an_entry()
+        self.both(lambda store: store.resend(id, outgoing, entry))
+
+    @rule(what=st.sampled_from(["audit", "webhook_deliveries"]), age=st.sampled_from([DAY, -HOUR]))
+    def prune(self, what: str, age: timedelta) -> None:
+        self.both(lambda store: store.prune(what, age))
+
+    @rule()
+    def see_the_same(self) -> None:
+        self.both(self.audit)
+        self.both(self.heads)
+        for tenant in (*TENANTS, "*", "c"):
+            self.see_the_same_tenant(tenant)
+        self.both(lambda store: store.list_tenants("", 3))
+        self.both(lambda store: store.list_tenants("a", 10))
+        self.both(lambda store: store.measures())
+        self.both(lambda store: store.list_webhooks(None, "", 10))
+        self.both(lambda store: store.list_deliveries("hook_1", "", 10))
+        self.both(lambda store: store.list_deliveries("hook_1", "msg_3", 10))
+        self.both(lambda store: store.find_delivery("msg_2"))
+
+    def see_the_same_tenant(self, tenant: str) -> None:
+        self.both(lambda store: store.find_tenant(tenant))
+        self.both(lambda store: self.chain(store, tenant))
+
+    async def audit(self, store: Store) -> Any:
+        """The same entries; not their order, which is that of a clock."""
+        return sorted((row.id, row.tenant, row.object) for row in await store.list_audit(AuditFilter(), None, 100))
+
+    async def heads(self, store: Store) -> Any:
+        return [(head.tenant, head.seq) for head in await store.audit_heads("", 100)]
+
+    async def chain(self, store: Store, tenant: str) -> Any:
+        return [row.seq for row in await store.audit_chain(tenant, 0, 100)]
+
+
+def timeless(answer: Any) -> Any:
+    """An answer of a store without the times that its clock gave."""
+    if isinstance(answer, list):
+        return [timeless(one) for one in answer]
+    times = {"created_at", "updated_at", "last_at"}.intersection(getattr(answer, "__struct_fields__", ()))
+    return replace(answer, **dict.fromkeys(times)) if times else answer
+
+
+@pytest.fixture
+def machine(postgres_url: str) -> Iterator[type[TwoOffices]]:
+    """Both stores, with a loop that outlives the single examples."""
+    with asyncio.Runner() as runner:
+        store = runner.run(PostgresStore.connect(postgres_url))
+
+        class Machine(TwoOffices):
+            postgres = store
+            run_async = staticmethod(runner.run)
+
+        yield Machine
+        runner.run(store.close())
+
+
+def test_both_stores_answer_alike(machine: type[TwoOffices]) -> None:
+    run_state_machine_as_test(
+        machine,
+        settings=settings(
+            max_examples=8,
+            stateful_step_count=15,
+            deadline=None,
+            suppress_health_check=list(HealthCheck),
+            phases=(Phase.generate,),
+        ),
+    )

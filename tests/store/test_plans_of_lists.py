@@ -1,0 +1,138 @@
+"""How lists of runs are carried out: along an index, a page at a time, whatever the planner knew (ADR 0012)."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from datetime import UTC, date, datetime, timedelta
+
+import asyncpg
+import pytest
+
+from mainspring.clock import MachineClock
+from mainspring.core.runs import RunState
+from mainspring.store import job_statements, postgres_jobs, postgres_lists, run_lists, sqlite_jobs, sqlite_lists
+from mainspring.store.listing import Listing
+from mainspring.store.port_front import RunFilter
+from mainspring.store.postgres import PostgresStore
+from mainspring.store.postgres_connections import Connection, Limits, open_connection
+from mainspring.store.sqlite import SqliteStore, inline
+from mainspring.store.sqlite_lists import find
+from tests.store.builders import Leader, a_job, a_run, ended
+from tests.store.test_plans import multiply, pages_of, pages_of_list
+
+S = RunState
+MIDNIGHT = datetime(2025, 3, 1, tzinfo=UTC)
+DAYS = 90
+
+WAYS = {
+    "runs_of_job (job_id=? AND id>? AND id<?)": (RunFilter(job="a"), ["job_1", "job_2"]),
+    "runs_of_schedule (schedule_id=? AND id>? AND id<?)": (RunFilter(schedule_id="s", states=(S.FAILED,)), None),
+    "runs_unsuccessful (state=? AND id>? AND id<?)": (RunFilter(states=(S.FAILED,), job="a"), None),
+    "runs_unsuccessful_of_tenant (tenant=? AND state=? AND id>? AND id<?)": (
+        RunFilter(states=(S.FAILED, S.PARTIAL), tenant="a", created_since=MIDNIGHT), None,
+    ),
+    "runs_of_tenant (<expr>>? AND <expr><?)": (RunFilter(tenant="a", before="run_1"), None),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("table", ["runs", "runs_history"])
+@pytest.mark.parametrize("way", WAYS)
+async def test_sqlite_lists_runs_along_the_index_of_their_filter(way: str, table: str) -> None:
+    store = SqliteStore.open(":memory:", clock=MachineClock(), run=inline)
+    wanted, jobs = WAYS[way]
+    name, _, condition = way.replace("runs_", f"{table}_", 1).partition(" ")
+
+    sql, parameters = run_lists.runs(wanted, 20, jobs, sqlite_lists.DIALECT)
+    plan = await store._read(lambda db: find(db, f"EXPLAIN QUERY PLAN {sql}", parameters).fetchall())
+
+    (of,) = [parent for _, parent, _, step in plan if step.endswith(f"INDEX {name} {condition}")]
+    assert [step for _, parent, _, step in plan if parent == of and "TEMP B-TREE" in step] == [], (
+        "it is in order already"
+    )
+    await store.close()
+
+
+def test_sqlite_counts_the_days_of_a_job_in_an_index_that_has_all_of_it() -> None:
+    store = SqliteStore.open(":memory:", clock=MachineClock(), run=inline)
+
+    parameters: list[str | datetime] = ['["job_1"]', MIDNIGHT, MIDNIGHT]
+    steps = [step[3] for step in find(store._writer, f"EXPLAIN QUERY PLAN {sqlite_jobs._JOB_DAYS}", parameters)]
+
+    assert "SEARCH runs USING COVERING INDEX runs_history_of_job (job_id=?)" in steps
+    assert "SEARCH runs USING INDEX runs_of_job (job_id=?)" in steps
+
+
+@pytest.fixture
+async def other(postgres_url: str) -> AsyncIterator[Connection]:
+    """A connection beside the store, to the same database."""
+    connection = await asyncpg.connect(postgres_url)
+    yield connection
+    await connection.close(timeout=5)
+
+
+@pytest.fixture
+async def reader(postgres_url: str) -> AsyncIterator[Connection]:
+    """A connection like those that the store reads with."""
+    connection = await open_connection(postgres_url, Limits())
+    yield connection
+    await connection.close(timeout=5)
+
+
+async def history_of(other: Connection, days: int) -> None:
+    """Make so many days of history."""
+    for number in range(days):
+        day = date(2025, 3, 1) + timedelta(days=number)
+        await other.execute(
+            f"""CREATE TABLE runs_history_{day:%Y%m%d} PARTITION OF runs_history
+                FOR VALUES FROM ('{day}') TO ('{day + timedelta(days=1)}')"""
+        )
+
+
+def listed(wanted: RunFilter, jobs: list[str] | None = None) -> Listing:
+    """A list of runs as PostgreSQL carries it out."""
+    return run_lists.runs(wanted, 20, jobs, postgres_lists.DIALECT)
+
+
+@pytest.mark.parametrize("statistics", ["old", "new"])
+async def test_a_page_looks_at_few_pages_of_each_day_of_history(
+    postgres_url: str, other: Connection, reader: Connection, statistics: str
+) -> None:
+    """50,000 runs of one job and tenant are in 90 days of history, and as many in `runs`; of others there are a few."""
+    store = await PostgresStore.connect(postgres_url)
+    await history_of(other, DAYS)
+    leader = await Leader.of(store)
+    busy, rare = [await store.insert_job(a_job(tenant=tenant)) for tenant in ("busy", "rare")]
+    flood, few, failed = (
+        a_run(tenant="busy", job_id=busy.id),
+        a_run(tenant="rare", job_id=rare.id),
+        a_run(tenant="busy"),
+    )
+    await leader.adopt(flood, few, failed)
+    over = [ended(flood), ended(few), ended(failed, state=S.FAILED)]
+    await leader.commit(runs=over)
+    await multiply(other, "runs", flood.id, id="id || '-' || n")
+    await leader.commit(archived=[flood.id, few.id, failed.id])
+    spread = f"timestamptz '2025-03-01' + n % {DAYS} * interval '1 day'"
+    await multiply(other, "runs_history", flood.id, id="id || '-' || n", ended_at=spread)
+    if statistics == "new":
+        await other.execute("ANALYZE")
+
+    most = 20 * 3 + DAYS * 4 + 60
+    for wanted, jobs in (
+        (RunFilter(), None),
+        (RunFilter(before=f"{flood.id}-25"), None),
+        (RunFilter(tenant="rare"), None),
+        (RunFilter(tenant="busy", before=f"{flood.id}-25"), None),
+        (RunFilter(tenant="busy", job="report", before=f"{flood.id}-25"), [busy.id]),
+        (RunFilter(tenant="rare", job="report"), [rare.id]),
+        (RunFilter(states=(S.FAILED,)), None),
+        (RunFilter(tenant="rare", states=(S.FAILED,)), None),
+        (RunFilter(schedule_id="sched_1"), None),
+    ):
+        assert await pages_of_list(reader, listed(wanted, jobs)) < most, wanted
+    since = MIDNIGHT + timedelta(days=DAYS - 1)
+    assert await pages_of_list(reader, listed(RunFilter(tenant="rare", created_since=since))) < 40
+    days = f"'{{{rare.id}}}', '2025-03-01', '2025-06-01'"
+    assert await pages_of(reader, postgres_jobs._JOB_DAYS, days) < DAYS * 4
+    assert await pages_of(reader, job_statements.TASK_STATES, f"'{few.id}'") < 60
+    await store.close()
