@@ -279,7 +279,7 @@ def test_the_project_has_a_lock_for_every_machine() -> None:
 @cache
 def _sources(*suffixes: str) -> list[Source]:
     """All files of the project with these endings."""
-    paths = [path for root in ("src", "tests", "benchmarks") for path in (PROJECT / root).rglob("*")]
+    paths = [path for root in ("src", "tests", "tools", "benchmarks") for path in (PROJECT / root).rglob("*")]
     return [_read(path.relative_to(PROJECT).as_posix()) for path in sorted(paths) if path.suffix in suffixes]
 
 

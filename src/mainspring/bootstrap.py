@@ -10,7 +10,8 @@ import asyncio
 import os
 import signal
 import socket
-from collections.abc import AsyncIterator, Callable, Sequence
+import ssl
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -20,27 +21,33 @@ import msgspec
 import structlog
 
 from mainspring.api import tokens
-from mainspring.api.services import EVERY_TENANT, Role
+from mainspring.api.auditing import Auditor
+from mainspring.api.services import EVERY_TENANT, Principal, Role
 from mainspring.clock import Clock, MachineClock
 from mainspring.core.batch import Batch
 from mainspring.core.jobs import JobRow, JobSpec, TaskSpec
 from mainspring.core.runs import Run
 from mainspring.core.tasks import Priority
-from mainspring.core.tuning import USUAL, Tuning
 from mainspring.errors import Fault, NotLeading, Refused, StoreUnfit
 from mainspring.event_loop import fast_loop
 from mainspring.host.alerting import NOTIFY_KIND, Alerting
-from mainspring.host.fire_news import ASIDE, FireNews
+from mainspring.host.fire_news import ASIDE, RUN_ENDED, FireNews
 from mainspring.host.host import Host
 from mainspring.host.loop import Leader
 from mainspring.host.outbox import OutboxDelivery
 from mainspring.host.reaching import HostReach, Reach
 from mainspring.host.schedule_acts import make_context
+from mainspring.host.sealing import Sealer
+from mainspring.host.settings import Settings
 from mainspring.host.settler import Settler
 from mainspring.host.sweeps import DAYS_AHEAD, Sweeper
 from mainspring.host.triggers import Triggers
+from mainspring.host.webhooks import WEBHOOK_KIND, Post, Webhooks
 from mainspring.ids import entropy, new_id
+from mainspring.notify.references import Secret
+from mainspring.notify.signed_post import SignedPost
 from mainspring.store.port import Store
+from mainspring.store.port_admin import WebhookRow
 from mainspring.store.postgres import PostgresStore
 from mainspring.store.sqlite import SqliteStore
 from mainspring.wire import Offer
@@ -72,36 +79,49 @@ async def open_store(url: str, clock: Clock) -> Store:
 
 
 class Engine:
-    """A host, its outbox delivery, its triggers and its sweeps, around one store."""
+    """A host, its outbox delivery, its triggers, its sweeps and its sealing of the audit log, around one store."""
 
     def __init__(
         self, store: Store, clock: Clock, alerting: Alerting | None = None, default_jitter_seconds: int = 0,
-        tuning: Tuning = USUAL,
+        given: Mapping[str, str] | None = None, *, cluster_secret: str = "", private_webhooks: bool = False,
     ) -> None:  # fmt: skip
+        """`given` is what `--set` says. Raises Refused.
+
+        The secrets of webhooks are made from `cluster_secret`. `private_webhooks`: they may also go to addresses that
+        are not of the public internet.
+        """
         self.store = store
         self.clock = clock
         name = f"{socket.gethostname()}:{os.getpid()}"
-        self.host = Host(store, clock, name, draw_nonce=lambda: entropy() >> 1, tuning=tuning)
+        self.settings = Settings(store, clock, given)
+        self.host = Host(store, clock, name, draw_nonce=lambda: entropy() >> 1, tuning=self.settings.tuning)
+        self.settings.on_change = self.host.retune
         self.reach: Reach = HostReach(self.host)
         """How leaders are reached; whoever speaks to other servers puts theirs in its place."""
         self.context = make_context(default_jitter_seconds)
         settler = Settler(store, self.context)
         self.triggers = Triggers(store, clock, settler)
         news = FireNews(store, settler, lambda: self.reach)
-        receivers = {**(alerting or Alerting(store)).receivers(), **news.receivers()}
+        webhooks = Webhooks(store, clock, _poster(clock, cluster_secret, allow_private=private_webhooks))
+        receivers = {**(alerting or Alerting(store)).receivers(), **news.receivers(), **webhooks.receivers()}
         self._outbox = OutboxDelivery(
-            store, clock, name, receivers, aside={NOTIFY_KIND, *ASIDE}, together=news.receivers_together()
-        )
+            store, clock, name, receivers, aside={NOTIFY_KIND, WEBHOOK_KIND, *ASIDE},
+            together={RUN_ENDED: webhooks.after(news.runs_ended)},
+        )  # fmt: skip
 
         async def note_ends() -> None:
             await news.catch_up(await store.time())
 
-        self._sweeper = Sweeper(store, clock, lambda: list(self.host.leaders.values()), note_ends=note_ends)
+        self._sweeper = Sweeper(
+            store, clock, lambda: list(self.host.leaders.values()), lambda: self.settings.retention, note_ends
+        )
+        self._sealer = Sealer(store, clock)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[Host]:
         """Take part in the scheduling for as long as the block lasts, then hand everything over."""
-        helpers = [asyncio.create_task(one.run()) for one in (self._outbox, self._sweeper, self.triggers)]
+        duties = (self._outbox, self._sweeper, self.triggers, self._sealer, self.settings)
+        helpers = [asyncio.create_task(one.run()) for one in duties]
         hosting = asyncio.create_task(self.host.run())
         try:
             yield self.host
@@ -119,6 +139,21 @@ class Engine:
                 return self.host.leader(shard)
             except NotLeading:
                 await self.clock.sleep(_POLL_SECONDS)
+
+
+def _poster(clock: Clock, cluster_secret: str, *, allow_private: bool) -> Post:
+    """How webhooks are told."""
+    trust = ssl.create_default_context()
+
+    async def post(webhook: WebhookRow, delivery: str, body: bytes) -> int:
+        secret = Secret(tokens.webhook_secret(cluster_secret, webhook.id))
+        way = SignedPost(
+            Secret(webhook.url), secret, clock, allow_private=allow_private, trust=trust,
+            allowed_by="the server was not started with --private-webhooks",
+        )  # fmt: skip
+        return await way.post(delivery, body, "application/cloudevents+json")
+
+    return post
 
 
 async def play(engine: Engine, worker: PlayedWorker, shard: str = POOL) -> None:
@@ -181,7 +216,9 @@ def create_token(
             token, row = tokens.make_token(
                 tenant=tenant, roles=map(Role, roles), name=name, by="store", now=await store.time(), life=expires
             )
-            await store.insert_token(row)
+            who = Principal(name=row.created_by, tenant=EVERY_TENANT, roles=frozenset())
+            audit = Auditor(who, request_id=f"req_{entropy():016x}", source="", act="create_token")
+            await store.insert_token(row, audit.entry(row.id, tenant=tenant, after=tokens.described(row)))
         finally:
             await store.close()
         return token

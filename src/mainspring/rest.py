@@ -8,7 +8,7 @@ travels as it came (`Raw`); what is not there is `null`.
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Generic, TypeVar
+from typing import Generic, Literal, TypeVar
 
 import msgspec
 
@@ -24,12 +24,22 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """What somebody wants of the API. A field that is not known is an error."""
 
 
+class Count(msgspec.Struct, frozen=True, kw_only=True):
+    """How many things there are."""
+
+    value: int
+    at_least: bool
+    """There may be more: counting stopped there."""
+
+
 class Page(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
     """Part of a list."""
 
     items: list[T]
     next_cursor: str | None = None
     """Ask again with it for what follows; absent on the last page."""
+    count: Count | None = None
+    """How many there are, if it was asked for with `count`."""
 
 
 class FaultView(View, frozen=True, kw_only=True):
@@ -66,6 +76,10 @@ class JobView(View, frozen=True, kw_only=True):
     version: int
     definition: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
     """The job as it was submitted; left out of lists."""
+    labels: dict[str, str] = {}
+    created_at: datetime | None = None
+    created_by: str = ""
+    deleted_at: datetime | None = None
 
 
 # runs
@@ -117,6 +131,10 @@ class RunView(View, frozen=True, kw_only=True):
     """The window of the schedule that it is for."""
     retries: int = 0
     """How often a task of it was tried again."""
+    started_at: datetime | None = None
+    """When the first of its tasks started, once it is over."""
+    in_history: bool = False
+    """It has moved to history, and can't be acted on any more."""
 
 
 class BulkLine(View, frozen=True, kw_only=True, omit_defaults=True):
@@ -205,6 +223,16 @@ class TransitionView(View, frozen=True, kw_only=True):
     because: str
 
 
+class EventLine(View, frozen=True, kw_only=True, omit_defaults=True):
+    """A line of the live stream."""
+
+    event: str
+    """`transition`, or `heartbeat` if nothing has happened for a while."""
+    cursor: str
+    """Behind which the stream goes on."""
+    transition: TransitionView | None = None
+
+
 class CheckpointView(View, frozen=True, kw_only=True):
     """What a task saved for its next attempt."""
 
@@ -228,6 +256,51 @@ class ExtendRequest(Wish, frozen=True, kw_only=True):
 
     seconds: float
     why: str = ""
+
+
+class KillRequest(Wish, frozen=True, kw_only=True):
+    """End the process of a running task."""
+
+    grace_seconds: float = 0.0
+    """From being asked to stop to being killed."""
+    again: bool = False
+    """Run the task again, elsewhere if possible; else it is cancelled."""
+    why: str = ""
+
+
+class PriorityRequest(Wish, frozen=True, kw_only=True):
+    """Another priority for a run."""
+
+    priority: str
+    why: str = ""
+
+
+class BulkActRequest(Wish, frozen=True, kw_only=True):
+    """Do something to all runs that a filter finds (OPS-1)."""
+
+    act: Literal["cancel", "pause", "resume", "retry", "priority"]
+    q: str
+    """Which: the grammar of filters, docs/reference/filters.md. Empty is refused."""
+    priority: str | None = None
+    """For `priority`."""
+    tenant: str | None = None
+    dry_run: bool = False
+    """Only say which runs it would be done to."""
+    most: int = 10_000
+    """Refused, with nothing done, if there are more."""
+    why: str = ""
+
+
+class BulkActLine(View, frozen=True, kw_only=True, omit_defaults=True):
+    """What became of one run of a bulk act."""
+
+    run_id: str
+    job: str
+    state: str
+    """Before."""
+    changed: bool = False
+    detail: str = ""
+    problem: Problem | None = None
 
 
 class Done(View, frozen=True, kw_only=True):

@@ -21,19 +21,21 @@ from urllib.parse import urlsplit
 import msgspec
 import structlog
 
+from mainspring import __version__
 from mainspring.api.identities import is_loopback
 from mainspring.api.log_files import LARGEST_DIRECTORY_BYTES, LARGEST_LOG_BYTES, LogFiles
 from mainspring.api.peers import SECRET_SETTING
 from mainspring.api.server import Front, Tls, listen
 from mainspring.bootstrap import POOL, Engine, open_store
 from mainspring.clock import MachineClock
-from mainspring.core.tuning import read_tuning
+from mainspring.core.tuning import read_pairs, read_tuning
 from mainspring.errors import Refused
 from mainspring.event_loop import fast_loop
 from mainspring.host.alerting import Alerting
 from mainspring.ids import entropy
 from mainspring.log_output import configure_logging
 from mainspring.notify.channels import load_channels
+from mainspring.telemetry.tellers import make_tellers
 
 log = structlog.get_logger()
 
@@ -70,6 +72,12 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Spreads the starts of schedules that don't say (TRG-6)."""
     alerts: Path | None = None
     """The file of the channels that alerts are sent to."""
+    private_webhooks: bool = False
+    """Webhooks may also go to addresses that are not of the public internet."""
+    otlp: str | None = None
+    """Where spans and numbers go, by OpenTelemetry's protocol over HTTP."""
+    lineage: str | None = None
+    """Where OpenLineage events go."""
     largest_log_bytes: int = LARGEST_LOG_BYTES
     largest_logs_bytes: int = LARGEST_DIRECTORY_BYTES
 
@@ -121,6 +129,8 @@ async def _serve(settings: ServerSettings, listener: socket.socket, on_ready: Ca
     told_to_stop = _on_signals()
     clock = MachineClock()
     channels = load_channels(settings.alerts, os.environ, clock) if settings.alerts is not None else []
+    name = f"{socket.gethostname()}:{os.getpid()}"
+    tellers = make_tellers(otlp=settings.otlp, lineage=settings.lineage, server=name, version=__version__)
     store = await open_store(settings.store, clock)
     try:
         await store.ensure_shard(settings.pool)
@@ -128,7 +138,7 @@ async def _serve(settings: ServerSettings, listener: socket.socket, on_ready: Ca
         ready = _ready(settings, listener, has_tokens=bool(await store.list_tokens(None)))
         engine = Engine(
             store, clock, Alerting(store, channels, ready.address), settings.jitter_seconds,
-            read_tuning(settings.tuning),
+            read_pairs(settings.tuning), cluster_secret=secret, private_webhooks=settings.private_webhooks,
         )  # fmt: skip
         front = Front(
             engine.host,
@@ -139,8 +149,11 @@ async def _serve(settings: ServerSettings, listener: socket.socket, on_ready: Ca
             pool=settings.pool,
             files=_log_files(settings),
             open_locally=not ready.token_needed,
+            tellers=tellers,
         )
+        engine.triggers.on_settled = front.timetable.settled
         engine.reach = front.reach
+        front.services.settings = engine.settings
         front.services.book.follow(engine.context, engine.triggers.wake)
         async with engine.running(), front.running(listener, _tls(settings)):
             log.info("server.ready", address=ready.address, pid=ready.pid)

@@ -47,7 +47,7 @@ class Office:
     def __init__(self, directory: Path, *, open_locally: bool = False) -> None:
         self.clock = HurriedClock()
         self.store = SqliteStore.open(directory / "store.db", clock=self.clock)
-        self.engine = Engine(self.store, self.clock)
+        self.engine = Engine(self.store, self.clock, cluster_secret=SECRET, private_webhooks=True)
         self.front = Front(
             self.engine.host,
             self.store,
@@ -58,6 +58,7 @@ class Office:
             files=LogFiles(directory / "logs"),
             open_locally=open_locally,
         )
+        self.services.settings = self.engine.settings
 
     @property
     def services(self) -> Services:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from mainspring.rest import Done, RunView, TaskView, WorkerView
+from mainspring.wire import Stop
 from tests.api.office import Office, pointers, problem, read, running_task, submit
 
 WHY = {"why": "the numbers look wrong"}
@@ -45,6 +46,39 @@ async def test_a_task_is_cancelled_and_retried(office: Office) -> None:
     assert problem(not_quarantined, 409)["code"] == "conflict"
     assert too_late.changed is False
     assert (retried.changed, again.generation) == (True, 2)
+
+
+async def test_a_task_is_killed_and_runs_again(office: Office) -> None:
+    caller = await office.admin("acme")
+    async with office.led() as leader:
+        hand, task = await running_task(office, caller, leader)
+        path = f"/api/v1/tasks/{task.id}/kill"
+
+        too_long = await caller.post(path, json={"grace_seconds": 3_601})
+        negative = await caller.post(path, json={"grace_seconds": -1})
+        killed = read(await caller.post(path, json={"grace_seconds": 5, "again": True, **WHY}), Done)
+        stop = await hand.hear(Stop)
+        asked = read(await caller.get(f"/api/v1/tasks/{task.id}"), TaskView)
+
+    assert pointers(problem(too_long, 422)) == pointers(problem(negative, 422)) == ["/grace_seconds"]
+    assert (killed.changed, stop.attempt) == (True, task.attempt_id)
+    assert asked.stop is not None
+    assert (asked.stop.kind, asked.stop.why) == ("evict", WHY["why"])
+
+
+async def test_a_run_gets_another_priority(office: Office) -> None:
+    caller = await office.admin("acme")
+    async with office.led() as leader:
+        _, task = await running_task(office, caller, leader)
+        path = f"/api/v1/runs/{task.run_id}"
+
+        changed = read(await caller.post(f"{path}/priority", json={"priority": "p0", **WHY}), Done)
+        again = read(await caller.post(f"{path}/priority", json={"priority": "P0"}), Done)
+        unknown = await caller.post(f"{path}/priority", json={"priority": "P9"})
+        run = read(await caller.get(path), RunView)
+
+    assert (changed.changed, again.changed, run.priority) == (True, False, "P0")
+    assert pointers(problem(unknown, 422)) == ["/priority"]
 
 
 async def test_a_worker_is_cordoned_and_let_go_on(office: Office) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from mainspring.api.services import Services
 from mainspring.api.submission import Made, Prepared, Submissions
+from mainspring.core.audit_trail import AuditEntry
 from mainspring.core.job_rules import Limits
 from mainspring.core.runs import Run
 from mainspring.errors import KeyReused, Rejected, Unavailable
@@ -34,10 +35,12 @@ class SlowStore:
     def __getattr__(self, name: str) -> object:
         return getattr(self._store, name)
 
-    async def insert_runs(self, runs: Sequence[Run], key: IdempotencyKey | None = None) -> list[str]:
+    async def insert_runs(
+        self, runs: Sequence[Run], key: IdempotencyKey | None = None, audit: Sequence[AuditEntry] = ()
+    ) -> list[str]:
         """Make runs, when it is time."""
         await self._wait(runs)
-        return await self._store.insert_runs(runs, key)
+        return await self._store.insert_runs(runs, key, audit)
 
     async def insert_keyed(self, wishes: Sequence[KeyedRun]) -> list[str | KeyReused]:
         """Make runs with a key each, when it is time."""
@@ -65,7 +68,14 @@ async def slow(office: Office) -> SlowStore:
 def submissions(office: Office, slow: SlowStore) -> Submissions:
     """What makes runs, on the slow store."""
     services: Services = office.services
-    return Submissions(slow, office.clock, services.time, limits=Limits(), pool="default")  # type: ignore[arg-type]
+    return Submissions(
+        slow,  # type: ignore[arg-type]
+        office.clock,
+        services.time,
+        limits=Limits(),
+        pool="default",
+        is_watched=services.webhooks.wants_any,
+    )
 
 
 async def test_what_comes_during_an_insertion_goes_together(submissions: Submissions, slow: SlowStore) -> None:

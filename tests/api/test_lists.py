@@ -86,6 +86,12 @@ async def test_tasks_are_found_by_what_is_said_of_them(office: Office) -> None:
         ({"cursor": make_cursor("2026-11-15T00:00:00", "run_x")}, ["query:cursor"]),
         ({"job": "a\0b"}, ["query:job"]),
         ({"stat": "FAILED"}, ["query:stat"]),
+        ({"q": "stat:failed priority:p7"}, ["query:q", "query:q"]),
+        ({"q": "state:failed", "state": "RUNNING"}, ["query:q"]),
+        ({"q": "schedule:nightly"}, ["query:q"]),
+        ({"count": "some"}, ["query:count"]),
+        ({"sort": "created_at"}, ["query:sort"]),
+        ({"fields": "id,colour,stat"}, ["query:fields", "query:fields"]),
     ],
 )
 async def test_what_is_wrong_with_a_query_is_named(office: Office, query: dict[str, str], expected: list[str]) -> None:
@@ -94,6 +100,72 @@ async def test_what_is_wrong_with_a_query_is_named(office: Office, query: dict[s
     body = problem(await caller.get("/api/v1/runs", params=query), 422)
 
     assert sorted(pointers(body)) == expected
+
+
+async def test_a_filter_finds_what_it_says(office: Office) -> None:
+    caller = await office.admin("acme")
+    labelled = {**NOOP, "name": "etl-load", "labels": {"team": "data science"}}
+    plain, found = await submit(caller), await submit(caller, labelled, priority="P0")
+
+    async def ids(q: str, **params: str) -> list[str]:
+        answer = await caller.get("/api/v1/runs", params={"q": q, **params})
+        return [run.id for run in read(answer, Page[RunView]).items]
+
+    assert await ids("pipeline:etl-* priority:p0 label.team='data science' created>1h state:pending") == [found.id]
+    assert await ids("created<1h") == []
+    assert await ids("tenant:acme", job="noop") == [plain.id]
+    assert [job["name"] for job in (await caller.get("/api/v1/jobs?q=label.team:data*")).json()["items"]] == [
+        "etl-load"
+    ]
+
+
+async def test_a_filter_shows_nobody_what_they_may_not_see(office: Office) -> None:
+    await submit(await office.admin("acme"))
+    other = await office.admin("globex")
+
+    assert (await other.get("/api/v1/runs?q=created>1h")).json()["items"] == []
+    problem(await other.get("/api/v1/runs?q=tenant:acme"), 403)
+    problem(await other.get("/api/v1/tasks?q=tenant:acme"), 403)
+    problem(await other.get("/api/v1/jobs?q=tenant:acme"), 403)
+    problem(await other.get("/api/v1/events?q=tenant:acme"), 403)
+
+
+async def test_a_list_is_counted_if_somebody_wants_to_know(office: Office) -> None:
+    caller = await office.admin("acme")
+    for _ in range(3):
+        await submit(caller)
+
+    exact = await caller.get("/api/v1/runs?count=exact&limit=1&q=job:noop")
+    bounded = await caller.get("/api/v1/runs?count=bounded&limit=1")
+    uncounted = await caller.get("/api/v1/runs")
+
+    assert exact.json()["count"] == bounded.json()["count"] == {"value": 3, "at_least": False}
+    assert uncounted.json()["count"] is None
+
+
+async def test_a_page_links_to_the_next_one(office: Office) -> None:
+    caller = await office.admin("acme")
+    runs = [(await submit(caller)).id for _ in range(3)]
+
+    first = await caller.get("/api/v1/runs", params={"limit": 2, "q": "job:noop tenant:acme", "state": "PENDING"})
+    target, _, relation = first.headers["link"].partition(">; ")
+    second = await caller.get(target.removeprefix("<"))
+
+    assert relation == 'rel="next"'
+    assert [run["id"] for run in first.json()["items"] + second.json()["items"]] == runs[::-1]
+    assert "link" not in second.headers
+
+
+async def test_items_have_the_fields_that_are_asked_for(office: Office) -> None:
+    caller = await office.admin("acme")
+    run = await submit(caller)
+
+    runs = await caller.get("/api/v1/runs?fields=id,params")
+    jobs = await caller.get("/api/v1/jobs?fields=name")
+
+    assert runs.json()["items"] == [{"id": run.id, "params": {}}]
+    assert jobs.json()["items"] == [{"name": "noop"}]
+    assert pointers(problem(await caller.get("/api/v1/jobs?sort=name"), 422)) == ["query:sort"]
 
 
 async def test_a_task_tells_its_story(office: Office) -> None:
@@ -121,13 +193,17 @@ async def test_a_run_in_history_still_has_its_tasks(office: Office) -> None:
         leader.inbox.put(RunsAged(run_ids=(task.run_id,)))
 
         async def is_in_history() -> bool:
-            return not (await caller.get("/api/v1/runs")).json()["items"]
+            (listed,) = (await caller.get("/api/v1/runs")).json()["items"]
+            return bool(listed["in_history"])
 
         await until(is_in_history)
         run = read(await caller.get(f"/api/v1/runs/{task.run_id}"), RunView)
         tasks = read(await caller.get(f"/api/v1/runs/{task.run_id}/tasks", params={"limit": 1}), Page[TaskView])
         rest = await caller.get(f"/api/v1/runs/{task.run_id}/tasks", params={"cursor": tasks.next_cursor})
 
+        no_more = await caller.get(f"/api/v1/runs/{task.run_id}/tasks", params={"q": "state:failed", "count": "exact"})
+
     assert run.task_states == {"SUCCEEDED": 1}
+    assert (no_more.json()["items"], no_more.json()["count"]) == ([], {"value": 0, "at_least": False})
     assert [one.id for one in tasks.items] == [task.id]
     assert read(rest, Page[TaskView]).items == []

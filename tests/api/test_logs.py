@@ -52,6 +52,31 @@ async def test_a_log_is_kept_said_to_be_kept_and_shown(yard: Yard) -> None:
         assert (tail.content, tail.headers["x-log-offset"]) == (b"world\n", "6")
 
 
+async def test_a_part_of_a_log_is_asked_for_by_range(yard: Yard) -> None:
+    server = await yard.server()
+    await server.leader()
+    async with server.caller() as worker, server.http() as http:
+        task = await started(yard, server, worker)
+        path = f"/api/v1/tasks/{task.task}/log"
+        nothing = await http.get(path, headers={"Range": "bytes=0-"})
+        await worker.say(Log(task.attempt, 0, b"hello world\n"))
+        await worker.hear(LogKept)
+        growing = await http.get(path, headers={"Range": "bytes=6-"})
+        await worker.say(Log(task.attempt, 12, b"", last=True))
+        await worker.hear(LogKept)
+        middle = await http.get(path, headers={"Range": "bytes=4-6"})
+        end = await http.get(path, headers={"Range": "bytes=-6"})
+        beyond = await http.get(path, headers={"Range": "bytes=12-20"})
+        odd = await http.get(path, headers={"Range": "lines=1-2"})
+    assert (nothing.status_code, nothing.headers["content-range"]) == (416, "bytes */0")
+    assert (growing.status_code, growing.content, growing.headers["content-range"]) == (206, b"world\n", "bytes 6-11/*")
+    assert (middle.content, middle.headers["content-range"]) == (b"o w", "bytes 4-6/12")
+    assert (end.content, end.headers["content-range"]) == (b"world\n", "bytes 6-11/12")
+    assert (beyond.status_code, beyond.headers["content-range"]) == (416, "bytes */12")
+    assert beyond.headers["content-type"] == "application/problem+json"
+    assert (odd.status_code, odd.content) == (200, b"hello world\n")
+
+
 async def test_a_piece_that_is_sent_again_is_not_there_twice(yard: Yard) -> None:
     server = await yard.server()
     await server.leader()

@@ -65,7 +65,7 @@ async def test_a_name_that_is_taken_is_a_conflict_and_put_changes_it(office: Off
     assert read(same, ScheduleView).version == 1
     assert (read(changed, ScheduleView).id, read(changed, ScheduleView).version) == (made.id, 2)
     assert new.status_code == 201
-    assert problem(stale, 409)["code"] == "conflict"
+    assert problem(stale, 412)["code"] == "outdated"
     assert pointers(problem(wrong, 422)) == ["/definition/name"]
     changes = read(await caller.get(f"{PATH}/hourly/changes"), Page[ChangeView]).items
     assert [(change.act, change.why) for change in changes] == [("updated", "more"), ("created", "asked for")]

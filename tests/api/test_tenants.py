@@ -6,39 +6,8 @@ import pytest
 
 from mainspring.api.services import Role
 from mainspring.rest import JobView, Page, RunView, TaskView, TokenView
+from mainspring.rest_admin import AuditView, TenantView
 from tests.api.office import NOOP, Office, problem, read, running_task, submit
-
-RUN_PATHS = [
-    "GET {}", "GET {}/tasks", "POST {}/cancel", "POST {}/pause", "POST {}/resume", "POST {}/retry",
-    "POST {}/rerun",
-]  # fmt: skip
-TASK_PATHS = [
-    "GET {}", "GET {}/attempts", "GET {}/transitions", "GET {}/checkpoint", "GET {}/log", "POST {}/cancel",
-    "POST {}/retry", "POST {}/clear",
-]  # fmt: skip
-
-
-async def test_ids_of_another_tenant_answer_like_ids_that_never_were(office: Office) -> None:
-    acme, globex = await office.admin("acme"), await office.admin("globex")
-    token = read(await acme.post("/api/v1/tokens", json={"name": "x", "roles": ["viewer"]}), TokenView)
-    async with office.led() as leader:
-        _, task = await running_task(office, acme, leader)
-        never_run, never_task = "run_000000000000-0000000000000000", "task_000000000000-0000000000000000.0"
-        things = [
-            *[(path, f"/api/v1/runs/{task.run_id}", f"/api/v1/runs/{never_run}") for path in RUN_PATHS],
-            *[(path, f"/api/v1/tasks/{task.id}", f"/api/v1/tasks/{never_task}") for path in TASK_PATHS],
-            ("DELETE {}", f"/api/v1/tokens/{token.id}", f"/api/v1/tokens/{'0' * 16}"),
-            ("GET {}", "/api/v1/jobs/noop", "/api/v1/jobs/never"),
-        ]
-        for path, theirs, never in things:
-            method, _, form = path.partition(" ")
-            found = problem(await globex.request(method, form.format(theirs)), 404)
-            missing = problem(await globex.request(method, form.format(never)), 404)
-            their_id, never_id = theirs.rpartition("/")[2], never.rpartition("/")[2]
-            assert str(found).replace(their_id, never_id) == str(missing), path
-
-    assert (await acme.get("/api/v1/runs")).status_code == 200
-    assert (await office.store.find_token(token.id)).revoked_at is None  # type: ignore[union-attr]
 
 
 async def test_lists_have_the_work_of_ones_own_tenant(office: Office) -> None:
@@ -82,6 +51,44 @@ async def test_a_tenant_sees_of_workers_only_what_they_do_for_it(office: Office)
     assert [view["running"] for view in views] == [1, 0, 1]
     assert ["ann" in view["hold_why"] for view in views] == [False, False, True]
     assert {view["hold"] for view in views} == {"cordoned"}
+
+
+# their descriptions
+
+
+async def test_a_tenant_is_there_as_soon_as_something_is_its(office: Office) -> None:
+    acme, everybody = await office.admin("acme"), await office.admin()
+    await everybody.post("/api/v1/jobs", json=NOOP, params={"tenant": "globex"})
+
+    own = read(await acme.get("/api/v1/tenants"), Page[TenantView]).items
+    every = read(await everybody.get("/api/v1/tenants"), Page[TenantView]).items
+
+    assert [(one.name, one.version, one.created_at) for one in own] == [("acme", 0, None)]
+    assert {"acme", "globex"} <= {one.name for one in every}
+    bodies = [problem(await acme.get(f"/api/v1/tenants/{name}"), 404) for name in ("globex", "nobody")]
+    assert bodies[0]["detail"].replace("globex", "nobody") == bodies[1]["detail"]
+
+
+async def test_tenants_are_described_by_those_who_see_all_of_them(office: Office) -> None:
+    acme, everybody = await office.admin("acme"), await office.admin()
+    wish = {"title": "Acme", "contact": "ann@example.com", "note": "since 2026"}
+
+    made = read(await everybody.put("/api/v1/tenants/acme", json=wish), TenantView)
+    problem(await acme.put("/api/v1/tenants/acme", json={}), 403)
+
+    assert read(await acme.get("/api/v1/tenants/acme"), TenantView) == made
+    assert (made.title, made.version, made.created_by) == ("Acme", 1, "token:a-test")
+    told = read(await acme.get("/api/v1/audit"), Page[AuditView]).items
+    assert [(one.act, one.object) for one in told] == [("put_tenant", "acme")]
+    assert b"since 2026" in bytes(told[0].after)
+
+
+async def test_what_is_wrong_with_a_description_is_named(office: Office) -> None:
+    everybody = await office.admin()
+
+    body = problem(await everybody.put("/api/v1/tenants/No%20Name", json={"title": "x" * 201}), 422)
+
+    assert [fault["pointer"] for fault in body["errors"]] == ["path:name", "/title"]
 
 
 # tokens

@@ -41,38 +41,55 @@ AREAS: dict[str, Area] = {
     "mainspring.event_loop": _area("", "uvloop"),
     "mainspring.core": _area("core errors", "msgspec minijinja", _DATA_MODULES),
     "mainspring.shard": _area("shard core errors wire ids", "msgspec", _DATA_MODULES),
-    "mainspring.store.port": _area("core errors store.port_front store.port_schedules", "msgspec", _DATA_MODULES),
+    "mainspring.store.port": _area(
+        "core errors store.port_admin store.port_front store.port_schedules", "msgspec", _DATA_MODULES
+    ),
+    "mainspring.store.port_admin": _area("core errors", "msgspec", _DATA_MODULES),
     "mainspring.store.port_front": _area("core errors", "msgspec", _DATA_MODULES),
     "mainspring.store.port_schedules": _area("core errors", "msgspec", _DATA_MODULES),
     "mainspring.store": _area("store core errors wire clock ids", "msgspec asyncpg structlog"),
     "mainspring.host": _area(
-        "host shard core store.port store.port_front store.port_schedules clock errors wire ids",
+        "host shard core store.port store.port_admin store.port_front store.port_schedules clock errors wire ids",
         "msgspec structlog",
         frozenset(sys.stdlib_module_names) - _CONCRETE,
     ),
     "mainspring.rest": _area("", "msgspec", _DATA_MODULES),
+    "mainspring.rest_admin": _area("rest", "msgspec", _DATA_MODULES),
+    "mainspring.rest_overviews": _area("rest", "msgspec", _DATA_MODULES),
     "mainspring.rest_schedules": _area("rest", "msgspec", _DATA_MODULES),
+    "mainspring.telemetry": _area(
+        "telemetry core host shard errors clock store.port store.port_admin store.port_front store.port_schedules",
+        "msgspec structlog prometheus_client opentelemetry openlineage attr",
+    ),
     "mainspring.notify": _area("notify core clock errors sdk.sources", "msgspec httpx2 aiosmtplib apprise"),
     "mainspring.api": _area(
-        "api host shard core store.port store.port_front store.port_schedules clock errors wire rest rest_schedules "
-        "ids",
+        "api host shard core store.port store.port_admin store.port_front store.port_schedules clock errors wire "
+        "rest rest_admin rest_overviews rest_schedules ids telemetry",
         "msgspec structlog starlette uvicorn websockets httpx2 prometheus_client psutil",
     ),
     "mainspring.worker": _area(
-        "worker wire event_loop errors clock ids log_output core.work core.expressions sdk.context",
+        "worker wire event_loop errors clock ids log_output core.work core.expressions core.references core.trace_ids "
+        "sdk.context sdk.signatures",
         "msgspec structlog psutil websockets uvloop",
     ),
     "mainspring.sdk": _area(
-        "sdk rest rest_schedules errors clock ids core.work core.admission core.failure_policy core.hints "
-        "core.schedules core.schedule_texts core.zones",
+        "sdk local rest rest_admin rest_overviews rest_schedules errors clock ids core.work core.admission "
+        "core.audit_trail core.failure_policy core.fires core.hints core.jobs core.lengths core.references "
+        "core.schedules core.schedule_texts core.trace_ids core.triggers core.zones",
         "msgspec httpx2 yaml",
     ),
-    "mainspring.cli": _area("cli bootstrap errors sdk rest rest_schedules clock", "click rich_click rich msgspec yaml"),
+    "mainspring.cli": _area(
+        "cli bootstrap errors sdk rest rest_admin rest_overviews rest_schedules clock core.audit_trail core.hints",
+        "click rich_click rich msgspec yaml",
+    ),
     "mainspring.cli.worker": _area("cli worker.launch errors sdk.quantities", "rich_click"),
-    "mainspring.cli.server": _area("serving sdk.quantities", "rich_click"),
+    "mainspring.cli.server": _area("cli serving sdk.quantities", "rich_click"),
+    "mainspring.cli.openapi": _area("cli api.app api.openapi", "rich_click msgspec"),
     "mainspring.log_output": _area("", "structlog"),
     "mainspring.serving": Area(_EVERYTHING, _EVERYTHING),
     "mainspring.bootstrap": Area(_EVERYTHING, _EVERYTHING),
+    "mainspring.local": Area(_EVERYTHING, _EVERYTHING),
+    "mainspring.testing": _area("local sdk errors", "msgspec"),
     "mainspring": _area("sdk errors"),
 }
 

@@ -16,7 +16,8 @@ from mainspring.clock import MachineClock
 from mainspring.core.notices import Notice, Wish
 from mainspring.errors import Refused, Unavailable
 from mainspring.notify.references import Secret
-from mainspring.notify.webhook import Webhook, key_of
+from mainspring.notify.signed_post import key_of
+from mainspring.notify.webhook import Webhook
 from tests.notify.servers import http_server, notice
 
 KEY = b"0123456789abcdef0123456789abcdef"

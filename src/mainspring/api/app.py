@@ -11,6 +11,7 @@ from itertools import chain
 from random import Random
 
 import msgspec
+import structlog
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
@@ -20,10 +21,15 @@ from starlette.routing import BaseRoute, Route, WebSocketRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from mainspring.api import (
+    docs_page,
     openapi,
     problems,
     routes_alerts,
+    routes_audit,
+    routes_bulk_acts,
+    routes_checkpoints,
     routes_dead_letters,
+    routes_docs,
     routes_events,
     routes_fires,
     routes_jobs,
@@ -31,25 +37,34 @@ from mainspring.api import (
     routes_received,
     routes_runs,
     routes_schedules,
+    routes_settings,
     routes_submission,
     routes_system,
     routes_tasks,
+    routes_tenants,
     routes_tokens,
+    routes_webhooks,
     routes_workers,
 )
-from mainspring.api.routing import Endpoint
+from mainspring.api.routing import REQUEST_ID, Endpoint
 from mainspring.api.services import Services
 from mainspring.errors import MainspringError
 from mainspring.ids import entropy
 
+log = structlog.get_logger()
+
 MODULES = (
     routes_system,
+    routes_docs,
     routes_jobs,
     routes_submission,
     routes_runs,
+    routes_bulk_acts,
     routes_tasks,
+    routes_checkpoints,
     routes_workers,
     routes_tokens,
+    routes_webhooks,
     routes_events,
     routes_logs,
     routes_schedules,
@@ -57,9 +72,11 @@ MODULES = (
     routes_received,
     routes_dead_letters,
     routes_alerts,
+    routes_audit,
+    routes_tenants,
+    routes_settings,
 )
 
-_REQUEST = "mainspring.request"
 _OPERATION = "mainspring.operation"
 _FIXED_HEADERS = [(b"x-content-type-options", b"nosniff"), (b"cache-control", b"no-store")]
 
@@ -73,7 +90,9 @@ def build_app(services: Services, *, websockets: Sequence[WebSocketRoute] = ()) 
     )
     app.router.redirect_slashes = False
     app.state.services = services
-    app.state.openapi = cache(lambda: msgspec.json.encode(openapi.document(endpoints(), services.version)))
+    document = cache(lambda: openapi.document(endpoints(), services.version))
+    app.state.openapi = cache(lambda: msgspec.json.encode(document()))
+    app.state.docs = cache(lambda: docs_page.render(document()))
     return app
 
 
@@ -95,7 +114,7 @@ class Entrance:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        request_id = scope[_REQUEST] = f"req_{self._random.getrandbits(64):016x}"
+        request_id = scope[REQUEST_ID] = f"req_{self._random.getrandbits(64):016x}"
         began = self._services.clock.monotonic()
         status = 0
 
@@ -116,11 +135,16 @@ class Entrance:
             await problems.respond(error, request_id)(scope, receive, answer)
         finally:
             operation = scope.get(_OPERATION, "none")
-            self._services.metrics.answered(operation, status, self._services.clock.monotonic() - began)
+            seconds = self._services.clock.monotonic() - began
+            self._services.metrics.answered(operation, status, seconds)
+            log.debug(
+                "request.answered", request=request_id, operation=operation, status=status, path=scope["path"],
+                seconds=round(seconds, 4),
+            )  # fmt: skip
 
 
 async def _refuse(request: Request, error: Exception) -> Response:
-    return problems.respond(error, request.scope[_REQUEST])
+    return problems.respond(error, request.scope[REQUEST_ID])
 
 
 def _routes(endpoints: Iterable[Endpoint]) -> list[BaseRoute]:

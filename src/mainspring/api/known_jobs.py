@@ -1,7 +1,8 @@
 """Which job a run is of: looked up by name for every run, so it is remembered.
 
 A version of a job never changes: what is known of one is known for ever, unless the store turns out to have lost it.
-Which version is the latest is believed for LATEST_SECONDS; what was submitted here is known at once.
+Which version is the latest is believed for LATEST_SECONDS, and that a job is not deleted for THERE_SECONDS; what was
+submitted or deleted here is known at once.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from mainspring.core.jobs import JobRow, count_tasks
 from mainspring.store.port import Store
 
 LATEST_SECONDS = 1.0
+THERE_SECONDS = 5.0
 _MOST_KNOWN = 10_000
 _LARGE_BYTES = 256 * 1024
 _K = TypeVar("_K")
@@ -43,17 +45,19 @@ class KnownJobs:
         self._by_id: OrderedDict[str, KnownJob] = OrderedDict()
         self._by_version: OrderedDict[tuple[str, str, int], KnownJob] = OrderedDict()
         self._latest: OrderedDict[tuple[str, str], tuple[float, KnownJob]] = OrderedDict()
+        """With when that was believed."""
 
     async def find(self, tenant: str, reference: str) -> KnownJob | None:
-        """The job of a tenant by `name`, `name@3` or its id."""
+        """The job of a tenant by `name`, `name@3` or its id; None also for one that is deleted."""
         name, at, version = reference.partition("@")
         if at:
             is_number = version.isascii() and version.isdecimal() and len(version) <= 9
-            return await self._find_version(tenant, name, int(version)) if is_number else None
+            known = await self._find_version(tenant, name, int(version)) if is_number else None
+            return known if known is not None and await self._is_there(known) else None
         if name.startswith("job_"):
             known = await self._find_id(name)
             if known is not None and known.tenant == tenant:
-                return known
+                return known if await self._is_there(known) else None
         return await self._find_latest(tenant, name)
 
     async def submitted(self, row: JobRow) -> KnownJob:
@@ -61,6 +65,10 @@ class KnownJobs:
         known = await self._know(row)
         self._believe(known)
         return known
+
+    def deleted(self, tenant: str, name: str) -> None:
+        """This job is deleted: whether it is there again, only the store knows."""
+        self._latest.pop((tenant, name), None)
 
     def forget(self, ids: Iterable[str]) -> None:
         """The store does not have these jobs: what was known of them is not so."""
@@ -88,20 +96,28 @@ class KnownJobs:
         return known
 
     async def _find_latest(self, tenant: str, name: str) -> KnownJob | None:
-        until, known = self._latest.get((tenant, name), (0.0, None))
-        if known is not None and self._clock.monotonic() < until:
+        believed_at, known = self._latest.get((tenant, name), (0.0, None))
+        if known is not None and self._clock.monotonic() < believed_at + LATEST_SECONDS:
             return known
         row = await self._store.find_job(tenant, name)
-        if row is None:
+        if row is None or row.deleted_at is not None:
+            self.deleted(tenant, name)
             return None
         return self._believe(await self._know(row))
+
+    async def _is_there(self, known: KnownJob) -> bool:
+        """Whether the job of a version is not deleted."""
+        believed_at, latest = self._latest.get((known.tenant, known.name), (0.0, None))
+        if latest is not None and self._clock.monotonic() < believed_at + THERE_SECONDS:
+            return True
+        return await self._find_latest(known.tenant, known.name) is not None
 
     def _believe(self, known: KnownJob) -> KnownJob:
         """Take a job for the latest of its name, unless a later one is known; returns which is."""
         key = (known.tenant, known.name)
         _, before = self._latest.get(key, (0.0, known))
         latest = max(known, before, key=lambda job: job.version)
-        _keep(self._latest, key, (self._clock.monotonic() + LATEST_SECONDS, latest))
+        _keep(self._latest, key, (self._clock.monotonic(), latest))
         return latest
 
     async def _know(self, row: JobRow) -> KnownJob:

@@ -47,7 +47,9 @@ class _Follower:
         self._something = asyncio.Event()
 
     def put(self, group: list[Told]) -> None:
-        """Something happened. If too much waits already, the follower is let go."""
+        """Something happened. If too much waits already, the follower is let go, and gets nothing behind the gap."""
+        if self.gone:
+            return
         self._waiting.append(group)
         if len(self._waiting) > _MOST_WAITING:
             self.let_go()
@@ -82,7 +84,7 @@ class Live:
         self._committed = asyncio.Event()
         self._tail: asyncio.Task[None] | None = None
         self._starting = asyncio.Lock()
-        self._ending = False
+        self.is_ending = False
 
     def wake(self) -> None:
         """A leader here has committed something."""
@@ -90,7 +92,7 @@ class Live:
 
     def end_followers(self) -> None:
         """The server ends: let everybody go."""
-        self._ending = True
+        self.is_ending = True
         for follower in self._followers:
             follower.let_go()
 
@@ -103,8 +105,9 @@ class Live:
         follower = await self._join()
         try:
             places = dict(after)
-            async for group in self._missed(places):
-                yield group
+            for shard in list(self._places):
+                async for group in self._missed(shard, places):
+                    yield group
             while not follower.gone:
                 group = await follower.next()
                 fresh = [told for told in group if (told.batch_no, told.ordinal) > places.get(told.shard, _BEGINNING)]
@@ -113,16 +116,24 @@ class Live:
         finally:
             self._leave(follower)
 
-    async def _missed(self, places: dict[str, Place]) -> AsyncIterator[list[Told]]:
-        """What the store has behind these places, which move on."""
-        for shard in list(self._places):
-            while True:
-                group = await self._store.transitions_after(shard, *places.get(shard, _BEGINNING), AT_ONCE)
-                if group:
-                    places[shard] = (group[-1].batch_no, group[-1].ordinal)
-                    yield group
-                if len(group) < AT_ONCE:
-                    break
+    async def so_far(self, after: Mapping[str, Place]) -> AsyncIterator[list[Told]]:
+        """What has happened after these places, up to now. Raises Unavailable."""
+        places = dict(after)
+        for row in await self._store.shards():
+            async for group in self._missed(row.id, places):
+                yield group
+                if group[-1].batch_no > row.batch_no:
+                    break  # that is news since it was asked for
+
+    async def _missed(self, shard: str, places: dict[str, Place]) -> AsyncIterator[list[Told]]:
+        """What the store has of a shard behind its place, which moves on."""
+        while True:
+            group = await self._store.transitions_after(shard, *places.get(shard, _BEGINNING), AT_ONCE)
+            if group:
+                places[shard] = (group[-1].batch_no, group[-1].ordinal)
+                yield group
+            if len(group) < AT_ONCE:
+                return
 
     async def _join(self) -> _Follower:
         follower = _Follower()
@@ -131,7 +142,7 @@ class Live:
                 self._places = await self.now()
                 self._tail = asyncio.create_task(self._run())
             self._followers.add(follower)
-        if self._ending:
+        if self.is_ending:
             follower.let_go()
         return follower
 

@@ -8,12 +8,20 @@ from collections.abc import Iterable, Sequence
 import msgspec
 from starlette.requests import Request
 
+from mainspring.api.examples import example_of
 from mainspring.api.problems import MEDIA_TYPE
 from mainspring.api.routing import Endpoint, Parameter
 from mainspring.rest import Problem
 
 Part = dict[str, object]
 
+_BODIES = {"put_checkpoint": {"offset": 4000}}
+"""What the bodies look like that a route reads by itself."""
+
+_ABOUT = (
+    "Jobs, runs, tasks, schedules and what looks after them. Lists have pages, errors are problems (RFC 9457) with a "
+    "stable code, and what is another tenant's answers as if it had never been."
+)
 _REFERENCE = "#/components/schemas/{name}"
 _SECURITY = {"token": {"type": "http", "scheme": "bearer", "description": "`msp_..`, made by POST /api/v1/tokens"}}
 
@@ -28,7 +36,7 @@ def document(endpoints: Sequence[Endpoint], version: str) -> Part:
         paths.setdefault(endpoint.path, {})[endpoint.method.lower()] = _operation(endpoint, schema_of)
     return {
         "openapi": "3.1.0",
-        "info": {"title": "Mainspring", "version": version},
+        "info": {"title": "Mainspring", "version": version, "description": _ABOUT},
         "paths": dict(sorted(paths.items())),
         "components": {"schemas": components, "securitySchemes": _SECURITY},
     }
@@ -63,7 +71,7 @@ def _operation(endpoint: Endpoint, schema_of: dict[str, Part]) -> Part:
         schema = schema_of.get(repr(endpoint.reads), {})
         operation["requestBody"] = {
             "required": not _may_be_empty(endpoint.body),
-            "content": {endpoint.takes: {"schema": schema}},
+            "content": {endpoint.takes: {"schema": schema, **_example(endpoint.reads, endpoint.operation)}},
         }
     return operation
 
@@ -82,13 +90,29 @@ def _parameter(parameter: Parameter, schema_of: dict[str, Part]) -> Part:
 
 def _answers(endpoint: Endpoint, schema_of: dict[str, Part]) -> Part:
     schema = schema_of[repr(endpoint.returns)] if endpoint.returns is not None else {}
-    answers: Part = {
-        str(endpoint.status): {"description": "As asked.", "content": {endpoint.answers: {"schema": schema}}}
+    as_asked: Part = {
+        "description": "As asked.",
+        "content": {endpoint.answers: {"schema": schema, **_example(endpoint.returns)}},
     }
+    answers: Part = {str(status): as_asked for status in (endpoint.status, endpoint.also) if status is not None}
+    if endpoint.method == "GET" and _takes_header(endpoint, "If-None-Match"):
+        answers["304"] = {"description": "It is the version that If-None-Match names."}
+    if _takes_header(endpoint, "Range"):
+        answers["206"] = {
+            "description": "The part that Range names.",
+            "content": {endpoint.answers: {"schema": schema}},
+        }
     for status, words in _problems(endpoint):
         content = {MEDIA_TYPE: {"schema": schema_of[repr(Problem)]}}
         answers[status] = {"description": words, "content": content}
     return answers
+
+
+def _example(kind: object, operation: str = "") -> Part:
+    """An example of what is taken or answered, if it is JSON of ours."""
+    if operation in _BODIES:
+        return {"example": _BODIES[operation]}
+    return {} if kind in {None, bytes, Request} else {"example": example_of(kind)}
 
 
 def _problems(endpoint: Endpoint) -> Iterable[tuple[str, str]]:
@@ -100,13 +124,20 @@ def _problems(endpoint: Endpoint) -> Iterable[tuple[str, str]]:
         yield "404", "There is no such thing, or it is somebody else's."
     if endpoint.method != "GET":
         yield "409", "Things are not as the caller believed."
+    if endpoint.method != "GET" and (_takes_header(endpoint, "If-Match") or _takes_header(endpoint, "If-None-Match")):
+        yield "412", "It has another version than the one that If-Match names."
     if endpoint.body is not None:
         yield "413", "The body is too large."
+    if _takes_header(endpoint, "Range"):
+        yield "416", "There is nothing (yet) where Range says."
     if endpoint.parameters or endpoint.body is not None:
         yield "422", "The request has faults; all of them are named."
     yield "429", "Too much is waiting: Retry-After says for how long."
     yield "503", "Not now: Retry-After says when to try again."
-    yield "default", "Any other problem."
+
+
+def _takes_header(endpoint: Endpoint, name: str) -> bool:
+    return any(parameter.wire_name == name for parameter in endpoint.parameters)
 
 
 def _may_be_empty(body: type) -> bool:

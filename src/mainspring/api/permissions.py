@@ -7,7 +7,7 @@
 
 A role that is not named here may do nothing. Whose work somebody sees is another question: `Principal.sees`. What an
 attempt may see is less than its tenant's work: the routes of OF_AN_ATTEMPT look that up (`routes_tasks.find_task`).
-tests/api/test_permissions.py has the whole table, every route and every role.
+tests/api/matrix.txt has the whole table, every route and every role.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ HAVE: dict[Role, frozenset[Role]] = {
 }
 """For the role that a route asks for: those that have it."""
 
-OF_AN_ATTEMPT = frozenset({"get_task", "get_checkpoint"})
+OF_AN_ATTEMPT = frozenset({"get_task", "get_checkpoint", "put_checkpoint"})
 """Operations that a task may also ask for about itself, with the token of its attempt."""
 
 

@@ -4,7 +4,8 @@
 |---|---|
 | Refused: a body that is no JSON, a field that does not fit, a rule that is broken | 422 |
 | Unauthenticated, Forbidden, NotFound, TooLarge | 401, 403, 404, 413 |
-| Conflict | 409 |
+| Outdated: `If-Match` names another version | 412 |
+| any other Conflict | 409 |
 | Overloaded | 429, with Retry-After |
 | Unavailable | 503, with Retry-After |
 | anything else | 500 |
@@ -33,6 +34,7 @@ from mainspring.errors import (
     MainspringError,
     NotFound,
     NotLeading,
+    Outdated,
     Overloaded,
     Refused,
     Rejected,
@@ -56,6 +58,7 @@ STATUS: dict[type[Exception], int] = {
     Forbidden: 403,
     TooLarge: 413,
     Refused: 422,
+    Outdated: 412,
     Conflict: 409,
     Overloaded: 429,
     Unavailable: 503,
@@ -76,6 +79,7 @@ _OWN_WORDS = {
 }
 _HINTS = {
     401: "send a token: `Authorization: Bearer msp_..`",
+    412: "look at it again, and change what you find then",
     429: "wait as long as Retry-After says, then send it again",
     503: "send it again a little later; with an Idempotency-Key that is safe for runs too",
 }

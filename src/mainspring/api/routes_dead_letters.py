@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from mainspring.api import permissions, schedule_views, views
 from mainspring.api.acts import carry_out, reason
+from mainspring.api.auditing import Auditor
 from mainspring.api.problems import refusal
-from mainspring.api.routes_runs import find_run, read_place
-from mainspring.api.routes_submission import Key
+from mainspring.api.repeats import Key
+from mainspring.api.routes_runs import find_run
 from mainspring.api.routes_tasks import find_task
 from mainspring.api.routing import Router
 from mainspring.api.services import Principal, Role, Services
+from mainspring.api.time_cursors import read_place
 from mainspring.api.views import USUAL_PAGE, Cursor, Limit
+from mainspring.core.audit_trail import AuditEntry
+from mainspring.core.runs import Run
 from mainspring.core.tasks import Task, TaskState
 from mainspring.errors import NotFound
 from mainspring.rest import ActRequest, Page
@@ -41,7 +47,7 @@ async def list_dead_letters(
 
 @router.post("/dead-letters/{task_id}/retry", role=Role.OPERATOR)
 async def retry_dead_letter(
-    task_id: str, body: ActRequest, principal: Principal, services: Services, key: Key = None
+    task_id: str, body: ActRequest, principal: Principal, services: Services, audit: Auditor, key: Key = None
 ) -> Revived:
     """Start a task again that failed for good, with all that was cancelled or skipped because of it.
 
@@ -51,30 +57,34 @@ async def retry_dead_letter(
     task = await find_task(services, principal, task_id)
     if task.state not in _DEAD:
         raise refusal("the request has 1 fault", "path:task_id", f"is {task.state}: only what failed is a dead letter")
-    act = ReopenTask(run_id=task.run_id, task_id=task_id, by=principal.name, why=reason(body.why))
+    why = reason(body.why)
+    entry = audit.entry(task_id, tenant=task.tenant, why=why)
+    act = ReopenTask(run_id=task.run_id, task_id=task_id, by=principal.name, why=why, audit=entry)
     try:
         done = await carry_out(services, task.shard, act)
     except NotFound:
-        return await _run_again(services, principal, task.run_id, act.why, key)
+        found = await find_run(services, principal, task.run_id)
+        return await _run_again(services, principal, found.run, entry, key)
     return Revived(run_id=task.run_id, is_new_run=False, detail=done.detail)
 
 
 @router.post("/runs/{run_id}/rerun", role=Role.OPERATOR, status=201)
 async def rerun_run(
-    run_id: str, body: ActRequest, principal: Principal, services: Services, key: Key = None
+    run_id: str, body: ActRequest, principal: Principal, services: Services, audit: Auditor, key: Key = None
 ) -> Revived:
     """Run the same version of a job again, whole, with the same parameters, as a new run that is linked to this one.
 
     Also for one that has moved to history. Once for each `Idempotency-Key`.
     """
-    return await _run_again(services, principal, run_id, reason(body.why), key)
-
-
-async def _run_again(services: Services, principal: Principal, run_id: str, why: str, key: str | None) -> Revived:
-    """A new run like one that there was. Raises NotFound."""
     found = await find_run(services, principal, run_id)
-    prepared = await services.submissions.prepare_again(found.run, by=principal.name, why=why, key=key)
-    made = await services.submissions.insert(prepared)
+    entry = audit.entry(run_id, tenant=found.run.tenant, why=reason(body.why))
+    return await _run_again(services, principal, found.run, entry, key)
+
+
+async def _run_again(services: Services, principal: Principal, run: Run, entry: AuditEntry, key: str | None) -> Revived:
+    """A new run like one that there was."""
+    prepared = await services.submissions.prepare_again(run, by=principal.name, why=entry.why, key=key)
+    made = await services.submissions.insert(msgspec.structs.replace(prepared, audit=entry))
     detail = "made before, under the same key" if made.is_replay else ""
     return Revived(run_id=made.id, is_new_run=True, detail=detail)
 

@@ -1,75 +1,239 @@
-"""Jobs: definitions are submitted, and read."""
+"""Jobs: definitions are submitted, read and taken away, and what became of their runs over the days (OBS-5)."""
 
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
 from random import Random
 from typing import Annotated
 
 import msgspec
 from starlette.responses import Response
 
-from mainspring.api import permissions, views
-from mainspring.api.problems import not_found
+from mainspring.api import etags, filtering, permissions, views
+from mainspring.api.acts import reason
+from mainspring.api.auditing import Auditor
+from mainspring.api.etags import IfMatch, IfNoneMatch
+from mainspring.api.filtering import Query
+from mainspring.api.job_schema import JobDefinition
+from mainspring.api.problems import not_found, refusal
 from mainspring.api.routing import Router, json_response
 from mainspring.api.services import Principal, Role, Services
 from mainspring.api.views import USUAL_PAGE, Cursor, Limit
 from mainspring.core.admission import decode_job
+from mainspring.core.filters import Listed, Wanted, fits
 from mainspring.core.job_rules import NAME
 from mainspring.core.jobs import JobRow
+from mainspring.core.trends import percentile
+from mainspring.core.work import digest_of
 from mainspring.ids import entropy, new_id
-from mainspring.rest import JobView, Page
+from mainspring.rest import Done, JobView, Page
+from mainspring.rest_overviews import JobDayView, TrendView
+from mainspring.store.port_front import JobDay
 
 router = Router()
 
 TenantName = Annotated[str, msgspec.Meta(pattern=f"^{NAME.pattern}$")]
+Version = Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)]
+MOST_DAYS = 366
 _LARGE_BYTES = 64 * 1024
 """A body of this size is read in a thread, so that nobody waits for it."""
+_ROWS_AT_ONCE = 200
+_MOST_ROWS_LOOKED_AT = 2_000
+_DAY = timedelta(days=1)
 
 
-@router.post("/jobs", role=Role.SUBMITTER, status=201, returns=JobView)
+@router.post("/jobs", role=Role.SUBMITTER, status=201, also=200, reads=JobDefinition, returns=JobView)
 async def create_job(
-    body: bytes, principal: Principal, services: Services, tenant: TenantName | None = None
+    body: bytes,
+    principal: Principal,
+    services: Services,
+    audit: Auditor,
+    tenant: TenantName | None = None,
+    match: IfMatch = None,
 ) -> Response:
     """Submit a definition.
 
-    It becomes the next version of its name, or is that which is there if nothing has changed (200).
+    It becomes the next version of its name, or is that which is there if nothing has changed (200). With `If-Match` it
+    is taken only if the latest version is still the one that it names.
     """
     tenant = permissions.tenant_to_act_for(principal, tenant)
     large = len(body) > _LARGE_BYTES
     spec = await asyncio.to_thread(decode_job, body, services.limits) if large else decode_job(body, services.limits)
     definition = (await asyncio.to_thread(msgspec.json.encode, spec) if large else msgspec.json.encode(spec)).decode()
+    if match is not None:
+        latest = await services.store.find_job(tenant, spec.name)
+        etags.expected(match, None if latest is None else latest.version, f"job {spec.name}")
     job_id = new_id("job", await services.time.now(), Random(entropy()))
-    row = await services.store.insert_job(
-        JobRow(id=job_id, tenant=tenant, name=spec.name, version=0, definition=definition)
+    wanted = JobRow(
+        id=job_id,
+        tenant=tenant,
+        name=spec.name,
+        version=0,
+        definition=definition,
+        created_by=principal.name,
+        labels=msgspec.json.encode(spec.labels).decode(),
     )
+    after = {"tasks": len(spec.tasks), "digest": digest_of(definition)}
+    row = await services.store.insert_job(wanted, audit.entry(spec.name, tenant=tenant, after=after))
     await services.submissions.jobs.submitted(row)
-    headers = {"Location": f"/api/v1/jobs/{row.name}?version={row.version}"}
+    headers = {"Location": f"/api/v1/jobs/{row.name}?version={row.version}", "ETag": etags.tag(row.version)}
     return json_response(views.job_view(row), 201 if row.id == job_id else 200, headers)
 
 
 @router.get("/jobs", role=Role.VIEWER)
 async def list_jobs(
-    principal: Principal, services: Services, tenant: str | None = None, limit: Limit = USUAL_PAGE, cursor: Cursor = ""
+    principal: Principal,
+    services: Services,
+    q: Query = "",
+    tenant: str | None = None,
+    limit: Limit = USUAL_PAGE,
+    cursor: Cursor = "",
 ) -> Page[JobView]:
-    """The latest version of each job, by tenant and name."""
-    looked_at = permissions.tenant_to_look_at(principal, tenant)
+    """The latest version of each job that is not deleted, by tenant and name.
+
+    With `q` (docs/reference/filters.md) a page may have fewer jobs than `limit`, and others may follow all the same.
+    """
+    wanted = await filtering.wanted_of(services, principal, Listed.JOBS, q, tenant=tenant)
     (after,) = views.read_cursor(cursor, 1)
-    rows = await services.store.list_jobs(looked_at, after, limit)
-    place = [f"{rows[-1].tenant}/{rows[-1].name}"] if rows else [""]
-    return views.page(rows, map(views.job_view, rows), limit, place)
+    if wanted.job is None and not wanted.labels:
+        rows = await services.store.list_jobs(wanted.tenant, after, limit)
+        return views.page(rows, map(views.job_view, rows), limit, [_place(rows[-1])] if rows else [])
+    fitting: list[JobRow] = []
+    for _ in range(_MOST_ROWS_LOOKED_AT // _ROWS_AT_ONCE):
+        rows = await services.store.list_jobs(wanted.tenant, after, _ROWS_AT_ONCE)
+        for row in rows:
+            after = _place(row)
+            if _fits(row, wanted):
+                fitting.append(row)
+            if len(fitting) == limit:
+                return Page(items=list(map(views.job_view, fitting)), next_cursor=views.make_cursor(after))
+        if len(rows) < _ROWS_AT_ONCE:
+            return Page(items=list(map(views.job_view, fitting)))
+    return Page(items=list(map(views.job_view, fitting)), next_cursor=views.make_cursor(after))
 
 
-@router.get("/jobs/{name}", role=Role.VIEWER)
+@router.get("/jobs/{name}", role=Role.VIEWER, returns=JobView)
 async def get_job(
     name: str,
     principal: Principal,
     services: Services,
-    version: Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)] | None = None,
+    version: Version | None = None,
     tenant: str | None = None,
-) -> JobView:
-    """One version of a job, the latest if none is named."""
+    known: IfNoneMatch = None,
+) -> Response:
+    """One version of a job, the latest if none is named; the ETag is the version. Also of one that is deleted."""
+    row = await _find_job(services, principal, name, version, tenant)
+    state = f"{row.version}" if row.deleted_at is None else f"{row.version}-deleted"
+    return etags.answer(views.job_view(row, with_definition=True), state, known)
+
+
+@router.get("/jobs/{name}/versions", role=Role.VIEWER)
+async def list_job_versions(
+    name: str,
+    principal: Principal,
+    services: Services,
+    tenant: str | None = None,
+    limit: Limit = USUAL_PAGE,
+    cursor: Cursor = "",
+) -> Page[JobView]:
+    """The versions of a job, the latest first, without their definitions. Also of one that is deleted."""
+    (before,) = views.read_cursor(cursor, 1)
+    if before and not (before.isascii() and before.isdecimal() and len(before) < 10):
+        raise refusal("the request has 1 fault", "query:cursor", "is not one that this list gave")
+    latest = await _find_job(services, principal, name, None, tenant)
+    rows = await services.store.job_versions(latest.tenant, name, int(before) if before else None, limit)
+    return views.page(rows, map(views.job_view, rows), limit, [str(rows[-1].version)] if rows else [])
+
+
+@router.delete("/jobs/{name}", role=Role.OPERATOR)
+async def delete_job(
+    name: str,
+    principal: Principal,
+    services: Services,
+    audit: Auditor,
+    tenant: str | None = None,
+    why: str = "",
+    match: IfMatch = None,
+) -> Done:
+    """Take a job away, with all its versions: no run is made of it any more. Runs that there are go on.
+
+    Refused (409) while a schedule is for it. Whoever submits a job of this name brings it back.
+    """
+    row = await _find_job(services, principal, name, None, tenant)
+    etags.expected(match, row.version, f"job {name}")
+    entry = audit.entry(name, tenant=row.tenant, why=reason(why), before={"id": row.id, "version": row.version})
+    if not await services.store.delete_job(row.tenant, name, entry):
+        raise not_found("job", name)
+    services.submissions.jobs.deleted(row.tenant, name)
+    return Done(changed=True)
+
+
+@router.get("/jobs/{name}/trend", role=Role.VIEWER)
+async def get_job_trend(
+    name: str,
+    principal: Principal,
+    services: Services,
+    days: Annotated[int, msgspec.Meta(ge=1, le=MOST_DAYS)] = 30,
+    tenant: str | None = None,
+) -> TrendView:
+    """What became of a job's runs that ended in the last days, by day in UTC, today included."""
+    row = await _find_job(services, principal, name, None, tenant)
+    now = await services.time.now()
+    today = datetime(now.year, now.month, now.day, tzinfo=UTC)
+    first = today - (days - 1) * _DAY
+    told = {one.day: one for one in await services.store.job_days(row.tenant, name, first, today + _DAY)}
+    each = [told.get(day, _nothing(day)) for day in (first + number * _DAY for number in range(days))]
+    return TrendView(tenant=row.tenant, job=name, days=list(map(_day_view, each)), total=_day_view(_sum(first, each)))
+
+
+async def _find_job(
+    services: Services, principal: Principal, name: str, version: int | None, tenant: str | None
+) -> JobRow:
     row = await services.store.find_job(permissions.tenant_to_act_for(principal, tenant), name, version)
     if row is None:
         raise not_found("job", name if version is None else f"{name}@{version}")
-    return views.job_view(row, with_definition=True)
+    return row
+
+
+def _place(row: JobRow) -> str:
+    return f"{row.tenant}/{row.name}"
+
+
+def _fits(row: JobRow, wanted: Wanted) -> bool:
+    if wanted.job is not None and not fits(wanted.job, row.name):
+        return False
+    labels = msgspec.json.decode(row.labels, type=dict[str, str])
+    return all(name in labels and fits(value, labels[name]) for name, value in wanted.labels)
+
+
+def _nothing(day: datetime) -> JobDay:
+    return JobDay(day=day, states={}, durations={}, lateness={}, retries=0)
+
+
+def _sum(first: datetime, days: Iterable[JobDay]) -> JobDay:
+    states: Counter[str] = Counter()
+    durations: Counter[int] = Counter()
+    lateness: Counter[int] = Counter()
+    retries = 0
+    for day in days:
+        states.update(day.states)
+        durations.update(day.durations)
+        lateness.update(day.lateness)
+        retries += day.retries
+    return JobDay(day=first, states=states, durations=durations, lateness=lateness, retries=retries)
+
+
+def _day_view(day: JobDay) -> JobDayView:
+    return JobDayView(
+        day=day.day,
+        runs=sum(day.states.values()),
+        states=day.states,
+        retries=day.retries,
+        duration_p50_seconds=percentile(day.durations, 0.5),
+        duration_p95_seconds=percentile(day.durations, 0.95),
+        late_p50_seconds=percentile(day.lateness, 0.5),
+        late_p95_seconds=percentile(day.lateness, 0.95),
+    )

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator
 from typing import Annotated
 
 import msgspec
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from mainspring.api.problems import not_found
-from mainspring.api.routing import Router
+from mainspring.api.routing import Header, Router
 from mainspring.api.services import LogPiece, Principal, Role, Services
 from mainspring.api.standing import Standing
 from mainspring.core.tasks import Task
@@ -22,6 +24,8 @@ _LOOK_SECONDS = 0.25
 _LOOKS_AT_NOTHING = 8
 """So often a follower looks for the rest of a log whose attempt is over, before it gives up."""
 _TEXT = "text/plain; charset=utf-8"
+LONGEST_LOG = 2**53
+_RANGE = re.compile(r"bytes=([0-9]{0,15})-([0-9]{0,15})")
 
 router = Router()
 
@@ -33,27 +37,35 @@ async def get_task_log(
     principal: Principal,
     services: Services,
     attempt: int | None = None,
-    offset: Annotated[int, msgspec.Meta(ge=-(2**53), le=2**53)] = 0,
+    offset: Annotated[int, msgspec.Meta(ge=-LONGEST_LOG, le=LONGEST_LOG)] = 0,
     limit: Annotated[int, msgspec.Meta(ge=1, le=LONGEST_ANSWER_BYTES)] = 1024 * 1024,
     follow: bool = False,
+    part: Annotated[str | None, Header("Range")] = None,
 ) -> Response:
     """What an attempt of a task printed, the latest one unless `attempt` says its number.
 
     A negative `offset` counts from the end. With `follow` the answer goes on until the attempt is over, and `limit` is
     not looked at. X-Log-Offset says where the answer begins, X-Log-Size how much there is, X-Log-Complete whether that
-    is all.
+    is all. `Range: bytes=..` asks for one part of it (206), instead of `offset` and `limit`; if the log has nothing
+    there (yet), the answer is 416.
     """
     task = await services.store.find_task(task_id)
     if task is None or not principal.sees(task.tenant):
         raise not_found("task", task_id)
     number, attempt_id = await _attempt(services, task, attempt)
+    wanted = None if follow else _read_range(part)
+    if wanted is not None:
+        offset, limit = wanted
     piece = await services.logs.read(attempt_id, offset, min(limit, _AT_ONCE_BYTES))
     headers = {
         "X-Log-Attempt": str(number),
         "X-Log-Offset": str(piece.offset),
         "X-Log-Size": str(piece.size),
         "X-Log-Complete": str(piece.complete).lower(),
+        "Accept-Ranges": "bytes",
     }
+    if wanted is not None:
+        return await _answer_part(services, attempt_id, piece, limit, headers)
     if follow:
         standing = Standing(services, request.headers, request.client.host if request.client else "")
         return StreamingResponse(
@@ -72,6 +84,28 @@ async def _attempt(services: Services, task: Task, number: int | None) -> tuple[
         if number in {None, attempt.number}:
             return attempt.number, attempt.id
     raise not_found("attempt", f"{'' if number is None else number} of {task.id}".strip())
+
+
+def _read_range(header: str | None) -> tuple[int, int] | None:
+    """Where a part of a log begins, and how long it is at most; None if the header is none that we know (RFC 9110)."""
+    match = _RANGE.fullmatch(header.strip()) if header is not None else None
+    if match is None or not (match[1] or match[2]):
+        return None
+    if not match[1]:
+        return -int(match[2]), min(int(match[2]), LONGEST_ANSWER_BYTES)
+    first, last = int(match[1]), int(match[2] or LONGEST_LOG)
+    return (first, min(last - first + 1, LONGEST_ANSWER_BYTES)) if last >= first else None
+
+
+async def _answer_part(
+    services: Services, attempt: str, piece: LogPiece, limit: int, headers: dict[str, str]
+) -> Response:
+    if not piece.data:
+        raise HTTPException(416, headers={"Content-Range": f"bytes */{piece.size}"})
+    data = b"".join([chunk async for chunk in _rest(services, attempt, piece, limit)])
+    whole = str(piece.size) if piece.complete else "*"
+    span = f"bytes {piece.offset}-{piece.offset + len(data) - 1}/{whole}"
+    return Response(data, 206, {**headers, "Content-Range": span}, _TEXT)
 
 
 async def _rest(services: Services, attempt: str, piece: LogPiece, limit: int) -> AsyncIterator[bytes]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from starlette.requests import Request
 
 from mainspring.api import bodies, permissions, schedule_views
+from mainspring.api.auditing import Auditor
 from mainspring.api.cloud_events import LARGEST_REQUEST_BYTES, STRUCTURED, read_events
 from mainspring.api.routes_jobs import TenantName
 from mainspring.api.routing import Router
@@ -16,10 +17,12 @@ from mainspring.rest_schedules import CloudEvent, EventView, ReceivedView
 
 router = Router()
 
+_IDS_AUDITED = 10
+
 
 @router.post("/events", role=Role.SUBMITTER, takes=STRUCTURED, reads=CloudEvent)
 async def receive_events(
-    request: Request, principal: Principal, services: Services, tenant: TenantName | None = None
+    request: Request, principal: Principal, services: Services, audit: Auditor, tenant: TenantName | None = None
 ) -> Page[ReceivedView]:
     """Take events in: one, or a list of them, as CloudEvents in structured, batch or binary mode.
 
@@ -29,7 +32,13 @@ async def receive_events(
     tenant = permissions.tenant_to_act_for(principal, tenant)
     body = await bodies.read(request, LARGEST_REQUEST_BYTES)
     events = read_events(request.headers, body, tenant=tenant, now=await services.time.now())
-    are_new = await services.book.receive_events(tenant, events)
+    types = sorted({event.type for event in events})
+    entry = audit.entry(
+        types[0] if len(types) == 1 else f"{len(types)} types",
+        tenant=tenant,
+        after={"events": len(events), "ids": [event.id for event in events[:_IDS_AUDITED]]},
+    )
+    are_new = await services.book.receive_events(tenant, events, entry)
     return Page(
         items=[
             ReceivedView(id=event.id, source=event.source, is_new=is_new)

@@ -3,56 +3,88 @@
 from __future__ import annotations
 
 from collections import Counter
-from datetime import datetime
-from typing import Literal
 
-from mainspring.api import permissions, views
+import msgspec
+from starlette.responses import Response
+
+from mainspring.api import filtering, preferences, run_graphs, views
 from mainspring.api.acts import carry_out, reason
+from mainspring.api.auditing import Auditor
+from mainspring.api.filtering import Counting, PriorityName, Query
+from mainspring.api.preferences import Prefer
 from mainspring.api.problems import not_found, refusal
-from mainspring.api.routing import Router
+from mainspring.api.routing import Router, json_response
 from mainspring.api.services import Principal, Role, Services
 from mainspring.api.views import USUAL_PAGE, Cursor, Limit
-from mainspring.core.runs import FINAL_RUN, RunState
-from mainspring.core.tasks import Priority, TaskState
-from mainspring.rest import ActRequest, Done, Page, RunView, TaskView
-from mainspring.shard.events import Act, CancelRun, PauseRun, ResumeRun, RetryRun
-from mainspring.store.port_front import ListedRun, RunFilter, TaskFilter
+from mainspring.core.filters import Listed, fits
+from mainspring.core.runs import Run, RunState
+from mainspring.core.tasks import Priority, Task, TaskState
+from mainspring.rest import ActRequest, Done, Page, PriorityRequest, RunView, TaskView
+from mainspring.rest_overviews import GraphView
+from mainspring.shard.events import Act, CancelRun, ChangePriority, PauseRun, ResumeRun, RetryRun
+from mainspring.store.port_front import ListedRun, TaskFilter
 
 router = Router()
 
-PriorityName = Literal["P0", "P1", "P2"]
+_NEWEST_FIRST = "-created_at"
+_ID = "run_"
 
 
 @router.get("/runs", role=Role.VIEWER)
 async def list_runs(
     principal: Principal,
     services: Services,
+    q: Query = "",
     state: list[RunState] | None = None,
     job: str | None = None,
     priority: PriorityName | None = None,
     tenant: str | None = None,
+    count: Counting | None = None,
+    sort: str = _NEWEST_FIRST,
     limit: Limit = USUAL_PAGE,
     cursor: Cursor = "",
 ) -> Page[RunView]:
-    """Runs, the newest first, without those that have moved to history."""
-    wanted = RunFilter(
-        tenant=permissions.tenant_to_look_at(principal, tenant),
-        job=job,
-        states=tuple(state or ()),
-        priority=Priority[priority] if priority is not None else None,
-        before=read_place(cursor),
+    """Runs, the newest first, also those that have moved to history.
+
+    `q` is a filter (docs/reference/filters.md); what the other parameters say must hold as well. `count` says how many
+    there are in all: `exact`, or `bounded` for up to 10,000.
+    """
+    if sort != _NEWEST_FIRST:
+        raise refusal("the request has 1 fault", "query:sort", f"must be {_NEWEST_FIRST}: runs have this order only")
+    wanted = await filtering.wanted_of(
+        services, principal, Listed.RUNS, q, tenant=tenant, job=job, priority=priority, states=state
     )
-    rows = await services.store.list_runs(wanted, limit)
-    place = [rows[-1].run.created_at.isoformat(), rows[-1].run.id] if rows else []
-    return views.page(rows, map(views.run_view, rows), limit, place)
+    chosen = await filtering.run_filter(services, principal, wanted)
+    counted = await filtering.count_runs(services, chosen, count)
+    (before,) = views.read_cursor(cursor, 1)
+    if before and not before.startswith(_ID):
+        raise refusal("the request has 1 fault", "query:cursor", "is not one that this list gave")
+    rows = await services.store.list_runs(msgspec.structs.replace(chosen, before=before or None), limit)
+    return views.page(rows, map(views.run_view, rows), limit, [rows[-1].run.id] if rows else [], counted)
 
 
-@router.get("/runs/{run_id}", role=Role.VIEWER)
-async def get_run(run_id: str, principal: Principal, services: Services) -> RunView:
-    """One run, with how many of its tasks are in which state."""
+@router.get("/runs/{run_id}", role=Role.VIEWER, returns=RunView)
+async def get_run(run_id: str, principal: Principal, services: Services, prefer: Prefer = None) -> Response:
+    """One run, with how many of its tasks are in which state.
+
+    With `Prefer: wait=30` it is answered when the run is over, or after 30 s; at most a minute is waited.
+    """
     found = await find_run(services, principal, run_id)
-    counts = Counter(task.state for task in await services.store.tasks(run_id))
-    return views.run_view(found, counts)
+    seconds = preferences.seconds_to_wait(prefer)
+    if seconds:
+        await services.waits.until_over(run_id, seconds)
+        found = await find_run(services, principal, run_id)
+    return json_response(await whole_view(services, found), 200, preferences.applied(seconds))
+
+
+@router.get("/runs/{run_id}/graph", role=Role.VIEWER)
+async def get_run_graph(run_id: str, principal: Principal, services: Services) -> GraphView:
+    """The graph of a run: tasks by name with what they need, each after that, and how many are in which state.
+
+    All tasks of a fan-out are one node. What outputs have added to the run is there as well. A graph of more than
+    10,000 nodes is refused.
+    """
+    return await run_graphs.graph_of(services, await find_run(services, principal, run_id))
 
 
 @router.get("/runs/{run_id}/tasks", role=Role.VIEWER)
@@ -60,42 +92,94 @@ async def list_tasks_of_run(
     run_id: str,
     principal: Principal,
     services: Services,
+    q: Query = "",
     state: list[TaskState] | None = None,
+    name: str | None = None,
+    count: Counting | None = None,
     limit: Limit = USUAL_PAGE,
     cursor: Cursor = "",
 ) -> Page[TaskView]:
-    """The tasks of a run, by id, also of one that has moved to history."""
+    """The tasks of a run, by id, also of one that has moved to history. `q` and `count` as for all tasks."""
     found = await find_run(services, principal, run_id)
     (after,) = views.read_cursor(cursor, 1)
-    rows = await services.store.list_tasks(TaskFilter(run_id=run_id, states=tuple(state or ()), after=after), limit)
-    if not rows and found.run.state in FINAL_RUN:
+    wanted = await filtering.wanted_of(services, principal, Listed.TASKS, q, run=run_id, states=state, name=name)
+    chosen = msgspec.structs.replace(filtering.task_filter(wanted), after=after)
+    if found.in_history:
         every = sorted(await services.store.tasks(run_id), key=lambda task: task.id)
-        rows = [task for task in every if task.id > after and (not state or task.state in state)][:limit]
-    return views.page(rows, map(views.task_view, rows), limit, [rows[-1].id] if rows else [])
+        fitting = [task for task in every if _fits(task, chosen)]
+        counted = filtering.counted(len(fitting), count)
+        rows = [task for task in fitting if task.id > after][:limit]
+    else:
+        counted = await filtering.count_tasks(services, chosen, count)
+        rows = await services.store.list_tasks(chosen, limit)
+    return views.page(rows, map(views.task_view, rows), limit, [rows[-1].id] if rows else [], counted)
 
 
 @router.post("/runs/{run_id}/cancel", role=Role.OPERATOR)
-async def cancel_run(run_id: str, body: ActRequest, principal: Principal, services: Services) -> Done:
+async def cancel_run(run_id: str, body: ActRequest, principal: Principal, services: Services, audit: Auditor) -> Done:
     """End a run: what has not started never does, what runs is asked to stop."""
-    return await _act(CancelRun, run_id, body, principal, services)
+    return await _act(CancelRun, run_id, body, principal, services, audit)
 
 
 @router.post("/runs/{run_id}/pause", role=Role.OPERATOR)
-async def pause_run(run_id: str, body: ActRequest, principal: Principal, services: Services) -> Done:
+async def pause_run(run_id: str, body: ActRequest, principal: Principal, services: Services, audit: Auditor) -> Done:
     """Start nothing more of a run. What runs goes on."""
-    return await _act(PauseRun, run_id, body, principal, services)
+    return await _act(PauseRun, run_id, body, principal, services, audit)
 
 
 @router.post("/runs/{run_id}/resume", role=Role.OPERATOR)
-async def resume_run(run_id: str, body: ActRequest, principal: Principal, services: Services) -> Done:
+async def resume_run(run_id: str, body: ActRequest, principal: Principal, services: Services, audit: Auditor) -> Done:
     """Go on with a run that is paused, or that was held for a fault."""
-    return await _act(ResumeRun, run_id, body, principal, services)
+    return await _act(ResumeRun, run_id, body, principal, services, audit)
 
 
 @router.post("/runs/{run_id}/retry", role=Role.OPERATOR)
-async def retry_run(run_id: str, body: ActRequest, principal: Principal, services: Services) -> Done:
+async def retry_run(run_id: str, body: ActRequest, principal: Principal, services: Services, audit: Auditor) -> Done:
     """Start again every task of a run that failed, with all that was cancelled or skipped because of it."""
-    return await _act(RetryRun, run_id, body, principal, services)
+    return await _act(RetryRun, run_id, body, principal, services, audit)
+
+
+@router.post("/runs/{run_id}/priority", role=Role.OPERATOR)
+async def change_priority(
+    run_id: str, body: PriorityRequest, principal: Principal, services: Services, audit: Auditor
+) -> Done:
+    """Give a run, and what is not over of it, another priority. What runs goes on."""
+    priority = read_priority(services, body.priority)
+    found = await find_run(services, principal, run_id)
+    act = priority_act(found.run, priority, principal, reason(body.why), audit)
+    return await carry_out(services, found.run.shard, act)
+
+
+async def whole_view(services: Services, found: ListedRun) -> RunView:
+    """A run with how many of its tasks are in which state."""
+    counts: Counter[str] = Counter()
+    if found.run.adopted_at is not None:  # before that it has no tasks
+        for states in (await services.store.task_states(found.run.id, found.run.task_count)).values():
+            counts.update(states)
+    return views.run_view(found, counts)
+
+
+def read_priority(services: Services, said: str | None) -> Priority:
+    """The priority that a body asks for, in any case. Raises Refused."""
+    priority = Priority.__members__.get((said or "").upper())
+    if priority is None:
+        why = f"must be one of {', '.join(Priority.__members__)}"
+        raise refusal("the body has 1 fault", "priority", why)
+    if priority is Priority.P0 and not services.limits.p0_granted:
+        raise refusal("the body has 1 fault", "priority", "P0 needs a grant that this tenant does not have")
+    return priority
+
+
+def priority_act(run: Run, priority: Priority, principal: Principal, why: str, audit: Auditor) -> ChangePriority:
+    """The act that gives a run another priority."""
+    entry = audit.entry(run.id, tenant=run.tenant, why=why)
+    return ChangePriority(run_id=run.id, priority=priority, by=principal.name, why=why, audit=entry)
+
+
+def run_act(kind: type[Act], run: Run, principal: Principal, why: str, audit: Auditor) -> Act:
+    """An act on a run that asks for nothing more."""
+    entry = audit.entry(run.id, tenant=run.tenant, why=why)
+    return kind(run_id=run.id, by=principal.name, why=why, audit=entry)
 
 
 async def find_run(services: Services, principal: Principal, run_id: str) -> ListedRun:
@@ -106,21 +190,21 @@ async def find_run(services: Services, principal: Principal, run_id: str) -> Lis
     return found
 
 
-async def _act(kind: type[Act], run_id: str, body: ActRequest, principal: Principal, services: Services) -> Done:
+async def _act(
+    kind: type[Act], run_id: str, body: ActRequest, principal: Principal, services: Services, audit: Auditor
+) -> Done:
     found = await find_run(services, principal, run_id)
-    act = kind(run_id=run_id, by=principal.name, why=reason(body.why))
+    act = run_act(kind, found.run, principal, reason(body.why), audit)
     return await carry_out(services, found.run.shard, act)
 
 
-def read_place(cursor: str) -> tuple[datetime, str] | None:
-    """The time and the id that a list goes on behind; None for its beginning. Raises Refused."""
-    if not cursor:
-        return None
-    time, behind = views.read_cursor(cursor, 2)
-    try:
-        at = datetime.fromisoformat(time)
-    except ValueError:
-        at = None
-    if at is None or at.tzinfo is None:
-        raise refusal("the request has 1 fault", "query:cursor", "is not one that this list gave")
-    return at, behind
+def _fits(task: Task, wanted: TaskFilter) -> bool:
+    """Whether a task is one of those that are wanted, as the store would say."""
+    return (
+        (not wanted.states or task.state in wanted.states)
+        and wanted.worker in {None, task.worker_id}
+        and (wanted.name is None or fits(wanted.name, task.name))
+        and wanted.priority in {None, task.priority}
+        and (wanted.since_before is None or task.since < wanted.since_before)
+        and wanted.tenant in {None, task.tenant}
+    )

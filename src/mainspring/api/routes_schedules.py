@@ -12,9 +12,12 @@ from typing import Annotated
 import msgspec
 from starlette.responses import Response
 
-from mainspring.api import permissions, schedule_views, views
+from mainspring.api import etags, permissions, schedule_views, views
 from mainspring.api.acts import reason
+from mainspring.api.auditing import Auditor
+from mainspring.api.etags import IfMatch, IfNoneMatch
 from mainspring.api.problems import not_found, refusal
+from mainspring.api.repeats import REPLAYED, Key, key_for
 from mainspring.api.routing import Router, json_response
 from mainspring.api.services import Principal, Role, Services
 from mainspring.api.views import USUAL_PAGE, Cursor, Limit
@@ -22,7 +25,7 @@ from mainspring.core.backfills import Backfill
 from mainspring.core.schedule_texts import decode_schedule
 from mainspring.core.schedules import ScheduleSpec
 from mainspring.core.settling_acts import BackfillWish
-from mainspring.errors import Conflict, Fault, Refused
+from mainspring.errors import Fault, Outdated, Refused
 from mainspring.rest import ActRequest, Done, Page
 from mainspring.rest_schedules import (
     BackfillRequest,
@@ -61,26 +64,35 @@ async def list_schedules(
 
 
 @router.post("/schedules", role=Role.SUBMITTER, status=201, returns=ScheduleView)
-async def create_schedule(body: ScheduleRequest, principal: Principal, services: Services) -> Response:
+async def create_schedule(body: ScheduleRequest, principal: Principal, services: Services, audit: Auditor) -> Response:
     """Make a schedule. A name that is taken is a conflict (409): PUT changes what is there."""
     tenant = permissions.tenant_to_act_for(principal, body.tenant)
-    return await _create(services, principal, tenant, _read(body), reason(body.why))
+    return await _create(services, principal, tenant, _read(body), reason(body.why), audit)
 
 
-@router.get("/schedules/{ref}", role=Role.VIEWER)
-async def get_schedule(ref: str, principal: Principal, services: Services, tenant: str | None = None) -> ScheduleView:
-    """One schedule with its definition; by its id also one that was deleted."""
+@router.get("/schedules/{ref}", role=Role.VIEWER, returns=ScheduleView)
+async def get_schedule(
+    ref: str, principal: Principal, services: Services, tenant: str | None = None, known: IfNoneMatch = None
+) -> Response:
+    """One schedule with its definition, of which the ETag is the version; by its id also one that was deleted."""
     row = await find_schedule(services, principal, ref, tenant)
-    return schedule_views.schedule_view(row, with_definition=True)
+    return etags.answer(schedule_views.schedule_view(row, with_definition=True), row.version, known)
 
 
-@router.put("/schedules/{ref}", role=Role.SUBMITTER, returns=ScheduleView)
+@router.put("/schedules/{ref}", role=Role.SUBMITTER, returns=ScheduleView, also=201)
 async def put_schedule(
-    ref: str, body: ScheduleRequest, principal: Principal, services: Services, version: Version | None = None
+    ref: str,
+    body: ScheduleRequest,
+    principal: Principal,
+    services: Services,
+    audit: Auditor,
+    version: Version | None = None,
+    match: IfMatch = None,
 ) -> Response:
     """Change a schedule as a whole, or make it (201) if there is none of that name. The same again changes nothing.
 
-    Windows from before the change are not fired for it. With `version` it is changed only if that is the one it has.
+    Windows from before the change are not fired for it. With `version` or `If-Match` it is changed only if that is the
+    one it has (412).
     """
     tenant = permissions.tenant_to_act_for(principal, body.tenant)
     spec, why = _read(body), reason(body.why)
@@ -88,74 +100,123 @@ async def put_schedule(
     if row is None or row.deleted_at is not None or not principal.sees(row.tenant):
         if spec.name != ref:
             raise refusal("the body has 1 fault", "definition.name", f"must be {ref[:200]!a}, as in the path")
-        if version is not None:
-            raise Conflict(f"there is no schedule {ref[:200]!a} to change")
-        return await _create(services, principal, tenant, spec, why)
+        if version is not None or match is not None:
+            raise Outdated(f"there is no schedule {ref[:200]!a} to change")
+        return await _create(services, principal, tenant, spec, why, audit)
+    expected = etags.expected(match, row.version, "the schedule")
+    entry = audit.entry(
+        row.id,
+        tenant=row.tenant,
+        why=why,
+        before=schedule_views.definition(row.spec),
+        after=schedule_views.definition(msgspec.json.encode(spec).decode()),
+    )
     with _about_definition():
-        changed = await services.book.change(row.id, spec, by=principal.name, why=why, version=version)
-    return json_response(schedule_views.schedule_view(changed, with_definition=True))
+        changed = await services.book.change(
+            row.id, spec, by=principal.name, why=why, version=version or expected, audit=entry
+        )
+    return etags.answer(schedule_views.schedule_view(changed, with_definition=True), changed.version)
 
 
 @router.delete("/schedules/{ref}", role=Role.OPERATOR)
 async def delete_schedule(
-    ref: str, principal: Principal, services: Services, tenant: str | None = None, why: str = ""
+    ref: str,
+    principal: Principal,
+    services: Services,
+    audit: Auditor,
+    tenant: str | None = None,
+    why: str = "",
+    match: IfMatch = None,
 ) -> Done:
     """Take a schedule away. What runs goes on, and what became of its windows stays to be read."""
     row = await find_schedule(services, principal, ref, tenant)
-    await services.book.delete(row.id, by=principal.name, why=reason(why))
+    why = reason(why)
+    expected = etags.expected(match, row.version, "the schedule")
+    entry = audit.entry(row.id, tenant=row.tenant, why=why, before=schedule_views.definition(row.spec))
+    await services.book.delete(row.id, by=principal.name, why=why, version=expected, audit=entry)
     return Done(changed=True)
 
 
 @router.post("/schedules/{ref}/pause", role=Role.OPERATOR)
 async def pause_schedule(
-    ref: str, body: ActRequest, principal: Principal, services: Services, tenant: str | None = None
+    ref: str, body: ActRequest, principal: Principal, services: Services, audit: Auditor, tenant: str | None = None
 ) -> Done:
     """Plan nothing more of a schedule until it is resumed. What runs goes on."""
     row = await find_schedule(services, principal, ref, tenant)
-    paused = await services.book.pause(row.id, by=principal.name, why=reason(body.why))
+    why = reason(body.why)
+    entry = audit.entry(row.id, tenant=row.tenant, why=why)
+    paused = await services.book.pause(row.id, by=principal.name, why=why, audit=entry)
     return Done(changed=not row.paused, detail=paused.because)
 
 
 @router.post("/schedules/{ref}/resume", role=Role.OPERATOR)
 async def resume_schedule(
-    ref: str, body: ActRequest, principal: Principal, services: Services, tenant: str | None = None
+    ref: str, body: ActRequest, principal: Principal, services: Services, audit: Auditor, tenant: str | None = None
 ) -> Done:
     """Go on with a schedule that was paused, or disabled because it failed too often.
 
     What was due meanwhile is not made up for: a backfill does that.
     """
     row = await find_schedule(services, principal, ref, tenant)
-    resumed = await services.book.resume(row.id, by=principal.name, why=reason(body.why))
+    why = reason(body.why)
+    entry = audit.entry(row.id, tenant=row.tenant, why=why)
+    resumed = await services.book.resume(row.id, by=principal.name, why=why, audit=entry)
     return Done(changed=row.paused or not row.enabled, detail=resumed.because)
 
 
-@router.post("/schedules/{ref}/trigger", role=Role.SUBMITTER)
+@router.post("/schedules/{ref}/trigger", role=Role.SUBMITTER, returns=FireView)
 async def trigger_schedule(
-    ref: str, body: TriggerRequest, principal: Principal, services: Services, tenant: str | None = None
-) -> FireView:
-    """Fire a schedule now, or for one of its windows again, whether or not it is paused."""
+    ref: str,
+    body: TriggerRequest,
+    principal: Principal,
+    services: Services,
+    audit: Auditor,
+    tenant: str | None = None,
+    key: Key = None,
+) -> Response:
+    """Fire a schedule now, or for one of its windows again, whether or not it is paused.
+
+    Once for each `Idempotency-Key`.
+    """
     row = await find_schedule(services, principal, ref, tenant)
     params = msgspec.json.encode(body.params).decode() if body.params else None
-    fire = await services.book.trigger(
-        row.id, by=principal.name, why=reason(body.why), window_at=body.window_at, params=params
-    )
-    return schedule_views.fire_view(fire)
+    why = reason(body.why)
+    entry = audit.entry(row.id, tenant=row.tenant, why=why, after={"window_at": body.window_at})
+    triggered = await services.book.trigger(
+        row.id, by=principal.name, why=why, window_at=body.window_at, params=params, audit=entry,
+        key=key_for(key, row.tenant, "trigger_schedule", row.id, body),
+    )  # fmt: skip
+    return json_response(schedule_views.fire_view(triggered.fire), headers=REPLAYED if triggered.is_replay else None)
 
 
-@router.post("/schedules/{ref}/backfill", role=Role.SUBMITTER)
+@router.post("/schedules/{ref}/backfill", role=Role.SUBMITTER, returns=BackfillView)
 async def backfill_schedule(
-    ref: str, body: BackfillRequest, principal: Principal, services: Services, tenant: str | None = None
-) -> BackfillView:
-    """Run past windows of a schedule; with `dry_run` only say which they are. Windows that ran are left out."""
+    ref: str,
+    body: BackfillRequest,
+    principal: Principal,
+    services: Services,
+    audit: Auditor,
+    tenant: str | None = None,
+    key: Key = None,
+) -> Response:
+    """Run past windows of a schedule; with `dry_run` only say which they are. Windows that ran are left out.
+
+    Once for each `Idempotency-Key`.
+    """
     row = await find_schedule(services, principal, ref, tenant)
     wish = BackfillWish(
         since=body.since, before=body.before, max_parallel=body.max_parallel, again=body.again, by=principal.name,
         why=reason(body.why),
     )  # fmt: skip
     if body.dry_run:
-        return _backfill_view(row, wish, None, await services.book.plan_backfill(row.id, wish))
-    kept, planned = await services.book.backfill(row.id, wish)
-    return _backfill_view(row, wish, kept, planned)
+        audit.nothing_to_say()
+        return json_response(_backfill_view(row, wish, None, await services.book.plan_backfill(row.id, wish)))
+    entry = audit.entry(row.id, tenant=row.tenant, why=wish.why, after=wish)
+    made = await services.book.backfill(
+        row.id, wish, entry, key_for(key, row.tenant, "backfill_schedule", row.id, body)
+    )
+    headers = REPLAYED if made.is_replay else None
+    return json_response(_backfill_view(row, wish, made.row, made.planned), headers=headers)
 
 
 async def find_schedule(services: Services, principal: Principal, ref: str, tenant: str | None) -> ScheduleRow:
@@ -166,11 +227,15 @@ async def find_schedule(services: Services, principal: Principal, ref: str, tena
     return row
 
 
-async def _create(services: Services, principal: Principal, tenant: str, spec: ScheduleSpec, why: str) -> Response:
+async def _create(
+    services: Services, principal: Principal, tenant: str, spec: ScheduleSpec, why: str, audit: Auditor
+) -> Response:
+    definition = schedule_views.definition(msgspec.json.encode(spec).decode())
+    entry = audit.entry(spec.name, tenant=tenant, why=why, after=definition)
     with _about_definition():
-        row = await services.book.create(tenant, spec, by=principal.name, why=why)
-    headers = {"Location": f"/api/v1/schedules/{row.id}"}
-    return json_response(schedule_views.schedule_view(row, with_definition=True), 201, headers)
+        row = await services.book.create(tenant, spec, by=principal.name, why=why, audit=entry)
+    view = schedule_views.schedule_view(row, with_definition=True)
+    return etags.answer(view, row.version, status=201, headers={"Location": f"/api/v1/schedules/{row.id}"})
 
 
 def _read(body: ScheduleRequest) -> ScheduleSpec:

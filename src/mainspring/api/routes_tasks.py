@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
-from mainspring.api import permissions, views
+import msgspec
+
+from mainspring.api import filtering, views
 from mainspring.api.acts import carry_out, reason
+from mainspring.api.auditing import Auditor
+from mainspring.api.filtering import Counting, PriorityName, Query
 from mainspring.api.problems import not_found, refusal
 from mainspring.api.routing import Router
 from mainspring.api.services import Principal, Role, Services
 from mainspring.api.views import USUAL_PAGE, Cursor, Limit
+from mainspring.core.filters import Listed
 from mainspring.core.job_rules import LONGEST_TIMEOUT_SECONDS
 from mainspring.core.tasks import Task, TaskState
+from mainspring.core.work import LONGEST_GRACE_SECONDS
 from mainspring.rest import (
     ActRequest,
     AttemptView,
-    CheckpointView,
     Done,
     ExtendRequest,
+    KillRequest,
     Page,
     TaskView,
     TransitionView,
 )
-from mainspring.shard.events import CancelTask, ClearTask, ExtendTask, ReopenTask
-from mainspring.store.port_front import TaskFilter
+from mainspring.shard.events import CancelTask, ClearTask, ExtendTask, KillTask, ReopenTask
 
 router = Router()
 
@@ -30,26 +35,31 @@ router = Router()
 async def list_tasks(
     principal: Principal,
     services: Services,
+    q: Query = "",
     state: list[TaskState] | None = None,
     run: str | None = None,
     worker: str | None = None,
     name: str | None = None,
+    priority: PriorityName | None = None,
     tenant: str | None = None,
+    count: Counting | None = None,
     limit: Limit = USUAL_PAGE,
     cursor: Cursor = "",
 ) -> Page[TaskView]:
-    """Tasks by id, without those of runs that have moved to history."""
+    """Tasks by id, without those of runs that have moved to history.
+
+    `q` is a filter (docs/reference/filters.md); what the other parameters say must hold as well. `count` says how many
+    there are in all: `exact`, or `bounded` for up to 10,000.
+    """
     (after,) = views.read_cursor(cursor, 1)
-    wanted = TaskFilter(
-        tenant=permissions.tenant_to_look_at(principal, tenant),
-        run_id=run,
-        states=tuple(state or ()),
-        worker=worker,
-        name=name,
-        after=after,
-    )
-    rows = await services.store.list_tasks(wanted, limit)
-    return views.page(rows, map(views.task_view, rows), limit, [rows[-1].id] if rows else [])
+    wanted = await filtering.wanted_of(
+        services, principal, Listed.TASKS, q, tenant=tenant, run=run, worker=worker, name=name, priority=priority,
+        states=state,
+    )  # fmt: skip
+    chosen = filtering.task_filter(wanted)
+    counted = await filtering.count_tasks(services, chosen, count)
+    rows = await services.store.list_tasks(msgspec.structs.replace(chosen, after=after), limit)
+    return views.page(rows, map(views.task_view, rows), limit, [rows[-1].id] if rows else [], counted)
 
 
 @router.get("/tasks/{task_id}", role=Role.VIEWER)
@@ -76,43 +86,65 @@ async def list_transitions(task_id: str, principal: Principal, services: Service
     return Page(items=[views.transition_view(one) for one in await services.store.transitions_of(task_id)])
 
 
-@router.get("/tasks/{task_id}/checkpoint", role=Role.VIEWER)
-async def get_checkpoint(task_id: str, principal: Principal, services: Services) -> CheckpointView:
-    """What a task saved last for its next attempt."""
-    await find_task(services, principal, task_id)
-    checkpoint = await services.store.checkpoint(task_id)
-    if checkpoint is None:
-        raise not_found("checkpoint of task", task_id)
-    return views.checkpoint_view(checkpoint)
-
-
 @router.post("/tasks/{task_id}/cancel", role=Role.OPERATOR)
-async def cancel_task(task_id: str, body: ActRequest, principal: Principal, services: Services) -> Done:
+async def cancel_task(task_id: str, body: ActRequest, principal: Principal, services: Services, audit: Auditor) -> Done:
     """End a task. Its descendants are cancelled with it."""
-    return await _act(CancelTask, task_id, body, principal, services)
+    return await _act(CancelTask, task_id, body, principal, services, audit)
 
 
 @router.post("/tasks/{task_id}/retry", role=Role.OPERATOR)
-async def retry_task(task_id: str, body: ActRequest, principal: Principal, services: Services) -> Done:
+async def retry_task(task_id: str, body: ActRequest, principal: Principal, services: Services, audit: Auditor) -> Done:
     """Start a task again that is over, with all that was cancelled or skipped because of it."""
-    return await _act(ReopenTask, task_id, body, principal, services)
+    return await _act(ReopenTask, task_id, body, principal, services, audit)
 
 
 @router.post("/tasks/{task_id}/clear", role=Role.OPERATOR)
-async def clear_task(task_id: str, body: ActRequest, principal: Principal, services: Services) -> Done:
+async def clear_task(task_id: str, body: ActRequest, principal: Principal, services: Services, audit: Auditor) -> Done:
     """Let a quarantined task run again."""
-    return await _act(ClearTask, task_id, body, principal, services)
+    return await _act(ClearTask, task_id, body, principal, services, audit)
 
 
 @router.post("/tasks/{task_id}/extend", role=Role.OPERATOR)
-async def extend_task(task_id: str, body: ExtendRequest, principal: Principal, services: Services) -> Done:
+async def extend_task(
+    task_id: str, body: ExtendRequest, principal: Principal, services: Services, audit: Auditor
+) -> Done:
     """Give a running task more time."""
     if not 0 < body.seconds <= LONGEST_TIMEOUT_SECONDS:
         raise refusal(
             "the body has 1 fault", "seconds", f"must be more than 0 and at most {LONGEST_TIMEOUT_SECONDS:.0f}"
         )
     task = await find_task(services, principal, task_id)
-    act = ExtendTask(run_id=task.run_id, task_id=task_id, seconds=body.seconds, by=principal.name, why=reason(body.why))
+    why = reason(body.why)
+    act = ExtendTask(
+        run_id=task.run_id,
+        task_id=task_id,
+        seconds=body.seconds,
+        by=principal.name,
+        why=why,
+        audit=audit.entry(task_id, tenant=task.tenant, why=why),
+    )
+    return await carry_out(services, task.shard, act)
+
+
+@router.post("/tasks/{task_id}/kill", role=Role.OPERATOR)
+async def kill_task(task_id: str, body: KillRequest, principal: Principal, services: Services, audit: Auditor) -> Done:
+    """End the process of a running task, after a grace in which it may stop by itself.
+
+    The task is cancelled then; with `again` it goes back to the queue, and the try does not count.
+    """
+    if not 0 <= body.grace_seconds <= LONGEST_GRACE_SECONDS:
+        raise refusal("the body has 1 fault", "grace_seconds", f"must be from 0 to {LONGEST_GRACE_SECONDS:.0f}")
+    task = await find_task(services, principal, task_id)
+    why = reason(body.why)
+    act = KillTask(
+        run_id=task.run_id,
+        task_id=task_id,
+        grace_seconds=body.grace_seconds,
+        again=body.again,
+        by=principal.name,
+        why=why,
+        audit=audit.entry(task_id, tenant=task.tenant, why=why),
+    )
     return await carry_out(services, task.shard, act)
 
 
@@ -132,7 +164,10 @@ async def _act(
     body: ActRequest,
     principal: Principal,
     services: Services,
+    audit: Auditor,
 ) -> Done:
     task = await find_task(services, principal, task_id)
-    act = kind(run_id=task.run_id, task_id=task_id, by=principal.name, why=reason(body.why))
+    why = reason(body.why)
+    entry = audit.entry(task_id, tenant=task.tenant, why=why)
+    act = kind(run_id=task.run_id, task_id=task_id, by=principal.name, why=why, audit=entry)
     return await carry_out(services, task.shard, act)

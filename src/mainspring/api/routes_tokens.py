@@ -7,13 +7,15 @@ from datetime import timedelta
 from starlette.responses import Response
 
 from mainspring.api import permissions, views
+from mainspring.api.auditing import Auditor
 from mainspring.api.problems import not_found
+from mainspring.api.repeats import Key
 from mainspring.api.routing import Router, json_response
 from mainspring.api.services import EVERY_TENANT, Principal, Role, Services
-from mainspring.api.tokens import LONGEST_LIFE, SHORTEST_LIFE, make_token
+from mainspring.api.tokens import LONGEST_LIFE, SHORTEST_LIFE, described, make_token
 from mainspring.core import job_rules
 from mainspring.core.job_rules import Faults
-from mainspring.errors import Refused
+from mainspring.errors import KeyReused, Refused
 from mainspring.rest import Done, Page, TokenRequest, TokenView
 
 router = Router()
@@ -25,10 +27,13 @@ GIVEN = GIVEN_BY_ALL | {Role.WORKER}
 
 
 @router.post("/tokens", role=Role.ADMIN, status=201, returns=TokenView)
-async def create_token(body: TokenRequest, principal: Principal, services: Services) -> Response:
+async def create_token(
+    body: TokenRequest, principal: Principal, services: Services, audit: Auditor, key: Key = None
+) -> Response:
     """Make a token. This answer is the only one that ever shows it.
 
-    It is for the tenant of whoever asks, unless that may act for others and names one.
+    It is for the tenant of whoever asks, unless that may act for others and names one. An `Idempotency-Key` that comes
+    again is refused (409): whoever did not get the first answer revokes the token that the refusal names.
     """
     tenant = principal.tenant if body.tenant is None else body.tenant
     if tenant != principal.tenant:
@@ -41,8 +46,11 @@ async def create_token(body: TokenRequest, principal: Principal, services: Servi
         by=principal.name,
         now=await services.time.now(),
         life=timedelta(seconds=body.expires_in_seconds),
+        key=None if key is None else f"{principal.tenant} {key}",
     )
-    await services.store.insert_token(row)
+    if key is not None and await services.store.find_token(row.id) is not None:
+        raise KeyReused(f"the token {row.id} was made under this key, and is not shown again")
+    await services.store.insert_token(row, audit.entry(row.id, tenant=tenant, after=described(row)))
     return json_response(views.token_view(row, token), 201, {"Location": f"/api/v1/tokens/{row.id}"})
 
 
@@ -54,12 +62,13 @@ async def list_tokens(principal: Principal, services: Services, tenant: str | No
 
 
 @router.delete("/tokens/{token_id}", role=Role.ADMIN)
-async def revoke_token(token_id: str, principal: Principal, services: Services) -> Done:
+async def revoke_token(token_id: str, principal: Principal, services: Services, audit: Auditor) -> Done:
     """End a token. Within ten seconds no server takes it any more."""
     row = await services.store.find_token(token_id)
     if row is None or not principal.sees(row.tenant):
         raise not_found("token", token_id)
-    return Done(changed=await services.store.revoke_token(token_id))
+    entry = audit.entry(token_id, tenant=row.tenant, before=described(row))
+    return Done(changed=await services.store.revoke_token(token_id, entry))
 
 
 def _check(body: TokenRequest, tenant: str, given: frozenset[Role]) -> None:

@@ -11,10 +11,12 @@ from collections.abc import Mapping
 
 from mainspring.api import permissions, views
 from mainspring.api.acts import carry_out, reason
+from mainspring.api.auditing import Auditor
 from mainspring.api.problems import not_found
 from mainspring.api.routing import Router
 from mainspring.api.services import Principal, Role, Services
 from mainspring.api.views import USUAL_PAGE, Cursor, Limit
+from mainspring.core.audit_trail import INSTALLATION
 from mainspring.core.batch import WorkerRow
 from mainspring.core.tasks import TaskState
 from mainspring.rest import ActRequest, Done, Page, WorkerView
@@ -48,27 +50,35 @@ async def get_worker(worker_id: str, principal: Principal, services: Services) -
 
 
 @router.post("/workers/{worker_id}/cordon", role=Role.OPERATOR)
-async def cordon_worker(worker_id: str, body: ActRequest, principal: Principal, services: Services) -> Done:
+async def cordon_worker(
+    worker_id: str, body: ActRequest, principal: Principal, services: Services, audit: Auditor
+) -> Done:
     """Give a worker nothing new. What it has goes on."""
-    return await _act(CordonWorker, worker_id, body, principal, services)
+    return await _act(CordonWorker, worker_id, body, principal, services, audit)
 
 
 @router.post("/workers/{worker_id}/uncordon", role=Role.OPERATOR)
-async def uncordon_worker(worker_id: str, body: ActRequest, principal: Principal, services: Services) -> Done:
+async def uncordon_worker(
+    worker_id: str, body: ActRequest, principal: Principal, services: Services, audit: Auditor
+) -> Done:
     """Let a worker have work again."""
-    return await _act(UncordonWorker, worker_id, body, principal, services)
+    return await _act(UncordonWorker, worker_id, body, principal, services, audit)
 
 
 @router.post("/workers/{worker_id}/drain", role=Role.OPERATOR)
-async def drain_worker(worker_id: str, body: ActRequest, principal: Principal, services: Services) -> Done:
+async def drain_worker(
+    worker_id: str, body: ActRequest, principal: Principal, services: Services, audit: Auditor
+) -> Done:
     """Give a worker nothing new, and call back what it has not started."""
-    return await _act(DrainWorker, worker_id, body, principal, services)
+    return await _act(DrainWorker, worker_id, body, principal, services, audit)
 
 
 @router.post("/workers/{worker_id}/evict", role=Role.OPERATOR)
-async def evict_worker(worker_id: str, body: ActRequest, principal: Principal, services: Services) -> Done:
+async def evict_worker(
+    worker_id: str, body: ActRequest, principal: Principal, services: Services, audit: Auditor
+) -> Done:
     """Drain a worker, and have what runs there run elsewhere."""
-    return await _act(EvictWorker, worker_id, body, principal, services)
+    return await _act(EvictWorker, worker_id, body, principal, services, audit)
 
 
 def _view(principal: Principal, row: WorkerRow, running: Mapping[str | None, int]) -> WorkerView:
@@ -98,9 +108,11 @@ async def _find_worker(services: Services, worker_id: str) -> WorkerRow:
 
 
 async def _act(
-    kind: type[WorkerAct], worker_id: str, body: ActRequest, principal: Principal, services: Services
+    kind: type[WorkerAct], worker_id: str, body: ActRequest, principal: Principal, services: Services, audit: Auditor
 ) -> Done:
     """Acts on workers concern every tenant."""
     permissions.check_every_tenant(principal)
     row = await _find_worker(services, worker_id)
-    return await carry_out(services, row.shard, kind(worker=worker_id, by=principal.name, why=reason(body.why)))
+    why = reason(body.why)
+    entry = audit.entry(worker_id, tenant=INSTALLATION, why=why)
+    return await carry_out(services, row.shard, kind(worker=worker_id, by=principal.name, why=why, audit=entry))

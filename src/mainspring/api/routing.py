@@ -9,6 +9,7 @@
 | an argument | is |
 |---|---|
 | `principal: Principal`, `services: Services`, `request: Request` | who asks, what routes work with, the request |
+| `audit: Auditor` | for what the audit log says of it; what changes something must have it, unless `audited=False` |
 | named as a part of the path | that part |
 | `body: SomeStruct` | the body, read as JSON; every fault that can be named is named |
 | `body: bytes` | the body as it came |
@@ -17,7 +18,8 @@
 
 1. A route says which role it asks for; None is for what anybody may ask. There is no default.
 2. Nobody's body is read before it is known who asks, and none further than `largest_body`.
-3. What a function returns is the answer: a struct as JSON, a `Response` as it is.
+3. What a function returns is the answer: a struct as JSON, a `Response` as it is, a `Page` with what all lists have
+   (`api/paging.py`).
 
 The document of all routes is made by `api/openapi.py` from the same `Endpoint`s; `api/problems.py` answers for errors.
 """
@@ -27,17 +29,19 @@ from __future__ import annotations
 import inspect
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TypeVar, get_args, get_origin, get_type_hints
+from typing import Annotated, TypeVar, get_args, get_origin, get_type_hints
 
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from mainspring.api import bodies, permissions
+from mainspring.api import bodies, paging, permissions
+from mainspring.api.auditing import Auditor
 from mainspring.api.services import Principal, Role, Services
 from mainspring.core.hints import did_you_mean
 from mainspring.core.strict_json import fault_in_text
-from mainspring.errors import Fault, Refused
+from mainspring.errors import Broken, Fault, Refused
+from mainspring.rest import Page
 
 JSON = "application/json"
 NDJSON = "application/x-ndjson"
@@ -46,7 +50,9 @@ LARGEST_STRUCT_BYTES = 1024 * 1024
 """Of a body that is read as a struct."""
 
 Call = TypeVar("Call", bound=Callable[..., Awaitable[object]])
-_INJECTED = {Principal, Services, Request}
+REQUEST_ID = "mainspring.request"
+"""Where the scope of a request has its id."""
+_INJECTED = {Principal, Services, Request, Auditor}
 _MISSING = inspect.Parameter.empty
 
 
@@ -101,6 +107,16 @@ class Parameter:
         return request.query_params.get(self.wire_name)
 
 
+_FIELDS = Parameter(
+    name="fields",
+    source="query",
+    wire_name="fields",
+    type=Annotated[str, msgspec.Meta(max_length=paging.LONGEST_FIELDS)] | None,
+    default=None,
+)
+"""Which fields the items of a list are to have, with commas between them."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
     """One method of one path."""
@@ -122,6 +138,10 @@ class Endpoint:
     body: type | None
     """A struct, `bytes`, or `Request` for one that the route reads by itself; None if there is none."""
     injected: Mapping[str, type]
+    audited: bool
+    """Each answered request is in the audit log."""
+    also: int | None
+    """Another status that says that all is well: made just now where something was replaced, or the other way round."""
 
     @property
     def operation(self) -> str:
@@ -133,22 +153,33 @@ class Endpoint:
         services: Services = request.app.state.services
         arguments: dict[str, object] = {}
         given: dict[type, object] = {Services: services, Request: request}
+        auditor: Auditor | None = None
         if self.role is not None:
             client = request.client.host if request.client is not None else ""
             principal = await services.identities.of(request.headers, client)
             permissions.check(principal, self.role, self.operation)
             given[Principal] = principal
+            auditor = Auditor(principal, request_id=request.scope[REQUEST_ID], source=client, act=self.operation)
+            given[Auditor] = auditor
         for name, kind in self.injected.items():
             arguments[name] = given[kind]
         faults: list[Fault] = []
         for parameter in self.parameters:
             arguments[parameter.name] = parameter.read(request, faults)
         faults += self._misspelt(request)
+        item = paging.item_of(self.returns) if self.method == "GET" else None
+        if item is not None:
+            del arguments[_FIELDS.name]
+            faults += paging.faults_of(request, item, {parameter.wire_name for parameter in self.parameters})
         if faults:
             raise Refused(f"the request has {len(faults)} fault{'s' if len(faults) > 1 else ''}", faults)
         if self.body is not None and self.body is not Request:
             arguments["body"] = await self._read_body(request, services)
         result = await self.call(**arguments)
+        if self.audited and (auditor is None or not auditor.is_done):
+            raise Broken(f"{self.operation} was answered, and the audit log does not say so")
+        if isinstance(result, Page) and item is not None:
+            return paging.respond(result, request)
         return result if isinstance(result, Response) else json_response(result, self.status)
 
     def _misspelt(self, request: Request) -> Iterator[Fault]:
@@ -182,12 +213,13 @@ class Router:
 
     def post(
         self, path: str, *, role: Role | None, status: int = 200, takes: str = JSON, answers: str = JSON,
-        reads: type | None = None, returns: object = None, largest_body: int | None = None,
+        reads: type | None = None, returns: object = None, largest_body: int | None = None, audited: bool = True,
+        also: int | None = None,
     ) -> Callable[[Call], Call]:  # fmt: skip
         """Something is made or done."""
         return self._route(
             "POST", path, role=role, status=status, takes=takes, answers=answers, reads=reads, returns=returns,
-            largest_body=largest_body,
+            largest_body=largest_body, audited=audited, also=also,
         )  # fmt: skip
 
     def put(
@@ -198,17 +230,21 @@ class Router:
         takes: str = JSON,
         returns: object = None,
         largest_body: int | None = None,
+        also: int | None = None,
     ) -> Callable[[Call], Call]:
         """Something is replaced."""
-        return self._route("PUT", path, role=role, takes=takes, returns=returns, largest_body=largest_body)
+        return self._route(
+            "PUT", path, role=role, takes=takes, returns=returns, largest_body=largest_body, audited=True, also=also
+        )
 
     def delete(self, path: str, *, role: Role | None, returns: object = None) -> Callable[[Call], Call]:
         """Something is taken away."""
-        return self._route("DELETE", path, role=role, returns=returns)
+        return self._route("DELETE", path, role=role, returns=returns, audited=True)
 
     def _route(
         self, method: str, path: str, *, role: Role | None, status: int = 200, takes: str = JSON, answers: str = JSON,
-        reads: type | None = None, returns: object = None, largest_body: int | None = None,
+        reads: type | None = None, returns: object = None, largest_body: int | None = None, audited: bool = False,
+        also: int | None = None,
     ) -> Callable[[Call], Call]:  # fmt: skip
         def keep(call: Call) -> Call:
             whole = self._prefix + path
@@ -217,15 +253,20 @@ class Router:
             injected = {name: kind for name, kind in hints.items() if kind in _INJECTED}
             if role is None and Principal in injected.values():
                 raise TypeError(f"{call.__name__} is public: nobody knows who asks")
+            if audited and Auditor not in injected.values():
+                raise TypeError(f"{call.__name__} changes something: it must ask for an Auditor")
             body: type | None = hints.get("body")
             if body is None and method in {"POST", "PUT"} and Request in injected.values():
                 body = Request
             answer = annotated if returns is None and _is_answer(annotated) else returns
+            parameters = _parameters(call, whole, hints, set(injected) | {"body"})
+            if method == "GET" and paging.item_of(answer) is not None:
+                parameters.append(_FIELDS)
             self.routes.append(
                 Endpoint(
                     method=method, path=whole, call=call, role=role, status=status, takes=takes, answers=answers,
                     reads=reads or body, returns=answer, largest_body=largest_body, body=body, injected=injected,
-                    parameters=tuple(_parameters(call, whole, hints, set(injected) | {"body"})),
+                    audited=audited, also=also, parameters=tuple(parameters),
                 )
             )  # fmt: skip
             return call

@@ -59,8 +59,8 @@ def fire_view(row: FireRow) -> FireView:
 def change_view(row: ScheduleChange) -> ChangeView:
     """What somebody did to a schedule."""
     return ChangeView(
-        at=row.at, act=row.act, by=row.by, why=row.why, version=row.version, before=_definition(row.before),
-        after=_definition(row.after),
+        at=row.at, act=row.act, by=row.by, why=row.why, version=row.version, before=definition(row.before),
+        after=definition(row.after),
     )  # fmt: skip
 
 
@@ -123,5 +123,6 @@ def _state(row: ScheduleRow) -> str:
     return "paused" if row.paused else "active"
 
 
-def _definition(spec: str | None) -> msgspec.Raw:
+def definition(spec: str | None) -> msgspec.Raw:
+    """A schedule's definition as people write it, from what is kept; null if there is none."""
     return _NULL if spec is None else msgspec.Raw(encode_schedule(spec))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import socket
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
@@ -33,6 +33,9 @@ from mainspring.errors import Refused
 from mainspring.host.host import Host
 from mainspring.host.loop import Leader
 from mainspring.store.port import Store
+from mainspring.telemetry.metrics import Metrics
+from mainspring.telemetry.stories import Stories, Teller
+from mainspring.telemetry.timetable import Timetable
 from mainspring.wire import LARGEST_FRAME_BYTES
 
 _PING_SECONDS = 10.0
@@ -82,7 +85,9 @@ class Front:
         pool: str,
         files: LogFiles,
         open_locally: bool,
+        tellers: Sequence[Teller] = (),
     ) -> None:
+        self._stories = Stories(tellers)
         self._peers = Peers(store, clock, name=host.name, address=address, secret=cluster_secret)
         self._logs = LogStore(files, host, store, self._peers, clock)
         self._live = Live(store, clock)
@@ -99,6 +104,7 @@ class Front:
             identities=TokenIdentities(store, clock, cluster_secret=cluster_secret, open_locally=open_locally),
             cluster_secret=cluster_secret,
             pool=pool,
+            metrics=Metrics(__version__),
         )
         self._links = WorkerLinks(self.services, host, self._logs)
         self.app = build_app(self.services, websockets=[WebSocketRoute(PATH, self._links.serve)])
@@ -108,13 +114,15 @@ class Front:
             Route(f"{LOGS}{{attempt}}", self._logs.answer),
         ]
         self.services.metrics.watch(lambda: host.leaders)
+        self.timetable = Timetable(store, clock, self.services.metrics.registry)
         host.on_lead = self._follow
 
     @asynccontextmanager
     async def running(self, listener: socket.socket, tls: Tls | None = None) -> AsyncIterator[None]:
         """Answer for as long as the block lasts."""
         server = _Server(_config(self.app, tls))
-        helpers = [asyncio.create_task(self._logs.run()), asyncio.create_task(self._peers.take_part())]
+        duties = (self._logs.run(), self._peers.take_part(), self.timetable.run(), self._stories.run())
+        helpers = [asyncio.create_task(duty) for duty in duties]
         serving = asyncio.create_task(server.serve(sockets=[listener]))
         up = asyncio.create_task(server.is_up.wait())
         try:
@@ -141,6 +149,8 @@ class Front:
 
         leader.on_commit = committed
         self.services.metrics.follow(leader)
+        if self._stories.is_wanted:
+            self._stories.follow(leader)
 
 
 class _Server(uvicorn.Server):

@@ -12,16 +12,20 @@ from typing import Protocol
 
 import msgspec
 
-from mainspring.api.metrics import Metrics
+from mainspring.api.run_jobs import RunJobs
+from mainspring.api.run_waits import RunWaits
 from mainspring.api.store_time import AskedTime
 from mainspring.api.submission import Submissions
 from mainspring.clock import Clock
 from mainspring.core.job_rules import Limits
 from mainspring.host.schedule_acts import ScheduleBook
+from mainspring.host.settings import Settings
+from mainspring.host.webhooks import WebhookBook
 from mainspring.shard.effects import Answered
 from mainspring.shard.events import Event
 from mainspring.store.port import Store
 from mainspring.store.port_front import Told
+from mainspring.telemetry.metrics import Metrics
 
 EVERY_TENANT = "*"
 DEFAULT_TENANT = "default"
@@ -106,12 +110,19 @@ class Logs(Protocol):
 class LiveStream(Protocol):
     """Transitions as they become durable (OBS-4)."""
 
+    is_ending: bool
+    """The server ends: whoever follows is let go."""
+
     async def now(self) -> dict[str, tuple[int, int]]:
         """The place of each shard's story behind which only what is still to come is."""
         ...
 
     def follow(self, after: Mapping[str, tuple[int, int]]) -> AsyncIterator[list[Told]]:
         """What happens after these places of each shard's story; an empty list every 5 s of silence."""
+        ...
+
+    def so_far(self, after: Mapping[str, tuple[int, int]]) -> AsyncIterator[list[Told]]:
+        """What has happened after these places, up to now."""
         ...
 
 
@@ -147,8 +158,19 @@ class Services:
     time: AskedTime = field(init=False)
     submissions: Submissions = field(init=False)
     book: ScheduleBook = field(init=False)
+    webhooks: WebhookBook = field(init=False)
+    waits: RunWaits = field(init=False)
+    run_jobs: RunJobs = field(init=False)
+    settings: Settings = field(init=False)
+    """Those of the engine, if there is one: whoever builds both puts them here."""
 
     def __post_init__(self) -> None:
         self.time = AskedTime(self.store, self.clock)
-        self.submissions = Submissions(self.store, self.clock, self.time, limits=self.limits, pool=self.pool)
+        self.webhooks = WebhookBook(self.store, self.clock)
+        self.submissions = Submissions(
+            self.store, self.clock, self.time, limits=self.limits, pool=self.pool, is_watched=self.webhooks.wants_any
+        )
+        self.settings = Settings(self.store, self.clock)
         self.book = ScheduleBook(self.store, pool=self.pool, limits=self.limits)
+        self.waits = RunWaits(self.store, self.live, self.clock)
+        self.run_jobs = RunJobs(self.store)

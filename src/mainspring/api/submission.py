@@ -20,6 +20,7 @@ from mainspring.api.known_jobs import KnownJob, KnownJobs
 from mainspring.api.store_time import AskedTime
 from mainspring.clock import Clock
 from mainspring.core.admission import check_run
+from mainspring.core.audit_trail import AuditEntry
 from mainspring.core.job_rules import Limits
 from mainspring.core.runs import Run
 from mainspring.core.tasks import Priority
@@ -29,6 +30,8 @@ from mainspring.rest import RunRequest
 from mainspring.store.port import IdempotencyKey, KeyedRun, Store
 
 _Insert = Callable[[Sequence["Prepared"]], Awaitable[Sequence[str | MainspringError]]]
+Tell = Callable[[Sequence["Prepared"]], Sequence[AuditEntry]]
+"""What the audit log says of runs that are written together."""
 
 
 class Prepared(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,6 +42,8 @@ class Prepared(msgspec.Struct, frozen=True, kw_only=True):
     reference: str
     """How the wish names the job: `name`, `name@3` or its id."""
     key: IdempotencyKey | None
+    audit: AuditEntry | None = None
+    """What the audit log says of it, if it is told of by itself."""
 
 
 class Made(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,15 +59,25 @@ class Made(msgspec.Struct, frozen=True, kw_only=True):
         return self.id != self.prepared.run.id
 
 
+def own_entries(runs: Sequence[Prepared]) -> list[AuditEntry]:
+    """What the audit log says of runs that came by themselves: an entry for each."""
+    return [prepared.audit for prepared in runs if prepared.audit is not None]
+
+
 class Submissions:
     """Makes runs."""
 
-    def __init__(self, store: Store, clock: Clock, time: AskedTime, *, limits: Limits, pool: str) -> None:
+    def __init__(
+        self, store: Store, clock: Clock, time: AskedTime, *, limits: Limits, pool: str,
+        is_watched: Callable[[str], Awaitable[bool]],
+    ) -> None:  # fmt: skip
+        """`is_watched` says whether somebody outside wants to hear how runs of a tenant end."""
         self.jobs = KnownJobs(store, clock)
         self._store = store
         self._time = time
         self._limits = limits
         self._pool = pool
+        self._is_watched = is_watched
         self._random = Random(entropy())
         self._gatherer: Gatherer[Prepared, Made] = Gatherer(self.insert_each, lambda one: len(one.run.params))
 
@@ -92,6 +107,7 @@ class Submissions:
             params=params,
             task_count=job.task_count,
             submitted_by=by,
+            watched=await self._is_watched(tenant),
             created_at=now,
             start_at=max(now, request.start_at or now),
         )
@@ -118,19 +134,24 @@ class Submissions:
         """
         return await self._gatherer.add(prepared)
 
-    async def insert_all(self, runs: Sequence[Prepared], key: IdempotencyKey | None) -> list[str]:
+    async def insert_all(
+        self, runs: Sequence[Prepared], key: IdempotencyKey | None, audit: Sequence[AuditEntry]
+    ) -> list[str]:
         """Make all of these runs, or none; returns their ids, or those that were made under the same key before."""
         try:
-            return await self._store.insert_runs([prepared.run for prepared in runs], key)
+            return await self._store.insert_runs([prepared.run for prepared in runs], key, audit)
         except JobMissing as error:
             self.jobs.forget(error.jobs)
             renewed = [await self._renew(one, error) if one.job.id in error.jobs else one for one in runs]
-            return await self._store.insert_runs([prepared.run for prepared in renewed], key)
+            return await self._store.insert_runs([prepared.run for prepared in renewed], key, audit)
 
-    async def insert_each(self, runs: Sequence[Prepared]) -> list[Made | MainspringError]:
-        """Make each of these runs that can be made, at most 1,000; returns what was made, or what is wrong."""
+    async def insert_each(self, runs: Sequence[Prepared], tell: Tell = own_entries) -> list[Made | MainspringError]:
+        """Make each of these runs that can be made, at most 1,000; returns what was made, or what is wrong.
+
+        `tell` is asked for each group without keys that is written together. One with a key has its own entry.
+        """
         runs = list(runs)
-        ends = await self._insert_both(runs)
+        ends = await self._insert_both(runs, tell)
         missing = {place: end for place, end in enumerate(ends) if isinstance(end, JobMissing)}
         self.jobs.forget([job for error in missing.values() for job in error.jobs])
         renewed = []
@@ -140,25 +161,30 @@ class Submissions:
                 renewed.append(place)
             except MainspringError as why:
                 ends[place] = why
-        for place, end in zip(renewed, await self._insert_both([runs[place] for place in renewed]), strict=True):
+        for place, end in zip(renewed, await self._insert_both([runs[place] for place in renewed], tell), strict=True):
             ends[place] = end
         return [
             Made(id=end, prepared=prepared) if isinstance(end, str) else end
             for prepared, end in zip(runs, ends, strict=True)
         ]
 
-    async def _insert_both(self, runs: Sequence[Prepared]) -> list[str | MainspringError]:
+    async def _insert_both(self, runs: Sequence[Prepared], tell: Tell) -> list[str | MainspringError]:
         """Insert those that have a key, and those that have none; an id for each, or what is wrong."""
         keyed = iter(await _insert_good([one for one in runs if one.key is not None], self._insert_keyed))
-        bare = iter(await _insert_good([one for one in runs if one.key is None], self._insert_bare))
-        return [next(bare) if prepared.key is None else next(keyed) for prepared in runs]
 
-    async def _insert_bare(self, runs: Sequence[Prepared]) -> Sequence[str | MainspringError]:
-        return await self._store.insert_runs([prepared.run for prepared in runs])
+        async def insert_bare(group: Sequence[Prepared]) -> Sequence[str | MainspringError]:
+            return await self._store.insert_runs([prepared.run for prepared in group], audit=tell(group))
+
+        bare = iter(await _insert_good([one for one in runs if one.key is None], insert_bare))
+        return [next(bare) if prepared.key is None else next(keyed) for prepared in runs]
 
     async def _insert_keyed(self, runs: Sequence[Prepared]) -> Sequence[str | MainspringError]:
         return await self._store.insert_keyed(
-            [KeyedRun(run=prepared.run, key=prepared.key) for prepared in runs if prepared.key is not None]
+            [
+                KeyedRun(run=prepared.run, key=prepared.key, audit=prepared.audit)
+                for prepared in runs
+                if prepared.key is not None
+            ]
         )
 
     async def _renew(self, prepared: Prepared, error: JobMissing) -> Prepared:
@@ -201,9 +227,14 @@ def key_of(request: RunRequest, tenant: str) -> IdempotencyKey | None:
 
 
 def digest(requests: Sequence[RunRequest]) -> str:
-    """The same for what means the same, whatever its key: fields in any order, with any space between them."""
+    """The same for wishes that mean the same, whatever their keys."""
     bare = [msgspec.structs.replace(request, idempotency_key=None) for request in requests]
-    canonical = msgspec.json.encode(msgspec.json.decode(msgspec.json.encode(bare)), order="sorted")
+    return digest_of(bare)
+
+
+def digest_of(wish: object) -> str:
+    """The same for what means the same: fields in any order, with any space between them."""
+    canonical = msgspec.json.encode(msgspec.json.decode(msgspec.json.encode(wish)), order="sorted")
     return hashlib.sha256(canonical).hexdigest()
 
 

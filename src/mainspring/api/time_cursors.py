@@ -1,7 +1,8 @@
 """Cursors of lists that are ordered by a time, where many rows may have the same one.
 
-A cursor is the time of the last row, and how many rows of that time have been given: whoever asks on gets the rows from
-that time on, without those.
+A cursor (`TimeCursor`) is the time of the last row, and how many rows of that time have been given: whoever asks on
+gets the rows from that time on, without those. Where rows of one time are ordered by id, it is the time and the id
+(`read_place`).
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import msgspec
 
 from mainspring.api import views
 from mainspring.api.problems import refusal
+from mainspring.errors import Refused
 from mainspring.rest import Page
 
 _INSTANT = timedelta(microseconds=1)
@@ -39,7 +41,7 @@ class TimeCursor(msgspec.Struct, frozen=True, kw_only=True):
         except ValueError:
             place = cls()
         if place.at is None or place.at.tzinfo is None or not 0 < place.given <= _MOST_GIVEN:
-            raise refusal("the request has 1 fault", "query:cursor", "is not one that this list gave")
+            raise _unknown()
         return place
 
     def before(self, asked: datetime | None) -> datetime | None:
@@ -57,3 +59,21 @@ class TimeCursor(msgspec.Struct, frozen=True, kw_only=True):
         last = time_of(rows[-1])
         given = sum(time_of(row) == last for row in rows)
         return Page(items=[view(row) for row in shown], next_cursor=views.make_cursor(last.isoformat(), str(given)))
+
+
+def read_place(cursor: str) -> tuple[datetime, str] | None:
+    """The time and the id that a list by both goes on behind; None for its beginning. Raises Refused."""
+    if not cursor:
+        return None
+    time, behind = views.read_cursor(cursor, 2)
+    try:
+        at = datetime.fromisoformat(time)
+    except ValueError:
+        at = None
+    if at is None or at.tzinfo is None:
+        raise _unknown()
+    return at, behind
+
+
+def _unknown() -> Refused:
+    return refusal("the request has 1 fault", "query:cursor", "is not one that this list gave")

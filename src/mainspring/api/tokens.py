@@ -9,6 +9,7 @@ secrets find it.
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import hmac
 import re
@@ -26,10 +27,10 @@ _ATTEMPT_TOKEN = re.compile(r"msa_(att_[0-9a-f]{12}-[0-9a-f]{16})\.([0-9]{1,12})
 
 
 def make_token(
-    *, tenant: str, roles: Iterable[Role], name: str, by: str, now: datetime, life: timedelta
+    *, tenant: str, roles: Iterable[Role], name: str, by: str, now: datetime, life: timedelta, key: str | None = None
 ) -> tuple[str, TokenRow]:
-    """A new token, and what is kept of it."""
-    token_id = f"{entropy():016x}"
+    """A new token, and what is kept of it. The same `key` gives the same id: the store keeps one token of an id."""
+    token_id = f"{entropy():016x}" if key is None else _hash(f"token: {key}")[:16]
     token = f"msp_{token_id}_{''.join(f'{entropy():016x}' for _ in range(4))}"
     row = TokenRow(
         id=token_id,
@@ -44,6 +45,11 @@ def make_token(
     return token, row
 
 
+def described(row: TokenRow) -> dict[str, object]:
+    """What the audit log says of a token: nothing by which it could be guessed."""
+    return {"name": row.name, "tenant": row.tenant, "roles": row.roles, "expires_at": row.expires_at}
+
+
 def id_of(token: str) -> str | None:
     """The public part of a token; None if it is not of this form."""
     found = _TOKEN.fullmatch(token)
@@ -53,6 +59,12 @@ def id_of(token: str) -> str | None:
 def is_token_of(row: TokenRow, token: str) -> bool:
     """Whether this is the token of which the row is kept, whether or not it is still good."""
     return hmac.compare_digest(_hash(token), row.hash)
+
+
+def webhook_secret(secret: str, webhook_id: str) -> str:
+    """What the messages to a webhook are signed with: made from the secret of the cluster, so that it is not kept."""
+    key = hmac.new(secret.encode(), f"webhook {webhook_id}".encode(), hashlib.sha256).digest()
+    return f"whsec_{base64.b64encode(key).decode()}"
 
 
 def make_attempt_token(secret: str, attempt: str, until: datetime) -> str:

@@ -13,11 +13,12 @@ from mainspring.api.problems import refusal
 from mainspring.core.batch import Checkpoint, WorkerRow
 from mainspring.core.jobs import JobRow
 from mainspring.core.resources import Resources
-from mainspring.core.tasks import Attempt, Task, TaskState, Transition
+from mainspring.core.tasks import Attempt, Task, Transition
 from mainspring.rest import (
     LONGEST_PAGE,
     AttemptView,
     CheckpointView,
+    Count,
     JobView,
     Page,
     RunView,
@@ -37,9 +38,11 @@ _R = TypeVar("_R")
 _V = TypeVar("_V")
 
 
-def page(rows: Sequence[_R], views: Iterable[_V], limit: int, place: Iterable[str]) -> Page[_V]:
+def page(
+    rows: Sequence[_R], views: Iterable[_V], limit: int, place: Iterable[str], count: Count | None = None
+) -> Page[_V]:
     """A page of a list of which `limit` rows were asked for; `place` is where the last of them stands."""
-    return Page(items=list(views), next_cursor=make_cursor(*place) if len(rows) == limit else None)
+    return Page(items=list(views), next_cursor=make_cursor(*place) if len(rows) == limit else None, count=count)
 
 
 def make_cursor(*place: str) -> str:
@@ -63,10 +66,20 @@ def read_cursor(cursor: str, parts: int) -> list[str]:
 def job_view(row: JobRow, *, with_definition: bool = False) -> JobView:
     """A version of a job."""
     definition = msgspec.Raw(row.definition) if with_definition else msgspec.UNSET
-    return JobView(id=row.id, tenant=row.tenant, name=row.name, version=row.version, definition=definition)
+    return JobView(
+        id=row.id,
+        tenant=row.tenant,
+        name=row.name,
+        version=row.version,
+        definition=definition,
+        labels=msgspec.json.decode(row.labels, type=dict[str, str]),
+        created_at=row.created_at,
+        created_by=row.created_by,
+        deleted_at=row.deleted_at,
+    )
 
 
-def run_view(listed: ListedRun, task_states: Mapping[TaskState, int] | None = None) -> RunView:
+def run_view(listed: ListedRun, task_states: Mapping[str, int] | None = None) -> RunView:
     """A run, and if they were counted its tasks."""
     run = listed.run
     return RunView(
@@ -80,7 +93,7 @@ def run_view(listed: ListedRun, task_states: Mapping[TaskState, int] | None = No
         priority=run.priority.name,
         params=msgspec.Raw(run.params),
         task_count=run.task_count,
-        task_states=None if task_states is None else {state.value: count for state, count in task_states.items()},
+        task_states=None if task_states is None else dict(task_states),
         submitted_by=run.submitted_by,
         linked_run=run.linked_run,
         generation=run.generation,
@@ -95,6 +108,8 @@ def run_view(listed: ListedRun, task_states: Mapping[TaskState, int] | None = No
         schedule_id=run.schedule_id,
         window_at=run.window_at,
         retries=run.retries,
+        started_at=run.started_at,
+        in_history=listed.in_history,
     )
 
 

@@ -17,6 +17,8 @@ from mainspring.errors import Refused, Unavailable
 Resolve = Callable[[str, int], Awaitable[list[str]]]
 """The addresses of a host for a port, the best first."""
 
+CHANNEL = "the channel does not say `allow_private: true`"
+"""Why a channel of alerts may not go to an address that is not public."""
 _NAT64 = IPv6Network("64:ff9b::/96")
 """The last 32 bits are the IPv4 address that a gateway connects to."""
 
@@ -40,14 +42,16 @@ async def resolve(host: str, port: int) -> list[str]:
     return list(dict.fromkeys(str(address[0]) for *_, address in found))
 
 
-async def choose(host: str, port: int, *, allow_private: bool, resolve: Resolve = resolve) -> list[str]:
+async def choose(
+    host: str, port: int, *, allow_private: bool, resolve: Resolve = resolve, allowed_by: str = CHANNEL
+) -> list[str]:
     """The addresses of a host that may be connected to. Raises Refused if none may, Unavailable if there is none."""
     addresses = await resolve(host, port)
     if not addresses:
         raise Unavailable(f"{host} has no address")
     allowed = [address for address in addresses if allow_private or obstacle(address) is None]
     if not allowed:
-        raise Refused(f"{host} is {obstacle(addresses[0])}, and the channel does not say `allow_private: true`")
+        raise Refused(f"{host} is {obstacle(addresses[0])}, and {allowed_by}")
     return allowed
 
 

@@ -34,7 +34,8 @@ from mainspring.notify.by_apprise import ByApprise
 from mainspring.notify.email import Email, Encryption
 from mainspring.notify.fields import Fields
 from mainspring.notify.references import Secret, is_reference
-from mainspring.notify.webhook import Webhook, key_of
+from mainspring.notify.signed_post import key_of
+from mainspring.notify.webhook import Webhook
 from mainspring.sdk.sources import Flaw, Node, parse, where
 
 Channel: TypeAlias = "Webhook | Email | ByApprise"

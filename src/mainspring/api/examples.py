@@ -1,0 +1,172 @@
+"""Examples for the OpenAPI document: a value for every type that the API takes or answers.
+
+What a request says is written down here, because it should make sense as a whole. What is answered is made from the
+names of its fields: a field of the same name has the same value everywhere, so that the examples tell one story.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from msgspec.inspect import (
+    BoolType,
+    CustomType,
+    DateTimeType,
+    DictType,
+    EnumType,
+    FloatType,
+    IntType,
+    ListType,
+    LiteralType,
+    NoneType,
+    RawType,
+    StrType,
+    StructType,
+    Type,
+    UnionType,
+    VarTupleType,
+    type_info,
+)
+
+from mainspring import rest, rest_admin, rest_schedules
+from mainspring.api.job_schema import JobDefinition
+
+RUN = "run_018f3c2e9a41-9d2c44e1f0a7b35c"
+TASK = "task_018f3c2e9a41-9d2c44e1f0a7b35c.2"
+_AT = "2026-11-16T05:30:00Z"
+_LATER = "2026-11-16T05:42:07Z"
+_SCHEDULE = {
+    "name": "nightly",
+    "job": "etl",
+    "priority": "P1",
+    "params": {"region": "eu"},
+    "trigger": {"kind": "cron", "cron": "30 5 * * mon-fri", "timezone": "Europe/Paris"},
+}
+JOB = {
+    "name": "etl",
+    "labels": {"team": "data"},
+    "tasks": [
+        {"name": "extract", "work": {"run": ["python", "extract.py", "--day", "{{ params.day }}"]}},
+        {"name": "load", "needs": [{"task": "extract"}], "work": {"run": ["python", "load.py"]}, "max_attempts": 5},
+    ],
+}
+EVENT = {
+    "specversion": "1.0",
+    "id": "order-4711",
+    "source": "/shop",
+    "type": "orders.ready",
+    "data": {"orders": 12},
+}
+
+WISHES: Mapping[object, object] = {
+    JobDefinition: JOB,
+    rest.RunRequest: {"job": "etl", "params": {"day": "2026-11-15"}, "priority": "P1"},
+    rest.ActRequest: {"why": "the source sent a wrong file"},
+    rest.ExtendRequest: {"seconds": 1800, "why": "the disk is slow today"},
+    rest.KillRequest: {"grace_seconds": 10, "again": True, "why": "it hangs"},
+    rest.PriorityRequest: {"priority": "P1", "why": "the board meets at nine"},
+    rest.BulkActRequest: {"act": "cancel", "q": "state:running job:etl-*", "dry_run": True},
+    rest.TokenRequest: {"name": "etl-bot", "roles": ["submitter"], "expires_in_seconds": 2592000},
+    rest_schedules.CloudEvent: EVENT,
+    rest_admin.TenantRequest: {"title": "Acme Ltd", "contact": "ops@acme.example"},
+    rest_admin.SettingRequest: {"value": 500, "why": "the new workers start slowly"},
+    rest_admin.WebhookRequest: {
+        "url": "https://hooks.example.com/mainspring",
+        "events": ["run.failed", "run.timed_out"],
+    },
+    rest_schedules.TriggerRequest: {"params": {"region": "us"}, "why": "the source was late"},
+    rest_schedules.BackfillRequest: {
+        "since": "2026-11-01T00:00:00Z",
+        "before": "2026-11-08T00:00:00Z",
+        "max_parallel": 2,
+        "dry_run": True,
+    },
+    rest_schedules.ScheduleRequest: {"definition": _SCHEDULE, "why": "loads yesterday's orders"},
+}
+"""What the bodies of requests look like."""
+
+_NAMED: Mapping[str, object] = {
+    "id": RUN, "run_id": RUN, "task_id": TASK, "tenant": "acme", "job": "etl", "name": "etl", "job_version": 3,
+    "version": 3, "job_id": "job_018f3c2e8c10-5f1d0c6e2b9a4473", "pool": "default", "state": "SUCCEEDED",
+    "priority": "P1", "worker": "w1", "attempt": 1, "number": 1, "generation": 1, "attempt_id":
+    "att_018f3c2f0b7e-31c5d90a7be2f648", "created_by": "token:etl-bot", "submitted_by": "token:etl-bot",
+    "updated_by": "token:ops", "by": "token:ops", "actor": "token:ops", "source": "10.0.0.7", "because":
+    "no task failed", "definition": JOB, "params": {"day": "2026-11-15"}, "output": {"rows": 1204}, "error": None,
+    "document": {"offset": 4000}, "task_count": 2, "task_states": {"SUCCEEDED": 2}, "states": {"SUCCEEDED": 41},
+    "labels": {"team": "data"}, "held": None, "cancelled_by": None, "linked_run": None, "stop": None, "paused": False,
+    "schedule_id": "sched_018f3c2e7f00-0e1b2c3d4a5f6978", "window_at": _AT, "due_at": None, "next_cursor": None,
+    "created_at": _AT, "start_at": _AT, "adopted_at": _AT, "since": _AT, "at": _AT, "ended_at": _LATER,
+    "deleted_at": None, "revoked_at": None, "secret": None, "token": None, "resolved_at": None, "roles":
+    ["submitter"], "seq": 7, "hash": "9f2c" + "0" * 60, "tries": 1, "detail": "", "problem": None, "start": "RUNNING",
+    "end": "SUCCEEDED", "zone": "eu-west-1a", "status": "ready", "act": "cancel_run", "object": RUN, "before": None,
+    "after": {"reply": "done"}, "errors": [], "faults": [], "instance": "req_5b1f0c2d3e4a6978", "title": "Conflict",
+    "code": "conflict", "type": "/docs/reference/errors#conflict", "webhook_id": "hook_018f3c2e9a41-1a2b3c4d5e6f7089",
+    "url": "https://hooks.example.com/mainspring", "events": ["run.failed"], "subject": RUN, "body": EVENT, "fault": "",
+}  # fmt: skip
+
+_SIMPLE: Mapping[type[Type], object] = {
+    DateTimeType: _AT, BoolType: False, FloatType: 1.5, StrType: "text", RawType: {"day": "2026-11-15"},
+}  # fmt: skip
+
+
+def example_of(kind: object) -> object:
+    """A value of a type, as JSON would have it."""
+    if kind in WISHES:
+        return WISHES[kind]
+    return _value(type_info(kind), "")
+
+
+def _value(info: Type, name: str) -> object:
+    if name in _NAMED and _fits(info, _NAMED[name]):
+        return _NAMED[name]
+    match info:
+        case StructType():
+            if info.cls in WISHES:
+                return WISHES[info.cls]
+            return {field.encode_name: _value(field.type, field.name) for field in info.fields}
+        case UnionType():
+            return _value(next(one for one in info.types if not isinstance(one, NoneType | CustomType)), name)
+        case ListType() | VarTupleType():
+            return [_value(info.item_type, name.removesuffix("s"))]
+        case DictType():
+            return {"etl": _value(info.value_type, name)}
+        case LiteralType():
+            return info.values[0]
+        case EnumType():
+            return next(iter(info.cls)).value
+        case IntType():
+            return max(1, info.ge or 0)
+        case _:
+            return _SIMPLE.get(type(info))
+
+
+def _fits(info: Type, value: object) -> bool:
+    """Whether a value may stand for this type, by its kind."""
+    kinds = info.types if isinstance(info, UnionType) else (info,)
+    return any(_is(kind, value) for kind in kinds)
+
+
+def _is(info: Type, value: object) -> bool:
+    match info:
+        case RawType():
+            return True
+        case NoneType():
+            return value is None
+        case StrType():
+            return isinstance(value, str)
+        case DateTimeType():
+            return isinstance(value, str) and value[:2] == "20" and value.endswith("Z")
+        case BoolType():
+            return isinstance(value, bool)
+        case IntType() | FloatType():
+            return isinstance(value, int) and not isinstance(value, bool)
+        case ListType() | VarTupleType():
+            return isinstance(value, list) and all(_is(info.item_type, one) for one in value)
+        case DictType():
+            return isinstance(value, dict) and all(_is(info.value_type, one) for one in value.values())
+        case LiteralType():
+            return value in info.values
+        case EnumType():
+            return value in {one.value for one in info.cls}
+        case _:
+            return False

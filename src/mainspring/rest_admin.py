@@ -1,0 +1,166 @@
+"""What the HTTP API takes and answers for those who look after an installation: audit, tenants, settings, webhooks."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Literal
+
+import msgspec
+
+from mainspring.rest import View, Wish
+
+# the audit log
+
+
+class AuditView(View, frozen=True, kw_only=True):
+    """One act (SEC-4)."""
+
+    id: str
+    """The request that it came with: every answer has it as `X-Request-Id`."""
+    at: datetime
+    tenant: str
+    """Whose chain it is in: `*` for what concerns no tenant alone."""
+    actor: str
+    source: str
+    act: str
+    object: str
+    why: str
+    before: msgspec.Raw
+    """What it was like; null if that says nothing."""
+    after: msgspec.Raw
+    seq: int
+    """Its number in the chain; 0 for the second until it is sealed."""
+    hash: str
+
+
+class HeadView(View, frozen=True, kw_only=True):
+    """Where a tenant's chain ends. Kept elsewhere, it shows later that nothing before it was changed."""
+
+    tenant: str
+    seq: int
+    hash: str
+
+
+class AuditFaultView(View, frozen=True, kw_only=True):
+    """A place where a chain is not what was sealed."""
+
+    tenant: str
+    seq: int
+    id: str
+    why: str
+
+
+class VerificationView(View, frozen=True, kw_only=True):
+    """What became of looking through one chain."""
+
+    tenant: str
+    entries: int
+    first_seq: int
+    """Where it begins, as far as it is kept; 0 if it is empty."""
+    head: HeadView | None
+    faults: list[AuditFaultView]
+    """The first 100."""
+
+
+# tenants
+
+
+class TenantRequest(Wish, frozen=True, kw_only=True):
+    """How a tenant is described."""
+
+    title: str = ""
+    contact: str = ""
+    note: str = ""
+
+
+class TenantView(View, frozen=True, kw_only=True):
+    """Who owns work."""
+
+    name: str
+    title: str
+    contact: str
+    note: str
+    version: int
+    """Counts the changes of its description; 0 for one that has work and that nobody has described."""
+    created_at: datetime | None = None
+    created_by: str = ""
+    updated_at: datetime | None = None
+    updated_by: str = ""
+
+
+# settings
+
+
+class SettingRequest(Wish, frozen=True, kw_only=True):
+    """Another value for a setting."""
+
+    value: float | int | str
+    why: str = ""
+
+
+class SettingView(View, frozen=True, kw_only=True):
+    """A measure that can be changed while everything runs (OPS-5)."""
+
+    name: str
+    value: float | int | str
+    default: float | int | str
+    """What it is on this server if nobody changes it at run time."""
+    origin: Literal["default", "flag", "changed"]
+    """Built in, given to this server with --set, or changed at run time, which goes before both."""
+    least: float
+    most: float
+    about: str
+    version: int = 0
+    updated_at: datetime | None = None
+    updated_by: str = ""
+
+
+# webhooks
+
+
+class WebhookRequest(Wish, frozen=True, kw_only=True):
+    """Tell somebody outside how runs end."""
+
+    url: str
+    events: tuple[str, ...] = ()
+    """`run.succeeded`, `run.failed`, `run.partial`, `run.timed_out`, `run.cancelled`; empty for all."""
+    job: str = ""
+    """Only runs of this job."""
+    enabled: bool = True
+    note: str = ""
+    tenant: str | None = None
+
+
+class WebhookView(View, frozen=True, kw_only=True, omit_defaults=True):
+    """Somebody outside who is told how runs end."""
+
+    id: str
+    tenant: str
+    url: str
+    events: list[str]
+    job: str
+    enabled: bool
+    note: str
+    version: int
+    created_at: datetime
+    created_by: str
+    secret: str | None = None
+    """`whsec_..`, by which the receiver checks signatures: in the answer to its making, and never again."""
+
+
+class DeliveryView(View, frozen=True, kw_only=True):
+    """One message to a webhook, and what became of it."""
+
+    id: str
+    """The `webhook-id` of the message."""
+    webhook_id: str
+    type: str
+    subject: str
+    body: msgspec.Raw
+    created_at: datetime
+    state: str
+    """`waiting`, `delivered` or `failed`."""
+    tries: int
+    status: int | None
+    fault: str
+    last_at: datetime | None

@@ -1,0 +1,317 @@
+"""Who is answered what: every route of the application, asked by everybody there could be (SEC-2).
+
+`matrix.txt` says what is expected. This prints the lines of routes that are missing there, or that are wrong:
+
+    python -m tests.api.matrix
+
+A new route needs its line; a new kind of thing with an id in a path needs a line in `Scene.things` and in MISSING; a
+route whose body has fields that must be there needs a line in BODIES.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+
+import httpx2
+import structlog
+from starlette.routing import Route, WebSocketRoute
+from starlette.types import Message
+
+from mainspring.api.app import endpoints
+from mainspring.api.routing import Endpoint
+from mainspring.api.services import EVERY_TENANT, Role
+from mainspring.api.tokens import make_attempt_token, make_token
+from mainspring.rest import RunView, TaskView, TokenView
+from mainspring.rest_admin import DeliveryView, WebhookView
+from mainspring.rest_schedules import ScheduleView
+from mainspring.wire import Assign, Received, Started
+from tests.api.office import NOOP, SECRET, Office, read, submit
+from tests.host.hall import Hand
+
+TABLE = Path(__file__).with_name("matrix.txt")
+OWN, OTHER = "acme", "globex"
+SIDES = ("own", "other", "every")
+"""The tenant whose things are asked for, another one, and every tenant."""
+STRANGERS = ("none", "expired", "revoked")
+"""No token, and tokens of an administrator that are good no more."""
+COLUMNS = [
+    *(f"{role}.{side}" for role in Role for side in SIDES if (role, side) != (Role.ATTEMPT, "every")),
+    *STRANGERS,
+]
+OK = "ok"
+"""It was done, or could not be done now (409): what matters is that whoever asked may."""
+
+THEIRS = {**NOOP, "name": "theirs"}
+NIGHTLY = {"name": "nightly", "job": "noop", "trigger": {"kind": "cron", "cron": "0 2 * * *"}}
+KEPT = {**NIGHTLY, "name": "kept"}
+EVENT = {"specversion": "1.0", "id": "1", "source": "/test", "type": "arrived"}
+NOWHERE = "http://127.0.0.1:9/hook"
+"""It is never called: addresses of this machine are refused."""
+BODIES: dict[str, object] = {
+    "act_on_runs": {"act": "pause", "q": "state:RUNNING", "tenant": OWN, "dry_run": True},
+    "change_priority": {"priority": "P1"},
+    "create_job": NOOP,
+    "create_run": {"job": "noop", "tenant": OWN},
+    "create_runs": {"job": "noop", "tenant": OWN},
+    "create_token": {"name": "bot", "roles": ["viewer"], "tenant": OWN},
+    "create_schedule": {"definition": NIGHTLY, "tenant": OWN},
+    "put_schedule": {"definition": KEPT},
+    "backfill_schedule": {"since": "2026-01-01T00:00:00Z", "before": "2026-01-02T00:00:00Z", "dry_run": True},
+    "extend_task": {"seconds": 1.0},
+    "receive_events": EVENT,
+    "put_setting": {"value": 100},
+    "create_webhook": {"url": NOWHERE, "tenant": OWN},
+    "change_webhook": {"url": NOWHERE},
+}
+QUERIES: dict[str, dict[str, str]] = {"follow_events": {"after": "nowhere"}}
+"""So that the answer has an end."""
+MISSING = {
+    "attempts": "att_000000000000-0000000000000000",
+    "dead-letters": "task_000000000000-0000000000000000.0",
+    "deliveries": "msg_000000000000-0000000000000000",
+    "jobs": "never",
+    "logs": "att_000000000000-0000000000000000",
+    "runs": "run_000000000000-0000000000000000",
+    "schedules": "sched_000000000000-0000000000000000",
+    "settings": "never",
+    "tasks": "task_000000000000-0000000000000000.0",
+    "tenants": "never",
+    "tokens": "0" * 16,
+    "webhooks": "hook_000000000000-0000000000000000",
+    "workers": "never",
+}
+"""For each kind of thing in a path, an id that none has."""
+_PARAMETER = re.compile(r"([a-z-]+)/\{(\w+)\}")
+_ORDER = {"GET": 0, "WS": 0, "POST": 1, "PUT": 1, "PATCH": 1, "DELETE": 2}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Way:
+    """One method of one path."""
+
+    method: str
+    path: str
+    endpoint: Endpoint | None
+    """None for what is not for people: the worker link, and what servers ask each other."""
+
+    @property
+    def name(self) -> str:
+        """As the table has it."""
+        return f"{self.method:6} {self.path}"
+
+    def kinds(self) -> list[str]:
+        """What has an id in the path."""
+        return [kind for kind, _ in _PARAMETER.findall(self.path)]
+
+    def url(self, things: Mapping[str, str]) -> str:
+        """The path with the ids of these things."""
+        return _PARAMETER.sub(lambda found: f"{found[1]}/{things[found[1]]}", self.path)
+
+    def query(self, *, with_tenant: bool) -> dict[str, str]:
+        """What is asked for: one tenant's things, where that can be said."""
+        if self.endpoint is None:
+            return {}
+        asked = dict(QUERIES.get(self.endpoint.operation, {}))
+        if with_tenant and any(one.wire_name == "tenant" for one in self.endpoint.parameters):
+            asked["tenant"] = OWN
+        return asked
+
+    def body(self) -> dict[str, object]:
+        """What is sent."""
+        if self.endpoint is None or self.method in {"GET", "DELETE"}:
+            return {}
+        headers = {"content-type": self.endpoint.takes}
+        return {"json": BODIES.get(self.endpoint.operation, {}), "headers": headers}
+
+
+def ways(office: Office) -> list[Way]:
+    """All that the application answers; what takes things away comes last."""
+    known = {(endpoint.method, endpoint.path): endpoint for endpoint in endpoints()}
+    found = []
+    for route in office.front.app.routes:
+        if isinstance(route, WebSocketRoute):
+            found.append(Way(method="WS", path=route.path, endpoint=None))
+            continue
+        assert isinstance(route, Route)
+        methods = (route.methods or set()) - {"HEAD"}
+        found += [Way(method=one, path=route.path, endpoint=known.get((one, route.path))) for one in methods]
+    return sorted(found, key=lambda way: (_ORDER[way.method], way.path, way.method))
+
+
+class Scene:
+    """An office where two tenants have one of everything."""
+
+    def __init__(self, office: Office, hand: Hand) -> None:
+        self.office = office
+        self._hand = hand
+        self.things: dict[str, str] = {}
+        """For each kind of thing in a path, the id of one that the first tenant has."""
+        self.attempts: dict[str, str] = {}
+
+    async def renew(self) -> None:
+        """Make everything anew: whoever asked before may have taken it away."""
+        run, task = await self._running(OWN)
+        await self._running(OTHER)
+        admin = await self.office.admin(OWN)
+        schedule = read(await admin.put("/api/v1/schedules/kept", json={"definition": KEPT}), ScheduleView)
+        saved = await admin.put(f"/api/v1/tasks/{task.id}/checkpoint", json={"at": 1})
+        assert saved.is_success, saved.text
+        token = read(await admin.post("/api/v1/tokens", json={"name": "x", "roles": ["viewer"]}), TokenView)
+        webhook = read(await admin.post("/api/v1/webhooks", json={"url": NOWHERE}), WebhookView)
+        delivery = read(await admin.post(f"/api/v1/webhooks/{webhook.id}/test"), DeliveryView)
+        self.things = {
+            "attempts": self.attempts[OWN],
+            "dead-letters": task.id,
+            "deliveries": delivery.id,
+            "jobs": "noop",
+            "logs": self.attempts[OWN],
+            "runs": run.id,
+            "schedules": schedule.id,
+            "settings": "retries_per_second",
+            "tasks": task.id,
+            "tenants": OWN,
+            "tokens": token.id,
+            "webhooks": webhook.id,
+            "workers": "w2",
+        }
+
+    async def _running(self, tenant: str) -> tuple[RunView, TaskView]:
+        """A task that a worker has in hands."""
+        admin = await self.office.admin(tenant)
+        run = await submit(admin, NOOP if tenant == OWN else THEIRS)
+        task = f"task_{run.id[4:]}.0"
+        self.attempts[tenant] = await self._take(task)
+        return run, read(await admin.get(f"/api/v1/tasks/{task}"), TaskView)
+
+    async def _take(self, task: str) -> str:
+        """Start whatever comes, until this task has; its attempt."""
+        while True:
+            assign = await self._hand.hear(Assign)
+            attempts = [one.attempt for one in assign.group]
+            self._hand.say(Received(tuple(attempts)), *map(Started, attempts))
+            for one in assign.group:
+                if one.task == task:
+                    return one.attempt
+
+    async def caller(self, column: str) -> httpx2.AsyncClient:
+        """Whoever a column is about."""
+        token = await self._token(column)
+        return self.office.caller(token)
+
+    async def _token(self, column: str) -> str | None:
+        role, _, side = column.partition(".")
+        now = await self.office.store.time()
+        if column in STRANGERS:
+            life = timedelta(days=-1 if column == "expired" else 1)
+            token, row = make_token(tenant=OWN, roles=[Role.ADMIN], name="x", by="a test", now=now, life=life)
+            await self.office.store.insert_token(row)
+            if column == "revoked":
+                await self.office.store.revoke_token(row.id)
+            return None if column == "none" else token
+        tenant = {"own": OWN, "other": OTHER, "every": EVERY_TENANT}[side]
+        if role == Role.ATTEMPT:
+            return make_attempt_token(SECRET, self.attempts[tenant], now + timedelta(days=1))
+        return await self.office.token(Role(role), tenant=tenant)
+
+    async def ask_all(self, column: str) -> dict[str, str]:
+        """What somebody is answered, for each route."""
+        await self.renew()
+        caller = await self.caller(column)
+        return {way.name: await self._ask(way, caller, column) for way in ways(self.office)}
+
+    async def _ask(self, way: Way, caller: httpx2.AsyncClient, column: str) -> str:
+        url = way.url(self.things)
+        if way.method == "WS":
+            return await shake_hands(self.office, url, caller.headers)
+        query = way.query(with_tenant=not way.kinds() or column.endswith(".every"))
+        answer = await caller.request(way.method, url, params=query, **way.body())  # type: ignore[arg-type]
+        assert answer.status_code < 500, f"{way.name} by {column}: {answer.text}"
+        return OK if answer.is_success or answer.status_code == 409 else str(answer.status_code)
+
+
+async def shake_hands(office: Office, path: str, headers: Mapping[str, str]) -> str:
+    """How a WebSocket begins: 101, or the status that it is denied with."""
+    sent: list[Message] = []
+    said: list[Message] = [{"type": "websocket.connect"}, {"type": "websocket.disconnect", "code": 1000}]
+
+    async def receive() -> Message:
+        return said.pop(0)
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    scope = {
+        "type": "websocket", "path": path, "raw_path": path.encode(), "root_path": "", "query_string": b"",
+        "scheme": "ws", "headers": [(name.encode(), value.encode()) for name, value in headers.items()],
+        "client": ("127.0.0.1", 50_000), "server": ("localhost", 8484), "subprotocols": [],
+        "extensions": {"websocket.http.response": {}},
+    }  # fmt: skip
+    await office.front.app(scope, receive, send)
+    first = sent[0]
+    return "101" if first["type"] == "websocket.accept" else str(first["status"])
+
+
+@asynccontextmanager
+async def scene_of(office: Office) -> AsyncIterator[Scene]:
+    """A scene, for as long as the block lasts."""
+    async with office.led() as leader:
+        hand = await Hand("w1", leader, "s1", cores=1_000).welcome()
+        idle = await Hand("w2", leader, "s2", cores=0).welcome()
+        beating = [asyncio.create_task(one.beat()) for one in (hand, idle)]
+        yield Scene(office, hand)
+        for one in beating:
+            one.cancel()
+
+
+def read_table(text: str) -> dict[str, dict[str, str]]:
+    """What each route is expected to answer to whom."""
+    table = {}
+    for line in text.splitlines():
+        if not line or line.startswith("#"):
+            continue
+        method, path, *answers = line.replace("|", " ").split()
+        table[f"{method:6} {path}"] = dict(zip(COLUMNS, answers, strict=True))
+    return table
+
+
+def print_line(name: str, answers: Mapping[str, str]) -> str:
+    """A line of the table."""
+    groups: dict[str, list[str]] = {}
+    for column in COLUMNS:
+        groups.setdefault(column.partition(".")[0], []).append(f"{answers[column]:3}")
+    return f"{name:75} | {' | '.join(' '.join(group) for group in groups.values())}".rstrip()
+
+
+def print_header() -> list[str]:
+    """The lines above the table that say whose columns are whose."""
+    roles = " | ".join(f"{role:{7 if role is Role.ATTEMPT else 11}}" for role in Role)
+    sides = " | ".join("own oth" if role is Role.ATTEMPT else "own oth all" for role in Role)
+    strangers = " | ".join(f"{one[:3]}" for one in STRANGERS)
+    return [f"#{'':75}| {roles} | {strangers}", f"#{'':75}| {sides} |     |     |"]
+
+
+async def _missing(directory: Path) -> Iterable[str]:
+    office = Office(directory)
+    try:
+        async with scene_of(office) as scene:
+            found = {column: await scene.ask_all(column) for column in COLUMNS}
+        table = read_table(TABLE.read_text()) if TABLE.exists() else {}
+        names = sorted((way.name for way in ways(office)), key=lambda name: name.split()[::-1])
+    finally:
+        await office.close()
+    rows = {name: {column: found[column][name] for column in COLUMNS} for name in names}
+    return [print_line(name, row) for name, row in rows.items() if table.get(name) != row]
+
+
+if __name__ == "__main__":
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger("critical"))
+    with tempfile.TemporaryDirectory() as directory:
+        sys.stdout.writelines(f"{line}\n" for line in asyncio.run(_missing(Path(directory))))

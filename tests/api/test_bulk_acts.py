@@ -1,0 +1,118 @@
+"""Many runs at once: looked at first, then acted on one by one, each in the audit log."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx2
+import msgspec
+import pytest
+
+from mainspring.rest import BulkActLine, RunView
+from mainspring.store.port_admin import AuditFilter
+from tests.api.office import NOOP, Office, pointers, problem, read, submit
+
+ACT = "/api/v1/runs/act"
+
+
+async def act(caller: httpx2.AsyncClient, **fields: Any) -> list[BulkActLine]:
+    """What became of each run."""
+    answer = await caller.post(ACT, json=fields)
+    assert answer.is_success, answer.text
+    assert answer.headers["content-type"] == "application/x-ndjson"
+    return [msgspec.json.decode(line, type=BulkActLine) for line in answer.content.splitlines()]
+
+
+async def test_a_dry_run_says_what_would_be_acted_on_and_does_nothing(office: Office) -> None:
+    caller = await office.admin("acme")
+    runs = [(await submit(caller)).id for _ in range(3)]
+    await submit(caller, {**NOOP, "name": "other"})
+
+    async with office.led():
+        lines = await act(caller, act="cancel", q="job:noop", dry_run=True)
+        states = [read(await caller.get(f"/api/v1/runs/{run}"), RunView).cancelled_by for run in runs]
+
+    assert [(line.run_id, line.job, line.changed) for line in lines] == [(run, "noop", False) for run in runs[::-1]]
+    assert states == [None] * 3
+    assert await office.store.list_audit(AuditFilter(act="act_on_runs"), None, 10) == []
+
+
+async def test_all_runs_that_fit_are_acted_on_and_each_is_told_of(office: Office) -> None:
+    caller = await office.admin("acme")
+    runs = [(await submit(caller)).id for _ in range(40)]
+    other = await submit(caller, {**NOOP, "name": "other"})
+
+    async with office.led():
+        lines = await act(caller, act="cancel", q="job:noo* state:pending,running", why="the numbers look wrong")
+        again = await act(caller, act="cancel", q="job:noop")
+        left = read(await caller.get(f"/api/v1/runs/{other.id}"), RunView)
+
+    entries = await office.store.list_audit(AuditFilter(act="act_on_runs"), None, 100)
+    assert [(line.run_id, line.changed, line.problem) for line in lines] == [(run, True, None) for run in runs[::-1]]
+    assert {line.changed for line in again} == {False}
+    assert left.cancelled_by is None
+    assert {entry.object for entry in entries if entry.why == "the numbers look wrong"} == set(runs)
+    assert len({entry.id for entry in entries}) == len(entries)
+
+
+async def test_a_priority_is_changed_for_many(office: Office) -> None:
+    caller = await office.admin("acme")
+    run = await submit(caller)
+
+    async with office.led():
+        lines = await act(caller, act="priority", q="tenant:acme", priority="p0")
+        changed = read(await caller.get(f"/api/v1/runs/{run.id}"), RunView)
+
+    assert [line.changed for line in lines] == [True]
+    assert changed.priority == "P0"
+
+
+async def test_what_goes_wrong_with_one_run_is_said_in_its_line(office: Office) -> None:
+    """Nobody leads: each run is answered for itself."""
+    caller = await office.admin("acme")
+    await office.store.ensure_shard("default")
+    await submit(caller)
+
+    (line,) = await act(caller, act="pause", q="job:noop")
+
+    assert line.problem is not None
+    assert line.problem.code == "not_leading"
+
+
+@pytest.mark.parametrize(
+    ("wish", "expected"),
+    [
+        ({"act": "cancel", "q": "  "}, ["/q"]),
+        ({"act": "cancel", "q": "job:a colour:b"}, ["/q"]),
+        ({"act": "explode", "q": "job:a"}, ["/act"]),
+        ({"act": "priority", "q": "job:a"}, ["/priority"]),
+        ({"act": "cancel", "q": "job:a", "priority": "P1"}, ["/priority"]),
+        ({"act": "cancel", "q": "job:a", "most": 0}, ["/most"]),
+        ({"act": "cancel", "q": "job:a", "why": "x" * 1_001}, ["/why"]),
+    ],
+)
+async def test_what_is_wrong_with_a_wish_is_named(office: Office, wish: dict[str, object], expected: list[str]) -> None:
+    caller = await office.admin("acme")
+
+    assert pointers(problem(await caller.post(ACT, json=wish), 422)) == expected
+
+
+async def test_nothing_is_done_if_there_are_more_than_somebody_thought(office: Office) -> None:
+    caller = await office.admin("acme")
+    run, _ = await submit(caller), await submit(caller)
+
+    async with office.led():
+        refused = problem(await caller.post(ACT, json={"act": "cancel", "q": "job:noop", "most": 1}), 422)
+        left = read(await caller.get(f"/api/v1/runs/{run.id}"), RunView)
+
+    assert "more than 1 runs" in refused["detail"]
+    assert left.cancelled_by is None
+
+
+async def test_nobody_acts_on_what_they_may_not_see(office: Office) -> None:
+    await submit(await office.admin("acme"))
+    other = await office.admin("globex")
+
+    async with office.led():
+        assert await act(other, act="cancel", q="job:noop") == []
+        problem(await other.post(ACT, json={"act": "cancel", "q": "tenant:acme"}), 403)

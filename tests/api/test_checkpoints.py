@@ -1,0 +1,105 @@
+"""A checkpoint is replaced only if it is still what somebody saw (WRK-7)."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+
+import httpx2
+import pytest
+
+from mainspring.api.tokens import make_attempt_token
+from mainspring.core.work import LARGEST_CHECKPOINT_BYTES
+from mainspring.rest import TaskView
+from tests.api.office import SECRET, Office, pointers, problem, running_task, submit
+
+
+def path(task: TaskView) -> str:
+    """Where the checkpoint of a task is."""
+    return f"/api/v1/tasks/{task.id}/checkpoint"
+
+
+async def attempt(office: Office, attempt_id: str) -> httpx2.AsyncClient:
+    """An attempt that speaks for itself."""
+    until = await office.store.time() + timedelta(hours=1)
+    return office.caller(make_attempt_token(SECRET, attempt_id, until))
+
+
+async def test_a_checkpoint_is_replaced_by_whoever_saw_the_last_one(office: Office) -> None:
+    caller = await office.admin("acme")
+    async with office.led() as leader:
+        _, task = await running_task(office, caller, leader)
+
+        first = await caller.put(path(task), json={"row": 1}, headers={"If-None-Match": "*"})
+        seen = await caller.get(path(task))
+        second = await caller.put(path(task), json={"row": 2}, headers={"If-Match": seen.headers["etag"]})
+        late = await caller.put(path(task), json={"row": 3}, headers={"If-Match": seen.headers["etag"]})
+        not_first = await caller.put(path(task), json={"row": 4}, headers={"If-None-Match": "*"})
+        kept = await caller.get(path(task))
+        unchanged = await caller.get(path(task), headers={"If-None-Match": kept.headers["etag"]})
+        whatever = await caller.put(path(task), content=b"null")
+
+    assert first.headers["etag"] == seen.headers["etag"]
+    assert seen.json()["document"] == {"row": 1}
+    assert seen.json()["attempt_id"] == task.attempt_id
+    assert second.json()["changed"] is True
+    assert problem(late, 412)["code"] == problem(not_first, 412)["code"] == "outdated"
+    assert (kept.json()["document"], kept.headers["etag"]) == ({"row": 2}, second.headers["etag"])
+    assert unchanged.status_code == 304
+    assert whatever.is_success
+
+
+async def test_of_many_who_saw_the_same_checkpoint_one_replaces_it(office: Office) -> None:
+    """Whoever is too late is told so, also if they were only a moment too late."""
+    caller = await office.admin("acme")
+    async with office.led() as leader:
+        _, task = await running_task(office, caller, leader)
+        none = {"If-None-Match": "*"}
+
+        answers = await asyncio.gather(*(caller.put(path(task), json=number, headers=none) for number in range(8)))
+        kept = await caller.get(path(task))
+
+    (winner,) = [number for number, answer in enumerate(answers) if answer.is_success]
+    assert sorted(answer.status_code for answer in answers) == [200, *[412] * 7]
+    assert kept.json()["document"] == winner
+
+
+async def test_an_attempt_saves_its_own_checkpoint_and_no_other(office: Office) -> None:
+    caller = await office.admin("acme")
+    async with office.led() as leader:
+        hand, task = await running_task(office, caller, leader)
+        assert task.attempt_id is not None
+        await submit(caller)
+        another = await hand.next_task()
+
+        saved = await (await attempt(office, task.attempt_id)).put(path(task), json=[1])
+        foreign = await (await attempt(office, another.attempt)).put(path(task), json=[2])
+
+    assert saved.is_success, saved.text
+    problem(foreign, 404)
+
+
+@pytest.mark.parametrize(
+    ("content", "headers", "status", "expected"),
+    [
+        (b"{", {}, 422, [""]),
+        (b"\xff", {}, 422, [""]),
+        (b'{"a": "\\u0000"}', {}, 422, ["/a"]),
+        (b'"' + b"x" * LARGEST_CHECKPOINT_BYTES + b'"', {}, 413, None),
+        (b"1", {"If-Match": "7"}, 422, ["header:If-Match"]),
+        (b"1", {"If-None-Match": '"7"'}, 422, ["header:If-None-Match"]),
+        (b"1", {"If-Match": '"7"'}, 412, None),
+        (b"1", {"If-Match": "*"}, 412, None),
+    ],
+)
+async def test_what_is_no_checkpoint_is_not_saved(
+    office: Office, content: bytes, headers: dict[str, str], status: int, expected: list[str] | None
+) -> None:
+    caller = await office.admin("acme")
+    async with office.led() as leader:
+        _, task = await running_task(office, caller, leader)
+
+        body = problem(await caller.put(path(task), content=content, headers=headers), status)
+
+        problem(await caller.get(path(task)), 404)
+    assert expected is None or pointers(body) == expected

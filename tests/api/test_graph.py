@@ -1,0 +1,75 @@
+"""The graph of a run: by name, with counts, and with what the run has grown."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from mainspring.api import run_graphs
+from mainspring.rest_overviews import GraphView
+from mainspring.shard.events import RunsAged
+from tests.api.office import NOOP, Office, problem, read, submit, until
+from tests.host.hall import Hand
+
+GROWING: dict[str, object] = {
+    "name": "growing",
+    "tasks": [
+        {"name": "plan", "grows": True},
+        {"name": "each", "needs": [{"task": "plan"}], "for_each": "params.parts"},
+        {"name": "report", "needs": [{"task": "each"}]},
+    ],
+}
+ADDED = {"tasks": [{"name": "extra", "needs": ["plan"]}], "edges": [{"task": "report", "needs": ["extra"]}]}
+
+
+async def test_a_graph_has_fan_outs_as_one_node_and_what_has_grown(office: Office) -> None:
+    """Also after the run has moved to history."""
+    caller = await office.admin("acme")
+    async with office.led() as leader:
+        hand = await Hand("w1", leader, "s1").welcome()
+        run = await submit(caller, GROWING, params={"parts": 3})
+        path = f"/api/v1/runs/{run.id}"
+        await hand.finish((await hand.next_task()).attempt, msgspec.json.encode(ADDED).decode())
+        for _ in range(5):
+            await hand.finish((await hand.next_task()).attempt)
+        graph = read(await caller.get(f"{path}/graph"), GraphView)
+        leader.inbox.put(RunsAged(run_ids=(run.id,)))
+
+        async def is_in_history() -> bool:
+            return bool((await caller.get(path)).json()["in_history"])
+
+        await until(is_in_history)
+        afterwards = read(await caller.get(f"{path}/graph"), GraphView)
+
+    nodes = {node.name: node for node in graph.nodes}
+    assert list(nodes) == ["plan", "each", "extra", "report"]
+    assert [(node.tasks, node.states, node.is_fan_out, node.grown_by) for node in graph.nodes] == [
+        (1, {"SUCCEEDED": 1}, False, None),
+        (3, {"SUCCEEDED": 3}, True, None),
+        (1, {"SUCCEEDED": 1}, False, "plan"),
+        (1, {"SUCCEEDED": 1}, False, None),
+    ]
+    assert [edge.task for edge in nodes["report"].needs] == ["each", "extra"]
+    assert afterwards == graph
+
+
+async def test_the_graph_of_a_run_that_has_not_begun_is_that_of_its_job(office: Office) -> None:
+    caller = await office.admin("acme")
+    run = await submit(caller, GROWING)
+
+    graph = read(await caller.get(f"/api/v1/runs/{run.id}/graph"), GraphView)
+
+    assert [(node.name, node.tasks, node.states) for node in graph.nodes] == [
+        ("plan", 1, {}),
+        ("each", 1, {}),
+        ("report", 1, {}),
+    ]
+    problem(await (await office.admin("globex")).get(f"/api/v1/runs/{run.id}/graph"), 404)
+
+
+async def test_a_graph_that_is_too_large_is_refused(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_graphs, "MOST_NODES", 2)
+    caller = await office.admin("acme")
+    run = await submit(caller, {**NOOP, "tasks": [{"name": f"t{number}"} for number in range(3)]})
+
+    assert "more than 2 nodes" in problem(await caller.get(f"/api/v1/runs/{run.id}/graph"), 422)["detail"]

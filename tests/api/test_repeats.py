@@ -1,0 +1,108 @@
+"""What is asked for twice under one key is made once, and answered as it was the first time."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import httpx2
+
+from mainspring.rest import Page, RunView, TokenView
+from mainspring.rest_admin import AuditView
+from mainspring.rest_schedules import BackfillSummary
+from tests.api.office import Office, problem, read, submit
+
+HOURLY: dict[str, Any] = {"name": "hourly", "job": "noop", "trigger": {"kind": "cron", "cron": "0 * * * *"}}
+URL = "/api/v1/schedules/hourly"
+KEY = {"Idempotency-Key": "k1"}
+RANGE = {"since": "2026-01-01T00:00:00Z", "before": "2026-01-01T05:00:00Z"}
+
+
+async def scheduled(office: Office) -> httpx2.AsyncClient:
+    """Somebody with a schedule."""
+    acme = await office.admin("acme")
+    await submit(acme)
+    await acme.put(URL, json={"definition": HOURLY})
+    return acme
+
+
+async def runs(caller: httpx2.AsyncClient) -> int:
+    """How many runs there are of the schedule."""
+    found = read(await caller.get("/api/v1/runs"), Page[RunView]).items
+    return sum(run.schedule_id is not None for run in found)
+
+
+async def test_a_schedule_is_triggered_once_for_each_key(office: Office) -> None:
+    acme = await scheduled(office)
+
+    first = await acme.post(f"{URL}/trigger", json={"why": "now"}, headers=KEY)
+    again = await acme.post(f"{URL}/trigger", json={"why": "now"}, headers=KEY)
+    other = await acme.post(f"{URL}/trigger", json={"why": "now"}, headers={"Idempotency-Key": "k2"})
+
+    assert "idempotent-replayed" not in first.headers
+    assert (again.json(), again.headers["idempotent-replayed"]) == (first.json(), "true")
+    assert other.json()["run_id"] != first.json()["run_id"]
+    assert await runs(acme) == 2
+    told = read(await acme.get("/api/v1/audit", params={"act": "trigger_schedule"}), Page[AuditView]).items
+    assert len(told) == 3
+
+
+async def test_many_who_come_at_once_with_one_key_get_one_run(office: Office) -> None:
+    acme = await scheduled(office)
+
+    answers = await asyncio.gather(*(acme.post(f"{URL}/trigger", headers=KEY) for _ in range(10)))
+
+    assert {answer.status_code for answer in answers} == {200}
+    assert len({answer.json()["run_id"] for answer in answers}) == 1
+    assert await runs(acme) == 1
+
+
+async def test_a_key_that_was_used_for_something_else_is_refused(office: Office) -> None:
+    acme = await scheduled(office)
+    read(await acme.post("/api/v1/runs", json={"job": "noop"}, headers={"Idempotency-Key": "k0"}), RunView)
+    await acme.post(f"{URL}/trigger", headers=KEY)
+
+    refused = [
+        await acme.post(f"{URL}/trigger", headers={"Idempotency-Key": "k0"}),
+        await acme.post(f"{URL}/trigger", json={"why": "another"}, headers=KEY),
+        await acme.post(f"{URL}/backfill", json=RANGE, headers=KEY),
+    ]
+
+    assert [problem(answer, 409)["code"] for answer in refused] == ["key_reused"] * 3
+    assert await runs(acme) == 1
+
+
+async def test_a_key_belongs_to_one_tenant(office: Office) -> None:
+    acme, globex = await scheduled(office), await office.admin("globex")
+    await submit(globex)
+    await globex.put(URL, json={"definition": HOURLY})
+
+    for caller in (acme, globex):
+        assert (await caller.post(f"{URL}/trigger", headers=KEY)).is_success
+        assert await runs(caller) == 1
+
+
+async def test_past_windows_are_run_once_for_each_key(office: Office) -> None:
+    acme = await scheduled(office)
+
+    first = await acme.post(f"{URL}/backfill", json=RANGE, headers=KEY)
+    again = await acme.post(f"{URL}/backfill", json=RANGE, headers=KEY)
+
+    assert first.json()["wanted"] == 5
+    assert (again.json(), again.headers["idempotent-replayed"]) == (first.json(), "true")
+    assert len(read(await acme.get(f"{URL}/backfills"), Page[BackfillSummary]).items) == 1
+
+
+async def test_a_token_is_not_shown_twice(office: Office) -> None:
+    admin = await office.admin("acme")
+    wish = {"name": "bot", "roles": ["viewer"]}
+
+    made = read(await admin.post("/api/v1/tokens", json=wish, headers=KEY), TokenView)
+    body = problem(await admin.post("/api/v1/tokens", json=wish, headers=KEY), 409)
+
+    assert body["code"] == "key_reused"
+    assert made.id in body["detail"]
+    assert len(await office.store.list_tokens("acme")) == 2
+    other = read(await admin.post("/api/v1/tokens", json=wish, headers={"Idempotency-Key": "k2"}), TokenView)
+    assert other.id != made.id
+    assert (await office.caller(other.token).get("/api/v1/runs")).is_success

@@ -1,0 +1,83 @@
+"""Settings are changed over the API, with reasons, limits and versions (OPS-5)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from mainspring.rest import Done, Page
+from mainspring.rest_admin import AuditView, SettingView
+from tests.api.office import Office, pointers, problem, read
+
+URL = "/api/v1/settings/retries_per_second"
+
+
+async def test_a_setting_is_changed_and_set_back(office: Office) -> None:
+    admin = await office.admin()
+    was = read(await admin.get(URL), SettingView)
+
+    changed = read(await admin.put(URL, json={"value": 9, "why": "the database is slow"}), SettingView)
+    assert (was.origin, was.value, was.version) == ("default", 5_000, 0)
+    assert (changed.origin, changed.value, changed.default, changed.version) == ("changed", 9, 5_000, 1)
+    assert changed.updated_by == "token:a-test"
+    assert office.engine.settings.tuning.retries_per_second == 9
+
+    assert read(await admin.delete(URL, params={"why": "it is not"}), Done).changed
+    assert not read(await admin.delete(URL), Done).changed
+    assert read(await admin.get(URL), SettingView) == was
+    assert office.engine.settings.tuning.retries_per_second == 5_000
+    told = read(await admin.get("/api/v1/audit", params={"object": "retries_per_second"}), Page[AuditView]).items
+    assert [(one.act, one.why, one.tenant) for one in told] == [
+        ("reset_setting", "", "*"), ("reset_setting", "it is not", "*"), ("put_setting", "the database is slow", "*"),
+    ]  # fmt: skip
+    assert [bytes(side) for side in (told[2].before, told[2].after)] == [b"5000", b"9"]
+
+
+async def test_a_leader_goes_by_what_was_changed(office: Office) -> None:
+    admin = await office.admin()
+    async with office.led() as leader:
+        read(await admin.put(URL, json={"value": 9}), SettingView)
+
+        assert leader.tuning.retries_per_second == 9
+
+
+@pytest.mark.parametrize("value", [0, -1, 1.5, 10**9, "many", ""])
+async def test_what_a_setting_can_not_be_is_named(office: Office, value: Any) -> None:
+    admin = await office.admin()
+
+    body = problem(await admin.put(URL, json={"value": value}), 422)
+
+    assert list(pointers(body)) == ["/value"]
+    assert "from 1 to" in body["errors"][0]["detail"]
+
+
+@pytest.mark.parametrize("value", [10, 10.0, "10"])
+async def test_numbers_may_be_written_in_any_way(office: Office, value: Any) -> None:
+    admin = await office.admin()
+
+    assert read(await admin.put(URL, json={"value": value}), SettingView).value == 10
+
+
+async def test_what_does_not_go_with_another_setting_is_named(office: Office) -> None:
+    admin = await office.admin()
+
+    body = problem(await admin.put("/api/v1/settings/suspect_after_seconds", json={"value": 3_000}), 422)
+
+    assert "lost_after_seconds" in body["errors"][0]["detail"]
+
+
+async def test_the_list_has_all_settings_with_their_limits(office: Office) -> None:
+    admin = await office.admin()
+
+    items = read(await admin.get("/api/v1/settings"), Page[SettingView]).items
+
+    assert {"growth_burst", "outbox_days", "audit_days"} < {item.name for item in items}
+    assert all(item.least <= item.value <= item.most and item.about for item in items)
+
+
+async def test_a_setting_that_is_not_there_is_not_found(office: Office) -> None:
+    admin = await office.admin()
+
+    for method in ("GET", "PUT", "DELETE"):
+        problem(await admin.request(method, "/api/v1/settings/never", json={"value": 1}), 404)
