@@ -1,0 +1,86 @@
+"""Events for OpenLineage (the extra `lineage`): START for each run, and one of COMPLETE, FAIL and ABORT at its end.
+
+The namespace is the installation's and the tenant's, `mainspring/acme`; a run's id is made from ours, because a UUID is
+asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from openlineage.client import OpenLineageClient
+from openlineage.client.event_v2 import Job, Run, RunEvent
+from openlineage.client.facet_v2 import (
+    JobFacet,
+    RunFacet,
+    error_message_run,
+    job_type_job,
+    nominal_time_run,
+    parent_run,
+    processing_engine_run,
+)
+from openlineage.client.generated.base import EventType
+from openlineage.client.transport.http import HttpConfig, HttpTransport
+
+from mainspring.core import runs
+from mainspring.core.runs import RunState
+from mainspring.core.trace_ids import uuid_text
+from mainspring.telemetry.stories import AttemptOver, Piece, RunBegun, RunEnded
+
+_ENDS = {
+    RunState.SUCCEEDED: EventType.COMPLETE,
+    RunState.PARTIAL: EventType.COMPLETE,
+    RunState.FAILED: EventType.FAIL,
+    RunState.TIMED_OUT: EventType.FAIL,
+    RunState.CANCELLED: EventType.ABORT,
+}
+
+
+class Lineage:
+    """Tells a receiver of lineage events, over HTTP."""
+
+    def __init__(self, url: str, *, instance: str, version: str) -> None:
+        """`url` is the receiver's address: events go to `/api/v1/lineage` there."""
+        self._client = OpenLineageClient(transport=HttpTransport(HttpConfig(url=url, timeout=5.0)))
+        self._instance = instance
+        self._version = version
+
+    def tell(self, pieces: Sequence[Piece]) -> None:
+        """Send an event for each beginning and each end."""
+        for piece in pieces:
+            match piece:
+                case RunBegun():
+                    begun_at = piece.run.adopted_at or piece.run.created_at
+                    self._client.emit(self._event(EventType.START, piece.run, piece.job, begun_at))
+                case RunEnded() if piece.run.ended_at is not None:
+                    self._client.emit(self._event(_ENDS[piece.run.state], piece.run, piece.job, piece.run.ended_at))
+                case AttemptOver() | RunEnded():
+                    pass
+
+    def close(self) -> None:
+        """Everything has been sent."""
+        self._client.close()
+
+    def _event(self, kind: EventType, run: runs.Run, job: str, at: datetime) -> RunEvent:
+        namespace = f"{self._instance}/{run.tenant}"
+        facets: dict[str, RunFacet] = {
+            "processing_engine": processing_engine_run.ProcessingEngineRunFacet(
+                version=self._version, name="mainspring"
+            ),
+            "nominalTime": nominal_time_run.NominalTimeRunFacet((run.window_at or run.start_at).isoformat()),
+        }
+        if run.linked_run is not None:
+            facets["parent"] = parent_run.ParentRunFacet(
+                parent_run.Run(uuid_text(run.linked_run)), parent_run.Job(namespace, job)
+            )
+        if kind is EventType.FAIL:
+            facets["errorMessage"] = error_message_run.ErrorMessageRunFacet(run.because, "python")
+        of_job: dict[str, JobFacet] = {"jobType": job_type_job.JobTypeJobFacet("BATCH", "MAINSPRING", "JOB")}
+        return RunEvent(
+            eventTime=at.isoformat(),
+            producer=f"urn:mainspring:{self._version}",
+            eventType=kind,
+            run=Run(uuid_text(run.id), facets),
+            job=Job(namespace, job, of_job),
+        )

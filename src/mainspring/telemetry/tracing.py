@@ -1,0 +1,184 @@
+"""Spans and numbers for OpenTelemetry (the extra `otel`), by the conventions for CI/CD as far as they go.
+
+    RUN etl                    from submission to the end                     cicd.pipeline.*
+    ├ queued                   from when it was to start to its first start
+    └ extract                  an attempt, from its start to its end          cicd.pipeline.task.*, cicd.worker.*
+
+Spans are told of when they are over, with the ids of `core/trace_ids.py`: a task that got TRACEPARENT is a part of it.
+What an attribute is called is in NAMES and nowhere else, as the conventions still change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor
+from opentelemetry.sdk.trace.id_generator import IdGenerator
+from opentelemetry.trace import (
+    NonRecordingSpan,
+    SpanContext,
+    SpanKind,
+    Status,
+    StatusCode,
+    TraceFlags,
+    set_span_in_context,
+)
+
+from mainspring.core.runs import Run, RunState
+from mainspring.core.tasks import AttemptEnd
+from mainspring.core.trace_ids import span_of, trace_of
+from mainspring.telemetry.stories import AttemptOver, Piece, RunBegun, RunEnded
+
+NAMES = {
+    "job": "cicd.pipeline.name",
+    "run": "cicd.pipeline.run.id",
+    "result": "cicd.pipeline.result",
+    "task": "cicd.pipeline.task.name",
+    "task_run": "cicd.pipeline.task.run.id",
+    "task_result": "cicd.pipeline.task.run.result",
+    "worker": "cicd.worker.id",
+    "tenant": "mainspring.tenant",
+    "attempt": "mainspring.attempt",
+}
+_RUN_RESULTS = {
+    RunState.SUCCEEDED: "success",
+    RunState.PARTIAL: "success",
+    RunState.FAILED: "failure",
+    RunState.TIMED_OUT: "timeout",
+    RunState.CANCELLED: "cancellation",
+}
+_ATTEMPT_RESULTS = {
+    AttemptEnd.SUCCEEDED: "success",
+    AttemptEnd.TIMED_OUT: "timeout",
+    AttemptEnd.STOPPED: "cancellation",
+    AttemptEnd.LOST: "error",
+}
+_FAILED = frozenset({"failure", "timeout", "error"})
+
+
+class Tracer:
+    """Tells a collector, over OTLP and HTTP."""
+
+    def __init__(self, endpoint: str, *, server: str, version: str) -> None:
+        """`endpoint` is the collector's address, such as `http://127.0.0.1:4318`."""
+        resource = Resource.create(
+            {"service.name": "mainspring", "service.version": version, "service.instance.id": server}
+        )
+        base = endpoint.rstrip("/")
+        self._ids = _GivenIds()
+        self._spans = TracerProvider(resource=resource, id_generator=self._ids)
+        self._spans.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(endpoint=f"{base}/v1/traces")))
+        self._tracer = self._spans.get_tracer("mainspring", version)
+        reader = PeriodicExportingMetricReader(OTLPMetricExporter(endpoint=f"{base}/v1/metrics"))
+        self._numbers = MeterProvider(resource=resource, metric_readers=[reader])
+        meter = self._numbers.get_meter("mainspring", version)
+        self._durations = meter.create_histogram("cicd.pipeline.run.duration", "s", "How long runs take.")
+        self._active = meter.create_up_down_counter("cicd.pipeline.run.active", "{run}", "Runs that are under way.")
+        self._errors = meter.create_counter("cicd.pipeline.run.errors", "{error}", "Runs that did not succeed.")
+
+    def tell(self, pieces: Sequence[Piece]) -> None:
+        """Make spans of what is over."""
+        for piece in pieces:
+            match piece:
+                case RunBegun():
+                    self._active.add(1, {NAMES["job"]: piece.job})
+                case AttemptOver():
+                    self._attempt(piece)
+                case RunEnded():
+                    self._run(piece)
+
+    def close(self) -> None:
+        """Send what is left."""
+        self._spans.shutdown()
+        self._numbers.shutdown()
+
+    def _attempt(self, over: AttemptOver) -> None:
+        attempt = over.attempt
+        if attempt.started_at is None:
+            return
+        result = _ATTEMPT_RESULTS.get(attempt.end, "failure")
+        attributes: dict[str, str | int] = {
+            NAMES["job"]: over.job,
+            NAMES["run"]: attempt.run_id,
+            NAMES["task"]: over.task,
+            NAMES["task_run"]: attempt.id,
+            NAMES["task_result"]: result,
+            NAMES["worker"]: attempt.worker_id,
+            NAMES["tenant"]: attempt.tenant,
+            NAMES["attempt"]: attempt.number,
+        }
+        self._span(
+            over.task, attempt.run_id, span_of(attempt.id), attributes, attempt.started_at, attempt.ended_at, result,
+            parent=span_of(attempt.run_id),
+        )  # fmt: skip
+
+    def _run(self, ended: RunEnded) -> None:
+        run = ended.run
+        if run.ended_at is None:
+            return
+        result = _RUN_RESULTS[run.state]
+        attributes: dict[str, str | int] = {
+            NAMES["job"]: ended.job, NAMES["run"]: run.id, NAMES["result"]: result, NAMES["tenant"]: run.tenant,
+        }  # fmt: skip
+        if run.started_at is not None:
+            self._span(
+                "queued", run.id, span_of(f"{run.id}:queued"), attributes, run.start_at, run.started_at, "success",
+                parent=span_of(run.id),
+            )  # fmt: skip
+        self._span(
+            f"RUN {ended.job}", run.id, span_of(run.id), attributes, run.created_at, run.ended_at, result,
+            kind=SpanKind.SERVER,
+        )  # fmt: skip
+        self._count(run, ended.job, run.ended_at, result)
+
+    def _count(self, run: Run, job: str, ended_at: datetime, result: str) -> None:
+        labels = {NAMES["job"]: job, NAMES["result"]: result}
+        self._active.add(-1, {NAMES["job"]: job})
+        self._durations.record((ended_at - (run.started_at or run.start_at)).total_seconds(), labels)
+        if result in _FAILED:
+            self._errors.add(1, labels)
+
+    def _span(
+        self, name: str, run_id: str, span_id: int, attributes: dict[str, str | int], start: datetime, end: datetime,
+        result: str, *, parent: int | None = None, kind: SpanKind = SpanKind.INTERNAL,
+    ) -> None:  # fmt: skip
+        trace = trace_of(run_id)
+        self._ids.give(trace, span_id)
+        context = None
+        if parent is not None:
+            above = SpanContext(trace, parent, is_remote=True, trace_flags=TraceFlags(TraceFlags.SAMPLED))
+            context = set_span_in_context(NonRecordingSpan(above))
+        span = self._tracer.start_span(name, context, kind, attributes, start_time=_nanoseconds(start))
+        if result in _FAILED:
+            span.set_status(Status(StatusCode.ERROR, result))
+        span.end(_nanoseconds(max(start, end)))
+
+
+class _GivenIds(IdGenerator):
+    """Gives the next span the ids that it is to have. For one thread."""
+
+    def __init__(self) -> None:
+        self._trace = self._span = 0
+
+    def give(self, trace: int, span: int) -> None:
+        """The next span has these."""
+        self._trace, self._span = trace, span
+
+    def generate_span_id(self) -> int:
+        """The span's."""
+        return self._span
+
+    def generate_trace_id(self) -> int:
+        """The trace's."""
+        return self._trace
+
+
+def _nanoseconds(at: datetime) -> int:
+    return int(at.timestamp() * 1_000_000) * 1_000

@@ -1,0 +1,1 @@
+"""Numbers, spans and events for those who watch from outside."""

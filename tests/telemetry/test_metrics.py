@@ -1,0 +1,138 @@
+"""Prometheus' own parser reads what a server tells, every number is documented, and labels stay few."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from prometheus_client import Metric
+from prometheus_client.parser import text_string_to_metric_families
+
+from mainspring.bootstrap import POOL, play
+from mainspring.core.resources import Resources
+from mainspring.core.shapes import Shape
+from mainspring.core.tasks import Priority, Task, TaskState
+from mainspring.wire import Offer
+from mainspring.worker.played import PlayedWorker
+from tests.api.office import Office, submit, until
+
+DOCUMENT = Path(__file__).parents[2] / "docs" / "reference" / "metrics.md"
+SMALL = Shape(resources=Resources(cpu_millis=1000, memory_bytes=1))
+
+
+@pytest.fixture
+async def office(tmp_path: Path) -> AsyncIterator[Office]:
+    office = Office(tmp_path, open_locally=True)
+    yield office
+    await office.close()
+
+
+def families(office: Office) -> dict[str, Metric]:
+    """What Prometheus would understand."""
+    return {one.name: one for one in text_string_to_metric_families(office.services.metrics.text().decode())}
+
+
+def value(office: Office, name: str, **labels: str) -> float:
+    """One number; 0 if it is not told."""
+    for family in families(office).values():
+        for sample in family.samples:
+            if sample.name == name and sample.labels == labels:
+                return sample.value
+    return 0.0
+
+
+async def test_what_happens_is_counted(office: Office) -> None:
+    """Runs end, tasks waited and ran, and a job that is not there fails nobody."""
+    async with office.led(), office.caller() as caller:
+        playing = asyncio.create_task(play(office.engine, PlayedWorker("w1", Offer(4_000, 8 << 30), office.clock)))
+        for _ in range(3):
+            await submit(caller)
+
+        async def are_over() -> bool:
+            return value(office, "mainspring_runs_total", job="noop", result="SUCCEEDED") == 3
+
+        await until(are_over)
+        playing.cancel()
+
+        assert value(office, "mainspring_task_wait_seconds_count", priority="P2") == 3
+        assert value(office, "mainspring_task_run_seconds_count", priority="P2") == 3
+        assert value(office, "mainspring_run_seconds_count", result="SUCCEEDED") == 3
+        assert value(office, "mainspring_transitions_total", state="SUCCEEDED") == 3
+        assert value(office, "mainspring_leader", shard=POOL) == 1
+        assert value(office, "mainspring_worker_slots", zone="", state="free") == 4
+
+
+async def test_the_page_lists_every_number_and_no_other(office: Office) -> None:
+    """docs/reference/metrics.md is what a server tells, once it has something to tell."""
+    async with office.led() as leader, office.caller() as caller:
+        playing = asyncio.create_task(play(office.engine, PlayedWorker("w1", Offer(4_000, 8 << 30), office.clock)))
+        await submit(caller)
+
+        async def has_ended() -> bool:
+            return value(office, "mainspring_runs_total", job="noop", result="SUCCEEDED") == 1
+
+        await until(has_ended)
+        playing.cancel()
+        assert leader.term.shard == POOL
+        told = set(families(office))
+
+    listed = {
+        f"mainspring_{name.removesuffix('_total')}"
+        for row in DOCUMENT.read_text(encoding="utf-8").split("## OpenTelemetry")[0].splitlines()
+        if row.startswith("| `")
+        for name in re.findall(r"`([a-z_]+)(?:\{[a-z,]+\})?`", row.split("|")[1])
+    }
+    assert listed == told
+
+
+async def test_ten_thousand_tenants_have_few_labels(office: Office) -> None:
+    """However many there are, what is told stays small, and nothing is left out of the sums."""
+    async with office.led() as leader:
+        memory = leader.shard.memory
+        for number in range(10_000):
+            task = Task(
+                id=f"task_{number}.0", run_id=f"run_{number}", shard=POOL, tenant=f"tenant-{number}", name="t",
+                position=0, priority=Priority.P1, state=TaskState.QUEUED, since=leader.time.now(),
+            )  # fmt: skip
+            memory.queues.push(task, SMALL)
+            memory.use[task.tenant] = Resources(cpu_millis=1000 + number, memory_bytes=1)
+        queued = families(office)["mainspring_tasks_queued"].samples
+        slots = families(office)["mainspring_tenant_slots"].samples
+        memory.queues.depth.clear()
+        memory.use.clear()
+
+    assert len({sample.labels["tenant"] for sample in queued}) == 201
+    assert sum(sample.value for sample in queued) == 10_000
+    assert len(slots) == 201
+    assert sum(sample.value for sample in slots) == sum(range(1000, 11_000)) / 1000
+    assert max(slots, key=lambda sample: sample.value).labels["tenant"] == "_other"
+    assert {sample.labels["tenant"] for sample in slots} >= {"tenant-9999", "tenant-9800"}
+
+
+async def test_why_tasks_wait_is_told(office: Office) -> None:
+    """No worker could ever take it, or none has room, or it is not its turn."""
+    async with office.led() as leader:
+        queues = leader.shard.memory.queues
+        for name, shape in (
+            ("big", Shape(resources=Resources(cpu_millis=9, memory_bytes=1), zone="moon")),
+            ("s", SMALL),
+        ):
+            task = Task(
+                id=f"task_{name}.0", run_id=f"run_{name}", shard=POOL, tenant=name, name="t", position=0,
+                priority=Priority.P0, state=TaskState.QUEUED, since=leader.time.now() - timedelta(seconds=90),
+            )  # fmt: skip
+            queues.push(task, shape)
+        queues.park(Shape(resources=Resources(cpu_millis=9, memory_bytes=1), zone="moon"), "nowhere")
+        queued = {
+            sample.labels["tenant"]: sample.labels["reason"]
+            for sample in families(office)["mainspring_tasks_queued"].samples
+        }
+        age = value(office, "mainspring_queue_oldest_age_seconds", priority="P0")
+        queues.depth.clear()
+
+    assert queued == {"big": "NO_MATCHING_WORKER", "s": "PRIORITY_QUEUE_WAIT"}
+    assert age >= 90
