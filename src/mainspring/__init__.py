@@ -1,6 +1,6 @@
 """Mainspring: runs of tasks, decided in memory, remembered in fenced batches.
 
-    from mainspring import Client, Context, TaskError, current, serve, task
+    from mainspring import Client, Context, Retry, TaskError, current, every, job, serve, task
 
 Start reading at `host/loop.py`, the loop that everything else serves.
 """
@@ -12,19 +12,36 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from mainspring.errors import TaskError
+    from mainspring.sdk.aio.client import AsyncClient
     from mainspring.sdk.client import Client
     from mainspring.sdk.context import Context, current
+    from mainspring.sdk.jobs import Job, job
+    from mainspring.sdk.retries import Retry
     from mainspring.sdk.serving import serve
-    from mainspring.sdk.tasks import task
+    from mainspring.sdk.tasks import Task, task
+    from mainspring.sdk.timing import after, cron, every, on_event, once
 
-__all__ = ["Client", "Context", "TaskError", "__version__", "current", "serve", "task"]
+__all__ = [
+    "AsyncClient", "Client", "Context", "Job", "Retry", "Task", "TaskError", "__version__", "after", "cron", "current",
+    "every", "job", "on_event", "once", "serve", "task",
+]  # fmt: skip
 __version__ = "0.1.0"
 
 _HOMES = {
+    "AsyncClient": "sdk.aio.client",
     "Client": "sdk.client",
     "Context": "sdk.context",
+    "Job": "sdk.jobs",
+    "Retry": "sdk.retries",
+    "Task": "sdk.tasks",
     "TaskError": "errors",
+    "after": "sdk.timing",
+    "cron": "sdk.timing",
     "current": "sdk.context",
+    "every": "sdk.timing",
+    "job": "sdk.jobs",
+    "on_event": "sdk.timing",
+    "once": "sdk.timing",
     "serve": "sdk.serving",
     "task": "sdk.tasks",
 }

@@ -200,3 +200,5 @@ def test_waiting_ends_with_the_run_or_with_the_time() -> None:
         assert client.wait("run_1").state == "FAILED"
         with pytest.raises(TimeoutError, match="run_1 is RUNNING"):
             client.wait("run_1", timeout_seconds=0)
+
+    assert [heard.headers.get("Prefer") for heard in server.heard] == ["wait=15", "wait=15", None]

@@ -2,29 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from mainspring import errors
 from mainspring.rest import TokenRequest
 from mainspring.sdk.client import Client
-from tests.e2e.town import Town
 
 TALKS = {
     "name": "talks",
     "tasks": [{"name": "only", "work": {"shell": "for n in 1 2 3; do echo $n; sleep 0.1; done"}}],
 }
-
-
-@pytest.fixture(scope="module")
-def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
-    """A client of a server that has a worker."""
-    with Town(tmp_path_factory.mktemp("town")) as town:
-        server = town.server()
-        town.worker(server, name="w1")
-        with Client(server.address) as client:
-            yield client
 
 
 def test_a_run_is_followed_by_its_events_and_its_log(client: Client) -> None:

@@ -37,6 +37,8 @@ def flaws(text: str) -> list[str]:
 def test_the_friendly_form_becomes_the_strict_form() -> None:
     job = strict("""
 name: etl
+description: Loads orders
+labels: {team: ml, floor: 7}
 timeout: 2h
 on_failure: fail_after_all
 tasks:
@@ -62,6 +64,8 @@ tasks:
 
     assert job == {
         "name": "etl",
+        "description": "Loads orders",
+        "labels": {"team": "ml", "floor": "7"},
         "timeout_seconds": 7200.0,
         "on_failure": "fail_after_all",
         "tasks": [

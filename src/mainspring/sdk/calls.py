@@ -1,22 +1,22 @@
+# Made from aio/calls.py by tools/sync_client.py: change that file, then run `make client`.
 """How a client asks: one question, a list page by page, an act. What can be asked is in `client.py` and beside it."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from itertools import islice
+from collections.abc import Iterator, Mapping
 from random import Random
 from types import TracebackType
 from typing import Self, TypeVar
 
-import httpx2
 import msgspec
 
 from mainspring import __version__
-from mainspring.errors import Unavailable
 from mainspring.ids import entropy, new_id
-from mainspring.rest import LONGEST_PAGE, ActRequest, Done, Page
-from mainspring.sdk.connection import Connection, Parameters
+from mainspring.rest import LONGEST_PAGE, ActRequest, Count, Done, Page
+from mainspring.sdk.addresses import Parameters
+from mainspring.sdk.answers import decode
+from mainspring.sdk.connection import Connection
 
 DEFAULT_SERVER = "http://127.0.0.1:8484"
 T = TypeVar("T")
@@ -73,18 +73,36 @@ class Calls:
 
     def _list(self, path: str, kind: type[T], params: Parameters, limit: int | None) -> Iterator[T]:
         """Things page by page, at most `limit` of them."""
-
-        def pages() -> Iterator[T]:
-            cursor: str | None = None
-            while True:
-                asked = {**params, "limit": min(limit or LONGEST_PAGE, LONGEST_PAGE), "cursor": cursor}
-                page = decode(self._connection.request("GET", path, params=asked), Page[kind])  # type: ignore[valid-type]
-                yield from page.items
-                cursor = page.next_cursor
-                if cursor is None:
+        left = limit
+        for page in self._pages(path, kind, params, limit):
+            yield from page.items[:left]
+            if left is not None:
+                left -= len(page.items)
+                if left <= 0:
                     return
 
-        return islice(pages(), limit)
+    def _all(self, path: str, kind: type[T], params: Parameters | None = None) -> list[T]:
+        """All things of a list that is never long."""
+        found: list[T] = []
+        for page in self._pages(path, kind, params or {}, None):
+            found += page.items
+        return found
+
+    def _pages(self, path: str, kind: type[T], params: Parameters, limit: int | None) -> Iterator[Page[T]]:
+        cursor: str | None = None
+        while True:
+            asked = {**params, "limit": min(limit or LONGEST_PAGE, LONGEST_PAGE), "cursor": cursor}
+            page: Page[T] = self._get(path, Page[kind], asked)  # type: ignore[valid-type]
+            yield page
+            cursor = page.next_cursor
+            if cursor is None:
+                return
+
+    def _count(self, path: str, params: Parameters, *, exact: bool) -> Count:
+        """How many things a list has."""
+        how = "exact" if exact else "bounded"
+        page = self._get(path, Page[msgspec.Raw], {**params, "limit": 1, "count": how})
+        return page.count or Count(value=len(page.items), at_least=page.next_cursor is not None)
 
     def _act(self, path: str, why: str, *, repeatable: bool = True, params: Parameters | None = None) -> Done:
         """Have something done; most of it is safe to repeat, as doing it twice changes nothing."""
@@ -96,23 +114,50 @@ class Calls:
         body: msgspec.Struct,
         kind: type[T],
         *,
-        method: str = "POST",
         key: str | None = None,
         repeatable: bool | None = None,
         params: Parameters | None = None,
     ) -> T:
         """Send a wish, and read the answer."""
         text = msgspec.json.encode(body)
-        answer = self._connection.request(method, path, params=params, body=text, key=key, repeatable=repeatable)
+        answer = self._connection.request("POST", path, params=params, body=text, key=key, repeatable=repeatable)
         return decode(answer, kind)
+
+    def _put(
+        self,
+        path: str,
+        body: msgspec.Struct,
+        kind: type[T],
+        *,
+        version: int | str | None = None,
+        params: Parameters | None = None,
+    ) -> T:
+        """Put something in the place of what is there; only in that of `version` if it is said.
+
+        Repeated only without a version: after the first time it would be another.
+        """
+        answer = self._connection.request(
+            "PUT",
+            path,
+            params=params,
+            body=msgspec.json.encode(body),
+            headers=only_if(version),
+            repeatable=version is None,
+        )
+        return decode(answer, kind)
+
+    def _delete(self, path: str, *, version: int | str | None = None, params: Parameters | None = None) -> Done:
+        """Take something away; only if it is of `version`, if that is said."""
+        answer = self._connection.request("DELETE", path, params=params, headers=only_if(version), repeatable=True)
+        return decode(answer, Done)
+
+    def _of_tenant(self) -> Parameters:
+        return {"tenant": self.tenant}
 
     def _draw_key(self) -> str:
         return new_id("key", self._connection.clock.wall(), self._random)
 
 
-def decode(answer: httpx2.Response, kind: type[T]) -> T:
-    """An answer as a struct. Raises Unavailable if it is none of this version's."""
-    try:
-        return msgspec.json.decode(answer.content, type=kind)
-    except msgspec.DecodeError as error:
-        raise Unavailable(f"{answer.request.url} does not speak as a server of this version does: {error}") from error
+def only_if(version: int | str | None) -> Mapping[str, str]:
+    """The header by which a change is made only to the version that the caller has seen."""
+    return {} if version is None else {"If-Match": f'"{version}"'}

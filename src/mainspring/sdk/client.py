@@ -1,17 +1,18 @@
+# Made from aio/client.py by tools/sync_client.py: change that file, then run `make client`.
 """The client: what the HTTP API offers, as methods with types.
 
-    from mainspring.sdk.client import Client
+    from mainspring import Client
 
     with Client() as client:
         run = client.submit("etl", params={"day": "2026-11-15"})
-        print(client.wait(run.id).state)
+        ended = client.wait(run.id)
 
 Answers are the structs of `rest.py`; lists are read page by page while they are iterated over. Errors are those of
 `errors.py`, by the code of the problem that the server answered with, which they carry as `problem`. What is safe to
 repeat is repeated by itself for a while (`connection.py`); `submit` draws an idempotency key, so it is safe too.
 
-What concerns schedules and events is in `client_schedules.py`, what failed and is started again in
-`client_failures.py`; a client has all of it.
+Runs and what is done to them are here; tasks, schedules, failures, webhooks, and what looks after an installation are
+in the files beside this one. A client has all of it.
 """
 
 from __future__ import annotations
@@ -24,23 +25,25 @@ from typing import Literal
 import msgspec
 
 from mainspring.rest import (
-    AttemptView,
+    BulkActLine,
+    BulkActRequest,
     BulkLine,
+    Count,
     Done,
     JobView,
+    PriorityRequest,
     RunRequest,
     RunView,
-    ServerView,
-    TaskView,
-    TokenRequest,
-    TokenView,
-    TransitionView,
-    WorkerView,
 )
-from mainspring.sdk.calls import decode
+from mainspring.rest_overviews import GraphView, TrendView
+from mainspring.sdk.answers import decode
+from mainspring.sdk.calls import only_if
+from mainspring.sdk.client_admin import AdminCalls
 from mainspring.sdk.client_failures import FailureCalls
 from mainspring.sdk.client_schedules import ScheduleCalls
-from mainspring.sdk.streams import EventStream, LogPart, follow_log, read_log
+from mainspring.sdk.client_tasks import TaskCalls
+from mainspring.sdk.client_webhooks import WebhookCalls
+from mainspring.sdk.streams import EventStream
 
 FINAL_RUN_STATES = frozenset({"SUCCEEDED", "FAILED", "PARTIAL", "TIMED_OUT", "CANCELLED"})
 FINAL_TASK_STATES = frozenset({"SUCCEEDED", "FAILED", "TIMED_OUT", "CANCELLED", "SKIPPED"})
@@ -49,28 +52,54 @@ _WISHES_AT_ONCE = 1_000
 _SILENCE_SECONDS = 20.0
 _SHORTEST_POLL_SECONDS = 0.1
 _LONGEST_POLL_SECONDS = 2.0
+_LONGEST_WAIT_SECONDS = 20.0
+"""For the end of a run, at the server, in one request."""
 
 
-class Client(ScheduleCalls, FailureCalls):
+class Client(TaskCalls, ScheduleCalls, FailureCalls, WebhookCalls, AdminCalls):
     """A server of Mainspring, for programs. Not for several threads at once."""
 
     # jobs
 
-    def submit_job(self, definition: bytes | Mapping[str, object]) -> JobView:
-        """Keep a job. The same definition again is the same version, so this is safe to repeat."""
-        body = definition if isinstance(definition, bytes) else msgspec.json.encode(definition)
-        params = {"tenant": self.tenant}
-        answer = self._connection.request("POST", "/jobs", params=params, body=body, repeatable=True)
-        return msgspec.json.decode(answer.content, type=JobView)
+    def submit_job(self, definition: bytes | Mapping[str, object], *, if_match: int | None = None) -> JobView:
+        """Keep a job. The same definition again is the same version, so this is safe to repeat.
 
-    def jobs(self, *, limit: int | None = None) -> Iterator[JobView]:
+        Raises Outdated if `if_match` is said, and is not its latest version.
+        """
+        answer = self._connection.request(
+            "POST",
+            "/jobs",
+            params=self._of_tenant(),
+            body=definition if isinstance(definition, bytes) else msgspec.json.encode(definition),
+            headers=only_if(if_match),
+            repeatable=if_match is None,
+        )
+        return decode(answer, JobView)
+
+    def jobs(self, *, q: str | None = None, limit: int | None = None) -> Iterator[JobView]:
         """The latest version of every job."""
-        return self._list("/jobs", JobView, {"tenant": self.tenant}, limit)
+        return self._list("/jobs", JobView, {"q": q, **self._of_tenant()}, limit)
 
     def job(self, name: str) -> JobView:
         """A job by name, or `name@3` for a version, with its definition."""
         name, _, version = name.partition("@")
-        return self._get(f"/jobs/{name}", JobView, {"tenant": self.tenant, "version": version or None})
+        return self._get(f"/jobs/{name}", JobView, {**self._of_tenant(), "version": version or None})
+
+    def job_versions(self, name: str, *, limit: int | None = None) -> Iterator[JobView]:
+        """The versions of a job, the latest first, without their definitions."""
+        return self._list(f"/jobs/{name}/versions", JobView, self._of_tenant(), limit)
+
+    def delete_job(self, name: str, why: str = "", *, if_match: int | None = None) -> Done:
+        """Take a job out of lists, and let nothing more be submitted of it; its runs go on.
+
+        Raises Conflict if a schedule is for it; Outdated if `if_match` is said, and is not its latest version.
+        """
+        params = {**self._of_tenant(), "why": why or None}
+        return self._delete(f"/jobs/{name}", version=if_match, params=params)
+
+    def job_trend(self, name: str, *, days: int = 30) -> TrendView:
+        """What became of the runs of a job over the latest days, and how long they took."""
+        return self._get(f"/jobs/{name}/trend", TrendView, {**self._of_tenant(), "days": days})
 
     # runs
 
@@ -85,9 +114,7 @@ class Client(ScheduleCalls, FailureCalls):
     ) -> RunView:
         """Ask for a run of a job. Repeated with the same key, it is the same run."""
         wish = self.request(job, params=params, priority=priority, start_at=start_at)
-        key = idempotency_key or self._draw_key()
-        answer = self._connection.request("POST", "/runs", body=msgspec.json.encode(wish), key=key)
-        return msgspec.json.decode(answer.content, type=RunView)
+        return self._post("/runs", wish, RunView, key=idempotency_key or self._draw_key())
 
     def request(
         self,
@@ -117,7 +144,8 @@ class Client(ScheduleCalls, FailureCalls):
         `all`, either every one is taken or none is, and the key is for all of them.
         """
         if mode == "all":
-            yield from self._submit_batch(list(wishes), 0, mode, idempotency_key or self._draw_key())
+            for line in self._submit_batch(list(wishes), 0, mode, idempotency_key or self._draw_key()):
+                yield line
             return
         first = 0
         waiting = iter(wishes)
@@ -126,10 +154,11 @@ class Client(ScheduleCalls, FailureCalls):
                 wish if wish.idempotency_key else msgspec.structs.replace(wish, idempotency_key=self._draw_key())
                 for wish in batch
             ]
-            yield from self._submit_batch(keyed, first, mode, None)
+            for line in self._submit_batch(keyed, first, mode, None):
+                yield line
             first += len(batch)
 
-    def _submit_batch(self, wishes: list[RunRequest], first: int, mode: str, key: str | None) -> Iterator[BulkLine]:
+    def _submit_batch(self, wishes: list[RunRequest], first: int, mode: str, key: str | None) -> list[BulkLine]:
         """One request for several runs. Each wish or the whole has a key, so it is safe to repeat."""
         answer = self._connection.request(
             "POST",
@@ -140,8 +169,8 @@ class Client(ScheduleCalls, FailureCalls):
             key=key,
             repeatable=True,
         )
-        for line in msgspec.json.Decoder(BulkLine).decode_lines(answer.content):
-            yield msgspec.structs.replace(line, index=first + line.index)
+        lines = msgspec.json.Decoder(BulkLine).decode_lines(answer.content)
+        return [msgspec.structs.replace(line, index=first + line.index) for line in lines]
 
     def run(self, run_id: str) -> RunView:
         """A run."""
@@ -153,24 +182,46 @@ class Client(ScheduleCalls, FailureCalls):
         states: Sequence[str] = (),
         job: str | None = None,
         priority: str | None = None,
+        q: str | None = None,
         limit: int | None = None,
     ) -> Iterator[RunView]:
-        """Runs, the newest first."""
-        wanted = {"state": states, "job": job, "priority": priority, "tenant": self.tenant}
+        """Runs, the newest first. `q` is the grammar of filters: `state:failed job:etl-*`."""
+        wanted = {"state": states, "job": job, "priority": priority, "q": q, **self._of_tenant()}
         return self._list("/runs", RunView, wanted, limit)
 
+    def count_runs(
+        self, *, states: Sequence[str] = (), job: str | None = None, q: str | None = None, exact: bool = False
+    ) -> Count:
+        """How many runs there are of these; counting stops at 10,000 unless `exact` is wanted."""
+        wanted = {"state": states, "job": job, "q": q, **self._of_tenant()}
+        return self._count("/runs", wanted, exact=exact)
+
+    def graph(self, run_id: str) -> GraphView:
+        """The graph of a run, with the state of each part of it."""
+        return self._get(f"/runs/{run_id}/graph", GraphView)
+
     def wait(self, run_id: str, timeout_seconds: float | None = None) -> RunView:
-        """A run, once it is over. Raises TimeoutError if it is not after so long."""
+        """A run, once it is over. Raises TimeoutError if it is not after so long.
+
+        The server is asked to answer when the run is over; one that answers before is asked again after a while.
+        """
         clock = self._connection.clock
-        until = None if timeout_seconds is None else clock.monotonic() + timeout_seconds
+        until = float("inf") if timeout_seconds is None else clock.monotonic() + timeout_seconds
+        longest = min(_LONGEST_WAIT_SECONDS, self._connection.timeout_seconds / 2)
         pause = _SHORTEST_POLL_SECONDS
-        while (run := self.run(run_id)).state not in FINAL_RUN_STATES:
-            left = float("inf") if until is None else until - clock.monotonic()
+        while True:
+            seconds = int(min(longest, until - clock.monotonic()))
+            headers = {"Prefer": f"wait={seconds}"} if seconds > 0 else {}
+            answer = self._connection.request("GET", f"/runs/{run_id}", headers=headers)
+            run = decode(answer, RunView)
+            if run.state in FINAL_RUN_STATES:
+                return run
+            left = until - clock.monotonic()
             if left <= 0:
                 raise TimeoutError(f"{run_id} is {run.state} after {timeout_seconds:g} s")
             clock.pause(min(pause, left))
-            pause = min(pause * 1.5, _LONGEST_POLL_SECONDS)
-        return run
+            has_waited = "Preference-Applied" in answer.headers
+            pause = _SHORTEST_POLL_SECONDS if has_waited else min(pause * 1.5, _LONGEST_POLL_SECONDS)
 
     def cancel_run(self, run_id: str, why: str = "") -> Done:
         """Stop a run: what has not started will not, what runs is asked to stop."""
@@ -184,103 +235,39 @@ class Client(ScheduleCalls, FailureCalls):
         """Go on with a run that was paused."""
         return self._act(f"/runs/{run_id}/resume", why)
 
-    # tasks
+    def set_priority(self, run_id: str, priority: str, why: str = "") -> Done:
+        """Give a run, and what is not over of it, another priority."""
+        wish = PriorityRequest(priority=priority, why=why)
+        return self._post(f"/runs/{run_id}/priority", wish, Done, repeatable=True)
 
-    def tasks_of(self, run_id: str, *, limit: int | None = None) -> Iterator[TaskView]:
-        """The tasks of a run."""
-        return self._list(f"/runs/{run_id}/tasks", TaskView, {}, limit)
+    def act_on_runs(self, wish: BulkActRequest) -> Iterator[BulkActLine]:
+        """Do something to all runs that a filter finds, or with `dry_run` only say which they are.
 
-    def tasks(
-        self,
-        *,
-        states: Sequence[str] = (),
-        run: str | None = None,
-        worker: str | None = None,
-        name: str | None = None,
-        limit: int | None = None,
-    ) -> Iterator[TaskView]:
-        """Tasks of all runs."""
-        wanted = {"state": states, "run": run, "worker": worker, "name": name, "tenant": self.tenant}
-        return self._list("/tasks", TaskView, wanted, limit)
+        What became of each comes as it is done, and nothing is done before somebody asks for the first. Not repeated:
+        what was broken off has been done in part.
+        """
+        body = msgspec.json.encode(wish if wish.tenant else msgspec.structs.replace(wish, tenant=self.tenant))
+        headers = {"Content-Type": "application/json"}
+        with self._connection.stream(
+            "POST", "/runs/act", body=body, headers=headers, silence_seconds=self._connection.timeout_seconds
+        ) as answer:
+            for line in answer.iter_lines():
+                yield msgspec.json.decode(line, type=BulkActLine)
 
-    def task(self, task_id: str) -> TaskView:
-        """A task."""
-        return self._get(f"/tasks/{task_id}", TaskView)
-
-    def attempts(self, task_id: str) -> list[AttemptView]:
-        """The tries at a task, oldest first."""
-        return list(self._list(f"/tasks/{task_id}/attempts", AttemptView, {}, None))
-
-    def transitions(self, task_id: str) -> list[TransitionView]:
-        """The story of a task, in order."""
-        return list(self._list(f"/tasks/{task_id}/transitions", TransitionView, {}, None))
-
-    def cancel_task(self, task_id: str, why: str = "") -> Done:
-        """Stop one task."""
-        return self._act(f"/tasks/{task_id}/cancel", why)
-
-    def retry_task(self, task_id: str, why: str = "") -> Done:
-        """Run a task again that is over, and what follows it."""
-        return self._act(f"/tasks/{task_id}/retry", why, repeatable=False)
-
-    def log(self, task_id: str, *, attempt: int | None = None, offset: int = 0, limit: int | None = None) -> LogPart:
-        """A part of what an attempt printed; of the latest attempt unless another is named."""
-        return read_log(self._connection, task_id, attempt=attempt, offset=offset, limit=limit)
-
-    def follow_log(self, task_id: str, *, attempt: int | None = None, offset: int = 0) -> Iterator[bytes]:
-        """What an attempt prints, as it prints it, until its end."""
-        return follow_log(self._connection, task_id, attempt=attempt, offset=offset)
+    # what happens
 
     def events(
-        self, *, run: str | None = None, after: str | None = None, silence_seconds: float | None = None
+        self,
+        *,
+        run: str | None = None,
+        job: str | None = None,
+        q: str | None = None,
+        after: str | None = None,
+        silence_seconds: float | None = None,
     ) -> EventStream:
-        """Transitions from now on, or behind a cursor: for use with `with`.
+        """Transitions from now on, or behind a cursor, an empty one for all that are kept: for use with `with`.
 
         A server says something every 5 s; one that is silent for longer than `silence_seconds` is asked again.
         """
-        return EventStream(self._connection, run, after, min(silence_seconds or _SILENCE_SECONDS, _SILENCE_SECONDS))
-
-    # workers
-
-    def workers(self, *, limit: int | None = None) -> Iterator[WorkerView]:
-        """The workers."""
-        return self._list("/workers", WorkerView, {}, limit)
-
-    def worker(self, worker_id: str) -> WorkerView:
-        """A worker."""
-        return self._get(f"/workers/{worker_id}", WorkerView)
-
-    def drain(self, worker_id: str, why: str = "") -> Done:
-        """Give a worker nothing more, and let it end when it has nothing in hands."""
-        return self._act(f"/workers/{worker_id}/drain", why)
-
-    def cordon(self, worker_id: str, why: str = "") -> Done:
-        """Give a worker nothing more."""
-        return self._act(f"/workers/{worker_id}/cordon", why)
-
-    def uncordon(self, worker_id: str, why: str = "") -> Done:
-        """Give a worker tasks again."""
-        return self._act(f"/workers/{worker_id}/uncordon", why)
-
-    def evict(self, worker_id: str, why: str = "") -> Done:
-        """Take everything that a worker has in hands away from it, now."""
-        return self._act(f"/workers/{worker_id}/evict", why)
-
-    # tokens and the server
-
-    def create_token(self, wish: TokenRequest) -> TokenView:
-        """Make a token. Only this answer has the token itself; it is not repeated, as a repeat would make another."""
-        answer = self._connection.request("POST", "/tokens", body=msgspec.json.encode(wish))
-        return msgspec.json.decode(answer.content, type=TokenView)
-
-    def tokens(self) -> list[TokenView]:
-        """The tokens, without themselves."""
-        return list(self._list("/tokens", TokenView, {}, None))
-
-    def revoke_token(self, token_id: str) -> Done:
-        """End a token."""
-        return decode(self._connection.request("DELETE", f"/tokens/{token_id}", repeatable=True), Done)
-
-    def server(self) -> ServerView:
-        """Who answers, and what it leads."""
-        return self._get("/server", ServerView)
+        wanted = {"run": run, "job": job, "q": q, **self._of_tenant()}
+        return EventStream(self._connection, wanted, after, min(silence_seconds or _SILENCE_SECONDS, _SILENCE_SECONDS))

@@ -1,3 +1,4 @@
+# Made from aio/client_failures.py by tools/sync_client.py: change that file, then run `make client`.
 """The client's part for what went wrong: dead letters, alerts, circuits, what is started again; and usual durations."""
 
 from __future__ import annotations
@@ -45,8 +46,10 @@ class FailureCalls(Calls):
 
     def durations(self, job: str) -> list[DurationView]:
         """How long a job usually takes, the whole run first, then each task by name."""
-        return self._get(f"/jobs/{job}/durations", Page[DurationView], {"tenant": self.tenant}).items
+        page = self._get(f"/jobs/{job}/durations", Page[DurationView], self._of_tenant())
+        return page.items
 
     def breakers(self) -> list[BreakerView]:
         """The circuits that are open."""
-        return self._get("/breakers", Page[BreakerView]).items
+        page = self._get("/breakers", Page[BreakerView])
+        return page.items

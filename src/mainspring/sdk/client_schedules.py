@@ -1,3 +1,4 @@
+# Made from aio/client_schedules.py by tools/sync_client.py: change that file, then run `make client`.
 """The client's part for schedules: what is planned, what became of it, and the events that make things happen."""
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ from mainspring.rest_schedules import (
     TriggerRequest,
     UpcomingView,
 )
-from mainspring.sdk.calls import Calls, decode
-from mainspring.sdk.connection import Parameters
+from mainspring.sdk.answers import decode
+from mainspring.sdk.calls import Calls
 
 _EVENTS_AT_ONCE = 1_000
 _EVENT_BYTES_AT_ONCE = 4 * 1024 * 1024
@@ -46,15 +47,25 @@ class ScheduleCalls(Calls):
         """Make a schedule. Raises Conflict if there is one of that name."""
         return self._post("/schedules", self._wish(definition, why), ScheduleView, repeatable=False)
 
-    def put_schedule(self, name: str, definition: bytes | Mapping[str, object], why: str = "") -> ScheduleView:
-        """Make a schedule, or change the one of that name as a whole; the same again changes nothing."""
-        wish = self._wish(definition, why)
-        return self._post(f"/schedules/{name}", wish, ScheduleView, method="PUT", repeatable=True)
+    def put_schedule(
+        self,
+        name: str,
+        definition: bytes | Mapping[str, object],
+        why: str = "",
+        *,
+        if_match: int | None = None,
+    ) -> ScheduleView:
+        """Make a schedule, or change the one of that name as a whole; the same again changes nothing.
 
-    def delete_schedule(self, name: str, why: str = "") -> Done:
+        Raises Outdated if `if_match` is said, and is not the version that it has.
+        """
+        wish = self._wish(definition, why)
+        return self._put(f"/schedules/{name}", wish, ScheduleView, version=if_match)
+
+    def delete_schedule(self, name: str, why: str = "", *, if_match: int | None = None) -> Done:
         """Take a schedule away. Its runs, and what became of its windows, stay."""
         params = {**self._of_tenant(), "why": why or None}
-        return decode(self._connection.request("DELETE", f"/schedules/{name}", params=params, repeatable=True), Done)
+        return self._delete(f"/schedules/{name}", version=if_match, params=params)
 
     def pause_schedule(self, name: str, why: str = "") -> Done:
         """Plan nothing more of a schedule until it is resumed."""
@@ -65,25 +76,36 @@ class ScheduleCalls(Calls):
         return self._act(f"/schedules/{name}/resume", why, params=self._of_tenant())
 
     def trigger(
-        self, name: str, *, params: Mapping[str, object] | None = None, window_at: datetime | None = None, why: str = ""
+        self,
+        name: str,
+        *,
+        params: Mapping[str, object] | None = None,
+        window_at: datetime | None = None,
+        why: str = "",
+        idempotency_key: str | None = None,
     ) -> FireView:
-        """Fire a schedule now, or for one of its windows again. Not repeated: a repeat would fire it twice."""
+        """Fire a schedule now, or for one of its windows again. Repeated with the same key, it is the same fire."""
         wish = TriggerRequest(
             window_at=window_at,
             params={key: msgspec.Raw(msgspec.json.encode(value)) for key, value in (params or {}).items()},
             why=why,
         )
-        return self._post(f"/schedules/{name}/trigger", wish, FireView, repeatable=False, params=self._of_tenant())
+        key = idempotency_key or self._draw_key()
+        return self._post(f"/schedules/{name}/trigger", wish, FireView, key=key, params=self._of_tenant())
 
-    def backfill(self, name: str, wish: BackfillRequest) -> BackfillView:
-        """Run past windows of a schedule, or with `dry_run` only say which. Windows that ran are left out."""
-        path = f"/schedules/{name}/backfill"
-        return self._post(path, wish, BackfillView, repeatable=wish.dry_run, params=self._of_tenant())
+    def backfill(self, name: str, wish: BackfillRequest, *, idempotency_key: str | None = None) -> BackfillView:
+        """Run past windows of a schedule, or with `dry_run` only say which. Windows that ran are left out.
+
+        Repeated with the same key, it is the same backfill.
+        """
+        key = idempotency_key or self._draw_key()
+        return self._post(f"/schedules/{name}/backfill", wish, BackfillView, key=key, params=self._of_tenant())
 
     def backfills(self, name: str, *, limit: int | None = None) -> list[BackfillSummary]:
         """The backfills of a schedule, the latest first."""
         params = {**self._of_tenant(), "limit": None if limit is None else min(limit, LONGEST_PAGE)}
-        return self._get(f"/schedules/{name}/backfills", Page[BackfillSummary], params).items
+        page = self._get(f"/schedules/{name}/backfills", Page[BackfillSummary], params)
+        return page.items
 
     def fires(
         self,
@@ -105,7 +127,8 @@ class ScheduleCalls(Calls):
     def schedule_changes(self, name: str, *, limit: int | None = None) -> list[ChangeView]:
         """Who did what to a schedule, the latest first."""
         params = {**self._of_tenant(), "limit": None if limit is None else min(limit, LONGEST_PAGE)}
-        return self._get(f"/schedules/{name}/changes", Page[ChangeView], params).items
+        page = self._get(f"/schedules/{name}/changes", Page[ChangeView], params)
+        return page.items
 
     def upcoming(
         self,
@@ -124,7 +147,8 @@ class ScheduleCalls(Calls):
             "tenant": self.tenant, "until": _said(until), "first_only": first_only, "with_last": with_last,
             "limit": None if limit is None else min(limit, LONGEST_PAGE),
         }  # fmt: skip
-        return self._get("/upcoming", Page[UpcomingView], params).items
+        page = self._get("/upcoming", Page[UpcomingView], params)
+        return page.items
 
     def event(
         self,
@@ -159,9 +183,6 @@ class ScheduleCalls(Calls):
     def received_events(self, *, type: str | None = None, limit: int | None = None) -> Iterator[EventView]:
         """Events that came in, the latest first."""
         return self._list("/events/received", EventView, {"tenant": self.tenant, "type": type}, limit)
-
-    def _of_tenant(self) -> Parameters:
-        return {"tenant": self.tenant}
 
     def _wish(self, definition: bytes | Mapping[str, object], why: str) -> ScheduleRequest:
         text = definition if isinstance(definition, bytes) else msgspec.json.encode(definition)

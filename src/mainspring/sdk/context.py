@@ -15,7 +15,9 @@ comes from the files that the environment names.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from datetime import datetime, timedelta
 from functools import cached_property
 from pathlib import Path
@@ -123,6 +125,13 @@ class Context:
         return self._identity.attempt_id
 
     @property
+    def traceparent(self) -> str:
+        """The attempt's place in the trace of its run (W3C Trace Context), for what it calls elsewhere."""
+        from mainspring.core.trace_ids import traceparent
+
+        return traceparent(self.run_id, self.attempt_id)
+
+    @property
     def tenant(self) -> str:
         """Whose task it is."""
         return self._identity.tenant
@@ -200,12 +209,16 @@ class Context:
 
 
 _current: Context | None = None
+_inside: ContextVar[Context | None] = ContextVar("mainspring_context", default=None)
+"""Where several tasks run in one process: `Job.run()` and `mainspring.testing`."""
+_loading: ContextVar[bool] = ContextVar("mainspring_loading", default=False)
 
 
 def current() -> Context:
-    """The context of the task that this process runs. Raises Refused outside of a task."""
-    if _current is not None:
-        return _current
+    """The context of the task that this is called in. Raises Refused outside of a task."""
+    context = _inside.get() or _current
+    if context is not None:
+        return context
     path = os.environ.get("MAINSPRING_CONTEXT")
     if path is None:
         raise Refused("this process runs no task: there is no context")
@@ -218,6 +231,36 @@ def set_current(context: Context | None) -> None:
     """For the process that calls the function: this is its context now."""
     global _current  # noqa: PLW0603 - a process runs one task at a time, also in threads that a function starts
     _current = context
+
+
+@contextmanager
+def inside(context: Context) -> Iterator[Context]:
+    """For a process with several tasks: what runs in this block has this context."""
+    before = _inside.set(context)
+    try:
+        yield context
+    finally:
+        _inside.reset(before)
+
+
+@contextmanager
+def loading() -> Iterator[None]:
+    """For a worker's child: what runs in this block is a file of handlers that is imported."""
+    before = _loading.set(True)
+    try:
+        yield
+    finally:
+        _loading.reset(before)
+
+
+def is_loading() -> bool:
+    """Whether a worker's child imports the file that asks."""
+    return _loading.get()
+
+
+def is_inside() -> bool:
+    """Whether what runs here is within a block of `inside`."""
+    return _inside.get() is not None
 
 
 class SavedContext(msgspec.Struct, frozen=True, kw_only=True):

@@ -260,6 +260,8 @@ DELAY_OF_RETRY = "retry.delay"
 
 JOB_FIELDS = {
     "name": Field(("name",), as_text),
+    "description": Field(("description",), as_text),
+    "labels": Field(("labels",), _texts),
     "on_failure": Field(("on_failure",), as_text),
     "timeout": Field(("timeout_seconds",), as_seconds),
     "timeout_seconds": Field(("timeout_seconds",), plain),
@@ -278,6 +280,7 @@ TASK_FIELDS = {
     "python": Field(("work", "python"), as_text),
     "handler": Field(("work", "handler"), as_text),
     "args": Field(("work", "args"), plain),
+    "values": Field(("work", "values"), plain),
     "env": Field(("work", "env"), _texts),
     "secrets": Field(("work", "secrets"), _texts),
     "directory": Field(("work", "directory"), as_text),
@@ -306,7 +309,7 @@ TASK_FIELDS = {
     "grows": Field(("grows",), _flag),
 }
 OWN_FIELDS = frozenset(
-    {"id", "name", "needs", "run", "shell", "python", "handler", "args", "work", "for_each", "label"}
+    {"id", "name", "needs", "run", "shell", "python", "handler", "args", "values", "work", "for_each", "label"}
 )
 
 

@@ -4,22 +4,12 @@ from __future__ import annotations
 
 import re
 
-_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0, "w": 604_800.0}
-_DURATION = re.compile(r"(?:[0-9]+(?:\.[0-9]+)? ?(?:ms|[smhdw]) ?)+")
-_DURATION_PART = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?(ms|[smhdw])")
+from mainspring.core.lengths import seconds_of as seconds_of  # noqa: PLC0414 - a part of this module
+
 _BYTES = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15}
 _BYTES |= {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50, "K": 10**3}
 _SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?([kKMGTP]?i?)B?")
 _CPU = re.compile(r"([0-9]+(?:\.[0-9]+)?)(m?)")
-
-
-def seconds_of(value: object) -> float:
-    """A length of time in seconds: a number of them, or `90s`, `10m`, `1h30m`, `2d`. Raises ValueError."""
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        return float(value)
-    if isinstance(value, str) and _DURATION.fullmatch(value):
-        return sum(float(number) * _SECONDS[unit] for number, unit in _DURATION_PART.findall(value))
-    raise ValueError("must be a length of time such as 90s, 10m or 1h30m, or a number of seconds")
 
 
 def bytes_of(value: object) -> int:

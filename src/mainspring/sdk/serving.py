@@ -10,10 +10,13 @@ again in the worker's children, under another name than `__main__`, so that noth
 from __future__ import annotations
 
 import inspect
+import re
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -26,17 +29,19 @@ _PASSED_ON = (signal.SIGTERM, signal.SIGINT)
 def serve(*tasks: Task[..., Any], server: str | None = None, name: str | None = None, **options: str | float) -> None:
     """Serve all tasks of the modules that these come from, until the worker ends.
 
+    Its name is the machine's and the program's unless said, so that it can work beside other workers of the folder.
     `options` are those of `mainspring worker`: `cpu=2`, `pool="etl"`, `state_dir=".."`. Raises Refused if the worker
     does not end well.
     """
     if not tasks:
         raise Refused("serve() needs at least one task: a function with @task")
     command = [sys.executable, "-m", "mainspring.cli.main", "worker"]
-    given = {"server": server, "name": name, **options}
+    sources = list(dict.fromkeys(map(_source_of, tasks)))
+    given = {"server": server, "name": name or _name_for(sources[0]), **options}
     for option, value in given.items():
         if value is not None:
             command += [f"--{option.replace('_', '-')}", str(value)]
-    for source in dict.fromkeys(map(_source_of, tasks)):
+    for source in sources:
         command += ["--handlers", source]
     worker = subprocess.Popen(command, process_group=0)
     before = {number: signal.signal(number, _passer(worker)) for number in _PASSED_ON}
@@ -54,6 +59,12 @@ def _passer(worker: subprocess.Popen[bytes]) -> Callable[[int, FrameType | None]
         worker.send_signal(number)
 
     return pass_on
+
+
+def _name_for(source: str) -> str:
+    """What the worker of a program is called: `laptop-weather`."""
+    program = Path(source).stem if source.endswith(".py") else source
+    return re.sub(r"[^A-Za-z0-9._-]", "-", f"{socket.gethostname()}-{program}")[:100]
 
 
 def _source_of(task: Task[..., Any]) -> str:

@@ -1,3 +1,4 @@
+# Made from aio/streams.py by tools/sync_client.py: change that file, then run `make client`.
 """What goes on while it is watched: transitions as they become durable, and a log while it is written.
 
 Both take up again by themselves where they were, after a connection that broke or a server that moved, for as long as
@@ -16,37 +17,28 @@ import msgspec
 
 from mainspring.errors import Unavailable
 from mainspring.rest import TransitionView
+from mainspring.sdk.addresses import Parameters
+from mainspring.sdk.answers import LogPart, log_part
 from mainspring.sdk.connection import Connection
 
 
-class LogPart(msgspec.Struct, frozen=True, kw_only=True):
-    """A part of an attempt's log."""
-
-    data: bytes
-    offset: int
-    size: int
-    """How much of the log there is by now."""
-    complete: bool
-    """Nothing will be added after `size`."""
-    attempt: int
-
-
 class EventStream:
-    """Transitions from the moment of its making on. Iterating never ends by itself; leave the `with` to end it.
+    """Transitions from the beginning of its `with` on. Iterating never ends by itself; leave that to end it.
 
     Yields None when nothing happened for some seconds, so that whoever waits can look up.
     """
 
-    def __init__(self, connection: Connection, run: str | None, after: str | None, silence_seconds: float) -> None:
+    def __init__(self, connection: Connection, wanted: Parameters, after: str | None, silence_seconds: float) -> None:
         self._connection = connection
         self._silence_seconds = silence_seconds
-        self._run = run
+        self._wanted = wanted
         self.cursor = after
         """The place of the last event: a stream that is opened with it goes on behind it."""
         self._open = ExitStack()
-        self._lines = self._connect()
+        self._lines: Iterator[httpx2.ServerSentEvent]
 
     def __enter__(self) -> Self:
+        self._lines = self._connect()
         return self
 
     def __exit__(
@@ -72,12 +64,14 @@ class EventStream:
 
     def _connect(self) -> Iterator[httpx2.ServerSentEvent]:
         headers = {"Accept": "text/event-stream"}
-        if self.cursor is not None:
+        params = {**self._wanted, "after": self.cursor}
+        if self.cursor:
             headers["Last-Event-ID"] = self.cursor
+            del params["after"]
         self._open.close()
         answer = self._open.enter_context(
             self._connection.stream(
-                "GET", "/events", params={"run": self._run}, headers=headers, silence_seconds=self._silence_seconds
+                "GET", "/events", params=params, headers=headers, silence_seconds=self._silence_seconds
             )
         )
         return self._events(answer)
@@ -103,14 +97,7 @@ def read_log(
 ) -> LogPart:
     """A part of the log of an attempt, the latest unless another is named; a negative offset counts from the end."""
     params = {"attempt": attempt, "offset": offset, "limit": limit}
-    answer = connection.request("GET", f"/tasks/{task}/log", params=params)
-    return LogPart(
-        data=answer.content,
-        offset=int(answer.headers["X-Log-Offset"]),
-        size=int(answer.headers["X-Log-Size"]),
-        complete=answer.headers["X-Log-Complete"] == "true",
-        attempt=int(answer.headers["X-Log-Attempt"]),
-    )
+    return log_part(connection.request("GET", f"/tasks/{task}/log", params=params))
 
 
 def follow_log(connection: Connection, task: str, *, attempt: int | None = None, offset: int = 0) -> Iterator[bytes]:

@@ -25,6 +25,7 @@ from pathlib import Path
 
 import msgspec
 
+from mainspring.core.trace_ids import traceparent
 from mainspring.core.work import LARGEST_CHECKPOINT_BYTES
 from mainspring.errors import Refused
 from mainspring.sdk.context import SavedContext, parse_window
@@ -91,6 +92,7 @@ class AttemptFiles:
             "MAINSPRING_PROGRESS": str(self.root / "progress"),
             "MAINSPRING_EXTEND": str(self.root / "extend"),
             "MAINSPRING_TOKEN_FILE": str(self.root / "token"),
+            "TRACEPARENT": traceparent(one.run, one.attempt),
         }
         if self._deadline is not None:
             variables["MAINSPRING_DEADLINE"] = msgspec.to_builtins(self._deadline)

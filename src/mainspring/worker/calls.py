@@ -1,8 +1,9 @@
 """From an attempt to the call of a function, in a child: find it, put its arguments together, make JSON of the result.
 
-A parameter of the function gets, in this order: what `args` says for it; the attempt's context, if it is called
-`context` or is annotated as `Context`; in a fan-out, what is called `item`, `partition` or `total`; the output of the
-upstream task of that name (`-` and `.` are written `_`); the run's parameter of that name; its own default.
+A parameter of the function gets, in this order: what `args` or `values` says for it; the attempt's context, if it is
+called `context` or is annotated as `Context`; in a fan-out, what is called `item`, `partition` or `total`; the output
+of the upstream task of that name (`-` and `.` are written `_`); the run's parameter of that name; its own default.
+Where there are `values`, nothing is filled in by its name, and what they say becomes what the function declares.
 """
 
 from __future__ import annotations
@@ -18,14 +19,15 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType, TracebackType
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import msgspec
 
-from mainspring.core import expressions
+from mainspring.core import expressions, references
 from mainspring.core.work import ImportedFunction, ServedFunction, read_work
 from mainspring.errors import ExpressionFailed, Refused, TaskError
 from mainspring.sdk import context as contexts
+from mainspring.sdk.signatures import asks_for_context, declared_types
 from mainspring.wire import Assignment
 from mainspring.worker.attempt_files import LARGEST_OUTPUT_BYTES
 from mainspring.worker.executors import failure, template_values
@@ -46,6 +48,9 @@ class _Prepared(msgspec.Struct, frozen=True, kw_only=True):
     signature: inspect.Signature
     given: dict[str, msgspec.Raw]
     has_templates: bool
+    values: dict[str, msgspec.Raw]
+    types: dict[str, Any]
+    """What the function declares of the parameters that `values` are for, as far as that can be known."""
     context_names: tuple[str, ...]
     open_names: tuple[str, ...]
     """Parameters that an upstream's output or a run's parameter may fill."""
@@ -53,12 +58,23 @@ class _Prepared(msgspec.Struct, frozen=True, kw_only=True):
     env: dict[str, str]
 
 
+class Arranged(msgspec.Struct, frozen=True, kw_only=True):
+    """A call that is ready to be made."""
+
+    function: Function
+    arguments: dict[str, object]
+    context: contexts.Context
+    directory: str | None
+    env: dict[str, str]
+
+
 class Functions:
     """The functions that this process can call."""
 
-    def __init__(self, handlers: list[str]) -> None:
+    def __init__(self, handlers: list[str], given: Mapping[str, Function] | None = None) -> None:
+        """`handlers` are modules and files to import, `given` functions that are here already."""
         self._sources = handlers
-        self._handlers: dict[str, Function] = {}
+        self._handlers: dict[str, Function] = dict(given or {})
         self._prepared: dict[str, _Prepared] = {}
         self.fault: str | None = None
 
@@ -66,7 +82,8 @@ class Functions:
         """Import the modules and files with handlers. What can't be imported is told by `fault`."""
         for number, source in enumerate(self._sources):
             try:
-                module = _import_file(source, number) if source.endswith(".py") else importlib.import_module(source)
+                with contexts.loading():
+                    module = _import_file(source, number) if source.endswith(".py") else importlib.import_module(source)
             except (Exception, SystemExit) as error:  # noqa: BLE001 - users' code may raise anything
                 self.fault = f"{source} can't be imported: {type(error).__name__}: {_say(error)}"
                 traceback.print_exc()
@@ -81,22 +98,31 @@ class Functions:
         self, assignment: Assignment, secrets: dict[str, str], voice: contexts.Voice
     ) -> tuple[str | None, str | None]:
         """Call the attempt's function; its result as JSON, or why it could not be called. Raises what it raises."""
-        context = _make_context(assignment, voice)
         try:
-            prepared = self._prepare(assignment.work)
-            arguments = _arguments(prepared, assignment, context)
-            env = _rendered_env(prepared, assignment)
+            call = self.arrange(assignment, voice)
         except (Refused, ExpressionFailed) as error:
             return None, failure("Call", str(error), klass="permanent")
-        contexts.set_current(context)
+        contexts.set_current(call.context)
         try:
-            with _surroundings(prepared.directory, env | secrets):
-                result = prepared.function(**arguments)
+            with _surroundings(call.directory, call.env | secrets):
+                result = call.function(**call.arguments)
                 if inspect.iscoroutine(result):
                     result = asyncio.run(result)
         finally:
             contexts.set_current(None)
-        return _give(result)
+        return give(result)
+
+    def arrange(self, assignment: Assignment, voice: contexts.Voice) -> Arranged:
+        """The call that an attempt asks for. Raises Refused if it can't be made, ExpressionFailed if a value fails."""
+        context = _make_context(assignment, voice)
+        prepared = self._prepare(assignment.work)
+        return Arranged(
+            function=prepared.function,
+            arguments=_arguments(prepared, assignment, context),
+            context=context,
+            directory=prepared.directory,
+            env=_rendered_env(prepared, assignment),
+        )
 
     def _prepare(self, text: str) -> _Prepared:
         prepared = self._prepared.get(text)
@@ -111,15 +137,18 @@ class Functions:
         assert isinstance(work, ImportedFunction | ServedFunction)
         function = self._imported(work.python) if isinstance(work, ImportedFunction) else self._served(work.handler)
         signature = inspect.signature(function)
-        free = [one for one in signature.parameters.values() if one.kind in _BY_NAME and one.name not in work.args]
-        asks = tuple(one.name for one in free if _asks_for_context(one))
+        said = work.args.keys() | (work.values or {}).keys()
+        free = [one for one in signature.parameters.values() if one.kind in _BY_NAME and one.name not in said]
+        asks = tuple(one.name for one in free if asks_for_context(one))
         return _Prepared(
             function=function,
             signature=signature,
             given=work.args,
             has_templates=any(b"{{" in bytes(raw) for raw in work.args.values()),
+            values=work.values or {},
+            types=declared_types(function) if work.values else {},
             context_names=asks,
-            open_names=tuple(one.name for one in free if one.name not in asks),
+            open_names=tuple(one.name for one in free if one.name not in asks) if work.values is None else (),
             directory=work.directory,
             env=work.env,
         )
@@ -203,10 +232,6 @@ def _plain(found: Function) -> Function:
     return getattr(found, "fn", found) if hasattr(found, contexts.TASK_ATTRIBUTE) else found
 
 
-def _asks_for_context(parameter: inspect.Parameter) -> bool:
-    return parameter.name == "context" or parameter.annotation in {contexts.Context, "Context", "mainspring.Context"}
-
-
 def _make_context(assignment: Assignment, voice: contexts.Voice) -> contexts.Context:
     return contexts.Context(
         contexts.Identity(
@@ -238,6 +263,10 @@ def _arguments(prepared: _Prepared, assignment: Assignment, context: contexts.Co
     if prepared.has_templates:
         values = template_values(assignment)
         arguments = {name: _render(f"args.{name}", value, values) for name, value in arguments.items()}
+    if prepared.values:
+        given = references.Given(outputs=assignment.inputs, params=assignment.params, item=assignment.item)
+        for name, raw in prepared.values.items():
+            arguments[name] = _value(name, raw, given, prepared.types)
     for name in prepared.context_names:
         arguments[name] = context
     if prepared.open_names:
@@ -254,6 +283,22 @@ def _arguments(prepared: _Prepared, assignment: Assignment, context: contexts.Co
     except TypeError as error:
         raise Refused(f"the arguments do not fit: {error}") from None
     return arguments
+
+
+def _value(name: str, raw: msgspec.Raw, given: references.Given, types: Mapping[str, Any]) -> object:
+    """What an argument of `values` stands for, as the function wants it."""
+    try:
+        value = references.resolve(raw, given)
+    except ExpressionFailed as error:
+        raise ExpressionFailed(f"values.{name}: {error}") from None
+    if name not in types:
+        return value
+    try:
+        return msgspec.convert(value, types[name])
+    except msgspec.ValidationError as error:
+        raise Refused(f"the argument {name} is not what the function declares: {error}") from None
+    except TypeError:
+        return value  # A type that JSON says nothing about: the function knows what to make of it.
 
 
 def _render(where: str, value: object, values: expressions.Values) -> object:
@@ -303,7 +348,7 @@ def _surroundings(directory: str | None, variables: Mapping[str, str]) -> Iterat
         os.chdir(here)
 
 
-def _give(result: object) -> tuple[str | None, str | None]:
+def give(result: object) -> tuple[str | None, str | None]:
     """A result as JSON, or why it is none."""
     try:
         output = msgspec.json.encode(result)

@@ -185,7 +185,10 @@ def _lock(path: Path) -> int:
     except BlockingIOError:
         holder = os.read(file, 32).decode("ascii", "replace").strip() or "unknown"
         os.close(file)
-        raise Refused(f"{path.parent} is in use by another worker (process {holder}); each needs its own") from None
+        raise Refused(
+            f"{path.parent} is in use by another worker (process {holder}); each needs its own\n"
+            "hint: give this one another name with --name, or another place with --state-dir"
+        ) from None
     os.ftruncate(file, 0)
     os.pwrite(file, str(os.getpid()).encode(), 0)
     return file

@@ -47,6 +47,8 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
     zone: str = ""
     state_dir: Path | None = None
     token_file: Path | None = None
+    token: str = ""
+    """The token itself, if it is known; else the file has it, else MAINSPRING_API_KEY."""
     handlers: tuple[str, ...] = ()
     children: int = 0
     drain_seconds: float = 60.0
@@ -106,7 +108,7 @@ def _settings(options: WorkerOptions) -> AgentSettings:
         pool=options.pool,
         labels=labels,
         zone=options.zone,
-        token=_token(options.token_file),
+        token=options.token or _token(options.token_file),
         drain_seconds=options.drain_seconds,
         ready_file=options.ready_file,
     )

@@ -1,0 +1,99 @@
+"""The client's part for tasks: where they are, what they printed and saved, and what is done to one."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+
+import msgspec
+
+from mainspring.rest import AttemptView, CheckpointView, Count, Done, KillRequest, TaskView, TransitionView
+from mainspring.sdk.aio.calls import Calls, only_if
+from mainspring.sdk.aio.streams import follow_log, read_log
+from mainspring.sdk.answers import LogPart, decode
+
+
+class TaskCalls(Calls):
+    """Tasks of runs."""
+
+    def tasks_of(self, run_id: str, *, limit: int | None = None) -> AsyncIterator[TaskView]:
+        """The tasks of a run."""
+        return self._list(f"/runs/{run_id}/tasks", TaskView, {}, limit)
+
+    def tasks(
+        self,
+        *,
+        states: Sequence[str] = (),
+        run: str | None = None,
+        worker: str | None = None,
+        name: str | None = None,
+        q: str | None = None,
+        limit: int | None = None,
+    ) -> AsyncIterator[TaskView]:
+        """Tasks of all runs. `q` is the grammar of filters: `state:queued wait>5m`."""
+        wanted = {"state": states, "run": run, "worker": worker, "name": name, "q": q, **self._of_tenant()}
+        return self._list("/tasks", TaskView, wanted, limit)
+
+    async def count_tasks(
+        self, *, states: Sequence[str] = (), run: str | None = None, q: str | None = None, exact: bool = False
+    ) -> Count:
+        """How many tasks there are of these; counting stops at 10,000 unless `exact` is wanted."""
+        wanted = {"state": states, "run": run, "q": q, **self._of_tenant()}
+        return await self._count("/tasks", wanted, exact=exact)
+
+    async def task(self, task_id: str) -> TaskView:
+        """A task."""
+        return await self._get(f"/tasks/{task_id}", TaskView)
+
+    async def attempts(self, task_id: str) -> list[AttemptView]:
+        """The tries at a task, oldest first."""
+        return await self._all(f"/tasks/{task_id}/attempts", AttemptView)
+
+    async def transitions(self, task_id: str) -> list[TransitionView]:
+        """The story of a task, in order."""
+        return await self._all(f"/tasks/{task_id}/transitions", TransitionView)
+
+    async def cancel_task(self, task_id: str, why: str = "") -> Done:
+        """Stop one task."""
+        return await self._act(f"/tasks/{task_id}/cancel", why)
+
+    async def retry_task(self, task_id: str, why: str = "") -> Done:
+        """Run a task again that is over, and what follows it."""
+        return await self._act(f"/tasks/{task_id}/retry", why, repeatable=False)
+
+    async def kill(self, task_id: str, why: str = "", *, grace_seconds: float = 0.0, again: bool = False) -> Done:
+        """End the process of a running task; it is cancelled then, or with `again` runs again.
+
+        Not repeated: a repeat might kill the next attempt.
+        """
+        wish = KillRequest(grace_seconds=grace_seconds, again=again, why=why)
+        return await self._post(f"/tasks/{task_id}/kill", wish, Done, repeatable=False)
+
+    async def checkpoint(self, task_id: str) -> CheckpointView:
+        """What a task saved last for its next attempt."""
+        return await self._get(f"/tasks/{task_id}/checkpoint", CheckpointView)
+
+    async def save_checkpoint(self, task_id: str, document: object, *, expected: str | None = None) -> Done:
+        """Save something for the next attempt at a task, in the place of what is there.
+
+        Raises Outdated if `expected` is said, and what is there is not of that ETag (`sdk.answers.etag_of`); empty
+        means that there is nothing yet.
+        """
+        headers = {"If-None-Match": "*"} if expected == "" else only_if(expected)
+        answer = await self._connection.request(
+            "PUT",
+            f"/tasks/{task_id}/checkpoint",
+            body=msgspec.json.encode(document),
+            headers=headers,
+            repeatable=expected is None,
+        )
+        return decode(answer, Done)
+
+    async def log(
+        self, task_id: str, *, attempt: int | None = None, offset: int = 0, limit: int | None = None
+    ) -> LogPart:
+        """A part of what an attempt printed; of the latest attempt unless another is named."""
+        return await read_log(self._connection, task_id, attempt=attempt, offset=offset, limit=limit)
+
+    def follow_log(self, task_id: str, *, attempt: int | None = None, offset: int = 0) -> AsyncIterator[bytes]:
+        """What an attempt prints, as it prints it, until its end."""
+        return follow_log(self._connection, task_id, attempt=attempt, offset=offset)

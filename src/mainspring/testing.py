@@ -1,0 +1,152 @@
+"""For tests of jobs and tasks: no server, no waiting.
+
+from mainspring import testing
+
+result = testing.run(forecast, cities=["Rome"])         retry delays of an hour take no time
+assert result.value == "Rome: 21"
+
+with testing.context(attempt=2, checkpoint={"page": 3}) as context:
+    load("2026-11-15")                                  `current()` and the argument `context` are this one
+assert context.checkpoints == [{"page": 4}]
+
+with testing.World(forecast) as world:                  schedules fire as time is made to pass
+    world.advance("1h")
+    assert len(world.runs(forecast)) == 4
+
+clock = testing.FrozenClock()                           for code that takes a clock
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+
+from mainspring.local.runner import run_virtually
+from mainspring.local.world import World as World  # noqa: PLC0414 - a part of this module
+from mainspring.sdk.context import Context, Identity, inside
+from mainspring.sdk.jobs import Job
+from mainspring.sdk.quantities import seconds_of
+from mainspring.sdk.results import RunResult
+
+BEGINNING = datetime(2026, 1, 1, tzinfo=UTC)
+"""When virtual time begins, unless a test says otherwise."""
+
+
+def run(job: Job[..., Any], /, *args: object, **params: Any) -> RunResult:
+    """Run a job in this process on a virtual clock, which jumps over every wait.
+
+    While a function computes in a thread, or waits for a socket, time passes as it does outside.
+    """
+    return run_virtually(job, job.bind(args, params), BEGINNING)
+
+
+class SpokenContext(Context):
+    """A context that keeps what a task says."""
+
+    def __init__(self, identity: Identity, *, voice: _Ear, **given: Any) -> None:
+        super().__init__(identity, voice=voice, **given)
+        self.checkpoints = voice.checkpoints
+        """What was saved, in order."""
+        self.progresses = voice.progresses
+        """How far the task said it was, with its notes, in order."""
+        self.extensions = voice.extensions
+        """For how many seconds it asked, in order."""
+
+
+@contextmanager
+def context(
+    *,
+    attempt: int = 1,
+    params: Mapping[str, object] | None = None,
+    outputs: Mapping[str, object] | None = None,
+    failed_upstreams: tuple[str, ...] = (),
+    checkpoint: object = None,
+    item: object = None,
+    partition: int | None = None,
+    total: int | None = None,
+    window: datetime | None = None,
+    deadline: datetime | None = None,
+    tenant: str = "default",
+    task_name: str = "task",
+) -> Iterator[SpokenContext]:
+    """What a task that is called in this block finds: its attempt, checkpoint, parameters, outputs of its upstream."""
+    identity = Identity(
+        run_id="run_test",
+        task_id="task_test.0",
+        task_name=task_name,
+        attempt=attempt,
+        attempt_id=f"att_test-{attempt}",
+        tenant=tenant,
+        failed_upstreams=failed_upstreams,
+        partition=partition,
+        total=total,
+        window=window,
+    )
+    made = SpokenContext(
+        identity,
+        voice=_Ear(),
+        params=_json(params or {}),
+        outputs={name: _json(output) for name, output in (outputs or {}).items()},
+        checkpoint=None if checkpoint is None else _json(checkpoint),
+        item=None if item is None else _json(item),
+        deadline=deadline,
+    )
+    with inside(made):
+        yield made
+
+
+class FrozenClock:
+    """A clock that stands still until it is told to go on. A sleep goes on at once."""
+
+    def __init__(self, at: datetime = BEGINNING) -> None:
+        self._start = at
+        self._passed = 0.0
+
+    def monotonic(self) -> float:
+        """Seconds that have passed."""
+        return self._passed
+
+    def wall(self) -> datetime:
+        """The date."""
+        return self._start + timedelta(seconds=self._passed)
+
+    async def sleep(self, seconds: float) -> None:
+        """Let so much time have passed."""
+        self.advance(seconds)
+
+    def advance(self, length: str | float) -> None:
+        """Let time pass: `90`, `"1h30m"`."""
+        self._passed += seconds_of(length)
+
+
+class _Ear:
+    """Hears what a task says."""
+
+    def __init__(self) -> None:
+        self.checkpoints: list[Any] = []
+        self.progresses: list[tuple[float | None, str]] = []
+        self.extensions: list[float] = []
+
+    def move(self, percent: float | None, note: str) -> None:
+        """How far it is."""
+        self.progresses.append((percent, note))
+
+    def save(self, document: str) -> None:
+        """What it saved."""
+        self.checkpoints.append(msgspec.json.decode(document))
+
+    def extend(self, seconds: float) -> None:
+        """How much time it needs."""
+        self.extensions.append(seconds)
+
+    def deadline(self) -> datetime | None:
+        """Nothing has changed since it began."""
+        return None
+
+
+def _json(value: object) -> str:
+    return msgspec.json.encode(value).decode()

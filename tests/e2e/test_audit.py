@@ -1,0 +1,61 @@
+"""The audit log of two servers on one PostgreSQL: one whole chain, and whoever changes it is found out."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from pathlib import Path
+
+import asyncpg
+import msgspec
+
+from mainspring.rest_admin import VerificationView
+from tests.e2e.town import Server, Town, until
+
+JOB = {"name": "etl", "tasks": [{"name": "only"}]}
+
+
+def verify(server: Server) -> tuple[int, list[VerificationView]]:
+    """What `mainspring audit verify` says, and its exit code."""
+    told = subprocess.run(
+        [sys.executable, "-m", "mainspring.cli.main", "audit", "verify", "-o", "json", "--server", server.address],
+        capture_output=True, check=False,
+    )  # fmt: skip
+    return told.returncode, msgspec.json.decode(told.stdout, type=list[VerificationView])
+
+
+def test_what_both_servers_did_is_one_chain_and_a_change_is_named(tmp_path: Path, postgres_url: str) -> None:
+    """Submissions, acts and settings, some at the server that does not lead; then somebody writes to the database."""
+    with Town(tmp_path, postgres_url) as town:
+        first, second = town.server(), town.server()
+        with first.client() as one, second.client() as other:
+            one.submit_job(JOB)
+            runs = [client.submit("etl") for _ in range(10) for client in (one, other)]
+            for run, client in zip(runs, [one, other] * 10, strict=True):
+                client.cancel_run(run.id, "not today")
+            other.change_setting("growth_per_second", 500, "try")
+            until(lambda: all(entry.seq for entry in one.audit()), "every entry is sealed")
+            acts = [entry.act for entry in one.audit()]
+        until(lambda: "settings.changed" in first.log.read_text(), "the other server follows the setting")
+        whole = verify(second)
+
+        asyncio.run(forge(postgres_url, runs[3].id))
+        broken = verify(second)
+
+    assert (acts.count("create_run"), acts.count("cancel_run"), acts.count("put_setting")) == (20, 20, 1)
+    assert whole[0] == 0
+    assert {chain.tenant: (chain.entries, chain.faults) for chain in whole[1]} == {"default": (41, []), "*": (1, [])}
+    (fault,) = [fault for chain in broken[1] for fault in chain.faults]
+    assert broken[0] == 1
+    assert (fault.tenant, fault.why) == ("default", "it is not what was sealed")
+
+
+async def forge(url: str, run_id: str) -> None:
+    """Somebody else cancelled that run."""
+    connection = await asyncpg.connect(url)
+    told = await connection.execute(
+        "UPDATE audit SET actor = 'token:mallory' WHERE object = $1 AND act = 'cancel_run'", run_id
+    )
+    await connection.close()
+    assert told == "UPDATE 1"

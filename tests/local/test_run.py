@@ -1,0 +1,280 @@
+"""`Job.run()` and `mainspring.testing`: the real engine in this process, and nothing left of it afterwards."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import threading
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mainspring import Context, Retry, TaskError, current, every, job, task, testing
+from mainspring.errors import Refused
+from mainspring.sdk.context import is_inside
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_left() -> Any:
+    """Every run leaves the threads that there were."""
+    before = set(threading.enumerate())
+    yield
+    assert set(threading.enumerate()) <= before
+    assert not is_inside()
+
+
+@dataclasses.dataclass
+class Row:
+    """A line of a table."""
+
+    city: str
+    at: datetime
+
+
+@task
+def fetch(city: str) -> Row:
+    """One city."""
+    return Row(city, datetime(2026, 1, 1, tzinfo=UTC))
+
+
+@task
+async def report(rows: list[Row], title: str = "of") -> str:
+    """Types are those that are declared, on the way in and on the way out."""
+    await asyncio.sleep(0)
+    return f"{title} {', '.join(f'{row.city} {row.at:%Y}' for row in rows)}"
+
+
+@job(schedule=every("1h"))
+def forecast(cities: list[str] = ["Paris", "Oslo"], title: str = "{{ title }}") -> object:  # noqa: B006 - as users do
+    """The usual one."""
+    return {"text": report(fetch.map(cities), title), "cities": cities}
+
+
+def test_a_job_runs_here_with_real_results() -> None:
+    result = forecast.run()
+    assert result.value == {"text": "{{ title }} Paris 2026, Oslo 2026", "cities": ["Paris", "Oslo"]}
+    assert [one.full_name for one in result.tasks] == ["fetch[Paris]", "fetch[Oslo]", "report"]
+    assert (result.state, result.ok, result.task("fetch[Oslo]").output["city"]) == ("SUCCEEDED", True, "Oslo")
+    assert forecast.run(["Rome"], title="in").value["text"] == "in Rome 2026"
+
+
+async def test_it_runs_where_a_loop_runs_already() -> None:
+    assert forecast.run(["Rome"]).ok
+
+
+def test_parameters_that_do_not_fit_are_refused_before_anything_runs() -> None:
+    with pytest.raises(Refused, match="cities"):
+        forecast.run(cities=3)  # type: ignore[arg-type]
+
+
+@task(retries=Retry(3, backoff="1h..10h"))
+def flaky(context: Context | None = None) -> list[int]:
+    """Succeeds at its fourth try, and knows of those before by its checkpoint."""
+    assert context is current()
+    tried = [*(context.checkpoint or []), context.attempt]
+    current().save_checkpoint(tried)
+    if len(tried) < 4:
+        raise OSError("not yet")
+    return tried
+
+
+def test_retries_wait_for_hours_in_no_time_and_checkpoints_survive() -> None:
+    @job
+    def patient() -> object:
+        return flaky()
+
+    result = testing.run(patient)
+    assert result.value == [1, 2, 3, 4]
+    assert result.tasks[0].attempts == 4
+
+
+def test_what_a_task_raised_is_raised_by_the_value() -> None:
+    class Odd(Exception):
+        """The user's own."""
+
+    @task(retries=0)
+    def fails() -> None:
+        raise Odd("no price")
+
+    @job
+    def sad() -> object:
+        return fails()
+
+    result = sad.run()
+    assert (result.state, result.tasks[0].state) == ("FAILED", "FAILED")
+    assert result.tasks[0].error is not None
+    assert result.tasks[0].error["message"] == "no price"
+    with pytest.raises(Odd):
+        _ = result.value
+
+
+def test_a_task_that_says_that_it_is_permanent_is_not_tried_again() -> None:
+    @task(retries=4)
+    def hopeless() -> None:
+        raise TaskError("gone for good")
+
+    @job
+    def once_only() -> object:
+        return hopeless()
+
+    assert testing.run(once_only).tasks[0].attempts == 1
+
+
+@task
+def look(n: int) -> Any:
+    """Something to decide by."""
+    return {"many": n > 3, "rows": list(range(n))}
+
+
+@task
+def double(x: int, by: int = 2) -> int:
+    """A little work."""
+    return by * x
+
+
+@task
+def total(rows: list[int], alarm: int | None = None) -> list[Any]:
+    """What became of it."""
+    return [sum(rows), alarm]
+
+
+@job
+def graph(n: int = 5, mode: str = "full") -> object:
+    """With conditions and a fan-out over an output."""
+    seen = look(n)
+    rows = double.map(seen["rows"], by=3)
+    alarm = double.named("alarm").if_(seen.many & (mode == "full"))(seen.rows[0])
+    return total.even_if_skipped()(rows, alarm)
+
+
+@pytest.mark.parametrize(
+    ("n", "mode", "value"),
+    [(5, "full", [30, 0]), (5, "dry", [30, None]), (2, "full", [3, None]), (0, "full", [0, None])],
+)
+def test_conditions_and_fan_outs_are_those_of_the_engine(n: int, mode: str, value: object) -> None:
+    result = testing.run(graph, n=n, mode=mode)
+    assert result.value == value
+    assert (result.task("alarm").state == "SKIPPED") is (value[1] is None)  # type: ignore[index]
+
+
+def test_what_is_only_about_parameters_is_asked_too() -> None:
+    @job
+    def choosy(mode: str = "full") -> object:
+        return double.if_(mode == "full")(1)
+
+    assert testing.run(choosy).value == 2
+    assert testing.run(choosy, mode="dry").value is None
+
+
+def test_a_function_that_waits_for_too_long_is_ended_in_no_time() -> None:
+    @task(timeout="10m", retries=0)
+    async def forever() -> None:
+        await asyncio.Event().wait()
+
+    @task(timeout="10m")
+    async def in_time() -> str:
+        await asyncio.sleep(599)  # tidy: sleeps because the user's function does, in virtual time
+        return "yes"
+
+    @job(on_failure="skip_failed")
+    def limited() -> object:
+        return [forever(), in_time()]
+
+    result = testing.run(limited)
+    assert (result.state, result.task("forever").state, result.task("in_time").output) == (
+        "PARTIAL",
+        "TIMED_OUT",
+        "yes",
+    )
+
+
+def test_a_function_that_computes_for_too_long_is_ended() -> None:
+    @task(timeout=0.2, retries=0)
+    def endless() -> None:
+        while True:
+            pass
+
+    @job
+    def stuck() -> object:
+        return endless()
+
+    assert stuck.run().tasks[0].state == "TIMED_OUT"
+
+
+def test_an_argument_that_is_not_of_its_type_fails_the_task_for_good() -> None:
+    @job
+    def mistyped() -> object:
+        return double(look(1)["many"])
+
+    result = testing.run(mistyped)
+    assert result.task("double").attempts == 1
+    with pytest.raises(Refused, match="the argument x is not what the function declares"):
+        _ = result.value
+
+
+def test_a_result_that_is_no_json_fails_the_task() -> None:
+    @task
+    def odd() -> object:
+        return object()
+
+    @job
+    def unwritable() -> object:
+        return odd()
+
+    with pytest.raises(Refused, match="can't be written as JSON"):
+        _ = testing.run(unwritable).value
+
+
+def test_a_thousand_tasks_come_back_in_order() -> None:
+    @job
+    def wide() -> object:
+        return total(double.map(list(range(1_000))))
+
+    assert testing.run(wide).value == [999_000, None]
+
+
+def test_the_context_of_one_call_is_given_and_heard() -> None:
+    with testing.context(attempt=3, checkpoint=[1, 2], params={"day": "mon"}, outputs={"a": [1]}, item="x") as context:
+        assert current() is context
+        assert (context.params, context.outputs, context.item) == ({"day": "mon"}, {"a": [1]}, "x")
+        with pytest.raises(OSError, match="not yet"):
+            flaky.fn(context)
+        context.progress(50, "half")
+        context.extend(60)
+    assert (context.checkpoints, context.progresses, context.extensions) == ([[1, 2, 3]], [(50, "half")], [60])
+    with pytest.raises(Refused):
+        current()
+
+
+def test_a_frozen_clock_goes_on_when_it_is_told_to() -> None:
+    clock = testing.FrozenClock()
+    clock.advance("1h")
+    asyncio.run(clock.sleep(60))
+    assert (clock.wall() - testing.BEGINNING).total_seconds() == clock.monotonic() == 3_660
+
+
+def test_in_a_world_schedules_fire_as_time_passes() -> None:
+    @job(schedule=every("15m"), max_active=1)
+    def often() -> object:
+        return flaky()
+
+    with testing.World(forecast, often) as world:
+        world.advance("59m")
+        assert (len(world.runs(forecast)), len(world.runs(often))) == (0, 1)
+        world.advance("1m")
+        assert [run.value["cities"] for run in world.runs(forecast)] == [["Paris", "Oslo"]]
+        assert world.run(forecast, ["Rome"]).value["cities"] == ["Rome"]
+        assert (world.now - testing.BEGINNING).total_seconds() < 3_601
+        world.advance("1d")
+        states = [run.state for run in world.runs(often)]
+        assert states[0] == "SUCCEEDED"
+        with pytest.raises(Refused, match="not of this world"):
+            world.run(graph)
+
+
+def test_nothing_of_a_run_is_written_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert forecast.run().ok
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,29 @@
+"""The blocking client is what the script makes of the one that waits."""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+
+import pytest
+
+from mainspring.sdk.aio.client import AsyncClient
+from mainspring.sdk.client import Client
+from tools.sync_client import SOURCES, made_from, target_of
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=lambda path: path.stem)
+def test_a_made_file_is_what_is_made_now(source: Path) -> None:
+    assert target_of(source).read_text(encoding="utf-8") == made_from(source), "run `make client`"
+
+
+def test_both_have_the_same_methods_with_the_same_arguments() -> None:
+    def methods(kind: type) -> dict[str, list[str]]:
+        return {
+            name: list(inspect.signature(method).parameters)
+            for name, method in inspect.getmembers(kind, inspect.isfunction)
+            if not name.startswith("_")
+        }
+
+    assert methods(AsyncClient) == methods(Client)
+    assert {"submit", "wait", "runs", "close"} <= set(methods(Client))

@@ -1,0 +1,163 @@
+"""The page of the SDK."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import textwrap
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
+
+import mainspring
+from mainspring import Context, testing
+from mainspring.sdk.handles import RunHandle
+from mainspring.sdk.jobs import JobOptions
+from mainspring.sdk.plans import Plan, PlannedTask
+from mainspring.sdk.results import RunResult, TaskResult
+from mainspring.sdk.streams import EventStream
+from mainspring.sdk.tasks import TaskOptions
+from mainspring.sdk.timing import ScheduleOptions
+from tools.markdown import code, first_sentence
+
+_BEGINNING = """\
+# The SDK
+
+What `mainspring` and `mainspring.testing` have, with the first sentence of what each says of itself; `help()` says the
+rest. [A job in Python](../guides/python-jobs.md) shows how it fits together. Errors are on [their page](errors.md).
+"""
+_CLIENTS = (
+    "`AsyncClient` is made in the same way and has the same methods: each is awaited, an iterator is for `async for`."
+)
+_EXPORTED: Sequence[tuple[str, Sequence[str]]] = (
+    ("Jobs and tasks", ("task", "Task", "job", "Job", "Retry", "serve")),
+    ("When a job runs", ("every", "cron", "once", "on_event", "after")),
+    ("Inside of a task", ("current", "Context", "TaskError")),
+    ("Clients", ("Client",)),
+)
+_TOLD_BY_CLIENT = "AsyncClient"
+_OPTIONS = (TaskOptions, JobOptions, ScheduleOptions)
+_RESULTS = (RunResult, TaskResult, RunHandle, Plan, PlannedTask, EventStream)
+_FOR_TESTS = ("run", "context", "SpokenContext", "World", "FrozenClock")
+_GIVEN = {"Task", "Job", "Context", "SpokenContext", *(kind.__name__ for kind in (*_RESULTS, *_OPTIONS))}
+"""Classes that users don't make by themselves."""
+_OUR_OWN = frozenset({"record", "record_map", "recorded", "bind", "fields"})
+"""Methods for other parts of the package."""
+
+
+def sdk_page() -> str:
+    """The text of the page. Raises ValueError if something is exported that it does not tell of."""
+    told = {name for _, names in _EXPORTED for name in names} | {_TOLD_BY_CLIENT}
+    untold = {name for name in mainspring.__all__ if not name.startswith("_")} ^ told
+    if untold:
+        raise ValueError(f"tools/reference_sdk.py does not say where {sorted(untold)} belong")
+    lines = [_BEGINNING]
+    for heading, names in _EXPORTED:
+        lines += _section(heading, [getattr(mainspring, name) for name in names])
+    lines += [_CLIENTS, ""]
+    lines += _section("Options", _OPTIONS)
+    lines += _section("What they give", _RESULTS)
+    lines += _section("mainspring.testing", [getattr(testing, name) for name in _FOR_TESTS])
+    return "\n".join(lines)
+
+
+def _section(heading: str, things: Sequence[object]) -> Iterator[str]:
+    """The lines about things that belong together."""
+    yield f"## {heading}"
+    yield ""
+    for thing in things:
+        if inspect.isclass(thing):
+            yield from _of_class(thing)
+        elif inspect.isfunction(thing):
+            yield f"### {thing.__name__}"
+            yield ""
+            yield f"{code(_signature(thing))}: {first_sentence(thing)}"
+            yield ""
+
+
+def _of_class(kind: type) -> Iterator[str]:
+    """The lines about a class: how it is made, what it has, what it does."""
+    is_given = kind.__name__ in _GIVEN
+    yield f"### {kind.__name__}"
+    yield ""
+    yield first_sentence(kind) if is_given else f"{code(_signature(kind))}: {first_sentence(kind)}"
+    yield ""
+    members = [*(_fields(kind) if is_given else ()), *_attributes(kind), *_members(kind)]
+    for name, words in members:
+        yield f"- {code(name)}{': ' if words else ''}{words}"
+    if members:
+        yield ""
+
+
+def _members(kind: type) -> Iterator[tuple[str, str]]:
+    """The properties and methods of a class, in the order of the alphabet; those of a context are told of once."""
+    told = dir(Context) if issubclass(kind, Context) and kind is not Context else ()
+    for name, member in inspect.getmembers(kind):
+        if name.startswith("_") or name in _OUR_OWN or name in told:
+            continue
+        if isinstance(member, property | cached_property):
+            yield name, first_sentence(member)
+        elif inspect.isfunction(member):
+            yield _signature(member), first_sentence(member)
+
+
+def _fields(kind: type) -> Iterator[tuple[str, str]]:
+    """The declared fields of a class, with what is said below each."""
+    for statement, after in _pairs(_source(kind).body):
+        if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
+            yield f"{statement.target.id}: {ast.unparse(statement.annotation)}", _text(after)
+
+
+def _attributes(kind: type) -> Iterator[tuple[str, str]]:
+    """What the instances of a class are given when they are made."""
+    for making in _source(kind).body:
+        if isinstance(making, ast.FunctionDef) and making.name == "__init__":
+            for statement, after in _pairs(making.body):
+                match statement:
+                    case ast.Assign(targets=[ast.Attribute(attr=name)]) if name not in _OUR_OWN and name[0] != "_":
+                        yield name, _text(after)
+
+
+def _source(kind: type) -> ast.ClassDef:
+    (tree,) = ast.parse(textwrap.dedent(inspect.getsource(kind))).body
+    assert isinstance(tree, ast.ClassDef)
+    return tree
+
+
+def _pairs(body: Sequence[ast.stmt]) -> Iterator[tuple[ast.stmt, ast.stmt | None]]:
+    """Each statement, and the one below it."""
+    return zip(body, [*body[1:], None], strict=True)
+
+
+def _text(statement: ast.stmt | None) -> str:
+    match statement:
+        case ast.Expr(value=ast.Constant(value=str(text))):
+            return text.partition("\n")[0]
+        case _:
+            return ""
+
+
+class _Plain:
+    """An annotation that is written as it stands in the source."""
+
+    def __init__(self, annotation: object) -> None:
+        self._text = annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
+
+    def __repr__(self) -> str:
+        return self._text
+
+
+def _signature(call: Callable[..., object]) -> str:
+    """How something is called."""
+    signature = inspect.signature(call)
+    parameters = [
+        parameter
+        if parameter.annotation is parameter.empty
+        else parameter.replace(annotation=_Plain(parameter.annotation))
+        for parameter in signature.parameters.values()
+        if parameter.name != "self"
+    ]
+    gives = signature.return_annotation
+    is_silent = inspect.isclass(call) or gives is signature.empty
+    plain = signature.replace(parameters=parameters, return_annotation=signature.empty if is_silent else _Plain(gives))
+    waits = "async " if inspect.iscoroutinefunction(call) else ""
+    return f"{waits}{call.__name__}{plain}"

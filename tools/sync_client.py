@@ -1,0 +1,65 @@
+"""Makes the client for programs without an event loop from the one with: `make client`.
+
+    src/mainspring/sdk/aio/client.py  ->  src/mainspring/sdk/client.py      and so on, file by file
+
+What waits becomes what blocks, word by word; ruff brings the result into its form. A test in tests/sdk fails if a made
+file is not what this makes.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+SDK = Path(__file__).parents[1] / "src" / "mainspring" / "sdk"
+SOURCES = tuple(sorted(path for path in (SDK / "aio").glob("*.py") if path.name != "__init__.py"))
+
+_HEAD = "# Made from aio/{name} by tools/sync_client.py: change that file, then run `make client`.\n"
+_WORDS = (
+    (r"\basync (def|with|for)\b", r"\1"),
+    (r"\bawait ", ""),
+    (r"\bAsync(Client|Iterator|ExitStack)\b", r"\1"),
+    (r"\basync(contextmanager)\b", r"\1"),
+    (r"\b__a(enter|exit|iter)__\b", r"__\1__"),
+    (r"\benter_async_context\b", "enter_context"),
+    (r"\.a(close|read|iter_raw|iter_lines)\(", r".\1("),
+    (r"\bclock\.sleep\(", "clock.pause("),
+    (r"\bmainspring\.sdk\.aio\b", "mainspring.sdk"),
+    (r"Several calls may be under way at once, all in one event loop\.", "Not for several threads at once."),
+)
+"""What stands in the source, and what it becomes."""
+_MENDED = ("--fix", "--unsafe-fixes", "--select", "I,UP028")
+"""The order of imports, and `yield from`, which can't be said of what waits."""
+
+
+def target_of(source: Path) -> Path:
+    """Where the made file is."""
+    return SDK / source.name
+
+
+def made_from(source: Path) -> str:
+    """The made file's text."""
+    text = source.read_text(encoding="utf-8")
+    for pattern, replacement in _WORDS:
+        text = re.sub(pattern, replacement, text)
+    text = _HEAD.format(name=source.name) + text
+    text = _ruff("check", "--quiet", "--exit-zero", *_MENDED, text=text, target=target_of(source))
+    return _ruff("format", "--quiet", text=text, target=target_of(source))
+
+
+def make() -> None:
+    """Write every made file."""
+    for source in SOURCES:
+        target_of(source).write_text(made_from(source), encoding="utf-8")
+
+
+def _ruff(*arguments: str, text: str, target: Path) -> str:
+    """What ruff makes of a text that will stand in `target`."""
+    command = [sys.executable, "-m", "ruff", *arguments, "--stdin-filename", str(target), "-"]
+    return subprocess.run(command, input=text, capture_output=True, text=True, check=True, cwd=SDK).stdout
+
+
+if __name__ == "__main__":
+    make()
