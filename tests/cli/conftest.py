@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -20,9 +21,18 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 @pytest.fixture
-def terminal(address: str, monkeypatch: pytest.MonkeyPatch) -> Terminal:
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The settings of somebody who has none yet, in the environment as well."""
+    for name in ("MAINSPRING_SERVER_URL", "MAINSPRING_API_KEY", "MAINSPRING_TENANT"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("MAINSPRING_HOME", str(tmp_path / "home"))
+    return tmp_path / "home"
+
+
+@pytest.fixture
+def terminal(address: str, home: Path, monkeypatch: pytest.MonkeyPatch) -> Terminal:
     """Somebody who types commands for that server."""
     monkeypatch.setenv("MAINSPRING_SERVER_URL", address)
-    for name in ("MAINSPRING_API_KEY", "MAINSPRING_TENANT", "NO_COLOR", "FORCE_COLOR", "CLICOLOR_FORCE"):
+    for name in ("NO_COLOR", "FORCE_COLOR", "CLICOLOR_FORCE"):
         monkeypatch.delenv(name, raising=False)
     return Terminal()

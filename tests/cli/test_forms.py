@@ -1,9 +1,8 @@
-"""The forms of what is printed: tables, JSON, YAML, names; colours; times; and the whole tree of commands."""
+"""The forms of what is printed: tables, JSON, YAML, names; colours; times."""
 
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -12,15 +11,15 @@ import pytest
 import rich_click as click
 import yaml
 
+from mainspring.cli.commands import walk
 from mainspring.cli.main import main
-from mainspring.cli.options import FORMATS, Printing
+from mainspring.cli.options import Printing
 from mainspring.cli.output import Column, Table, plain_lines, say, sort_rows
 from mainspring.cli.terminal import has_color
 from tests.cli.terminal import Terminal, job
 
+TREE = list(walk(click.Context(main)))
 NOW = datetime(2026, 11, 15, 12, tzinfo=UTC)
-PRINT_NO_DATA = {"server", "worker", "up", "token"}
-"""Commands that run until they are stopped, and groups."""
 
 
 class Row(msgspec.Struct):
@@ -34,40 +33,6 @@ ROWS = [Row("b", 2), Row("a"), Row("c", 1)]
 TABLE: Table[Row] = Table(
     [Column("id", lambda row, _: row.id), Column("size", lambda row, _: row.size, wide=True)], id=lambda row: row.id
 )
-
-
-def commands() -> Iterator[tuple[str, click.Command]]:
-    """Every command of the tree, with its path."""
-    ahead: list[tuple[str, click.Command]] = [("", main)]
-    while ahead:
-        path, command = ahead.pop()
-        if path:
-            yield path, command
-        if isinstance(command, click.Group):
-            ctx = click.Context(command)
-            for name in command.list_commands(ctx):
-                child = command.get_command(ctx, name)
-                assert child is not None
-                ahead.append((f"{path} {name}".strip(), child))
-
-
-@pytest.mark.parametrize(("path", "command"), [pytest.param(path, one, id=path) for path, one in commands()])
-def test_every_command_that_prints_data_has_every_form(path: str, command: click.Command) -> None:
-    if path in PRINT_NO_DATA:
-        return
-    options = {option.name: option for option in command.params}
-
-    assert {"output", "quiet", "color", "utc"} <= set(options)
-    assert isinstance(options["output"].type, click.Choice)
-    assert tuple(options["output"].type.choices) == FORMATS
-
-
-@pytest.mark.parametrize(("path", "command"), [pytest.param(path, one, id=path) for path, one in commands()])
-def test_every_command_says_what_it_does_and_shows_how(path: str, command: click.Command) -> None:
-    assert command.help
-    assert [option.name for option in command.params if isinstance(option, click.Option) and not option.help] == []
-    if path not in PRINT_NO_DATA:
-        assert f"mainspring {path}" in command.help or "mainspring show" in command.help
 
 
 def test_a_table_is_aligned_and_wide_shows_more() -> None:
@@ -152,5 +117,22 @@ def test_a_column_that_is_not_there_is_a_mistake_of_usage(terminal: Terminal) ->
 def test_the_page_about_the_command_line_names_every_command() -> None:
     page = (Path(__file__).parents[2] / "docs" / "reference" / "cli.md").read_text()
 
-    groups = {path for path, command in commands() if isinstance(command, click.Group)}
-    assert [path for path, _ in commands() if path not in groups and f"`mainspring {path}" not in page] == []
+    groups = {path for path, command in TREE if isinstance(command, click.Group)}
+    assert [path for path, _ in TREE if path not in groups and f"`mainspring {path}" not in page] == []
+
+
+@pytest.mark.parametrize(("zone", "shown"), [("--utc", "+00:00"), ("--tz=Asia/Kolkata", "+05:30")])
+def test_times_are_in_the_zone_that_is_asked_for(terminal: Terminal, zone: str, shown: str) -> None:
+    run = terminal.finished(job("zoned", "id: only, run: 'true'"))
+
+    (created,) = [line for line in terminal.out("show", run, zone).splitlines() if line.startswith("created")]
+    assert shown in created
+    assert terminal.json("show", run, zone)["created_at"].endswith("Z")
+    assert terminal.call("runs", "--tz", "Mars/Base").exit_code == 2
+
+
+def test_nobody_is_asked_who_does_not_want_to_be(terminal: Terminal) -> None:
+    result = terminal.call("cancel", "run_1", "run_2", "--no-input")
+
+    assert result.exit_code == 2
+    assert "Say --yes: there is nobody to ask" in result.stderr

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 import pytest
 
 from tests.cli.terminal import Terminal, job
+from tests.e2e.town import until
 
 COMMAND = [sys.executable, "-m", "mainspring.cli.main"]
 SHOW_CURSOR, HIDE_CURSOR = b"\x1b[?25h", b"\x1b[?25l"
@@ -32,6 +33,10 @@ class Screen:
         while word not in self.seen:
             piece = self._read()
             assert piece, f"it ended before {word!r}: {self.seen!r}"
+
+    def type(self, text: bytes) -> None:
+        """Type something."""
+        os.write(self._terminal, text)
 
     def read_to_end(self) -> int:
         """Read on until the command is gone; its exit code."""
@@ -94,6 +99,24 @@ def test_a_view_ends_with_its_run(terminal: Terminal) -> None:
     with screen("watch", run) as watching:
         assert watching.read_to_end() == 0
         assert f"{run} SUCCEEDED".encode() in watching.seen
+
+
+@pytest.mark.parametrize(("answer", "exit_code", "state"), [(b"n\n", 1, "RUNNING"), (b"y\n", 0, "CANCELLED")])
+def test_an_act_on_many_is_asked_about_with_their_number(
+    terminal: Terminal, answer: bytes, exit_code: int, state: str
+) -> None:
+    name = f"asked-{state.lower()}"
+    run = terminal.out("submit", "-", "-q", stdin=STAYS.replace("at-a-terminal", name)).strip()
+    until(lambda: terminal.json("tasks", run, "--state", "RUNNING"), "it runs")
+    try:
+        with screen("cancel", "--filter", f"job:{name}") as asking:
+            asking.read_until(b"cancel 1 run?")
+            asking.type(answer)
+
+            assert asking.read_to_end() == exit_code
+        until(lambda: terminal.json("show", run)["state"] == state, f"the run is {state}")
+    finally:
+        terminal.out("cancel", run)
 
 
 def test_a_dumb_terminal_gets_plain_text(terminal: Terminal) -> None:

@@ -1,4 +1,4 @@
-"""`mainspring cancel`, `retry`, `extend`, `clear`, `pause`, `resume`: what people want of what goes on."""
+"""`mainspring cancel`, `retry`, `pause`, `resume`, `promote`, and acts on tasks: what people want of what goes on."""
 
 from __future__ import annotations
 
@@ -7,44 +7,54 @@ from typing import TYPE_CHECKING
 
 import rich_click as click
 
-from mainspring.cli.options import Printing, Reach, agreed, prints, reaches_server
+from mainspring.cli import completing
+from mainspring.cli.filtered import Filtered, takes_filter
+from mainspring.cli.options import Printing, Reach, agreed, asks_first, prints, reaches_server
 
 if TYPE_CHECKING:
     from mainspring.rest import Done
     from mainspring.sdk.client import Client
 
 _why = click.option("--why", default="", help="Why; it is kept with the deed.")
-_yes = click.option("-y", "--yes", is_flag=True, help="Do not ask before acting on several.")
 
 
 @click.command()
-@click.argument("ids", nargs=-1, required=True)
+@click.argument("ids", metavar="RUN_OR_TASK...", nargs=-1, shell_complete=completing.runs_or_tasks)
+@takes_filter
 @_why
-@_yes
+@asks_first
 @prints
 @reaches_server
-def cancel(reach: Reach, printing: Printing, ids: tuple[str, ...], why: str, yes: bool) -> None:
+def cancel(
+    reach: Reach, printing: Printing, ids: tuple[str, ...], chosen: Filtered | None, why: str, yes: bool
+) -> None:
     """Stop runs or tasks: what has not started will not, what runs is asked to stop.
 
     \b
     Examples:
       mainspring cancel @latest
       mainspring cancel run_018f3c2e9a41-9d2c44e1f0a7b35c --why "wrong day"
-      mainspring runs -q --state RUNNING | xargs mainspring cancel --yes
+      mainspring cancel --filter 'job:etl-* state:running' --dry-run
     """
+    if chosen is not None:
+        chosen.act(reach, printing, "cancel", why=why, yes=yes)
+        return
     _act_on_each(reach, printing, ids, yes=yes, verb="cancel", act=lambda client, word: _cancel(client, word, why))
 
 
 @click.command()
-@click.argument("ids", nargs=-1, required=True)
+@click.argument("ids", metavar="RUN_OR_TASK...", nargs=-1, shell_complete=completing.runs_or_tasks)
+@takes_filter
 @click.option(
     "--all", "whole", is_flag=True, help="Of a run: run all of it again, as a new run with the same parameters."
 )
 @_why
-@_yes
+@asks_first
 @prints
 @reaches_server
-def retry(reach: Reach, printing: Printing, ids: tuple[str, ...], whole: bool, why: str, yes: bool) -> None:
+def retry(
+    reach: Reach, printing: Printing, ids: tuple[str, ...], chosen: Filtered | None, whole: bool, why: str, yes: bool
+) -> None:
     """Run again what did not succeed: a task, or a run from where it failed on; with --all a whole run.
 
     \b
@@ -52,14 +62,96 @@ def retry(reach: Reach, printing: Printing, ids: tuple[str, ...], whole: bool, w
       mainspring retry task_018f3c2e9a41-9d2c44e1f0a7b35c.2
       mainspring retry @latest
       mainspring retry @latest --all
+      mainspring retry --filter 'job:etl-* state:failed created>2026-11-15'
     """
+    if chosen is not None:
+        if whole:
+            raise click.UsageError("--all is for runs that are named")
+        chosen.act(reach, printing, "retry", why=why, yes=yes)
+        return
     _act_on_each(
         reach, printing, ids, yes=yes, verb="retry", act=lambda client, word: _retry(client, word, why, whole=whole)
     )
 
 
 @click.command()
-@click.argument("task")
+@click.argument("runs", metavar="RUN...", nargs=-1, required=True, shell_complete=completing.runs)
+@_why
+@asks_first
+@prints
+@reaches_server
+def rerun(reach: Reach, printing: Printing, runs: tuple[str, ...], why: str, yes: bool) -> None:
+    """Run whole runs again, each as a new run of the same job version with the same parameters.
+
+    \b
+    Examples:
+      mainspring rerun @latest
+    """
+    _act_on_each(
+        reach, printing, runs, yes=yes, verb="rerun", act=lambda client, word: _rerun(client, _run(client, word), why)
+    )
+
+
+@click.command()
+@click.argument("ids", metavar="RUN...", nargs=-1, shell_complete=completing.runs)
+@click.option(
+    "--priority", type=click.Choice(["P0", "P1", "P2"], case_sensitive=False), default="P1", show_default=True,
+    help="Which; P2 is the lowest.",
+)  # fmt: skip
+@takes_filter
+@_why
+@asks_first
+@prints
+@reaches_server
+def promote(
+    reach: Reach, printing: Printing, ids: tuple[str, ...], chosen: Filtered | None, priority: str, why: str, yes: bool
+) -> None:
+    """Give runs another priority; what runs of them goes on.
+
+    \b
+    Examples:
+      mainspring promote @latest --priority P0 --why "the board waits"
+      mainspring promote --filter 'job:report-* state:pending'
+    """
+    if chosen is not None:
+        chosen.act(reach, printing, "priority", priority=priority, why=why, yes=yes)
+        return
+
+    def act(client: Client, word: str) -> tuple[str, Done]:
+        run = _run(client, word)
+        return run, client.set_priority(run, priority, why)
+
+    _act_on_each(reach, printing, ids, yes=yes, verb="promote", act=act)
+
+
+@click.command()
+@click.argument("task", shell_complete=completing.tasks)
+@click.option("--again", is_flag=True, help="Run it again, elsewhere if possible; otherwise it is cancelled.")
+@click.option("--grace", metavar="LENGTH", default="0s", show_default=True, help="From being asked to being killed.")
+@_why
+@prints
+@reaches_server
+def kill(reach: Reach, printing: Printing, task: str, again: bool, grace: str, why: str) -> None:
+    """End the process of a running TASK, and cancel the task or run it again.
+
+    \b
+    Examples:
+      mainspring kill @latest/load --why "it hangs"
+      mainspring kill @latest/load --again --grace 10s
+    """
+    from mainspring.cli.references import find_task
+
+    grace_seconds = _seconds("--grace", grace)
+
+    def act(client: Client, word: str) -> tuple[str, Done]:
+        found = find_task(client, word)
+        return found, client.kill(found, why, grace_seconds=grace_seconds, again=again)
+
+    _act_on_each(reach, printing, (task,), yes=True, verb="kill", act=act)
+
+
+@click.command()
+@click.argument("task", shell_complete=completing.tasks)
 @click.argument("length")
 @_why
 @prints
@@ -72,12 +164,8 @@ def extend(reach: Reach, printing: Printing, task: str, length: str, why: str) -
       mainspring extend @latest/load 30m --why "the disk is slow today"
     """
     from mainspring.cli.references import find_task
-    from mainspring.sdk.quantities import seconds_of
 
-    try:
-        seconds = seconds_of(length)
-    except ValueError as error:
-        raise click.UsageError(f"{length}: {error}") from error
+    seconds = _seconds("LENGTH", length)
 
     def act(client: Client, word: str) -> tuple[str, Done]:
         found = find_task(client, word)
@@ -87,9 +175,9 @@ def extend(reach: Reach, printing: Printing, task: str, length: str, why: str) -
 
 
 @click.command()
-@click.argument("tasks", metavar="TASK...", nargs=-1, required=True)
+@click.argument("tasks", metavar="TASK...", nargs=-1, required=True, shell_complete=completing.tasks)
 @_why
-@_yes
+@asks_first
 @prints
 @reaches_server
 def clear(reach: Reach, printing: Printing, tasks: tuple[str, ...], why: str, yes: bool) -> None:
@@ -110,47 +198,59 @@ def clear(reach: Reach, printing: Printing, tasks: tuple[str, ...], why: str, ye
 
 
 @click.command()
-@click.argument("names", metavar="SCHEDULE_OR_RUN...", nargs=-1, required=True)
+@click.argument("ids", metavar="SCHEDULE_OR_RUN...", nargs=-1, shell_complete=completing.schedules_or_runs)
+@takes_filter
 @_why
-@_yes
+@asks_first
 @prints
 @reaches_server
-def pause(reach: Reach, printing: Printing, names: tuple[str, ...], why: str, yes: bool) -> None:
+def pause(reach: Reach, printing: Printing, ids: tuple[str, ...], chosen: Filtered | None, why: str, yes: bool) -> None:
     """Fire schedules no more, or start no further task of runs; what runs goes on.
 
     \b
     Examples:
       mainspring pause nightly --why "warehouse move"
       mainspring pause @latest
+      mainspring pause --filter 'job:etl-*'
     """
+    if chosen is not None:
+        chosen.act(reach, printing, "pause", why=why, yes=yes)
+        return
 
     def act(client: Client, word: str) -> tuple[str, Done]:
         run = _run_if_any(client, word)
         return (run, client.pause_run(run, why)) if run else (word, client.pause_schedule(word, why))
 
-    _act_on_each(reach, printing, names, yes=yes, verb="pause", act=act)
+    _act_on_each(reach, printing, ids, yes=yes, verb="pause", act=act)
 
 
 @click.command()
-@click.argument("names", metavar="SCHEDULE_OR_RUN...", nargs=-1, required=True)
+@click.argument("ids", metavar="SCHEDULE_OR_RUN...", nargs=-1, shell_complete=completing.schedules_or_runs)
+@takes_filter
 @_why
-@_yes
+@asks_first
 @prints
 @reaches_server
-def resume(reach: Reach, printing: Printing, names: tuple[str, ...], why: str, yes: bool) -> None:
+def resume(
+    reach: Reach, printing: Printing, ids: tuple[str, ...], chosen: Filtered | None, why: str, yes: bool
+) -> None:
     """Go on with schedules that were paused or disabled, or with runs that were paused or held for a fault.
 
     \b
     Examples:
       mainspring resume nightly
       mainspring resume @latest
+      mainspring resume --filter 'job:etl-*'
     """
+    if chosen is not None:
+        chosen.act(reach, printing, "resume", why=why, yes=yes)
+        return
 
     def act(client: Client, word: str) -> tuple[str, Done]:
         run = _run_if_any(client, word)
         return (run, client.resume_run(run, why)) if run else (word, client.resume_schedule(word, why))
 
-    _act_on_each(reach, printing, names, yes=yes, verb="resume", act=act)
+    _act_on_each(reach, printing, ids, yes=yes, verb="resume", act=act)
 
 
 def _act_on_each(
@@ -183,20 +283,24 @@ def _cancel(client: Client, word: str, why: str) -> tuple[str, Done]:
 
 
 def _retry(client: Client, word: str, why: str, *, whole: bool) -> tuple[str, Done]:
-    """What is printed of a whole run that runs again is the new one."""
     from mainspring.cli.references import find_task, is_run
-    from mainspring.rest import Done
 
     if is_run(word) and "/" not in word:
         run = _run(client, word)
         if not whole:
             return run, client.retry_run(run, why)
-        again = client.rerun(run, why)
-        return again.run_id, Done(changed=True, detail=f"repeats {run}")
+        return _rerun(client, run, why)
     if whole:
         raise click.UsageError(f"--all is for runs, and {word} is none")
     task = find_task(client, word)
     return task, client.retry_task(task, why)
+
+
+def _rerun(client: Client, run: str, why: str) -> tuple[str, Done]:
+    """What is printed of a whole run that runs again is the new one."""
+    from mainspring.rest import Done
+
+    return client.rerun(run, why).run_id, Done(changed=True, detail=f"repeats {run}")
 
 
 def _run_if_any(client: Client, word: str) -> str | None:
@@ -210,3 +314,13 @@ def _run(client: Client, word: str) -> str:
     from mainspring.cli.references import find_run
 
     return find_run(client, word)
+
+
+def _seconds(option: str, text: str) -> float:
+    """A length of time that was typed. Raises UsageError."""
+    from mainspring.sdk.quantities import seconds_of
+
+    try:
+        return seconds_of(text)
+    except ValueError as error:
+        raise click.UsageError(f"{option} {text}: {error}") from error

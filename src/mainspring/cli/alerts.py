@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import rich_click as click
 
-from mainspring.cli.options import Printing, Reach, limited, prints_rows, reaches_server
+from mainspring.cli.options import Listing, Printing, Reach, limited, prints_rows, reaches_server, watched
 
 
-@click.command()
+@click.command(cls=Listing)
 @click.option("--all", "every", is_flag=True, help="Also those that are over.")
-@click.option("-w", "--watch", is_flag=True, help="Go on, and show what changes.")
+@watched
 @limited(50)
 @prints_rows
 @reaches_server

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import rich_click as click
 
+from mainspring.cli import completing
 from mainspring.cli.options import Printing, Reach, prints_rows, reaches_server
 
 if TYPE_CHECKING:
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("name")
+@click.argument("name", shell_complete=completing.schedules)
 @click.option("--from", "since", metavar="TIME", required=True, help="The first window is at this time or after it.")
 @click.option("--to", "before", metavar="TIME", required=True, help="The last window is before this time.")
 @click.option("--max-parallel", type=click.IntRange(min=1), default=1, show_default=True, help="How many run at once.")

@@ -1,8 +1,9 @@
-"""The answer to a submission of many runs, with a bar while it comes."""
+"""Answers about many runs, with a bar while they come."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import TypeVar
 
 import rich_click as click
 
@@ -12,13 +13,15 @@ from mainspring.cli.output import print_rows
 from mainspring.cli.tables import BULK
 from mainspring.rest import BulkLine
 
+T = TypeVar("T")
+
 _MOST_SHOWN = 20
 """Problems that people are shown."""
 
 
 def print_bulk(lines: Iterable[BulkLine], total: int | None, printing: Printing) -> bool:
     """Print what became of each run; for people how many were taken, and the first problems. Whether all were taken."""
-    counted = _Counted(_with_bar(lines, total))
+    counted = _Counted(with_bar(lines, "submitting", total))
     if printing.is_for_people:
         problems = [line for line in counted if line.problem is not None]
         click.echo(f"{counted.taken} of {counted.all} runs submitted")
@@ -44,9 +47,9 @@ class _Counted:
             yield line
 
 
-def _with_bar(lines: Iterable[BulkLine], total: int | None) -> Iterator[BulkLine]:
+def with_bar(lines: Iterable[T], what: str, total: int | None) -> Iterator[T]:
     """The same lines, with a bar on stderr if somebody looks on."""
-    with terminal.bar("submitting", total) as advance:
+    with terminal.bar(what, total) as advance:
         for number, line in enumerate(lines, 1):
             yield line
             advance(number)

@@ -4,18 +4,33 @@ from __future__ import annotations
 
 import rich_click as click
 
-from mainspring.cli.options import Noun, Printing, Reach, agreed, limited, prints, prints_rows, reaches_server
+from mainspring.cli import completing
+from mainspring.cli.options import (
+    Noun,
+    Printing,
+    Reach,
+    agreed,
+    asks_first,
+    limited,
+    prints,
+    prints_rows,
+    reaches_server,
+    watched,
+)
 
 _MOST_AT_ONCE = 10_000
 
 
 @click.group(cls=Noun, invoke_without_command=True, name="dead-letters")
-@click.option("--job", help="Only tasks of this job.")
+@click.option("--job", help="Only tasks of this job.", shell_complete=completing.jobs)
+@watched
 @limited(50)
 @prints_rows
 @reaches_server
 @click.pass_context
-def dead_letters(ctx: click.Context, /, reach: Reach, printing: Printing, job: str | None, limit: int) -> None:
+def dead_letters(
+    ctx: click.Context, /, reach: Reach, printing: Printing, job: str | None, watch: bool, limit: int
+) -> None:
     """List tasks that failed for good, the latest first; with `retry`, start them again.
 
     \b
@@ -29,15 +44,15 @@ def dead_letters(ctx: click.Context, /, reach: Reach, printing: Printing, job: s
     from mainspring.cli.schedule_tables import DEAD_LETTERS
 
     with reach.client() as client:
-        show_list(lambda: client.dead_letters(job=job, limit=limit), DEAD_LETTERS, printing, watch=False, limit=limit)
+        show_list(lambda: client.dead_letters(job=job, limit=limit), DEAD_LETTERS, printing, watch=watch, limit=limit)
 
 
 @dead_letters.command()
 @click.argument("ids", metavar="TASK...", nargs=-1)
 @click.option("--all", "every", is_flag=True, help="All of them, or all of a job.")
-@click.option("--job", help="With --all: only tasks of this job.")
+@click.option("--job", help="With --all: only tasks of this job.", shell_complete=completing.jobs)
 @click.option("--why", default="", help="Why; it is kept with the deed.")
-@click.option("-y", "--yes", is_flag=True, help="Do not ask before starting several.")
+@asks_first
 @prints
 @reaches_server
 def retry(

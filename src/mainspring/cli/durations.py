@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import rich_click as click
 
+from mainspring.cli import completing
 from mainspring.cli.options import Printing, Reach, prints_rows, reaches_server
 
 
 @click.command()
-@click.argument("job")
+@click.argument("job", shell_complete=completing.jobs)
 @prints_rows
 @reaches_server
 def durations(reach: Reach, printing: Printing, job: str) -> None:

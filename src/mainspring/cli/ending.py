@@ -10,12 +10,15 @@ import rich_click as click
 from mainspring.cli.options import Printing
 from mainspring.cli.output import print_one, say_error, say_hint
 from mainspring.cli.tables import say_task
+from mainspring.clock import MachineClock
 from mainspring.rest import RunView
-from mainspring.sdk.client import Client
+from mainspring.sdk.client import FINAL_RUN_STATES, Client
 from mainspring.sdk.quantities import seconds_of
 
 TIMED_OUT = 124
 _MOST_NAMED = 5
+_LOOK_SECONDS = 5.0
+"""So often somebody who waits is told if the run can't go on by itself."""
 
 
 def read_timeout(text: str | None) -> float | None:
@@ -30,11 +33,27 @@ def read_timeout(text: str | None) -> float | None:
 
 def wait_for_end(client: Client, run_id: str, printing: Printing, timeout_seconds: float | None) -> None:
     """Wait, print the run, and exit with 1 if it did not succeed, with 124 if the time was over first."""
+    clock, said = MachineClock(), ""
+    until = None if timeout_seconds is None else clock.monotonic() + timeout_seconds
+    while True:
+        left = float("inf") if until is None else until - clock.monotonic()
+        run = _wait_a_little(client, run_id, min(left, _LOOK_SECONDS))
+        if run.state in FINAL_RUN_STATES:
+            end_with(client, run, printing)
+            return
+        if left <= _LOOK_SECONDS:
+            give_up(f"{run_id} is {run.state} after {timeout_seconds:g} s", run_id)
+        if run.state == "PAUSED" and run.because != said:
+            said = run.because
+            say_hint(f"{run_id} is paused: {run.held or run.because}; `mainspring resume {run_id}` lets it go on")
+
+
+def _wait_a_little(client: Client, run_id: str, seconds: float) -> RunView:
+    """The run, once it is over, or as it is after so long."""
     try:
-        run = client.wait(run_id, timeout_seconds)
-    except TimeoutError as error:
-        give_up(str(error), run_id)
-    end_with(client, run, printing)
+        return client.wait(run_id, seconds)
+    except TimeoutError:
+        return client.run(run_id)
 
 
 def end_with(client: Client, run: RunView, printing: Printing) -> None:

@@ -6,23 +6,27 @@ from typing import TYPE_CHECKING
 
 import rich_click as click
 
-from mainspring.cli.options import Noun, Printing, Reach, limited, prints_rows, reaches_server
+from mainspring.cli import completing
+from mainspring.cli.filtered import filtered
+from mainspring.cli.options import Noun, Printing, Reach, limited, prints, prints_rows, reaches_server, watched
 
 if TYPE_CHECKING:
     import msgspec
+
+    from mainspring.rest import TransitionView
 
 _FROM_FILE = "@"
 
 
 @click.group(cls=Noun, invoke_without_command=True)
 @click.option("--type", "kind", metavar="TYPE", help="Only events of this type.")
-@click.option("-w", "--watch", is_flag=True, help="Go on, and show what changes.")
+@watched
 @limited(50)
 @prints_rows
 @reaches_server
 @click.pass_context
 def events(ctx: click.Context, /, reach: Reach, printing: Printing, kind: str | None, watch: bool, limit: int) -> None:
-    """List events that came in, the latest first; with `send`, send one.
+    """List events that came in, the latest first; with `send`, send one; with `follow`, see what tasks do.
 
     \b
     Examples:
@@ -36,6 +40,31 @@ def events(ctx: click.Context, /, reach: Reach, printing: Printing, kind: str | 
 
     with reach.client() as client:
         show_list(lambda: client.received_events(type=kind, limit=limit), EVENTS, printing, watch=watch, limit=limit)
+
+
+@events.command()
+@filtered
+@click.option("--run", metavar="RUN", help="Only of this run.", shell_complete=completing.runs)
+@click.option("--count", type=click.IntRange(min=1), help="Stop after so many.")
+@prints
+@reaches_server
+def follow(reach: Reach, printing: Printing, q: str | None, run: str | None, count: int | None) -> None:
+    """Print what happens to tasks from now on, a line for each change, until it is interrupted.
+
+    \b
+    Examples:
+      mainspring events follow --filter 'state:failed job:etl-*'
+      mainspring events follow -o jsonl | my-program
+    """
+    from itertools import islice
+
+    from mainspring.cli.references import find_run
+
+    with reach.watching_client() as client:
+        run_id = None if run is None else find_run(client, run)
+        with client.events(run=run_id, q=q) as stream:
+            for change in islice((one for one in stream if one is not None), count):
+                _print_change(change, printing)
 
 
 @events.command()
@@ -69,6 +98,25 @@ def send(
     with reach.client() as client:
         event = client.event(kind, data=content, source=source, id=event_id, subject=subject)
         print_rows(client.send_events([event]), RECEIVED, printing)
+
+
+def _print_change(change: TransitionView, printing: Printing) -> None:
+    """A line, at once: somebody waits for it."""
+    import sys
+
+    import msgspec
+
+    from mainspring.cli.output import say_time
+
+    if printing.output == "name":
+        click.echo(change.task_id)
+    elif printing.is_for_people:
+        tries = f" (attempt {change.attempt})" if change.attempt > 1 else ""
+        because = f": {change.because}" if change.because else ""
+        click.echo(f"{say_time(change.at, printing)}  {change.task_id}  {change.end}{tries}{because}")
+    else:
+        click.echo(msgspec.json.encode(change))
+    sys.stdout.flush()
 
 
 def _read_data(data: str | None) -> msgspec.Raw | None:

@@ -1,26 +1,91 @@
-"""`mainspring jobs`."""
+"""`mainspring jobs`: what can run, and what became of a job."""
 
 from __future__ import annotations
 
 import rich_click as click
 
-from mainspring.cli.options import Printing, Reach, limited, prints_rows, reaches_server
+from mainspring.cli import completing
+from mainspring.cli.filtered import filtered
+from mainspring.cli.options import (
+    Noun,
+    Printing,
+    Reach,
+    agreed,
+    asks_first,
+    limited,
+    prints,
+    prints_rows,
+    reaches_server,
+    watched,
+)
 
 
-@click.command()
+@click.group(cls=Noun, invoke_without_command=True)
+@filtered
+@watched
 @limited(100)
 @prints_rows
 @reaches_server
-def jobs(reach: Reach, printing: Printing, limit: int) -> None:
-    """List jobs, each in its latest version.
+@click.pass_context
+def jobs(ctx: click.Context, /, reach: Reach, printing: Printing, q: str | None, watch: bool, limit: int) -> None:
+    """List jobs, each in its latest version; `mainspring ls` is the same.
 
     \b
     Examples:
       mainspring jobs
-      mainspring show etl
+      mainspring jobs --filter 'label.team=ml'
+      mainspring jobs versions etl
     """
+    if ctx.invoked_subcommand is not None:
+        return
     from mainspring.cli.listing import show_list
     from mainspring.cli.tables import JOBS
 
     with reach.client() as client:
-        show_list(lambda: client.jobs(limit=limit), JOBS, printing, watch=False, limit=limit)
+        show_list(lambda: client.jobs(q=q, limit=limit), JOBS, printing, watch=watch, limit=limit)
+
+
+@jobs.command()
+@click.argument("job", shell_complete=completing.jobs)
+@watched
+@limited(50)
+@prints_rows
+@reaches_server
+def versions(reach: Reach, printing: Printing, job: str, watch: bool, limit: int) -> None:
+    """List the versions of JOB, the latest first.
+
+    \b
+    Examples:
+      mainspring jobs versions etl
+      mainspring show etl@3
+    """
+    from mainspring.cli.listing import show_list
+    from mainspring.cli.tables import VERSIONS
+
+    with reach.client() as client:
+        show_list(lambda: client.job_versions(job, limit=limit), VERSIONS, printing, watch=watch, limit=limit)
+
+
+@jobs.command()
+@click.argument("names", metavar="JOB...", nargs=-1, required=True, shell_complete=completing.jobs)
+@click.option("--if-version", type=click.IntRange(min=1), help="Only if this is the latest version.")
+@click.option("--why", default="", help="Why; it is kept with the deed.")
+@asks_first
+@prints
+@reaches_server
+def delete(
+    reach: Reach, printing: Printing, names: tuple[str, ...], if_version: int | None, why: str, yes: bool
+) -> None:
+    """Delete jobs with all their versions. Their runs go on, and stay to be read; a schedule's job can't be deleted.
+
+    \b
+    Examples:
+      mainspring jobs delete etl --why "moved elsewhere"
+    """
+    from mainspring.cli.deeds import Deed, print_deeds
+
+    if len(names) > 1 and not agreed(f"delete {len(names)} jobs?", yes=yes):
+        raise click.Abort
+    with reach.client() as client:
+        deeds = [Deed.of(name, "delete", client.delete_job(name, why, if_match=if_version)) for name in names]
+    print_deeds(deeds, printing)

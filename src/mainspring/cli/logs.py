@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import rich_click as click
 
+from mainspring.cli import completing
 from mainspring.cli.options import Printing, Reach, prints, reaches_server
 
 
 @click.command()
-@click.argument("what", metavar="TASK_OR_RUN", default="@latest")
+@click.argument("what", metavar="TASK_OR_RUN", default="@latest", shell_complete=completing.runs_or_tasks)
 @click.option("-f", "--follow", is_flag=True, help="Go on as it is written, until the end.")
 @click.option("--tail", type=click.IntRange(min=0), metavar="N", help="Only the last N lines of each task.")
 @click.option("--attempt", type=click.IntRange(min=1), help="Of this attempt; the latest if not said.")
@@ -32,9 +33,13 @@ def logs(
     is_whole_run = is_run(what) and "/" not in what
     if failed and not is_whole_run:
         raise click.UsageError("--failed is for a run")
+    with reach.client() as client:
+        found = find_run(client, what) if is_whole_run else find_task(client, what)
+        # A server that is not there is told now, and not after the patience of somebody who watches.
+        (client.run if is_whole_run else client.task)(found)
     with reach.watching_client() if follow else reach.client() as client:
         view = LogView(client, printing, tail=tail, attempt=attempt)
         if is_whole_run:
-            view.print_run(find_run(client, what), follow=follow, failed=failed)
+            view.print_run(found, follow=follow, failed=failed)
         else:
-            view.print_task(find_task(client, what), follow=follow)
+            view.print_task(found, follow=follow)

@@ -1,20 +1,10 @@
-"""The commands, and what they share: late imports, and one answer to errors.
+"""The commands, and what they share: late imports, and one answer to errors (`exits.py`).
 
 A command's module is imported when somebody asks for it, and imports what it needs inside its function: at the top it
 has only click and `options`. So `mainspring --help` stays under 0.3 s, however much there is behind the commands.
 
-| exit | what it says to a script |
-|---|---|
-| 0 | done; with --wait and in `watch`: the run succeeded |
-| 1 | the run did not succeed, or something is broken |
-| 2 | the command, or a file, is wrong |
-| 3 | the server can't be reached, or does not know who asks, or they may not do this |
-| 4 | refused: conflict, limit, precondition |
-| 5 | not found |
-| 124 | --timeout was over first |
-| 130, 143 | interrupted, terminated |
-
-When you add a command: write its file beside this one and add its line to `_COMMANDS`.
+When you add a command: write its file beside this one, add its line to `_COMMANDS` and its name to a panel of
+`_PANELS`, and say in tests/cli/test_walk.py how it is called.
 """
 
 from __future__ import annotations
@@ -22,59 +12,87 @@ from __future__ import annotations
 import os
 import sys
 from importlib import import_module
+from typing import TYPE_CHECKING
 
 import rich_click as click
-from click.exceptions import NoArgsIsHelpError
 
-from mainspring.errors import (
-    Conflict,
-    Forbidden,
-    InvalidFile,
-    MainspringError,
-    NotFound,
-    Overloaded,
-    Refused,
-    Unauthenticated,
-    Unavailable,
-)
+from mainspring.cli.exits import answered
+from mainspring.cli.options import FORMATS, OUTPUT
+
+if TYPE_CHECKING:
+    from collections.abc import MutableMapping, Sequence
+    from typing import Any
 
 _COMMANDS = {
     "alerts": "mainspring.cli.alerts",
+    "audit": "mainspring.cli.audit",
     "backfill": "mainspring.cli.backfill",
     "cancel": "mainspring.cli.acts",
     "clear": "mainspring.cli.acts",
+    "commands": "mainspring.cli.commands",
+    "completion": "mainspring.cli.completion",
+    "config": "mainspring.cli.config",
+    "context": "mainspring.cli.context",
     "cordon": "mainspring.cli.workers",
     "dead-letters": "mainspring.cli.dead_letters",
     "drain": "mainspring.cli.workers",
+    "evict": "mainspring.cli.workers",
     "durations": "mainspring.cli.durations",
     "events": "mainspring.cli.events",
     "extend": "mainspring.cli.acts",
+    "graph": "mainspring.cli.graph",
+    "history": "mainspring.cli.history",
     "jobs": "mainspring.cli.jobs",
+    "kill": "mainspring.cli.acts",
     "logs": "mainspring.cli.logs",
     "next": "mainspring.cli.upcoming",
+    "openapi": "mainspring.cli.openapi",
     "pause": "mainspring.cli.acts",
+    "promote": "mainspring.cli.acts",
+    "rerun": "mainspring.cli.acts",
     "resume": "mainspring.cli.acts",
     "retry": "mainspring.cli.acts",
     "runs": "mainspring.cli.runs",
     "schedules": "mainspring.cli.schedules",
     "server": "mainspring.cli.server",
+    "settings": "mainspring.cli.settings",
     "show": "mainspring.cli.show",
     "submit": "mainspring.cli.submit",
     "tasks": "mainspring.cli.tasks",
+    "tenants": "mainspring.cli.tenants",
     "token": "mainspring.cli.token",
+    "top": "mainspring.cli.top",
     "trigger": "mainspring.cli.trigger",
     "uncordon": "mainspring.cli.workers",
     "up": "mainspring.cli.up",
     "upcoming": "mainspring.cli.upcoming",
     "version": "mainspring.cli.version",
     "watch": "mainspring.cli.watch",
+    "webhooks": "mainspring.cli.webhooks",
     "worker": "mainspring.cli.worker",
     "workers": "mainspring.cli.workers",
 }
 """Each command and its module, which has a function of the command's name, or of the one in _FUNCTIONS."""
 _FUNCTIONS = {"dead-letters": "dead_letters", "next": "what_is_next"}
+_ALIASES = {"ls": "jobs", "list": "jobs"}
+"""Words that are understood, and not listed."""
 
-_INTERRUPTED = 130
+_PANELS = {
+    "Run something": ("submit", "trigger", "backfill", "watch", "logs", "top"),
+    "Look": (
+        "jobs", "runs", "tasks", "show", "graph", "schedules", "next", "upcoming", "events", "alerts", "durations",
+        "history",
+    ),
+    "Act": (
+        "cancel", "retry", "rerun", "promote", "kill", "extend", "clear", "pause", "resume", "dead-letters",
+    ),
+    "Run Mainspring": (
+        "server", "worker", "up", "workers", "drain", "cordon", "evict", "uncordon", "token", "tenants", "settings",
+        "webhooks", "audit",
+    ),
+    "This program": ("context", "config", "completion", "commands", "openapi", "version"),
+}  # fmt: skip
+"""How --help groups the commands."""
 
 
 class Commands(click.RichGroup):
@@ -86,55 +104,72 @@ class Commands(click.RichGroup):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """The command of this name, imported now, or None if there is none."""
-        if cmd_name not in _COMMANDS:
+        name = _ALIASES.get(cmd_name, cmd_name)
+        if name not in _COMMANDS:
             return None
-        command: click.Command = getattr(import_module(_COMMANDS[cmd_name]), _FUNCTIONS.get(cmd_name, cmd_name))
+        command: click.Command = getattr(import_module(_COMMANDS[name]), _FUNCTIONS.get(name, name))
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command that is meant. Raises UsageError, which says what may have been meant."""
+        if not ctx.resilient_parsing and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
+            from mainspring.core.hints import did_you_mean
+
+            raise click.UsageError(f"there is no command `{args[0]}`{did_you_mean(args[0], _COMMANDS)}", ctx)
+        return super().resolve_command(ctx, args)
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        """Take the words."""
+        form = _form(args)
+        with answered(lambda: form):
+            ctx = super().make_context(info_name, args, parent, **extra)
+        ctx.meta[OUTPUT] = form
+        return ctx
 
     def invoke(self, ctx: click.Context) -> object:
         """Run the command. An error of ours becomes words on stderr and an exit code, never a traceback."""
-        try:
-            return super().invoke(ctx)
-        except KeyboardInterrupt:
-            ctx.exit(_INTERRUPTED)
-        except BrokenPipeError:
-            # Whoever read has read enough. What is left in the buffer goes nowhere, quietly.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            ctx.exit(0)
-        except MainspringError as error:
-            from mainspring.cli.options import OUTPUT
-            from mainspring.cli.output import print_error
+        with answered(lambda: ctx.meta[OUTPUT]):
+            result = super().invoke(ctx)
+            sys.stdout.flush()
+            return result
 
-            print_error(error, ctx.meta.get(OUTPUT, "table"))
-            ctx.exit(exit_code(error))
-        except NoArgsIsHelpError:
-            raise
-        except click.ClickException as error:
-            from mainspring.cli.output import say_error
+    def _main_shell_completion(
+        self, ctx_args: MutableMapping[str, Any], prog_name: str, complete_var: str | None = None
+    ) -> None:
+        """Complete the line, if a shell asks for that."""
+        variable = complete_var or f"_{prog_name.replace('-', '_').replace('.', '_')}_COMPLETE".upper()
+        if os.environ.get(variable):
+            from mainspring.cli.shells import add_shells
 
-            path = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx is not None else ""
-            say_error(error.format_message().rstrip("."), f"`{path} --help` says more" if path else "")
-            ctx.exit(error.exit_code)
+            add_shells()
+            super()._main_shell_completion(ctx_args, prog_name, complete_var)
 
 
-def exit_code(error: MainspringError) -> int:
-    """What a script sees of an error."""
-    match error:
-        case InvalidFile():
-            return 2
-        case NotFound():
-            return 5
-        case Unauthenticated() | Forbidden():
-            return 3
-        case Refused() | Conflict() | Overloaded():
-            return 4
-        case Unavailable():
-            return 3
-        case _:
-            return 1
+def _form(args: Sequence[str]) -> str:
+    """The form of output that is asked for, as far as it can be seen before the words are understood."""
+    form = "table"
+    for word, after in zip(args, [*args[1:], ""], strict=False):
+        said = after if word in {"-o", "--output"} else word.removeprefix("--output=").removeprefix("-o")
+        if word.startswith(("-o", "--output")) and said in FORMATS:
+            form = said
+    return form
 
 
-@click.command(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.command(
+    cls=Commands,
+    context_settings={
+        "help_option_names": ["-h", "--help"],
+        "rich_help_config": {
+            "command_groups": {
+                "main": [{"name": name, "commands": list(commands)} for name, commands in _PANELS.items()]
+            }
+        },
+    },
+)
 def main() -> None:
     """Mainspring runs tasks, and remembers what became of them."""
 

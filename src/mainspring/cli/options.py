@@ -14,13 +14,18 @@ import functools
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import UTC
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import rich_click as click
 from click.core import ParameterSource
 
+from mainspring.cli import completing
+
 if TYPE_CHECKING:
+    from datetime import tzinfo
+
     from mainspring.sdk.client import Client
 
 FORMATS = ("table", "wide", "json", "jsonl", "yaml", "name")
@@ -31,6 +36,8 @@ Call = TypeVar("Call", bound=Callable[..., object])
 _PATIENCE_SECONDS = 1.0
 """Somebody waits at the prompt: an address where nobody is should be told soon."""
 _WATCHING_PATIENCE_SECONDS = 60.0
+_TIMEOUT_SECONDS = 30.0
+_NO_INPUT = "mainspring.no_input"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +49,8 @@ class Printing:
     columns: tuple[str, ...] = ()
     sort: str | None = None
     color: str = "auto"
-    utc: bool = False
+    zone: tzinfo | None = None
+    """In which zone people are shown times; None for that of this machine."""
 
     @property
     def is_for_people(self) -> bool:
@@ -57,13 +65,23 @@ class Reach:
     server: str | None = None
     token_file: Path | None = None
     tenant: str | None = None
+    context: str | None = None
 
-    def client(self, patience: float = _PATIENCE_SECONDS) -> Client:
-        """A client for it."""
+    def client(self, patience: float = _PATIENCE_SECONDS, timeout_seconds: float = _TIMEOUT_SECONDS) -> Client:
+        """A client for it. What the command does not say is found elsewhere (`whereabouts.py`)."""
+        from mainspring.cli.secret_references import expand
+        from mainspring.cli.whereabouts import find_whereabouts
         from mainspring.sdk.client import Client
 
-        token = None if self.token_file is None else _read_token(self.token_file)
-        return Client(self.server, token=token, tenant=self.tenant, patience=patience)
+        found = find_whereabouts(self)
+        token = None if found.token.value is None else expand(found.token.value)
+        return Client(
+            found.server.value,
+            token=token,
+            tenant=found.tenant.value,
+            timeout_seconds=timeout_seconds,
+            patience=patience,
+        )
 
     def watching_client(self) -> Client:
         """A client for somebody who watches: a server that restarts or moves ends no view."""
@@ -88,6 +106,7 @@ def prints(command: Call) -> Call:
             help="Colours: auto is on a terminal only, and heeds NO_COLOR and FORCE_COLOR.",
         ),
         click.option("--utc", is_flag=True, help="Show times in UTC, not in the zone of this machine."),
+        click.option("--tz", metavar="ZONE", callback=_zone, help="Show times in this zone, such as Europe/Paris."),
     )  # fmt: skip
 
     @functools.wraps(command)
@@ -97,6 +116,7 @@ def prints(command: Call) -> Call:
         quiet: bool,
         color: str,
         utc: bool,
+        tz: tzinfo | None,
         no_headers: bool = False,
         columns: str | None = None,
         sort: str | None = None,
@@ -108,7 +128,7 @@ def prints(command: Call) -> Call:
             columns=tuple(filter(None, (columns or "").split(","))),
             sort=sort,
             color=color,
-            utc=utc,
+            zone=UTC if utc else tz,
         )
         return command(*args, printing=printing, **rest)
 
@@ -142,13 +162,54 @@ def reaches_server(command: Call) -> Call:
             help="A file with the token; MAINSPRING_API_KEY if not said.",
         ),
         click.option("-t", "--tenant", help="Whose work; the token's tenant or MAINSPRING_TENANT if not said."),
-    )
+        click.option(
+            "--context", metavar="NAME", shell_complete=completing.contexts,
+            help="A server by name, of those in `mainspring context ls`; the one in use if not said.",
+        ),
+    )  # fmt: skip
 
     @functools.wraps(command)
-    def call(*args: object, server: str | None, token_file: Path | None, tenant: str | None, **rest: object) -> object:
-        return command(*args, reach=Reach(server=server, token_file=token_file, tenant=tenant), **rest)
+    def call(
+        *args: object,
+        server: str | None,
+        token_file: Path | None,
+        tenant: str | None,
+        context: str | None,
+        **rest: object,
+    ) -> object:
+        reach = Reach(server=server, token_file=token_file, tenant=tenant, context=context)
+        return command(*args, reach=reach, **rest)
 
     return _with(call, options)  # type: ignore[return-value]  # as above
+
+
+def watched(command: Call) -> Call:
+    """For a list that changes."""
+    return click.option("-w", "--watch", is_flag=True, help="Go on, and show what changes.")(command)
+
+
+def asks_first(command: Call) -> Call:
+    """For a command that asks before it does something to several things: it takes `yes`, for `agreed`."""
+
+    def note(ctx: click.Context, _parameter: click.Parameter, value: bool) -> None:
+        ctx.meta[_NO_INPUT] = value
+
+    options = (
+        click.option("-y", "--yes", is_flag=True, help="Do not ask before acting on several."),
+        click.option(
+            "--no-input", is_flag=True, expose_value=False, callback=note,
+            help="Never ask: what would need an answer is refused.",
+        ),
+    )  # fmt: skip
+    return _with(command, options)
+
+
+class Listing(click.RichCommand):
+    """A kind of thing without verbs: it lists what there is, also as `ls` or `list`."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Take the words."""
+        return super().parse_args(ctx, without_ls(args))
 
 
 class Noun(click.RichGroup):
@@ -159,7 +220,7 @@ class Noun(click.RichGroup):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Take the words."""
-        return super().parse_args(ctx, args[1:] if args[:1] in (["ls"], ["list"]) else args)
+        return super().parse_args(ctx, without_ls(args))
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -171,13 +232,23 @@ class Noun(click.RichGroup):
         return super().resolve_command(ctx, args)
 
 
+def without_ls(args: list[str]) -> list[str]:
+    """The words without the one that only says that a list is wanted."""
+    return args[1:] if args[:1] in (["ls"], ["list"]) else args
+
+
 def agreed(question: str, *, yes: bool) -> bool:
     """Whether the user wants it: said before with --yes, or asked now, but only at a terminal."""
     if yes:
         return True
-    if not sys.stdin.isatty():
+    if not sys.stdin.isatty() or _no_input():
         raise click.UsageError(f"{question} Say --yes: there is nobody to ask")
     return click.confirm(question, err=True)
+
+
+def _no_input() -> bool:
+    ctx = click.get_current_context(silent=True)
+    return ctx is not None and bool(ctx.meta.get(_NO_INPUT))
 
 
 def _with(command: Call, options: tuple[Callable[[Call], Call], ...]) -> Call:
@@ -186,8 +257,13 @@ def _with(command: Call, options: tuple[Callable[[Call], Call], ...]) -> Call:
     return command
 
 
-def _read_token(path: Path) -> str:
-    token = path.read_text().strip()
-    if not token:
-        raise click.UsageError(f"{path} has no token in it")
-    return token
+def _zone(ctx: click.Context, parameter: click.Parameter, name: str | None) -> tzinfo | None:
+    """The zone of this name."""
+    if name is None:
+        return None
+    from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+        raise click.BadParameter(f"there is no zone {name}; one is called Europe/Paris", ctx, parameter) from error

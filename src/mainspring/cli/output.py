@@ -12,7 +12,7 @@ import shutil
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar
 
 import msgspec
@@ -21,8 +21,7 @@ import rich_click as click
 from mainspring.cli import terminal
 from mainspring.cli.options import Printing
 from mainspring.clock import MachineClock
-from mainspring.errors import MainspringError
-from mainspring.sdk.connection import problem_of
+from mainspring.errors import MainspringError, Unauthenticated
 from mainspring.sdk.quantities import say_seconds
 
 if TYPE_CHECKING:
@@ -36,6 +35,7 @@ _NOTHING = "-"
 _SENTENCES = frozenset({"because", "error", "detail", "problem", "labels", "hold_why"})
 """Columns that give way when a terminal is narrow."""
 _SHORTEST_SENTENCE = 12
+_WHO_ASKS = "give a token with --token-file, MAINSPRING_API_KEY or a context: `mainspring context --help`"
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,22 +94,23 @@ def print_one(thing: msgspec.Struct, id: str, printing: Printing, for_people: Ca
 def print_error(error: MainspringError, output: str) -> None:
     """Say on stderr what went wrong: the problem for programs, a sentence and a hint for people."""
     if output in {"json", "jsonl", "yaml"}:
+        from mainspring.sdk.answers import problem_of
+
         click.echo(msgspec.json.encode(problem_of(error)), err=True)
         return
-    say_error(str(error), error.hint)
+    say_error(str(error), _WHO_ASKS if isinstance(error, Unauthenticated) else error.hint)
 
 
 def say_error(message: str, hint: str = "") -> None:
     """A sentence on stderr, and what to do."""
     click.echo(f"{_marked('error:', 'red')} {message}", err=True)
-    say_hint(hint, after_a_line=True)
+    say_hint(hint)
 
 
-def say_hint(hint: str, *, after_a_line: bool = False) -> None:
-    """What to do, on stderr, if there is anything to say."""
+def say_hint(hint: str) -> None:
+    """What to do, on stderr and after a blank line, if there is anything to say."""
     if hint:
-        start = "\n" if after_a_line else ""
-        click.echo(f"{start}{_marked('hint:', 'cyan')} {hint}", err=True)
+        click.echo(f"\n{_marked('hint:', 'cyan')} {hint}", err=True)
 
 
 def rich_table(rows: Sequence[T], table: Table[T], printing: Printing, now: datetime) -> RichTable:
@@ -128,6 +129,9 @@ def rich_table(rows: Sequence[T], table: Table[T], printing: Printing, now: date
         room = max(_SHORTEST_SENTENCE, (shutil.get_terminal_size().columns - taken) // len(sentences))
         for place in sentences:
             widths[place] = min(widths[place], room)
+    # What still does not fit is taken from the last column, so that the others can be read.
+    excess = sum(widths) + len(_GAP) * len(widths) - shutil.get_terminal_size().columns
+    widths[-1] = max(min(widths[-1], _SHORTEST_SENTENCE), widths[-1] - max(0, excess))
     for title, width in zip(titles, widths, strict=True):
         drawn.add_column(title, no_wrap=True, overflow="ellipsis", width=width)
     for line in lines:
@@ -179,10 +183,10 @@ def say_ago(at: datetime, now: datetime) -> str:
 
 
 def say_time(at: datetime | None, printing: Printing) -> str:
-    """A time to the second, in the zone of this machine or in UTC."""
+    """A time to the second, in the zone of this machine or in the one that was asked for."""
     if at is None:
         return _NOTHING
-    return at.astimezone(UTC if printing.utc else None).isoformat(sep=" ", timespec="seconds")
+    return at.astimezone(printing.zone).isoformat(sep=" ", timespec="seconds")
 
 
 def _print_table(rows: Sequence[T], table: Table[T], printing: Printing, now: datetime) -> None:

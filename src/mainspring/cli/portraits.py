@@ -10,11 +10,12 @@ from typing import TypeVar
 import msgspec
 import rich_click as click
 
+from mainspring.cli.facts import print_facts, say_when
 from mainspring.cli.options import Printing
-from mainspring.cli.output import Table, print_one, print_rows, say, say_ago, say_time
+from mainspring.cli.output import Table, print_one, print_rows, say
 from mainspring.cli.references import find_run, find_task, is_run, is_task, without_address
 from mainspring.cli.schedule_tables import SCHEDULES, fires_table
-from mainspring.cli.tables import ATTEMPTS, TASKS, TRANSITIONS, say_failure, say_json, say_labels, say_task
+from mainspring.cli.tables import ATTEMPTS, TASKS, TRANSITIONS, say_counts, say_failure, say_json, say_labels, say_task
 from mainspring.clock import MachineClock
 from mainspring.errors import NotFound
 from mainspring.rest import JobView, RunView, TaskView, WorkerView
@@ -80,8 +81,8 @@ class Portraits:
 
     def _show_run(self, run: RunView) -> None:
         def for_people() -> None:
-            counts = "  ".join(f"{number} {state}" for state, number in sorted((run.task_states or {}).items()))
-            self._facts(
+            counts = say_counts(run.task_states or {})
+            print_facts(
                 ("run", run.id),
                 ("job", f"{run.job}@{run.job_version}"),
                 ("state", f"{run.state}{' (paused)' if run.paused else ''}"),
@@ -107,7 +108,7 @@ class Portraits:
 
     def _show_task(self, task: TaskView) -> None:
         def for_people() -> None:
-            self._facts(
+            print_facts(
                 ("task", f"{say_task(task)} ({task.id})"),
                 ("partition", None if task.partition is None else f"{task.partition} of {task.total}"),
                 ("run", task.run_id),
@@ -134,7 +135,7 @@ class Portraits:
 
     def _show_worker(self, worker: WorkerView) -> None:
         def for_people() -> None:
-            self._facts(
+            print_facts(
                 ("worker", worker.id),
                 ("status", worker.status),
                 ("hold", f"{worker.hold}: {worker.hold_why}" if worker.hold else None),
@@ -155,7 +156,16 @@ class Portraits:
 
     def _show_job(self, job: JobView) -> None:
         def for_people() -> None:
-            self._facts(("job", job.name), ("version", job.version), ("tenant", job.tenant), ("id", job.id))
+            print_facts(
+                ("job", job.name),
+                ("version", job.version),
+                ("tenant", job.tenant),
+                ("labels", say_labels(job.labels)),
+                ("created", self._when(job.created_at)),
+                ("created by", job.created_by),
+                ("deleted", self._when(job.deleted_at)),
+                ("id", job.id),
+            )
             self._table(self._client.schedules(job=job.name, limit=_MOST_TASKS), SCHEDULES)
             if job.definition is not msgspec.UNSET:
                 click.echo()
@@ -167,7 +177,7 @@ class Portraits:
         """A schedule, with what became of its latest windows."""
 
         def for_people() -> None:
-            self._facts(
+            print_facts(
                 ("schedule", schedule.name),
                 ("job", schedule.job),
                 ("state", schedule.state),
@@ -189,14 +199,7 @@ class Portraits:
         print_one(schedule, schedule.name, self._printing, for_people)
 
     def _when(self, at: datetime | None) -> str | None:
-        return None if at is None else f"{say_time(at, self._printing)} ({say_ago(at, self._now)})"
-
-    def _facts(self, *facts: tuple[str, str | int | None]) -> None:
-        """Names and values in two columns, without those that have no value."""
-        known = [(name, value) for name, value in facts if value not in {None, ""}]
-        width = max(len(name) for name, _ in known)
-        for name, value in known:
-            click.echo(f"{name:<{width}}  {say(value, self._now)}")
+        return say_when(at, self._printing)
 
     def _last_lines(self, task: TaskView) -> None:
         """What a task printed before it failed, as far as its error has it."""

@@ -106,7 +106,7 @@ class RunStory:
             return
         if self._live is not None or not self._printing.is_for_people:
             return
-        at = task.since.astimezone() if not self._printing.utc else task.since
+        at = task.since.astimezone(self._printing.zone)
         place = f" on {task.worker}" if task.worker and task.state in _ON_A_WORKER else ""
         tries = f" (attempt {task.attempt})" if task.attempt > 1 else ""
         because = f": {task.because}" if task.because else ""

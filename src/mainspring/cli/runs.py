@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import rich_click as click
 
-from mainspring.cli.options import Printing, Reach, limited, prints_rows, reaches_server
+from mainspring.cli import completing
+from mainspring.cli.filtered import filtered
+from mainspring.cli.options import Listing, Printing, Reach, limited, prints_rows, reaches_server, watched
 
 STATES = ("PENDING", "RUNNING", "PAUSED", "SUCCEEDED", "FAILED", "PARTIAL", "TIMED_OUT", "CANCELLED")
 
 
-@click.command()
+@click.command(cls=Listing)
 @click.option(
     "--state", "states", multiple=True, type=click.Choice(STATES, case_sensitive=False),
     help="Only runs in this state; may be said several times.",
 )  # fmt: skip
-@click.option("--job", help="Only runs of this job.")
+@click.option("--job", help="Only runs of this job.", shell_complete=completing.jobs)
 @click.option("--priority", type=click.Choice(["P0", "P1", "P2"], case_sensitive=False), help="Only of this priority.")
-@click.option("-w", "--watch", is_flag=True, help="Go on, and show what changes.")
+@filtered
+@watched
 @limited(50)
 @prints_rows
 @reaches_server
@@ -26,6 +29,7 @@ def runs(
     states: tuple[str, ...],
     job: str | None,
     priority: str | None,
+    q: str | None,
     watch: bool,
     limit: int,
 ) -> None:
@@ -34,6 +38,7 @@ def runs(
     \b
     Examples:
       mainspring runs --state FAILED --job etl
+      mainspring runs --filter 'job:etl-* created>2026-11-15'
       mainspring runs -q --state RUNNING | xargs -n1 mainspring cancel
       mainspring runs -o json --limit 1000
     """
@@ -42,7 +47,7 @@ def runs(
 
     with reach.client() as client:
         show_list(
-            lambda: client.runs(states=states, job=job, priority=priority, limit=limit),
+            lambda: client.runs(states=states, job=job, priority=priority, q=q, limit=limit),
             RUNS,
             printing,
             watch=watch,

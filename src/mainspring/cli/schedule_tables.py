@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 from mainspring.cli.options import Printing
 from mainspring.cli.output import Column, Table, say_ago
@@ -125,7 +125,7 @@ DURATIONS: Table[DurationView] = Table(
 
 
 def upcoming_table(printing: Printing) -> Table[UpcomingView]:
-    """What is to come, with the times of this machine or of UTC."""
+    """What is to come, with the times of the zone that was asked for."""
     return Table(
         [
             Column("next", lambda coming, now: _say_next(coming.window_at, now, printing)),
@@ -175,9 +175,8 @@ def windows_table(printing: Printing) -> Table[BackfillWindowView]:
 
 def say_moment(at: datetime, now: datetime, printing: Printing) -> str:
     """A time with its day: `Sun 15 Nov 11:00:00`, with the year if that is another."""
-    zone = UTC if printing.utc else None
-    local = at.astimezone(zone)
-    form = "%a %d %b %H:%M:%S" if local.year == now.astimezone(zone).year else "%a %d %b %Y %H:%M:%S"
+    local = at.astimezone(printing.zone)
+    form = "%a %d %b %H:%M:%S" if local.year == now.astimezone(printing.zone).year else "%a %d %b %Y %H:%M:%S"
     return local.strftime(form)
 
 

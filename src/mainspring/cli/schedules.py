@@ -6,7 +6,19 @@ from typing import TYPE_CHECKING
 
 import rich_click as click
 
-from mainspring.cli.options import Noun, Printing, Reach, agreed, limited, prints, prints_rows, reaches_server
+from mainspring.cli import completing
+from mainspring.cli.options import (
+    Noun,
+    Printing,
+    Reach,
+    agreed,
+    asks_first,
+    limited,
+    prints,
+    prints_rows,
+    reaches_server,
+    watched,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,12 +31,15 @@ _why = click.option("--why", default="", help="Why; it is kept with the deed.")
 
 
 @click.group(cls=Noun, invoke_without_command=True)
-@click.option("--job", help="Only schedules of this job.")
+@click.option("--job", help="Only schedules of this job.", shell_complete=completing.jobs)
+@watched
 @limited(100)
 @prints_rows
 @reaches_server
 @click.pass_context
-def schedules(ctx: click.Context, /, reach: Reach, printing: Printing, job: str | None, limit: int) -> None:
+def schedules(
+    ctx: click.Context, /, reach: Reach, printing: Printing, job: str | None, watch: bool, limit: int
+) -> None:
     """List schedules; with a verb, make, change, show or delete one.
 
     \b
@@ -39,11 +54,11 @@ def schedules(ctx: click.Context, /, reach: Reach, printing: Printing, job: str 
     from mainspring.cli.schedule_tables import SCHEDULES
 
     with reach.client() as client:
-        show_list(lambda: client.schedules(job=job, limit=limit), SCHEDULES, printing, watch=False, limit=limit)
+        show_list(lambda: client.schedules(job=job, limit=limit), SCHEDULES, printing, watch=watch, limit=limit)
 
 
 @schedules.command()
-@click.argument("name")
+@click.argument("name", shell_complete=completing.schedules)
 @prints
 @reaches_server
 def show(reach: Reach, printing: Printing, name: str) -> None:
@@ -109,9 +124,9 @@ def put(reach: Reach, printing: Printing, file: str, why: str) -> None:
 
 
 @schedules.command()
-@click.argument("names", metavar="NAME...", nargs=-1, required=True)
+@click.argument("names", metavar="NAME...", nargs=-1, required=True, shell_complete=completing.schedules)
 @_why
-@click.option("-y", "--yes", is_flag=True, help="Do not ask before deleting several.")
+@asks_first
 @prints
 @reaches_server
 def delete(reach: Reach, printing: Printing, names: tuple[str, ...], why: str, yes: bool) -> None:
@@ -130,12 +145,13 @@ def delete(reach: Reach, printing: Printing, names: tuple[str, ...], why: str, y
 
 
 @schedules.command()
-@click.argument("name")
+@click.argument("name", shell_complete=completing.schedules)
 @click.option(
     "--outcome", "outcomes", multiple=True, type=click.Choice(OUTCOMES), help="Only with this outcome; repeat for more."
 )
 @click.option("--from", "since", metavar="TIME", help="Only windows from here on.")
 @click.option("--to", "before", metavar="TIME", help="Only windows before this.")
+@watched
 @limited(50)
 @prints_rows
 @reaches_server
@@ -146,6 +162,7 @@ def fires(
     outcomes: tuple[str, ...],
     since: str | None,
     before: str | None,
+    watch: bool,
     limit: int,
 ) -> None:
     """List what became of a schedule's windows, the newest first.
@@ -166,17 +183,18 @@ def fires(
             lambda: client.fires(name, outcomes=outcomes, since=start, before=end, limit=limit),
             fires_table(printing),
             printing,
-            watch=False,
+            watch=watch,
             limit=limit,
         )
 
 
 @schedules.command()
-@click.argument("name")
+@click.argument("name", shell_complete=completing.schedules)
+@watched
 @limited(50)
 @prints_rows
 @reaches_server
-def history(reach: Reach, printing: Printing, name: str, limit: int) -> None:
+def history(reach: Reach, printing: Printing, name: str, watch: bool, limit: int) -> None:
     """List who did what to a schedule, and why, the latest first.
 
     \b
@@ -184,11 +202,11 @@ def history(reach: Reach, printing: Printing, name: str, limit: int) -> None:
       mainspring schedules history nightly
       mainspring schedules history nightly -o json
     """
-    from mainspring.cli.output import print_rows
+    from mainspring.cli.listing import show_list
     from mainspring.cli.schedule_tables import CHANGES
 
     with reach.client() as client:
-        print_rows(client.schedule_changes(name, limit=limit), CHANGES, printing)
+        show_list(lambda: client.schedule_changes(name, limit=limit), CHANGES, printing, watch=watch, limit=limit)
 
 
 def _read_file(file: str) -> ScheduleFile:

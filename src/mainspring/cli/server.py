@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import rich_click as click
 
+from mainspring.cli.process_options import ProcessCommand
+
 if TYPE_CHECKING:
     from mainspring.serving import Ready
 
@@ -14,7 +16,7 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 _FOLDER = click.Path(file_okay=False, path_type=Path)
 
 
-@click.command(context_settings={"auto_envvar_prefix": "MAINSPRING"})
+@click.command(cls=ProcessCommand, context_settings={"auto_envvar_prefix": "MAINSPRING"})
 @click.option(
     "--store", default="sqlite:///./.mainspring/mainspring.db", show_default=True, metavar="URL",
     help="Where runs are kept: sqlite:///PATH, or postgresql://..",
@@ -45,19 +47,27 @@ _FOLDER = click.Path(file_okay=False, path_type=Path)
 )  # fmt: skip
 @click.option(
     "--set", "tuning", multiple=True, metavar="NAME=VALUE", envvar="MAINSPRING_SET",
-    help="A measure of the scheduling, such as growth_per_second=500; docs/reference/server.md lists them.",
+    help="A measure of the scheduling, such as growth_per_second=500; docs/reference/settings.md lists them.",
 )  # fmt: skip
+@click.option("--private-webhooks", is_flag=True, help="Let webhooks go to private and local addresses too.")
+@click.option("--otlp", metavar="URL", help="Send spans and numbers there by OpenTelemetry's protocol over HTTP.")
+@click.option("--lineage", metavar="URL", help="Send OpenLineage events there.")
 @click.option("--ready-file", type=_FILE, help="Write {address, pid} there as JSON when it is ready.")
 def server(
     store: str, host: str, port: int, address: str | None, data_dir: Path | None, tls_cert: Path | None,
     tls_key: Path | None, behind_proxy: bool, require_token: bool, pool: str, log_format: str, log_level: str,
     log_limit: str, logs_limit: str, alerts: Path | None, jitter: int, tuning: tuple[str, ...],
-    ready_file: Path | None,
+    private_webhooks: bool, otlp: str | None, lineage: str | None, ready_file: Path | None,
 ) -> None:  # fmt: skip
     """Run a server: the scheduler, the API, and the end of the workers' links.
 
-    Several servers may share one PostgreSQL: one of them leads, the others take over. Every option can also be given in
-    the environment, as MAINSPRING_ and its name.
+    Several servers may share one PostgreSQL: one of them leads, the others take over. Every option can also stand in
+    the environment, as MAINSPRING_SERVER__PORT, or in the project's file, as `port` in `[server]`.
+
+    \b
+    Examples:
+      mainspring server
+      mainspring server --store postgresql://mainspring@db/mainspring --host 0.0.0.0 --behind-proxy
     """
     from mainspring.serving import ServerSettings, reason_to_refuse, serve
 
@@ -65,7 +75,8 @@ def server(
         store=store, host=host, port=port, address=address, data_dir=data_dir, tls_cert=tls_cert, tls_key=tls_key,
         behind_proxy=behind_proxy, require_token=require_token, pool=pool, log_format=log_format, log_level=log_level,
         alerts=alerts, jitter_seconds=jitter, tuning=tuning, ready_file=ready_file, largest_log_bytes=_bytes(log_limit),
-        largest_logs_bytes=_bytes(logs_limit),
+        largest_logs_bytes=_bytes(logs_limit), private_webhooks=private_webhooks, otlp=otlp,
+        lineage=lineage,
     )  # fmt: skip
     reason = reason_to_refuse(settings)
     if reason is not None:

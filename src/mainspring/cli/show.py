@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import rich_click as click
 
+from mainspring.cli import completing
 from mainspring.cli.options import Printing, Reach, prints, reaches_server
 
 
 @click.command()
-@click.argument("what", metavar="ID", default="@latest")
+@click.argument("what", metavar="ID", default="@latest", shell_complete=completing.everything)
 @prints
 @reaches_server
 def show(reach: Reach, printing: Printing, what: str) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 import rich_click as click
 
+from mainspring.cli import completing
 from mainspring.cli.options import Printing, Reach, prints, reaches_server
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ _STDIN = "-"
 
 
 @click.command()
-@click.argument("file", metavar="FILE_OR_JOB")
+@click.argument("file", metavar="FILE_OR_JOB", shell_complete=completing.files_or_jobs)
 @click.option("-p", "--param", "params", metavar="NAME=VALUE", multiple=True, help="A parameter; JSON, or else text.")
 @click.option(
     "--priority", type=click.Choice(["P0", "P1", "P2"], case_sensitive=False), default="P2", show_default=True,

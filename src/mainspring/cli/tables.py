@@ -9,6 +9,7 @@ import msgspec
 from mainspring.cli.output import Column, Table
 from mainspring.rest import (
     AttemptView,
+    BulkActLine,
     BulkLine,
     JobView,
     RunView,
@@ -17,7 +18,10 @@ from mainspring.rest import (
     TransitionView,
     WorkerView,
 )
+from mainspring.rest_overviews import JobDayView
 from mainspring.sdk.quantities import say_bytes
+
+_FAILED = ("FAILED", "PARTIAL", "TIMED_OUT")
 
 RUNS: Table[RunView] = Table(
     [
@@ -104,9 +108,29 @@ JOBS: Table[JobView] = Table(
         Column("name", lambda job, _: job.name),
         Column("version", lambda job, _: job.version),
         Column("tenant", lambda job, _: job.tenant),
-        Column("id", lambda job, _: job.id),
+        Column("created", lambda job, _: job.created_at),
+        Column("created_by", lambda job, _: job.created_by),
+        Column("labels", lambda job, _: say_labels(job.labels)),
+        Column("id", lambda job, _: job.id, wide=True),
+        Column("deleted", lambda job, _: job.deleted_at, wide=True),
     ],
     id=lambda job: job.name,
+)
+VERSIONS: Table[JobView] = Table(JOBS.columns, id=lambda job: f"{job.name}@{job.version}")
+DAYS: Table[JobDayView] = Table(
+    [
+        Column("day", lambda day, _: f"{day.day:%Y-%m-%d}"),
+        Column("runs", lambda day, _: day.runs),
+        Column("succeeded", lambda day, _: say_share(day)),
+        Column("failed", lambda day, _: sum(day.states.get(state, 0) for state in _FAILED)),
+        Column("retries", lambda day, _: day.retries),
+        Column("p50", lambda day, _: _seconds(day.duration_p50_seconds)),
+        Column("p95", lambda day, _: _seconds(day.duration_p95_seconds)),
+        Column("late_p50", lambda day, _: _seconds(day.late_p50_seconds)),
+        Column("late_p95", lambda day, _: _seconds(day.late_p95_seconds)),
+        Column("states", lambda day, _: say_counts(day.states), wide=True),
+    ],
+    id=lambda day: f"{day.day:%Y-%m-%d}",
 )
 TOKENS: Table[TokenView] = Table(
     [
@@ -132,9 +156,31 @@ BULK: Table[BulkLine] = Table(
 )
 
 
+BULK_ACTS: Table[BulkActLine] = Table(
+    [
+        Column("run", lambda line, _: line.run_id),
+        Column("job", lambda line, _: line.job),
+        Column("state", lambda line, _: line.state),
+        Column("done", lambda line, _: "done" if line.changed else "refused" if line.problem is not None else None),
+        Column("detail", lambda line, _: line.detail if line.problem is None else line.problem.detail),
+    ],
+    id=lambda line: line.run_id,
+)
+
+
 def say_task(task: TaskView) -> str:
     """A task's name, and of one that a fan-out made what tells it from the others: `fetch[Oslo]`."""
     return f"{task.name}[{task.label}]" if task.label else task.name
+
+
+def say_counts(states: dict[str, int]) -> str:
+    """How many are in which state: `2 FAILED  8 SUCCEEDED`."""
+    return "  ".join(f"{number} {state}" for state, number in sorted(states.items()))
+
+
+def say_share(day: JobDayView) -> str | None:
+    """How many of a day's runs succeeded; nothing if there was none."""
+    return f"{day.states.get('SUCCEEDED', 0) / day.runs:.0%}" if day.runs else None
 
 
 def say_labels(labels: dict[str, str]) -> str:
@@ -153,6 +199,10 @@ def say_failure(raw: msgspec.Raw) -> str | None:
     error = msgspec.json.decode(raw)
     message = error.get("message") if isinstance(error, dict) else None
     return message if isinstance(message, str) else say_json(raw)
+
+
+def _seconds(length: float | None) -> timedelta | None:
+    return None if length is None else timedelta(seconds=length)
 
 
 def _took(start: datetime | None, end: datetime | None, now: datetime) -> timedelta | None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import rich_click as click
 
-from mainspring.cli.options import Printing, Reach, limited, prints_rows, reaches_server
+from mainspring.cli import completing
+from mainspring.cli.filtered import filtered
+from mainspring.cli.options import Listing, Printing, Reach, limited, prints_rows, reaches_server, watched
 
 STATES = (
     "PENDING", "QUEUED", "ASSIGNED", "RUNNING", "SUCCEEDED", "FAILED", "TIMED_OUT", "CANCELLED", "SKIPPED",
@@ -12,15 +14,16 @@ STATES = (
 )  # fmt: skip
 
 
-@click.command()
-@click.argument("run", required=False)
+@click.command(cls=Listing)
+@click.argument("run", required=False, shell_complete=completing.runs)
 @click.option(
     "--state", "states", multiple=True, type=click.Choice(STATES, case_sensitive=False),
     help="Only tasks in this state; may be said several times.",
 )  # fmt: skip
-@click.option("--worker", help="Only tasks on this worker.")
+@click.option("--worker", help="Only tasks on this worker.", shell_complete=completing.workers)
 @click.option("--name", help="Only tasks of this name.")
-@click.option("-w", "--watch", is_flag=True, help="Go on, and show what changes.")
+@filtered
+@watched
 @limited(100)
 @prints_rows
 @reaches_server
@@ -31,6 +34,7 @@ def tasks(
     states: tuple[str, ...],
     worker: str | None,
     name: str | None,
+    q: str | None,
     watch: bool,
     limit: int,
 ) -> None:
@@ -40,6 +44,7 @@ def tasks(
     Examples:
       mainspring tasks @latest
       mainspring tasks --state QUEUED --state RUNNING
+      mainspring tasks --filter 'state:queued wait>5m'
       mainspring tasks --worker w1 -o json
     """
     from mainspring.cli.listing import show_list
@@ -49,7 +54,7 @@ def tasks(
     with reach.client() as client:
         run_id = None if run is None else find_run(client, run)
         show_list(
-            lambda: client.tasks(states=states, run=run_id, worker=worker, name=name, limit=limit),
+            lambda: client.tasks(states=states, run=run_id, worker=worker, name=name, q=q, limit=limit),
             TASKS,
             printing,
             watch=watch,

@@ -85,14 +85,36 @@ def live_view(color: str, draw: Callable[[], RenderableType]) -> Iterator[Live]:
     """
     from rich.live import Live
 
+    with (
+        _leaving_when_told(),
+        Live(
+            console=console(color, sys.stdout), get_renderable=draw, refresh_per_second=1, vertical_overflow="crop"
+        ) as live,
+    ):
+        yield live
+
+
+@contextmanager
+def whole_screen(color: str, draw: Callable[[], RenderableType]) -> Iterator[Live]:
+    """A view that has the whole screen for itself, drawn when it is refreshed; what was there comes back afterwards."""
+    from rich.live import Live
+
+    with (
+        _leaving_when_told(),
+        Live(console=console(color, sys.stdout), get_renderable=draw, auto_refresh=False, screen=True) as live,
+    ):
+        yield live
+
+
+@contextmanager
+def _leaving_when_told() -> Iterator[None]:
+    """SIGTERM ends the block as an interrupt does, so that what is in it can clean up."""
+
     def leave(_number: int, _frame: FrameType | None) -> None:
         sys.exit(_TERMINATED)
 
     before = signal.signal(signal.SIGTERM, leave)
     try:
-        with Live(
-            console=console(color, sys.stdout), get_renderable=draw, refresh_per_second=1, vertical_overflow="crop"
-        ) as live:
-            yield live
+        yield
     finally:
         signal.signal(signal.SIGTERM, before)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 import msgspec
 import rich_click as click
@@ -13,14 +13,14 @@ from mainspring.sdk.quantities import seconds_of
 
 
 def read_time(text: str, option: str, printing: Printing) -> datetime:
-    """A day, or a day and a time; without a zone it is of this machine, or in UTC with --utc. Raises UsageError."""
+    """A day, or a day and a time; without a zone it is of this machine, or of --utc or --tz. Raises UsageError."""
     try:
         at = datetime.fromisoformat(text)
     except ValueError as error:
         raise click.UsageError(f"{option} {text}: must be a time such as 2026-11-15 or 2026-11-15T05:30") from error
     if at.tzinfo is not None:
         return at
-    return at.replace(tzinfo=UTC) if printing.utc else at.astimezone()
+    return at.astimezone() if printing.zone is None else at.replace(tzinfo=printing.zone)
 
 
 def read_time_ahead(text: str, option: str, printing: Printing) -> datetime:

@@ -4,20 +4,45 @@ from __future__ import annotations
 
 import rich_click as click
 
-from mainspring.cli.options import Printing, Reach, agreed, prints, prints_rows, reaches_server
+from mainspring.cli.options import (
+    Noun,
+    Printing,
+    Reach,
+    agreed,
+    asks_first,
+    limited,
+    prints,
+    prints_rows,
+    reaches_server,
+    watched,
+)
 
 ROLES = ("viewer", "submitter", "operator", "approver", "admin", "worker")
 
 
-@click.group()
-def token() -> None:
-    """Make, list and end the tokens by which programs and people are known.
+@click.group(cls=Noun, invoke_without_command=True)
+@watched
+@limited(200)
+@prints_rows
+@reaches_server
+@click.pass_context
+def token(ctx: click.Context, /, reach: Reach, printing: Printing, watch: bool, limit: int) -> None:
+    """List the tokens by which programs and people are known, without the tokens themselves; make and end them.
 
     \b
     Examples:
+      mainspring token ls --sort expires
       mainspring token create ci --role submitter
-      mainspring token ls
     """
+    if ctx.invoked_subcommand is not None:
+        return
+    from itertools import islice
+
+    from mainspring.cli.listing import show_list
+    from mainspring.cli.tables import TOKENS
+
+    with reach.client() as client:
+        show_list(lambda: islice(client.tokens(), limit), TOKENS, printing, watch=watch, limit=limit)
 
 
 @token.command()
@@ -58,25 +83,8 @@ def create(
 
 
 @token.command()
-@prints_rows
-@reaches_server
-def ls(reach: Reach, printing: Printing) -> None:
-    """List tokens, without the tokens themselves.
-
-    \b
-    Examples:
-      mainspring token ls --sort expires
-    """
-    from mainspring.cli.output import print_rows
-    from mainspring.cli.tables import TOKENS
-
-    with reach.client() as client:
-        print_rows(client.tokens(), TOKENS, printing)
-
-
-@token.command()
 @click.argument("ids", nargs=-1, required=True)
-@click.option("-y", "--yes", is_flag=True, help="Do not ask before ending several.")
+@asks_first
 @prints
 @reaches_server
 def revoke(reach: Reach, printing: Printing, ids: tuple[str, ...], yes: bool) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import rich_click as click
 
+from mainspring.cli import completing
 from mainspring.cli.options import Printing, Reach, prints, reaches_server
 
 if TYPE_CHECKING:
@@ -16,12 +17,10 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("name")
+@click.argument("name", shell_complete=completing.schedules_or_jobs)
 @click.option("-p", "--param", "params", metavar="NAME=VALUE", multiple=True, help="A parameter; JSON, or else text.")
 @click.option("--window", metavar="TIME", help="Of a schedule: for this window again, instead of for now.")
-@click.option(
-    "--idempotency-key", metavar="KEY", help="Of a job: triggered again with the same key, it is the same run."
-)
+@click.option("--idempotency-key", metavar="KEY", help="Triggered again with the same key, it is the same run.")
 @click.option("--why", default="", help="Of a schedule: why; it is kept with the deed.")
 @click.option("--wait", is_flag=True, help="Wait for the end of the run; exit with 1 if it does not succeed.")
 @click.option("--timeout", metavar="LENGTH", help="Wait no longer than this, such as 10m; then exit with 124.")
@@ -75,15 +74,16 @@ def _trigger(
         if window_at is not None:
             raise
     else:
-        if key is not None:
-            raise click.UsageError(f"--idempotency-key is for jobs, and {name} is a schedule")
-        return client.trigger(schedule.id, params=params, window_at=window_at, why=why)
+        return client.trigger(schedule.id, params=params, window_at=window_at, why=why, idempotency_key=key)
     try:
         return client.submit(name, params=params, idempotency_key=key)
     except Refused as refused:
         if not any(fault.where == "/job" for fault in refused.faults):
             raise
-        raise NotFound(f"there is neither a schedule nor a job {name}") from refused
+        whose = client.tenant or "whoever asks"
+        missing = NotFound(f"there is neither a schedule nor a job {name} of {whose}")
+        missing.hint = "say whose it is with --tenant"
+        raise missing from refused
 
 
 def _run_of(made: RunView | FireView) -> str:

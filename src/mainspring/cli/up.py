@@ -23,6 +23,11 @@ def up(directory: Path, tasks: int, workers: int, forever: bool) -> None:
 
     Keeps its store in DIRECTORY/.mainspring, submits tasks that do nothing, plays the workers that take them, and shows
     how far it is until all of them ended.
+
+    \b
+    Examples:
+      mainspring up
+      mainspring up /tmp/engine --tasks 100000 --workers 8
     """
     from mainspring.bootstrap import UpProgress
     from mainspring.bootstrap import up as run

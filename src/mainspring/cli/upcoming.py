@@ -6,15 +6,15 @@ from copy import copy
 
 import rich_click as click
 
-from mainspring.cli.options import Printing, Reach, limited, prints_rows, reaches_server
+from mainspring.cli.options import Listing, Printing, Reach, limited, prints_rows, reaches_server, watched
 
 
-@click.command()
+@click.command(cls=Listing)
 @click.option(
     "--until", metavar="LENGTH_OR_TIME", default="24h", show_default=True, help="How far to look ahead: 24h, or a time."
 )
 @click.option("--all", "every", is_flag=True, help="Every window, not only the next one of each schedule.")
-@click.option("-w", "--watch", is_flag=True, help="Go on, and show what changes.")
+@watched
 @limited(50)
 @prints_rows
 @reaches_server

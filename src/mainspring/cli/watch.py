@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import rich_click as click
 
+from mainspring.cli import completing
 from mainspring.cli.options import Printing, Reach, prints, reaches_server
 
 if TYPE_CHECKING:
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("run", default="@latest")
+@click.argument("run", default="@latest", shell_complete=completing.runs)
 @click.option("--timeout", metavar="LENGTH", help="Watch no longer than this, such as 10m; then exit with 124.")
 @prints
 @reaches_server

@@ -8,6 +8,9 @@ from typing import Any
 
 import rich_click as click
 
+from mainspring.cli import completing
+from mainspring.cli.process_options import ProcessCommand
+
 _NOT_AUTHORISED = 3
 _FILE = click.Path(dir_okay=False, path_type=Path)
 _READABLE = click.Path(dir_okay=False, exists=True, path_type=Path)
@@ -66,6 +69,10 @@ _OPTIONS = (
     ),
     click.option("--token-file", type=_READABLE, help="A file with the token. Without it, MAINSPRING_API_KEY has it."),
     click.option(
+        "--context", metavar="NAME", shell_complete=completing.contexts,
+        help="Take the server and the token of `mainspring context`. The one in use is not taken by itself.",
+    ),
+    click.option(
         "--handlers", multiple=True, metavar="MODULE_OR_FILE",
         help="Serve the functions with @task in this module or file. Can be given several times.",
     ),
@@ -93,22 +100,40 @@ def _with_options(command: Callable[..., None]) -> Callable[..., None]:
     return command
 
 
-@click.command()
+@click.command(cls=ProcessCommand)
 @_with_options
 @click.pass_context
-def worker(ctx: click.RichContext, /, **said: Any) -> None:
+def worker(ctx: click.RichContext, /, context: str | None, **said: Any) -> None:
     """Take tasks from a server and run them on this machine.
 
     Connects out, offers all cores and memory unless told otherwise, and stays in the foreground. What runs goes on
     while no server is there, and also while the worker itself is restarted: results wait on its disk.
 
     SIGTERM or Ctrl-C: it takes nothing new, gives running tasks time to finish, and ends. The second one hurries.
+    Every option can also stand in the environment, as MAINSPRING_WORKER__CPU, or in the project's file, as `cpu` in
+    `[worker]`.
+
+    \b
+    Examples:
+      mainspring worker --cpu 4 --memory 8Gi
+      mainspring worker --server https://mainspring.example.org --token-file token --pool gpu --gpus 1
     """
     from mainspring.errors import Forbidden, Unauthenticated
     from mainspring.worker.launch import WorkerOptions, run_worker
 
+    if context is not None:
+        said |= _of_context(context)
     try:
         run_worker(WorkerOptions(**said))
     except (Unauthenticated, Forbidden) as error:
         click.echo(f"error: {error}", err=True)
         ctx.exit(_NOT_AUTHORISED)
+
+
+def _of_context(name: str) -> dict[str, object]:
+    """What a context says of the server. Raises NotFound, or Refused if its token is not where it should be."""
+    from mainspring.cli.contexts import read_contexts
+    from mainspring.cli.secret_references import expand
+
+    found = read_contexts().named(name)
+    return {"servers": (found.server,), "token": "" if found.token is None else expand(found.token)}

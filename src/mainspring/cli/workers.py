@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import rich_click as click
 
-from mainspring.cli.options import Printing, Reach, limited, prints, prints_rows, reaches_server
+from mainspring.cli import completing
+from mainspring.cli.options import Listing, Printing, Reach, limited, prints, prints_rows, reaches_server, watched
 
 _why = click.option("--why", default="", help="Why; it is shown with the worker.")
 
 
-@click.command()
-@click.option("-w", "--watch", is_flag=True, help="Go on, and show what changes.")
+@click.command(cls=Listing)
+@watched
 @limited(200)
 @prints_rows
 @reaches_server
@@ -30,12 +31,12 @@ def workers(reach: Reach, printing: Printing, watch: bool, limit: int) -> None:
 
 
 @click.command()
-@click.argument("worker")
+@click.argument("worker", shell_complete=completing.workers)
 @_why
 @prints
 @reaches_server
 def drain(reach: Reach, printing: Printing, worker: str, why: str) -> None:
-    """Give WORKER nothing more, and let it end once it has nothing in hands.
+    """Give WORKER nothing more, and call back what it has not started; what runs there goes on.
 
     \b
     Examples:
@@ -48,7 +49,7 @@ def drain(reach: Reach, printing: Printing, worker: str, why: str) -> None:
 
 
 @click.command()
-@click.argument("worker")
+@click.argument("worker", shell_complete=completing.workers)
 @_why
 @prints
 @reaches_server
@@ -66,7 +67,25 @@ def cordon(reach: Reach, printing: Printing, worker: str, why: str) -> None:
 
 
 @click.command()
-@click.argument("worker")
+@click.argument("worker", shell_complete=completing.workers)
+@_why
+@prints
+@reaches_server
+def evict(reach: Reach, printing: Printing, worker: str, why: str) -> None:
+    """Take everything that WORKER has in hands away from it: it runs elsewhere, and the try does not count.
+
+    \b
+    Examples:
+      mainspring evict w1 --why "the machine goes back today"
+    """
+    from mainspring.cli.deeds import Deed, print_deeds
+
+    with reach.client() as client:
+        print_deeds([Deed.of(worker, "evict", client.evict(worker, why))], printing)
+
+
+@click.command()
+@click.argument("worker", shell_complete=completing.workers)
 @_why
 @prints
 @reaches_server

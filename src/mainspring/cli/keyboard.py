@@ -1,0 +1,55 @@
+"""Keys as they are pressed, without waiting for a line. The terminal is as it was afterwards."""
+
+from __future__ import annotations
+
+import os
+import re
+import select
+import sys
+import termios
+import tty
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+_NAMES = {
+    b"\x1b[A": "up", b"\x1bOA": "up", b"\x1b[B": "down", b"\x1bOB": "down", b"\x1b[5~": "page up",
+    b"\x1b[6~": "page down", b"\x1b[H": "home", b"\x1b[F": "end", b"\x1b[Z": "back tab", b"\x1b": "escape",
+    b"\t": "tab", b"\r": "enter", b"\n": "enter", b"\x7f": "backspace", b"\x08": "backspace",
+}  # fmt: skip
+_KEY = re.compile(rb"\x1b\[[0-9;]*[A-Za-z~]|\x1bO[A-Za-z]|[\xc0-\xff][\x80-\xbf]+|.", re.DOTALL)
+_MOST_AT_ONCE = 1_024
+
+
+@contextmanager
+def pressed_keys() -> Iterator[Keyboard]:
+    """The keyboard, key by key, for as long as the block lasts. Ctrl-C still interrupts."""
+    terminal = sys.stdin.fileno()
+    before = termios.tcgetattr(terminal)
+    try:
+        tty.setcbreak(terminal)
+        yield Keyboard(terminal)
+    finally:
+        termios.tcsetattr(terminal, termios.TCSADRAIN, before)
+
+
+class Keyboard:
+    """Where keys come from."""
+
+    def __init__(self, terminal: int) -> None:
+        self._terminal = terminal
+
+    def read(self, seconds: float) -> list[str]:
+        """The keys that are pressed within so long; none if there are none. Raises EOFError if nobody is there."""
+        ready, _, _ = select.select([self._terminal], [], [], seconds)
+        if not ready:
+            return []
+        data = os.read(self._terminal, _MOST_AT_ONCE)
+        if not data:
+            raise EOFError
+        return keys_in(data)
+
+
+def keys_in(data: bytes) -> list[str]:
+    """What was pressed: a letter as itself, others by their names; what has no name is left out."""
+    keys = (_NAMES.get(key) or key.decode(errors="ignore") for key in _KEY.findall(data))
+    return [key for key in keys if key and (len(key) > 1 or key.isprintable()) and not key.startswith("\x1b")]

@@ -1,0 +1,168 @@
+"""Contexts and settings: where a value comes from, that tokens stay hidden, and what is said of a wrong file."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from mainspring.cli.options import Reach
+from mainspring.cli.whereabouts import Said, find_whereabouts
+from tests.cli.terminal import Terminal
+
+HERE, THERE = "http://127.0.0.1:1", "http://127.0.0.1:2"
+SECRET = "msp_very-secret"
+
+
+@pytest.fixture
+def place(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A directory without a project's file, which the commands are called in."""
+    directory = tmp_path / "project" / "below"
+    directory.mkdir(parents=True)
+    monkeypatch.chdir(directory)
+    return directory
+
+
+@pytest.fixture
+def typist(place: Path) -> Terminal:
+    """Somebody who types commands there, and has no server."""
+    return Terminal()
+
+
+def origins() -> dict[str, tuple[str | None, str]]:
+    """Server, token and tenant, and who said each."""
+    found = find_whereabouts(Reach())
+    return {name: (said.value, said.origin) for name in ("server", "token", "tenant") if (said := getattr(found, name))}
+
+
+def test_the_first_context_is_in_use_and_another_can_be(typist: Terminal) -> None:
+    typist.out("context", "add", "one", "--server", HERE)
+    typist.out("context", "add", "two", "--server", THERE, "--tenant", "acme")
+
+    assert [one["name"] for one in typist.json("context", "ls") if one["current"]] == ["one"]
+    typist.out("context", "use", "two")
+    assert typist.json("context", "show")["server"] == THERE
+    typist.out("context", "remove", "two")
+    assert typist.call("context", "show").exit_code == 5
+    assert "did you mean one?" in typist.call("runs", "--context", "onee").stderr
+
+
+def test_a_name_that_is_taken_is_refused(typist: Terminal) -> None:
+    typist.out("context", "add", "one", "--server", HERE)
+
+    assert typist.call("context", "add", "one", "--server", THERE).exit_code == 4
+    assert typist.json("context", "add", "one", "--server", THERE, "--replace")["server"] == THERE
+    assert typist.call("context", "add", "../one", "--server", THERE).exit_code == 2
+
+
+def test_a_token_is_kept_for_its_owner_alone_and_never_shown(typist: Terminal, home: Path) -> None:
+    printed = typist.out("context", "add", "one", "--server", HERE, "--token", "-", stdin=f"{SECRET}\n")
+    token = home / "tokens" / "one"
+
+    assert token.read_text() == f"{SECRET}\n"
+    assert [stat.S_IMODE(path.stat().st_mode) for path in (token, home / "contexts.toml")] == [0o600, 0o600]
+    assert SECRET not in (home / "contexts.toml").read_text()
+    for words in (["context", "ls", "-o", "wide"], ["context", "show", "-o", "json"], ["config", "show", "--origin"]):
+        printed += typist.out(*words)
+    assert SECRET not in printed
+    assert "••••" in printed
+    typist.out("context", "remove", "one")
+    assert not token.exists()
+
+
+def test_a_token_that_is_typed_is_refused(typist: Terminal, home: Path) -> None:
+    result = typist.call("context", "add", "one", "--server", HERE, "--token", SECRET)
+
+    assert result.exit_code == 2
+    assert SECRET not in result.output
+    assert not home.exists()
+
+
+def test_each_place_goes_before_the_next(typist: Terminal, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert origins()["server"] == (None, "default")
+
+    file = place.parent / "mainspring.toml"
+    file.write_text(f'server_url = "{HERE}"\ntenant = "of-the-file"\n')
+    assert origins() == {
+        "server": (HERE, str(file)), "token": (None, "default"), "tenant": ("of-the-file", str(file)),
+    }  # fmt: skip
+
+    typist.out("context", "add", "one", "--server", THERE, "--token", "${env:TOKEN_OF_ONE}")
+    assert origins()["server"] == (THERE, "context one")
+    assert origins()["tenant"] == ("of-the-file", str(file))
+
+    monkeypatch.setenv("MAINSPRING_TENANT", "of-the-environment")
+    assert origins()["tenant"] == ("of-the-environment", "MAINSPRING_TENANT")
+    assert find_whereabouts(Reach(tenant="said")).tenant == Said("said", "--tenant")
+
+
+def test_the_token_of_a_context_goes_to_its_own_server_only(typist: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+    typist.out("context", "add", "one", "--server", HERE, "--token", "${env:TOKEN_OF_ONE}")
+
+    assert find_whereabouts(Reach()).token.value == "${env:TOKEN_OF_ONE}"
+    assert find_whereabouts(Reach(server=THERE)).token.value is None
+    monkeypatch.setenv("MAINSPRING_SERVER_URL", THERE)
+    assert find_whereabouts(Reach()).token.value is None
+    assert find_whereabouts(Reach(context="one")).server == Said(HERE, "context one")
+
+
+def test_a_token_that_is_not_where_it_should_be_is_said(typist: Terminal) -> None:
+    typist.out("context", "add", "one", "--server", HERE, "--token", "${env:TOKEN_OF_NOBODY}")
+    result = typist.call("runs")
+
+    assert result.exit_code == 4
+    assert "there is no variable TOKEN_OF_NOBODY" in result.stderr
+
+
+def test_a_key_that_is_misspelt_is_shown_with_its_line(typist: Terminal, place: Path) -> None:
+    file = place / "mainspring.toml"
+    file.write_text('tenant = "acme"\n\n[server]\nhost = "127.0.0.1"\njiter = 1\n')
+    result = typist.call("config", "show")
+
+    assert result.exit_code == 2
+    assert result.stderr.startswith(f"error: {file}:5:1: unknown field `jiter`\n")
+    assert "^^^^^ did you mean jitter?" in result.stderr
+    file.write_text("tenant = \n")
+    assert f"{file}:1:10: is not TOML" in typist.call("runs").stderr
+    file.write_text("[tenant]\n")
+    assert f"{file}:1:2: must be text" in typist.call("runs").stderr
+
+
+def test_the_files_of_a_server_and_of_a_tool_count_alike(
+    typist: Terminal, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (place.parent / "pyproject.toml").write_text(
+        '[project]\nname = "x"\n[tool.mainspring]\nlog_level = "error"\n'
+        '[tool.mainspring.server]\nport = 1111\nalerts = "alerts.yaml"\nstore = "postgresql://m:${env:PW}@db/m"\n'
+        "[tool.mainspring.server.set]\ngrowth_per_second = 5\n"
+    )
+    monkeypatch.setenv("MAINSPRING_WORKER__CPU", "2")
+
+    def shown() -> dict[str, tuple[str | None, str]]:
+        return {one["name"]: (one["value"], Path(one["origin"]).name) for one in typist.json("config", "show")}
+
+    values = shown()
+    assert values["server.port"] == ("1111", "pyproject.toml")
+    assert values["server.alerts"] == (str(place.parent / "alerts.yaml"), "pyproject.toml")
+    assert values["server.store"] == ("postgresql://m:••••@db/m", "pyproject.toml")
+    assert values["server.set"] == ("growth_per_second=5", "pyproject.toml")
+    assert values["server.log_level"] == values["worker.log_level"] == ("error", "pyproject.toml")
+    assert values["worker.cpu"] == ("2", "MAINSPRING_WORKER__CPU")
+    monkeypatch.setenv("MAINSPRING_SERVER__PORT", "2222")
+    assert shown()["server.port"] == ("2222", "MAINSPRING_SERVER__PORT")
+    assert typist.json("config", "path")[1]["path"] == str(place.parent / "pyproject.toml")
+
+
+def test_a_server_takes_its_options_from_all_places(
+    typist: Terminal, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It refuses to listen to the world, and so ends at once, and says where."""
+    (place / "mainspring.toml").write_text('[server]\nhost = "192.0.2.1"\n')
+    assert "192.0.2.1 can be reached" in typist.call("server").stderr
+
+    monkeypatch.setenv("MAINSPRING_SERVER__HOST", "192.0.2.2")
+    assert "192.0.2.2 can be reached" in typist.call("server").stderr
+    assert "192.0.2.3 can be reached" in typist.call("server", "--host", "192.0.2.3").stderr
+    assert os.environ["MAINSPRING_SERVER__HOST"] == "192.0.2.2"

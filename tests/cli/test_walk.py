@@ -1,0 +1,343 @@
+"""The whole tree of commands, one after the other: help, JSON, no colours in a pipe, and no traceback whatever happens.
+
+Every command has a line in `CALLS`; one that has none fails. What is in braces is filled in with things that are there
+(`Things`), and `{it}` with what the command before printed.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import msgspec
+import pytest
+import rich_click as click
+from click.testing import CliRunner
+
+from mainspring.cli.commands import walk
+from mainspring.cli.main import main
+from mainspring.cli.options import FORMATS
+from mainspring.sdk.client import Client
+from tests.cli.terminal import Terminal, job
+from tests.e2e.town import until
+
+COMMAND = [sys.executable, "-m", "mainspring.cli.main"]
+STAYS = "run: sleep 120, resources: {cpu: 0.01, memory: 1Mi}"
+
+TREE = list(walk(click.Context(main)))
+RUN_UNTIL_STOPPED = {"server", "worker", "up", "events follow"}
+PRINT_NO_DATA = {"server", "worker", "up", "completion", "config"}
+"""Processes, a script, and a group."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """How a command is called, and what comes before it."""
+
+    words: str
+    before: str = ""
+
+
+CALLS = {
+    "alerts": Call("--all"),
+    "audit": Call(""),
+    "audit heads": Call(""),
+    "audit verify": Call(""),
+    "backfill": Call("walked --from 2026-11-01 --to 2026-11-02 --dry-run", "schedules set {folder}/nightly.yaml -q"),
+    "cancel": Call("{it}", "submit stays -q"),
+    "clear": Call("{task}"),
+    "commands": Call(""),
+    "config path": Call(""),
+    "config show": Call("--origin"),
+    "context": Call("ls"),
+    "context add": Call("here --server http://127.0.0.1:8484"),
+    "context remove": Call("{it}", "context add gone --server http://127.0.0.1:8484 -q"),
+    "context show": Call("{it}", "context add shown --server http://127.0.0.1:8484 -q"),
+    "context use": Call("{it}", "context add used --server http://127.0.0.1:8484 -q"),
+    "cordon": Call("nobody"),
+    "dead-letters": Call("--limit 5"),
+    "dead-letters retry": Call("{dead}"),
+    "drain": Call("nobody"),
+    "evict": Call("nobody"),
+    "durations": Call("walked"),
+    "events": Call("list"),
+    "events send": Call("walked.by"),
+    "extend": Call("{running} 1h"),
+    "graph": Call("{run}"),
+    "history": Call("walked"),
+    "jobs": Call("ls"),
+    "jobs delete": Call("doomed", "submit {folder}/doomed.yaml -q"),
+    "jobs versions": Call("walked"),
+    "kill": Call("{killed}"),
+    "logs": Call("{task}"),
+    "next": Call(""),
+    "openapi": Call(""),
+    "pause": Call("walked-manual"),
+    "promote": Call("{it} --priority P1", "submit stays -q"),
+    "rerun": Call("{run}"),
+    "resume": Call("walked-manual"),
+    "retry": Call("{run} --all"),
+    "runs": Call("ls --limit 3"),
+    "schedules": Call("list"),
+    "schedules create": Call("{folder}/made.yaml"),
+    "schedules delete": Call("{it}", "schedules set {folder}/gone.yaml -q"),
+    "schedules fires": Call("walked-manual"),
+    "schedules history": Call("walked-manual"),
+    "schedules set": Call("{folder}/manual.yaml"),
+    "schedules show": Call("walked-manual"),
+    "settings": Call(""),
+    "settings reset": Call("growth_per_second"),
+    "settings set": Call("growth_per_second 900"),
+    "show": Call("{run}"),
+    "submit": Call("walked"),
+    "tasks": Call("ls --limit 3"),
+    "tenants": Call(""),
+    "tenants describe": Call("walked --title Walked"),
+    "tenants show": Call("{it}", "tenants describe shown --title Shown -q"),
+    "token": Call("ls"),
+    "token create": Call("walked --role viewer"),
+    "token revoke": Call("{it}", "token create ended --role viewer -q"),
+    "top": Call(""),
+    "trigger": Call("walked-manual"),
+    "uncordon": Call("nobody"),
+    "upcoming": Call("ls"),
+    "version": Call(""),
+    "watch": Call("{run}"),
+    "webhooks": Call(""),
+    "webhooks add": Call("http://127.0.0.1:9/hook"),
+    "webhooks change": Call("{it} --note moved", "webhooks add http://127.0.0.1:9/hook -q"),
+    "webhooks deliveries": Call("{hook}"),
+    "webhooks remove": Call("{it}", "webhooks add http://127.0.0.1:9/hook -q"),
+    "webhooks resend": Call("{hook} {it}", "webhooks test {hook} -q"),
+    "webhooks show": Call("{hook}"),
+    "webhooks test": Call("{hook}"),
+    "workers": Call("ls"),
+}
+REFUSED = {"drain": 5, "cordon": 5, "evict": 5, "uncordon": 5}
+"""What there is nothing to do it to: the problem is the answer."""
+
+
+@dataclass(frozen=True)
+class Things:
+    """What there is."""
+
+    run: str
+    task: str
+    dead: str
+    running: str
+    killed: str
+    hook: str
+    folder: str
+
+
+@pytest.fixture(scope="module")
+def things(address: str, tmp_path_factory: pytest.TempPathFactory) -> Things:
+    """A run that succeeded, a task that failed, two that run, a webhook, and files."""
+    folder = tmp_path_factory.mktemp("things")
+    for name in ("manual", "made", "gone"):
+        (folder / f"{name}.yaml").write_text(f"name: walked-{name}\njob: walked\nmanual: true\n")
+    (folder / "nightly.yaml").write_text("name: walked\njob: walked\ncron: 0 5 * * *\nenabled: false\n")
+    (folder / "doomed.yaml").write_text(job("doomed", "id: only, run: 'true'"))
+
+    def ask(*words: str, stdin: str | None = None) -> str:
+        result = Terminal().call(*words, "--server", address, "-q", stdin=stdin)
+        assert result.exit_code in {0, 1}, result.stderr
+        return result.stdout.strip()
+
+    with Client(address) as client:
+        run = ask("submit", "-", "--wait", stdin=job("walked", "id: only, run: 'true'"))
+        failed = ask("submit", "-", "--wait", stdin=job("fails", "id: only, run: 'false', retries: 0"))
+        going = [ask("submit", "-", stdin=job("stays", f"id: only, {STAYS}")) for _ in range(2)]
+        task, dead, running, killed = (next(client.tasks_of(owner)).id for owner in (run, failed, *going))
+        for one in (running, killed):
+            until(lambda one=one: client.task(one).state == "RUNNING", f"{one} runs")  # type: ignore[misc]
+    ask("schedules", "set", str(folder / "manual.yaml"))
+    hook = ask("webhooks", "add", "http://127.0.0.1:9/hook")
+    return Things(run=run, task=task, dead=dead, running=running, killed=killed, hook=hook, folder=str(folder))
+
+
+def said(path: str, things: Things, terminal: Terminal) -> list[str]:
+    """The words of a command, filled in; what comes before it has been called."""
+    call = CALLS[path]
+    known = asdict(things)
+    if call.before:
+        known["it"] = terminal.out(*call.before.format(**known).split()).strip()
+    return [*path.split(), *call.words.format(**known).split()]
+
+
+def test_every_command_has_a_line_here() -> None:
+    printing = {path for path, _ in TREE} - PRINT_NO_DATA - RUN_UNTIL_STOPPED
+
+    assert printing - set(CALLS) == set()
+    assert set(CALLS) - printing == set()
+
+
+@pytest.mark.parametrize(("path", "command"), [pytest.param(path, one, id=path) for path, one in TREE])
+def test_every_command_explains_itself(path: str, command: click.Command) -> None:
+    result = CliRunner().invoke(main, [*path.split(), "--help"], prog_name="mainspring")
+
+    assert result.exit_code == 0
+    assert "\x1b" not in result.stdout
+    assert command.help
+    assert "Examples:" in command.help
+    assert "mainspring " in command.help.partition("Examples:")[2]
+    assert [option.name for option in command.params if isinstance(option, click.Option) and not option.help] == []
+
+
+@pytest.mark.parametrize(("path", "command"), [pytest.param(path, one, id=path) for path, one in TREE])
+def test_every_command_has_the_options_of_its_kind(path: str, command: click.Command) -> None:
+    options = {option.name: option for option in command.params}
+    flags = {flag for option in command.params for flag in option.opts}
+    if path not in PRINT_NO_DATA:
+        assert {"--output", "--quiet", "--color", "--utc", "--tz"} <= flags
+        assert isinstance(options["output"].type, click.Choice)
+        assert tuple(options["output"].type.choices) == FORMATS
+    if "--limit" in flags:
+        assert {"--no-headers", "--columns", "--sort", "--watch", "-w"} <= flags
+    if "--yes" in flags:
+        assert "--no-input" in flags
+    if "--token-file" in flags and path != "context add":
+        assert "--context" in flags
+
+
+@pytest.mark.parametrize("path", sorted(CALLS))
+def test_every_command_prints_json_and_no_colours(
+    path: str, things: Things, terminal: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    result = terminal.call(*said(path, things, terminal), "-o", "json")
+
+    assert result.exit_code == REFUSED.get(path, 0), result.stderr
+    assert msgspec.json.decode(result.stdout if result.exit_code == 0 else result.stderr) is not None
+    assert "\x1b" not in result.output
+    assert "Traceback" not in result.output
+
+
+LISTS = [path for path, one in TREE if path in CALLS and any(option.name == "limit" for option in one.params)]
+
+
+@pytest.mark.parametrize("path", LISTS)
+def test_every_list_is_plain_text_in_a_pipe(
+    path: str, things: Things, terminal: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    result = terminal.call(*said(path, things, terminal))
+
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert result.stdout.splitlines()[0].isupper()
+    assert "\x1b" not in result.stdout
+
+
+ASKING = [
+    path
+    for path, one in TREE
+    if path in CALLS
+    and path not in {"openapi", "config show"}
+    and any(option.name == "context" for option in one.params)
+]
+
+
+@pytest.mark.parametrize("path", ASKING)
+def test_without_a_server_every_command_ends_with_3(path: str, things: Things, home: Path) -> None:
+    words = CALLS[path].words.format(**asdict(things), it="it").split()
+    result = Terminal().call(*path.split(), *words, "--server", "ftp://nowhere", "-o", "json")
+
+    assert (result.exit_code, result.stdout) == (3, "")
+    assert msgspec.json.decode(result.stderr)["code"] == "unreachable"
+
+
+def test_a_connection_that_is_refused_is_a_sentence_and_a_hint(home: Path) -> None:
+    started = [
+        subprocess.Popen(
+            [*COMMAND, *words.split(), "--server", "http://127.0.0.1:1"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
+        for words in ("runs", "show @latest", "top", "logs run_1 -f")
+    ]
+    for process in started:
+        out, err = process.communicate(timeout=60)
+        assert (process.returncode, out) == (3, b"")
+        assert err.startswith(b"error: no answer from http://127.0.0.1:1: ")
+        assert b"\n\nhint: start a server" in err
+        assert b"Traceback" not in err
+
+
+def test_an_interrupt_ends_with_130_and_says_nothing(terminal: Terminal, things: Things) -> None:
+    started = [
+        subprocess.Popen([*COMMAND, *words.split()], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        for words in (
+            "runs -w",
+            f"watch {things.running.partition('.')[0].replace('task_', 'run_')}",
+            "tasks -w -o jsonl",
+        )
+    ]
+    try:
+        for process in started:
+            assert process.stdout is not None
+            assert process.stdout.readline()
+            process.send_signal(signal.SIGINT)
+        for process in started:
+            _, err = process.communicate(timeout=30)
+            assert (process.returncode, err) == (130, b"")
+    finally:
+        for process in started:
+            process.kill()
+            process.wait()
+
+
+def test_a_reader_that_has_read_enough_is_no_error(terminal: Terminal, things: Things) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    started = [
+        subprocess.Popen([*COMMAND, *words.split()], stdout=writing, stderr=subprocess.PIPE)
+        for words in ("runs", "tasks -o yaml", f"logs {things.task}", "openapi", "commands")
+    ]
+    os.close(writing)
+    for process in started:
+        _, err = process.communicate(timeout=60)
+        assert (process.returncode, err) == (0, b"")
+
+
+SERVER_SIDE = {"starlette", "uvicorn", "asyncpg", "minijinja", "structlog", "prometheus_client", "websockets", "uvloop"}
+HEAVY = {*SERVER_SIDE, "httpx2", "msgspec", "yaml", "mainspring.errors"}
+IMPORTS = [
+    ("--help", {}, HEAVY),
+    ("version", {}, {*HEAVY, "rich.table", "rich.console"}),
+    ("version -o json", {}, {*HEAVY, "rich.table", "rich.console"}),
+    ("runs --help", {}, HEAVY),
+    ("completion bash", {}, {*HEAVY, "rich.table", "rich.console"}),
+    ("context ls", {}, {*SERVER_SIDE, "httpx2", "yaml", "rich.table"}),
+    ("config path", {}, {*SERVER_SIDE, "yaml", "rich.table"}),
+    ("runs --server ftp://nowhere", {}, {*SERVER_SIDE, "rich.table"}),
+    ("", {"COMP_WORDS": "mainspring runs --", "COMP_CWORD": "2"}, {*HEAVY, "rich.table", "rich.console"}),
+]
+
+
+@pytest.mark.parametrize(("words", "environment", "unneeded"), IMPORTS, ids=[one[0] or "flags" for one in IMPORTS])
+def test_a_command_imports_only_what_it_needs(
+    words: str, environment: dict[str, str], unneeded: set[str], home: Path
+) -> None:
+    """What makes a command fast is what it does not import; a stopwatch in a test would measure the machine."""
+    program = (
+        "import sys\n"
+        "from mainspring.cli.main import main\n"
+        "try:\n"
+        "    main(sys.argv[1:], prog_name='mainspring')\n"
+        "finally:\n"
+        "    print(*sys.modules, file=sys.stderr)\n"
+    )
+    if environment:
+        environment = {**environment, "_MAINSPRING_COMPLETE": "bash_complete"}
+    result = subprocess.run(
+        [sys.executable, "-c", program, *words.split()],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert result.returncode in {0, 3}, result.stderr
+    assert unneeded & set(result.stderr.split()) == set()
