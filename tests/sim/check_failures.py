@@ -27,6 +27,8 @@ S = TaskState
 WORKERS_ALIKE = 3
 WORKERS_LOST = 2
 _DRIFT = 0.95
+_ON_ITS_WAY = 5.0
+"""So long, in seconds, a batch may take to be written: a slow call takes 3."""
 _SLACK = 2.5
 """Seconds: a turn counts no more than 2, and a commit takes a little."""
 _JUMP_LASTS = 90.0
@@ -169,7 +171,9 @@ class FailureCheck:
             self._check_length("LIV-4", began, limit or spec.timeout_seconds or 60.0, task, since_start=True)
         elif task.stop.kind is StopKind.STALL:
             leader = model.fence.nonce
-            _, heard = self._ever.moved.get((leader, task.attempt_id), (None, 0.0))
+            _, heard, before = self._ever.moved.get((leader, task.attempt_id), (None, 0.0, 0.0))
+            if self._now() - heard < _ON_ITS_WAY:
+                heard = before  # it may have come when this batch was decided and on its way
             since = max(began, heard, self._ever.led_since[leader])
             self._check_length("LIV-2", since, spec.stall_seconds or 600.0, task, since_start=since == began)
 

@@ -219,9 +219,9 @@ class Checker:
     def moved(self, term: Term, progress: Progress) -> None:
         """A leader has heard how far an attempt is; the same again is no progress."""
         said = (term.nonce, progress.attempt)
-        percent, _ = self.ever.moved.get(said, (None, 0.0))
+        percent, heard, _ = self.ever.moved.get(said, (None, 0.0, 0.0))
         if progress.percent != percent:
-            self.ever.moved[said] = (progress.percent, self._world.loop.now)
+            self.ever.moved[said] = (progress.percent, self._world.loop.now, heard)
 
     def news(self, row: Outgoing) -> None:
         """Something reached somebody outside."""

@@ -221,8 +221,9 @@ class Ever:
         """When each task was last known to run: the transition's number, and the loop's time."""
         self.led_since: dict[int, float] = {}
         """When each leader (by nonce) began."""
-        self.moved: dict[tuple[int, str], tuple[float | None, float]] = {}
-        """How far each attempt is, and when a leader (by nonce) first heard so: none knows what another one hears."""
+        self.moved: dict[tuple[int, str], tuple[float | None, float, float]] = {}
+        """How far each attempt is, when a leader (by nonce) first heard so, and when it heard what was before that.
+        None knows what another one hears."""
         self.run_ends: dict[str, set[RunState]] = {}
         """In which final states each run has been."""
         self.left: dict[str, tuple[str, Result]] = {}
