@@ -118,9 +118,11 @@ async def test_what_is_inside_is_logged_and_not_told(office: Office, error: Exce
     problem(answer, status)
     assert "hunter2" not in answer.text + str(answer.headers)
     assert "Traceback" not in answer.text
-    (line,) = [line for line in logs if line["event"].startswith("request.")]
+    (line,) = [line for line in logs if "fault" in line]
     assert INSIDE in line["fault"]
-    assert line["request"] == answer.headers["x-request-id"]
+    told = [line for line in logs if line["event"].startswith("request.")]
+    assert {line["request"] for line in told} == {answer.headers["x-request-id"]}
+    assert (told[-1]["event"], told[-1]["operation"], told[-1]["status"]) == ("request.answered", "get_run", status)
     if status == 500:
         assert answer.json()["instance"] == answer.headers["x-request-id"]
 
