@@ -39,7 +39,7 @@ up: setup ## run the engine on SQLite with played workers and show its progress
 test: setup ## run every test but the soak, in random order
 	$(BIN)/python -m pytest -n $(PROCESSES) tests
 
-check: setup ## format, lint, types, house rules, fast tests: under a minute
+check: setup ## format, lint, types, house rules, fast tests: about two minutes
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy $(SOURCES)
