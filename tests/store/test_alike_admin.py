@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine
 from datetime import timedelta
 from typing import Any
 
 import hypothesis.strategies as st
-import pytest
-from hypothesis import HealthCheck, Phase, settings
-from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
+from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from msgspec.structs import replace
 
 from mainspring.clock import MachineClock
@@ -20,6 +17,7 @@ from mainspring.store.port_admin import AuditFilter, MeasureRow, TenantRow, Webh
 from mainspring.store.postgres import PostgresStore
 from mainspring.store.sqlite import SqliteStore, inline
 from tests.store.admin_builders import a_delivery, a_measure, a_tenant, a_webhook, an_entry
+from tests.store.alike import play_on_both
 from tests.store.builders import DAY, HOUR, a_job, an_outgoing
 from tests.store.test_alike import TABLES, TENANTS, TEXTS, Call, outcome
 from tests.store.test_tokens import a_token
@@ -157,28 +155,5 @@ def timeless(answer: Any) -> Any:
     return replace(answer, **dict.fromkeys(times)) if times else answer
 
 
-@pytest.fixture
-def machine(postgres_url: str) -> Iterator[type[TwoOffices]]:
-    """Both stores, with a loop that outlives the single examples."""
-    with asyncio.Runner() as runner:
-        store = runner.run(PostgresStore.connect(postgres_url))
-
-        class Machine(TwoOffices):
-            postgres = store
-            run_async = staticmethod(runner.run)
-
-        yield Machine
-        runner.run(store.close())
-
-
-def test_both_stores_answer_alike(machine: type[TwoOffices]) -> None:
-    run_state_machine_as_test(
-        machine,
-        settings=settings(
-            max_examples=8,
-            stateful_step_count=15,
-            deadline=None,
-            suppress_health_check=list(HealthCheck),
-            phases=(Phase.generate,),
-        ),
-    )
+def test_both_stores_answer_alike(postgres_url: str) -> None:
+    play_on_both(TwoOffices, postgres_url, examples=8, steps=15)

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 import hypothesis.strategies as st
-import pytest
-from hypothesis import HealthCheck, Phase, settings
-from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
+from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from msgspec.structs import replace
 
 from mainspring.clock import MachineClock
@@ -20,6 +17,7 @@ from mainspring.store.port import Store
 from mainspring.store.port_schedules import FireFilter, ScheduleFilter, Settled
 from mainspring.store.postgres import PostgresStore
 from mainspring.store.sqlite import SqliteStore, inline
+from tests.store.alike import play_on_both
 from tests.store.builders import DAY, HOUR, JOB, NOW, a_run, an_outgoing
 from tests.store.schedule_builders import (
     MINUTE,
@@ -183,28 +181,5 @@ def rulings(draw: st.DrawFn) -> Callable[[Case], Ruling]:
     return decide
 
 
-@pytest.fixture
-def machine(postgres_url: str) -> Iterator[type[TwoBooks]]:
-    """Both stores, with a loop that outlives the single examples."""
-    with asyncio.Runner() as runner:
-        store = runner.run(PostgresStore.connect(postgres_url))
-
-        class Machine(TwoBooks):
-            postgres = store
-            run_async = staticmethod(runner.run)
-
-        yield Machine
-        runner.run(store.close())
-
-
-def test_both_stores_answer_alike(machine: type[TwoBooks]) -> None:
-    run_state_machine_as_test(
-        machine,
-        settings=settings(
-            max_examples=8,
-            stateful_step_count=15,
-            deadline=None,
-            suppress_health_check=list(HealthCheck),
-            phases=(Phase.generate,),
-        ),
-    )
+def test_both_stores_answer_alike(postgres_url: str) -> None:
+    play_on_both(TwoBooks, postgres_url, examples=8, steps=15)
