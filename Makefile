@@ -33,8 +33,8 @@ $(STAMP): requirements.lock pyproject.toml
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
 	@touch $(STAMP)
 
-up: setup ## run the engine on SQLite with played workers and show its progress
-	$(BIN)/mainspring up
+up: setup ## run the pipelines of examples/ until Ctrl-C
+	$(BIN)/mainspring up examples
 
 test: setup ## run every test but the soak, in random order
 	$(BIN)/python -m pytest -n $(PROCESSES) tests
@@ -64,7 +64,7 @@ sim-faults: setup ## switch off one guard at a time and show that the simulator 
 soak: setup ## what takes longer than a test may: many seeds, long tests; SCALE=0.1 for a tenth
 	SOAK_SCALE=$(SCALE) $(BIN)/python -m pytest -n $(PROCESSES) -m soak --timeout=7200 tests
 
-bench: setup ## measure the engine, graphs, schedules, lists, everything together, and what a kill -9 costs
+bench: setup ## measure the engine, graphs, schedules, lists, folders, everything together, and what a kill -9 costs
 	$(BIN)/python -m benchmarks.engine --store postgres -o json
 	$(BIN)/python -m benchmarks.engine --store sqlite -o json
 	$(BIN)/python -m benchmarks.graph -o json
@@ -74,6 +74,7 @@ bench: setup ## measure the engine, graphs, schedules, lists, everything togethe
 	$(BIN)/python -m benchmarks.fan_out --store postgres -o json
 	$(BIN)/python -m benchmarks.lists --store postgres -o json
 	$(BIN)/python -m benchmarks.lists --store sqlite -o json
+	$(BIN)/python -m benchmarks.folder -o json
 	$(BIN)/python -m benchmarks.recovery -o json
 
 # No header and no index lines: the file is the same whoever writes it, wherever.

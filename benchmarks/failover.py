@@ -14,10 +14,11 @@ import signal
 import asyncpg
 
 from benchmarks.measure import Figures, show
-from mainspring.bootstrap import POOL, open_store, submit_noops
+from mainspring.bootstrap import POOL, open_store
 from mainspring.clock import MachineClock
 from tests.e2e.processes import HostProcess, hosts
 from tests.postgres import DURABLE, running_postgres
+from tests.submitting import submit
 
 RUNS = 2_000
 
@@ -36,7 +37,7 @@ async def main(rounds: int) -> Figures:
                 handed_over: list[float] = []
                 for times, how in ((killed, signal.SIGKILL), (handed_over, signal.SIGTERM)):
                     for _ in range(rounds):
-                        await submit_noops(store, RUNS)
+                        await submit(store, RUNS)
                         successor = await start(url)
                         times.append(await _succeed(rows, leading, successor, how))
                         leading = successor

@@ -9,8 +9,7 @@ from random import Random
 
 import msgspec
 
-from mainspring import bootstrap
-from mainspring.bootstrap import NOOP, POOL, Engine, play
+from mainspring.bootstrap import POOL, Engine, play
 from mainspring.clock import MachineClock
 from mainspring.core.batch import Batch
 from mainspring.core.jobs import JobRow, JobSpec, TaskSpec
@@ -21,11 +20,12 @@ from mainspring.ids import entropy, new_id
 from mainspring.store.port import Store
 from mainspring.wire import Offer
 from mainspring.worker.played import PlayedWorker
+from tests import submitting
+from tests.submitting import NOOP
 
 WORKERS = 4
 CORES_PER_WORKER = 8
 PROBE_EVERY_SECONDS = 0.02
-INSERTED_AT_ONCE = 1_000
 
 _random = Random(entropy())
 
@@ -35,16 +35,15 @@ async def submit(
 ) -> list[Run]:
     """Put runs of a job into intake, in turn for each tenant."""
     await store.ensure_shard(POOL)
-    return await bootstrap.submit(store, spec, runs, tenants, priority=priority, by="benchmark")
+    return await submitting.submit(store, runs, tenants, spec=spec, priority=priority, by="benchmark")
 
 
 async def insert(store: Store, runs: Sequence[Run]) -> None:
-    """Insert runs in requests of a thousand, after jobs for them."""
+    """Insert runs, after jobs for them."""
     definition = msgspec.json.encode(NOOP).decode()
     for job_id, tenant in {run.job_id: run.tenant for run in runs}.items():
         await store.insert_job(JobRow(id=job_id, tenant=tenant, name=NOOP.name, version=0, definition=definition))
-    for first in range(0, len(runs), INSERTED_AT_ONCE):
-        await store.insert_runs(runs[first : first + INSERTED_AT_ONCE])
+    await submitting.insert(store, runs)
 
 
 class Working:

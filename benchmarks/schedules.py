@@ -30,7 +30,7 @@ import msgspec
 import uvloop
 
 from benchmarks.measure import Figures, Meter, arguments, durability, show
-from mainspring.bootstrap import NOOP, POOL, open_store
+from mainspring.bootstrap import POOL, open_store
 from mainspring.clock import MachineClock
 from mainspring.core.jobs import JobRow
 from mainspring.core.runs import Run
@@ -46,6 +46,7 @@ from mainspring.ids import entropy, new_id
 from mainspring.store import postgres_rows, sqlite_rows
 from mainspring.store.port import Store
 from tests.postgres import DURABLE, running_postgres
+from tests.submitting import NOOP
 
 SCHEDULES = 200_000
 WAVES = (1_000, 20_000)

@@ -3,6 +3,7 @@
     docs/reference/commands.md     every command, from the tree that `mainspring` walks
     docs/reference/routes.md       every route, from the OpenAPI document
     docs/reference/settings.md     every setting, from `core/tuning.py`
+    docs/reference/pipeline.md     every field of a `pipeline.yaml`, from its schema
     docs/reference/sdk.md          what `mainspring` and `mainspring.testing` export, from their docstrings
 
 A test in tests/docs fails if a page is not what this makes. Nothing on a page depends on the machine, on a terminal or
@@ -15,6 +16,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from tools.reference_commands import commands_page
+from tools.reference_pipeline import pipeline_page
 from tools.reference_routes import routes_page
 from tools.reference_sdk import sdk_page
 from tools.reference_settings import settings_page
@@ -23,6 +25,7 @@ REFERENCE = Path(__file__).parents[1] / "docs" / "reference"
 PAGES: Mapping[str, Callable[[], str]] = {
     "commands": commands_page,
     "routes": routes_page,
+    "pipeline": pipeline_page,
     "settings": settings_page,
     "sdk": sdk_page,
 }

@@ -32,6 +32,7 @@ _EXPORTED: Sequence[tuple[str, Sequence[str]]] = (
     ("Jobs and tasks", ("task", "Task", "job", "Job", "Retry", "serve")),
     ("When a job runs", ("every", "cron", "once", "on_event", "after")),
     ("Inside of a task", ("current", "Context", "TaskError")),
+    ("A folder of pipelines", ("PipelineScheduler",)),
     ("Clients", ("Client",)),
 )
 _TOLD_BY_CLIENT = "AsyncClient"

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from mainspring.errors import TaskError
+    from mainspring.scheduler import PipelineScheduler
     from mainspring.sdk.aio.client import AsyncClient
     from mainspring.sdk.client import Client
     from mainspring.sdk.context import Context, current
@@ -22,8 +23,8 @@ if TYPE_CHECKING:
     from mainspring.sdk.timing import after, cron, every, on_event, once
 
 __all__ = [
-    "AsyncClient", "Client", "Context", "Job", "Retry", "Task", "TaskError", "__version__", "after", "cron", "current",
-    "every", "job", "on_event", "once", "serve", "task",
+    "AsyncClient", "Client", "Context", "Job", "PipelineScheduler", "Retry", "Task", "TaskError", "__version__",
+    "after", "cron", "current", "every", "job", "on_event", "once", "serve", "task",
 ]  # fmt: skip
 __version__ = "0.1.0"
 
@@ -32,6 +33,7 @@ _HOMES = {
     "Client": "sdk.client",
     "Context": "sdk.context",
     "Job": "sdk.jobs",
+    "PipelineScheduler": "scheduler",
     "Retry": "sdk.retries",
     "Task": "sdk.tasks",
     "TaskError": "errors",

@@ -101,6 +101,12 @@ class Conflict(MainspringError):
     code = "conflict"
 
 
+class SchedulerLockError(Conflict):
+    """Another scheduler has this folder. The message says who, and since when."""
+
+    code = "scheduler_locked"
+
+
 class Fenced(Conflict):
     """This term is over: somebody else leads the shard, or the store went back in time. Nothing was written."""
 

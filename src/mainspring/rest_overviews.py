@@ -47,6 +47,8 @@ class NodeView(View, frozen=True, kw_only=True):
     """How many tasks it stands for."""
     states: dict[str, int]
     """How many of them are in which state."""
+    when: str | None = None
+    """Its own condition: if that is false, it is skipped."""
     is_fan_out: bool = False
     grown_by: str | None = None
     """The task whose output added it."""

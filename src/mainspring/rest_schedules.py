@@ -23,6 +23,8 @@ class ScheduleRequest(Wish, frozen=True, kw_only=True):
     definition: msgspec.Raw
     """A `ScheduleSpec`: name, job, trigger, and what else matters."""
     tenant: str | None = None
+    since: Instant | None = None
+    """For a new schedule: windows after this instant count as missed. Without it, its first window is the next."""
     why: str = ""
 
 

@@ -14,8 +14,11 @@ import asyncio
 import os
 import signal
 import socket
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 from urllib.parse import urlsplit
 
 import msgspec
@@ -35,6 +38,7 @@ from mainspring.host.alerting import Alerting
 from mainspring.ids import entropy
 from mainspring.log_output import configure_logging
 from mainspring.notify.channels import load_channels
+from mainspring.notify.references import look_up_url
 from mainspring.telemetry.tellers import make_tellers
 
 log = structlog.get_logger()
@@ -74,6 +78,8 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The file of the channels that alerts are sent to."""
     private_webhooks: bool = False
     """Webhooks may also go to addresses that are not of the public internet."""
+    webhook_references: bool = False
+    """Webhooks may have their address in a variable or a file of this machine (`${env:NAME}`, `${file:/path}`)."""
     otlp: str | None = None
     """Where spans and numbers go, by OpenTelemetry's protocol over HTTP."""
     lineage: str | None = None
@@ -125,8 +131,31 @@ def serve(settings: ServerSettings, on_ready: Callable[[Ready], None]) -> None:
         listener.close()
 
 
+class Assembly(NamedTuple):
+    """A server that answers."""
+
+    engine: Engine
+    front: Front
+    ready: Ready
+
+
 async def _serve(settings: ServerSettings, listener: socket.socket, on_ready: Callable[[Ready], None]) -> None:
     told_to_stop = _on_signals()
+    async with assemble(settings, listener) as (_, _, ready):
+        log.info("server.ready", address=ready.address, pid=ready.pid)
+        if settings.ready_file is not None:
+            _write_whole(settings.ready_file, msgspec.json.encode({"address": ready.address, "pid": ready.pid}))
+        on_ready(ready)
+        await told_to_stop.wait()
+        log.info("server.stopping")
+    log.info("server.stopped")
+
+
+@asynccontextmanager
+async def assemble(
+    settings: ServerSettings, listener: socket.socket, prepare: Callable[[Engine, Front], None] | None = None
+) -> AsyncIterator[Assembly]:
+    """A server in this event loop, for as long as the block lasts. `prepare` is called before anything goes on."""
     clock = MachineClock()
     channels = load_channels(settings.alerts, os.environ, clock) if settings.alerts is not None else []
     name = f"{socket.gethostname()}:{os.getpid()}"
@@ -139,6 +168,7 @@ async def _serve(settings: ServerSettings, listener: socket.socket, on_ready: Ca
         engine = Engine(
             store, clock, Alerting(store, channels, ready.address), settings.jitter_seconds,
             read_pairs(settings.tuning), cluster_secret=secret, private_webhooks=settings.private_webhooks,
+            resolve_url=partial(look_up_url, environment=os.environ) if settings.webhook_references else None,
         )  # fmt: skip
         front = Front(
             engine.host,
@@ -154,17 +184,14 @@ async def _serve(settings: ServerSettings, listener: socket.socket, on_ready: Ca
         engine.triggers.on_settled = front.timetable.settled
         engine.reach = front.reach
         front.services.settings = engine.settings
+        front.services.has_url_references = settings.webhook_references
         front.services.book.follow(engine.context, engine.triggers.wake)
+        if prepare is not None:
+            prepare(engine, front)
         async with engine.running(), front.running(listener, _tls(settings)):
-            log.info("server.ready", address=ready.address, pid=ready.pid)
-            if settings.ready_file is not None:
-                _write_whole(settings.ready_file, msgspec.json.encode({"address": ready.address, "pid": ready.pid}))
-            on_ready(ready)
-            await told_to_stop.wait()
-            log.info("server.stopping")
+            yield Assembly(engine, front, ready)
     finally:
         await store.close()
-    log.info("server.stopped")
 
 
 def _on_signals() -> asyncio.Event:

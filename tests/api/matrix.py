@@ -57,6 +57,7 @@ NOWHERE = "http://127.0.0.1:9/hook"
 """It is never called: addresses of this machine are refused."""
 BODIES: dict[str, object] = {
     "act_on_runs": {"act": "pause", "q": "state:RUNNING", "tenant": OWN, "dry_run": True},
+    "apply": {"items": [{"job": NOOP, "tenant": OWN}], "dry_run": True},
     "change_priority": {"priority": "P1"},
     "create_job": NOOP,
     "create_run": {"job": "noop", "tenant": OWN},

@@ -16,7 +16,7 @@ from mainspring.api.log_files import LogFiles
 from mainspring.api.server import Front
 from mainspring.api.services import EVERY_TENANT, Role, Services
 from mainspring.api.tokens import make_token
-from mainspring.bootstrap import POOL, Engine
+from mainspring.bootstrap import POOL, Engine, ResolveUrl
 from mainspring.clock import MachineClock
 from mainspring.host.loop import Leader
 from mainspring.rest import JobView, Page, RunView, TaskView
@@ -44,10 +44,12 @@ class HurriedClock(MachineClock):
 class Office:
     """One server, not listening: requests are handed to it."""
 
-    def __init__(self, directory: Path, *, open_locally: bool = False) -> None:
+    def __init__(self, directory: Path, *, open_locally: bool = False, resolve_url: ResolveUrl | None = None) -> None:
         self.clock = HurriedClock()
         self.store = SqliteStore.open(directory / "store.db", clock=self.clock)
-        self.engine = Engine(self.store, self.clock, cluster_secret=SECRET, private_webhooks=True)
+        self.engine = Engine(
+            self.store, self.clock, cluster_secret=SECRET, private_webhooks=True, resolve_url=resolve_url
+        )
         self.front = Front(
             self.engine.host,
             self.store,
@@ -59,6 +61,7 @@ class Office:
             open_locally=open_locally,
         )
         self.services.settings = self.engine.settings
+        self.services.has_url_references = resolve_url is not None
 
     @property
     def services(self) -> Services:

@@ -8,6 +8,7 @@ import hashlib
 import hmac
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 import httpx2
@@ -17,11 +18,13 @@ import pytest
 from mainspring.api.services import Role
 from mainspring.bootstrap import play
 from mainspring.core.webhook_events import CloudEvent
+from mainspring.notify.references import look_up_url
 from mainspring.rest import Page
 from mainspring.rest_admin import DeliveryView, WebhookView
-from mainspring.wire import Offer
+from mainspring.wire import Offer, Outcome, Result
 from mainspring.worker.played import PlayedWorker
 from tests.api.office import Office, problem, read, submit, until
+from tests.host.hall import Hand
 from tests.notify.servers import Request, http_server
 
 HOOKS = "/api/v1/webhooks"
@@ -83,9 +86,23 @@ async def test_the_end_of_a_run_is_told_and_signed(office: Office) -> None:
     event = msgspec.json.decode(request.body, type=CloudEvent)
     assert (event.type, event.subject) == ("dev.mainspring.run.succeeded.v1", run.id)
     assert event.source == "/tenants/default"
+    assert event.text == f"noop succeeded ({run.id})"
     assert request.headers["content-type"] == "application/cloudevents+json"
     assert request.headers["webhook-id"] == event.id == sent.id
     assert (sent.status, sent.tries, sent.fault) == (204, 1, "")
+
+
+async def test_what_failed_is_told_in_a_sentence(office: Office) -> None:
+    """As the task says it, for those who only show a text."""
+    async with http_server() as server, office.led() as leader, await office.admin() as caller:
+        await make(caller, f"http://127.0.0.1:{server.port}/")
+        hand = await Hand("w1", leader, "s1").welcome()
+        run = await submit(caller, {"name": "etl", "tasks": [{"name": "only", "max_attempts": 1}]})
+        task = await hand.next_task()
+        hand.say(Result(task.attempt, Outcome.FAILED))
+        request = await server.next()
+
+    assert msgspec.json.decode(request.body)["text"] == f"etl failed: its only try failed ({run.id})"
 
 
 async def test_only_what_is_wanted_is_told(office: Office) -> None:
@@ -165,6 +182,8 @@ async def test_the_secret_is_shown_once_and_kept_nowhere(office: Office) -> None
         ({"url": "https://me:secret@example.org"}, "/url"),
         ({"url": "https://"}, "/url"),
         ({"url": "https://example.org:99999999/"}, "/url"),
+        ({"url": "${env:PATH}"}, "/url"),
+        ({"url": "${file:/etc/hostname}"}, "/url"),
         ({"url": "https://example.org/", "events": ["run.exploded"]}, "/events/0"),
         ({"url": "https://example.org/", "job": "no such name"}, "/job"),
         ({"url": "https://example.org/", "note": "x" * 2_000}, "/note"),
@@ -203,3 +222,63 @@ async def test_tenants_have_their_own(office: Office) -> None:
         operator = office.caller(await office.token(Role.OPERATOR, tenant="acme"))
         async with operator:
             problem(await operator.post(HOOKS, json={"url": "https://example.org/"}), 403)
+
+
+@asynccontextmanager
+async def own_office(directory: Path, variables: dict[str, str]) -> AsyncIterator[Office]:
+    """A server whose webhooks may have their addresses in these variables, or in files."""
+    office = Office(directory, resolve_url=partial(look_up_url, environment=variables))
+    yield office
+    await office.close()
+
+
+@pytest.mark.parametrize("source", ["env", "file"])
+async def test_an_address_may_be_kept_elsewhere_if_the_server_was_started_so(tmp_path: Path, source: str) -> None:
+    """It is looked up when something is sent, and is nowhere to be read."""
+    async with http_server() as server:
+        address = f"http://127.0.0.1:{server.port}/the-secret-part"
+        file = tmp_path / "address"
+        file.write_text(f"{address}\n")
+        url = "${env:CHAT}" if source == "env" else f"${{file:{file}}}"
+        async with own_office(tmp_path, {"CHAT": address}) as office, working(office), await office.admin() as caller:
+            hook = await make(caller, url)
+            await submit(caller)
+            request = await server.next()
+
+            async def is_noted() -> bool:
+                return [one.state for one in await deliveries(caller, hook)] == ["delivered"]
+
+            await until(is_noted)
+            seen = [
+                (await caller.get(HOOKS)).text,
+                (await caller.get("/api/v1/audit")).text,
+                (await caller.get(f"{HOOKS}/{hook.id}/deliveries")).text,
+                str(await office.store.find_webhook(hook.id)),
+            ]
+    assert request.line.startswith("POST /the-secret-part ")
+    assert hook.url == url
+    assert not any("the-secret-part" in text for text in seen)
+
+
+@pytest.mark.parametrize(
+    ("value", "fault"),
+    [
+        ("", "the server has no variable CHAT"),
+        ("ftp://hush", "must begin with https://"),
+        ("hush", "must begin with https://"),
+        ("http://hush:hush@127.0.0.1/", "no user or password"),
+        ("http://[hush", "must begin with https://"),
+    ],
+)
+async def test_what_is_kept_and_is_no_address_is_said_without_its_value(tmp_path: Path, value: str, fault: str) -> None:
+    async with own_office(tmp_path, {"CHAT": value}) as office, office.led(), await office.admin() as caller:
+        hook = await make(caller, "${env:CHAT}")
+        assert (await caller.post(f"{HOOKS}/{hook.id}/test")).is_success
+
+        async def is_given_up() -> bool:
+            return [one.state for one in await deliveries(caller, hook)] == ["failed"]
+
+        await until(is_given_up)
+        (sent,) = await deliveries(caller, hook)
+    assert fault in sent.fault
+    assert "hush" not in sent.fault

@@ -23,7 +23,7 @@ from mainspring.api import tokens
 from mainspring.api.log_files import LogFiles
 from mainspring.api.server import Front, listen
 from mainspring.api.services import EVERY_TENANT, Role
-from mainspring.bootstrap import POOL, submit
+from mainspring.bootstrap import POOL
 from mainspring.clock import MachineClock
 from mainspring.core.jobs import JobSpec, TaskSpec
 from mainspring.core.runs import Run
@@ -46,6 +46,7 @@ from mainspring.wire import (
     Verdict,
     Welcome,
 )
+from tests.submitting import submit
 
 DEADLINE_SECONDS = 10.0
 SECRET = "the secret of the yard"
@@ -203,7 +204,7 @@ class Yard:
 
     async def submit(self, spec: JobSpec = ONE_TASK, runs: int = 1, tenants: Sequence[str] = ("acme",)) -> list[Run]:
         """Put runs of a job into intake."""
-        return await submit(self.store, spec, runs, tenants, by="test")
+        return await submit(self.store, runs, tenants, spec=spec)
 
     async def token(self, *roles: Role, name: str = "t", tenant: str = EVERY_TENANT) -> str:
         """A token with these roles."""

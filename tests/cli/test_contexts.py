@@ -166,3 +166,15 @@ def test_a_server_takes_its_options_from_all_places(
     assert "192.0.2.2 can be reached" in typist.call("server").stderr
     assert "192.0.2.3 can be reached" in typist.call("server", "--host", "192.0.2.3").stderr
     assert os.environ["MAINSPRING_SERVER__HOST"] == "192.0.2.2"
+
+
+def test_who_answers_prompts_is_said_once_for_all_that_ask(
+    typist: Terminal, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker refuses one that it can't use, and so ends at once."""
+    (place / "mainspring.toml").write_text('[invoker]\ncommand = ["llm"]\nmodel = "small"\n')
+    assert "invoker.model: goes only with url" in typist.call("worker").stderr
+
+    monkeypatch.setenv("MAINSPRING_WORKER__INVOKER", "python:nowhere")
+    assert "invoker.python: must be package.module:function" in typist.call("worker").stderr
+    assert "'llm' is no invoker" in typist.call("worker", "--invoker", "llm").stderr

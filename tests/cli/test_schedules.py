@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +46,20 @@ def test_a_schedule_is_made_listed_shown_and_deleted(terminal: Terminal) -> None
     (deed,) = terminal.json("schedules", "delete", "made", "--why", "enough")
     assert deed["changed"] is True
     assert terminal.call("schedules", "show", "made").exit_code == 5
+
+
+def test_a_new_schedule_can_have_missed_windows(terminal: Terminal) -> None:
+    terminal.finished(job("missing-job", "id: only, run: 'true'"))
+    text = 'name: missing\njob: missing-job\ncron: "30 5 * * *"\nmissed: skip\n'
+    since = datetime.now(UTC) - timedelta(days=3)
+
+    ahead = terminal.call("schedules", "create", "-", "--since", "2100-01-01T00:00Z", stdin=text)
+    terminal.out("schedules", "create", "-", "--since", since.isoformat(), stdin=text)
+
+    assert ahead.exit_code == 2
+    assert "is still to come" in ahead.stderr
+    fires = until(lambda: terminal.json("schedules", "fires", "missing"), "windows that were missed")
+    assert sum(fire["count"] for fire in fires) >= 3
 
 
 def test_a_taken_name_is_refused_and_set_changes_what_is_there(terminal: Terminal, tmp_path: Path) -> None:

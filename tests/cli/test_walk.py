@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
@@ -19,8 +20,11 @@ import rich_click as click
 from click.testing import CliRunner
 
 from mainspring.cli.commands import walk
+from mainspring.cli.folder_commands import ADDRESS_FILE
 from mainspring.cli.main import main
 from mainspring.cli.options import FORMATS
+from mainspring.folder.records import OWN_DIRECTORY, PIPELINE_FILE, RunRecord, ScheduleState
+from mainspring.folder.state_files import write_state
 from mainspring.sdk.client import Client
 from tests.cli.terminal import Terminal, job
 from tests.e2e.town import until
@@ -29,9 +33,9 @@ COMMAND = [sys.executable, "-m", "mainspring.cli.main"]
 STAYS = "run: sleep 120, resources: {cpu: 0.01, memory: 1Mi}"
 
 TREE = list(walk(click.Context(main)))
-RUN_UNTIL_STOPPED = {"server", "worker", "up", "events follow"}
-PRINT_NO_DATA = {"server", "worker", "up", "completion", "config"}
-"""Processes, a script, and a group."""
+RUN_UNTIL_STOPPED = {"server", "worker", "up", "demo", "scheduler start", "events follow"}
+PRINT_NO_DATA = {"server", "worker", "up", "scheduler", "scheduler start", "completion", "config", "import"}
+"""Processes, a script, and groups."""
 
 
 @dataclass(frozen=True)
@@ -61,14 +65,18 @@ CALLS = {
     "cordon": Call("nobody"),
     "dead-letters": Call("--limit 5"),
     "dead-letters retry": Call("{dead}"),
+    "deploy": Call("{folder}/pipelines --at /srv/pipelines"),
     "drain": Call("nobody"),
     "evict": Call("nobody"),
     "durations": Call("walked"),
     "events": Call("list"),
     "events send": Call("walked.by"),
+    "example": Call("cron"),
     "extend": Call("{running} 1h"),
     "graph": Call("{run}"),
     "history": Call("walked"),
+    "import crontab": Call("{folder}/crontab --into {folder}/imported"),
+    "init": Call("{folder}/begun"),
     "jobs": Call("ls"),
     "jobs delete": Call("doomed", "submit {folder}/doomed.yaml -q"),
     "jobs versions": Call("walked"),
@@ -77,12 +85,23 @@ CALLS = {
     "next": Call(""),
     "openapi": Call(""),
     "pause": Call("walked-manual"),
+    "plan": Call("{folder}/pipelines"),
     "promote": Call("{it} --priority P1", "submit stays -q"),
     "rerun": Call("{run}"),
     "resume": Call("walked-manual"),
     "retry": Call("{run} --all"),
+    "run": Call("{folder}/quick.yaml"),
     "runs": Call("ls --limit 3"),
+    "scheduler cancel": Call("stays --dir {folder}/pipelines", "scheduler trigger stays --dir {folder}/pipelines -q"),
+    "scheduler history": Call("walked --dir {folder}/pipelines"),
+    "scheduler list": Call("--dir {folder}/pipelines"),
+    "scheduler pause": Call("walked --dir {folder}/pipelines"),
+    "scheduler resume": Call("walked --dir {folder}/pipelines"),
+    "scheduler status": Call("walked --dir {folder}/pipelines"),
+    "scheduler trigger": Call("walked --dir {folder}/pipelines"),
+    "scheduler upcoming": Call("--dir {folder}/pipelines"),
     "schedules": Call("list"),
+    "schema": Call("pipeline"),
     "schedules create": Call("{folder}/made.yaml"),
     "schedules delete": Call("{it}", "schedules set {folder}/gone.yaml -q"),
     "schedules fires": Call("walked-manual"),
@@ -105,6 +124,7 @@ CALLS = {
     "trigger": Call("walked-manual"),
     "uncordon": Call("nobody"),
     "upcoming": Call("ls"),
+    "validate": Call("{folder}/pipelines"),
     "version": Call(""),
     "watch": Call("{run}"),
     "webhooks": Call(""),
@@ -142,6 +162,11 @@ def things(address: str, tmp_path_factory: pytest.TempPathFactory) -> Things:
         (folder / f"{name}.yaml").write_text(f"name: walked-{name}\njob: walked\nmanual: true\n")
     (folder / "nightly.yaml").write_text("name: walked\njob: walked\ncron: 0 5 * * *\nenabled: false\n")
     (folder / "doomed.yaml").write_text(job("doomed", "id: only, run: 'true'"))
+    (folder / "crontab").write_text("0 5 * * * true\n")
+    (folder / "pipelines" / "walked-pipeline").mkdir(parents=True)
+    (folder / "pipelines" / "walked-pipeline" / "pipeline.yaml").write_text(job("walked", "id: only, run: 'true'"))
+    (folder / "quick.yaml").write_text(job("quick", "id: only, run: 'true'"))
+    make_pipelines(folder / "pipelines", address)
 
     def ask(*words: str, stdin: str | None = None) -> str:
         result = Terminal().call(*words, "--server", address, "-q", stdin=stdin)
@@ -156,8 +181,24 @@ def things(address: str, tmp_path_factory: pytest.TempPathFactory) -> Things:
         for one in (running, killed):
             until(lambda one=one: client.task(one).state == "RUNNING", f"{one} runs")  # type: ignore[misc]
     ask("schedules", "set", str(folder / "manual.yaml"))
+    ask("schedules", "set", "-", stdin="name: stays-manual\njob: stays\nmanual: true\n")
     hook = ask("webhooks", "add", "http://127.0.0.1:9/hook")
     return Things(run=run, task=task, dead=dead, running=running, killed=killed, hook=hook, folder=str(folder))
+
+
+def make_pipelines(folder: Path, address: str) -> None:
+    """A folder as its scheduler leaves it, run by the server that there is."""
+    at = datetime(2026, 11, 15, tzinfo=UTC)
+    record = RunRecord(started_at=at, completed_at=at, success=True)
+    for name in ("walked", "stays"):
+        pipeline = folder / name
+        pipeline.mkdir(parents=True)
+        (pipeline / PIPELINE_FILE).write_text(job(name, f"id: only, {STAYS}"))
+        state = ScheduleState(schedule_id=f"{name}-manual", pipeline_id=name, last_run=record, history=(record,))
+        assert write_state(pipeline, state)
+    own = folder / OWN_DIRECTORY
+    own.mkdir()
+    (own / ADDRESS_FILE).write_bytes(msgspec.json.encode({"address": address}))
 
 
 def said(path: str, things: Things, terminal: Terminal) -> list[str]:
@@ -236,7 +277,7 @@ ASKING = [
     path
     for path, one in TREE
     if path in CALLS
-    and path not in {"openapi", "config show"}
+    and path not in {"openapi", "config show", "plan"}
     and any(option.name == "context" for option in one.params)
 ]
 

@@ -57,6 +57,7 @@ NUMBERS = [
     "-9223372036854775808 // -1", "170141183460469231731687303715884105727 + 1", "1|times(1e308)|times(1e308)",
     "1.5|round(1000000000)", "1.5|round(-1000000000)", "'1e999'|float", "'" + "9" * 900 + "'|int",
     "output.large + 1", "output.large|string", "output.large|times(output.large)", "true|times(2)",
+    "'2026-01-01'|plus_days(output.large)", "'9999-12-31'|plus_days(1000000)", "output.text|yesterday",
 ]  # fmt: skip
 
 EXPRESSIONS = [

@@ -60,8 +60,12 @@ def an_event(number: int, at: datetime, *, type: str = "orders.ready", data: obj
 class Desk:
     """One schedule, and all that was written about it."""
 
-    def __init__(self, spec: ScheduleSpec, created_at: datetime = NOON, *, name: str = "sched_1") -> None:
-        row, change = settling_acts.new_schedule(name, "acme", spec, pool="default", by="ann", now=created_at)
+    def __init__(
+        self, spec: ScheduleSpec, created_at: datetime = NOON, *, name: str = "sched_1", since: datetime | None = None
+    ) -> None:
+        row, change = settling_acts.new_schedule(
+            name, "acme", spec, pool="default", by="ann", now=created_at, since=since
+        )
         self.row: ScheduleRow = row
         self.job: JobRow | None = JOB
         self.fires: dict[tuple[datetime, int], FireRow] = {}

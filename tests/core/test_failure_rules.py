@@ -44,6 +44,8 @@ def test_a_job_and_a_task_can_have_a_policy() -> None:
         ({"classes": {"timeout": {"base_seconds": -1}}}, "classes.timeout.base_seconds", "must be from 0"),
         ({"classes": {"timeout": {"cap_seconds": 1e9}}}, "classes.timeout.cap_seconds", "must be from more than 0"),
         ({"classes": {"timeout": {"factor": 0}}}, "classes.timeout.factor", "must be from 1"),
+        ({"linear": True, "factor": 2}, "factor", "says nothing if the policy is linear"),
+        ({"linear": True, "classes": {"timeout": {"factor": 2}}}, "classes.timeout.factor", "if the policy is linear"),
         ({"classes": {"timeout": {"max_attempts": 6}}}, "classes.timeout.max_attempts", "must be from 1 to 5"),
         ({"rules": [{"failure": "permanent"}] * 33}, "rules", "there are 33, 32 are allowed"),
         ({"rules": [{"failure": "permanent", "exit_codes": [256]}]}, "rules[0].exit_codes", "must be from 0 to 255"),

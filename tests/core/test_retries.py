@@ -241,6 +241,33 @@ def test_delays_grow_up_to_the_cap_and_jitter_stays_within_its_bounds(
     assert delay == delay_seconds(task, spec, policy, TRANSIENT, USUAL)
 
 
+@pytest.mark.parametrize(
+    "failure",
+    ['{"type": "E"}', '{"type": "RATE_LIMIT_EXCEEDED"}', '{"type": "TRANSIENT_NETWORK"}', '{"type": "MemoryError"}'],
+)
+def test_a_linear_policy_is_the_delay_times_the_try_whatever_failed(failure: str) -> None:
+    """RTY-2: to the second, with as many tries as the task says, and bounded by its own cap only."""
+    found, policy = classify(failure), RetryPolicy(linear=True)
+    long = a_spec("a", retry_delay_seconds=86_400)
+    assert [delay_seconds(a_task(tries=n), a_spec("a"), policy, found, USUAL) for n in (1, 2, 3)] == [10, 20, 30]
+    assert delay_seconds(a_task(tries=4), long, policy, found, USUAL) == 4 * 86_400
+    assert tries_for(a_spec("a"), policy, found) == 3
+    capped = RetryPolicy(linear=True, cap_seconds=25)
+    assert [delay_seconds(a_task(tries=n), a_spec("a"), capped, found, USUAL) for n in (1, 2, 3)] == [10, 20, 25]
+    step = decide(a_task(tries=2), replace(a_spec("a"), retry=policy), found)
+    assert (step.state, after(step)) == (S.PENDING, 20)
+
+
+def test_what_a_linear_policy_says_of_a_class_goes_first() -> None:
+    """And what the other side says before everything."""
+    policy = RetryPolicy(linear=True, classes={C.RATE_LIMITED: Backoff(base_seconds=7, cap_seconds=15, max_attempts=2)})
+    limited = classify('{"type": "RATE_LIMIT_EXCEEDED"}')
+    assert [delay_seconds(a_task(tries=n), a_spec("a"), policy, limited, USUAL) for n in (1, 2, 3)] == [7, 14, 15]
+    assert tries_for(a_spec("a"), policy, limited) == 2
+    asked = classify('{"class": "rate_limited", "type": "E", "retry_after_seconds": 45}')
+    assert delay_seconds(a_task(tries=2), a_spec("a"), policy, asked, USUAL) == 45
+
+
 def test_what_failed_together_does_not_come_back_together() -> None:
     """The jitter of a thousand tasks is spread over all of its range."""
     delays = sorted(

@@ -12,7 +12,7 @@ def test_every_node_comes_after_what_it_needs() -> None:
         name="etl",
         tasks=(
             TaskSpec(name="report", needs=(Edge("load", when="output.rows > 0"), Edge("plan"))),
-            TaskSpec(name="load", needs=(Edge("plan"),), for_each="outputs.plan.files"),
+            TaskSpec(name="load", needs=(Edge("plan"),), for_each="outputs.plan.files", when="params.full"),
             TaskSpec(name="plan", grows=True),
         ),
     )
@@ -22,5 +22,5 @@ def test_every_node_comes_after_what_it_needs() -> None:
 
     assert list(nodes) == ["plan", "load", "extra", "report"]
     assert nodes["report"].needs == (Edge("load", when="output.rows > 0"), Edge("plan"), Edge("extra"))
-    assert (nodes["load"].is_fan_out, nodes["load"].grown_by) == (True, None)
+    assert (nodes["load"].when, nodes["load"].is_fan_out, nodes["load"].grown_by) == ("params.full", True, None)
     assert (nodes["extra"].needs, nodes["extra"].grown_by) == ((Edge("plan"),), "plan")

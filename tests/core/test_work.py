@@ -30,7 +30,7 @@ def test_each_kind_of_work_is_taken(work: object) -> None:
     ("work", "where", "why"),
     [
         (7, "", "Expected `object`"),
-        ({"cmd": "x"}, "", "exactly one of run, shell, python, handler; it has none"),
+        ({"cmd": "x"}, "", "exactly one of run, shell, python, handler, map; it has none"),
         ({"run": ["x"], "shell": "y"}, "", "it has run and shell"),
         ({"run": ["x", 1]}, ".run[1]", "Expected `str`, got `int`"),
         ({"run": []}, ".run", "must begin with a program"),

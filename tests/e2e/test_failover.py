@@ -9,11 +9,12 @@ from contextlib import asynccontextmanager
 
 import asyncpg
 
-from mainspring.bootstrap import POOL, submit_noops
+from mainspring.bootstrap import POOL
 from mainspring.core.states import is_allowed
 from mainspring.core.tasks import TaskState
 from mainspring.store.postgres import PostgresStore
 from tests.e2e.processes import DEADLINE_SECONDS, hosts
+from tests.submitting import submit
 
 
 @asynccontextmanager
@@ -23,7 +24,7 @@ async def submitted(url: str, runs: int) -> AsyncIterator[tuple[PostgresStore, l
     rows = await asyncpg.connect(url)
     try:
         await store.ensure_shard(POOL)
-        yield store, await submit_noops(store, runs), rows
+        yield store, [run.id for run in await submit(store, runs)], rows
     finally:
         await rows.close()
         await store.close()

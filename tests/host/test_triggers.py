@@ -6,15 +6,17 @@ import asyncio
 from collections.abc import AsyncIterator
 from datetime import timedelta
 
+import pytest
 import pytest_asyncio
 from msgspec.structs import replace
 
 from mainspring.core.fires import Outcome
 from mainspring.core.runs import RunState
-from mainspring.core.schedule_rows import ScheduleRow
+from mainspring.core.schedule_rows import EventRow, ScheduleRow
 from mainspring.core.schedules import ScheduleSpec
 from mainspring.core.settling_acts import new_schedule
-from mainspring.core.triggers import CronTrigger, IntervalTrigger, OnceTrigger
+from mainspring.core.triggers import CronTrigger, EventTrigger, IntervalTrigger, OnceTrigger
+from mainspring.errors import Refused
 from mainspring.host.schedule_acts import make_context
 from mainspring.host.triggers import AT_ONCE, Triggers
 from tests.host.hall import SHARD, Hall
@@ -151,3 +153,73 @@ async def test_what_the_store_refuses_costs_its_schedule_only(hall: Hall) -> Non
     assert [await table.outcomes(row) for row in rows] == [[O.RAN]] * 3
     assert (await table.outcomes(bad), (await table.row(bad)).paused) == ([], True)
     await table.close()
+
+
+async def test_what_is_held_is_fired_when_it_is_released(hall: Hall, table: Timetable) -> None:
+    """Nothing is fired and nothing swept meanwhile; nothing is lost either."""
+    row = await table.schedule(EVERY_TEN)
+    triggers = Triggers(hall.store, hall.clock, table.settler)
+    triggers.hold()
+    firing = asyncio.create_task(triggers.run())
+    await hall.wait(25)
+    assert await table.outcomes(row) == []
+    triggers.release()
+    await hall.until(lambda: bool(table.windows_run()), within=1)
+    assert [(fire.window_at, fire.outcome) for fire in await table.fires(row)] == [
+        (BEGINNING + 10 * SECOND, O.RAN),
+        (BEGINNING + 20 * SECOND, O.WAITING),
+    ]
+    firing.cancel()
+
+
+async def test_a_listener_hears_of_schedules_once_it_is_written(hall: Hall) -> None:
+    """Of those that are due, of those that people touch, and of one that had to be set aside alone."""
+    absurd = replace(make_context(), count_tasks=lambda job: 2**80 if job.name == "bad" else 1)
+    table = Timetable(hall, absurd)
+    await table.job()
+    await table.job("bad")
+    ruled: list[str] = []
+    table.settler.on_ruled = table.book.on_ruled = ruled.extend
+    good = await table.schedule(EVERY_TEN)
+    bad = await table.schedule(EVERY_TEN, "bad", job="bad")
+    assert ruled == [good.id, bad.id]
+    await table.book.pause(good.id, by="ann")
+    await table.book.resume(good.id, by="ann")
+    assert ruled[2:] == [good.id, good.id]
+    table.start(outbox=False)
+    await hall.wait(12)
+    assert sorted(ruled[4:]) == sorted([good.id, bad.id])
+    await table.close()
+
+
+async def test_a_listener_hears_of_events_that_fire(hall: Hall, table: Timetable) -> None:
+    """Only of the schedules that they concern, and not of what came before."""
+    row = await table.schedule(EventTrigger(type="landed"))
+    await table.schedule(EventTrigger(type="left"), "other")
+    ruled: list[str] = []
+    table.book.on_ruled = ruled.extend
+    event = EventRow(
+        tenant="acme", source="s", id="1", type="landed", at=table.now(), received_at=table.now(), document="{}"
+    )
+    assert await table.book.receive_events("acme", [event]) == [True]
+    assert await table.book.receive_events("acme", [event]) == [False]
+    assert ruled == [row.id]
+
+
+async def test_a_schedule_that_is_created_with_an_earlier_instant_makes_up_for_what_it_missed(
+    hall: Hall, table: Timetable
+) -> None:
+    """At once, and then goes on as any other."""
+    spec = ScheduleSpec(name="late", job="etl", trigger=IntervalTrigger(every_seconds=600), max_active=9)
+    row = await table.book.create("acme", spec, by="ann", since=BEGINNING - HOUR)
+    table.start(outbox=False)
+    await hall.wait(1)
+    fires = await table.fires(row)
+    assert [(fire.count, fire.outcome) for fire in fires] == [(2, O.SKIPPED), *[(1, O.RAN)] * 4]
+    assert (fires[0].window_at, fires[-1].window_at) == (BEGINNING - HOUR + 600 * SECOND, BEGINNING)
+    with pytest.raises(Refused, match="still to come"):
+        await table.book.create("acme", replace(spec, name="x"), by="ann", since=BEGINNING + HOUR)
+    past = replace(spec, name="once", trigger=OnceTrigger(at=BEGINNING - HOUR))
+    with pytest.raises(Refused, match="is over"):
+        await table.book.create("acme", past, by="ann")
+    assert (await table.book.create("acme", past, by="ann", since=BEGINNING - 2 * HOUR)).next_at == BEGINNING - HOUR

@@ -11,7 +11,7 @@ from tests.house_rules.source import Complaint, Source
 _DATA_MODULES = frozenset(
     {"__future__", "abc", "bisect", "collections", "copy", "dataclasses", "datetime", "decimal", "enum", "fractions"}
     | {"functools", "graphlib", "hashlib", "heapq", "itertools", "json", "math", "numbers", "operator", "random", "re"}
-    | {"string", "textwrap", "types", "typing", "unicodedata", "zoneinfo"}
+    | {"shlex", "string", "textwrap", "types", "typing", "unicodedata", "zoneinfo"}
 )
 _EVERYTHING = frozenset({"*"})
 
@@ -54,6 +54,7 @@ AREAS: dict[str, Area] = {
         frozenset(sys.stdlib_module_names) - _CONCRETE,
     ),
     "mainspring.rest": _area("", "msgspec", _DATA_MODULES),
+    "mainspring.rest_apply": _area("rest", "msgspec", _DATA_MODULES),
     "mainspring.rest_admin": _area("rest", "msgspec", _DATA_MODULES),
     "mainspring.rest_overviews": _area("rest", "msgspec", _DATA_MODULES),
     "mainspring.rest_schedules": _area("rest", "msgspec", _DATA_MODULES),
@@ -64,33 +65,53 @@ AREAS: dict[str, Area] = {
     "mainspring.notify": _area("notify core clock errors sdk.sources", "msgspec httpx2 aiosmtplib apprise"),
     "mainspring.api": _area(
         "api host shard core store.port store.port_admin store.port_front store.port_schedules clock errors wire "
-        "rest rest_admin rest_overviews rest_schedules ids telemetry",
+        "rest rest_admin rest_apply rest_overviews rest_schedules ids telemetry",
         "msgspec structlog starlette uvicorn websockets httpx2 prometheus_client psutil",
     ),
     "mainspring.worker": _area(
-        "worker wire event_loop errors clock ids log_output core.work core.expressions core.references core.trace_ids "
+        "worker wire event_loop errors clock ids log_output core.work core.expressions core.mapping core.references "
+        "core.invoker_texts core.trace_ids "
         "sdk.context sdk.signatures",
         "msgspec structlog psutil websockets uvloop",
     ),
     "mainspring.sdk": _area(
-        "sdk local rest rest_admin rest_overviews rest_schedules errors clock ids core.work core.admission "
-        "core.audit_trail core.failure_policy core.fires core.hints core.jobs core.lengths core.references "
-        "core.schedules core.schedule_texts core.trace_ids core.triggers core.zones",
+        "sdk local rest rest_admin rest_apply rest_overviews rest_schedules errors clock ids core.work core.admission "
+        "core.audit_trail core.expressions core.failure_policy core.fires core.hints core.job_rules core.jobs "
+        "core.lengths core.mapping core.references core.runs "
+        "core.schedules core.schedule_texts core.trace_ids core.triggers core.webhook_events core.zones",
         "msgspec httpx2 yaml",
     ),
+    "mainspring.mapreduce": _area(
+        "mapreduce core.mapping core.work core.expressions core.expression_grammar core.expression_values core.hints "
+        "clock errors sdk.context",
+        "msgspec httpx2",
+    ),
+    "mainspring.folder": _area(
+        "folder sdk rest rest_admin rest_apply rest_overviews rest_schedules errors clock ids core.fires core.hints "
+        "core.schedule_texts core.schedules core.triggers",
+        "msgspec structlog watchfiles psutil",
+    ),
     "mainspring.cli": _area(
-        "cli bootstrap errors sdk rest rest_admin rest_overviews rest_schedules clock core.audit_trail core.hints",
+        "cli bootstrap errors folder sdk rest rest_admin rest_apply rest_overviews rest_schedules standalone clock "
+        "core.audit_trail core.clock_changes core.hints core.schedules core.triggers core.zones",
         "click rich_click rich msgspec yaml",
     ),
+    "mainspring.cli.folder_view": _area("cli clock folder scheduler sdk.quantities", "rich"),
+    "mainspring.cli.up": _area("cli event_loop folder log_output scheduler serving", "rich_click"),
+    "mainspring.cli.run": _area("cli clock log_output sdk standalone", "rich_click"),
     "mainspring.cli.worker": _area("cli worker.launch errors sdk.quantities", "rich_click"),
     "mainspring.cli.server": _area("cli serving sdk.quantities", "rich_click"),
+    "mainspring.cli.demo": _area("cli demo errors sdk.quantities", "rich_click rich"),
     "mainspring.cli.openapi": _area("cli api.app api.openapi", "rich_click msgspec"),
     "mainspring.log_output": _area("", "structlog"),
     "mainspring.serving": Area(_EVERYTHING, _EVERYTHING),
+    "mainspring.standalone": Area(_EVERYTHING, _EVERYTHING),
+    "mainspring.scheduler": Area(_EVERYTHING, _EVERYTHING),
+    "mainspring.demo": Area(_EVERYTHING, _EVERYTHING),
     "mainspring.bootstrap": Area(_EVERYTHING, _EVERYTHING),
     "mainspring.local": Area(_EVERYTHING, _EVERYTHING),
     "mainspring.testing": _area("local sdk errors", "msgspec"),
-    "mainspring": _area("sdk errors"),
+    "mainspring": _area("sdk errors scheduler"),
 }
 
 

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 
+import pytest
+
+from mainspring.errors import Conflict
 from mainspring.sdk.client import Client
 from tests.sdk.scripted import HANG_UP, problem, says, scripted
 
@@ -54,3 +58,11 @@ def test_the_latest_fires_are_asked_for_with_their_filters() -> None:
 
     assert fire.run_id == "run_1"
     assert server.heard[0].path.endswith("/schedules/nightly/fires?outcome=ran&outcome=late&limit=5")
+
+
+def test_a_new_schedule_says_from_when_on_its_windows_count() -> None:
+    since = datetime(2026, 11, 15, tzinfo=UTC)
+    with scripted(problem(409, "conflict")) as server, Client(server.url) as client, pytest.raises(Conflict):
+        client.create_schedule({"name": "nightly"}, since=since)
+
+    assert json.loads(server.heard[0].body) == {"definition": {"name": "nightly"}, "since": "2026-11-15T00:00:00Z"}

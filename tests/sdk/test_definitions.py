@@ -240,6 +240,7 @@ tasks:
         "9:9 there is no kind of failure `rate_limitd`, did you mean `rate_limited`?",
         "12:34 `delay` must be a length of time such as 90s, 10m or 1h30m, or a number of seconds",
         f"15:25 there is no kind of failure `never`, there are {', '.join(FailureClass)}",
+        "15:44 `exit_codes` must be a whole number",
         "18:13 `retry.delay` says the same as `retry_delay`",
         "18:33 `cap_seconds` says the same as another field of `retry`",
         "20:5 unknown field `soft_timout`, did you mean `soft_timeout`?",

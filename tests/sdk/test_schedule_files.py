@@ -82,9 +82,9 @@ max_failures: never
         ("at: 2036-01-01T00:00:00\n", "3:1", "must say its time zone"),
         ("params: {}\n", "1:1", "it must say when it fires"),
         ("manual: true\nmax_activ: 2\n", "4:1", "did you mean `max_active`?"),
-        ("manual: true\noverlap: wait\n", "4:1", "must be one of queue, skip, cancel_running"),
+        ("manual: true\noverlap: wait\n", "4:10", "must be one of queue, skip, cancel_running"),
         ("manual: true\nafter: {job: load, within: 0}\n", "4:20", "must be from more than 0"),
-        ("manual: true\npriority: P7\n", "4:1", "must be one of P0, P1, P2"),
+        ("manual: true\npriority: P7\n", "4:11", "must be one of P0, P1, P2"),
     ],
 )
 def test_a_flaw_has_its_line(text: str, place: str, why: str) -> None:

@@ -18,11 +18,13 @@ def cores(n: float) -> Resources:
     return Resources(cpu_millis=int(n * 1000), memory_bytes=int(n * GIB))
 
 
-def task(name: str, *needs: str, when: dict[str, str] | None = None, **fields: Any) -> TaskSpec:
-    """A task that needs others, under conditions if any are given by upstream; one core unless said otherwise."""
+def task(
+    name: str, *needs: str, when: dict[str, str] | None = None, only_if: str | None = None, **fields: Any
+) -> TaskSpec:
+    """A task that needs others, under conditions if any are given by upstream, or as its own; one core unless said."""
     edges = tuple(Edge(upstream, (when or {}).get(upstream)) for upstream in needs)
     fields.setdefault("resources", ONE_CORE)
-    return TaskSpec(name=name, needs=edges, **fields)
+    return TaskSpec(name=name, needs=edges, when=only_if, **fields)
 
 
 def short(name: str, *needs: str, **fields: Any) -> TaskSpec:

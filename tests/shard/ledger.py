@@ -30,8 +30,9 @@ from mainspring.core.batch import (
     SpreadKind,
     WorkerRow,
 )
+from mainspring.core.growth import gather
 from mainspring.core.jobs import Job
-from mainspring.core.readiness import Upstream, decide
+from mainspring.core.readiness import Upstream, decide, decide_when
 from mainspring.core.runs import FINAL_RUN, Run
 from mainspring.core.states import FINAL, HELD_BY_A_WORKER, is_allowed
 from mainspring.core.tasks import Attempt, RecordedAttempt, Task, TaskState, Transition
@@ -222,6 +223,10 @@ class Ledger:
                 ]  # fmt: skip
             decision = decide(job.spec.on_failure, spec.on_skip, upstreams, run.params)
             assert decision.state is TaskState.QUEUED, f"{task} was placed: {decision}"
+            if spec.when is not None:
+                named = [one for one in _as_wholes(family, task) if one.name in spec.when]
+                refused = decide_when(spec.when, named, run.params)
+                assert refused is None, f"{task} was placed: {refused}"
 
     def _check_holds(self, batch: Batch) -> None:
         """WRK-9: nothing is placed on a worker that is held."""
@@ -244,3 +249,14 @@ class Ledger:
             self.spreads.pop(key, None)
         else:
             self.spreads[key] = copy(spread)
+
+
+def _as_wholes(family: Family, task: Task) -> list[Upstream]:
+    """What a task needs, each as one: a fan-out with the list of its outputs."""
+    found = []
+    for members, _, _ in family.needs(task):
+        spec = family.spec(members[0])
+        is_fan_out = members[0].birth is not None and spec is not None and spec.for_each is not None
+        output = gather(one.output for one in members) if is_fan_out else members[0].output
+        found.append(Upstream(id=members[0].id, name=members[0].name, state=members[0].state, output=output))
+    return found

@@ -57,6 +57,7 @@ def specs(draw: st.DrawFn) -> Any:
                 f"t{number}",
                 *needs,
                 when=dict.fromkeys(conditional, "output == 1"),
+                only_if=draw(st.sampled_from([None, None, *(f"outputs.{one} in [none, 1]" for one in needs)])),
                 max_attempts=draw(st.sampled_from([1, 2, 5])),
                 retry_delay_seconds=2.0,
                 timeout_seconds=draw(st.sampled_from([5.0, 1000.0])),

@@ -88,3 +88,25 @@ def test_a_new_leader_goes_on_with_it(world: World, turns: int) -> None:
     world.reconnect("w1")
     assert [world.task(name).generation for name in names] == [2] * 10 + [1] * 30
     assert [world.task(name).state for name in names[:10]] == [S.ASSIGNED] * 10
+
+
+def test_what_waits_for_a_fan_out_waits_again_for_those_of_it_that_failed(world: World) -> None:
+    """They stand behind it in the run, and it is looked at before them."""
+    world.register("w1", cores=8)
+    world.submit(
+        job(
+            task("fetch", for_each="params.files", max_attempts=1),
+            task("report", "fetch"),
+            on_failure=FailurePolicy.FAIL_AFTER_ALL,
+        ),
+        params='{"files": ["a", "b", "c"]}',
+    )
+    world.succeed("fetch[0]")
+    world.fail("fetch[1]", "fetch[2]")
+    assert world.task("report").state is S.CANCELLED
+    assert world.act(happened.RetryRun).detail == "2 tasks started again"
+    assert [world.task(f"fetch[{number}]").generation for number in range(3)] == [1, 2, 2]
+    world.succeed("fetch[1]")
+    assert world.task("report").state is S.PENDING
+    world.succeed("fetch[2]", "report")
+    assert world.run().state is RunState.SUCCEEDED

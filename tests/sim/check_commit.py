@@ -16,6 +16,7 @@ from mainspring.core.work import digest_of
 from mainspring.wire import Outcome
 from tests.sim.check_failures import FailureCheck
 from tests.sim.check_growth import GrowthCheck, can_be_added, causes
+from tests.sim.check_when import WhenCheck
 from tests.sim.findings import Findings
 from tests.sim.jobs import CONDITIONS
 from tests.sim.model import Ever, Model
@@ -31,6 +32,7 @@ class CommitCheck:
         self._findings = findings
         self._failures = failures
         self._growth = GrowthCheck(findings, ever)
+        self._whens = WhenCheck(findings)
         self._require = findings.require
         self._ever = ever
         self._offers = offers
@@ -70,6 +72,7 @@ class CommitCheck:
         self._check_records(model, batch)
         self._failures.check_counted(model, batch)
         self._growth.check(model, batch)
+        self._whens.check(model, batch)
         for run_id in touched:
             self._check_run(model, run_id)
         if _assigns(batch):
@@ -281,6 +284,7 @@ class CommitCheck:
     def _check_placing(self, model: Model, queued_before: list[Task]) -> None:
         for task in self._placed:
             self._check_causes(model, task)
+            self._whens.check_placed(model, task)
             self._failures.check_placed(model, task)
             worker = task.worker_id or ""
             room = self._offers[worker] - model.use(worker)

@@ -32,6 +32,7 @@ _ON_ITS_WAY = 5.0
 _SLACK = 2.5
 """Seconds: a turn counts no more than 2, and a commit takes a little."""
 _JUMP_LASTS = 90.0
+_ROUNDED = 0.001
 _ALIKE_WITHIN = 45.0
 _MORE = 3
 """So many more failures than open a circuit must have opened one: clocks jump, and turns take several at once."""
@@ -75,6 +76,7 @@ class FailureCheck:
                 happens_to_all = after.trail is not None and after.trail.signature in common
                 # One that had its time and whose worker is lost before it is gone counts as a try, and as no loss.
                 is_try = after.tries > task.tries
+                self._check_delay(model, attempt, led_to, after)
                 self._check_attempt(model, attempt, led_to, task, happens_to_all=happens_to_all, is_try=is_try)
         self._check_queued(model, batch)
         for change in batch.tasks:
@@ -159,6 +161,21 @@ class FailureCheck:
             poisonous = len(story.workers) >= WORKERS_ALIKE or len(story.lost_on) >= WORKERS_LOST
             left = model.counted.get(key, 0) < model.spec_of(task).max_attempts
             self._require("RTY-5", poisonous and left, f"{said}; {story}")
+
+    def _check_delay(self, model: Model, attempt: Attempt, step: Transition, after: Task) -> None:
+        """A linear policy says the delay to the second; it is longer only where too many would come at once (RTY-2)."""
+        spec, job = model.spec_of(after), model.job_of(after.run_id).spec
+        policy = spec.retry or job.retry
+        is_failure = attempt.end in (AttemptEnd.FAILED, AttemptEnd.TIMED_OUT)
+        if not policy.linear or not is_failure or step.end is not S.PENDING or after.due_at is None:
+            return
+        base = spec.retry_delay_seconds or 0.0
+        expected = base * after.tries
+        if policy.cap_seconds is not None:
+            expected = min(expected, max(base, policy.cap_seconds))
+        waits = (after.due_at - step.at).total_seconds()
+        right = waits > expected - _ROUNDED and f"; the next one in {expected:.3g} s" in step.because
+        self._require("RTY-2", right, f"{attempt.task_id} waits {waits} s, not {expected}: {step.because}")
 
     def _check_stop(self, model: Model, task: Task, spec: TaskSpec) -> None:
         """Whoever is asked to stop for its time has used it up (LIV-2, LIV-4)."""

@@ -79,19 +79,24 @@ def causes(model: Model, task: Task) -> Iterator[tuple[Task | None, str]]:
     if not job.is_growing:
         yield from ((tasks[parent], tasks[parent].id) for parent in job.upstream[task.position] if parent < len(tasks))
         return
-    for parent in _parents(model, task):
+    for parent in parents_of(model, task):
         if parent >= len(tasks):
             yield None, f"{parent} is not made"
             continue
         row = tasks[parent]
-        if model.spec_of(row).for_each is None or row.birth is None:
-            yield row, row.id
-            continue
-        members = [one for one in tasks if one.birth is not None and _is_of(one, row)]
-        if len(members) < row.birth.total:
+        members = members_of(model, row)
+        if row.birth is not None and len(members) < row.birth.total and model.spec_of(row).for_each is not None:
             yield None, f"{row.id} has {len(members)} of {row.birth.total}"
         for member in members:
             yield member, member.id
+
+
+def members_of(model: Model, task: Task) -> list[Task]:
+    """The tasks that one stands for, in their order: those of its fan-out, or itself."""
+    if model.spec_of(task).for_each is None or task.birth is None:
+        return [task]
+    members = [one for one in model.tasks[task.run_id] if one.birth is not None and _is_of(one, task)]
+    return sorted(members, key=lambda one: one.birth.index if one.birth is not None else 0)
 
 
 def _is_of(task: Task, template: Task) -> bool:
@@ -101,7 +106,7 @@ def _is_of(task: Task, template: Task) -> bool:
     return (birth.parent, birth.generation) == (mine.parent, mine.generation) and not birth.replaced
 
 
-def _parents(model: Model, task: Task) -> list[int]:
+def parents_of(model: Model, task: Task) -> list[int]:
     """Positions that a task needs, by its definition, its fan-out's, or the output that added it."""
     job, tasks = model.job_of(task.run_id), model.tasks[task.run_id]
     names = {one.name: one.position for one in tasks if not (one.birth is not None and one.birth.replaced)}
@@ -112,7 +117,7 @@ def _parents(model: Model, task: Task) -> list[int]:
         assert task.birth is not None
         maker = tasks[task.birth.parent]
         if model.spec_of(maker).for_each is not None:
-            return _parents(model, maker)
+            return parents_of(model, maker)
         needs = model.spec_of(task).needs
         found = [names[edge.task] for edge in needs] or [maker.position]
     for one in tasks:

@@ -26,6 +26,7 @@ from mainspring.core.schedules import ScheduleSpec
 from mainspring.core.triggers import CronTrigger, EventTrigger, IntervalTrigger, ManualTrigger, OnceTrigger, Trigger
 from tests.sim.findings import Findings
 from tests.sim.model import Ever, Model
+from tests.sim.timetables import computed_for
 
 SECOND = timedelta(seconds=1)
 LONGEST_LOOK = timedelta(minutes=30)
@@ -112,6 +113,8 @@ class ScheduleCheck:
     def created(self, model: Model, row: ScheduleRow) -> None:
         """A schedule was kept."""
         self._require("I-30", row.id not in model.schedules, f"{row.id} was created twice")
+        since = min(self._ever.since.get((row.tenant, row.name), row.created_at), row.created_at)
+        self._require("TRG-5", row.through_at == since, f"{row.id} counts from {row.through_at}, not from {since}")
         model.schedules[row.id] = row
         model.fires.setdefault(row.id, {})
 
@@ -129,7 +132,7 @@ class ScheduleCheck:
             fires = model.fires[before.id]
             planned = [fire for fire in ruling.fires if _key(fire) not in fires and _is_planned(fire)]
             self._check_cursor(before, spec, ruling, planned, docket.now)
-            self._check_fires(fires, ruling)
+            self._check_fires(fires, spec, ruling)
             self._check_catch_up(spec, planned, docket.now)
             self._check_causes(model, before, spec, fires, ruling)
             self._apply(model, ruling)
@@ -168,8 +171,10 @@ class ScheduleCheck:
             stops = not _is_on(after) or bool(acts & BEGINNINGS)
             end = now if stops else after.through_at
             self._check_cover(story, [window for window in due if window <= end], planned)
+        since = self._ever.since.get((before.tenant, before.name))
         for fire in planned:
             self._require("I-31", fire.last_window_at <= now, f"{story}: {fire} is early")
+            self._require("TRG-5", since is None or fire.window_at > since, f"{story}: {fire} is before {since}")
         trigger = msgspec.json.decode(after.spec, type=ScheduleSpec).trigger
         if _is_on(after):
             first = next_window(trigger, after.through_at)
@@ -196,7 +201,7 @@ class ScheduleCheck:
 
     # fires and runs
 
-    def _check_fires(self, known: dict[tuple[datetime, int], FireRow], ruling: Ruling) -> None:
+    def _check_fires(self, known: dict[tuple[datetime, int], FireRow], spec: ScheduleSpec, ruling: Ruling) -> None:
         """What is decided stays so; ran and run belong together, one to one (TRG-4)."""
         runs = {run.id: run for run in ruling.runs}
         self._require("TRG-4", len(runs) == len(ruling.runs), f"{ruling.runs}: one run twice")
@@ -213,6 +218,10 @@ class ScheduleCheck:
             if run is not None:
                 mine = (run.schedule_id, run.window_at) == (fire.schedule_id, fire.window_at)
                 self._require("TRG-4", mine and run.id not in made, f"{run} is not the run of {fire}")
+                if spec.computed:
+                    params, wanted = msgspec.json.decode(run.params), computed_for(fire.window_at)
+                    same = {name: params.get(name) for name in wanted} == wanted
+                    self._require("TRG-4", same, f"{run} has {params}, not {wanted}")
                 made.add(run.id)
         self._require("TRG-4", made == runs.keys(), f"{sorted(runs.keys() - made)} were made for no window")
 

@@ -15,6 +15,7 @@ from mainspring.core.runs import FailurePolicy
 from tests.sim.ailments import Ailment, draw_ailment
 from tests.sim.growing import draw_growing, encode_work
 from tests.sim.mix import Mix
+from tests.sim.whens import add_whens
 from tests.sim.worker import Work
 
 MIB = 1024 * 1024
@@ -37,6 +38,12 @@ def draw_job(random: Random, mix: Mix, number: int, *, small: bool = False) -> J
         spec = draw_growing(later, spec, small=small)
     if later.random() < mix.ailing:
         spec = _make_ail(later, mix, spec)
+    more = Random(f"conditions and delays:{mix.seed}:{number}:{small}")
+    if more.random() < mix.conditional:
+        spec = add_whens(more, spec)
+    if more.random() < mix.linear:
+        policy = RetryPolicy(linear=True, cap_seconds=more.choice((None, None, 20.0)))
+        spec = msgspec.structs.replace(spec, retry=policy)
     return spec
 
 

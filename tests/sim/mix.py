@@ -70,6 +70,14 @@ class Mix(msgspec.Struct, frozen=True, kw_only=True):
     """How many failures that are alike open a circuit."""
     ailing: float
     """How likely a job is to meet something that makes its tasks fail alike."""
+    conditional: float
+    """How likely a job is to have tasks with conditions of their own."""
+    linear: float
+    """How likely a job is to wait a multiple of its delay, and nothing more, before it tries again."""
+    since: float
+    """How likely a new schedule is to make up for windows from before it was there."""
+    computed: float
+    """How likely a schedule is to compute parameters."""
     kills: int
     corrections: int
     """How often a person puts a checkpoint in the place of another."""
@@ -83,6 +91,7 @@ def draw_mix(seed: int, seconds: float) -> Mix:
     """What this seed is made of."""
     random, later = Random(f"mix:{seed}"), Random(f"mix of time, failure and growth:{seed}")
     people = Random(f"mix of what operators do:{seed}")
+    folder = Random(f"mix of what pipeline files say:{seed}")
     chosen = [name for name in STRIKES if random.random() < 0.5] or [random.choice(STRIKES)]
     return Mix(
         seed=seed,
@@ -118,6 +127,10 @@ def draw_mix(seed: int, seconds: float) -> Mix:
         ailing=later.choice((0.0, 0.2, 0.6)),
         crowded=later.random() < 0.5,
         alike=later.choice((6, 6, 40)),
+        conditional=folder.choice((0.0, 0.0, 0.5)),
+        linear=folder.choice((0.0, 0.0, 0.5)),
+        since=folder.choice((0.0, 0.5)),
+        computed=folder.choice((0.0, 0.5)),
         kills=people.choice((0, 10, 30)),
         corrections=people.choice((0, 20, 60)),
         priorities=people.choice((0, 15, 40)),

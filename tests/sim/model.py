@@ -237,5 +237,7 @@ class Ever:
         self.erased_entries: set[str] = set()
         self.asked: dict[str, int] = {}
         """How often each act was asked for, by the id of its entry in the audit log."""
+        self.since: dict[tuple[str, str], datetime] = {}
+        """By tenant and name: from when on windows of a new schedule are to count."""
         self.acknowledged: dict[str, None] = {}
         self.restores = 0

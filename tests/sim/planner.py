@@ -23,7 +23,7 @@ from mainspring.host.settler import Settler
 from tests.sim.reaching import SimReach
 from tests.sim.server import SHARD
 from tests.sim.store import HostStore
-from tests.sim.timetables import EVENT_TYPES, draw_schedule
+from tests.sim.timetables import EVENT_TYPES, add_computed, draw_schedule
 
 if TYPE_CHECKING:
     from tests.sim.world import World
@@ -111,9 +111,16 @@ class Planner:
         job = await world.client.define_timed(self._acted, tenant)
         spec = draw_schedule(random, f"schedule{self._acted}", job, list(others), world.store_clock.wall())
         others.append(job)
+        more = Random(f"windows of before:{world.mix.seed}:{self._acted}")
+        if more.random() < world.mix.computed:
+            spec = add_computed(spec)
+        since = None
+        if more.random() < world.mix.since:
+            since = world.store_clock.wall() - timedelta(seconds=more.uniform(5.0, 300.0))
+            world.checker.ever.since[tenant, spec.name] = since
         while not world.is_calm():
             try:
-                row = await self._book.create(tenant, spec, by="person:planner")
+                row = await self._book.create(tenant, spec, by="person:planner", since=since)
             except Unavailable:
                 await asyncio.sleep(random.uniform(0.2, 2.0))
             except MainspringError as fault:

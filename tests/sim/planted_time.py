@@ -9,7 +9,7 @@ from unittest import mock
 
 from msgspec.structs import replace
 
-from mainspring.core import failures, fires, retries, settling, starts, time_limits
+from mainspring.core import failures, fires, hearings, retries, schedules, settling, settling_acts, starts, time_limits
 from mainspring.core.breakers import JobCircuits, SignatureCircuits
 from mainspring.core.failure_policy import FailureClass
 from mainspring.core.failures import Failure
@@ -146,6 +146,39 @@ def _short_limit() -> AbstractContextManager[None]:
     return patched(mock.patch.object(time_limits, "hard_limit", limit))
 
 
+def _deaf_to_its_condition() -> AbstractContextManager[None]:
+    return patched(mock.patch.object(flow, "decide_when", return_value=None))
+
+
+def _begins_now() -> AbstractContextManager[None]:
+    real = settling_acts.new_schedule
+
+    def new_schedule(*args: Any, **kwargs: Any) -> Any:
+        return real(*args, **(kwargs | {"since": None}))
+
+    return patched(mock.patch.object(settling_acts, "new_schedule", new_schedule))
+
+
+def _computed_for_the_first() -> AbstractContextManager[None]:
+    """Parameters are computed once for a schedule, and stay so."""
+    made: dict[str, dict[str, str]] = {}
+    real = schedules.compute_params
+
+    def compute(spec: Any, *args: Any) -> dict[str, str]:
+        return made.setdefault(spec.name, real(spec, *args))
+
+    return patched(mock.patch.object(hearings, "compute_params", compute))
+
+
+def _never_linear() -> AbstractContextManager[None]:
+    real = retries.backoff_seconds
+
+    def backoff(tries: int, spec: Any, policy: Any, *args: Any) -> float:
+        return real(tries, spec, replace(policy, linear=False), *args)
+
+    return patched(mock.patch.object(retries, "backoff_seconds", backoff))
+
+
 PLANTS_OF_TIME = (
     Plant("window cursor", "a window is fired, and is still to come", _cursor_stays, 3),
     Plant("windows of a failover", "only the latest window that is due is covered", _only_the_latest, 8),
@@ -157,7 +190,7 @@ PLANTS_OF_TIME = (
         "fan-in",
         "what needs a fan-out waits for the tasks that have been made",
         _those_made,
-        2,
+        4,
         only=frozenset({"I-40"}),
     ),
     Plant("retry budget", "nobody counts the retries of a run", _no_budget, 2),
@@ -167,4 +200,8 @@ PLANTS_OF_TIME = (
     Plant("circuits that hold", "an open circuit holds nothing back", _holds_nothing),
     Plant("quarantine", "a task fails alike on every worker, and goes on", _no_quarantine, 128),
     Plant("time limit", "tasks are stopped after a fifth of their time", _short_limit),
+    Plant("condition of a task", "a task is not asked whether it wants to run", _deaf_to_its_condition, 2),
+    Plant("instant of a new schedule", "windows count from its creation on, whatever is said", _begins_now),
+    Plant("computed parameters", "they are those of the first window", _computed_for_the_first, 3),
+    Plant("linear delay", "it grows by a factor as any other", _never_linear),
 )

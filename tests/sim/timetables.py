@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from random import Random
 
+from msgspec.structs import replace
+
 from mainspring.core.schedules import After, Condition, Missed, Overlap, ScheduleSpec
 from mainspring.core.tasks import Priority
 from mainspring.core.triggers import (
@@ -42,6 +44,21 @@ def draw_schedule(random: Random, name: str, job: str, others: list[str], now: d
         condition=Condition(expression="params.go == true") if random.random() < 0.1 else None,
         max_consecutive_failures=random.choice((None, 2, 5)),
     )
+
+
+def add_computed(spec: ScheduleSpec) -> ScheduleSpec:
+    """The same schedule with parameters that come from its windows; each trigger of a seed is in UTC."""
+    return replace(spec, computed={"at": "{{ scheduled_for }}", "day": "d {{ scheduled_for|yesterday }}"})
+
+
+def computed_for(window_at: datetime) -> dict[str, str]:
+    """What these parameters are, by another way."""
+    day = window_at - timedelta(days=1)
+    fraction = f".{window_at.microsecond:06}" if window_at.microsecond else ""
+    return {
+        "at": f"{window_at:%Y-%m-%dT%H:%M:%S}{fraction}+00:00",
+        "day": f"d {day.year:04}-{day.month:02}-{day.day:02}",
+    }
 
 
 def _draw_trigger(random: Random, now: datetime) -> Trigger:

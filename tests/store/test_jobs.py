@@ -11,7 +11,7 @@ import pytest
 
 from mainspring.core.runs import Run, RunState
 from mainspring.core.trends import bucket_of
-from mainspring.errors import Conflict
+from mainspring.errors import Conflict, Rejected
 from mainspring.store.port import Store
 from mainspring.store.port_admin import AuditFilter
 from mainspring.store.port_front import JobDay, RunFilter
@@ -61,6 +61,43 @@ async def test_a_name_that_was_deleted_comes_back_with_the_next_version(store: S
     assert again.version == 2
     assert await store.list_jobs("acme", "", 10) == [again]
     assert all(version.deleted_at is None for version in await store.job_versions("acme", "report", None, 10))
+
+
+async def test_jobs_that_come_together_are_each_kept_as_one_alone_would_be(store: Store) -> None:
+    await store.insert_job(a_job(name="b", definition="1"))
+    await store.insert_job(a_job(name="c", definition="1"))
+    names = {"c": "1", "b": "2", "a": "1"}
+
+    kept = await store.insert_jobs(
+        [(a_job(name=name, definition=text), an_entry(object=name)) for name, text in names.items()]
+    )
+
+    assert [(row.name, row.version) for row in kept] == [("c", 1), ("b", 2), ("a", 1)]
+    assert sorted(entry.object for entry in await store.list_audit(AuditFilter(), None, 10)) == ["a", "b", "c"]
+    assert await store.insert_jobs([]) == []
+
+
+async def test_of_jobs_that_come_together_none_is_kept_if_one_is_refused(store: Store) -> None:
+    with pytest.raises(Rejected):
+        await store.insert_jobs([(a_job(name="a"), an_entry()), (a_job(name="b", definition="\0"), an_entry())])
+
+    assert await store.list_jobs("acme", "", 10) == []
+    assert await store.list_audit(AuditFilter(), None, 10) == []
+
+
+async def test_the_latest_versions_are_found_by_name_also_of_names_that_are_deleted(store: Store) -> None:
+    await store.insert_job(a_job(name="a", definition="1"))
+    latest = await store.insert_job(a_job(name="a", definition="2"))
+    await store.insert_job(a_job(name="gone", definition="1"))
+    await store.delete_job("acme", "gone", an_entry())
+    await store.insert_job(a_job(name="b", tenant="other"))
+
+    found = {row.name: row for row in await store.latest_jobs("acme", ["a", "b", "gone", "never"])}
+
+    assert found.keys() == {"a", "gone"}
+    assert found["a"] == latest
+    assert found["gone"].deleted_at is not None
+    assert await store.latest_jobs("acme", []) == []
 
 
 async def test_what_is_not_there_is_not_deleted_and_nothing_is_told_of_it(store: Store) -> None:

@@ -12,7 +12,7 @@ from mainspring.core.runs import RunState
 from mainspring.core.schedule_rows import Ruling
 from mainspring.errors import Conflict, Rejected
 from mainspring.store.port import Store
-from mainspring.store.port_schedules import FireFilter, ScheduleFilter
+from mainspring.store.port_schedules import FireFilter, NewSchedule, ScheduleFilter
 from tests.store.builders import HOUR, JOB, NOW, Leader, a_run, ended
 from tests.store.schedule_builders import (
     MINUTE,
@@ -53,6 +53,26 @@ async def test_a_schedule_that_is_inserted_again_is_there_once_with_one_change(s
     await given(store, schedule, schedule)
 
     assert await store.schedule_changes(schedule.id, 10) == [a_change_of(schedule)]
+
+
+async def test_schedules_that_come_together_are_all_kept_or_none(store: Store) -> None:
+    first, second, taken, third = (a_schedule(name=name) for name in ("a", "b", "a", "c"))
+
+    await store.insert_schedules([NewSchedule(row=row, change=a_change_of(row)) for row in (second, first)])
+    with pytest.raises(Conflict):
+        await store.insert_schedules([NewSchedule(row=row, change=a_change_of(row)) for row in (third, taken)])
+
+    assert await store.list_schedules(ScheduleFilter(), 10) == [first, second]
+    assert await store.schedule_changes(first.id, 10) == [a_change_of(first)]
+
+
+async def test_schedules_are_found_by_their_names_but_not_those_that_are_deleted(store: Store) -> None:
+    there, gone, others = a_schedule(name="a"), a_schedule(name="b"), a_schedule(name="c", tenant="other")
+    await given(store, there, gone, others)
+    await store.settle([gone.id], rule(lambda case: Ruling(schedule=replace(case.schedule, deleted_at=NOW))))
+
+    assert await store.schedules_named(JOB.tenant, ["a", "b", "c", "never"]) == [there]
+    assert await store.schedules_named(JOB.tenant, []) == []
 
 
 async def test_the_name_of_a_deleted_schedule_is_free_again(store: Store) -> None:

@@ -13,6 +13,9 @@ from mainspring.core.field_faults import name_faults
 from mainspring.core.job_rules import Faults
 from mainspring.errors import Fault, Refused, TooLarge, Unreachable
 
+LARGE_BYTES = 64 * 1024
+"""What is of this size is read in a thread, so that nobody waits for it."""
+
 
 async def read(request: Request, most: int) -> bytes:
     """The whole body. Raises TooLarge as soon as it is known to be longer than `most` bytes."""

@@ -28,7 +28,7 @@ from msgspec.inspect import (
     type_info,
 )
 
-from mainspring import rest, rest_admin, rest_schedules
+from mainspring import rest, rest_admin, rest_apply, rest_schedules
 from mainspring.api.job_schema import JobDefinition
 
 RUN = "run_018f3c2e9a41-9d2c44e1f0a7b35c"
@@ -82,6 +82,12 @@ WISHES: Mapping[object, object] = {
         "dry_run": True,
     },
     rest_schedules.ScheduleRequest: {"definition": _SCHEDULE, "why": "loads yesterday's orders"},
+    rest_apply.ApplyRequest: {"items": [{"job": JOB, "schedules": [{"definition": _SCHEDULE}]}], "dry_run": True},
+    rest_apply.AppliedSchedule: {
+        "name": "nightly",
+        "id": "sched_018f3c2e7f00-0e1b2c3d4a5f6978",
+        "change": "created",
+    },
 }
 """What the bodies of requests look like."""
 

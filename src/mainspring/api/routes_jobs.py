@@ -15,6 +15,8 @@ from starlette.responses import Response
 from mainspring.api import etags, filtering, permissions, views
 from mainspring.api.acts import reason
 from mainspring.api.auditing import Auditor
+from mainspring.api.bodies import LARGE_BYTES
+from mainspring.api.definitions import new_job, read_job, tell_job
 from mainspring.api.etags import IfMatch, IfNoneMatch
 from mainspring.api.filtering import Query
 from mainspring.api.job_schema import JobDefinition
@@ -22,13 +24,11 @@ from mainspring.api.problems import not_found, refusal
 from mainspring.api.routing import Router, json_response
 from mainspring.api.services import Principal, Role, Services
 from mainspring.api.views import USUAL_PAGE, Cursor, Limit
-from mainspring.core.admission import decode_job
 from mainspring.core.filters import Listed, Wanted, fits
 from mainspring.core.job_rules import NAME
 from mainspring.core.jobs import JobRow
 from mainspring.core.trends import percentile
-from mainspring.core.work import digest_of
-from mainspring.ids import entropy, new_id
+from mainspring.ids import entropy
 from mainspring.rest import Done, JobView, Page
 from mainspring.rest_overviews import JobDayView, TrendView
 from mainspring.store.port_front import JobDay
@@ -38,8 +38,6 @@ router = Router()
 TenantName = Annotated[str, msgspec.Meta(pattern=f"^{NAME.pattern}$")]
 Version = Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)]
 MOST_DAYS = 366
-_LARGE_BYTES = 64 * 1024
-"""A body of this size is read in a thread, so that nobody waits for it."""
 _ROWS_AT_ONCE = 200
 _MOST_ROWS_LOOKED_AT = 2_000
 _DAY = timedelta(days=1)
@@ -60,27 +58,16 @@ async def create_job(
     is taken only if the latest version is still the one that it names.
     """
     tenant = permissions.tenant_to_act_for(principal, tenant)
-    large = len(body) > _LARGE_BYTES
-    spec = await asyncio.to_thread(decode_job, body, services.limits) if large else decode_job(body, services.limits)
-    definition = (await asyncio.to_thread(msgspec.json.encode, spec) if large else msgspec.json.encode(spec)).decode()
+    large = len(body) > LARGE_BYTES
+    job = await asyncio.to_thread(read_job, body, services.limits) if large else read_job(body, services.limits)
     if match is not None:
-        latest = await services.store.find_job(tenant, spec.name)
-        etags.expected(match, None if latest is None else latest.version, f"job {spec.name}")
-    job_id = new_id("job", await services.time.now(), Random(entropy()))
-    wanted = JobRow(
-        id=job_id,
-        tenant=tenant,
-        name=spec.name,
-        version=0,
-        definition=definition,
-        created_by=principal.name,
-        labels=msgspec.json.encode(spec.labels).decode(),
-    )
-    after = {"tasks": len(spec.tasks), "digest": digest_of(definition)}
-    row = await services.store.insert_job(wanted, audit.entry(spec.name, tenant=tenant, after=after))
+        latest = await services.store.find_job(tenant, job.spec.name)
+        etags.expected(match, None if latest is None else latest.version, f"job {job.spec.name}")
+    wanted = new_job(job, tenant=tenant, by=principal.name, now=await services.time.now(), random=Random(entropy()))
+    row = await services.store.insert_job(wanted, tell_job(audit, job, tenant=tenant))
     await services.submissions.jobs.submitted(row)
     headers = {"Location": f"/api/v1/jobs/{row.name}?version={row.version}", "ETag": etags.tag(row.version)}
-    return json_response(views.job_view(row), 201 if row.id == job_id else 200, headers)
+    return json_response(views.job_view(row), 201 if row.id == wanted.id else 200, headers)
 
 
 @router.get("/jobs", role=Role.VIEWER)

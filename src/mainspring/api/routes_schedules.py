@@ -5,8 +5,6 @@ A schedule is named by its id, or by its name in the tenant of whoever asks.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Annotated
 
 import msgspec
@@ -15,6 +13,7 @@ from starlette.responses import Response
 from mainspring.api import etags, permissions, schedule_views, views
 from mainspring.api.acts import reason
 from mainspring.api.auditing import Auditor
+from mainspring.api.definitions import faults_in, tell_new_schedule, tell_schedule
 from mainspring.api.etags import IfMatch, IfNoneMatch
 from mainspring.api.problems import not_found, refusal
 from mainspring.api.repeats import REPLAYED, Key, key_for
@@ -24,8 +23,8 @@ from mainspring.api.views import USUAL_PAGE, Cursor, Limit
 from mainspring.core.backfills import Backfill
 from mainspring.core.schedule_texts import decode_schedule
 from mainspring.core.schedules import ScheduleSpec
-from mainspring.core.settling_acts import BackfillWish
-from mainspring.errors import Fault, Outdated, Refused
+from mainspring.core.settling_acts import BackfillWish, check_since
+from mainspring.errors import Outdated
 from mainspring.rest import ActRequest, Done, Page
 from mainspring.rest_schedules import (
     BackfillRequest,
@@ -67,7 +66,7 @@ async def list_schedules(
 async def create_schedule(body: ScheduleRequest, principal: Principal, services: Services, audit: Auditor) -> Response:
     """Make a schedule. A name that is taken is a conflict (409): PUT changes what is there."""
     tenant = permissions.tenant_to_act_for(principal, body.tenant)
-    return await _create(services, principal, tenant, _read(body), reason(body.why), audit)
+    return await _create(services, principal, tenant, body, _read(body), audit)
 
 
 @router.get("/schedules/{ref}", role=Role.VIEWER, returns=ScheduleView)
@@ -91,8 +90,8 @@ async def put_schedule(
 ) -> Response:
     """Change a schedule as a whole, or make it (201) if there is none of that name. The same again changes nothing.
 
-    Windows from before the change are not fired for it. With `version` or `If-Match` it is changed only if that is the
-    one it has (412).
+    Windows from before the change are not fired for it, whatever `since` says. With `version` or `If-Match` it is
+    changed only if that is the one it has (412).
     """
     tenant = permissions.tenant_to_act_for(principal, body.tenant)
     spec, why = _read(body), reason(body.why)
@@ -102,16 +101,10 @@ async def put_schedule(
             raise refusal("the body has 1 fault", "definition.name", f"must be {ref[:200]!a}, as in the path")
         if version is not None or match is not None:
             raise Outdated(f"there is no schedule {ref[:200]!a} to change")
-        return await _create(services, principal, tenant, spec, why, audit)
+        return await _create(services, principal, tenant, body, spec, audit)
     expected = etags.expected(match, row.version, "the schedule")
-    entry = audit.entry(
-        row.id,
-        tenant=row.tenant,
-        why=why,
-        before=schedule_views.definition(row.spec),
-        after=schedule_views.definition(msgspec.json.encode(spec).decode()),
-    )
-    with _about_definition():
+    entry = tell_schedule(audit, row, spec, why=why)
+    with faults_in("definition"):
         changed = await services.book.change(
             row.id, spec, by=principal.name, why=why, version=version or expected, audit=entry
         )
@@ -228,33 +221,20 @@ async def find_schedule(services: Services, principal: Principal, ref: str, tena
 
 
 async def _create(
-    services: Services, principal: Principal, tenant: str, spec: ScheduleSpec, why: str, audit: Auditor
+    services: Services, principal: Principal, tenant: str, body: ScheduleRequest, spec: ScheduleSpec, audit: Auditor
 ) -> Response:
-    definition = schedule_views.definition(msgspec.json.encode(spec).decode())
-    entry = audit.entry(spec.name, tenant=tenant, why=why, after=definition)
-    with _about_definition():
-        row = await services.book.create(tenant, spec, by=principal.name, why=why, audit=entry)
+    why = reason(body.why)
+    since = None if body.since is None else check_since(body.since, await services.time.now())
+    entry = tell_new_schedule(audit, spec, tenant=tenant, why=why)
+    with faults_in("definition"):
+        row = await services.book.create(tenant, spec, by=principal.name, why=why, since=since, audit=entry)
     view = schedule_views.schedule_view(row, with_definition=True)
     return etags.answer(view, row.version, status=201, headers={"Location": f"/api/v1/schedules/{row.id}"})
 
 
 def _read(body: ScheduleRequest) -> ScheduleSpec:
-    with _about_definition():
+    with faults_in("definition"):
         return decode_schedule(bytes(body.definition))
-
-
-@contextmanager
-def _about_definition() -> Iterator[None]:
-    """Faults that are raised inside are about the field `definition` of the body, and say so."""
-    try:
-        yield
-    except Refused as refused:
-        if not refused.faults:
-            raise
-        faults = [
-            Fault(where=f"definition.{fault.where}".removesuffix(".body"), why=fault.why) for fault in refused.faults
-        ]
-        raise Refused(str(refused).partition("\n")[0], faults) from refused
 
 
 def _backfill_view(row: ScheduleRow, wish: BackfillWish, kept: BackfillRow | None, planned: Backfill) -> BackfillView:

@@ -1,13 +1,14 @@
 """Webhooks: those outside who are told how runs end, what they were told, and whether it arrived.
 
 A webhook's secret is shown once, as a token is, and kept nowhere (ADR 0023). Where it may point to is asked when
-something is sent, because names come to mean other addresses; what can't be an address at all is refused at once.
+something is sent, because names come to mean other addresses; what can't be an address at all is refused at once. An
+address may be kept in a variable or a file of the server's machine (`${env:NAME}`) only if the server was started so: a
+tenant is not to read what is its operator's.
 """
 
 from __future__ import annotations
 
 from random import Random
-from urllib.parse import urlsplit
 
 import msgspec
 from starlette.responses import Response
@@ -21,7 +22,7 @@ from mainspring.api.services import EVERY_TENANT, Principal, Role, Services
 from mainspring.api.tokens import webhook_secret
 from mainspring.api.views import USUAL_PAGE, Cursor, Limit
 from mainspring.core.job_rules import Faults, check_name
-from mainspring.core.webhook_events import EVENTS, tell_test
+from mainspring.core.webhook_events import EVENTS, LONGEST_URL, fault_of_url, reference_in, tell_test
 from mainspring.errors import Conflict, Refused
 from mainspring.host.webhooks import MOST_OF_TENANT, new_delivery, outgoing
 from mainspring.ids import entropy, new_id
@@ -31,7 +32,6 @@ from mainspring.store.port_admin import DeliveryRow, WebhookRow
 
 router = Router()
 
-LONGEST_URL = 2_000
 LONGEST_NOTE = 1_000
 
 
@@ -39,7 +39,7 @@ LONGEST_NOTE = 1_000
 async def create_webhook(body: WebhookRequest, principal: Principal, services: Services, audit: Auditor) -> Response:
     """Tell somebody outside how runs end. This answer is the only one that ever shows the secret."""
     tenant = permissions.tenant_to_act_for(principal, body.tenant)
-    _check(body, tenant)
+    _check(body, tenant, services)
     if len(await services.store.list_webhooks(tenant, "", MOST_OF_TENANT)) >= MOST_OF_TENANT:
         raise Conflict(f"a tenant has at most {MOST_OF_TENANT} webhooks")
     now = await services.time.now()
@@ -80,7 +80,7 @@ async def change_webhook(
 ) -> Response:  # fmt: skip
     """Change a webhook as a whole; its secret and its tenant stay."""
     row = await _find(services, principal, webhook_id)
-    _check(body, row.tenant)
+    _check(body, row.tenant, services)
     if body.tenant not in {None, row.tenant}:
         raise Refused("a webhook stays with its tenant")
     changed = WebhookRow(
@@ -152,9 +152,11 @@ async def _find(services: Services, principal: Principal, webhook_id: str) -> We
     return row
 
 
-def _check(body: WebhookRequest, tenant: str) -> None:
+def _check(body: WebhookRequest, tenant: str, services: Services) -> None:
     faults = Faults()
-    fault = _fault_of_url(body.url)
+    fault = fault_of_url(body.url)
+    if reference_in(body.url) is not None and len(body.url) <= LONGEST_URL:
+        fault = None if services.has_url_references else "must be the address itself: nothing is looked up for it here"
     if fault is not None:
         faults.add("url", fault)
     for number, event in enumerate(body.events[: Faults.MOST]):
@@ -170,21 +172,6 @@ def _check(body: WebhookRequest, tenant: str) -> None:
         check_name(tenant, "tenant", faults)
     if faults.total():
         raise Refused(f"the webhook has {faults.total()} fault{'s' if faults.total() > 1 else ''}", faults.all())
-
-
-def _fault_of_url(url: str) -> str | None:
-    try:
-        parts = urlsplit(url)
-        host, _port = parts.hostname, parts.port
-    except ValueError:
-        return "is no address"
-    if len(url) > LONGEST_URL or not url.isascii() or not url.isprintable() or " " in url:
-        return f"must be at most {LONGEST_URL} plain characters"
-    if parts.scheme not in {"http", "https"} or not host:
-        return "must begin with https:// or http://, and a host"
-    if parts.username is not None or parts.password is not None:
-        return "must have no user or password in it"
-    return None
 
 
 def _view(row: WebhookRow, secret: str | None = None) -> WebhookView:

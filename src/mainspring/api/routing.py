@@ -26,6 +26,7 @@ The document of all routes is made by `api/openapi.py` from the same `Endpoint`s
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -195,6 +196,8 @@ class Endpoint:
             return await bodies.read(request, self.largest_body or services.most_body_bytes)
         text = await bodies.read(request, self.largest_body or LARGEST_STRUCT_BYTES)
         assert self.body is not None
+        if len(text) > bodies.LARGE_BYTES:
+            return await asyncio.to_thread(bodies.decode, text, self.body)
         return bodies.decode(text, self.body)
 
 

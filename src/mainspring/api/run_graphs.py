@@ -62,6 +62,7 @@ def _view(node: GraphNode, states: dict[str, int]) -> NodeView:
         needs=[EdgeView(task=edge.task, when=edge.when) for edge in node.needs],
         tasks=sum(states.values()) or 1,
         states=states,
+        when=node.when,
         is_fan_out=node.is_fan_out,
         grown_by=node.grown_by,
     )

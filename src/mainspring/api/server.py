@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import socket
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
@@ -115,6 +115,8 @@ class Front:
         ]
         self.services.metrics.watch(lambda: host.leaders)
         self.timetable = Timetable(store, clock, self.services.metrics.registry)
+        self.on_batch: Callable[[Leader, Batch], None] | None = None
+        """Told of each batch that became durable here. Must be quick, and raise nothing."""
         host.on_lead = self._follow
 
     @asynccontextmanager
@@ -146,6 +148,8 @@ class Front:
         def committed(_number: int, batch: Batch) -> None:
             if batch.transitions:
                 self._live.wake()
+            if self.on_batch is not None:
+                self.on_batch(leader, batch)
 
         leader.on_commit = committed
         self.services.metrics.follow(leader)

@@ -154,6 +154,8 @@ class Services:
     pool: str = "default"
     """Where runs go."""
     most_body_bytes: int = 64 * 1024 * 1024
+    has_url_references: bool = False
+    """Webhooks may say where their address is kept on this machine: everybody who may make one may read it."""
     metrics: Metrics = field(default_factory=Metrics)
     time: AskedTime = field(init=False)
     submissions: Submissions = field(init=False)

@@ -213,13 +213,17 @@ def pause(reach: Reach, printing: Printing, ids: tuple[str, ...], chosen: Filter
       mainspring pause @latest
       mainspring pause --filter 'job:etl-*'
     """
+    from mainspring.cli.references import find_schedule
+
     if chosen is not None:
         chosen.act(reach, printing, "pause", why=why, yes=yes)
         return
 
     def act(client: Client, word: str) -> tuple[str, Done]:
         run = _run_if_any(client, word)
-        return (run, client.pause_run(run, why)) if run else (word, client.pause_schedule(word, why))
+        if run:
+            return run, client.pause_run(run, why)
+        return word, client.pause_schedule(find_schedule(client, word).id, why)
 
     _act_on_each(reach, printing, ids, yes=yes, verb="pause", act=act)
 
@@ -242,13 +246,17 @@ def resume(
       mainspring resume @latest
       mainspring resume --filter 'job:etl-*'
     """
+    from mainspring.cli.references import find_schedule
+
     if chosen is not None:
         chosen.act(reach, printing, "resume", why=why, yes=yes)
         return
 
     def act(client: Client, word: str) -> tuple[str, Done]:
         run = _run_if_any(client, word)
-        return (run, client.resume_run(run, why)) if run else (word, client.resume_schedule(word, why))
+        if run:
+            return run, client.resume_run(run, why)
+        return word, client.resume_schedule(find_schedule(client, word).id, why)
 
     _act_on_each(reach, printing, ids, yes=yes, verb="resume", act=act)
 

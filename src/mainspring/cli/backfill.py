@@ -48,6 +48,7 @@ def backfill(
     """
     from mainspring.cli.backfill_view import wait_for_backfill
     from mainspring.cli.ending import read_timeout
+    from mainspring.cli.references import find_schedule
     from mainspring.cli.times import read_time
     from mainspring.rest_schedules import BackfillRequest
 
@@ -57,11 +58,11 @@ def backfill(
         max_parallel=max_parallel, again=again, dry_run=dry_run, why=why,
     )  # fmt: skip
     with reach.client() as client:
-        made = client.backfill(name, wish)
+        made = client.backfill(find_schedule(client, name).id, wish)
     _print_backfill(made, printing, is_plan=dry_run)
     if wait and made.id is not None:
         with reach.watching_client() as client:
-            sys.exit(wait_for_backfill(client, name, made, timeout_seconds))
+            sys.exit(wait_for_backfill(client, made.schedule_id, made, timeout_seconds))
 
 
 def _print_backfill(made: BackfillView, printing: Printing, *, is_plan: bool) -> None:

@@ -38,6 +38,13 @@ def contexts(_ctx: click.Context, _parameter: click.Parameter, incomplete: str) 
     return _matching(((context.name, context.server) for context in known), incomplete)
 
 
+def templates(_ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> Items:
+    """Names of the pipelines to begin with."""
+    from mainspring.sdk.templates import templates as all_templates
+
+    return _matching(((template.name, template.about) for template in all_templates()), incomplete)
+
+
 def jobs(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> Items:
     """Names of jobs."""
     return _ask(ctx, incomplete, _jobs)

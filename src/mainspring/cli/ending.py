@@ -21,14 +21,14 @@ _LOOK_SECONDS = 5.0
 """So often somebody who waits is told if the run can't go on by itself."""
 
 
-def read_timeout(text: str | None) -> float | None:
+def read_timeout(text: str | None, option: str = "--timeout") -> float | None:
     """A length of time that was typed. Raises UsageError."""
     if text is None:
         return None
     try:
         return seconds_of(float(text) if text.replace(".", "", 1).isdigit() else text)
     except ValueError as error:
-        raise click.UsageError(f"--timeout {error}") from error
+        raise click.UsageError(f"{option} {error}") from error
 
 
 def wait_for_end(client: Client, run_id: str, printing: Printing, timeout_seconds: float | None) -> None:

@@ -77,6 +77,8 @@ def _say_needs(node: NodeView, above: str | None) -> str:
     for edge in node.needs:
         condition = f"if {edge.when}" if edge.when else ""
         words.append(condition if edge.task == above else f"after {edge.task} too {condition}".rstrip())
+    if node.when:
+        words.append(f"if {node.when}")
     if node.grown_by:
         words.append(f"added by {node.grown_by}")
     return ", ".join(filter(None, words))

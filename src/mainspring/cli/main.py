@@ -37,25 +37,34 @@ _COMMANDS = {
     "context": "mainspring.cli.context",
     "cordon": "mainspring.cli.workers",
     "dead-letters": "mainspring.cli.dead_letters",
+    "demo": "mainspring.cli.demo",
+    "deploy": "mainspring.cli.deploy",
     "drain": "mainspring.cli.workers",
     "evict": "mainspring.cli.workers",
     "durations": "mainspring.cli.durations",
     "events": "mainspring.cli.events",
+    "example": "mainspring.cli.examples",
     "extend": "mainspring.cli.acts",
     "graph": "mainspring.cli.graph",
     "history": "mainspring.cli.history",
+    "import": "mainspring.cli.imports",
+    "init": "mainspring.cli.init",
     "jobs": "mainspring.cli.jobs",
     "kill": "mainspring.cli.acts",
     "logs": "mainspring.cli.logs",
     "next": "mainspring.cli.upcoming",
     "openapi": "mainspring.cli.openapi",
     "pause": "mainspring.cli.acts",
+    "plan": "mainspring.cli.plan",
     "promote": "mainspring.cli.acts",
     "rerun": "mainspring.cli.acts",
     "resume": "mainspring.cli.acts",
     "retry": "mainspring.cli.acts",
+    "run": "mainspring.cli.run",
     "runs": "mainspring.cli.runs",
+    "scheduler": "mainspring.cli.scheduler",
     "schedules": "mainspring.cli.schedules",
+    "schema": "mainspring.cli.schema",
     "server": "mainspring.cli.server",
     "settings": "mainspring.cli.settings",
     "show": "mainspring.cli.show",
@@ -68,6 +77,7 @@ _COMMANDS = {
     "uncordon": "mainspring.cli.workers",
     "up": "mainspring.cli.up",
     "upcoming": "mainspring.cli.upcoming",
+    "validate": "mainspring.cli.validate",
     "version": "mainspring.cli.version",
     "watch": "mainspring.cli.watch",
     "webhooks": "mainspring.cli.webhooks",
@@ -75,12 +85,13 @@ _COMMANDS = {
     "workers": "mainspring.cli.workers",
 }
 """Each command and its module, which has a function of the command's name, or of the one in _FUNCTIONS."""
-_FUNCTIONS = {"dead-letters": "dead_letters", "next": "what_is_next"}
+_FUNCTIONS = {"dead-letters": "dead_letters", "next": "what_is_next", "import": "imports"}
 _ALIASES = {"ls": "jobs", "list": "jobs"}
 """Words that are understood, and not listed."""
 
 _PANELS = {
-    "Run something": ("submit", "trigger", "backfill", "watch", "logs", "top"),
+    "Pipelines in a folder": ("init", "example", "validate", "plan", "import", "deploy"),
+    "Run something": ("demo", "up", "run", "submit", "trigger", "backfill", "watch", "logs", "top"),
     "Look": (
         "jobs", "runs", "tasks", "show", "graph", "schedules", "next", "upcoming", "events", "alerts", "durations",
         "history",
@@ -89,10 +100,10 @@ _PANELS = {
         "cancel", "retry", "rerun", "promote", "kill", "extend", "clear", "pause", "resume", "dead-letters",
     ),
     "Run Mainspring": (
-        "server", "worker", "up", "workers", "drain", "cordon", "evict", "uncordon", "token", "tenants", "settings",
-        "webhooks", "audit",
+        "server", "worker", "scheduler", "workers", "drain", "cordon", "evict", "uncordon", "token", "tenants",
+        "settings", "webhooks", "audit",
     ),
-    "This program": ("context", "config", "completion", "commands", "openapi", "version"),
+    "This program": ("context", "config", "completion", "commands", "openapi", "schema", "version"),
 }  # fmt: skip
 """How --help groups the commands."""
 

@@ -9,7 +9,7 @@ Paths in the file are meant from where the file is.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -58,6 +58,23 @@ class ProcessCommand(click.RichCommand):
         return (
             option for option in self.params if isinstance(option, click.Option) and option.name not in _NOT_ELSEWHERE
         )
+
+
+def quantity(read: str) -> Callable[[click.Context, click.Parameter, str | None], int | None]:
+    """The callback of an option that is read by a function of `sdk.quantities`."""
+
+    def callback(ctx: click.Context, parameter: click.Parameter, value: str | None) -> int | None:
+        from mainspring.sdk import quantities
+
+        if value is None:
+            return None
+        try:
+            amount: int = getattr(quantities, read)(value)
+        except ValueError as error:
+            raise click.BadParameter(str(error), ctx, parameter) from error
+        return amount
+
+    return callback
 
 
 def option_key(option: click.Option) -> str:

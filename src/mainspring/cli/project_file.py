@@ -11,12 +11,16 @@
     [worker]                                           # options of `mainspring worker`
     pool = "gpu"
 
+    [invoker]                                          # who answers prompts: for all that have an option --invoker
+    command = ["llm", "-m", "small"]
+
 The nearest one counts. It belongs to a project that may come from anywhere, so it has no token: a directory should not
 be able to send one somewhere.
 """
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,7 +33,8 @@ OWN, SHARED = "mainspring.toml", "pyproject.toml"
 FOR_COMMANDS = ("server_url", "tenant")
 FOR_PROCESSES = {"log_level": "log_level", "log_format": "log_format", "server_url": "server"}
 """What counts for server and worker too, if they have an option of the name beside it."""
-SECTIONS = ("server", "worker")
+SECTIONS = ("server", "worker", "up")
+INVOKER = "invoker"
 _TOOL = ("tool", "mainspring")
 
 
@@ -41,7 +46,7 @@ class ProjectFile:
         self.path = path
         self._file = TomlFile(path)
         self._root = () if path.name == OWN else _TOOL
-        self._file.allow(self._root, (*FOR_COMMANDS, *FOR_PROCESSES, *SECTIONS))
+        self._file.allow(self._root, (*FOR_COMMANDS, *FOR_PROCESSES, *SECTIONS, INVOKER))
 
     def text(self, name: str) -> str | None:
         """A value that stands by itself."""
@@ -56,7 +61,14 @@ class ProjectFile:
             for key, option in FOR_PROCESSES.items()
             if option in options and (value := self.text(key)) is not None
         }
+        if INVOKER in options and (invoker := self.invoker()) is not None:
+            shared[INVOKER] = invoker
         return {**shared, **self._file.table(*self._root, name)}
+
+    def invoker(self) -> str | None:
+        """Who answers prompts, as `--invoker` takes it; None if the file does not say."""
+        table = self._file.table(*self._root, INVOKER)
+        return json.dumps(table, default=str) if table else None
 
 
 def find_project_file() -> ProjectFile | None:

@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING
 from mainspring.errors import NotFound, Refused
 
 if TYPE_CHECKING:
+    from mainspring.rest_schedules import ScheduleView
     from mainspring.sdk.client import Client
 
 LATEST = "@latest"
 _RUN, _TASK = "run_", "task_"
 _LOOKED_THROUGH = 1_000
 """Runs among which the beginning of an id is looked for."""
+_NAMED = 3
 _LENGTH_OF_RUN = len("run_018f3c2e9a41-9d2c44e1f0a7b35c")
 
 
@@ -48,6 +50,20 @@ def find_run(client: Client, word: str) -> str:
     if not found:
         raise NotFound(f"there is no run {word} among the latest {_LOOKED_THROUGH}")
     return found[0]
+
+
+def find_schedule(client: Client, word: str) -> ScheduleView:
+    """The schedule that is meant: by its name or id, or by a job that has only this one. Raises NotFound, Refused."""
+    try:
+        return client.schedule(word)
+    except NotFound:
+        of_job = list(client.schedules(job=word, limit=_NAMED + 1))
+        if not of_job:
+            raise
+    if len(of_job) > 1:
+        names = ", ".join(schedule.name for schedule in of_job[:_NAMED])
+        raise Refused(f"{word} is a job with several schedules, such as {names}: name one of them")
+    return client.schedule(of_job[0].id)
 
 
 def find_task(client: Client, word: str) -> str:

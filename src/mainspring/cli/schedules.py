@@ -22,12 +22,16 @@ from mainspring.cli.options import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from datetime import datetime
 
     from mainspring.rest_schedules import ScheduleView
     from mainspring.sdk.schedule_files import ScheduleFile
 
 OUTCOMES = ("ran", "waiting", "skipped", "late", "condition_false")
 _why = click.option("--why", default="", help="Why; it is kept with the deed.")
+_since = click.option(
+    "--since", metavar="TIME", help="If it is new: windows after this count as missed. Otherwise its first is the next."
+)
 
 
 @click.group(cls=Noun, invoke_without_command=True)
@@ -70,26 +74,29 @@ def show(reach: Reach, printing: Printing, name: str) -> None:
       mainspring schedules show nightly -o json
     """
     from mainspring.cli.portraits import Portraits
+    from mainspring.cli.references import find_schedule
 
     with reach.client() as client:
-        Portraits(client, printing).show_schedule(client.schedule(name))
+        Portraits(client, printing).show_schedule(find_schedule(client, name))
 
 
 @schedules.command()
 @click.argument("file")
 @click.option("--dry-run", is_flag=True, help="Check the file here, print what would be sent, and send nothing.")
+@_since
 @_why
 @prints
 @reaches_server
-def create(reach: Reach, printing: Printing, file: str, dry_run: bool, why: str) -> None:
+def create(reach: Reach, printing: Printing, file: str, dry_run: bool, since: str | None, why: str) -> None:
     """Make the schedule in FILE (YAML or JSON, - for stdin). A name that is taken is refused.
 
     \b
     Examples:
       mainspring schedules create nightly.yaml
       mainspring schedules create nightly.yaml --dry-run
+      mainspring schedules create nightly.yaml --since 2026-11-15T00:00Z
     """
-    read = _read_file(file)
+    read, start = _read_file(file), _read_since(since, printing)
     if dry_run:
         from mainspring.cli.files import print_body
 
@@ -99,7 +106,7 @@ def create(reach: Reach, printing: Printing, file: str, dry_run: bool, why: str)
 
     with reach.client() as client:
         try:
-            made = _send(read, lambda: client.create_schedule(read.body, why))
+            made = _send(read, lambda: client.create_schedule(read.body, why, since=start))
         except Conflict as conflict:
             conflict.hint = f"`mainspring schedules set {file}` changes it"
             raise
@@ -108,19 +115,20 @@ def create(reach: Reach, printing: Printing, file: str, dry_run: bool, why: str)
 
 @schedules.command(name="set")
 @click.argument("file")
+@_since
 @_why
 @prints
 @reaches_server
-def put(reach: Reach, printing: Printing, file: str, why: str) -> None:
+def put(reach: Reach, printing: Printing, file: str, since: str | None, why: str) -> None:
     """Make the schedule in FILE, or change the one of that name. The same again changes nothing.
 
     \b
     Examples:
       mainspring schedules set nightly.yaml --why "an hour later"
     """
-    read = _read_file(file)
+    read, start = _read_file(file), _read_since(since, printing)
     with reach.client() as client:
-        _print_made(_send(read, lambda: client.put_schedule(read.name, read.body, why)), printing)
+        _print_made(_send(read, lambda: client.put_schedule(read.name, read.body, why, since=start)), printing)
 
 
 @schedules.command()
@@ -173,14 +181,16 @@ def fires(
       mainspring schedules fires nightly --outcome skipped --outcome late --from 2026-11-01
     """
     from mainspring.cli.listing import show_list
+    from mainspring.cli.references import find_schedule
     from mainspring.cli.schedule_tables import fires_table
     from mainspring.cli.times import read_time
 
     start = None if since is None else read_time(since, "--from", printing)
     end = None if before is None else read_time(before, "--to", printing)
     with reach.client() as client:
+        schedule = find_schedule(client, name).id
         show_list(
-            lambda: client.fires(name, outcomes=outcomes, since=start, before=end, limit=limit),
+            lambda: client.fires(schedule, outcomes=outcomes, since=start, before=end, limit=limit),
             fires_table(printing),
             printing,
             watch=watch,
@@ -207,6 +217,12 @@ def history(reach: Reach, printing: Printing, name: str, watch: bool, limit: int
 
     with reach.client() as client:
         show_list(lambda: client.schedule_changes(name, limit=limit), CHANGES, printing, watch=watch, limit=limit)
+
+
+def _read_since(since: str | None, printing: Printing) -> datetime | None:
+    from mainspring.cli.times import read_time
+
+    return None if since is None else read_time(since, "--since", printing)
 
 
 def _read_file(file: str) -> ScheduleFile:

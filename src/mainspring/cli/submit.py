@@ -60,6 +60,8 @@ def submit(
 ) -> None:
     """Submit the job in FILE (YAML or JSON, - for stdin), or one the server has by name, and ask for a run of it.
 
+    Of a pipeline file the job is taken, with its parameters; when it runs is not.
+
     \b
     Examples:
       mainspring submit etl.yaml -p day=2026-11-15 --watch
@@ -83,6 +85,7 @@ def submit(
         return
     with reach.client() as client:
         job = file if definition is None else _submit_job(client, definition)
+        given = given if definition is None else {**definition.params, **given}
         if many:
             wishes = _wishes(client, job, given, priority, count, bulk)
             lines = client.submit_many(wishes, mode=mode, idempotency_key=idempotency_key)

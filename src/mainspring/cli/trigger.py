@@ -66,10 +66,11 @@ def _trigger(
     client: Client, name: str, params: dict[str, object], window_at: datetime | None, key: str | None, why: str
 ) -> RunView | FireView:
     """A fire of a schedule, or a run of a job. Raises NotFound if there is neither."""
+    from mainspring.cli.references import find_schedule
     from mainspring.errors import NotFound, Refused
 
     try:
-        schedule = client.schedule(name)
+        schedule = find_schedule(client, name)
     except NotFound:
         if window_at is not None:
             raise

@@ -1,4 +1,4 @@
-"""`mainspring up`: the whole engine in one process, for looking at it."""
+"""`mainspring up`: a folder of pipelines, run here, until it is told to stop."""
 
 from __future__ import annotations
 
@@ -7,57 +7,123 @@ from typing import TYPE_CHECKING
 
 import rich_click as click
 
+from mainspring.cli.process_options import ProcessCommand, quantity
+
 if TYPE_CHECKING:
-    from rich.progress import Progress
+    from mainspring.cli.folder_view import FolderView
+    from mainspring.scheduler import PipelineScheduler
 
 
-@click.command()
-@click.argument("directory", type=click.Path(file_okay=False, path_type=Path), default=".")
+@click.command(cls=ProcessCommand)
+@click.argument("directory", type=click.Path(exists=True, file_okay=False, path_type=Path), default=".")
 @click.option(
-    "--tasks", type=click.IntRange(min=1), default=20_000, show_default=True, help="How many tasks to submit."
+    "--port", type=click.IntRange(0, 65_535), help="Where the API answers: 8484, or the next one that is free; 0: any."
 )
-@click.option("--workers", type=click.IntRange(min=1), default=4, show_default=True, help="How many workers to play.")
-@click.option("--forever", is_flag=True, help="Submit again and again, until interrupted.")
-def up(directory: Path, tasks: int, workers: int, forever: bool) -> None:
-    """Run the engine here, on SQLite, and watch it work.
+@click.option(
+    "--invoker", metavar="WHO", help="Who answers prompts: command:WORDS, python:MODULE:FUNCTION, or an http(s) URL."
+)
+@click.option(
+    "--cpu", metavar="CORES", callback=quantity("millis_of"), help="How much may run at once; at least 4 unless said."
+)
+@click.option(
+    "--timeout", default="30s", show_default=True, metavar="LENGTH", help="How long Ctrl-C waits for what runs."
+)
+@click.option(
+    "--heartbeat", default="10s", show_default=True, metavar="LENGTH", help="How often the folder's lock says we live."
+)
+@click.option(
+    "--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="error", show_default=True,
+    help="Of the events of the engine, which go to stderr as well.",
+)  # fmt: skip
+@click.option(
+    "--color", type=click.Choice(["auto", "always", "never"]), default="auto", show_default=True,
+    help="Colours: auto is on a terminal only, and heeds NO_COLOR and FORCE_COLOR.",
+)  # fmt: skip
+@click.option("-q", "--quiet", is_flag=True, help="Say nothing of runs that go well.")
+@click.pass_context
+def up(
+    ctx: click.RichContext,
+    directory: Path,
+    port: int | None,
+    invoker: str | None,
+    cpu: int | None,
+    timeout: str,
+    heartbeat: str,
+    log_level: str,
+    color: str,
+    quiet: bool,
+) -> None:
+    """Run every pipeline.yaml below DIRECTORY by its schedule, here, with nothing else installed.
 
-    Keeps its store in DIRECTORY/.mainspring, submits tasks that do nothing, plays the workers that take them, and shows
-    how far it is until all of them ended.
+    A scheduler, a worker and the API in one process; everything is kept in DIRECTORY/.mainspring. Files are picked up
+    as they are saved. Ctrl-C waits for what runs, a second one does not. Options can also stand in the project's file,
+    as `invoker` in `[up]`.
 
     \b
     Examples:
       mainspring up
-      mainspring up /tmp/engine --tasks 100000 --workers 8
+      mainspring up pipelines --port 0
+      mainspring up reports --invoker "command:llm -m small"
     """
-    from mainspring.bootstrap import UpProgress
-    from mainspring.bootstrap import up as run
+    import asyncio
+    import sys
 
-    with _bar() as bar:
-        line = bar.add_task("tasks", total=None if forever else tasks, note="")
+    from mainspring.cli.ending import read_timeout
+    from mainspring.cli.folder_view import FolderView
+    from mainspring.cli.terminal import console
+    from mainspring.event_loop import fast_loop
+    from mainspring.log_output import configure_logging
+    from mainspring.scheduler import PipelineScheduler
+    from mainspring.serving import DEFAULT_PORT
 
-        def report(progress: UpProgress) -> None:
-            bar.update(
-                line,
-                completed=progress.ended,
-                total=progress.submitted or None,
-                note=f"{progress.queued} queued, {progress.held_by_workers} on workers",
-            )
+    configure_logging("text", log_level)
+    wait_seconds = read_timeout(timeout) or 0.0
+    beat_seconds = read_timeout(heartbeat, "--heartbeat") or 10.0
 
-        end = run(directory=directory, tasks=tasks, workers=workers, forever=forever, report=report)
-    rate = end.ended / end.seconds if end.seconds else 0.0
-    click.echo(
-        f"{end.ended} of {end.submitted} runs ended, {end.transitions} transitions in {end.batches} commits, "
-        f"{rate:.0f} tasks/s, all of it durable in {directory / '.mainspring' / 'mainspring.db'}"
-    )
-    if end.ended < end.submitted:
-        click.echo("the rest goes on with the next `mainspring up`", err=True)
+    async def run() -> int:
+        scheduler = PipelineScheduler(
+            directory, ai_invoker=invoker, port=DEFAULT_PORT if port is None else port, exact_port=bool(port),
+            cpu_millis=cpu, heartbeat_interval_ms=round(beat_seconds * 1_000),
+        )  # fmt: skip
+        view = FolderView(console(color, sys.stdout), directory, quiet=quiet)
+        return await _until_stopped(scheduler, view, wait_seconds)
+
+    with asyncio.Runner(loop_factory=fast_loop()) as runner:
+        code = runner.run(run())
+    ctx.exit(code)
 
 
-def _bar() -> Progress:
-    """A progress bar on stderr, drawn only for people."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+async def _until_stopped(scheduler: PipelineScheduler, view: FolderView, wait_seconds: float) -> int:
+    """Run until a signal, or until the lock is lost; the exit code."""
+    import asyncio
+    import os
+    import signal
 
-    console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[note]}"))
-    return Progress(*columns, console=console, disable=not console.is_terminal)
+    told: list[int] = []
+    asked = asyncio.Event()
+
+    def stop(number: signal.Signals) -> None:
+        told.append(number)
+        asked.set()
+        if len(told) == 2:
+            view.hurries()
+            scheduler.hurry()
+        elif len(told) > 2:
+            os._exit(128 + number)
+
+    view.follow(scheduler)
+    view.started(scheduler, await scheduler.start())
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stop, number)
+    waiting = [asyncio.ensure_future(asked.wait()), asyncio.ensure_future(scheduler.stopped.wait())]
+    await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+    if asked.is_set():
+        view.stopping(scheduler.in_flight(), wait_seconds)
+        is_through = await scheduler.stop(wait_seconds * 1_000)
+        view.stopped(is_through)
+    for one in waiting:
+        one.cancel()
+    if scheduler.is_lost:
+        view.lost()
+        return 4
+    return 0

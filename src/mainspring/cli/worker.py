@@ -9,29 +9,12 @@ from typing import Any
 import rich_click as click
 
 from mainspring.cli import completing
-from mainspring.cli.process_options import ProcessCommand
+from mainspring.cli.process_options import ProcessCommand, quantity
 
 _NOT_AUTHORISED = 3
 _FILE = click.Path(dir_okay=False, path_type=Path)
 _READABLE = click.Path(dir_okay=False, exists=True, path_type=Path)
 _DIRECTORY = click.Path(file_okay=False, path_type=Path)
-
-
-def _quantity(read: str) -> Callable[[click.Context, click.Parameter, str | None], int | None]:
-    """An option that is read by a function of `sdk.quantities`."""
-
-    def callback(ctx: click.Context, parameter: click.Parameter, value: str | None) -> int | None:
-        from mainspring.sdk import quantities
-
-        if value is None:
-            return None
-        try:
-            amount: int = getattr(quantities, read)(value)
-        except ValueError as error:
-            raise click.BadParameter(str(error), ctx, parameter) from error
-        return amount
-
-    return callback
 
 
 def _labels(ctx: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
@@ -44,7 +27,7 @@ def _labels(ctx: click.Context, parameter: click.Parameter, values: tuple[str, .
     return labels
 
 
-_CPU, _BYTES = _quantity("millis_of"), _quantity("bytes_of")
+_CPU, _BYTES = quantity("millis_of"), quantity("bytes_of")
 
 _OPTIONS = (
     click.option(
@@ -77,6 +60,10 @@ _OPTIONS = (
         help="Serve the functions with @task in this module or file. Can be given several times.",
     ),
     click.option("--children", type=click.IntRange(0), default=0, help="Python processes kept warm; else one a core"),
+    click.option(
+        "--invoker", default="", metavar="TEXT",
+        help="Who answers the prompts of map-reduces: command:.., http://..#MODEL, python:MODULE:FUNCTION, or JSON.",
+    ),
     click.option(
         "--drain-seconds", type=click.FloatRange(min=0), default=60.0, show_default=True,
         help="How long running tasks may take to finish when it is told to leave.",

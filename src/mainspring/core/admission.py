@@ -234,6 +234,8 @@ def _check_tasks(tasks: Sequence[tuple[int, TaskSpec]], known: set[str], limits:
         job_rules.check_task(task, number, limits, faults)
         if task.for_each is not None or task.label is not None:
             growth_rules.check_task(task, number, faults)
+        if task.when is not None:
+            job_rules.check_when(task, number, {edge.task for edge in task.needs}, faults)
         if task.retry is not None:
             failure_rules.check_policy(task.retry, f"tasks[{number}].retry", limits, faults)
         if first.setdefault(task.name, number) != number:

@@ -98,6 +98,7 @@ def check(output: str | None, run: Surroundings, limits: Limits) -> Expansion:
         if task is not None:
             tasks.append((number, task))
     _check_tasks(tasks, known, limits, faults)
+    _check_whens(tasks, written.edges, run, faults)
     _check_edges(tasks, written.edges, run, faults)
     if not faults.total():
         _check_cycles([task for _, task in tasks], written.edges, run, faults)
@@ -135,6 +136,22 @@ def _check_tasks(tasks: Sequence[tuple[int, TaskSpec]], known: set[str], limits:
             faults.add(f"tasks[{number}].for_each", "a task that an output adds can't fan out")
     job_rules.check_edges(tasks, known, faults)
     job_rules.check_conditions(tasks, faults)
+
+
+def _check_whens(
+    tasks: Sequence[tuple[int, TaskSpec]], edges: Sequence[FurtherNeeds], run: Surroundings, faults: Faults
+) -> None:
+    """A new task's own condition asks only about what it needs, by its own word or by an edge."""
+    for number, task in tasks:
+        if task.when is None:
+            continue
+        needed = {edge.task for edge in task.needs}
+        if not needed:
+            needed = {name for name, position in run.positions.items() if position == run.grower}
+        for further in edges:
+            if further.task == task.name:
+                needed |= {edge.task for edge in further.all_needs()}
+        job_rules.check_when(task, number, needed, faults)
 
 
 def _check_edges(

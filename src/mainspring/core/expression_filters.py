@@ -1,4 +1,4 @@
-"""The filters of expressions that are ours: those that walk or make lists, and those that could make a text longer.
+"""The filters of expressions that are ours: those that walk or make lists, that could make a text longer, and of days.
 
 1. What they take is charged to the evaluation's `Look`, and a list that they make is an `Array` again, so that the next
    filter's looks count as well: a chain of filters over one list costs what the looks cost.
@@ -11,7 +11,9 @@ When you add one: `FILTERS` here and in `core/expression_grammar.py`.
 from __future__ import annotations
 
 import operator
+import re
 from collections.abc import Callable, Mapping
+from datetime import date, timedelta
 
 import msgspec
 from minijinja import pass_state
@@ -29,6 +31,13 @@ _COMPARISONS: Mapping[str, Callable[..., bool]] = {
     "gt": operator.gt, "greaterthan": operator.gt, ">": operator.gt, "ge": operator.ge, ">=": operator.ge,
 }  # fmt: skip
 _ABSENT = object()
+_TIME = re.compile(
+    r"(\d{4}-\d\d-\d\d)"
+    r"(?:[T ](?:[01]\d|2[0-3]):[0-5]\d(?::[0-5]\d(?:\.\d{1,9})?)?(?:Z|[+-]\d\d:\d\d(?::\d\d)?)?)?",
+    re.ASCII,
+)
+"""A day, or a time as RFC 3339 writes it: the day is as its own zone shows it."""
+_MOST_DAYS = 1_000_000
 
 
 def _length(_look: Look, value: object) -> Seen:
@@ -120,6 +129,37 @@ def _tojson(look: Look, value: object) -> Seen:
     return look.write(plain(value))
 
 
+def _date(look: Look, value: object) -> Seen:
+    """The day of a time: `2026-11-16T06:30:00+01:00` gives `2026-11-16`."""
+    return _plus_days(look, value, 0)
+
+
+def _yesterday(look: Look, value: object) -> Seen:
+    """The day before that of a time."""
+    return _plus_days(look, value, -1)
+
+
+def _tomorrow(look: Look, value: object) -> Seen:
+    """The day after that of a time."""
+    return _plus_days(look, value, 1)
+
+
+def _plus_days(_look: Look, value: object, days: object) -> Seen:
+    """The day so many days after that of a time, or before it if the number is negative."""
+    if not isinstance(days, int) or isinstance(days, bool):
+        raise ExpressionFailed("plus_days needs a whole number of days")
+    match = _TIME.fullmatch(value) if isinstance(value, str) else None
+    try:
+        if match is not None and abs(days) <= _MOST_DAYS:
+            return (date.fromisoformat(match[1]) + timedelta(days=days)).isoformat()
+    except (ValueError, OverflowError):
+        # No such day, or one that no calendar reaches: said below.
+        match = None
+    if match is not None:
+        raise ExpressionFailed(f"plus_days needs from -{_MOST_DAYS} to {_MOST_DAYS} days")
+    raise ExpressionFailed("it needs a time such as 2026-11-16T06:30:00Z, or a day of the years 1 to 9999")
+
+
 def _counted(function: Callable[..., Seen]) -> Callable[..., Seen]:
     """The filter as the engine calls it: with the `Look` of the evaluation that it serves."""
 
@@ -134,17 +174,21 @@ def _counted(function: Callable[..., Seen]) -> Callable[..., Seen]:
 
 FILTERS: Mapping[str, Callable[..., Seen]] = {
     "count": _counted(_length),
+    "date": _counted(_date),
     "join": _counted(_join),
     "length": _counted(_length),
     "list": _counted(_list),
     "map": _counted(_map),
+    "plus_days": _counted(_plus_days),
     "rejectattr": _counted(_rejectattr),
     "replace": _counted(_replace),
     "selectattr": _counted(_selectattr),
     "sort": _counted(_sort),
     "times": _counted(_times),
     "tojson": _counted(_tojson),
+    "tomorrow": _counted(_tomorrow),
     "unique": _counted(_unique),
+    "yesterday": _counted(_yesterday),
 }
 
 

@@ -40,8 +40,8 @@ FILTERS = frozenset(
         "abs", "bool", "capitalize", "d", "default", "first", "float", "int", "last", "lower", "max", "min", "round",
         "string", "sum", "trim", "upper",
         # ours, in core/expression_filters.py
-        "count", "join", "length", "list", "map", "rejectattr", "replace", "selectattr", "sort", "times", "tojson",
-        "unique",
+        "count", "date", "join", "length", "list", "map", "plus_days", "rejectattr", "replace", "selectattr", "sort",
+        "times", "tojson", "tomorrow", "unique", "yesterday",
     }
 )  # fmt: skip
 TESTS = frozenset(
@@ -123,6 +123,24 @@ def split_template(template: str) -> tuple[Sequence[Piece], str | None]:
     if sum(piece.is_expression for piece in pieces) > MOST_EXPRESSIONS:
         return (), f"it has more than {MOST_EXPRESSIONS} expressions"
     return pieces, None
+
+
+def keys_of(expression: str, name: str) -> frozenset[str] | None:
+    """What an expression looks up in a value: `a` in `outputs.a` and `outputs['a']`; None if it has other uses."""
+    found: set[str] = set()
+    words = [*_tokens(expression), *[("mark", "")] * 3]
+    before = ""
+    for place, (kind, word) in enumerate(words):
+        if kind == "name" and word == name and before != ".":
+            (_, mark), (kind_of_key, key), (_, end) = words[place + 1 : place + 4]
+            if mark == "." and kind_of_key == "name":
+                found.add(key)
+            elif mark == "[" and kind_of_key == "text" and end == "]":
+                found.add(key[1:-1])
+            else:
+                return None
+        before = word
+    return frozenset(found)
 
 
 def _tokens(expression: str) -> Iterator[tuple[str, str]]:

@@ -39,6 +39,8 @@ FUEL = 2_000
 """Instructions of one evaluation, at 20 to 50 ns each. No expression of legal length needs so many."""
 CONDITION_NAMES = frozenset({"output", "params"})
 """What a condition sees: the output of the upstream on whose edge it stands, and the run's parameters."""
+WHEN_NAMES = frozenset({"outputs", "params"})
+"""What a task's own condition sees: the outputs of what it needs, by name, and the run's parameters."""
 LARGEST_JSON_BYTES = 256 * 1024
 """A value whose JSON is larger is not decoded for an expression."""
 LONGEST_RENDERED = 64 * 1024
@@ -87,8 +89,8 @@ def render(template: str, values: Values) -> str:
     return rendered
 
 
-def check(expression: str, names: Collection[str] = CONDITION_NAMES) -> str | None:
-    """What is wrong with an expression that may use these names, in words; None if nothing is.
+def check(expression: str, names: Collection[str] | None = CONDITION_NAMES) -> str | None:
+    """What is wrong with an expression that may use these names (None: any), in words; None if nothing is.
 
     What depends on values (a field that is not there, a text where a number is needed) shows only in `evaluate`.
     """
@@ -99,14 +101,14 @@ def check(expression: str, names: Collection[str] = CONDITION_NAMES) -> str | No
         used = _LINT.undeclared_variables_in_str(f"{{% if ({expression}) %}}{{% endif %}}")
     except TemplateError as error:
         return f"it can't be read: {_say_error(error)}"
-    unknown = sorted(used - set(names))
-    if unknown:
+    unknown = sorted(used - set(names)) if names is not None else []
+    if names is not None and unknown:
         return f"it uses {', '.join(unknown)}; there is only {' and '.join(sorted(names))}"
     return None
 
 
-def check_template(template: str, names: Collection[str]) -> str | None:
-    """What is wrong with a template whose expressions may use these names, in words; None if nothing is."""
+def check_template(template: str, names: Collection[str] | None) -> str | None:
+    """What is wrong with a template whose expressions may use these names (None: any); None if nothing is."""
     pieces, fault = grammar.split_template(template)
     if fault is not None:
         return fault

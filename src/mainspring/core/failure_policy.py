@@ -57,6 +57,9 @@ class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
     factor: float | None = None
     """None, here and below: as it is set for all jobs (`core/tuning.py`)."""
     cap_seconds: float | None = None
+    linear: bool = False
+    """The delay is the base times the number of the try, without jitter, as pipeline files say it (RTY-2). It is so for
+    every class of which nothing else is said, and bounded only by a cap that is said here."""
     classes: dict[FailureClass, Backoff] = {}
     rules: tuple[FailureRule, ...] = ()
     memory_factor: float = 2.0

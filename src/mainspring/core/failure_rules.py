@@ -13,6 +13,7 @@ LONGEST_TEXT = 200
 LARGEST_FACTOR = 100.0
 LARGEST_MEMORY_FACTOR = 16.0
 _LARGEST_EXIT_CODE = 255
+_NO_FACTOR = "says nothing if the policy is linear: the delay is the base times the number of the try"
 
 
 def check_max_retries(max_retries: int, faults: Faults) -> None:
@@ -25,6 +26,8 @@ def check_policy(policy: RetryPolicy, where: str, limits: Limits, faults: Faults
     """A policy of a job, or of one of its tasks."""
     if policy.factor is not None:
         _check_factor(policy.factor, f"{where}.factor", LARGEST_FACTOR, faults)
+        if policy.linear:
+            faults.add(f"{where}.factor", _NO_FACTOR)
     if policy.cap_seconds is not None:
         check_seconds(policy.cap_seconds, f"{where}.cap_seconds", faults, longest=LONGEST_DELAY_SECONDS)
     _check_factor(policy.memory_factor, f"{where}.memory_factor", LARGEST_MEMORY_FACTOR, faults)
@@ -33,6 +36,8 @@ def check_policy(policy: RetryPolicy, where: str, limits: Limits, faults: Faults
         faults.add(f"{where}.memory_limit_bytes", f"must be from 1 to {most}")
     for kind, backoff in policy.classes.items():
         _check_backoff(backoff, f"{where}.classes.{kind}", faults)
+        if policy.linear and backoff.factor is not None:
+            faults.add(f"{where}.classes.{kind}.factor", _NO_FACTOR)
     if len(policy.rules) > MOST_RULES:
         faults.add(f"{where}.rules", f"there are {len(policy.rules)}, {MOST_RULES} are allowed")
         return

@@ -6,6 +6,7 @@ msgspec stops at the first fault, so this looks at each field by itself. Slow, a
 from __future__ import annotations
 
 from enum import Enum
+from functools import cache
 
 import msgspec
 
@@ -28,7 +29,7 @@ def name_faults(value: Read, kind: type[msgspec.Struct], where: str, faults: Fau
             faults.add(where, f"must be an object, not {_kind(value)}")
         return {}
     good: dict[str, Read] = {}
-    fields = {field.encode_name: field for field in msgspec.structs.fields(kind)}
+    fields = _fields(kind)
     for key in value:
         if key not in fields:
             hint = did_you_mean(key, fields) or f"; there are {', '.join(fields)}"
@@ -48,6 +49,12 @@ def name_faults(value: Read, kind: type[msgspec.Struct], where: str, faults: Fau
         if name in value and faults.total() == before and not isinstance(value[name], Blemish):
             good[name] = value[name]
     return good
+
+
+@cache
+def _fields(kind: type[msgspec.Struct]) -> dict[str, msgspec.structs.FieldInfo]:
+    """Asked for once: to find out takes as long as all else that is done to read a small job."""
+    return {field.encode_name: field for field in msgspec.structs.fields(kind)}
 
 
 def _name_faults_of_edges(value: Read, where: str, faults: Faults) -> None:

@@ -14,7 +14,7 @@ A window by which an event is expected is due only when its buffer is over (`tri
 of a window's age counts from then on.
 
 A schedule that is paused or disabled is not planned. Who resumes, creates or changes one sets `through_at` to that
-instant, so that no window from before is missed.
+instant, so that no window from before is missed; who creates one may set it to an earlier one, so that some are.
 """
 
 from __future__ import annotations

@@ -73,15 +73,18 @@ def items_of(for_each: str, outputs: Mapping[str, str | None], params: str) -> l
             return _as_items(otherwise)
         found = references.find(path, given) if otherwise else None
         return _as_items(found or otherwise or references.walk(path, given))
-    members = b",".join(
-        msgspec.json.encode(name) + b":" + (output or "null").encode() for name, output in outputs.items()
-    )
-    values = {"outputs": msgspec.Raw(b"{" + members + b"}"), "params": msgspec.Raw(params.encode())}
+    values = {"outputs": as_object(outputs), "params": msgspec.Raw(params.encode())}
     value = expressions.evaluate(text, values)
     try:
         return _as_items(msgspec.Raw(msgspec.json.encode(value)))
     except (RecursionError, TypeError):
         raise ExpressionFailed("it gives a value that can't be written as JSON") from None
+
+
+def as_object(outputs: Mapping[str, str | None]) -> msgspec.Raw:
+    """Outputs by the name of the task as one JSON object, with null for those without."""
+    members = (msgspec.json.encode(name) + b":" + (output or "null").encode() for name, output in outputs.items())
+    return msgspec.Raw(b"{" + b",".join(members) + b"}")
 
 
 def label_of(template: str | None, item: str, partition: int, taken: Collection[str]) -> str:

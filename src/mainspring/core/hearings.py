@@ -17,18 +17,20 @@ from mainspring.core import alerts, expressions, fires
 from mainspring.core.alerts import Alert, AlertKind, Severity
 from mainspring.core.batch import Outgoing
 from mainspring.core.fires import Outcome, fire_key
+from mainspring.core.job_rules import Limits
 from mainspring.core.jobs import JobRow
 from mainspring.core.runs import Run
 from mainspring.core.schedule_rows import BackfillRow, Case, Docket, FireRow, Ruling, ScheduleChange, ScheduleRow
-from mainspring.core.schedules import ScheduleSpec
+from mainspring.core.schedules import ScheduleSpec, compute_params
 from mainspring.core.triggers import ManualTrigger, previous_window
-from mainspring.errors import Broken
+from mainspring.errors import Broken, ExpressionFailed
 
 US = "mainspring"
 """Who does what nobody asked for."""
 CANCEL_RUN = "run.cancel"
 LOOK_FOR_FILE = "file.look"
 _INSTANT = timedelta(microseconds=1)
+_LARGEST_PARAMS_BYTES = Limits().max_payload_bytes
 _SPECS = msgspec.json.Decoder(ScheduleSpec)
 _FIELDS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
@@ -212,16 +214,34 @@ class Hearing:
         self._fires[key_of(fire)] = fire
 
     def params_of(self, fire: FireRow) -> str:
-        """The parameters of a window's run: the schedule's, over them the person's, and the event if there is one."""
+        """The parameters of a window's run: the schedule's, over them what is computed, the person's, and the event.
+
+        Raises ExpressionFailed if they can't be computed, or get too large by it.
+        """
         own = bytes(self.spec.params)
-        if fire.params is None and fire.event is None and not fire.flagged:
+        if fire.params is None and fire.event is None and not fire.flagged and not self.spec.computed:
             return own.decode()
         params = _FIELDS.decode(own)
-        if fire.params is not None:
-            params |= _FIELDS.decode(fire.params)
+        given = {} if fire.params is None else _FIELDS.decode(fire.params)
+        for name, text in compute_params(self.spec, fire.window_at, given).items():
+            params[name] = msgspec.Raw(msgspec.json.encode(text))
+        params |= given
         if fire.event is not None or fire.flagged:
             params["event"] = msgspec.Raw((fire.event or "null").encode())
-        return msgspec.json.encode(params).decode()
+        whole = msgspec.json.encode(params)
+        if self.spec.computed and len(whole) > _LARGEST_PARAMS_BYTES:
+            raise ExpressionFailed(f"they get larger than {_LARGEST_PARAMS_BYTES} bytes")
+        return whole.decode()
+
+    def params_fault(self, fire: FireRow) -> str | None:
+        """Why a window's run can't have its parameters; nothing if it can."""
+        if not self.spec.computed:
+            return None
+        try:
+            self.params_of(fire)
+        except ExpressionFailed as failed:
+            return f"its parameters can't be computed: {failed}"
+        return None
 
     # what else follows
 

@@ -7,11 +7,12 @@ here, those that depend on the tenant, the pool and the installation are in `Lim
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import msgspec
 
 from mainspring.core import expressions, strict_json, work
+from mainspring.core.expression_grammar import LONGEST_EXPRESSION, keys_of
 from mainspring.core.graph import find_cycle
 from mainspring.core.hints import did_you_mean
 from mainspring.core.jobs import TaskSpec
@@ -201,21 +202,39 @@ def check_edges(tasks: Sequence[tuple[int, TaskSpec]], known: set[str], faults: 
 
 def check_conditions(tasks: Sequence[tuple[int, TaskSpec]], faults: Faults) -> None:
     """Every condition can be read and uses what it may. Each is looked at once, however many edges have it."""
-    readable: dict[str, str | None] = {}
+    readable: dict[tuple[str, frozenset[str]], str | None] = {}
     for number, task in tasks:
-        conditions = [(index, edge.when) for index, edge in enumerate(task.needs) if edge.when is not None]
+        conditions: list[tuple[int | None, str]] = [
+            (index, edge.when) for index, edge in enumerate(task.needs) if edge.when is not None
+        ]
         if len(conditions) > MOST_CONDITIONS:
             faults.add(f"tasks[{number}].needs", f"has {len(conditions)} conditions, {MOST_CONDITIONS} are allowed")
             continue
+        if task.when is not None:
+            conditions.append((None, task.when))
         for index, when in conditions:
-            if when not in readable:
+            names = expressions.WHEN_NAMES if index is None else expressions.CONDITION_NAMES
+            if (when, names) not in readable:
                 if len(readable) >= MOST_DIFFERENT_CONDITIONS:
                     faults.add("tasks", f"have more than {MOST_DIFFERENT_CONDITIONS} different conditions")
                     return
-                readable[when] = expressions.check(when)
-            fault = readable[when]
+                readable[when, names] = expressions.check(when, names)
+            fault = readable[when, names]
             if fault is not None:
-                faults.add(f"tasks[{number}].needs[{index}].when", fault)
+                faults.add(f"tasks[{number}].{'' if index is None else f'needs[{index}].'}when", fault)
+
+
+def check_when(task: TaskSpec, number: int, needed: Collection[str], faults: Faults) -> None:
+    """A task's own condition asks only about what the task needs."""
+    if task.when is None or len(task.when) > LONGEST_EXPRESSION:
+        return  # What is too long, `check_conditions` finds.
+    for used in sorted(keys_of(task.when, "outputs") or ()):
+        if used in needed:
+            continue
+        hint = did_you_mean(used, needed) if len(needed) <= _NAMES_TO_COMPARE else ""
+        for name in (name for name in needed if name.startswith(f"{used}-")):
+            hint = f": write outputs['{name}']"
+        faults.add(f"tasks[{number}].when", f"uses the output of {_quote(used)}, which the task does not need{hint}")
 
 
 def check_cycles(tasks: Sequence[tuple[int, TaskSpec]], graph: list[list[int]], faults: Faults) -> None:

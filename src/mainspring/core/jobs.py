@@ -58,6 +58,9 @@ class TaskSpec(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_default
     """Killed if it makes no progress for so long: 10 min unless said, for a task that says how far it is (LIV-2)."""
     expected_seconds: float | None = None
     on_skip: OnSkip = OnSkip.SKIP
+    when: str | None = None
+    """An expression over `outputs` (of what it needs, by name) and `params`, asked once everything upstream is over:
+    if it is false, the task is skipped (DAG-4)."""
     retry: RetryPolicy | None = None
     """The job's, unless said."""
     for_each: str | None = None

@@ -3,16 +3,20 @@
     some upstream CANCELLED ───────────────────────────────────────► CANCELLED
     some upstream FAILED or TIMED_OUT ── not under skip_failed ────► CANCELLED
     some upstream SKIPPED ────────────── unless on_skip is run ────► SKIPPED
-    some condition false ──────────────────────────────────────────► SKIPPED
-    some condition can't be evaluated ─────────────────────────────► FAILED
+    some condition on an edge false ───────────────────────────────► SKIPPED
+    some condition on an edge can't be evaluated ──────────────────► FAILED
+    its own condition (`when`) false ──────────────────────────────► SKIPPED
+    its own condition can't be evaluated ──────────────────────────► FAILED
     otherwise ─────────────────────────────────────────────────────► QUEUED
 
 1. A task waits until all of its upstreams are final, and the rows above are asked from the top: the answer does not
    depend on the order in which the upstreams ended, nor on the order in which they are given.
 2. Where several upstreams would do as the reason, the one whose name comes first is named.
-3. A condition is asked of an upstream that succeeded, and of no other: there is no output to ask about.
+3. A condition on an edge is asked of an upstream that succeeded, and of no other: there is no output to ask about.
+   A task's own condition is asked of all that it needs: what failed or was skipped has the output null.
 4. `cause` is the task at the root: the cause of the upstream if it has one, else the upstream. A retry of that task
-   reopens this one. A task that FAILED because of its own condition is a root itself, and has none.
+   reopens this one. A task that FAILED because of a condition is a root itself, and has none. One that is skipped by
+   its own condition has the first of those that the condition names, before all others one that did not succeed.
 
 If you add a row: `core/states.py` must have the edge from PENDING, and docs/explanation/states.md tells people.
 """
@@ -24,6 +28,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from mainspring.core import expressions
+from mainspring.core.growth import as_object
 from mainspring.core.jobs import OnSkip
 from mainspring.core.runs import FailurePolicy
 from mainspring.core.states import FINAL, UNSUCCESSFUL
@@ -72,6 +77,26 @@ def decide(policy: FailurePolicy, on_skip: OnSkip, upstreams: Sequence[Upstream]
         if upstream.state is not S.SUCCEEDED or upstream.when is not None:
             return _decide_by_rules(policy, on_skip, upstreams, params)
     return _ALL_SUCCEEDED if upstreams else _NOTHING_UPSTREAM
+
+
+def decide_when(when: str, named: Sequence[Upstream], params: str) -> Decision | None:
+    """Where a task goes whose own condition is false or can't be evaluated; None if it holds.
+
+    `named` are the upstreams that the condition names, one that fanned out as one: with all its outputs as a list, and
+    ended like the first of its tasks that did not succeed.
+    """
+    outputs = as_object({upstream.name: upstream.output for upstream in named})
+    try:
+        if expressions.is_true(when, {"outputs": outputs, "params": msgspec.Raw(params.encode())}):
+            return None
+    except ExpressionFailed as error:
+        return Decision(state=S.FAILED, because=f"its condition can't be evaluated: {error}")
+    first = _first(upstream for upstream in named if upstream.state is not S.SUCCEEDED) or _first(named)
+    return Decision(
+        state=S.SKIPPED,
+        because=f"its condition is false: {expressions.shorten(when)}",
+        cause=None if first is None else first.cause or first.id,
+    )
 
 
 def _decide_by_rules(policy: FailurePolicy, on_skip: OnSkip, upstreams: Sequence[Upstream], params: str) -> Decision:

@@ -10,8 +10,10 @@
                        └─ else ───────────────────────► QUEUED: the worker's end is not the task's fault, and no try
 
 The delay grows with each try of a generation: base, times the factor each time, up to the cap, and up to a third more,
-so that what failed together does not come back together. What helps is asked for as well: more memory after running
-out of it, a longer limit after a timeout. `Trail` carries from one attempt to the next what these rules need.
+so that what failed together does not come back together. Where the policy is `linear`, it is the base times the number
+of the try, neither more nor less, and our own figures for some failures don't count. What helps is asked for as well:
+more memory after running out of it, a longer limit after a timeout. `Trail` carries from one attempt to the next what
+these rules need.
 
 1. Attempts used up is asked first: nothing brings a task back that has no try left.
 2. Every generation ends: tries are bounded by `max_attempts`, losses by LOSSES_ALLOWED.
@@ -20,6 +22,7 @@ out of it, a longer limit after a timeout. `Trail` carries from one attempt to t
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from hashlib import blake2b
@@ -122,13 +125,13 @@ def tries_for(spec: TaskSpec, policy: RetryPolicy, failure: Failure) -> int:
     said = policy.classes.get(failure.kind, _NOTHING_SAID).max_attempts
     if said is not None:
         return min(said, spec.max_attempts)
-    ours = _figures(failure).max_attempts
+    ours = _figures(policy, failure).max_attempts
     return ours if ours is not None and spec.max_attempts == DEFAULT_ATTEMPTS else spec.max_attempts
 
 
 def delay_seconds(task: Task, spec: TaskSpec, policy: RetryPolicy, failure: Failure, tuning: Tuning) -> float:
-    """How long to wait before the next try, with jitter."""
-    spread = 1 + JITTER * _fraction(f"{task.id}:{task.generation}:{task.attempt}")
+    """How long to wait before the next try, with jitter unless the policy is linear."""
+    spread = 1.0 if policy.linear else 1 + JITTER * _fraction(f"{task.id}:{task.generation}:{task.attempt}")
     return backoff_seconds(max(1, task.tries), spec, policy, failure, tuning) * spread
 
 
@@ -140,15 +143,20 @@ def backoff_seconds(tries: int, spec: TaskSpec, policy: RetryPolicy, failure: Fa
     """
     if failure.retry_after_seconds is not None:
         return failure.retry_after_seconds
-    said, ours = policy.classes.get(failure.kind, _NOTHING_SAID), _figures(failure)
+    said, ours = policy.classes.get(failure.kind, _NOTHING_SAID), _figures(policy, failure)
     base = _first(said.base_seconds, ours.base_seconds, spec.retry_delay_seconds, tuning.retry_delay_seconds)
+    if policy.linear:
+        most = max(base, _first(said.cap_seconds, None, policy.cap_seconds, math.inf))
+        return min(base * tries, most)
     factor = _first(said.factor, ours.factor, policy.factor, tuning.retry_factor)
     # A cap that was meant for shorter delays does not make the first one shorter than it was said to be.
     cap = max(base, _first(said.cap_seconds, ours.cap_seconds, policy.cap_seconds, tuning.retry_cap_seconds))
     return min(base * factor ** (tries - 1), cap)
 
 
-def _figures(failure: Failure) -> Backoff:
+def _figures(policy: RetryPolicy, failure: Failure) -> Backoff:
+    if policy.linear:
+        return _NOTHING_SAID
     return _OF_TYPE.get(failure.type) or _OF_CLASS.get(failure.kind) or _NOTHING_SAID
 
 

@@ -16,6 +16,8 @@ class GraphNode(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     needs: tuple[Edge, ...]
+    when: str | None = None
+    """Its own condition."""
     is_fan_out: bool = False
     grown_by: str | None = None
     """The task whose output added it."""
@@ -40,4 +42,5 @@ def draw(spec: JobSpec, added: Mapping[str, Expansion]) -> list[GraphNode]:
 def _node(task: TaskSpec, grower: str | None) -> GraphNode:
     """A task without needs that an output added needs the one whose output it is in."""
     needs = task.needs or ((Edge(grower),) if grower is not None else ())
-    return GraphNode(name=task.name, needs=needs, is_fan_out=task.for_each is not None, grown_by=grower)
+    is_fan_out = task.for_each is not None
+    return GraphNode(name=task.name, needs=needs, when=task.when, is_fan_out=is_fan_out, grown_by=grower)

@@ -13,16 +13,17 @@ When you add a field, add its rule to `check_schedule`.
 
 from __future__ import annotations
 
+from collections.abc import Container
 from datetime import datetime
 from enum import StrEnum
 
 import msgspec
 
-from mainspring.core import expressions, job_rules
+from mainspring.core import expressions, job_rules, strict_json
 from mainspring.core.job_rules import Faults, Limits
 from mainspring.core.tasks import Priority
-from mainspring.core.triggers import Trigger, check_trigger
-from mainspring.errors import Fault
+from mainspring.core.triggers import Trigger, check_trigger, say_window
+from mainspring.errors import ExpressionFailed, Fault
 
 MOST_CATCH_UP_WINDOWS = 100
 MOST_ACTIVE = 1000
@@ -32,6 +33,10 @@ LONGEST_JITTER_SECONDS = 86_400
 LONGEST_PATH = 4_096
 CONDITION_NAMES = frozenset({"params", "window"})
 """What the condition of a schedule sees."""
+MOST_COMPUTED = 50
+LONGEST_COMPUTED_NAME = 128
+COMPUTED_NAMES = frozenset({"scheduled_for"})
+"""What a computed parameter sees."""
 
 
 class Missed(StrEnum):
@@ -76,6 +81,9 @@ class ScheduleSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     trigger: Trigger
     params: msgspec.Raw = msgspec.Raw(b"{}")
     """Of each run, as JSON."""
+    computed: dict[str, str] = {}
+    """Parameters of each run that are templates over `scheduled_for`: the window, in the zone of the trigger. They go
+    over `params`, and what a person says goes over both."""
     priority: Priority = Priority.P1
     enabled: bool = True
     missed: Missed = Missed.RUN
@@ -111,11 +119,47 @@ def check_schedule(spec: ScheduleSpec, now: datetime, limits: Limits | None = No
     job_rules.check_params(bytes(spec.params).decode(errors="replace"), limits or Limits(), faults)
     if limits is not None and spec.priority is Priority.P0 and not limits.p0_granted:
         faults.add("priority", "P0 needs a grant that this tenant does not have")
+    if spec.computed:
+        _check_computed(spec, now, faults)
     if spec.after is not None:
         _check_after(spec, spec.after, faults)
     if spec.condition is not None:
         _check_condition(spec.condition, faults)
     return faults.all()
+
+
+def compute_params(spec: ScheduleSpec, window_at: datetime, given: Container[str] = ()) -> dict[str, str]:
+    """The computed parameters of a window, without those that are given otherwise. Raises ExpressionFailed."""
+    values = {"scheduled_for": say_window(spec.trigger, window_at)}
+    return {name: _render(name, spec.computed[name], values) for name in spec.computed if name not in given}
+
+
+def _render(name: str, template: str, values: expressions.Values) -> str:
+    try:
+        return expressions.render(template, values)
+    except ExpressionFailed as failed:
+        raise ExpressionFailed(f"{expressions.shorten(name)}: {failed}") from None
+
+
+def _check_computed(spec: ScheduleSpec, now: datetime, faults: Faults) -> None:
+    """Each can be read, and made for a window that comes now: what it sees is a time, whichever window it is."""
+    if len(spec.computed) > MOST_COMPUTED:
+        faults.add("computed", f"there are {len(spec.computed)}, {MOST_COMPUTED} are allowed")
+        return
+    values = {"scheduled_for": now.isoformat()}
+    for name, template in spec.computed.items():
+        path = strict_json.path_to("computed", name)
+        if not 1 <= len(name) <= LONGEST_COMPUTED_NAME or strict_json.fault_in_text(name) is not None:
+            faults.add(path, f"its name must have 1 to {LONGEST_COMPUTED_NAME} characters that can be stored")
+            continue
+        fault = strict_json.fault_in_text(template) or expressions.check_template(template, COMPUTED_NAMES)
+        if fault is None:
+            try:
+                expressions.render(template, values)
+            except ExpressionFailed as failed:
+                fault = str(failed)
+        if fault is not None:
+            faults.add(path, fault)
 
 
 def _check_after(spec: ScheduleSpec, after: After, faults: Faults) -> None:

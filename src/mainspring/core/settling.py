@@ -9,7 +9,8 @@
 Pure, and made under the lock of the schedules' rows: what these functions say becomes true as a whole.
 `settling_acts.py` has what people do, `settling_events.py` what comes from outside.
 
-    planned ──► condition false                          CONDITION_FALSE
+    planned ──► its parameters can't be computed         SKIPPED
+            ──► condition false                          CONDITION_FALSE
             ──► core/starts.py: late, after, overlap     LATE, SKIPPED, or WAITING
             ──► a file must be there: a worker looks     WAITING, then once more from the top
             ──► RAN
@@ -18,8 +19,8 @@ Pure, and made under the lock of the schedules' rows: what these functions say b
 2. A window by which an event is expected runs, flagged, only if none came since the window before (TRG-7).
 3. A window that has come gets its fire before the schedule is taken out of use, whatever takes it out.
 4. A schedule that is paused starts nothing that waits. When failures or a person take it out of use, nothing waits.
-5. The condition's expression is asked first: it depends on nothing that changes. The file is asked for last, whenever
-   the window could start or would have another run cancelled for it.
+5. Parameters and the condition's expression come first: they depend on nothing that changes. The file is asked for
+   last, whenever the window could start or would have another run cancelled for it.
 """
 
 from __future__ import annotations
@@ -194,6 +195,10 @@ def _decide(hearing: Hearing, fire: FireRow, situation: Situation, looked: Looke
         return
     if hearing.case.job is None:
         hearing.leave_out(fire, Outcome.SKIPPED, f"there is no job {hearing.row.job}")
+        return
+    fault = hearing.params_fault(fire)
+    if fault is not None:
+        hearing.leave_out(fire, Outcome.SKIPPED, fault)
         return
     fault = _condition_fault(hearing, fire)
     if fault is not None:

@@ -6,7 +6,7 @@
 
 1. What is due is planned before anything changes: an act takes no window away that had come (I-31).
 2. `through_at` moves to the instant from which windows count again, and never back: nothing from before is fired
-   (I-34).
+   (I-34). Only a new schedule can be given an earlier instant, by whoever creates it.
 3. A window that is asked for again is a new generation of it. Which there are has been read before; if the schedule was
    touched since then (`Mark`), nothing is ruled, and whoever asks has to read again.
 """
@@ -14,7 +14,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
 import msgspec
@@ -23,7 +23,7 @@ from msgspec.structs import replace
 from mainspring.core import job_rules
 from mainspring.core.alerts import AlertKind, Severity
 from mainspring.core.backfills import Backfill, Past, plan_backfill
-from mainspring.core.fires import Outcome, plan
+from mainspring.core.fires import ON_TIME, Outcome, plan
 from mainspring.core.hearings import Context, Hearing, settle_each
 from mainspring.core.job_rules import Faults, Limits
 from mainspring.core.schedule_rows import (
@@ -46,6 +46,7 @@ MOST_BACKFILLED = 800
 MOST_LISTED = 1_000
 """Windows that a dry run lists."""
 MOST_PARALLEL = 100
+MOST_DAYS_SINCE = 366
 _FAR = datetime(LAST_YEAR, 1, 1, tzinfo=UTC)
 
 
@@ -86,15 +87,26 @@ def mark_of(row: ScheduleRow) -> Mark:
 
 
 def new_schedule(
-    id: str, tenant: str, spec: ScheduleSpec, *, pool: str, by: str, why: str = "", now: datetime
+    id: str,
+    tenant: str,
+    spec: ScheduleSpec,
+    *,
+    pool: str,
+    by: str,
+    why: str = "",
+    now: datetime,
+    since: datetime | None = None,
 ) -> tuple[ScheduleRow, ScheduleChange]:
-    """The first row of a schedule, and the record of its creation. Its definition has been checked."""
+    """The first row of a schedule, and the record of its creation. Its definition has been checked.
+
+    `since`, which has been checked too, lets windows count from an earlier instant on: as missed.
+    """
     text = msgspec.json.encode(spec).decode()
     row = ScheduleRow(
         id=id, tenant=tenant, name=spec.name, job=spec.job, version=1, spec=text, pool=pool, enabled=spec.enabled,
-        enabled_since=now, through_at=now, created_at=now, created_by=by, updated_at=now, updated_by=by,
+        enabled_since=now, through_at=since or now, created_at=now, created_by=by, updated_at=now, updated_by=by,
     )  # fmt: skip
-    row = _follow_spec(row, spec, now)
+    row = _follow_spec(row, spec, since or now)
     return row, ScheduleChange(schedule_id=id, at=now, act="created", by=by, why=why, version=1, after=text)
 
 
@@ -188,10 +200,28 @@ def trigger_now(docket: Docket, context: Context, wish: TriggerWish, *, read: Ma
             fire = hearing.new_fire(hearing.free_instant(hearing.now), because)
         else:
             fire = _ask_again(hearing, wish.window_at, wish.past)
-        hearing.start(replace(fire, by=wish.by, params=wish.params), because)
+        fire = replace(fire, by=wish.by, params=wish.params)
+        fault = hearing.params_fault(fire)
+        if fault is not None:
+            raise _refuse("params", fault)
+        hearing.start(fire, because)
         hearing.act("triggered", by=wish.by, why=wish.why)
 
     return settle_each(docket, context, step)
+
+
+def check_since(since: datetime, now: datetime) -> datetime:
+    """The instant from which on the windows of a new schedule count, in UTC. Raises Refused if it can't be one.
+
+    A little ahead of the store's time is now: the clocks of those who ask differ.
+    """
+    if since.tzinfo is None:
+        raise _refuse("since", "must say its time zone")
+    if since > now + ON_TIME:
+        raise _refuse("since", f"is still to come: now it is {now:%Y-%m-%dT%H:%M:%SZ}")
+    if since < now - timedelta(days=MOST_DAYS_SINCE):
+        raise _refuse("since", f"must be within {MOST_DAYS_SINCE} days")
+    return min(since, now).astimezone(UTC)
 
 
 def check_window(window_at: datetime) -> datetime:
@@ -290,16 +320,16 @@ def _finish_what_is_due(hearing: Hearing) -> None:
     decide_open(hearing)
 
 
-def _follow_spec(row: ScheduleRow, spec: ScheduleSpec, now: datetime) -> ScheduleRow:
-    """The row as its definition wants it, from now on."""
-    through_at = max(row.through_at, now)
+def _follow_spec(row: ScheduleRow, spec: ScheduleSpec, since: datetime) -> ScheduleRow:
+    """The row as its definition wants it, from an instant on."""
+    through_at = max(row.through_at, since)
     going = row.enabled and not row.paused
     return replace(
         row,
         event_type=spec.trigger.type if isinstance(spec.trigger, EventTrigger) else "",
         after_job="" if spec.after is None else spec.after.job,
         through_at=through_at,
-        next_at=plan(row.id, spec, through_at=through_at, now=now).next_at if going else None,
+        next_at=plan(row.id, spec, through_at=through_at, now=since).next_at if going else None,
     )
 
 

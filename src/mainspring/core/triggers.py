@@ -138,6 +138,17 @@ def count_windows(trigger: Trigger, after: datetime, until: datetime) -> int:
             assert_never(trigger)
 
 
+def say_window(trigger: Trigger, window_at: datetime) -> str:
+    """A window as people of its trigger's zone write it, in RFC 3339; where the trigger names none, in UTC."""
+    match trigger:
+        case CronTrigger():
+            return window_at.astimezone(_zone(trigger)).isoformat()
+        case EventTrigger() if trigger.expected is not None:
+            return say_window(_as_cron(trigger.expected), window_at)
+        case _:
+            return window_at.astimezone(UTC).isoformat()
+
+
 def buffer_of(trigger: Trigger) -> timedelta:
     """How long after a window it is planned: an event that is expected may come so much later."""
     if isinstance(trigger, EventTrigger) and trigger.expected is not None:

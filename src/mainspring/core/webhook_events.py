@@ -1,22 +1,39 @@
-"""What webhooks are told: how runs end, as CloudEvents 1.0 in JSON.
+"""What webhooks are told: how runs end, as CloudEvents 1.0 in JSON; and where an address is kept that is not said.
 
 {"specversion": "1.0", "id": "msg_..", "source": "/tenants/acme", "type": "dev.mainspring.run.failed.v1",
- "subject": "run_..", "time": "..", "datacontenttype": "application/json", "data": {..}}
+ "subject": "run_..", "time": "..", "datacontenttype": "application/json", "text": "etl failed: ..", "data": {..}}
 """
 
 from __future__ import annotations
 
 import hashlib
+import re
 from datetime import datetime
 
 import msgspec
 
 from mainspring.core.runs import FINAL_RUN, Run, RunState
+from mainspring.core.tasks import Task
 
 EVENTS = tuple(f"run.{state.lower()}" for state in sorted(FINAL_RUN))
 """What one can want to hear of: `run.cancelled`, `run.failed`, `run.partial`, `run.succeeded`, `run.timed_out`."""
 TEST = "webhook.test"
 """What is sent when somebody wants to see whether it arrives."""
+LONGEST_TEXT = 500
+_ENDED = {
+    RunState.SUCCEEDED: "succeeded",
+    RunState.FAILED: "failed",
+    RunState.PARTIAL: "succeeded in part",
+    RunState.TIMED_OUT: "timed out",
+    RunState.CANCELLED: "was cancelled",
+}
+LONGEST_URL = 2_000
+_LAST_PORT = 65_535
+_URL = re.compile(
+    r"https?://(?:(?P<user>[^/?#]*)@)?(?:\[[0-9a-f:.]+\]|[^/?#@:\[\]]+)(?::(?P<port>[0-9]*))?(?:[/?#].*)?",
+    re.IGNORECASE,
+)
+_REFERENCE = re.compile(r"\$\{(env:[A-Za-z_][A-Za-z0-9_]*|file:/[^{}]+)\}")
 
 
 class RunNews(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,6 +65,8 @@ class CloudEvent(msgspec.Struct, frozen=True, kw_only=True):
     subject: str
     time: datetime
     datacontenttype: str = "application/json"
+    text: str
+    """What it says, for people: an extension attribute, which chat services show."""
     data: msgspec.Raw
     """JSON: a `RunNews` for the end of a run."""
 
@@ -62,13 +81,44 @@ def is_wanted(events: tuple[str, ...], job: str, *, state: RunState, job_name: s
     return (not events or event_of(state) in events) and job in {"", job_name}
 
 
+def fault_of_url(url: str) -> str | None:
+    """What is wrong with an address, without saying what it is; None if something can be sent to it."""
+    if len(url) > LONGEST_URL or not url.isascii() or not url.isprintable() or " " in url:
+        return f"must be at most {LONGEST_URL} plain characters"
+    found = _URL.fullmatch(url)
+    if found is None or int(found["port"] or 0) > _LAST_PORT:
+        return "must begin with https:// or http://, and a host"
+    return None if found["user"] is None else "must have no user or password in it"
+
+
+def reference_in(url: str) -> str | None:
+    """Where the address of a webhook is kept: `env:NAME` of `${env:NAME}`, `file:/path` of `${file:/path}`.
+
+    None for anything else: it is the address itself, or none.
+    """
+    found = _REFERENCE.fullmatch(url)
+    return found and found[1]
+
+
 def message_id(webhook_id: str, run_id: str, generation: int) -> str:
     """The same for the same end of a run: whoever gets it twice knows it."""
     return f"msg_{hashlib.sha256(f'{webhook_id} {run_id} {generation}'.encode()).hexdigest()[:32]}"
 
 
-def tell_end(id: str, run: Run, *, job: str, job_version: int, at: datetime) -> CloudEvent:
-    """The message about the end of a run."""
+def say_end(run: Run, job: str, failed: Task | None = None) -> str:
+    """How a run ended, in one sentence; why, as the task says that failed, if there is one."""
+    because = run.because
+    if failed is not None:
+        because = failed.because if run.task_count == 1 else f"{failed.name}: {failed.because}"
+    said = f"{job} {_ENDED[run.state]}"
+    room = LONGEST_TEXT - len(said) - len(f":  ({run.id})")
+    if run.state is RunState.SUCCEEDED or not because:
+        return f"{said} ({run.id})"
+    return f"{said}: {because if len(because) <= room else because[: room - 1] + '…'} ({run.id})"
+
+
+def tell_end(id: str, run: Run, *, job: str, job_version: int, at: datetime, failed: Task | None = None) -> CloudEvent:
+    """The message about the end of a run, and of the first task that failed, if one did."""
     news = RunNews(
         run_id=run.id, tenant=run.tenant, job=job, job_version=job_version, state=run.state, because=run.because,
         priority=run.priority.name, generation=run.generation, schedule_id=run.schedule_id, window_at=run.window_at,
@@ -80,6 +130,7 @@ def tell_end(id: str, run: Run, *, job: str, job_version: int, at: datetime) -> 
         type=f"dev.mainspring.{event_of(run.state)}.v1",
         subject=run.id,
         time=run.ended_at or at,
+        text=say_end(run, job, failed),
         data=_raw(news),
     )
 
@@ -88,7 +139,7 @@ def tell_test(id: str, webhook_id: str, *, tenant: str, at: datetime) -> CloudEv
     """A message that only shows whether it arrives."""
     return CloudEvent(
         id=id, source=f"/tenants/{tenant}", type=f"dev.mainspring.{TEST}.v1", subject=webhook_id, time=at,
-        data=_raw({"message": "it works"}),
+        text="it works: this is only a test", data=_raw({"message": "it works"}),
     )  # fmt: skip
 
 

@@ -5,6 +5,7 @@
     {"python": "etl.load:run", "args": {"day": "{{ params.day }}"}}  an import path, called in a warm child process
     {"handler": "load", "args": {..}}                                a function that a worker serves by name
     {"handler": "load", "values": {"day": {"$": "params.day"}}}      the same, with arguments that keep their types
+    {"map": {"prompt": "Sort: {{title}}"}, "input": {..}}            a prompt for each item (`core/mapping.py`)
 
 and beside each of them, if wanted: `env`, `secrets`, `directory`, `grace_seconds`. The scheduler never looks inside;
 admission checks it, a worker carries it out. A new kind is a struct here and an executor in `worker/`.
@@ -22,7 +23,9 @@ from typing import TypeAlias
 
 import msgspec
 
-from mainspring.core import expressions, references
+from mainspring.core import expressions, mapping, references
+from mainspring.core.mapping import Input, Invoker, MapStep, ReduceStep
+from mainspring.core.work_texts import fault_in_import_path, fault_in_secret
 from mainspring.errors import Fault
 
 TEMPLATE_NAMES = frozenset({"params", "outputs", "run", "task", "item", "partition", "total", "window"})
@@ -34,10 +37,8 @@ LARGEST_CHECKPOINT_BYTES = 256 * 1024
 LONGEST_GRACE_SECONDS = 3_600.0
 LONGEST_EXTENSION_SECONDS = 366 * 86_400.0
 """More than that no attempt can ask for at once (LIV-4)."""
-SECRET_SOURCES = ("env", "file", "command")
 RESERVED = "MAINSPRING_"
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
-_IMPORT_PATH = re.compile(r"[A-Za-z_][\w]*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 _HANDLER = re.compile(r"[A-Za-z0-9._-]{1,100}")
 _MOST_VARIABLES = 256
 
@@ -85,13 +86,26 @@ class ServedFunction(_Function, frozen=True, kw_only=True):
     handler: str
 
 
-Work: TypeAlias = "Argv | ShellText | ImportedFunction | ServedFunction"
+class MapReduce(_Work, frozen=True, kw_only=True):
+    """Prompts for items, and their answers as one result (FLD-8)."""
 
-KINDS: dict[str, type[Argv | ShellText | ImportedFunction | ServedFunction]] = {
+    map: MapStep
+    input: Input
+    reduce: ReduceStep = ReduceStep()
+    invoker: Invoker | None = None
+    """The worker's, unless said."""
+    results: str = ".results"
+    """Where the result is written, below `directory`."""
+
+
+Work: TypeAlias = "Argv | ShellText | ImportedFunction | ServedFunction | MapReduce"
+
+KINDS: dict[str, type[Argv | ShellText | ImportedFunction | ServedFunction | MapReduce]] = {
     "run": Argv,
     "shell": ShellText,
     "python": ImportedFunction,
     "handler": ServedFunction,
+    "map": MapReduce,
 }
 """The field that tells a kind from the others, and its struct."""
 
@@ -169,13 +183,18 @@ def _faults_of_kind(work: Work, where: str, known: Templates) -> Iterator[Fault]
             if not work.shell.strip():
                 yield Fault(where=f"{where}.shell", why="is empty")
         case ImportedFunction():
-            if not _IMPORT_PATH.fullmatch(work.python):
-                yield Fault(where=f"{where}.python", why="must be package.module:function")
+            if (fault := fault_in_import_path(work.python)) is not None:
+                yield Fault(where=f"{where}.python", why=fault)
         case ServedFunction():
             if not _HANDLER.fullmatch(work.handler):
                 yield Fault(
                     where=f"{where}.handler", why="must be 1 to 100 letters, digits, dots, hyphens, underscores"
                 )
+        case MapReduce():
+            yield from mapping.faults_in(work.map, work.input, work.reduce, where)
+            yield from mapping.faults_in_place(work.results, f"{where}.results")
+            if work.invoker is not None:
+                yield from mapping.faults_in_invoker(work.invoker, f"{where}.invoker")
 
 
 def _faults_of_environment(work: Work, where: str, known: Templates) -> Iterator[Fault]:
@@ -193,8 +212,7 @@ def _faults_of_environment(work: Work, where: str, known: Templates) -> Iterator
         if fault is not None:
             yield Fault(where=f"{where}.env.{name[:40]}", why=fault)
     for name, reference in work.secrets.items():
-        source, _, rest = reference.partition(":")
-        if source not in SECRET_SOURCES or not rest:
-            yield Fault(where=f"{where}.secrets.{name[:40]}", why="must be env:NAME, file:/path or command:words")
+        if (fault := fault_in_secret(reference)) is not None:
+            yield Fault(where=f"{where}.secrets.{name[:40]}", why=fault)
         if name in work.env:
             yield Fault(where=f"{where}.secrets.{name[:40]}", why="is also in env")

@@ -38,7 +38,7 @@ from mainspring.core.zones import EPOCH
 from mainspring.errors import Broken, Conflict, Fault, NotFound, Refused
 from mainspring.host.settler import guard
 from mainspring.ids import entropy, new_id
-from mainspring.store.port_schedules import Events, FireFilter, IdempotencyKey, Schedules, Settled
+from mainspring.store.port_schedules import Events, FireFilter, IdempotencyKey, NewSchedule, Schedules, Settled
 
 MOST_UPCOMING = 1_000
 _MOST_PAST_FIRES = 20_000
@@ -59,6 +59,16 @@ class Scheduled(Schedules, Events, Protocol):
     async def find_job(self, tenant: str, name: str, version: int | None = None) -> JobRow | None:
         """A version of a job, the latest if none is named."""
         ...
+
+
+class SpecWish(msgspec.Struct, frozen=True, kw_only=True):
+    """Somebody wants a schedule that is not there yet."""
+
+    spec: ScheduleSpec
+    since: datetime | None = None
+    """Its windows after this instant have been missed, and are handled as its definition says of such."""
+    audit: AuditEntry | None = None
+    """What the audit log says of it; its object is filled in: the new id."""
 
 
 class Upcoming(msgspec.Struct, frozen=True, kw_only=True):
@@ -115,6 +125,8 @@ class ScheduleBook:
         self._context = context or make_context()
         self._random = Random(entropy())
         self._on_change: Callable[[], None] = lambda: None
+        self.on_ruled: Callable[[Sequence[str]], None] | None = None
+        """Told the ids of schedules that were made or about which something was decided, once it is written."""
 
     def follow(self, context: Context, on_change: Callable[[], None]) -> None:
         """Settle as the triggers of this server do, and tell them when something may be due earlier than it was."""
@@ -122,21 +134,35 @@ class ScheduleBook:
         self._on_change = on_change
 
     async def create(
-        self, tenant: str, spec: ScheduleSpec, *, by: str, why: str = "", audit: AuditEntry | None = None
+        self,
+        tenant: str,
+        spec: ScheduleSpec,
+        *,
+        by: str,
+        why: str = "",
+        since: datetime | None = None,
+        audit: AuditEntry | None = None,
     ) -> ScheduleRow:
         """Keep a new schedule; its first window is the next. Raises Conflict if its tenant has one of that name.
 
-        The object of `audit` is filled in: the new id.
+        With `since` its windows after that instant have been missed. The object of `audit` is filled in: the new id.
         """
         now = await self._store.time()
-        await self._check(tenant, spec, now)
-        row, change = acts.new_schedule(
-            new_id("sched", now, self._random), tenant, spec, pool=self._pool, by=by, why=why, now=now
-        )
-        entry = None if audit is None else msgspec.structs.replace(audit, object=row.id)
-        await self._store.insert_schedule(row, change, entry)
+        await self._check(tenant, spec, now if since is None else acts.check_since(since, now))
+        new = self._new(tenant, SpecWish(spec=spec, since=since, audit=audit), by, why, now)
+        await self._store.insert_schedule(new.row, new.change, new.audit)
         self._on_change()
-        return row
+        self._tell([new.row.id])
+        return new.row
+
+    async def create_all(self, tenant: str, wishes: Sequence[SpecWish], *, by: str, why: str = "") -> list[ScheduleRow]:
+        """Keep new schedules, all of them or none. They have been checked, and their jobs are there."""
+        now = await self._store.time()
+        new = [self._new(tenant, wish, by, why, now) for wish in wishes]
+        await self._store.insert_schedules(new)
+        self._on_change()
+        self._tell([one.row.id for one in new])
+        return [one.row for one in new]
 
     async def find(self, tenant: str | None, reference: str) -> ScheduleRow:
         """A schedule by its id, or by its name in a tenant. Raises NotFound, also for one that is deleted."""
@@ -250,7 +276,17 @@ class ScheduleBook:
         self, tenant: str, events: Sequence[EventRow], audit: AuditEntry | None = None
     ) -> list[bool]:
         """Take in events, and fire what waits for them; for each whether it was new (TRG-7)."""
-        return await self._store.receive_events(tenant, events, guard(receive, self._context), audit)
+        decide = guard(receive, self._context)
+        ruled: list[str] = []
+
+        def note(docket: Docket) -> Sequence[Ruling]:
+            rulings = decide(docket)
+            ruled[:] = [ruling.schedule.id for ruling in rulings]
+            return rulings
+
+        fresh = await self._store.receive_events(tenant, events, note, audit)
+        self._tell(ruled)
+        return fresh
 
     async def upcoming(self, tenant: str | None, until: datetime, limit: int) -> list[Upcoming]:
         """The next windows of all schedules, or of a tenant's, before `until`, soonest first."""
@@ -258,6 +294,14 @@ class ScheduleBook:
         rows = await self._store.next_schedules(tenant, until, limit)
         merged = heapq.merge(*(_windows(row, until, limit) for row in rows), key=lambda one: one.window_at)
         return [one for one, _ in zip(merged, range(limit), strict=False)]
+
+    def _new(self, tenant: str, wish: SpecWish, by: str, why: str, now: datetime) -> NewSchedule:
+        since = None if wish.since is None else acts.check_since(wish.since, now)
+        row, change = acts.new_schedule(
+            new_id("sched", now, self._random), tenant, wish.spec, pool=self._pool, by=by, why=why, now=now, since=since
+        )
+        audit = None if wish.audit is None else msgspec.structs.replace(wish.audit, object=row.id)
+        return NewSchedule(row=row, change=change, audit=audit)
 
     async def _check(self, tenant: str, spec: ScheduleSpec, now: datetime) -> None:
         faults = check_schedule(spec, now, self._limits)
@@ -279,7 +323,12 @@ class ScheduleBook:
         settled = await self._store.settle([id], decide, audit, key)
         if not settled.schedules:
             raise NotFound(f"there is no schedule {id[:200]!a}")
+        self._tell([ruling.schedule.id for ruling in settled.rulings])
         return settled
+
+    def _tell(self, schedules: Sequence[str]) -> None:
+        if schedules and self.on_ruled is not None:
+            self.on_ruled(schedules)
 
     async def _triggered_before(self, run_id: str) -> Triggered:
         for fire in await self._store.fires_of_runs([run_id]):

@@ -32,6 +32,8 @@ class Settler:
     def __init__(self, store: Schedules, context: Context) -> None:
         self._store = store
         self._context = context
+        self.on_ruled: Callable[[Sequence[str]], None] | None = None
+        """Told the ids of schedules about which something was decided, once it is written."""
 
     async def settle(self, ids: Sequence[str], rule: Rule, fallback: Fallback = hearings.set_aside) -> Sequence[Ruling]:
         """Settle these schedules; what followed for each, or nothing if they had to be taken one by one."""
@@ -52,13 +54,16 @@ class Settler:
             return decide(docket)
 
         try:
-            return await take(note)
+            settled = await take(note)
         except Unavailable:
             raise
         except Exception as fault:
             if not taken:
                 raise
             log.warning("schedules.refused", schedules=len(taken), fault=repr(fault))
+        else:
+            self._tell([ruling.schedule.id for ruling in settled.rulings])
+            return settled
         for schedule in taken:
             await self._settle_alone(schedule, decide, fallback)
         return None
@@ -72,6 +77,11 @@ class Settler:
             because = repr(fault)
             log.warning("schedule.set_aside", schedule=schedule, fault=because)
             await self._store.settle([schedule], lambda docket: fallback(docket, because))
+        self._tell([schedule])
+
+    def _tell(self, schedules: Sequence[str]) -> None:
+        if schedules and self.on_ruled is not None:
+            self.on_ruled(schedules)
 
 
 def guard(rule: Rule, context: Context, fallback: Fallback = hearings.set_aside) -> Decide:

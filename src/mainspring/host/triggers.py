@@ -44,6 +44,8 @@ class Triggers:
         self._clock = clock
         self._settler = settler
         self._woken = asyncio.Event()
+        self._released = asyncio.Event()
+        self._released.set()
         self._heard: tuple[datetime, float] | None = None
         """The store's time, and when by our clock we heard it."""
         self.on_settled: Callable[[Settled], None] | None = None
@@ -53,10 +55,19 @@ class Triggers:
         """Something may be due earlier than it was."""
         self._woken.set()
 
+    def hold(self) -> None:
+        """Let `run` fire and sweep nothing more until `release`. What is under way is carried through."""
+        self._released.clear()
+
+    def release(self) -> None:
+        """Go on after `hold`: what was due meanwhile is fired now."""
+        self._released.set()
+
     async def run(self) -> None:
         """Fire until cancelled."""
         sweep_at = self._clock.monotonic()
         while True:
+            await self._released.wait()
             self._woken.clear()
             try:
                 if self._clock.monotonic() >= sweep_at:

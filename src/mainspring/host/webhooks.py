@@ -23,11 +23,13 @@ import structlog
 from mainspring.clock import Clock
 from mainspring.core.batch import Outgoing
 from mainspring.core.runs import RunState
+from mainspring.core.tasks import TaskState
 from mainspring.core.webhook_events import CloudEvent, is_wanted, message_id, tell_end
 from mainspring.errors import Refused, Unavailable
 from mainspring.host.outbox import GroupReceiver, Receiver
 from mainspring.store.port import Store
 from mainspring.store.port_admin import DeliveryRow, WebhookRow
+from mainspring.store.port_front import TaskFilter
 
 log = structlog.get_logger()
 
@@ -42,6 +44,7 @@ MOST_OF_TENANT = 100
 AT_ONCE = 4
 KNOWN_SECONDS = 5.0
 _MOST_KNOWN = 10_000
+_FAILED = (TaskState.FAILED, TaskState.TIMED_OUT)
 
 
 class _RunEnded(msgspec.Struct, frozen=True, kw_only=True):
@@ -160,12 +163,22 @@ class Webhooks:
         found = await self._store.find_run(said.run)
         if found is None or found.run.generation != said.generation or found.run.state is not said.state:
             return []  # It was started again since, or a store that went back a moment has forgotten it.
+        wanted = [
+            webhook
+            for webhook in webhooks
+            if is_wanted(webhook.events, webhook.job, state=said.state, job_name=found.job_name)
+        ]
+        if not wanted:
+            return []
+        failed = await self._store.list_tasks(TaskFilter(run_id=said.run, states=_FAILED), 1)
         messages = []
-        for webhook in webhooks:
-            if is_wanted(webhook.events, webhook.job, state=said.state, job_name=found.job_name):
-                name = message_id(webhook.id, said.run, said.generation)
-                event = tell_end(name, found.run, job=found.job_name, job_version=found.job_version, at=at)
-                messages.append(new_delivery(webhook, event, at))
+        for webhook in wanted:
+            name = message_id(webhook.id, said.run, said.generation)
+            event = tell_end(
+                name, found.run, job=found.job_name, job_version=found.job_version, at=at,
+                failed=failed[0] if failed else None,
+            )  # fmt: skip
+            messages.append(new_delivery(webhook, event, at))
         return messages
 
 

@@ -1,6 +1,7 @@
-"""Secrets of channels, by reference: `env:NAME`, a variable of the server, or `file:/path`, a file's content.
+"""Secrets by reference: `env:NAME`, a variable of the server, or `file:/path`, a file's content.
 
-They are read once, when the server starts. No value gets into an error, and none is shown where a channel is.
+Those of channels are read once, when the server starts, addresses of webhooks whenever something is sent. No value gets
+into an error, and none is shown where a channel or a webhook is.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import msgspec
 
+from mainspring.core.webhook_events import fault_of_url
 from mainspring.errors import Refused
 
 FORMS = "env:NAME or file:/path"
@@ -42,6 +44,15 @@ def look_up(reference: str, environment: Mapping[str, str]) -> Secret:
             return Secret(_read(Path(place)))
         case _:
             raise Refused(f"a secret does not stand in the file: must be {FORMS}")
+
+
+def look_up_url(reference: str, environment: Mapping[str, str]) -> Secret:
+    """The address that is kept behind a reference. Raises Refused."""
+    found = look_up(reference, environment)
+    fault = fault_of_url(found.value)
+    if fault is not None:
+        raise Refused(f"{reference} {fault}")
+    return found
 
 
 def _read(path: Path) -> str:

@@ -34,15 +34,16 @@ class Calls:
         timeout_seconds: float = 30.0,
         patience: float = 10.0,
     ) -> None:
-        """What is not said comes from MAINSPRING_SERVER_URL, MAINSPRING_API_KEY and MAINSPRING_TENANT.
+        """What is not said comes from MAINSPRING_SERVER_URL, MAINSPRING_API_KEY and MAINSPRING_TENANT; an empty text is
+        said, and means none.
 
         `patience` is for how many seconds a request that is safe to repeat is repeated while the moment is wrong.
         """
-        token = token or os.environ.get("MAINSPRING_API_KEY")
+        token = os.environ.get("MAINSPRING_API_KEY") if token is None else token
         headers = {"User-Agent": f"mainspring/{__version__}"}
         if token:
             headers["Authorization"] = f"Bearer {token}"
-        self.tenant = tenant or os.environ.get("MAINSPRING_TENANT") or None
+        self.tenant = (os.environ.get("MAINSPRING_TENANT") if tenant is None else tenant) or None
         self._connection = Connection(
             server or os.environ.get("MAINSPRING_SERVER_URL") or DEFAULT_SERVER,
             headers=headers,

@@ -11,8 +11,8 @@ Answers are the structs of `rest.py`; lists are read page by page while they are
 `errors.py`, by the code of the problem that the server answered with, which they carry as `problem`. What is safe to
 repeat is repeated by itself for a while (`connection.py`); `submit` draws an idempotency key, so it is safe too.
 
-Runs and what is done to them are here; tasks, schedules, failures, webhooks, and what looks after an installation are
-in the files beside this one. A client has all of it.
+Runs and what is done to them are here; definitions in numbers, tasks, schedules, failures, webhooks, and what looks
+after an installation are in the files beside this one. A client has all of it.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ from mainspring.rest_overviews import GraphView, TrendView
 from mainspring.sdk.answers import decode
 from mainspring.sdk.calls import only_if
 from mainspring.sdk.client_admin import AdminCalls
+from mainspring.sdk.client_apply import ApplyCalls
 from mainspring.sdk.client_failures import FailureCalls
 from mainspring.sdk.client_schedules import ScheduleCalls
 from mainspring.sdk.client_tasks import TaskCalls
@@ -56,7 +57,7 @@ _LONGEST_WAIT_SECONDS = 20.0
 """For the end of a run, at the server, in one request."""
 
 
-class Client(TaskCalls, ScheduleCalls, FailureCalls, WebhookCalls, AdminCalls):
+class Client(ApplyCalls, TaskCalls, ScheduleCalls, FailureCalls, WebhookCalls, AdminCalls):
     """A server of Mainspring, for programs. Not for several threads at once."""
 
     # jobs

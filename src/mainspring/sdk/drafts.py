@@ -7,13 +7,11 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Mapping
-
-import msgspec
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from mainspring.core.hints import did_you_mean
 from mainspring.errors import Fault, InvalidFile
-from mainspring.sdk.definition_fields import SUGGESTION, Field, Path, named, suggestion
+from mainspring.sdk.field_values import MOST_FLAWS, SUGGESTION, Field, Flawed, Path, named, suggestion
 from mainspring.sdk.sources import Entry, Flaw, Node, Place, render, where
 
 _STEP = re.compile(r"""\[(\d+)\]|\[('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")\]|\.?([^.\[\]]+)""")
@@ -25,6 +23,8 @@ class Draft:
     def __init__(self, flaws: list[Flaw]) -> None:
         self.flaws = flaws
         self.places: dict[Path, Place] = {}
+        self._written: dict[Path, str] = {}
+        """What a field of the strict form is called in the file."""
         self.unread: set[Path] = {()} if flaws else set()
         """The whole, or the parts, of which something was not read."""
 
@@ -36,8 +36,7 @@ class Draft:
         for key, entry in entries.items():
             field = fields.get(key)
             if field is None:
-                note = did_you_mean(key, fields)
-                self.add(Flaw(place=entry.place, why=f"unknown field `{key}`", note=suggestion(note)), at)
+                self.add_unknown(key, entry, fields, at)
                 continue
             twin = next((said for target, said in taken.items() if _overlap(target, field.target)), None)
             if twin is not None:
@@ -45,9 +44,10 @@ class Draft:
                 continue
             taken[field.target] = key
             self.places[at + field.target] = entry.place
-            value = field.read(entry.node)
-            if isinstance(value, Flaw):
-                self.add(msgspec.structs.replace(value, why=named(key, value.why)), at)
+            self._written[at + field.target] = key
+            value = field.read(key, entry.node)
+            if isinstance(value, Flawed):
+                self.add_all(value, at + field.target)
                 continue
             inside = whole
             for step in field.target[:-1]:
@@ -55,11 +55,35 @@ class Draft:
             inside[str(field.target[-1])] = value
             self.places.update(_places_within(entry.node, at + field.target, field.names))
 
+    @property
+    def is_full(self) -> bool:
+        """Whether further flaws are not named."""
+        return len(self.flaws) >= MOST_FLAWS
+
+    def was_read(self, path: Path) -> bool:
+        """Whether a fault at this path is the file's own: what was not read for a flaw seems to be missing."""
+        return () not in self.unread and not any(_overlap(path, unread) for unread in self.unread)
+
+    def add_faults(self, faults: Iterable[Fault]) -> None:
+        """Take note of what rules say about the strict form, as far as it is the file's own fault."""
+        for fault in [fault for fault in faults if self.was_read(steps_of(fault.where))]:
+            self.add(flaw_of(fault, self.places, self._written), ())
+
     def add(self, flaw: Flaw, at: Path) -> None:
         """Take note of a flaw, once: a default that has one is met with every task."""
         self.unread.add(at)
-        if flaw not in self.flaws:
+        if not self.is_full and flaw not in self.flaws:
             self.flaws.append(flaw)
+
+    def add_unknown(self, key: str, entry: Entry, known: Collection[str], at: Path) -> None:
+        """Take note of a field that there is not, with the one that may have been meant."""
+        note = "" if self.is_full else suggestion(did_you_mean(key, known))
+        self.add(Flaw(place=entry.place, why=f"unknown field `{key}`", note=note), at)
+
+    def add_all(self, flawed: Flawed, at: Path) -> None:
+        """Take note of what a reader found."""
+        for flaw in flawed.flaws:
+            self.add(flaw, at)
 
 
 def _overlap(one: Path, other: Path) -> bool:
@@ -84,11 +108,12 @@ def _places_within(node: Node, at: Path, names: Mapping[str, str]) -> Iterator[t
             pass
 
 
-def flaw_of(fault: Fault, places: Mapping[Path, Place]) -> Flaw:
-    """A fault of the rules, with the place of the nearest part that the file has."""
+def flaw_of(fault: Fault, places: Mapping[Path, Place], written: Mapping[Path, str] | None = None) -> Flaw:
+    """A fault of the rules, with the place of the nearest part that the file has, by the name it has there."""
     steps = steps_of(fault.where)
     why = SUGGESTION.sub("", fault.why)
     key = next((step for step in reversed(steps) if isinstance(step, str)), "")
+    key = (written or {}).get(steps, key)
     if key:
         why = named(key, why)
     while steps and steps not in places:
@@ -111,10 +136,12 @@ def steps_of(path: str) -> Path:
 
 
 def invalid(file: str, text: str, flaws: list[Flaw]) -> InvalidFile:
-    """All flaws as one error, in the order of the lines."""
+    """All flaws as one error, in the order of the lines; of very many, some."""
     flaws = sorted(flaws, key=lambda flaw: (flaw.place.line, flaw.place.column))
-    error = InvalidFile(render(file, text, flaws))
+    more = "" if len(flaws) < MOST_FLAWS else f"\n\n{file}: there may be more flaws than these"
+    error = InvalidFile(render(file, text, flaws[:MOST_FLAWS]) + more)
     error.faults = tuple(
-        Fault(where=where(file, flaw.place), why=f"{flaw.why}, {flaw.note}".removesuffix(", ")) for flaw in flaws
+        Fault(where=where(file, flaw.place), why=f"{flaw.why}, {flaw.note}".removesuffix(", "))
+        for flaw in flaws[:MOST_FLAWS]
     )
     return error

@@ -102,6 +102,8 @@ def _say(task: TaskSpec) -> Sequence[str]:
     if task.needs:
         said.append(f"needs {', '.join(edge.task for edge in task.needs)}")
     said += [f"only if {edge.when} (output of {edge.task})" for edge in task.needs if edge.when is not None]
+    if task.when is not None:
+        said.append(f"only if {task.when}")
     retries = task.max_attempts - 1
     if retries:
         times = "once" if retries == 1 else f"{retries} times"

@@ -11,7 +11,7 @@ Every flaw that can be seen here is named with its line: those of the form, and 
 (`core/schedules.py`), but for what depends on the time or on what the server has. The strict form is taken as well, and
 each field of it beside the friendly ones.
 
-When you add a field: a line in `_FIELDS`.
+When you add a field: a line in `SCHEDULE_FIELDS`.
 """
 
 from __future__ import annotations
@@ -21,17 +21,18 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from mainspring.core.schedule_texts import decode_schedule
-from mainspring.core.schedules import check_schedule
+from mainspring.core.schedules import Missed, Overlap, check_schedule
 from mainspring.core.zones import EPOCH
 from mainspring.errors import Fault, InvalidFile, Refused
-from mainspring.sdk.definition_fields import Field, Path, as_seconds, as_text, misfit
 from mainspring.sdk.drafts import Draft, flaw_of, invalid, steps_of
+from mainspring.sdk.field_values import Field, OneOf, Path, as_count, as_flag, as_seconds, as_text, misfit
 from mainspring.sdk.sources import Entry, Flaw, Node, Place, parse, plain
 
 _KINDS = {"cron": "cron", "every": "interval", "at": "once", "event": "event", "manual": "manual"}
 """The field that says when, and the kind of trigger that it makes."""
 _BELONGS = {"timezone": "cron", "anchor": "every", "filter": "event", "expected": "event"}
 _IN_BODY = "definition"
+_TRIGGER: Path = ("trigger",)
 
 
 class ScheduleFile(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,13 +51,12 @@ def read_schedule(text: str, file: str) -> ScheduleFile:
     root, flaws = parse(text)
     if root is None:
         raise invalid(file, text, flaws)
-    draft = _Draft(flaws)
-    schedule = draft.schedule(root)
-    body = msgspec.json.encode(schedule)
-    if not flaws:
-        flaws.extend(flaw_of(fault, draft.places) for fault in _faults_in(body))
+    draft = ScheduleDraft(flaws)
+    schedule = draft.schedule(root, SCHEDULE_FIELDS)
+    draft.check(schedule)
     if flaws:
         raise invalid(file, text, flaws)
+    body = msgspec.json.encode(schedule)
     return ScheduleFile(file=file, text=text, body=body, name=str(schedule["name"]), places=draft.places)
 
 
@@ -81,11 +81,18 @@ def _faults_in(body: bytes) -> list[Fault]:
         return list(refused.faults)
 
 
-class _Draft(Draft):
+class ScheduleDraft(Draft):
     """The strict form of a schedule in the making."""
 
-    def schedule(self, root: Node) -> dict[str, object]:
-        """The whole schedule."""
+    def check(self, schedule: dict[str, object]) -> None:
+        """Add what the server's rules say to the strict form."""
+        if not self.was_read(_TRIGGER):
+            # The rules look at nothing that lacks a part: so the other fields are looked at all the same.
+            schedule = {**schedule, "trigger": {"kind": "manual"}}
+        self.add_faults(_faults_in(msgspec.json.encode(schedule)))
+
+    def schedule(self, root: Node, fields: Mapping[str, Field]) -> dict[str, object]:
+        """The whole schedule, of a file that may say these fields."""
         schedule: dict[str, object] = {}
         if not isinstance(root.value, dict):
             self.add(
@@ -94,7 +101,7 @@ class _Draft(Draft):
             return schedule
         self.places[()] = root.place
         kind = self._kind(root, root.value)
-        self.fill(schedule, (), {key: entry for key, entry in root.value.items() if key != "manual"}, _FIELDS)
+        self.fill(schedule, (), {key: entry for key, entry in root.value.items() if key != "manual"}, fields)
         if kind is not None:
             trigger = schedule.setdefault("trigger", {})
             assert isinstance(trigger, dict)
@@ -107,13 +114,13 @@ class _Draft(Draft):
         if "trigger" in entries:
             return None
         if not said:
-            self.add(Flaw(place=root.place, why=f"it must say when it fires: {', '.join(_KINDS)}"), ())
+            self.add(Flaw(place=root.place, why=f"it must say when it fires: {', '.join(_KINDS)}"), _TRIGGER)
             return None
         for other in said[1:]:
-            self.add(Flaw(place=entries[other].place, why=f"`{other}` can't be beside `{said[0]}`"), ())
+            self.add(Flaw(place=entries[other].place, why=f"`{other}` can't be beside `{said[0]}`"), _TRIGGER)
         for key, owner in _BELONGS.items():
             if key in entries and owner != said[0]:
-                self.add(Flaw(place=entries[key].place, why=f"`{key}` is for `{owner}`, not for `{said[0]}`"), ())
+                self.add(Flaw(place=entries[key].place, why=f"`{key}` is for `{owner}`, not for `{said[0]}`"), _TRIGGER)
         return _KINDS[said[0]]
 
 
@@ -138,14 +145,22 @@ def _mapping(short: str, fields: Mapping[str, tuple[str, Callable[[Node], object
     return read
 
 
-def _failures(node: Node) -> object:
+def _failures(node: Node) -> int | None:
     """How many in a row; `never` for no limit."""
-    return None if node.text == "never" else plain(node)
+    return None if node.text == "never" else as_count(node)
+
+
+def _optional_count(node: Node) -> int | None:
+    return None if node.value is None else as_count(node)
+
+
+def _priority(node: Node) -> str:
+    return OneOf(("P0", "P1", "P2"))(msgspec.structs.replace(node, text=as_text(node).upper()))
 
 
 _WITHIN = {"within": "within_seconds"}
 _BUFFER = {"buffer": "buffer_seconds"}
-_FIELDS = {
+SCHEDULE_FIELDS = {
     "name": Field(("name",), as_text),
     "job": Field(("job",), as_text),
     "trigger": Field(("trigger",), plain),
@@ -160,19 +175,19 @@ _FIELDS = {
         ("trigger", "expected"), _mapping("cron", {"buffer": ("buffer_seconds", as_seconds)}), names=_BUFFER
     ),
     "params": Field(("params",), plain),
-    "priority": Field(("priority",), lambda node: as_text(node).upper()),
-    "enabled": Field(("enabled",), plain),
-    "missed": Field(("missed",), as_text),
-    "catch_up": Field(("max_catch_up_windows",), plain),
-    "max_catch_up_windows": Field(("max_catch_up_windows",), plain),
+    "priority": Field(("priority",), _priority),
+    "enabled": Field(("enabled",), as_flag),
+    "missed": Field(("missed",), OneOf(tuple(Missed))),
+    "catch_up": Field(("max_catch_up_windows",), as_count),
+    "max_catch_up_windows": Field(("max_catch_up_windows",), as_count),
     "max_delay": Field(("max_delay_seconds",), as_seconds),
     "max_delay_seconds": Field(("max_delay_seconds",), plain),
     "jitter": Field(("jitter_seconds",), _whole_seconds),
     "jitter_seconds": Field(("jitter_seconds",), plain),
-    "overlap": Field(("overlap",), as_text),
-    "max_active": Field(("max_active",), plain),
+    "overlap": Field(("overlap",), OneOf(tuple(Overlap))),
+    "max_active": Field(("max_active",), as_count),
     "after": Field(("after",), _mapping("job", {"within": ("within_seconds", as_seconds)}), names=_WITHIN),
     "condition": Field(("condition",), _mapping("expression", {})),
     "max_failures": Field(("max_consecutive_failures",), _failures),
-    "max_consecutive_failures": Field(("max_consecutive_failures",), plain),
+    "max_consecutive_failures": Field(("max_consecutive_failures",), _optional_count),
 }

@@ -98,6 +98,9 @@ def parse(text: str) -> tuple[Node | None, list[Flaw]]:
         return None, [*builder.flaws, flawed.flaw]
     except yaml.YAMLError as error:
         return None, [*builder.flaws, _flaw_of_yaml(error, text)]
+    except UnicodeEncodeError as error:
+        before = text[: error.start].splitlines() or [""]
+        return None, [Flaw(place=Place(len(before) - 1, len(before[-1])), why="there is half of a character")]
     if builder.root is None:
         return None, [Flaw(place=Place(0, 0), why="the file is empty")]
     return builder.root, builder.flaws

@@ -13,10 +13,11 @@ from enum import StrEnum
 import msgspec
 
 from mainspring.core.batch import SpreadKind
+from mainspring.core.expression_grammar import keys_of
 from mainspring.core.failure_policy import FailureClass
 from mainspring.core.growth import full_name
 from mainspring.core.pacing import Paced
-from mainspring.core.readiness import Decision, Upstream, decide
+from mainspring.core.readiness import Decision, Upstream, decide, decide_when
 from mainspring.core.runs import FailurePolicy
 from mainspring.core.states import FINAL, UNSUCCESSFUL, reopen
 from mainspring.core.tasks import Birth, Task, TaskState
@@ -260,12 +261,24 @@ def _has_told(run: RunMemory, parent: int, child: int) -> bool:
 
 
 def _decide(run: RunMemory, task: Task) -> Decision:
+    """Ask the rules. A task of a fan-out has passed its own condition: nothing that it could see has changed since."""
+    if task.birth is not None and run.is_replaced(task):
+        return Decision(state=S.CANCELLED, because=REPLACED)
+    decision = _decide_by_upstreams(run, task)
+    when = run.spec(task.position).when
+    if when is None or decision.state is not S.QUEUED or run.fan_out_of(task) is not None:
+        return decision
+    keys = keys_of(when, "outputs")
+    parents = run.parents(task.position)
+    named = [_whole(run, number) for number in parents if keys is None or run.tasks[number].name in keys]
+    return decide_when(when, named, run.run.params) or decision
+
+
+def _decide_by_upstreams(run: RunMemory, task: Task) -> Decision:
     """Ask the rule; but while nothing in the run went wrong and no condition stands on an edge, the answer is known.
 
     (A fan-in of 100,000 would take 100 ms to describe to the rule.)
     """
-    if task.birth is not None and run.is_replaced(task):
-        return Decision(state=S.CANCELLED, because=REPLACED)
     parents = run.parents(task.position)
     if not parents:
         return _READY
@@ -286,6 +299,18 @@ def _decide(run: RunMemory, task: Task) -> Decision:
 def _upstream(parent: Task, when: str | None) -> Upstream:
     return Upstream(
         id=parent.id, name=full_name(parent), state=parent.state, output=parent.output, cause=parent.cause, when=when
+    )
+
+
+def _whole(run: RunMemory, position: int) -> Upstream:
+    """An upstream for a task's own condition: a fan-out with all its outputs, and how it ended."""
+    fan_out = None if run.growth is None else run.growth.fan_outs.get(position)
+    if fan_out is None:
+        return _upstream(run.tasks[position], None)
+    members = [run.tasks[number] for number in fan_out.members()]
+    first = min((task for task in members if task.state is not S.SUCCEEDED), key=full_name, default=members[0])
+    return Upstream(
+        id=first.id, name=members[0].name, state=first.state, output=inputs.gathered(run, fan_out), cause=first.cause
     )
 
 

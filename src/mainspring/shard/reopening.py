@@ -79,6 +79,16 @@ def spare(turn: Turn, task: Task, retried: str) -> None:
         task.stop = None
 
 
+def reopen_cause(turn: Turn, run: RunMemory, task: Task, *, by: str, because: str) -> None:
+    """Where all that failed starts again: start the failure again that a task ended because of, before that task.
+
+    It may stand behind what waits for it: it is one of a fan-out, or an output added it.
+    """
+    cause = turn.memory.find(task.cause) if task.cause is not None else None
+    if cause is not None and cause.state in UNSUCCESSFUL and not run.is_replaced(cause):
+        reopen_task(turn, run, cause, by=by, because=because)
+
+
 def reopen_task(turn: Turn, run: RunMemory, task: Task, *, by: str, because: str) -> None:
     """Start one final task again: it waits for its upstreams anew, and its children wait for it.
 

@@ -136,6 +136,8 @@ def _reopen(turn: Turn, run: RunMemory, spread: Spread) -> None:
     if run.is_replaced(task):
         reopening.retire(turn, run, task, by=spread.by)
     elif reopening.follows(turn.memory, run, task, spread.parent):
+        if not spread.parent:
+            reopening.reopen_cause(turn, run, task, by=spread.by, because=spread.why)
         reopening.reopen_task(turn, run, task, by=spread.by, because=spread.why)
     elif task.state is S.QUEUED:
         turn.memory.queues.restore(task, turn.memory.shape(task))

@@ -36,6 +36,8 @@ ALL = f"LIMIT {2**63 - 1}"
 
 _TASKS_WITH_AN_ATTEMPT = f"(SELECT * FROM tasks WHERE attempt_id > '' {ALL}) AS tasks"
 
+_IS_LATEST = "j.version = (SELECT max(l.version) FROM jobs l WHERE l.tenant = j.tenant AND l.name = j.name)"
+
 Parameter = str | int | datetime
 
 
@@ -190,8 +192,7 @@ def jobs(tenant: str | None, after: str, limit: int) -> Listing:
         where.require("j.tenant = {}", tenant)
     return Listing(
         f"""SELECT {columns(JobRow, "j")} FROM jobs j
-            WHERE {where}
-              AND version = (SELECT max(l.version) FROM jobs l WHERE l.tenant = j.tenant AND l.name = j.name)
+            WHERE {where} AND {_IS_LATEST}
             ORDER BY j.tenant, j.name LIMIT $1""",
         where.parameters,
     )
@@ -204,6 +205,16 @@ def job(tenant: str, name: str, version: int | None) -> Listing:
     if version is not None:
         where.require("version = {}", version)
     return Listing(f"SELECT {columns(JobRow)} FROM jobs WHERE {where} ORDER BY version DESC LIMIT 1", where.parameters)
+
+
+def latest_jobs(tenant: str, names: Sequence[str]) -> Listing:
+    """The latest version of each job that has one of these names."""
+    where = Conditions(tenant)
+    where.require("j.tenant = $1")
+    where.among("j.name", names)
+    return Listing(
+        f"""SELECT {columns(JobRow, "j")} FROM jobs j WHERE {where} AND {_IS_LATEST} LIMIT {MOST}""", where.parameters
+    )
 
 
 def job_versions(tenant: str, name: str, before: int | None, limit: int) -> Listing:

@@ -195,6 +195,10 @@ class Submission(Protocol):
         """
         ...
 
+    async def insert_jobs(self, jobs: Sequence[tuple[JobRow, AuditEntry]]) -> list[JobRow]:
+        """Keep definitions of different names, each as `insert_job` does: all of them or none."""
+        ...
+
     async def insert_runs(
         self, runs: Sequence[Run], key: IdempotencyKey | None = None, audit: Sequence[AuditEntry] = ()
     ) -> list[str]:

@@ -177,6 +177,10 @@ class Lists(Protocol):
         """A version of a job, the latest if none is named; also of a name that is deleted."""
         ...
 
+    async def latest_jobs(self, tenant: str, names: Sequence[str]) -> list[JobRow]:
+        """The latest version of each job that has one of these names, at most 1,000; also of names that are deleted."""
+        ...
+
     async def job_versions(self, tenant: str, name: str, before: int | None, limit: int) -> list[JobRow]:
         """The versions of a job, the latest first, those below `before` if it is given."""
         ...

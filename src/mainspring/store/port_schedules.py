@@ -94,6 +94,14 @@ class ScheduleFilter(msgspec.Struct, frozen=True, kw_only=True):
     """Only those whose id sorts behind this one."""
 
 
+class NewSchedule(msgspec.Struct, frozen=True, kw_only=True):
+    """A schedule that is to be kept, the record of its creation, and what the audit log says of it."""
+
+    row: ScheduleRow
+    change: ScheduleChange
+    audit: AuditEntry | None = None
+
+
 class FireFilter(msgspec.Struct, frozen=True, kw_only=True):
     """Which fires of one schedule are wanted."""
 
@@ -131,6 +139,14 @@ class Schedules(Protocol):
 
     async def insert_schedule(self, row: ScheduleRow, change: ScheduleChange, audit: AuditEntry | None = None) -> None:
         """Keep a new schedule. Raises Conflict if its tenant has one of that name."""
+        ...
+
+    async def insert_schedules(self, new: Sequence[NewSchedule]) -> None:
+        """Keep new schedules: all of them, or none. Raises Conflict as `insert_schedule` does."""
+        ...
+
+    async def schedules_named(self, tenant: str, names: Sequence[str]) -> list[ScheduleRow]:
+        """Those of a tenant that have one of these names, at most 1,000; none that is deleted."""
         ...
 
     async def find_schedule(self, tenant: str | None, reference: str) -> ScheduleRow | None:

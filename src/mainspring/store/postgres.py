@@ -163,6 +163,10 @@ class PostgresStore(PostgresSchedules, PostgresLists, PostgresAdmin, Store):
         """Keep a definition as the next version of its name."""
         return await self._call(submission.insert_job, job, audit)
 
+    async def insert_jobs(self, jobs: Sequence[tuple[JobRow, AuditEntry]]) -> list[JobRow]:
+        """Keep definitions of different names."""
+        return await self._call(submission.insert_jobs, jobs)
+
     async def insert_runs(
         self, runs: Sequence[Run], key: IdempotencyKey | None = None, audit: Sequence[AuditEntry] = ()
     ) -> list[str]:

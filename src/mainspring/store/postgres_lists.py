@@ -141,6 +141,11 @@ async def find_job(connection: Connection, tenant: str, name: str, version: int 
     return rows.JOBS.struct(found[0]) if found else None
 
 
+async def latest_jobs(connection: Connection, tenant: str, names: Sequence[str]) -> list[JobRow]:
+    """The latest versions of some jobs."""
+    return rows.JOBS.structs(await _find(connection, listing.latest_jobs(tenant, names)))
+
+
 async def job_versions(
     connection: Connection, tenant: str, name: str, before: int | None, limit: int
 ) -> list[JobRow]:  # fmt: skip

@@ -31,7 +31,7 @@ from mainspring.errors import Conflict, KeyReused
 from mainspring.store import postgres_rows as rows
 from mainspring.store import schedule_statements as statements
 from mainspring.store import settling
-from mainspring.store.port_schedules import IdempotencyKey, Settled
+from mainspring.store.port_schedules import IdempotencyKey, NewSchedule, Settled
 from mainspring.store.postgres_audit import write_audit
 from mainspring.store.postgres_batch import write_outbox
 from mainspring.store.postgres_connections import Connection, transaction
@@ -130,12 +130,18 @@ async def insert_schedule(
     connection: Connection, row: ScheduleRow, change: ScheduleChange, audit: AuditEntry | None
 ) -> None:
     """Keep a new schedule. The same one again changes nothing."""
+    await insert_schedules(connection, [NewSchedule(row=row, change=change, audit=audit)])
+
+
+async def insert_schedules(connection: Connection, new: Sequence[NewSchedule]) -> None:
+    """Keep new schedules, in one order of names, so that nobody waits for each other."""
     async with transaction(connection):
-        if await connection.fetchval(_NEW_SCHEDULE, as_json([row])):
-            await connection.execute(_NEW_CHANGES, as_json([change]))
-        elif not await connection.fetchval("SELECT 1 FROM schedules WHERE id = $1", row.id):
-            raise Conflict(f"there is a schedule {row.name!r} already")
-        await write_audit(connection, audit)
+        for one in sorted(new, key=lambda one: (one.row.tenant, one.row.name)):
+            if await connection.fetchval(_NEW_SCHEDULE, as_json([one.row])):
+                await connection.execute(_NEW_CHANGES, as_json([one.change]))
+            elif not await connection.fetchval("SELECT 1 FROM schedules WHERE id = $1", one.row.id):
+                raise Conflict(f"there is a schedule {one.row.name!r} already")
+            await write_audit(connection, one.audit)
 
 
 async def settle_due(connection: Connection, limit: int, decide: Decide) -> Settled:

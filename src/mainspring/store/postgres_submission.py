@@ -63,27 +63,17 @@ _USES = """
 async def insert_job(connection: Connection, job: JobRow, audit: AuditEntry | None) -> JobRow:
     """Keep a definition as the next version, unless it is there already."""
     async with transaction(connection):
-        # Versions of one name are given out one at a time.
-        await connection.execute(
-            "SELECT pg_advisory_xact_lock(hashtextextended($1 || ' ' || $2, 0))", job.tenant, job.name
-        )
-        await write_audit(connection, audit)
-        found = await connection.fetchrow(_LATEST_JOB, job.tenant, job.name)
-        latest = rows.JOBS.struct(found) if found else None
-        if latest and latest.deleted_at is not None:
-            await connection.execute(_UNDELETE, job.tenant, job.name)
-            latest = msgspec.structs.replace(latest, deleted_at=None)
-        known = await connection.fetchrow(_KNOWN_JOB, job.id)
-        if known:
-            return rows.JOBS.struct(known)
-        if latest and latest.definition == job.definition:
-            return latest
-        version = latest.version + 1 if latest else 1
-        new = await connection.fetchrow(
-            _NEW_JOB, job.id, job.tenant, job.name, version, job.definition, job.created_by, job.labels
-        )
-        assert new is not None
-    return rows.JOBS.struct(new)
+        return await _keep_job(connection, job, audit)
+
+
+async def insert_jobs(connection: Connection, jobs: Sequence[tuple[JobRow, AuditEntry]]) -> list[JobRow]:
+    """Keep definitions of different names. Locks are taken in one order, so that nobody waits for each other."""
+    async with transaction(connection):
+        kept = {
+            (job.tenant, job.name): await _keep_job(connection, job, audit)
+            for job, audit in sorted(jobs, key=lambda one: (one[0].tenant, one[0].name))
+        }
+    return [kept[job.tenant, job.name] for job, _ in jobs]
 
 
 async def insert_runs(
@@ -145,3 +135,25 @@ async def _uses(connection: Connection, used: Sequence[IdempotencyKey]) -> dict[
     if len(found) < len(used):
         raise Unavailable("a key was swept away while it came again")
     return {(row["tenant"], row["key"]): keys.Use(row["body_hash"], list(row["run_ids"])) for row in found}
+
+
+async def _keep_job(connection: Connection, job: JobRow, audit: AuditEntry | None) -> JobRow:
+    # Versions of one name are given out one at a time.
+    await connection.execute("SELECT pg_advisory_xact_lock(hashtextextended($1 || ' ' || $2, 0))", job.tenant, job.name)
+    await write_audit(connection, audit)
+    found = await connection.fetchrow(_LATEST_JOB, job.tenant, job.name)
+    latest = rows.JOBS.struct(found) if found else None
+    if latest and latest.deleted_at is not None:
+        await connection.execute(_UNDELETE, job.tenant, job.name)
+        latest = msgspec.structs.replace(latest, deleted_at=None)
+    known = await connection.fetchrow(_KNOWN_JOB, job.id)
+    if known:
+        return rows.JOBS.struct(known)
+    if latest and latest.definition == job.definition:
+        return latest
+    version = latest.version + 1 if latest else 1
+    new = await connection.fetchrow(
+        _NEW_JOB, job.id, job.tenant, job.name, version, job.definition, job.created_by, job.labels
+    )
+    assert new is not None
+    return rows.JOBS.struct(new)

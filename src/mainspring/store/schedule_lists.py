@@ -32,6 +32,10 @@ class ScheduleLists(Protocol):
             found = await self._listed(ScheduleRow, statements.schedule_named(tenant, reference))
         return found[0] if found else None
 
+    async def schedules_named(self, tenant: str, names: Sequence[str]) -> list[ScheduleRow]:
+        """Those of a tenant that have some names."""
+        return await self._listed(ScheduleRow, statements.schedules_named(tenant, names)) if names else []
+
     async def list_schedules(self, wanted: ScheduleFilter, limit: int) -> list[ScheduleRow]:
         """Schedules by id."""
         return await self._listed(ScheduleRow, statements.schedules(wanted, limit))

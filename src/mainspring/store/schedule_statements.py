@@ -76,6 +76,14 @@ def schedule_named(tenant: str, name: str) -> Listing:
     )
 
 
+def schedules_named(tenant: str, names: Sequence[str]) -> Listing:
+    """Those that have one of these names, unless they are deleted."""
+    where = Conditions(tenant)
+    where.require("tenant = $1 AND deleted_at IS NULL")
+    where.among("name", names)
+    return Listing(f"SELECT {_SCHEDULE} FROM schedules WHERE {where} LIMIT {MOST}", where.parameters)
+
+
 def schedules(wanted: ScheduleFilter, limit: int) -> Listing:
     """The schedules that are wanted, by id."""
     where = Conditions(limit, wanted.after)

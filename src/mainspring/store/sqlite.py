@@ -179,6 +179,10 @@ class SqliteStore(SqliteSchedules, SqliteLists, SqliteAdmin, Store):
         """Keep a definition as the next version of its name."""
         return await self._write(submission.insert_job, job, audit, self._now())
 
+    async def insert_jobs(self, jobs: Sequence[tuple[JobRow, AuditEntry]]) -> list[JobRow]:
+        """Keep definitions of different names."""
+        return await self._write(submission.insert_jobs, jobs, self._now())
+
     async def insert_runs(
         self, runs: Sequence[Run], key: IdempotencyKey | None = None, audit: Sequence[AuditEntry] = ()
     ) -> list[str]:

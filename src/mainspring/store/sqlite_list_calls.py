@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 
 from mainspring.core.audit_trail import AuditEntry
@@ -64,6 +65,10 @@ class SqliteLists(Calls):
     async def find_job(self, tenant: str, name: str, version: int | None = None) -> JobRow | None:
         """A version of a job."""
         return await self._read(lists.find_job, tenant, name, version)
+
+    async def latest_jobs(self, tenant: str, names: Sequence[str]) -> list[JobRow]:
+        """The latest versions of some jobs."""
+        return await self._read(lists.latest_jobs, tenant, names) if names else []
 
     async def job_versions(self, tenant: str, name: str, before: int | None, limit: int) -> list[JobRow]:
         """The versions of a job, the latest first."""

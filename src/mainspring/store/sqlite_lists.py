@@ -135,6 +135,11 @@ def find_job(db: sqlite3.Connection, tenant: str, name: str, version: int | None
     return found and rows.JOBS.struct(found)
 
 
+def latest_jobs(db: sqlite3.Connection, tenant: str, names: Sequence[str]) -> list[JobRow]:
+    """The latest versions of some jobs."""
+    return rows.JOBS.structs(_find(db, listing.latest_jobs(tenant, names)))
+
+
 def job_versions(db: sqlite3.Connection, tenant: str, name: str, before: int | None, limit: int) -> list[JobRow]:
     """The versions of a job."""
     return rows.JOBS.structs(_find(db, listing.job_versions(tenant, name, before, limit)))

@@ -10,7 +10,7 @@ from mainspring.core.batch import Outgoing
 from mainspring.core.schedule_rows import Decide, EventRow, ScheduleChange, ScheduleRow
 from mainspring.store import sqlite_alerts as alerts
 from mainspring.store import sqlite_settling as settling
-from mainspring.store.port_schedules import AlertRow, IdempotencyKey, Settled
+from mainspring.store.port_schedules import AlertRow, IdempotencyKey, NewSchedule, Settled
 from mainspring.store.schedule_lists import ScheduleLists
 from mainspring.store.settling import shards_of
 from mainspring.store.sqlite_calls import Calls
@@ -22,6 +22,10 @@ class SqliteSchedules(Calls, ScheduleLists):
     async def insert_schedule(self, row: ScheduleRow, change: ScheduleChange, audit: AuditEntry | None = None) -> None:
         """Keep a new schedule."""
         await self._write(settling.insert_schedule, row, change, audit, self._now())
+
+    async def insert_schedules(self, new: Sequence[NewSchedule]) -> None:
+        """Keep new schedules."""
+        await self._write(settling.insert_schedules, new, self._now())
 
     async def settle_due(self, limit: int, decide: Decide) -> Settled:
         """Take schedules that are due."""

@@ -28,7 +28,7 @@ from mainspring.errors import Conflict
 from mainspring.store import schedule_statements as statements
 from mainspring.store import settling
 from mainspring.store import sqlite_rows as rows
-from mainspring.store.port_schedules import IdempotencyKey, Settled
+from mainspring.store.port_schedules import IdempotencyKey, NewSchedule, Settled
 from mainspring.store.settling import Facts, JobKey, Writings
 from mainspring.store.sqlite_audit import write_audit
 from mainspring.store.sqlite_batch import write_outbox
@@ -94,6 +94,12 @@ def insert_schedule(
     elif not db.execute("SELECT 1 FROM schedules WHERE id = ?", (row.id,)).fetchone():
         raise Conflict(f"there is a schedule {row.name!r} already")
     write_audit(db, now, audit)
+
+
+def insert_schedules(db: sqlite3.Connection, new: Sequence[NewSchedule], now: int) -> None:
+    """Keep new schedules."""
+    for one in new:
+        insert_schedule(db, one.row, one.change, one.audit, now)
 
 
 def settle_due(db: sqlite3.Connection, limit: int, decide: Decide, now: int) -> Settled:

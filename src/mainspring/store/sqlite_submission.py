@@ -50,6 +50,11 @@ def insert_job(db: sqlite3.Connection, job: JobRow, audit: AuditEntry | None, no
     return new
 
 
+def insert_jobs(db: sqlite3.Connection, jobs: Sequence[tuple[JobRow, AuditEntry]], now: int) -> list[JobRow]:
+    """Keep definitions of different names."""
+    return [insert_job(db, job, audit, now) for job, audit in jobs]
+
+
 def insert_runs(
     db: sqlite3.Connection, runs: Sequence[Run], key: IdempotencyKey | None, audit: Sequence[AuditEntry], now: int
 ) -> list[str]:

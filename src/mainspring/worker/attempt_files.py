@@ -101,19 +101,25 @@ class AttemptFiles:
         if one.partition is not None:
             variables |= {"MAINSPRING_PARTITION": str(one.partition), "MAINSPRING_TOTAL": str(one.total)}
         if one.window:
-            variables["MAINSPRING_WINDOW"] = one.window
+            variables |= {"MAINSPRING_WINDOW": one.window, "MAINSPRING_SCHEDULED_FOR": one.window}
         if one.memory_bytes:
             variables["MAINSPRING_MEMORY_BYTES"] = str(one.memory_bytes)
         return variables
 
     def output(self) -> str:
         """What the attempt left as its output, as JSON. Raises Refused if it is too large, or no output."""
-        text = self._read("output", LARGEST_OUTPUT_BYTES)
+        text = self.left("output", LARGEST_OUTPUT_BYTES)
         if text is None:
             if os.path.lexists(self.root / "output"):
                 raise Refused(f"the output must be a plain file of at most {LARGEST_OUTPUT_BYTES} bytes")
             return "null"
         return parse_output(text)
+
+    def leave(self, name: str, content: bytes) -> Path:
+        """Leave one more file for the attempt to find. Raises OSError."""
+        path = self.root / name
+        _write_private(path, content)
+        return path
 
     def new_checkpoint(self) -> str | None:
         """A checkpoint that was not there before. One that is not whole yet is found later."""
@@ -186,9 +192,9 @@ class AttemptFiles:
         if self._seen.get(path) == stamp:
             return None
         self._seen[path] = stamp
-        return self._read(name, most_bytes)
+        return self.left(name, most_bytes)
 
-    def _read(self, name: str, most_bytes: int) -> bytes | None:
+    def left(self, name: str, most_bytes: int) -> bytes | None:
         """The content of a plain file; None if it is not there, too large, or something else than a file."""
         try:
             file = os.open(self.root / name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)

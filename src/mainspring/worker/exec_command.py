@@ -15,7 +15,7 @@ from pathlib import Path
 
 from mainspring.clock import Clock
 from mainspring.core import expressions
-from mainspring.core.work import Argv, ShellText
+from mainspring.core.work import Argv, ShellText, Work
 from mainspring.errors import ExpressionFailed, Refused
 from mainspring.wire import Assignment, Outcome
 from mainspring.worker.attempt_files import AttemptFiles
@@ -53,21 +53,21 @@ class CommandExecutor:
 
     async def _run(self, job: Job) -> None:
         work = job.work
-        assert isinstance(work, Argv | ShellText)
+        assert work is not None
         one = job.assignment
         deadline = self._clock.wall() + timedelta(seconds=one.timeout_seconds) if one.timeout_seconds else None
         files = AttemptFiles(self._state_dir, one, deadline)
         command = _Command(self._clock, self._processes)
         job.hand(stop=command.stop, recall=lambda: False, prolong=files.prolong)
         try:
-            secrets = await self._secrets.resolve(work.secrets)
+            secrets = await self._secrets.resolve(self.secrets_of(work))
         except Refused as error:
             job.end(Outcome.FAILED, error=failure("Secret", str(error), klass="permanent"))
             return
         job.mask = Mask(secrets.values())
         capture = Capture(files.log, self._settings.log_cap_bytes, Mask(secrets.values()))
         try:
-            words, given = _render(work, one)
+            words, given = self.command_of(work, one)
         except ExpressionFailed as error:
             job.end(Outcome.FAILED, error=failure("Template", str(error), klass="permanent"))
             return
@@ -78,6 +78,7 @@ class CommandExecutor:
         environment = clean_environment(os.environ) | guard_variable(self._state_dir) | files.environment()
         environment |= given | secrets
         try:
+            environment |= self.leave(work, files)
             command.start(words, environment, _directory(work.directory, files), capture)
         except (Refused, OSError, ValueError) as error:
             await files.clear()
@@ -87,6 +88,35 @@ class CommandExecutor:
             return
         job.begin(command.pid)
         await self._see_through(job, command, files, capture)
+
+    def secrets_of(self, work: Work) -> Mapping[str, str]:
+        """The secrets that the command gets: variable to reference."""
+        return work.secrets
+
+    def command_of(self, work: Work, assignment: Assignment) -> tuple[list[str], dict[str, str]]:
+        """The words of the command, and the variables that the job adds. Raises ExpressionFailed."""
+        given = self.variables_of(work, assignment)
+        match work:
+            case Argv():
+                values = template_values(assignment)
+                return [_rendered(f"run[{number}]", word, values) for number, word in enumerate(work.run)], given
+            case ShellText():
+                return ["/bin/sh", "-c", work.shell], given
+            case _:
+                raise AssertionError(f"{type(work).__name__} is no command")
+
+    def variables_of(self, work: Work, assignment: Assignment) -> dict[str, str]:
+        """The variables that the job adds. Raises ExpressionFailed."""
+        values = template_values(assignment)
+        return {name: _rendered(f"env.{name}", text, values) for name, text in work.env.items()}
+
+    def leave(self, work: Work, files: AttemptFiles) -> dict[str, str]:
+        """Leave what the command finds beside what all find; the variables that tell where it is. Raises OSError."""
+        return {}
+
+    def error_of(self, code: int, capture: Capture, files: AttemptFiles) -> str:
+        """The error of a command that ended with this code."""
+        return exit_failure(code, capture.last_lines())
 
     async def _see_through(self, job: Job, command: _Command, files: AttemptFiles, capture: Capture) -> None:
         """From the start of the process to the end of everything it started."""
@@ -102,7 +132,7 @@ class CommandExecutor:
             except Refused as refused:
                 outcome, error = Outcome.FAILED, failure("Output", str(refused), klass="permanent")
             if code != 0:
-                outcome, output, error = Outcome.FAILED, None, exit_failure(code, capture.last_lines())
+                outcome, output, error = Outcome.FAILED, None, self.error_of(code, capture, files)
         await files.clear()
         job.end(outcome, output=output, error=error, log_bytes=log_bytes)
 
@@ -182,15 +212,6 @@ class _Command:
 def clean_environment(environment: Mapping[str, str]) -> dict[str, str]:
     """What a task gets of the worker's own environment."""
     return {name: environment[name] for name in INHERITED if name in environment}
-
-
-def _render(work: Argv | ShellText, assignment: Assignment) -> tuple[list[str], dict[str, str]]:
-    """The words of the command, and the variables that the job adds. Raises ExpressionFailed."""
-    values = template_values(assignment)
-    given = {name: _rendered(f"env.{name}", text, values) for name, text in work.env.items()}
-    if isinstance(work, ShellText):
-        return ["/bin/sh", "-c", work.shell], given
-    return [_rendered(f"run[{number}]", word, values) for number, word in enumerate(work.run)], given
 
 
 def _rendered(where: str, template: str, values: expressions.Values) -> str:

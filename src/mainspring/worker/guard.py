@@ -25,11 +25,12 @@ from pathlib import Path
 import structlog
 
 from mainspring.clock import Clock, MachineClock
-from mainspring.core.work import Argv, ImportedFunction, ServedFunction, ShellText
+from mainspring.core.work import Argv, ImportedFunction, MapReduce, ServedFunction, ShellText
 from mainspring.errors import Broken
 from mainspring.worker.attempt_files import clear_leftovers
 from mainspring.worker.ends import Ends, portions
 from mainspring.worker.exec_command import CommandExecutor
+from mainspring.worker.exec_map import MapExecutor
 from mainspring.worker.exec_python import FunctionExecutor
 from mainspring.worker.frames import FrameReader, encode_frame
 from mainspring.worker.groups import Processes, become_subreaper, guard_mark, kill_marked
@@ -73,8 +74,16 @@ class Guard:
         secrets = Secrets(processes, dict(os.environ), self._settings.secret_prefix)
         commands = CommandExecutor(state_dir, self._settings, clock, processes, secrets)
         functions = FunctionExecutor(state_dir, self._settings, clock, processes, secrets)
+        maps = MapExecutor(state_dir, self._settings, clock, processes, secrets)
         self._running = Running(
-            {Argv: commands, ShellText: commands, ImportedFunction: functions, ServedFunction: functions}, self._say
+            {
+                Argv: commands,
+                ShellText: commands,
+                ImportedFunction: functions,
+                ServedFunction: functions,
+                MapReduce: maps,
+            },
+            self._say,
         )
         self._ends = Ends(state_dir / "ends")
         self._saved: dict[str, Saved] = {}

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import msgspec
 
+from mainspring.core.mapping import Invoker
+
 SETTINGS_FILE = "guard.json"
 SOCKET_FILE = "guard.sock"
 LOG_FILE = "log"
@@ -32,6 +34,8 @@ class GuardSettings(msgspec.Struct, frozen=True, kw_only=True):
     """From SIGTERM to SIGKILL when none has come. Both together must be shorter than the server's patience, 15 s."""
     secret_prefix: str = ""
     """References `env:NAME` reach only variables of the worker whose names begin like this. Never `MAINSPRING_*`."""
+    invoker: Invoker | None = None
+    """Who answers the prompts of map-reduces that name nobody themselves (FLD-8)."""
     look_seconds: float = 0.5
     """How often the files of a running command are looked at: its progress, its checkpoint."""
 

@@ -15,6 +15,7 @@ import psutil
 import structlog
 
 from mainspring.clock import MachineClock
+from mainspring.core.invoker_texts import parse_invoker
 from mainspring.core.work import HANDLER_LABEL
 from mainspring.errors import Fault, Refused
 from mainspring.event_loop import fast_loop
@@ -51,6 +52,10 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
     """The token itself, if it is known; else the file has it, else MAINSPRING_API_KEY."""
     handlers: tuple[str, ...] = ()
     children: int = 0
+    python_path: tuple[Path, ...] = ()
+    """Where Python functions are found, besides the directory that it was started in."""
+    invoker: str = ""
+    """Who answers the prompts of map-reduces that name nobody themselves, as `core/invoker_texts.py` reads it."""
     drain_seconds: float = 60.0
     ready_file: Path | None = None
     log_format: str = "text"
@@ -62,7 +67,7 @@ def run_worker(options: WorkerOptions) -> None:
     configure_logging(options.log_format, options.log_level)
     if os.geteuid() == _ROOT:
         log.warning("worker.is_root", because="its tasks run as root too; start it as another user")
-    settings = _settings(options)
+    settings = agent_settings(options)
     with asyncio.Runner(loop_factory=fast_loop()) as runner:
         runner.run(_run(settings))
 
@@ -75,7 +80,8 @@ async def _run(settings: AgentSettings) -> None:
     await agent.run()
 
 
-def _settings(options: WorkerOptions) -> AgentSettings:
+def agent_settings(options: WorkerOptions) -> AgentSettings:
+    """Who the worker is, with its directory made ready. Raises Refused."""
     host = re.sub(r"[^A-Za-z0-9._-]", "-", socket.gethostname()) or "worker"
     state_dir = options.state_dir or Path(".mainspring") / f"worker-{options.name or host}"
     # Children work in directories of their own: what is named relative to this one is found from there as well.
@@ -92,7 +98,13 @@ def _settings(options: WorkerOptions) -> AgentSettings:
         faults.append(Fault(where="label", why=why))
     if faults:
         raise Refused("the worker can't be started", faults)
-    guard = GuardSettings(handlers=handlers, children=options.children, python_path=(str(Path.cwd()),))
+    python_path = tuple(str(place.resolve()) for place in (*options.python_path, Path.cwd()))
+    guard = GuardSettings(
+        handlers=handlers,
+        children=options.children,
+        python_path=python_path,
+        invoker=parse_invoker(options.invoker) if options.invoker else None,
+    )
     (state_dir / SETTINGS_FILE).write_bytes(msgspec.json.encode(guard))
     offer = Offer(
         options.cpu_millis if options.cpu_millis is not None else 1000 * (psutil.cpu_count() or 1),

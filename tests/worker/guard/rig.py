@@ -128,8 +128,12 @@ class Rig:
 
     async def prints(self, attempt: str, text: str) -> None:
         """Wait until an attempt's log has this in it."""
+        await self.fills(log_path(self.state_dir, attempt), text)
+
+    async def fills(self, path: Path, text: str) -> None:
+        """Wait until a file has this in it."""
         async with asyncio.timeout(DEADLINE_SECONDS):
-            while text not in self.log(attempt):  # noqa: ASYNC110 - another process writes it
+            while not path.exists() or text not in path.read_text():  # noqa: ASYNC110, ASYNC240 - another process writes it
                 await asyncio.sleep(_LOOK_SECONDS)
 
     @property

@@ -170,7 +170,8 @@ async def test_a_command_can_ask_for_more_time_and_sees_what_it_was_given(rig: R
 
 async def test_a_command_of_a_fan_out_sees_what_it_is_for(rig: Rig) -> None:
     await rig.start()
-    variables = "$MAINSPRING_ITEM|$MAINSPRING_PARTITION|$MAINSPRING_TOTAL|$MAINSPRING_WINDOW|$MAINSPRING_MEMORY_BYTES"
+    names = ("ITEM", "PARTITION", "TOTAL", "WINDOW", "SCHEDULED_FOR", "MEMORY_BYTES")
+    variables = "|".join(f"$MAINSPRING_{name}" for name in names)
     work = {
         "run": ["sh", "-c", f'echo "$0|$1|{variables}"; cat $MAINSPRING_CONTEXT', "{{ item.city }}", "{{ window }}"],
         "env": {"OF": "{{ partition }}/{{ total }}"},
@@ -178,7 +179,8 @@ async def test_a_command_of_a_fan_out_sees_what_it_is_for(rig: Rig) -> None:
     of_fan_out = {"item": '{"city":"Oslo"}', "partition": 2, "total": 5, "window": "2030-01-02T03:04:05Z"}
     end = await rig.ends(work, **of_fan_out, memory_bytes=1_000)
     first, context = rig.log(end.attempt).splitlines()
-    assert first == 'Oslo|2030-01-02T03:04:05Z|{"city":"Oslo"}|2|5|2030-01-02T03:04:05Z|1000'
+    window = "2030-01-02T03:04:05Z"
+    assert first == f'Oslo|{window}|{{"city":"Oslo"}}|2|5|{window}|{window}|1000'
     found = json.loads(context)
     assert (found["item"], found["partition"], found["total"]) == ({"city": "Oslo"}, 2, 5)
     assert (found["window"], found["memory_bytes"]) == ("2030-01-02T03:04:05Z", 1_000)

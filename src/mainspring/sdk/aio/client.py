@@ -10,8 +10,8 @@ Answers are the structs of `rest.py`; lists are read page by page while they are
 `errors.py`, by the code of the problem that the server answered with, which they carry as `problem`. What is safe to
 repeat is repeated by itself for a while (`connection.py`); `submit` draws an idempotency key, so it is safe too.
 
-Runs and what is done to them are here; tasks, schedules, failures, webhooks, and what looks after an installation are
-in the files beside this one. A client has all of it.
+Runs and what is done to them are here; definitions in numbers, tasks, schedules, failures, webhooks, and what looks
+after an installation are in the files beside this one. A client has all of it.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ from mainspring.rest import (
 from mainspring.rest_overviews import GraphView, TrendView
 from mainspring.sdk.aio.calls import only_if
 from mainspring.sdk.aio.client_admin import AdminCalls
+from mainspring.sdk.aio.client_apply import ApplyCalls
 from mainspring.sdk.aio.client_failures import FailureCalls
 from mainspring.sdk.aio.client_schedules import ScheduleCalls
 from mainspring.sdk.aio.client_tasks import TaskCalls
@@ -55,7 +56,7 @@ _LONGEST_WAIT_SECONDS = 20.0
 """For the end of a run, at the server, in one request."""
 
 
-class AsyncClient(TaskCalls, ScheduleCalls, FailureCalls, WebhookCalls, AdminCalls):
+class AsyncClient(ApplyCalls, TaskCalls, ScheduleCalls, FailureCalls, WebhookCalls, AdminCalls):
     """A server of Mainspring, for programs. Several calls may be under way at once, all in one event loop."""
 
     # jobs

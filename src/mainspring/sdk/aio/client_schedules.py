@@ -42,9 +42,14 @@ class ScheduleCalls(Calls):
         """A schedule with its definition."""
         return await self._get(f"/schedules/{name}", ScheduleView, self._of_tenant())
 
-    async def create_schedule(self, definition: bytes | Mapping[str, object], why: str = "") -> ScheduleView:
-        """Make a schedule. Raises Conflict if there is one of that name."""
-        return await self._post("/schedules", self._wish(definition, why), ScheduleView, repeatable=False)
+    async def create_schedule(
+        self, definition: bytes | Mapping[str, object], why: str = "", *, since: datetime | None = None
+    ) -> ScheduleView:
+        """Make a schedule. Raises Conflict if there is one of that name.
+
+        With `since` its windows after that instant have been missed; otherwise its first window is the next.
+        """
+        return await self._post("/schedules", self._wish(definition, why, since), ScheduleView, repeatable=False)
 
     async def put_schedule(
         self,
@@ -52,13 +57,15 @@ class ScheduleCalls(Calls):
         definition: bytes | Mapping[str, object],
         why: str = "",
         *,
+        since: datetime | None = None,
         if_match: int | None = None,
     ) -> ScheduleView:
         """Make a schedule, or change the one of that name as a whole; the same again changes nothing.
 
-        Raises Outdated if `if_match` is said, and is not the version that it has.
+        `since` is for one that is new, as in `create_schedule`. Raises Outdated if `if_match` is said, and is not the
+        version that it has.
         """
-        wish = self._wish(definition, why)
+        wish = self._wish(definition, why, since)
         return await self._put(f"/schedules/{name}", wish, ScheduleView, version=if_match)
 
     async def delete_schedule(self, name: str, why: str = "", *, if_match: int | None = None) -> Done:
@@ -183,9 +190,9 @@ class ScheduleCalls(Calls):
         """Events that came in, the latest first."""
         return self._list("/events/received", EventView, {"tenant": self.tenant, "type": type}, limit)
 
-    def _wish(self, definition: bytes | Mapping[str, object], why: str) -> ScheduleRequest:
+    def _wish(self, definition: bytes | Mapping[str, object], why: str, since: datetime | None) -> ScheduleRequest:
         text = definition if isinstance(definition, bytes) else msgspec.json.encode(definition)
-        return ScheduleRequest(definition=msgspec.Raw(text), tenant=self.tenant, why=why)
+        return ScheduleRequest(definition=msgspec.Raw(text), tenant=self.tenant, since=since, why=why)
 
 
 def _batches(events: Sequence[CloudEvent]) -> Iterator[bytes]:

@@ -1,0 +1,91 @@
+"""A folder of many pipelines: how long it takes to be up, the first time and again, to see an edit, what idling costs.
+
+A real `mainspring up` over a real folder; nothing is due while it is measured. To reach with 1,000 pipelines: up in
+5 s, an edit in use within 1 s, next to no CPU while nothing happens.
+
+    python -m benchmarks.folder --pipelines 1000 -o json
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import time
+from pathlib import Path
+
+import psutil
+
+from benchmarks.measure import Figures, show
+from tests.e2e.folders import Folder, a_folder
+from tests.e2e.town import until
+
+EDITS = 5
+IDLE_SECONDS = 10.0
+_PIPELINE = """name: "Pipeline {number}"
+schedule:
+  cron: "0 {hour} 1 1 *"
+  timezone: Europe/Paris
+tasks:
+  - {{id: first, run: "true"}}
+  - {{id: second, needs: [first], run: "true"}}
+"""
+
+
+def main(pipelines: int) -> Figures:
+    """Everything about one folder."""
+    with (
+        tempfile.TemporaryDirectory(prefix="mainspring-folder-") as place,
+        a_folder(Path(place) / "pipelines") as folder,
+    ):
+        for number in range(pipelines):
+            folder.write(f"p{number:05d}", _PIPELINE.format(number=number, hour=9))
+        first = _start(folder)
+        edits = [_edit(folder, f"p{number:05d}", hour=10 + number) for number in range(EDITS)]
+        idle, memory = _idle(folder)
+        folder.stop()
+        again = _start(folder)
+        folder.stop()
+    return {
+        "pipelines": pipelines,
+        "first_start_s": first,
+        "second_start_s": again,
+        "edit_seen_s_max": max(edits),
+        "edit_seen_s": edits,
+        "idle_cpu_percent": idle,
+        "memory_mib": memory,
+    }
+
+
+def _start(folder: Folder) -> float:
+    """From the command to the word that it is ready, the start of Python included."""
+    began = time.perf_counter()
+    folder.up()
+    return time.perf_counter() - began
+
+
+def _edit(folder: Folder, name: str, hour: int) -> float:
+    """From the save of a file to its new time in the state file."""
+    before = folder.state(name)["nextRun"]
+    began = time.perf_counter()
+    folder.write(name, _PIPELINE.format(number=0, hour=hour))
+    until(lambda: folder.state(name)["nextRun"] != before, "the edit is seen")
+    return time.perf_counter() - began
+
+
+def _idle(folder: Folder) -> tuple[float, float]:
+    """The share of one core that all its processes take while nothing happens, and their memory."""
+    assert folder.process is not None
+    root = psutil.Process(folder.process.pid)
+    processes = [root, *root.children(recursive=True)]
+    before = sum(sum(one.cpu_times()[:2]) for one in processes)
+    time.sleep(IDLE_SECONDS)
+    after = sum(sum(one.cpu_times()[:2]) for one in processes)
+    return 100 * (after - before) / IDLE_SECONDS, sum(one.memory_info().rss for one in processes) / 2**20
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--pipelines", type=int, default=1_000)
+    parser.add_argument("-o", "--output", choices=["table", "json"], default="table")
+    given = parser.parse_args()
+    show(main(given.pipelines), given.output)

@@ -1,0 +1,244 @@
+"""The scenes: what is done on the stage, in the order of the script, and what became of it.
+
+A scene acts through the client as anybody could, waits until the server says what is expected, and gives measures of
+it. If that takes too long it ends with TimeoutError, and whoever plays it says so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import NamedTuple, TypeVar
+
+from mainspring.clock import Clock
+from mainspring.demo import measures, scenario
+from mainspring.demo.measures import Measure
+from mainspring.demo.scenario import Timetable
+from mainspring.demo.stage import Stage
+from mainspring.rest import RunView, TaskView
+from mainspring.rest_schedules import FireView
+from mainspring.sdk.aio.client import FINAL_RUN_STATES, AsyncClient
+
+T = TypeVar("T")
+
+PATIENCE_SECONDS = 90.0
+_LOOK_SECONDS = 0.1
+_SET_UP_SECONDS = 5.0
+"""So long before a storm its schedules are there at the latest."""
+_EVENT_AFTER_SECONDS = 45.0
+_OWN_SOURCE = "/mainspring/demo"
+
+
+class Set(NamedTuple):
+    """What a scene is played with."""
+
+    stage: Stage
+    times: Timetable
+    clock: Clock
+    folder: Path
+
+    async def until(self, ask: Callable[[], Awaitable[T | None]], what: str) -> T:
+        """The first answer that is something, asked for again and again. Raises TimeoutError with `what`."""
+        deadline = self.clock.monotonic() + PATIENCE_SECONDS
+        while not (answer := await ask()):
+            if self.clock.monotonic() > deadline:
+                raise TimeoutError(f"in {PATIENCE_SECONDS:.0f} s it did not happen: {what}")
+            await self.clock.sleep(_LOOK_SECONDS)
+        return answer
+
+    async def over(self, run_id: str) -> RunView:
+        """A run, once it is over. Raises TimeoutError."""
+        return await self.stage.client.wait(run_id, PATIENCE_SECONDS)
+
+
+class Scene(NamedTuple):
+    """One thing that happens."""
+
+    at_seconds: float
+    """After the curtain, at the usual speed."""
+    name: str
+    play: Callable[[Set], AsyncIterator[Measure]]
+
+
+async def heartbeat(on: Set) -> AsyncIterator[Measure]:
+    """A schedule fires again and again."""
+    client = on.stage.clients["default"]
+    await client.submit_job(scenario.heartbeat())
+    await client.put_schedule("heartbeat", scenario.heartbeat_schedule(on.times))
+
+    async def two_beats() -> measures.Beats | None:
+        fires = await _all(client.fires("heartbeat", outcomes=["ran"]))
+        runs = [await client.run(fire.run_id) for fire in fires if fire.run_id is not None]
+        return measures.beats(fires, runs) if len([run for run in runs if run.started_at is not None]) > 1 else None
+
+    yield await on.until(two_beats, "heartbeat ran twice")
+
+
+async def weather(on: Set) -> AsyncIterator[Measure]:
+    """A graph with a fan-out, in which one task needs three tries."""
+    client = on.stage.clients["default"]
+    run = await on.over((await _start(client, scenario.weather(on.times))).id)
+    fetches = [task async for task in client.tasks_of(run.id) if task.name == "fetch"]
+    unlucky = next(task for task in fetches if task.label == scenario.UNLUCKY)
+    yield measures.Forecast(run_id=run.id, state=run.state, tasks=len(fetches), ends=await _ends(client, unlucky))
+
+
+async def orders(on: Set) -> AsyncIterator[Measure]:
+    """A schedule waits for an event, which the demo sends itself if nobody else does."""
+    client = on.stage.clients["default"]
+    await client.submit_job(scenario.orders())
+    schedule = await client.put_schedule("orders", scenario.orders_schedule())
+    runs = await _all(client.runs(job="orders"))
+    yield measures.Waiting(schedule=schedule.name, trigger=schedule.trigger, event=scenario.EVENT, runs=len(runs))
+    send_at = on.clock.monotonic() + on.times.seconds(_EVENT_AFTER_SECONDS)
+
+    async def came() -> FireView | None:
+        nonlocal send_at
+        if on.clock.monotonic() >= send_at:
+            send_at = float("inf")
+            if not await _all(client.received_events(type=scenario.EVENT, limit=1)):
+                await client.send_events([client.event(scenario.EVENT, source=_OWN_SOURCE, data={"rows": 5})])
+        return next(iter(await _all(client.fires("orders", outcomes=["ran"]))), None)
+
+    fire = await on.until(came, f"orders ran after {scenario.EVENT}")
+    run = await on.over(fire.run_id or "")
+    first = (await _all(client.received_events(type=scenario.EVENT)))[-1]
+    yield measures.Arrived(
+        schedule=schedule.name, event=first.type, by_hand=first.source != _OWN_SOURCE, state=run.state
+    )
+
+
+async def thumbs(on: Set) -> AsyncIterator[Measure]:
+    """A task asks for what no worker has."""
+    client = on.stage.clients["media"]
+    run = await _start(client, scenario.thumbs())
+
+    async def queued() -> TaskView | None:
+        return next((task for task in await _all(client.tasks_of(run.id)) if task.state == "QUEUED"), None)
+
+    task = await on.until(queued, "thumbs is queued")
+    workers = await _all(client.workers())
+    label, value = scenario.GPU
+    yield measures.Unplaceable(
+        run_id=run.id, state=task.state, wanted=f"{label}={value}", workers=len(workers),
+        offering=measures.offering(workers, label, value),
+    )  # fmt: skip
+
+
+async def flood(on: Set) -> AsyncIterator[Measure]:
+    """One tenant asks for far more than there is room for, then another one for a little."""
+    acme, media = on.stage.clients["acme"], on.stage.clients["media"]
+    much = await _start(acme, scenario.flood(on.times), scenario.parts(scenario.FLOOD))
+
+    async def begun() -> bool:
+        return (await acme.count_tasks(states=["RUNNING"])).value > 0
+
+    await on.until(begun, "acme's tasks run")
+    little = await _start(media, scenario.previews(), scenario.parts(scenario.PREVIEWS))
+    states = ((await on.over(much.id)).state, (await on.over(little.id)).state)
+    yield measures.share(await _all(acme.tasks_of(much.id)), await _all(media.tasks_of(little.id)), states)
+
+
+async def invoices(on: Set) -> AsyncIterator[Measure]:
+    """A failure that no try can help."""
+    client = on.stage.clients["default"]
+    run = await on.over((await _start(client, scenario.invoices())).id)
+    (task,) = await _all(client.tasks_of(run.id))
+    dead = [letter async for letter in client.dead_letters(job="invoices") if letter.run_id == run.id]
+    yield measures.DeadLetter(
+        run_id=run.id, state=run.state, because=task.because, attempts=len(await client.attempts(task.id)),
+        dead_letters=len(dead),
+    )  # fmt: skip
+
+
+async def thumb(on: Set) -> AsyncIterator[Measure]:
+    """A task hangs: it is found out, stopped, and tried again."""
+    client = on.stage.clients["media"]
+    run = await on.over((await _start(client, scenario.thumb(on.times), scenario.parts(scenario.THUMBS))).id)
+    stuck = next(task for task in await _all(client.tasks_of(run.id)) if task.label == scenario.STUCK)
+
+    async def alert() -> str | None:
+        found = [one async for one in client.alerts(is_open=None) if one.kind == "stalled"]
+        return next((one.summary for one in found if stuck.id in bytes(one.details).decode()), None)
+
+    summary = await on.until(alert, "the owner of thumb is told")
+    yield measures.Stalled(run_id=run.id, ends=await _ends(client, stuck), alert=summary, state=stuck.state)
+
+
+async def kill(on: Set) -> AsyncIterator[Measure]:
+    """A worker is killed while it has tasks in hands."""
+    client, name = on.stage.clients["default"], scenario.VICTIM
+    ledger = on.folder / "ledger"
+    run = await _start(client, scenario.haul(on.times, ledger), scenario.parts(scenario.LOADS))
+
+    async def carrying() -> list[TaskView] | None:
+        return [task async for task in client.tasks(run=run.id, worker=name, states=["RUNNING"])] or None
+
+    running = await on.until(carrying, f"{name} runs a part of haul")
+    killed_at = on.clock.wall()
+    on.stage.kill(name)
+    yield measures.Killed(worker=name, running=len(running))
+
+    async def given_up() -> bool:
+        return (await client.worker(name)).status == "lost"
+
+    await on.until(given_up, f"{name} is given up")
+    await on.over(run.id)
+    tasks = await _all(client.tasks_of(run.id))
+    yield measures.moved(
+        await client.worker(name),
+        {task.id: await client.attempts(task.id) for task in tasks},
+        {task.id: task.label for task in tasks},
+        ledger.read_text().split(),
+        killed_at,
+    )
+
+
+async def storm(on: Set) -> AsyncIterator[Measure]:
+    """Many schedules have the same instant."""
+    client = on.stage.clients["default"]
+    await client.submit_job(scenario.storm())
+    at = _next_second(on.clock.wall() + timedelta(seconds=max(_SET_UP_SECONDS, on.times.seconds(10))))
+    schedules = scenario.storm_schedules(at)
+    await asyncio.gather(*(client.create_schedule(schedule) for schedule in schedules))
+
+    async def all_over() -> list[RunView] | None:
+        runs = await _all(client.runs(job="storm"))
+        is_over = len(runs) >= len(schedules) and all(run.state in FINAL_RUN_STATES for run in runs)
+        return runs if is_over else None
+
+    runs = await on.until(all_over, f"all {len(schedules)} runs of storm are over")
+    fires = [fire for schedule in schedules for fire in await _all(client.fires(str(schedule["name"])))]
+    yield measures.storm(fires, runs)
+
+
+SCENES: Sequence[Scene] = (
+    Scene(1, "heartbeat", heartbeat),
+    Scene(3, "weather", weather),
+    Scene(15, "orders", orders),
+    Scene(20, "thumbs", thumbs),
+    Scene(25, "flood", flood),
+    Scene(40, "invoices", invoices),
+    Scene(50, "thumb", thumb),
+    Scene(75, "kill", kill),
+    Scene(95, "storm", storm),
+)
+"""All of them, in order. Each begins at its time, whether those before it are over or not."""
+
+
+async def _start(client: AsyncClient, job: scenario.Json, params: dict[str, object] | None = None) -> RunView:
+    return await client.submit((await client.submit_job(job)).id, params=params)
+
+
+async def _ends(client: AsyncClient, task: TaskView) -> tuple[str, ...]:
+    return tuple(attempt.end or "" for attempt in await client.attempts(task.id))
+
+
+async def _all(things: AsyncIterator[T]) -> list[T]:
+    return [thing async for thing in things]
+
+
+def _next_second(at: datetime) -> datetime:
+    return at.replace(microsecond=0) + timedelta(seconds=1)

@@ -1,0 +1,166 @@
+"""The stage: a server in this process, and six workers as processes of their own, below one folder.
+
+1. Nothing is listened on but loopback, and nothing is kept outside the folder.
+2. When the block ends no process is left: workers are asked to leave, and killed with all that is theirs if they don't.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from contextlib import AsyncExitStack, suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import psutil
+
+from mainspring.clock import Clock
+from mainspring.errors import Broken
+from mainspring.rest import WorkerView
+from mainspring.sdk.aio.client import AsyncClient
+from mainspring.serving import ServerSettings, assemble
+from mainspring.standalone import claim_port
+from mainspring.worker.groups import guard_mark, kill_marked
+
+WORKERS: Mapping[str, str] = {
+    "w-01": "north", "w-02": "north", "w-03": "centre", "w-04": "centre", "w-05": "south", "w-06": "south",
+}  # fmt: skip
+"""Each worker, and its zone."""
+TENANTS: Mapping[str, str] = {"default": "The town", "acme": "Acme", "media": "Media"}
+"""Who owns work, and what people call them."""
+CORES = 4
+"""Of each worker. Its tasks mostly sleep, so there may be more than the machine has."""
+MEMORY = "2Gi"
+SILENCE = ("suspect_after_seconds=6", "lost_after_seconds=12")
+"""A worker that is silent is given up as soon as may be set."""
+_OURS = "MAINSPRING_"
+_GUARD = "mainspring.worker.guard"
+_START_SECONDS = 60.0
+_LEAVE_SECONDS = 8.0
+_LOOK_SECONDS = 0.05
+
+
+class Stage:
+    """A server and its workers. `async with` starts and ends them."""
+
+    def __init__(self, folder: Path, port: int, clock: Clock) -> None:
+        self._folder = folder
+        self._port = port
+        self._clock = clock
+        self._stack = AsyncExitStack()
+        self._workers: dict[str, subprocess.Popen[bytes]] = {}
+        self.address = ""
+        self.clients: dict[str, AsyncClient] = {}
+        """Who speaks for each tenant."""
+        self.client: AsyncClient
+        """Who sees all of them."""
+
+    async def __aenter__(self) -> Self:
+        try:
+            await self._start()
+        except BaseException:
+            await self._stack.aclose()
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._stack.aclose()
+
+    def kill(self, worker: str) -> None:
+        """End a worker as a loss of power would: the agent, its guard, and what they run, all at once."""
+        state_dir, agent = self._state_of(worker), self._workers[worker]
+        guards = _guards_of(state_dir)
+        with suppress(psutil.NoSuchProcess):
+            if agent.poll() is None:
+                _kill_tree(psutil.Process(agent.pid))
+                agent.wait()
+        for guard in guards:
+            _kill_tree(guard)
+        # What a guard had started in the meantime hangs on nobody now, but carries its mark.
+        kill_marked(guard_mark(state_dir))
+
+    def kill_all(self) -> None:
+        """End every worker like that."""
+        for worker in self._workers:
+            self.kill(worker)
+
+    async def ready_workers(self) -> list[WorkerView]:
+        """The workers that can be given something."""
+        return [worker async for worker in self.client.workers() if worker.status == "ready"]
+
+    async def _start(self) -> None:
+        listener = claim_port(self._port)
+        self._stack.callback(listener.close)
+        store = self._folder / "server" / "mainspring.db"
+        store.parent.mkdir(parents=True)
+        settings = ServerSettings(store=f"sqlite:///{store}", port=listener.getsockname()[1], tuning=SILENCE)
+        _, _, ready = await self._stack.enter_async_context(assemble(settings, listener))
+        self.address = ready.address
+        _forget_settings()
+        self.client = await self._stack.enter_async_context(AsyncClient(self.address))
+        for tenant in TENANTS:
+            self.clients[tenant] = await self._stack.enter_async_context(AsyncClient(self.address, tenant=tenant))
+        self._stack.push_async_callback(self._leave)
+        for name, zone in WORKERS.items():
+            self._start_worker(name, zone)
+        await self._until_ready()
+
+    def _start_worker(self, name: str, zone: str) -> None:
+        words = ["--server", self.address, "--name", name, "--zone", zone, "--state-dir", str(self._state_of(name))]
+        words += ["--cpu", str(CORES), "--memory", MEMORY, "--children", "1", "--drain-seconds", "0"]
+        with (self._folder / f"{name}.log").open("wb") as log:
+            self._workers[name] = subprocess.Popen(
+                [sys.executable, "-m", "mainspring.cli.main", "worker", *words, "--log-level", "warning"],
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self._folder, start_new_session=True,
+            )  # fmt: skip
+
+    async def _until_ready(self) -> None:
+        deadline = self._clock.monotonic() + _START_SECONDS
+        while len(await self.ready_workers()) < len(WORKERS):
+            ended = [name for name, worker in self._workers.items() if worker.poll() is not None]
+            if ended or self._clock.monotonic() > deadline:
+                logs = "\n".join((self._folder / f"{name}.log").read_text() for name in ended)
+                raise Broken(f"the workers did not come up ({', '.join(ended) or 'no word of them'})\n{logs}".rstrip())
+            await self._clock.sleep(_LOOK_SECONDS)
+
+    async def _leave(self) -> None:
+        """Have the workers leave, in order if they do so soon."""
+        for worker in self._workers.values():
+            worker.send_signal(signal.SIGTERM)
+        deadline = self._clock.monotonic() + _LEAVE_SECONDS
+        while any(worker.poll() is None for worker in self._workers.values()) and self._clock.monotonic() < deadline:
+            await self._clock.sleep(_LOOK_SECONDS)
+        self.kill_all()
+
+    def _state_of(self, worker: str) -> Path:
+        return self._folder / worker
+
+
+def _forget_settings() -> None:
+    """What is set in the environment is for another server: neither our calls nor our workers are to take it."""
+    for name in [name for name in os.environ if name.startswith(_OURS)]:
+        del os.environ[name]
+
+
+def _guards_of(state_dir: Path) -> list[psutil.Process]:
+    """The guards of a worker: usually one, which is no child of ours."""
+    every = psutil.process_iter(["cmdline"])
+    return [
+        process
+        for process in every
+        if process.info["cmdline"] and [*process.info["cmdline"]][-2:] == [_GUARD, str(state_dir)]
+    ]
+
+
+def _kill_tree(root: psutil.Process) -> None:
+    """Kill a process and all that descend from it."""
+    with suppress(psutil.NoSuchProcess):
+        for victim in [root, *root.children(recursive=True)]:
+            with suppress(psutil.NoSuchProcess):
+                victim.kill()

@@ -1,0 +1,151 @@
+"""A folder of pipelines on its way to a server: what the server is given, and what it has no more (FLD-9).
+
+Pure but for `read_folder`. The folder is read and never written, so whoever deploys it, from wherever, gives the server
+the same: a schedule is called as its pipeline, and not by what a scheduler noted down beside it.
+
+What was deployed has a mark, the label `deployed-from` of a job and the note of a webhook. Only what has the mark of
+this folder is ever deleted.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+
+from mainspring.errors import Fault, InvalidFile
+from mainspring.folder.discovery import ROOT, Found, scan
+from mainspring.folder.records import PIPELINE_FILE
+from mainspring.rest import JobView
+from mainspring.rest_admin import WebhookRequest, WebhookView
+from mainspring.rest_apply import ApplyItem, WantedSchedule
+from mainspring.rest_schedules import ScheduleView
+from mainspring.sdk.pipelines import Pipeline, job_name, read_pipeline
+
+LABEL = "deployed-from"
+LONGEST_MARK = 63
+_CREATED, _UNCHANGED = "created", "unchanged"
+_EVENT = "-event"
+
+
+class WebhookPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """What follows for who is told."""
+
+    missing: tuple[WebhookRequest, ...]
+    stale: tuple[WebhookView, ...]
+
+
+def mark_of(name: str) -> str:
+    """A folder's name as the value of a label."""
+    return job_name(name)[:LONGEST_MARK].strip("-") or "pipelines"
+
+
+def mark_label(mark: str, *, of_everybody: bool) -> str:
+    """The mark of a folder, as a filter of jobs."""
+    return f"label.{LABEL}={mark}{' tenant:*' if of_everybody else ''}"
+
+
+def read_folder(root: Path, at: str) -> list[Pipeline]:
+    """Every pipeline below `root`, as workers find it below `at`. Raises InvalidFile, with the flaws of all files."""
+    scanned = scan(root)
+    pipelines: dict[str, Pipeline] = {}
+    sentences = list(scanned.faults)
+    faults: list[Fault] = [Fault(where=str(root), why=why) for why in scanned.faults]
+    for found in scanned.found:
+        file = str(root / found.path / PIPELINE_FILE)
+        try:
+            pipeline = _read(found, file, at)
+        except InvalidFile as invalid:
+            sentences.append(str(invalid))
+            faults.extend(invalid.faults)
+            continue
+        if pipeline.id in pipelines:
+            why = f"has the same id as {pipelines[pipeline.id].file}, {pipeline.id}: rename one of the directories"
+            sentences.append(f"{file}: {why}")
+            faults.append(Fault(where=file, why=why))
+        else:
+            pipelines[pipeline.id] = pipeline
+    if faults:
+        error = InvalidFile("\n\n".join(sentences))
+        error.faults = tuple(faults)
+        raise error
+    return list(pipelines.values())
+
+
+def _read(found: Found, file: str, at: str) -> Pipeline:
+    if found.fault is not None:
+        raise InvalidFile(f"{file}: {found.fault}", [Fault(where=file, why=found.fault)])
+    directory = at if found.path == ROOT else posixpath.join(at, found.path)
+    return read_pipeline(found.text, file, id=found.pipeline_id, directory=directory)
+
+
+def item_of(pipeline: Pipeline, mark: str) -> ApplyItem:
+    """What the server is given of a pipeline."""
+    job = msgspec.json.decode(pipeline.job, type=dict[str, object])
+    labels = job.get("labels")
+    job["labels"] = {**(labels if isinstance(labels, dict) else {}), LABEL: mark}
+    return ApplyItem(
+        job=msgspec.Raw(msgspec.json.encode(job)),
+        schedules=[WantedSchedule(definition=msgspec.Raw(msgspec.json.encode(spec))) for spec in pipeline.schedules],
+        tenant=pipeline.tenant,
+    )
+
+
+def pipeline_of(job: JobView, pipelines: Mapping[str, Pipeline]) -> Pipeline | None:
+    """The pipeline of a job that the server has; None if the folder has none. One without a tenant may be anybody's."""
+    found = pipelines.get(job.name)
+    return found if found is not None and found.tenant in {None, job.tenant} else None
+
+
+def gone_schedules(there: Iterable[ScheduleView], pipeline: Pipeline | None, job: str) -> list[str]:
+    """Those schedules of a job that a deployment made and its file has no more; None: it has no file any more."""
+    wanted = () if pipeline is None else {spec.name for spec in pipeline.schedules}
+    ours = {job, job + _EVENT}
+    return [one.name for one in there if one.job == job and one.name in ours and one.name not in wanted]
+
+
+def plan_webhooks(
+    pipelines: Sequence[Pipeline], there: Iterable[WebhookView], mark: str, *, prune: bool
+) -> WebhookPlan:
+    """Who has to be told of runs of these pipelines, and who is told and should not be. Only what has the mark counts.
+
+    With `prune` that goes for pipelines that are gone as well.
+    """
+    note = webhook_note(mark)
+    jobs = {pipeline.id for pipeline in pipelines}
+    missing = [
+        WebhookRequest(url=notice.url, events=notice.events, job=pipeline.id, note=note, tenant=pipeline.tenant)
+        for pipeline in pipelines
+        for notice in pipeline.notices
+    ]
+    stale = []
+    for webhook in there:
+        if webhook.note != note:
+            continue
+        same = next((wish for wish in missing if _is_as_wished(webhook, wish)), None)
+        if same is not None:
+            missing.remove(same)
+        elif webhook.job in jobs or prune:
+            stale.append(webhook)
+    return WebhookPlan(missing=tuple(missing), stale=tuple(stale))
+
+
+def _is_as_wished(webhook: WebhookView, wish: WebhookRequest) -> bool:
+    return (webhook.job, webhook.url, set(webhook.events)) == (wish.job, wish.url, set(wish.events)) and (
+        wish.tenant in {None, webhook.tenant}
+    )
+
+
+def webhook_note(mark: str) -> str:
+    """The note of a webhook that a deployment made."""
+    return f"{LABEL} {mark}"
+
+
+def change_of(job: str, schedules: Mapping[str, str], *, others_changed: bool) -> str:
+    """What became of a pipeline, from what became of its parts."""
+    if job in {"", _CREATED}:
+        return job
+    parts = {job, *schedules.values()}
+    return _UNCHANGED if parts == {_UNCHANGED} and not others_changed else "updated"

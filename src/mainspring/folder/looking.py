@@ -1,0 +1,134 @@
+"""What the directories of a folder say at the moment: their pipeline files, read, and whose their state files are.
+
+Only what changed is read again: a thousand pipelines cost a look at one of them when that one is edited.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import msgspec
+
+from mainspring.errors import InvalidFile
+from mainspring.folder import discovery, state_files
+from mainspring.folder.discovery import ROOT, Found
+from mainspring.folder.readings import Readings
+from mainspring.folder.reconcile import Directory
+from mainspring.folder.records import PIPELINE_FILE, ScheduleState
+from mainspring.folder.state_files import StateFault
+from mainspring.sdk.local_zones import system_zone
+from mainspring.sdk.pipelines import Pipeline
+
+
+class Seen(msgspec.Struct, frozen=True, kw_only=True):
+    """A directory with a pipeline file."""
+
+    found: Found
+    pipeline: Pipeline | None = None
+    flaws: str = ""
+    """Why there is no pipeline, each with `file:line:column`."""
+    state: ScheduleState | StateFault | None = None
+    is_restored: bool = False
+    """The state came from the archive."""
+
+
+class Look:
+    """The directories of a folder, as they were when somebody last looked."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._readings = Readings(root)
+        self.seen: dict[str, Seen] = {}
+        """By path, in the order of paths."""
+        self.faults: tuple[str, ...] = ()
+        """What was left out, and why."""
+        self.unseen: tuple[str, ...] = ()
+        """Paths that could not be looked at: what was there, and below, may be there still."""
+
+    def load(self) -> None:
+        """Take up what an earlier process read."""
+        self._readings.load()
+
+    def save(self) -> None:
+        """Keep what was read for the next process."""
+        self._readings.save(seen.pipeline for seen in self.seen.values() if seen.pipeline is not None)
+
+    def at_all(self, known: Iterable[str]) -> None:
+        """Look at everything. `known` are the paths of schedules that are known."""
+        scan = discovery.scan(self._root)
+        self.faults, self.unseen = scan.faults, scan.unseen
+        zone, here = system_zone(), frozenset(known)
+        self.seen = {found.path: self._see(found, zone, here) for found in scan.found}
+
+    def at_some(self, paths: Iterable[str], known: Iterable[str]) -> bool:
+        """Look again at these directories. False: nothing is new but what we wrote into state files ourselves."""
+        zone, here = system_zone(), frozenset(known)
+        before = dict(self.seen)
+        for path in paths:
+            found = discovery.read_one(self._root, path)
+            if found is None:
+                self.seen.pop(path, None)
+            else:
+                self.seen[path] = self._see(found, zone, here)
+        is_new = any(_says(before.get(path)) != _says(self.seen.get(path)) for path in before.keys() | self.seen.keys())
+        self.seen = dict(sorted(self.seen.items()))
+        return is_new
+
+    def directories(self) -> list[Directory]:
+        """What there is, for `reconcile`."""
+        return [_directory(one) for one in self.seen.values()]
+
+    def state(self, path: str) -> ScheduleState | None:
+        """What the state file in a directory said; None if it said nothing that can be used."""
+        seen = self.seen.get(path)
+        return seen.state if seen is not None and isinstance(seen.state, ScheduleState) else None
+
+    def _see(self, found: Found, zone: str, known: frozenset[str]) -> Seen:
+        before = self.seen.get(found.path)
+        if before is not None and before.found == found:
+            pipeline, flaws = before.pipeline, before.flaws
+        else:
+            pipeline, flaws = self._read(found, zone)
+        directory = self._root / found.path
+        state = state_files.read_state(directory)
+        is_restored = False
+        if state is None and pipeline is not None and pipeline.schedules and found.path not in known:
+            state = state_files.restore_archived(directory)
+            is_restored = state is not None
+        return Seen(found=found, pipeline=pipeline, flaws=flaws, state=state, is_restored=is_restored)
+
+    def _read(self, found: Found, zone: str) -> tuple[Pipeline | None, str]:
+        file = file_of(found.path)
+        if found.fault is not None:
+            return None, f"{file} {found.fault}"
+        directory = str(self._root if found.path == ROOT else self._root / found.path)
+        if not directory.isprintable():
+            return None, f"{file!a}: the name of its directory has characters that can't be shown"
+        try:
+            return self._readings.read(found.text, file, id=found.pipeline_id, directory=directory, zone=zone), ""
+        except InvalidFile as error:
+            return None, str(error)
+
+
+def file_of(path: str) -> str:
+    """The pipeline file in a directory, below the folder."""
+    return PIPELINE_FILE if path == ROOT else f"{path}/{PIPELINE_FILE}"
+
+
+def _says(seen: Seen | None) -> tuple[Found, Directory] | None:
+    """What a directory says that matters to others."""
+    return None if seen is None else (seen.found, _directory(seen))
+
+
+def _directory(seen: Seen) -> Directory:
+    state = seen.state if isinstance(seen.state, ScheduleState) else None
+    return Directory(
+        path=seen.found.path,
+        pipeline_id=seen.found.pipeline_id,
+        pipeline=seen.pipeline,
+        claim=None if state is None else state.schedule_id,
+        claimed_as="" if state is None else state.pipeline_id,
+        state_fault=seen.state.why if isinstance(seen.state, StateFault) else "",
+        is_restored=seen.is_restored,
+    )

@@ -1,0 +1,332 @@
+"""What became of the schedules of a folder, from the server into their state files, and on to those who listen.
+
+    told in process ──► notes ──► the server is asked ──► counted ──► the state file ──► events
+
+1. A note costs nothing; many about one schedule or run are answered by one look.
+2. What is asked is what is durable: a note that comes too early is followed by another.
+3. Events come after the state file, so who hears of a run finds it there.
+4. A request that fails because the server stops is no error: the note stays, and the next start counts the run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import structlog
+
+from mainspring.clock import Clock
+from mainspring.errors import MainspringError, NotFound, Unavailable
+from mainspring.folder import results, state_files, states
+from mainspring.folder.events import (
+    ExecutionComplete,
+    ExecutionError,
+    ExecutionStart,
+    FolderEvent,
+    PipelineExecutionResult,
+)
+from mainspring.folder.live import Live, Running
+from mainspring.folder.records import RunRecord, ScheduleState
+from mainspring.folder.states import Outcome
+from mainspring.rest import RunView, TaskView
+from mainspring.rest_schedules import ScheduleView
+from mainspring.sdk.aio.client import AsyncClient
+
+log = structlog.get_logger()
+
+MOST_TASKS = 1_000
+"""Of a run, that are looked at for its error and its outputs."""
+LISTED_AT = 20
+"""So many schedules are not asked for one by one."""
+MOST_UNWATCHED = 100
+"""Runs of one schedule that ended while nobody watched."""
+_AT_ONCE = 8
+_GATHER_SECONDS = 0.03
+"""Short runs begin and end within it: one look instead of two."""
+_AGAIN_SECONDS = 1.0
+_OVERDUE_SECONDS = 0.2
+_MARGIN = timedelta(minutes=1)
+
+
+class Mirror:
+    """Keeps the state files of a folder as the server says."""
+
+    def __init__(
+        self, root: Path, client: AsyncClient, clock: Clock, tell: Callable[[FolderEvent], None], most_history: int
+    ) -> None:
+        self._root, self._client, self._clock, self._tell, self._most = root, client, clock, tell, most_history
+        self.lives: dict[str, Live] = {}
+        """By scheduleId."""
+        self._by_server_id: dict[str, Live] = {}
+        self._runs: dict[str, dict[str, None]] = {}
+        """Runs to look at, by the server's id of their schedule."""
+        self._touched: set[str] = set()
+        self._wake = asyncio.Event()
+        self._looking = asyncio.Lock()
+        self.is_unsaved = False
+        """Something was counted since somebody last set this to false."""
+
+    # notes
+
+    def note_run(self, schedule: str, run: str) -> None:
+        """Something became of a run. `schedule` is the server's id of it."""
+        self._runs.setdefault(schedule, {})[run] = None
+        self._wake.set()
+
+    def note_schedules(self, schedules: Iterable[str]) -> None:
+        """Something became of schedules."""
+        self._touched.update(schedules)
+        self._wake.set()
+
+    # what there is
+
+    def add(self, live: Live) -> None:
+        """Look after a schedule from now on."""
+        self.lives[live.schedule_id] = live
+
+    def remove(self, schedule_id: str) -> Live | None:
+        """Look after it no more."""
+        live = self.lives.pop(schedule_id, None)
+        for server_id in [one for one, its in self._by_server_id.items() if its is live]:
+            del self._by_server_id[server_id]
+        return live
+
+    def take(self, view: ScheduleView) -> Live | None:
+        """What the server says of a schedule; whose it is, if it is of this folder."""
+        live = self.lives.get(view.name) or self.lives.get(view.name.removesuffix("-event"))
+        if live is not None and view.name in live.names:
+            live.views[view.name] = view
+            self._by_server_id[view.id] = live
+        return live
+
+    def write(self, live: Live, *, on_disk: ScheduleState | None) -> None:
+        """Let the state file of a schedule say how things are, if it does not (`on_disk`)."""
+        live.shown = live.now()
+        if live.shown != on_disk:
+            self.is_unsaved = True
+            state_files.write_state(self._root / live.path, live.shown)
+
+    # the work
+
+    async def work(self) -> None:
+        """Follow the notes, until cancelled."""
+        while True:
+            await self._wait()
+            await self._clock.sleep(_GATHER_SECONDS)
+            try:
+                await self.settle()
+            except Unavailable as error:
+                log.debug("folder.server_unavailable", error=str(error))
+                await self._clock.sleep(_AGAIN_SECONDS)
+            except MainspringError:
+                # What was noted is lost for the state files, not for the server: the next note brings it along.
+                log.exception("folder.not_mirrored")
+
+    async def settle(self) -> None:
+        """Follow the notes that there are. Raises Unavailable; then they are still there."""
+        async with self._looking:
+            runs, self._runs = self._runs, {}
+            touched, self._touched = self._touched, set()
+            try:
+                await self._look(touched, runs)
+            except (Unavailable, asyncio.CancelledError):
+                # Looked at again when the server is there, or by the next process.
+                self.note_schedules(touched)
+                for schedule, ids in runs.items():
+                    for run in ids:
+                        self.note_run(schedule, run)
+                raise
+
+    async def _wait(self) -> None:
+        """Wait for a note, or until a try is due that nobody tells us of."""
+        due = [running.due_at for live in self.lives.values() for running in live.running.values() if running.due_at]
+        now = self._clock.wall()
+        left = max((min(due) - now).total_seconds(), _AGAIN_SECONDS) + _OVERDUE_SECONDS if due else None
+        try:
+            async with asyncio.timeout(left):
+                await self._wake.wait()
+        except TimeoutError:
+            self._note_tries(self._clock.wall())
+        self._wake.clear()
+
+    def _note_tries(self, now: datetime) -> None:
+        for server_id, live in self._by_server_id.items():
+            for run_id, running in live.running.items():
+                if running.due_at is not None and running.due_at <= now:
+                    self.note_run(server_id, run_id)
+
+    async def _look(self, touched: set[str], runs: dict[str, dict[str, None]]) -> None:
+        known = [one for one in (touched | runs.keys()) if one in self._by_server_id]
+        await self.read_schedules(known)
+        lives: dict[str, tuple[Live, dict[str, None]]] = {}
+        for server_id in known:
+            live = self._by_server_id.get(server_id)
+            if live is not None:
+                lives.setdefault(live.schedule_id, (live, {}))[1].update(runs.get(server_id, {}))
+        at_once = asyncio.Semaphore(_AT_ONCE)
+
+        async def follow(live: Live, ids: Iterable[str]) -> None:
+            async with at_once:
+                await self._follow(live, ids)
+
+        ends = await asyncio.gather(*(follow(*one) for one in lives.values()), return_exceptions=True)
+        for error in ends:
+            if isinstance(error, Unavailable):
+                raise error
+            if error is not None:
+                # Of this schedule something is not in its state file; the others are, and it is with its next run.
+                log.error("folder.not_mirrored", exc_info=error)
+
+    async def read_schedules(self, server_ids: Sequence[str]) -> None:
+        """Hear how these schedules are by now."""
+        if len(server_ids) >= LISTED_AT:
+            async for view in self._client.schedules():
+                self.take(view)
+            return
+        for server_id in server_ids:
+            try:
+                self.take(await self._client.schedule(server_id))
+            except NotFound:
+                log.debug("folder.schedule_gone", schedule=server_id)
+
+    async def _follow(self, live: Live, ids: Iterable[str]) -> None:
+        """Look at runs of a schedule, and say what became of them."""
+        events: list[FolderEvent] = []
+        for run_id in ids:
+            try:
+                events += await self._follow_run(live, await self._client.run(run_id))
+            except NotFound:
+                live.running.pop(run_id, None)
+        self._say(live, events)
+
+    def _say(self, live: Live, events: Iterable[FolderEvent]) -> None:
+        """Write the state file, and then tell, unless the schedule has gone meanwhile."""
+        if self.lives.get(live.schedule_id) is live:
+            self.write(live, on_disk=live.shown)
+            for event in events:
+                self._tell(event)
+
+    async def _follow_run(self, live: Live, run: RunView) -> list[FolderEvent]:
+        """Note what became of a run; the events that follow."""
+        is_over = states.is_over(run)
+        running = live.running.get(run.id)
+        if is_over and states.is_counted(live.tally, run.id, states.begun_at(run)):
+            live.running.pop(run.id, None)
+            return []
+        events: list[FolderEvent] = [] if running is not None else [_start(live, run)]
+        told = 0 if running is None else running.tries_told
+        tasks = (
+            [task async for task in self._client.tasks_of(run.id, limit=MOST_TASKS)] if is_over or run.retries else []
+        )
+        outcome = states.outcome_of(run, tasks)
+        events += [
+            _retried(live, run, number, _last_error(outcome, tasks)) for number in range(told + 1, run.retries + 1)
+        ]
+        if is_over:
+            live.running.pop(run.id, None)
+            return [*events, self._count(live, run, outcome)]
+        live.running[run.id] = Running(
+            record=states.record_of(run, outcome), due_at=outcome.due_at, tries_told=run.retries
+        )
+        return events
+
+    def _count(self, live: Live, run: RunView, outcome: Outcome) -> FolderEvent:
+        """Count a run that is over, and keep its result; the event of its end."""
+        directory = self._root / live.path
+        record = states.record_of(run, outcome)
+        if outcome.result_file is None:
+            file = results.result_of(run.id, live.pipeline_id, run.state, record, outcome.outputs)
+            record = states.with_result(record, results.write_result(directory, file))
+        results.delete_old(directory)
+        live.tally = states.count(live.tally, run.id, record, most=self._most)
+        return _end(live, run, result_of(run, outcome, record))
+
+    # what nobody watched
+
+    async def look_back(self, live: Live) -> None:
+        """Note the runs of a schedule that began before we knew that it is ours."""
+        for server_id in [one for one, its in self._by_server_id.items() if its is live]:
+            async for run in self._client.runs(q=f"schedule:{server_id}", limit=MOST_UNWATCHED):
+                self.note_run(server_id, run.id)
+
+    async def catch_up(self, since: datetime | None) -> None:
+        """Count what ended while nobody watched. What had ended `since` then is known; None: nothing is."""
+        found = await self._unwatched(since)
+        for live in list(self.lives.values()):
+            async with self._looking:
+                runs = [run for run in found.get(live.schedule_id, {}).values() if not live.has_counted(run)]
+                events: list[FolderEvent] = []
+                for run in sorted(runs, key=lambda one: one.created_at):
+                    told = await self._follow_run(live, run)
+                    events += [] if states.is_over(run) else told
+                if runs:
+                    self._say(live, events)
+
+    async def _unwatched(self, since: datetime | None) -> dict[str, dict[str, RunView]]:
+        """Runs that may not have been counted, by scheduleId and id."""
+        found: dict[str, dict[str, RunView]] = {}
+        for server_id, live in list(self._by_server_id.items()):
+            if live.is_unsure:
+                wanted = self._client.runs(q=f"schedule:{server_id}", limit=MOST_UNWATCHED)
+                found.setdefault(live.schedule_id, {}).update({run.id: run async for run in wanted})
+        for live in list(self.lives.values()):
+            for run_id in live.open:
+                try:
+                    found.setdefault(live.schedule_id, {})[run_id] = await self._client.run(run_id)
+                except NotFound:
+                    log.debug("folder.run_gone", run=run_id)
+            live.open, live.is_unsure = (), False
+        if since is None:
+            return found
+        async for run in self._client.runs():
+            if run.created_at < since - _MARGIN:
+                break
+            if (owner := self._by_server_id.get(run.schedule_id or "")) is not None:
+                found.setdefault(owner.schedule_id, {})[run.id] = run
+        return found
+
+
+def result_of(run: RunView, outcome: Outcome, record: RunRecord) -> PipelineExecutionResult:
+    """What became of a run, for those who asked for it."""
+    return PipelineExecutionResult(
+        run_id=run.id,
+        success=record.success,
+        state=run.state,
+        outputs=outcome.outputs,
+        items_processed=outcome.items_processed,
+        result_file=record.result_file if isinstance(record.result_file, str) else None,
+        error=outcome.error,
+        duration=record.duration if isinstance(record.duration, int) else 0,
+    )
+
+
+def _start(live: Live, run: RunView) -> ExecutionStart:
+    return ExecutionStart(schedule_id=live.schedule_id, pipeline_id=live.pipeline_id, run_id=run.id)
+
+
+def _retried(live: Live, run: RunView, number: int, error: str) -> ExecutionError:
+    return ExecutionError(
+        schedule_id=live.schedule_id, pipeline_id=live.pipeline_id, run_id=run.id, error=error, will_retry=True,
+        retry_attempt=number,
+    )  # fmt: skip
+
+
+def _end(live: Live, run: RunView, result: PipelineExecutionResult) -> FolderEvent:
+    if result.success:
+        return ExecutionComplete(
+            schedule_id=live.schedule_id, pipeline_id=live.pipeline_id, run_id=run.id, result=result,
+            duration=result.duration,
+        )  # fmt: skip
+    return ExecutionError(
+        schedule_id=live.schedule_id, pipeline_id=live.pipeline_id, run_id=run.id, error=result.error or run.state,
+        will_retry=False, retry_attempt=run.retries,
+    )  # fmt: skip
+
+
+def _last_error(outcome: Outcome, tasks: Sequence[TaskView]) -> str:
+    """Why the latest try failed, also when the next one has begun."""
+    if outcome.error is not None:
+        return outcome.error
+    return next((error for task in tasks if (error := states.error_of(task)) is not None), "a try failed")

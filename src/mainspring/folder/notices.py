@@ -1,0 +1,79 @@
+"""Who is told how the runs of a pipeline end: its `notify`, as webhooks on the server.
+
+A webhook of ours is known by its note, `folder:<scheduleId>:<number>`. Those of other people are left alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import structlog
+
+from mainspring.errors import NotFound, Refused
+from mainspring.rest_admin import WebhookRequest, WebhookView
+from mainspring.sdk.aio.client import AsyncClient
+from mainspring.sdk.pipelines import Pipeline
+
+log = structlog.get_logger()
+
+_OURS = "folder:"
+
+
+class Notices:
+    """The webhooks of a folder's pipelines."""
+
+    def __init__(self, client: AsyncClient) -> None:
+        self._client = client
+        self._there: dict[str, dict[str, WebhookView]] = {}
+        """By scheduleId and note."""
+
+    async def load(self) -> None:
+        """Hear which there are."""
+        self._there = {}
+        async for view in self._client.webhooks():
+            if view.note.startswith(_OURS):
+                key = view.note.removeprefix(_OURS).rpartition(":")[0]
+                self._there.setdefault(key, {})[view.note] = view
+
+    def strangers(self, known: Iterable[str]) -> list[str]:
+        """Of whom there are webhooks and nothing else any more."""
+        return [key for key in self._there if key not in set(known)]
+
+    async def follow(self, key: str, pipeline: Pipeline | None) -> list[str]:
+        """Let the webhooks of a pipeline be as its file says; what can't be is told. None: it is gone."""
+        there = self._there.pop(key, {})
+        wanted = {} if pipeline is None else _wanted(key, pipeline)
+        kept: dict[str, WebhookView] = {}
+        warnings: list[str] = []
+        for note, wish in wanted.items():
+            try:
+                kept[note] = await self._put(wish, there.pop(note, None))
+            except Refused as refused:
+                warnings.append(f"{pipeline.file if pipeline else key}: notify can't be used: {refused}")
+        for view in there.values():
+            await self._delete(view)
+        if kept:
+            self._there[key] = kept
+        return warnings
+
+    async def _put(self, wish: WebhookRequest, there: WebhookView | None) -> WebhookView:
+        if there is None:
+            return await self._client.create_webhook(wish)
+        if (there.url, tuple(there.events), there.job) == (wish.url, wish.events, wish.job):
+            return there
+        return await self._client.change_webhook(there.id, wish)
+
+    async def _delete(self, view: WebhookView) -> None:
+        try:
+            await self._client.delete_webhook(view.id)
+        except NotFound:
+            log.debug("folder.webhook_gone", webhook=view.id)
+
+
+def _wanted(key: str, pipeline: Pipeline) -> Mapping[str, WebhookRequest]:
+    return {
+        (note := f"{_OURS}{key}:{number}"): WebhookRequest(
+            url=notice.url, events=notice.events, job=pipeline.id, note=note, tenant=pipeline.tenant
+        )
+        for number, notice in enumerate(pipeline.notices)
+    }

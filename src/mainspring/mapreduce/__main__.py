@@ -1,0 +1,56 @@
+"""The process of one attempt at a map-reduce: `python -m mainspring.mapreduce`, started by a worker.
+
+What it is to do is in the file that MAINSPRING_MAP_WORK names, and the rest as for every command: the context, the
+progress, the output. If it fails it writes into the file that MAINSPRING_FAILURE names what kind of failure it was,
+and ends with 78 (a person must change something) or 75 (try again).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from pathlib import Path
+
+import msgspec
+
+from mainspring.clock import MachineClock
+from mainspring.core.mapping import FAILURE_VARIABLE, WORK_VARIABLE
+from mainspring.core.work import MapReduce
+from mainspring.errors import ExpressionFailed, Refused, TaskError
+from mainspring.mapreduce.attempt import Attempt, Failed
+from mainspring.sdk import context
+
+_MISTAKE, _TROUBLE = 78, 75
+
+
+def main() -> int:
+    """Run the attempt; the exit code."""
+    work = msgspec.json.decode(Path(os.environ[WORK_VARIABLE]).read_bytes(), type=MapReduce)
+    try:
+        output = asyncio.run(Attempt(work, context.current(), MachineClock(), _say).run())
+    except (Refused, ExpressionFailed) as error:
+        return _fail(Failed(type="INVALID_CONFIGURATION", message=str(error), failure="permanent"))
+    except OSError as error:
+        place = f" ({Path(error.filename).name})" if isinstance(error.filename, str) else ""
+        return _fail(Failed(type="OSError", message=f"{error.strerror}{place}", failure="transient"))
+    except TaskError as error:
+        wait = error.retry_after_seconds
+        return _fail(Failed(type="Invoker", message=str(error), failure=error.failure, retry_after_seconds=wait))
+    Path(os.environ["MAINSPRING_OUTPUT"]).write_bytes(msgspec.json.encode(output))
+    return 0
+
+
+def _fail(failed: Failed) -> int:
+    _say(failed.message)
+    Path(os.environ[FAILURE_VARIABLE]).write_bytes(msgspec.json.encode(failed))
+    return _MISTAKE if failed.failure == "permanent" else _TROUBLE
+
+
+def _say(line: str) -> None:
+    """For the log of the attempt."""
+    sys.stderr.write(f"{line}\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

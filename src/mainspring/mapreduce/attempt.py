@@ -1,0 +1,129 @@
+"""One attempt at a map-reduce, from its items to the file with its result."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path, PurePosixPath
+
+import msgspec
+
+from mainspring.clock import Clock
+from mainspring.core.expression_values import JsonValue
+from mainspring.core.mapping import OnItemFailure
+from mainspring.core.work import MapReduce
+from mainspring.errors import TaskError
+from mainspring.mapreduce.asking import Asker
+from mainspring.mapreduce.invokers import Invoke, make_invoke
+from mainspring.mapreduce.items import Items, open_items
+from mainspring.mapreduce.journal import Journal, remove_old
+from mainspring.mapreduce.mapping import Mapped, Mapper
+from mainspring.mapreduce.places import make_directory
+from mainspring.mapreduce.reducing import reduce_rows
+from mainspring.mapreduce.result_files import ResultFile, output_of, write_result
+from mainspring.sdk.context import Context
+
+LARGEST_RESULT_BYTES = 64 * 1024
+"""A larger result is only in its file."""
+_PROGRESS_SECONDS = 0.2
+
+
+class Failed(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How an attempt tells its worker what kind of failure it was."""
+
+    type: str
+    message: str
+    failure: str = msgspec.field(name="class")
+    retry_after_seconds: float | None = None
+
+
+class Attempt:
+    """Carries out a work. The working directory is that of the work."""
+
+    def __init__(self, work: MapReduce, context: Context, clock: Clock, say: Callable[[str], None]) -> None:
+        self._work = work
+        self._context = context
+        self._clock = clock
+        self._say = say
+        self._said_at = float("-inf")
+
+    async def run(self) -> dict[str, object]:
+        """Do it all; the output of the task. Raises Refused, ExpressionFailed, TaskError, OSError.
+
+        1. Read the items, and make sure that there is somebody to ask.
+        2. Ask for each item.
+        3. Fail, if one failed and the work says so: what was answered is kept for the next attempt.
+        4. Make one result of the rows, and write it.
+        """
+        started_at = self._clock.wall()
+        directory = Path.cwd()
+        with open_items(self._work.input, directory) as items:
+            invoke = make_invoke(self._work.invoker, directory, self._clock)
+            try:
+                place = make_directory(directory, self._work.results) if self._stays() else None
+                return await self._ask(items, invoke, place, started_at)
+            finally:
+                await invoke.close()
+
+    async def _ask(self, items: Items, invoke: Invoke, place: Path | None, started_at: datetime) -> dict[str, object]:
+        work, params = self._work, self._context.params
+        asker = Asker(invoke, work.map, self._clock, self._say)
+        journal = Journal(place, self._context.task_id, self._say)
+        known = journal.open()
+        if known:
+            self._say(f"{known} items have been answered in an earlier attempt")
+        mapper = Mapper(work.map, asker, journal, params, say=self._say, moved=self._moved)
+        mapped = await mapper.run(items)
+        must_fail = work.map.on_failure is OnItemFailure.FAIL or mapped.was_given_up or not mapped.rows
+        if mapped.failures and must_fail:
+            raise _failed(mapped)
+        self._context.progress(99, f"reducing {len(mapped.rows)} items")
+        result = await reduce_rows(mapped, work.reduce, work.map.output, asker=asker, params=params)
+        name = self._write(place, mapped, result, started_at) if place is not None else None
+        journal.remove()
+        if place is not None:
+            remove_old(place, self._clock)
+        self._context.progress(100, f"{len(mapped.rows)} of {items.count} items")
+        return output_of(
+            result, items=len(mapped.rows), failed=len(mapped.failures), file=name, largest_bytes=LARGEST_RESULT_BYTES
+        )
+
+    def _write(self, place: Path, mapped: Mapped, result: JsonValue, started_at: datetime) -> str:
+        """Write the file; its path below the directory."""
+        file = ResultFile(
+            run_id=self._context.run_id,
+            pipeline=Path.cwd().name,
+            started_at=started_at,
+            completed_at=self._clock.wall(),
+            items=len(mapped.rows),
+            failed=len(mapped.failures),
+            errors=mapped.failures,
+            result=result,
+        )
+        return str(PurePosixPath(self._work.results) / write_result(place, file))
+
+    def _stays(self) -> bool:
+        """Whether the directory is there after the attempt: its own is removed with it."""
+        return self._work.directory is not None and Path(self._work.directory).is_absolute()
+
+    def _moved(self, done: int, count: int) -> None:
+        """Say how far it is, and not more often than anybody looks."""
+        now = self._clock.monotonic()
+        if done < count and now - self._said_at < _PROGRESS_SECONDS:
+            return
+        self._said_at = now
+        self._context.progress(99.0 * done / count if count else None, f"{done} of {count} items")
+
+
+def _failed(mapped: Mapped) -> TaskError:
+    """The error of the whole: it is worth another try if one of its items is."""
+    failures = mapped.failures
+    first, rest = failures[0], ", and the rest was not asked" if mapped.was_given_up else ""
+    kinds = {failure.failure for failure in failures}
+    kind = next((one for one in ("rate_limited", "transient", "timeout", "resource") if one in kinds), "permanent")
+    waits = [failure.retry_after_seconds for failure in failures if failure.retry_after_seconds is not None]
+    return TaskError(
+        f"{len(failures)} of {mapped.count} items failed{rest}; item {first.index}: {first.error}",
+        failure=kind,
+        retry_after_seconds=max(waits, default=None),
+    )

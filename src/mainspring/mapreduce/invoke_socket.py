@@ -1,0 +1,145 @@
+"""A function of another process that answers prompts, behind a Unix socket; and the other end of it.
+
+    one connection for each prompt, one line of JSON each way:
+    ──► {"prompt": "Sort: ..."}
+    ◄── {"answer": "..."}   or   {"error": "...", "failure": "rate_limited", "retry_after_seconds": 20}
+
+The socket is one that only this user can connect to.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import msgspec
+
+from mainspring.core.expressions import shorten
+from mainspring.errors import TaskError
+from mainspring.mapreduce.answers import LONGEST_ANSWER
+from mainspring.mapreduce.invoke_function import AnswerFunction, Function
+from mainspring.mapreduce.prompts import LONGEST_PROMPT
+
+_LONGEST_LINE = 8 * max(LONGEST_ANSWER, LONGEST_PROMPT)
+"""In bytes: a character takes six of them at most, escaped."""
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """A prompt on its way to the function."""
+
+    prompt: str
+
+
+class Answered(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """What became of it."""
+
+    answer: str | None = None
+    error: str | None = None
+    failure: str = "transient"
+    retry_after_seconds: float | None = None
+
+
+class Socket:
+    """Asks through a socket."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    async def ask(self, prompt: str) -> str:
+        """The answer of the function at the other end."""
+        try:
+            with _short(self._path) as path:
+                reader, writer = await asyncio.open_unix_connection(path, limit=_LONGEST_LINE)
+            try:
+                writer.write(msgspec.json.encode(Asked(prompt)) + b"\n")
+                await writer.drain()
+                answered = msgspec.json.decode(await reader.readline(), type=Answered)
+            finally:
+                writer.close()
+        except (OSError, ValueError) as error:
+            why = error.strerror if isinstance(error, OSError) and error.strerror else "it hung up"
+            raise TaskError(f"the invoker at {self._path} does not answer: {why}", failure="transient") from None
+        if answered.answer is None:
+            failure = answered.failure if answered.failure in TaskError.FAILURES else "transient"
+            raise TaskError(
+                answered.error or "it gave no answer", failure=failure, retry_after_seconds=answered.retry_after_seconds
+            )
+        return answered.answer
+
+    async def close(self) -> None:
+        """Each question has had its own connection."""
+
+
+class AnswerSocket:
+    """The end of the socket where the function is: answers until it is closed.
+
+    `PipelineScheduler(ai_invoker=..)` has one, so that the function runs where it was made.
+    """
+
+    def __init__(self, path: Path, function: AnswerFunction) -> None:
+        self._path = path
+        self._invoke = Function(function)
+        self._server: asyncio.Server | None = None
+        self._meetings: set[asyncio.Task[None]] = set()
+
+    async def open(self) -> None:
+        """Listen. A socket that is there from before is replaced."""
+        self._path.unlink(missing_ok=True)
+        listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        before = os.umask(0o177)
+        try:
+            with _short(self._path) as path:
+                listening.bind(path)
+        finally:
+            os.umask(before)
+        self._server = await asyncio.start_unix_server(self._meet, sock=listening, limit=_LONGEST_LINE)
+
+    async def close(self) -> None:
+        """Hang up."""
+        if self._server is not None:
+            self._server.close()
+        for meeting in self._meetings:
+            meeting.cancel()
+        await asyncio.gather(*self._meetings, return_exceptions=True)
+        self._path.unlink(missing_ok=True)
+
+    async def _meet(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        meeting = asyncio.current_task()
+        assert meeting is not None
+        self._meetings.add(meeting)
+        try:
+            writer.write(msgspec.json.encode(await self._answer(await reader.readline())) + b"\n")
+            await writer.drain()
+        except (OSError, ValueError):
+            pass  # Whoever asked is gone, or spoke something else: they notice that no answer comes.
+        finally:
+            self._meetings.discard(meeting)
+            with suppress(OSError):
+                writer.close()
+
+    async def _answer(self, line: bytes) -> Answered:
+        asked = msgspec.json.decode(line, type=Asked)
+        try:
+            return Answered(answer=await self._invoke.ask(asked.prompt))
+        except TaskError as error:
+            return Answered(
+                error=shorten(str(error)), failure=error.failure, retry_after_seconds=error.retry_after_seconds
+            )
+
+
+@contextmanager
+def _short(path: Path) -> Iterator[str]:
+    """A name for a socket that is short enough: its address holds 108 bytes, and any path is short seen through a
+    descriptor of its directory."""
+    if len(os.fsencode(path)) <= 100 or not hasattr(os, "O_PATH"):
+        yield str(path)
+        return
+    directory = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield f"/proc/self/fd/{directory}/{path.name}"
+    finally:
+        os.close(directory)

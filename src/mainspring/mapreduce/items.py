@@ -1,0 +1,188 @@
+"""The items of a map: rows of a CSV, objects of a JSON file, or those of the definition itself.
+
+A file is read twice: once to count its items and to find what is wrong with it before anything is asked, and once
+more while they are asked for. So rows are never all in memory, and no question is paid for if row 99,999 is ragged.
+"""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import io
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import BinaryIO
+
+import msgspec
+
+from mainspring.core.expression_values import JsonValue
+from mainspring.core.mapping import MOST_ITEMS, Input, ItemFile
+from mainspring.errors import InvalidFile
+from mainspring.mapreduce.places import open_file
+
+LARGEST_FIELD = 4 * 1024 * 1024
+"""Characters of one field of a CSV."""
+LARGEST_JSON_BYTES = 256 * 1024 * 1024
+"""A list is read as a whole; one object a line has no such limit."""
+LARGEST_LINE_BYTES = 16 * 1024 * 1024
+_CHUNK_BYTES = 64 * 1024
+_MARKS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
+_UTF_8 = ("utf-8", "ascii")
+_OBJECT = msgspec.json.Decoder(dict[str, object])
+
+Item = dict[str, JsonValue]
+"""One item: its fields."""
+
+
+class Items:
+    """Items that can be gone through more than once."""
+
+    def __init__(self, read: Callable[[], Iterable[Item]], limit: int | None, name: str) -> None:
+        """Count them. Raises InvalidFile."""
+        self._read = read
+        self._limit = limit
+        self.count = sum(1 for _ in self)
+        if self.count > MOST_ITEMS:
+            raise InvalidFile(f"{name} has more than {MOST_ITEMS} items: say `limit`, or split it")
+
+    def __iter__(self) -> Iterator[Item]:
+        """Go through them. Raises InvalidFile."""
+        return islice(self._read(), MOST_ITEMS + 1 if self._limit is None else self._limit)
+
+
+@contextmanager
+def open_items(given: Input, directory: Path) -> Iterator[Items]:
+    """The items of an input. Raises InvalidFile, with the line, if its file is not what it should be."""
+    source = given.source
+    if source is None:
+        inline = [{name: msgspec.json.decode(value) for name, value in item.items()} for item in given.items or ()]
+        yield Items(lambda: inline, given.limit, "input.items")
+        return
+    with open(open_file(directory, source.path), "rb") as file:
+        read = partial(_read_csv, file, source) if source.type == "csv" else partial(_read_json, file, source.path)
+        yield Items(read, given.limit, source.path)
+
+
+def _read_csv(file: BinaryIO, source: ItemFile) -> Iterator[Item]:
+    encoding = _encoding_of(file, source.encoding)
+    file.seek(0)
+    text = io.TextIOWrapper(file, encoding=encoding, newline="")
+    csv.field_size_limit(LARGEST_FIELD)
+    rows = csv.reader(text, delimiter=source.delimiter, strict=True)
+    try:
+        header: list[str] | None = None
+        for row in rows:
+            if not row:
+                continue
+            if "\0" in "".join(row):
+                raise _flaw(source, rows.line_num, "has a NUL in it: is the file UTF-16? Say so in `encoding`")
+            if header is None:
+                header = _header(row, source, rows.line_num)
+            elif len(row) != len(header):
+                why = f"has {_fields(len(row))}, and the header {_fields(len(header))}"
+                raise _flaw(source, rows.line_num, f"{why}: is a quote or a `{source.delimiter}` missing?")
+            else:
+                yield dict(zip(header, row, strict=True))
+        if header is None:
+            raise InvalidFile(f"{source.path} is empty: the first line of a CSV names its columns")
+    except csv.Error as error:
+        raise _flaw(source, rows.line_num, f"can't be read as CSV: {error}") from None
+    except UnicodeError:
+        raise InvalidFile(_say_undecodable(file, source.path, encoding)) from None
+    finally:
+        # The file stays open for the next time.
+        text.detach()
+
+
+def _header(row: list[str], source: ItemFile, line: int) -> list[str]:
+    header = [name.strip() for name in row]
+    for number, name in enumerate(header):
+        if not name:
+            raise _flaw(source, line, f"names no column {number + 1}: each needs a name")
+        if name in header[:number]:
+            raise _flaw(source, line, f"names two columns {name}")
+    return header
+
+
+def _flaw(source: ItemFile, line: int, why: str) -> InvalidFile:
+    return InvalidFile(f"{source.path}:{line}: line {line} {why}")
+
+
+def _fields(count: int) -> str:
+    return "1 field" if count == 1 else f"{count} fields"
+
+
+def _encoding_of(file: BinaryIO, said: str) -> str:
+    """What the bytes at the beginning say, else what the definition says."""
+    file.seek(0)
+    start = file.read(4)
+    return next((encoding for mark, encoding in _MARKS if start.startswith(mark)), said)
+
+
+def _say_undecodable(file: BinaryIO, path: str, encoding: str) -> str:
+    """Where a file is not what its encoding says."""
+    file.seek(0)
+    decoder = codecs.getincrementaldecoder(encoding)()
+    line, read_bytes = 1, 0
+    while True:
+        chunk = file.read(_CHUNK_BYTES)
+        held = decoder.getstate()[0]
+        try:
+            line += decoder.decode(chunk, final=not chunk).count("\n")
+        except UnicodeDecodeError as error:
+            line += error.object[: error.start].count(b"\n")
+            byte, place = error.object[error.start], read_bytes - len(held) + error.start + 1
+            known = codecs.lookup(encoding).name.removesuffix("-sig")
+            advice = "say its `encoding`, such as latin-1," if known in _UTF_8 else "say another `encoding`,"
+            return f"{path}:{line}: byte {place} (0x{byte:02x}) is not {known}: {advice} or save the file as UTF-8"
+        except UnicodeError as error:
+            return f"{path}:{line}: is not {encoding}: {error}"
+        if not chunk:
+            return f"{path} is not {encoding}"
+        read_bytes += len(chunk)
+
+
+def _read_json(file: BinaryIO, path: str) -> Iterator[Item]:
+    file.seek(0)
+    start = file.read(_CHUNK_BYTES).removeprefix(codecs.BOM_UTF8).lstrip()
+    file.seek(0)
+    if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        raise InvalidFile(f"{path} is UTF-16: JSON is written in UTF-8, save it so")
+    return _read_list(file, path) if start.startswith(b"[") else _read_lines(file, path)
+
+
+def _read_list(file: BinaryIO, path: str) -> Iterator[Item]:
+    content = file.read(LARGEST_JSON_BYTES + 1).removeprefix(codecs.BOM_UTF8)
+    if len(content) > LARGEST_JSON_BYTES:
+        raise InvalidFile(f"{path} is larger than {LARGEST_JSON_BYTES} bytes: write one object a line, without [ and ]")
+    try:
+        items: list[Item] = msgspec.json.decode(content, type=list[dict[str, object]])
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise InvalidFile(f"{path} is no list of JSON objects: {error}") from None
+    yield from items
+
+
+def _read_lines(file: BinaryIO, path: str) -> Iterator[Item]:
+    number = 0
+    while line := file.readline(LARGEST_LINE_BYTES + 1):
+        number += 1
+        if len(line) > LARGEST_LINE_BYTES:
+            raise InvalidFile(f"{path}:{number}: the line is longer than {LARGEST_LINE_BYTES} bytes")
+        if number == 1:
+            line = line.removeprefix(codecs.BOM_UTF8)
+        if line.strip():
+            yield _object_in(line, path, number)
+    if number == 0:
+        raise InvalidFile(f"{path} is empty: it must be a list of JSON objects, or have one object a line")
+
+
+def _object_in(line: bytes, path: str, number: int) -> Item:
+    try:
+        item: Item = _OBJECT.decode(line)  # type: ignore[assignment]  # JSON gives JSON values
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        why = f"the line is no JSON object ({error})"
+        raise InvalidFile(f"{path}:{number}: {why}; a file is a list of objects, or has one a line") from None
+    return item

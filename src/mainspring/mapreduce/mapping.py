@@ -1,0 +1,135 @@
+"""Asks for each item, so many at once, and collects the rows.
+
+1. All items are finished, also if some of them failed; unless so many failed one after another that the invoker must
+   be gone: a hundred thousand of them would take days to find that out.
+2. Rows are in the order of the items, whichever is answered first.
+3. What an earlier attempt of the run has been answered is not asked again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+import msgspec
+
+from mainspring.core.expression_values import JsonValue
+from mainspring.core.mapping import ANSWER, MapStep
+from mainspring.errors import MainspringError, TaskError
+from mainspring.mapreduce.asking import Asker
+from mainspring.mapreduce.items import Item, Items
+from mainspring.mapreduce.journal import Journal
+from mainspring.mapreduce.prompts import Prompt
+
+MOST_IN_A_ROW = 50
+"""So many items that failed for good, each after all its attempts and none answered between them."""
+
+Row = dict[str, JsonValue]
+"""The fields of an item, and those of its answer."""
+
+
+class ItemFailure(msgspec.Struct, frozen=True, kw_only=True):
+    """An item that has no answer, for good."""
+
+    index: int
+    error: str
+    failure: str
+    """transient, permanent, .. as in `errors.TaskError`."""
+    retry_after_seconds: float | None = None
+
+
+class Mapped(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of the items."""
+
+    rows: Sequence[Row]
+    failures: Sequence[ItemFailure]
+    count: int
+    """How many items there are: more than those together if it was given up."""
+    was_given_up: bool
+
+
+class Mapper:
+    """One map under way."""
+
+    def __init__(
+        self,
+        step: MapStep,
+        asker: Asker,
+        journal: Journal,
+        params: JsonValue,
+        *,
+        say: Callable[[str], None],
+        moved: Callable[[int, int], None],
+    ) -> None:
+        """`say` is for people; `moved` hears how many of how many items are done. Raises ExpressionFailed."""
+        self._step = step
+        self._asker = asker
+        self._journal = journal
+        self._params = params
+        self._say = say
+        self._moved = moved
+        self._prompt = Prompt(step.prompt, step.output)
+        self._rows: dict[int, Row] = {}
+        self._failures: list[ItemFailure] = []
+        self._in_a_row = 0
+
+    async def run(self, items: Items) -> Mapped:
+        """Ask for each item. Raises InvalidFile if their file is changed into something else meanwhile."""
+        self._moved(0, items.count)
+        source = enumerate(items)
+        try:
+            async with asyncio.TaskGroup() as group:
+                for _ in range(min(self._step.concurrency, items.count)):
+                    group.create_task(self._work(source, items.count))
+        except* MainspringError as several:
+            raise _first(several) from None
+        return Mapped(
+            rows=[self._rows[index] for index in sorted(self._rows)],
+            failures=sorted(self._failures, key=lambda failure: failure.index),
+            count=items.count,
+            was_given_up=self._in_a_row >= MOST_IN_A_ROW and self._done() < items.count,
+        )
+
+    async def _work(self, source: Iterator[tuple[int, Item]], count: int) -> None:
+        """Take one item after another, beside others who do the same."""
+        for index, item in source:
+            try:
+                answer = await self._answer(index, item)
+            except TaskError as error:
+                self._fail(index, error)
+            else:
+                self._in_a_row = 0
+                self._rows[index] = {**item, **(answer if isinstance(answer, dict) else {ANSWER: answer})}
+            if self._in_a_row >= MOST_IN_A_ROW:
+                return
+            self._moved(self._done(), count)
+
+    def _done(self) -> int:
+        return len(self._rows) + len(self._failures)
+
+    def _fail(self, index: int, error: TaskError) -> None:
+        self._say(f"item {index} failed: {error}")
+        # What stays wrong is the item's own fault, and was not waited for.
+        self._in_a_row += error.failure != "permanent"
+        wait = error.retry_after_seconds
+        self._failures.append(
+            ItemFailure(index=index, error=str(error), failure=error.failure, retry_after_seconds=wait)
+        )
+
+    async def _answer(self, index: int, item: Item) -> JsonValue:
+        prompt = self._prompt.render(self._values(index, item))
+        known = self._journal.answer_to(index, prompt)
+        if known is not None:
+            return known
+        answer = await self._asker.ask(prompt, self._step.output, f"item {index}")
+        self._journal.keep(index, prompt, answer)
+        return answer
+
+    def _values(self, index: int, item: Item) -> Mapping[str, JsonValue]:
+        return {**item, "item": item, "index": index, "params": self._params}
+
+
+def _first(several: BaseExceptionGroup[MainspringError]) -> MainspringError:
+    """What went wrong first."""
+    found = several.exceptions[0]
+    return _first(found) if isinstance(found, BaseExceptionGroup) else found

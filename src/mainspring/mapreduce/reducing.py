@@ -1,0 +1,99 @@
+"""What the rows become in the end.
+
+json      {"results": [row, ..], "count": 42, "failed": 0}
+list      the answers alone, in the order of the items: values if there is one field, else objects
+table     a text, aligned for reading
+csv       a text, with a header
+prompt    what the invoker makes of them: a text, or an object with the fields that are asked for
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Sequence
+from unicodedata import east_asian_width
+
+from mainspring.core.expression_values import JsonValue
+from mainspring.core.mapping import ANSWER, ReduceKind, ReduceStep
+from mainspring.mapreduce.asking import Asker
+from mainspring.mapreduce.mapping import Mapped, Row
+from mainspring.mapreduce.prompts import Prompt, as_text
+
+WIDEST_CELL = 60
+"""What is wider is cut off in a table: the other forms have it whole."""
+
+
+async def reduce_rows(
+    mapped: Mapped, step: ReduceStep, output: Sequence[str], *, asker: Asker, params: JsonValue
+) -> JsonValue:
+    """The result. Raises TaskError if it is a question and has no answer, ExpressionFailed if that is no template."""
+    rows = mapped.rows
+    match step.type:
+        case ReduceKind.JSON:
+            return {"results": list(rows), "count": len(rows), "failed": len(mapped.failures)}
+        case ReduceKind.LIST:
+            return _answers(rows, output)
+        case ReduceKind.TABLE:
+            return table(rows)
+        case ReduceKind.CSV:
+            return csv_text(rows)
+        case ReduceKind.PROMPT:
+            values: dict[str, JsonValue] = {
+                "results": list(rows), "count": len(rows), "failed": len(mapped.failures), "params": params,
+            }  # fmt: skip
+            prompt = Prompt(step.prompt or "", step.output).render(values)
+            return await asker.ask(prompt, step.output, "the reduce")
+
+
+def table(rows: Sequence[Row]) -> str:
+    """Rows as a text whose columns stand below each other."""
+    columns = _columns(rows)
+    if not columns:
+        return ""
+    lines = [columns, *([_cell(row.get(column)) for column in columns] for row in rows)]
+    widths = [max(_width(line[number]) for line in lines) for number in range(len(columns))]
+    lines.insert(1, ["-" * width for width in widths])
+    return "".join(f"{_aligned(line, widths)}\n" for line in lines)
+
+
+def csv_text(rows: Sequence[Row]) -> str:
+    """Rows as CSV."""
+    written = io.StringIO()
+    columns = _columns(rows)
+    writer = csv.writer(written, lineterminator="\n")
+    if columns:
+        writer.writerow(columns)
+    writer.writerows([_written(row.get(column)) for column in columns] for row in rows)
+    return written.getvalue()
+
+
+def _answers(rows: Sequence[Row], output: Sequence[str]) -> JsonValue:
+    if len(output) > 1:
+        return [{name: row[name] for name in output} for row in rows]
+    field = output[0] if output else ANSWER
+    return [row[field] for row in rows]
+
+
+def _columns(rows: Sequence[Row]) -> list[str]:
+    """All fields, in the order in which they come."""
+    return list(dict.fromkeys(name for row in rows for name in row))
+
+
+def _cell(value: JsonValue) -> str:
+    """A value on one line, and not too wide."""
+    text = " ".join(_written(value)[: 4 * WIDEST_CELL].split())
+    return text if len(text) <= WIDEST_CELL else f"{text[: WIDEST_CELL - 1]}…"
+
+
+def _written(value: JsonValue) -> str:
+    return "" if value is None else as_text(value)
+
+
+def _aligned(line: Sequence[str], widths: Sequence[int]) -> str:
+    return "  ".join(cell + " " * (width - _width(cell)) for cell, width in zip(line, widths, strict=True)).rstrip()
+
+
+def _width(text: str) -> int:
+    """How many columns of a screen a text takes: those of East Asia take two each."""
+    return len(text) if text.isascii() else sum(2 if east_asian_width(letter) in "WF" else 1 for letter in text)

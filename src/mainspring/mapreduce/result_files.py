@@ -1,0 +1,66 @@
+"""The file with the result of a run: `.results/2026-01-26T14-00-00.json`, named by when the attempt began, in UTC."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from datetime import datetime
+from itertools import count
+from pathlib import Path
+
+import msgspec
+
+from mainspring.core.expression_values import JsonValue
+from mainspring.mapreduce.mapping import ItemFailure
+
+
+class ResultFile(msgspec.Struct, frozen=True, kw_only=True):
+    """What is written, for every form of the result."""
+
+    run_id: str
+    pipeline: str
+    """The name of its directory."""
+    started_at: datetime
+    completed_at: datetime
+    items: int
+    """How many have an answer."""
+    failed: int
+    errors: Sequence[ItemFailure]
+    result: object
+
+
+def write_result(place: Path, result: ResultFile) -> str:
+    """Write it whole, under a name that no other has; the name. Raises OSError."""
+    stem = result.started_at.strftime("%Y-%m-%dT%H-%M-%S")
+    beside = place / f".{stem}-{os.getpid()}.new"
+    try:
+        beside.write_bytes(msgspec.json.format(msgspec.json.encode(result), indent=2) + b"\n")
+        for number in count(1):
+            name = f"{stem}.json" if number == 1 else f"{stem}-{number}.json"
+            if _claim(beside, place / name):
+                return name
+    finally:
+        beside.unlink(missing_ok=True)
+    raise AssertionError("there are more numbers than files")
+
+
+def output_of(result: JsonValue, *, items: int, failed: int, file: str | None, largest_bytes: int) -> dict[str, object]:
+    """The output of the task: in numbers, and the result itself unless it is too large for that."""
+    output: dict[str, object] = {"items_processed": items, "items_failed": failed, "result_file": file}
+    if len(msgspec.json.encode(result)) <= largest_bytes:
+        output["result"] = result
+    return output
+
+
+def _claim(beside: Path, target: Path) -> bool:
+    """Give the file its name, unless another has it."""
+    try:
+        os.link(beside, target)
+    except FileExistsError:
+        return False
+    except OSError:
+        # A file system without hard links: nobody else is expected within the same second there.
+        if target.exists():
+            return False
+        beside.rename(target)
+    return True

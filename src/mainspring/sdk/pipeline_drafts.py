@@ -1,0 +1,186 @@
+"""A pipeline file on its way: its job in the strict form, and what it says around its job and its schedules."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterator, Mapping
+
+import msgspec
+
+from mainspring.core.work import KINDS
+from mainspring.sdk.definition_fields import JOB_FIELDS, MAP_FIELDS
+from mainspring.sdk.drafts import Draft
+from mainspring.sdk.field_values import Flawed, Inside, Path, attempt
+from mainspring.sdk.job_drafts import JobDraft
+from mainspring.sdk.pipeline_fields import (
+    PIPELINE_FIELDS,
+    RETRY_DELAY_SECONDS,
+    RETRY_POLICY,
+    SCHEDULE_KEYS,
+    TRIES,
+    Param,
+    Wanted,
+    as_notices,
+)
+from mainspring.sdk.pipeline_schedules import find_blocks
+from mainspring.sdk.sources import Entry, Flaw, Node, Place
+
+ONLY_IN_PIPELINES = frozenset({*PIPELINE_FIELDS, *SCHEDULE_KEYS, *MAP_FIELDS} - {"name"})
+_KEYS = frozenset({*JOB_FIELDS, *PIPELINE_FIELDS, *SCHEDULE_KEYS, *MAP_FIELDS})
+_TASK = "map"
+"""What the one task of a map-reduce is called."""
+
+
+class PipelineDraft(Draft):
+    """What a file says, but for its schedules, which `pipeline_schedules.py` makes of `blocks`."""
+
+    def __init__(self, root: Node, entries: Mapping[str, Entry], flaws: list[Flaw]) -> None:
+        super().__init__(flaws)
+        self._root = root
+        self._entries = entries
+        self._jobs = JobDraft(flaws)
+        self._said: dict[str, object] = {}
+        self.fill(self._said, (), {key: entries[key] for key in entries if key in PIPELINE_FIELDS}, PIPELINE_FIELDS)
+        for key in entries:
+            if key not in _KEYS:
+                self.add_unknown(key, entries[key], _KEYS, ())
+        self.blocks = find_blocks(self, entries)
+        self.notices = self._notices()
+        self._check_params()
+
+    @property
+    def title(self) -> str:
+        """What people call it."""
+        return str(self._said.get("title", ""))
+
+    @property
+    def tenant(self) -> str | None:
+        """Whose it is, if it says that."""
+        return None if "tenant" not in self._said else str(self._said["tenant"])
+
+    @property
+    def priority(self) -> str | None:
+        """How urgent its runs are, if it says that."""
+        return self._entries["priority"].node.text.upper() if "priority" in self._entries else None
+
+    @property
+    def params(self) -> dict[str, Param]:
+        """The parameters that it declares."""
+        return self._said.get("params", {})  # type: ignore[return-value]  # its reader gives these
+
+    def param_places(self) -> dict[str, Place]:
+        """Where each of them stands."""
+        entries = self._entries["params"].node.value if self.params else {}
+        return {key: entry.place for key, entry in entries.items()} if isinstance(entries, dict) else {}
+
+    def job(self, name: str, directory: str | None) -> tuple[bytes, dict[Path, Place]]:
+        """The job under this name, as JSON, its tasks in the directory; and where its parts stand."""
+        place = self._entries["name"].place if "name" in self._entries else self._root.place
+        entries = {key: entry for key, entry in self._entries.items() if key in JOB_FIELDS}
+        entries["name"] = Entry(place, Node(value=name, text=name, place=place))
+        tasks = self._tasks()
+        if tasks is not None:
+            entries["tasks"] = tasks
+        policy = self._policy()
+        job = self._jobs.job(Node(value=entries, place=self._root.place), policy)
+        if policy:
+            retry = job.setdefault("retry", {})
+            assert isinstance(retry, dict)
+            retry.setdefault("linear", True)
+        if directory is not None:
+            _put_into(directory, job)
+        body = msgspec.json.encode(job)
+        self._jobs.check(body)
+        return body, self._jobs.places
+
+    def around(self, name: str) -> dict[str, Entry]:
+        """What its schedules take over from it, by the names of `BLOCK_FIELDS`."""
+        found = {"priority": self._entries["priority"]} if "priority" in self._entries else {}
+        concurrency = self._entries.get("concurrency")
+        if concurrency is None or not isinstance(concurrency.node.value, dict) or "concurrency" not in self._said:
+            return found
+        inner = concurrency.node.value
+        if "group" in inner and inner["group"].node.text not in {name, self.title}:
+            why = f"`group` can only be {name}: groups of several pipelines are not offered yet"
+            self.add(Flaw(place=inner["group"].node.place, why=why, note="leave it out"), ())
+        return found | {f"concurrency.{key}": inner[key] for key in ("max", "when_busy") if key in inner}
+
+    def warnings(self) -> Iterator[Flaw]:
+        """What was read and is not followed."""
+        if "sla" in self._said:
+            yield Flaw(place=self._entries["sla"].place, why="`sla` is not followed yet: nothing watches it")
+        if self.blocks.manual_off is not None:
+            why = "`manual: false` is not followed: whoever may start runs can start this one"
+            yield Flaw(place=self.blocks.manual_off, why=why)
+        for wanted in self.notices:
+            for word, place in wanted.ignored:
+                yield Flaw(place=place, why=f"`{word}` is not told yet: nobody will hear of it")
+
+    def _tasks(self) -> Entry | None:
+        """The `tasks` of a file that has none: one, of its `map`. None if it has some."""
+        asked = {key: entry for key, entry in self._entries.items() if key in MAP_FIELDS}
+        if "tasks" in self._entries:
+            for key, entry in asked.items():
+                why = f"`{key}` can't be beside `tasks`"
+                note = "make it a task: `- {id: .., map: .., input: ..}`" if key == "map" else "it belongs to `map`"
+                self.add(Flaw(place=entry.place, why=why, note=note), ())
+            return None
+        if "map" not in asked:
+            self.add(Flaw(place=self._root.place, why="it says nothing to do: `tasks`, or `map` with `input`"), ())
+            self._jobs.unread.add(())
+            return Entry(self._root.place, Node(value=[], place=self._root.place))
+        place = asked["map"].place
+        if "input" not in asked:
+            why = "`input` is missing: what `map` is done for"
+            note = "such as `input: {from: {type: csv, path: bugs.csv}}`, or `input: {items: [..]}`"
+            self.add(Flaw(place=place, why=why, note=note), ())
+            self._jobs.unread.add(("tasks", 0))
+        task = {"id": Entry(place, Node(value=_TASK, text=_TASK, place=place)), **asked}
+        return Entry(place, Node(value=[Node(value=task, place=place)], place=place))
+
+    def _policy(self) -> dict[str, Entry]:
+        """How often and how soon tasks are tried again that say nothing else: fields of tasks."""
+        entry = self.blocks.beside.get("retryPolicy")
+        if entry is None and "map" not in self._entries:
+            return {}
+        said: dict[str, object] = {}
+        if entry is not None:
+            policy = attempt("retryPolicy", lambda: Inside("`retryPolicy`", RETRY_POLICY)(entry.node))
+            if isinstance(policy, Flawed):
+                self.add_all(policy, ())
+            else:
+                said = policy
+        place = self._root.place if entry is None else entry.place
+        values = {"max_attempts": TRIES, "retry_delay_seconds": RETRY_DELAY_SECONDS, **said}
+        return {key: Entry(place, Node(value=value, place=place)) for key, value in values.items()}  # type: ignore[arg-type]  # numbers
+
+    def _notices(self) -> list[Wanted]:
+        """Who is told, as it stands beside the job and in the schedule."""
+        found: list[Wanted] = [*self._said.get("notices", [])]  # type: ignore[misc]  # its reader gives these
+        entry = self.blocks.beside.get("notify")
+        if entry is not None:
+            wanted = attempt("notify", lambda: as_notices(entry.node))
+            if isinstance(wanted, Flawed):
+                self.add_all(wanted, ())
+            else:
+                found += wanted
+        return found
+
+    def _check_params(self) -> None:
+        """A run that a schedule makes has nobody to say what is required."""
+        places = self.param_places()
+        for key, param in self.params.items() if self.blocks.all else ():
+            if param.required and param.default is None:
+                why = f"`{key}` is required and has no default: a run of the schedule would lack it"
+                self.add(Flaw(place=places[key], why=why, note="give it a `default`"), ())
+
+
+def _put_into(directory: str, job: dict[str, object]) -> None:
+    """Let each task that does something run in a directory, or below it where it says one."""
+    tasks = job.get("tasks")
+    for task in tasks if isinstance(tasks, list) else ():
+        match task:
+            case {"work": dict() as work} if not KINDS.keys().isdisjoint(work):
+                own = work.get("directory")
+                if own is None or isinstance(own, str):
+                    work["directory"] = posixpath.join(directory, own) if own else directory

@@ -1,0 +1,284 @@
+"""Many jobs with their schedules are put at once: what is there stays as it is, and each change is told of."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from typing import Any
+
+import httpx2
+import msgspec
+import pytest
+
+from mainspring.api.applying import AT_ONCE
+from mainspring.api.services import Role
+from mainspring.core.audit_trail import AuditRow
+from mainspring.rest import JobView
+from mainspring.rest_apply import ApplyLine
+from mainspring.rest_schedules import ScheduleView
+from mainspring.store.port_admin import AuditFilter
+from mainspring.store.port_schedules import ScheduleFilter
+from tests.api.office import Office, pointers, problem, read
+
+APPLY = "/api/v1/apply"
+
+
+def an_item(name: str, *, command: str = "true", minute: int = 0, **fields: Any) -> dict[str, Any]:
+    """A job of one task that a schedule is for."""
+    schedule = {"name": f"{name}-daily", "job": name, "trigger": {"kind": "cron", "cron": f"{minute} 5 * * *"}}
+    return {
+        "job": {"name": name, "tasks": [{"name": "only", "work": {"run": [command]}}]},
+        "schedules": [{"definition": schedule}],
+        **fields,
+    }
+
+
+async def put(caller: httpx2.AsyncClient, *items: dict[str, Any], **fields: Any) -> list[ApplyLine]:
+    """What became of each item."""
+    answer = await caller.post(APPLY, json={"items": items, **fields})
+    assert answer.is_success, answer.text
+    assert answer.headers["content-type"] == "application/x-ndjson"
+    return [msgspec.json.decode(line, type=ApplyLine) for line in answer.content.splitlines()]
+
+
+async def entries(office: Office) -> list[AuditRow]:
+    """What the log says, the oldest first."""
+    return (await office.store.list_audit(AuditFilter(act="apply"), None, 1_000))[::-1]
+
+
+def changes(lines: list[ApplyLine]) -> list[tuple[str, int, list[str]]]:
+    """Of each item what became of its job, its version, and what became of its schedules."""
+    return [(line.change, line.version, [one.change for one in line.schedules]) for line in lines]
+
+
+def faults(line: ApplyLine) -> list[tuple[str, str]]:
+    """Where the faults of an item are, and what they are."""
+    assert line.problem is not None
+    return [(fault.pointer, fault.detail) for fault in line.problem.errors]
+
+
+async def test_what_is_new_is_made_and_what_is_there_stays_as_it_is(office: Office) -> None:
+    caller = await office.admin("acme")
+
+    first = await put(caller, an_item("a"), an_item("b"), why="the first of all")
+    again = await put(caller, an_item("a"), an_item("b"))
+    changed = await put(caller, an_item("a", command="false"), an_item("b", minute=30))
+
+    assert [line.number for line in first] == [0, 1]
+    assert changes(first) == [("created", 1, ["created"])] * 2
+    assert changes(again) == [("unchanged", 1, ["unchanged"])] * 2
+    assert changes(changed) == [("updated", 2, ["unchanged"]), ("unchanged", 1, ["updated"])]
+    assert [line.schedules[0].id for line in first] == [line.schedules[0].id for line in changed]
+    view = read(await caller.get("/api/v1/schedules/b-daily"), ScheduleView)
+    assert (view.version, view.job, "05:30" in view.trigger) == (2, "b", True)
+
+
+async def test_each_change_has_one_entry_in_the_audit_log_and_nothing_else_has_any(office: Office) -> None:
+    caller = await office.admin("acme")
+    first = await put(caller, an_item("a"), an_item("b"), why="the first of all")
+    ids = [line.schedules[0].id for line in first]
+
+    assert sorted(entry.object for entry in await entries(office)) == sorted(["a", "b", *map(str, ids)])
+    await put(caller, an_item("a"), an_item("b"))
+    await put(caller, an_item("a", minute=30), an_item("b"), dry_run=True)
+    assert len(await entries(office)) == 4
+
+    await put(caller, an_item("a", command="false"), an_item("b", minute=30), why="later")
+
+    told = await entries(office)
+    assert [(entry.object, entry.why) for entry in told[4:]] == [("a", "later"), (ids[1], "later")]
+    assert {entry.why for entry in told[:4]} == {"the first of all"}
+    assert len({entry.id for entry in told}) == 6
+    job, schedule = told[4:]
+    assert set(msgspec.json.decode(job.after or "")) == {"tasks", "digest"}
+    assert msgspec.json.decode(schedule.before or "")["trigger"]["cron"] == "0 5 * * *"
+    assert msgspec.json.decode(schedule.after or "")["trigger"]["cron"] == "30 5 * * *"
+
+
+async def test_a_dry_run_says_what_would_be_and_writes_nothing(office: Office) -> None:
+    caller = await office.admin("acme")
+    await put(caller, an_item("a"))
+    wishes = [an_item("a", command="false", minute=30), an_item("b")]
+
+    planned = await put(caller, *wishes, dry_run=True)
+    nothing = await office.store.list_schedules(ScheduleFilter(), 10)
+    done = await put(caller, *wishes)
+
+    assert changes(planned) == changes(done) == [("updated", 2, ["updated"]), ("created", 1, ["created"])]
+    assert planned[1].schedules[0].id is None
+    assert [row.name for row in nothing] == ["a-daily"]
+
+
+async def test_faults_are_those_of_their_item_and_touch_no_other(office: Office) -> None:
+    caller = await office.admin("acme")
+    wrong = an_item("wrong")
+    wrong["job"]["tasks"][0] |= {"name": "no name", "needs": [{"task": "nobody"}]}
+    wrong["schedules"][0]["definition"] |= {"trigger": {"kind": "cron", "cron": "61 * * * *"}, "max_active": 0}
+
+    good, bad, last = await put(caller, an_item("good"), wrong, an_item("last"))
+
+    assert (good.problem, last.problem) == (None, None)
+    assert (bad.job, bad.change, bad.schedules) == ("wrong", "", [])
+    assert [where for where, _ in faults(bad)] == [
+        "/job/tasks/0/name",
+        "/job/tasks/0/needs/0/task",
+        "/schedules/0/definition/trigger/cron",
+        "/schedules/0/definition/max_active",
+    ]
+    assert bad.problem is not None
+    assert (bad.problem.status, bad.problem.detail) == (422, "the item has 4 faults")
+    problem(await caller.get("/api/v1/jobs/wrong"), 404)
+
+
+@pytest.mark.parametrize(
+    ("change", "where"),
+    [
+        ({"job": "other"}, "/schedules/0/definition/job"),
+        ({"nmae": "typing"}, "/schedules/0/definition/nmae"),
+        ({"trigger": {"kind": "sometimes"}}, "/schedules/0/definition/trigger/kind"),
+    ],
+)
+async def test_a_job_is_not_kept_if_its_schedule_has_a_fault(
+    office: Office, change: dict[str, object], where: str
+) -> None:
+    caller = await office.admin("acme")
+    item = an_item("a")
+    item["schedules"][0]["definition"] |= change
+
+    (line,) = await put(caller, item)
+
+    assert [place for place, _ in faults(line)] == [where]
+    problem(await caller.get("/api/v1/jobs/a"), 404)
+
+
+async def test_what_is_no_job_at_all_is_refused_with_its_place(office: Office) -> None:
+    caller = await office.admin("acme")
+
+    number, empty, twice = await put(
+        caller, {"job": 3}, {"job": {}}, {**an_item("a"), "schedules": an_item("a")["schedules"] * 2}
+    )
+
+    assert (number.job, [where for where, _ in faults(number)]) == ("", ["/job"])
+    assert [where for where, _ in faults(empty)] == ["/job/name", "/job/tasks"]
+    assert faults(twice) == [("/schedules/1/definition/name", "stands twice")]
+
+
+async def test_items_that_name_the_same_are_carried_out_one_after_another(office: Office) -> None:
+    caller = await office.admin("acme")
+
+    lines = await put(caller, an_item("a"), an_item("a", command="false"), an_item("a", command="false"))
+
+    assert changes(lines) == [
+        ("created", 1, ["created"]),
+        ("updated", 2, ["unchanged"]),
+        ("unchanged", 2, ["unchanged"]),
+    ]
+
+
+async def test_a_schedule_moves_to_another_job(office: Office) -> None:
+    caller = await office.admin("acme")
+    await put(caller, an_item("before"))
+    moved = an_item("after")
+    moved["schedules"][0]["definition"]["name"] = "before-daily"
+
+    (line,) = await put(caller, moved)
+
+    assert changes([line]) == [("created", 1, ["updated"])]
+    assert read(await caller.get("/api/v1/schedules/before-daily"), ScheduleView).job == "after"
+
+
+async def test_a_job_that_was_deleted_is_there_again(office: Office) -> None:
+    caller = await office.admin("acme")
+    item = {**an_item("a"), "schedules": []}
+    await put(caller, item)
+    read(await caller.delete("/api/v1/jobs/a"), dict)
+
+    planned = await put(caller, item, dry_run=True)
+    done = await put(caller, item)
+
+    assert changes(planned) == changes(done) == [("created", 1, [])]
+    assert read(await caller.get("/api/v1/jobs/a"), JobView).version == 1
+
+
+async def test_windows_since_an_instant_are_those_of_a_new_schedule_only(office: Office) -> None:
+    caller = await office.admin("acme")
+    now = await office.store.time()
+    since = now - timedelta(days=3)
+    item = an_item("a")
+    item["schedules"][0]["since"] = since.isoformat()
+
+    (made,) = await put(caller, item)
+    after = read(await caller.get("/api/v1/schedules/a-daily"), ScheduleView)
+    (again,) = await put(caller, item)
+    other = an_item("b")
+    other["schedules"][0]["since"] = item["schedules"][0]["since"] = (now + timedelta(days=3)).isoformat()
+    ignored, ahead = await put(caller, item, other)
+
+    assert after.through_at == since
+    assert after.next_at is not None
+    assert since < after.next_at < now
+    assert [line.schedules[0].change for line in (made, again, ignored)] == ["created", "unchanged", "unchanged"]
+    assert [where for where, _ in faults(ahead)] == ["/schedules/0/since"]
+
+
+async def test_what_is_unchanged_is_not_checked_again(office: Office) -> None:
+    """A time that was to come when it was put has passed since."""
+    caller = await office.admin("acme")
+    at = await office.store.time() + timedelta(minutes=1)
+    item = an_item("a")
+    item["schedules"][0]["definition"]["trigger"] = {"kind": "once", "at": at.isoformat()}
+
+    (made,) = await put(caller, item)
+    office.clock.ahead += 3_600
+    (again,) = await put(caller, item)
+    item["schedules"][0]["definition"]["max_active"] = 2
+    (changed,) = await put(caller, {**item, "job": an_item("a", command="false")["job"]})
+
+    assert changes([made, again]) == [("created", 1, ["created"]), ("unchanged", 1, ["unchanged"])]
+    assert [where for where, _ in faults(changed)] == ["/schedules/0/definition/trigger/at"]
+    assert read(await caller.get("/api/v1/jobs/a"), JobView).version == 1
+
+
+async def test_an_item_of_another_tenant_is_answered_by_its_problem(office: Office) -> None:
+    caller = office.caller(await office.token(Role.SUBMITTER, tenant="acme"))
+
+    lines = await put(caller, an_item("a"), an_item("a", tenant="globex"), an_item("b"))
+
+    assert [line.problem.code if line.problem else None for line in lines] == [None, "forbidden", None]
+    assert await office.store.find_job("globex", "a") is None
+
+
+async def test_more_than_are_written_together_come_back_in_order(office: Office) -> None:
+    caller = await office.admin("acme")
+    items = [an_item(f"j{number}") for number in range(AT_ONCE + 10)]
+    items[3]["job"]["tasks"] = []
+
+    lines = await put(caller, *items)
+
+    assert [line.job for line in lines] == [f"j{number}" for number in range(AT_ONCE + 10)]
+    assert [line.number for line in lines if line.problem] == [3]
+
+
+async def test_a_name_that_somebody_takes_meanwhile_is_a_conflict_of_its_item_alone(office: Office) -> None:
+    """Two requests for the same new things, at once: whatever each is told, everything is there once."""
+    caller = await office.admin("acme")
+    wishes = [an_item(f"j{number}") for number in range(20)]
+
+    both = await asyncio.gather(put(caller, *wishes), put(caller, *wishes))
+
+    rows = await office.store.list_schedules(ScheduleFilter(), 100)
+    assert sorted(row.name for row in rows) == sorted(f"j{number}-daily" for number in range(20))
+    for line in [line for lines in both for line in lines]:
+        assert line.version == 1
+        assert line.problem is None or line.problem.code == "conflict"
+
+
+async def test_a_body_with_faults_is_refused_as_a_whole(office: Office) -> None:
+    caller = await office.admin("acme")
+
+    many = problem(await caller.post(APPLY, json={"items": [{"job": {}}] * 1_001}), 422)
+    unknown = problem(await caller.post(APPLY, json={"items": [], "dryrun": True}), 422)
+
+    assert list(pointers(many)) == ["/items"]
+    assert list(pointers(unknown)) == ["/dryrun"]
+    assert await entries(office) == []

@@ -1,0 +1,126 @@
+"""Parameters that are computed from the window of a run (TRG-4)."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+
+from mainspring.core.fires import Outcome
+from mainspring.core.schedules import MOST_COMPUTED, Condition, ScheduleSpec, check_schedule, compute_params
+from mainspring.core.settling_acts import BackfillWish, TriggerWish
+from mainspring.core.triggers import CronTrigger, EventTrigger, Expected, IntervalTrigger, OnceTrigger, Trigger
+from mainspring.errors import Refused
+from tests.core.builders import NOON
+from tests.core.settlings import Desk, a_spec, an_event
+
+HOUR = timedelta(hours=1)
+PARIS = CronTrigger(cron="0 2 * * *", timezone="Europe/Paris")
+TOKYO = Expected(cron="0 9 * * *", timezone="Asia/Tokyo")
+LATE = datetime(2026, 6, 30, 23, 30, tzinfo=UTC)
+DAY = {"day": "{{ scheduled_for | date }}"}
+
+
+def params_of(desk: Desk) -> dict[str, object]:
+    """The parameters of the latest run."""
+    return msgspec.json.decode(desk.runs[-1].params, type=dict[str, object])
+
+
+@pytest.mark.parametrize(
+    ("trigger", "text"),
+    [
+        (PARIS, "2026-07-01T01:30:00+02:00"),
+        (CronTrigger(cron="0 * * * *"), "2026-06-30T23:30:00+00:00"),
+        (IntervalTrigger(every_seconds=1800), "2026-06-30T23:30:00+00:00"),
+        (OnceTrigger(at=LATE), "2026-06-30T23:30:00+00:00"),
+        (EventTrigger(type="x"), "2026-06-30T23:30:00+00:00"),
+        (EventTrigger(type="x", expected=TOKYO), "2026-07-01T08:30:00+09:00"),
+    ],
+)
+def test_the_window_is_told_in_the_zone_of_its_trigger(trigger: Trigger, text: str) -> None:
+    spec = ScheduleSpec(
+        name="a",
+        job="etl",
+        trigger=trigger,
+        computed={"at": "{{ scheduled_for }}", "day": "d {{ scheduled_for|date }}"},
+    )
+    assert compute_params(spec, LATE) == {"at": text, "day": f"d {text[:10]}"}
+
+
+def test_what_is_computed_goes_over_what_is_said_and_under_what_a_person_says() -> None:
+    desk = Desk(a_spec(computed=DAY | {"x": "x"}, params=msgspec.Raw(b'{"day": "never", "n": 1}')))
+    desk.due(NOON + HOUR)
+    assert params_of(desk) == {"day": "2026-01-01", "x": "x", "n": 1}
+    desk.trigger(NOON + 1.5 * HOUR, TriggerWish(by="ann", params='{"day": ["mine"]}'))
+    assert params_of(desk) == {"day": ["mine"], "x": "x", "n": 1}
+
+
+def test_a_window_that_is_asked_for_again_has_its_own_day_and_not_todays() -> None:
+    desk = Desk(a_spec(computed=DAY), created_at=NOON)
+    window = NOON - timedelta(days=3)
+    desk.trigger(NOON + 0.5 * HOUR, TriggerWish(by="ann", window_at=window))
+    assert params_of(desk) == {"day": "2025-12-29"}
+    desk.backfill(NOON + 0.6 * HOUR, BackfillWish(since=window - HOUR, before=window, by="ann"))
+    assert params_of(desk) == {"day": "2025-12-29"}
+
+
+def test_an_event_is_added_as_ever() -> None:
+    desk = Desk(a_spec(EventTrigger(type="orders.ready"), computed=DAY))
+    desk.receive(NOON + HOUR, an_event(1, NOON + HOUR))
+    assert params_of(desk)["day"] == "2026-01-01"
+    assert params_of(desk)["event"]["id"] == "e1"  # type: ignore[index]
+
+
+def test_the_condition_sees_what_is_computed() -> None:
+    first, second = Condition(expression="params.day == '2026-01-01'"), Condition(expression="params.day == 'x'")
+    for condition, outcome in ((first, Outcome.RAN), (second, Outcome.CONDITION_FALSE)):
+        desk = Desk(a_spec(computed=DAY, condition=condition))
+        desk.due(NOON + HOUR)
+        assert desk.outcomes() == [outcome]
+
+
+def test_a_window_whose_parameters_can_not_be_computed_is_left_out_with_the_reason() -> None:
+    """The schedule goes on: the next window may be better off."""
+    desk = Desk(a_spec(computed={"day": f"{{{{ scheduled_for{'|plus_days(1000000)' * 3} }}}}"}))
+    ruling = desk.due(NOON + HOUR)
+    assert desk.outcomes() == [Outcome.SKIPPED]
+    assert desk.latest().because.startswith("its parameters can't be computed: day: it needs a time")
+    assert (desk.row.paused, desk.row.next_at, ruling.runs) == (False, NOON + 2 * HOUR, ())
+    with pytest.raises(Refused, match="can't be computed"):
+        desk.trigger(NOON + HOUR, TriggerWish(by="ann"))
+    desk.trigger(NOON + HOUR, TriggerWish(by="ann", params='{"day": "2026-01-01"}'))
+    assert params_of(desk) == {"day": "2026-01-01"}
+
+
+def test_parameters_stay_within_their_size() -> None:
+    desk = Desk(a_spec(computed={f"p{number}": "x" * 16_000 for number in range(20)}))
+    desk.due(NOON + HOUR)
+    assert desk.latest().because == "its parameters can't be computed: they get larger than 262144 bytes"
+
+
+@pytest.mark.parametrize(
+    ("computed", "where", "why"),
+    [
+        ({"day": "{{ scheduled_for | yesterdy }}"}, "computed.day", "did you mean yesterday?"),
+        ({"day": "{{ window }}"}, "computed.day", "it uses window; there is only scheduled_for"),
+        ({"day": "{{ scheduled_for"}, "computed.day", "is not closed"),
+        ({"day": "{% if x %}"}, "computed.day", "statements"),
+        ({"day": "{{ scheduled_for.day }}"}, "computed.day", "is not there"),
+        ({"day": "{{ scheduled_for|plus_days('x') }}"}, "computed.day", "whole number of days"),
+        ({"": "x"}, "computed['']", "1 to 128 characters"),
+        ({"a\0": "x"}, "computed", "1 to 128 characters"),
+        ({"a": "x\ud800"}, "computed.a", "surrogate"),
+        ({f"p{number}": "x" for number in range(MOST_COMPUTED + 1)}, "computed", "there are 51, 50 are allowed"),
+    ],
+)
+def test_what_can_not_be_computed_is_refused_beforehand(computed: dict[str, str], where: str, why: str) -> None:
+    [fault] = check_schedule(replace(a_spec(), computed=computed), NOON)
+    assert fault.where.startswith(where)
+    assert why in fault.why
+
+
+def test_a_good_one_is_taken_and_what_is_not_said_is_not_stored() -> None:
+    assert check_schedule(a_spec(PARIS, computed=DAY), NOON) == []
+    assert b"computed" not in msgspec.json.encode(a_spec())

@@ -1,0 +1,82 @@
+"""A new schedule whose windows count from an earlier instant on (TRG-5, I-34)."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta, timezone
+
+import pytest
+
+from mainspring.core import settling_acts as acts
+from mainspring.core.fires import Outcome
+from mainspring.core.schedules import Missed
+from mainspring.core.triggers import CronTrigger, OnceTrigger
+from mainspring.errors import Refused
+from tests.core.builders import NOON
+from tests.core.settlings import Desk, a_spec
+
+O = Outcome  # noqa: E741 - read as in a table
+HOUR = timedelta(hours=1)
+SECOND = timedelta(seconds=1)
+EVERY_SECOND = CronTrigger(cron="* * * * * *")
+
+
+def test_windows_since_then_are_missed_and_handled_as_such() -> None:
+    """Those at or before it are not, whatever may be caught up."""
+    desk = Desk(a_spec(max_catch_up_windows=9, max_active=9), NOON, since=NOON - 3 * HOUR)
+    assert (desk.row.through_at, desk.row.next_at) == (NOON - 3 * HOUR, NOON - 2 * HOUR)
+    assert (desk.row.enabled_since, desk.row.created_at) == (NOON, NOON)
+    desk.due(NOON + SECOND)
+    assert [fire.window_at for fire in desk.sorted_fires()] == [NOON - 2 * HOUR, NOON - HOUR, NOON]
+    assert [fire.is_catch_up for fire in desk.sorted_fires()] == [True, True, False]
+    assert desk.row.next_at == NOON + HOUR
+
+
+@pytest.mark.parametrize(
+    ("fields", "outcomes", "counts"),
+    [
+        ({}, [O.SKIPPED, O.RAN, O.WAITING, O.WAITING, O.WAITING], [31_622_396, 1, 1, 1, 1]),
+        ({"missed": Missed.SKIP}, [O.SKIPPED, O.RAN], [31_622_399, 1]),
+        ({"max_delay_seconds": 2.0, "max_active": 9}, [O.LATE, O.RAN, O.RAN, O.RAN], [31_622_397, 1, 1, 1]),
+    ],
+)
+def test_a_year_of_seconds_is_a_handful_of_rows(
+    fields: dict[str, object], outcomes: list[Outcome], counts: list[int]
+) -> None:
+    desk = Desk(a_spec(EVERY_SECOND, **fields), NOON, since=NOON - timedelta(days=366))
+    desk.due(NOON)
+    assert desk.outcomes() == outcomes
+    assert [fire.count for fire in desk.sorted_fires()] == counts
+
+
+def test_an_instant_that_is_over_by_now_can_still_be_missed() -> None:
+    desk = Desk(a_spec(OnceTrigger(at=NOON - HOUR)), NOON, since=NOON - 2 * HOUR)
+    desk.due(NOON)
+    assert [(fire.window_at, fire.outcome) for fire in desk.sorted_fires()] == [(NOON - HOUR, O.RAN)]
+
+
+def test_one_that_is_disabled_makes_nothing_up_for() -> None:
+    """Neither now nor when somebody enables it."""
+    desk = Desk(a_spec(enabled=False), NOON, since=NOON - 3 * HOUR)
+    assert desk.row.next_at is None
+    desk.settle(NOON + SECOND, lambda docket, context: acts.change(docket, context, a_spec(), by="ann"))
+    assert (desk.row.through_at, desk.outcomes()) == (NOON + SECOND, [])
+
+
+@pytest.mark.parametrize(
+    ("since", "why"),
+    [
+        (NOON.replace(tzinfo=None), "must say its time zone"),
+        (NOON + timedelta(minutes=2), "is still to come"),
+        (NOON - timedelta(days=367), "must be within 366 days"),
+        (datetime(1960, 1, 1, tzinfo=UTC), "must be within 366 days"),
+    ],
+)
+def test_what_can_not_be_an_instant_to_count_from(since: datetime, why: str) -> None:
+    with pytest.raises(Refused, match=why):
+        acts.check_since(since, NOON)
+
+
+def test_a_clock_that_is_a_little_ahead_means_now() -> None:
+    assert acts.check_since(NOON + 5 * SECOND, NOON) == NOON
+    other = acts.check_since((NOON - HOUR).astimezone(timezone(timedelta(hours=5))), NOON)
+    assert (other, other.tzinfo) == (NOON - HOUR, UTC)

@@ -1,0 +1,93 @@
+"""What webhooks are told in words, and where an address is kept that is not said."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from mainspring.core.runs import FINAL_RUN, RunState
+from mainspring.core.webhook_events import LONGEST_TEXT, fault_of_url, reference_in, say_end
+from tests.core.builders import a_run, a_task
+
+
+def test_the_end_of_a_run_is_one_sentence() -> None:
+    run = replace(a_run(), state=RunState.FAILED, because="a task failed")
+    failed = a_task(name="load")
+    failed.because = "try 3 of 3 failed"
+
+    assert say_end(run, "etl") == f"etl failed: a task failed ({run.id})"
+    assert say_end(run, "etl", failed) == f"etl failed: try 3 of 3 failed ({run.id})"
+    assert say_end(replace(run, task_count=2), "etl", failed) == f"etl failed: load: try 3 of 3 failed ({run.id})"
+    assert say_end(replace(run, state=RunState.SUCCEEDED, because="no task failed"), "etl") == (
+        f"etl succeeded ({run.id})"
+    )
+
+
+@pytest.mark.parametrize("state", sorted(FINAL_RUN))
+def test_every_end_has_its_words_and_none_is_long(state: RunState) -> None:
+    run = replace(a_run(), state=state, because="x" * 1_000)
+
+    text = say_end(run, "etl")
+
+    assert text.startswith("etl ")
+    assert text.endswith(f"({run.id})")
+    assert len(text) <= LONGEST_TEXT
+    assert len(say_end(run, "j" * 128)) <= LONGEST_TEXT
+
+
+@pytest.mark.parametrize(
+    ("url", "reference"),
+    [
+        ("${env:SLACK_URL}", "env:SLACK_URL"),
+        ("${file:/run/secrets/slack}", "file:/run/secrets/slack"),
+        ("${file:slack}", None),
+        ("${env:}", None),
+        ("${env:A}/more", None),
+        ("https://example.org/${env:TOKEN}", None),
+        ("${env:A}\n", None),
+        ("env:A", None),
+    ],
+)
+def test_only_a_whole_reference_is_one(url: str, reference: str | None) -> None:
+    assert reference_in(url) == reference
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://example.org",
+        "http://127.0.0.1:8080/hook?team=a@b",
+        "HTTPS://[::1]:443/",
+        "https://example.org#part",
+        f"https://example.org/{'x' * 1_900}",
+    ],
+)
+def test_an_address_has_no_fault(url: str) -> None:
+    assert fault_of_url(url) is None
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "",
+        "hush",
+        "ftp://hush",
+        "https://",
+        "https:///hush",
+        "https://:80/hush",
+        "https://hush:65536/",
+        "https://hush:8o/",
+        "http://[hush",
+        "https://hush@example.org/",
+        "https://hush:hush@example.org/",
+        "https://example.org/hush hush",
+        "https://example.org/hüsh",
+        "https://example.org/hush\n",
+        f"https://example.org/{'hush' * 500}",
+    ],
+)
+def test_a_fault_is_named_without_the_address(url: str) -> None:
+    fault = fault_of_url(url)
+    assert fault is not None
+    assert fault.startswith("must ")
+    assert "hush" not in fault

@@ -1,0 +1,135 @@
+"""`mainspring up` as a process of its own over a folder, for tests that edit, kill and stop it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from mainspring.folder.records import OWN_DIRECTORY, STATE_FILE
+from mainspring.sdk.client import Client
+from mainspring.standalone import ADDRESS_FILE
+from tests.e2e.town import until
+
+COMMAND = [sys.executable, "-m", "mainspring.cli.main"]
+_DEADLINE_SECONDS = 60
+
+
+class Folder:
+    """A folder of pipelines, and the scheduler that runs it, if one does."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.process: subprocess.Popen[str] | None = None
+        self._output = root.parent / f"{root.name}.log"
+
+    def write(self, name: str, text: str) -> Path:
+        """Put a pipeline there, or another version of it, as an editor does: whole."""
+        directory = self.root / name
+        directory.mkdir(parents=True, exist_ok=True)
+        new = directory / ".pipeline.yaml.new"
+        new.write_text(text)
+        new.rename(directory / "pipeline.yaml")
+        return directory
+
+    def up(self, *options: str) -> None:
+        """Start the scheduler, and come back when it answers."""
+        with self._output.open("a") as output:
+            self.process = subprocess.Popen(
+                [*COMMAND, "up", str(self.root), "--port", "0", *options], stdout=output, stderr=output, text=True,
+                start_new_session=True,
+            )  # fmt: skip
+        until(self._answers, "the scheduler answers")
+
+    def client(self) -> Client:
+        """A client of the scheduler."""
+        return Client(self._address()["address"], token="")
+
+    def said(self) -> str:
+        """What it has printed, all starts together."""
+        return self._output.read_text() if self._output.exists() else ""
+
+    def state(self, name: str) -> dict[str, Any]:
+        """The state file of a pipeline; empty if there is none. One that does not parse fails the test."""
+        path = self.root / name / STATE_FILE
+        try:
+            text = path.read_text()
+        except FileNotFoundError:
+            return {}
+        found: dict[str, Any] = json.loads(text)
+        return found
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send the scheduler a signal."""
+        assert self.process is not None
+        self.process.send_signal(number)
+
+    def ended(self) -> int:
+        """The exit code, once the process is gone."""
+        assert self.process is not None
+        return self.process.wait(_DEADLINE_SECONDS)
+
+    def kill(self) -> None:
+        """kill -9 the scheduler, and nothing else."""
+        self.signal(signal.SIGKILL)
+        self.ended()
+
+    def stop(self) -> int:
+        """End it in order: the exit code."""
+        self.signal(signal.SIGTERM)
+        return self.ended()
+
+    def processes(self) -> list[int]:
+        """Everything that runs in or for this folder."""
+        mark = str(self.root).encode()
+        found = []
+        for entry in Path("/proc").iterdir():
+            if entry.name.isdigit() and int(entry.name) != os.getpid():
+                try:
+                    words, place = (entry / "cmdline").read_bytes(), str((entry / "cwd").readlink())
+                except OSError:
+                    continue
+                if mark in words or place.startswith(str(self.root)):
+                    found.append(int(entry.name))
+        return found
+
+    def end(self) -> None:
+        """Make sure that nothing is left of it."""
+        if self.process is not None and self.process.poll() is None:
+            self.signal(signal.SIGCONT)
+            self.kill()
+        for pid in self.processes():
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+
+    def _answers(self) -> bool:
+        assert self.process is not None
+        assert self.process.poll() is None, self.said()[-4000:]
+        found = self._address()
+        return bool(found) and found["pid"] == self.process.pid and "Ready" in self.said().rpartition("Mainspring ")[2]
+
+    def _address(self) -> dict[str, Any]:
+        try:
+            found: dict[str, Any] = json.loads((self.root / OWN_DIRECTORY / ADDRESS_FILE).read_text())
+        except (FileNotFoundError, json.JSONDecodeError):
+            return {}
+        return found
+
+
+@contextmanager
+def a_folder(path: Path) -> Iterator[Folder]:
+    """A new folder; whatever was started for it is gone afterwards."""
+    path.mkdir(parents=True)
+    folder = Folder(path)
+    try:
+        yield folder
+    finally:
+        folder.end()

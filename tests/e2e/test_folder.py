@@ -1,0 +1,212 @@
+"""A folder of pipelines and `mainspring up`, as a person has them: from the first start to Ctrl-C."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from mainspring.folder.records import LOCK_FILE, RunRecord, ScheduleState, ScheduleStats
+from mainspring.folder.state_files import write_state
+from mainspring.rest_schedules import FireView
+from tests.e2e.folders import COMMAND, Folder, a_folder
+from tests.e2e.test_folder_kills import check_windows
+from tests.e2e.town import until
+
+FAR = 'schedule: {cron: "0 9 1 1 *", timezone: America/New_York'
+EVERY_SECOND = 'schedule: {cron: "* * * * * *"'
+
+
+def tasks(command: str) -> str:
+    """The part of a file that says what is done."""
+    return f"tasks:\n  - {{id: only, shell: '{command}'}}\n"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Folder]:
+    with a_folder(tmp_path / "pipelines") as made:
+        yield made
+
+
+def total(folder: Folder, name: str) -> int:
+    """How many runs a pipeline has had."""
+    count: int = folder.state(name).get("stats", {}).get("totalRuns", 0)
+    return count
+
+
+def test_a_pipeline_runs_by_its_schedule_and_ctrl_c_waits_for_it(folder: Folder) -> None:
+    folder.write("tick", f"{EVERY_SECOND}}}\n{tasks('sleep 0.7; echo done > made')}")
+
+    folder.up()
+    until(lambda: total(folder, "tick") >= 2, "it runs")
+    until(lambda: folder.state("tick")["status"] == "running", "one more runs")
+    folder.signal(signal.SIGINT)
+
+    assert folder.ended() == 0
+    state = folder.state("tick")
+    assert state["status"] == "idle"
+    assert state["lastRun"]["success"]
+    assert state["lastRun"]["completedAt"] is not None
+    assert not (folder.root / LOCK_FILE).exists()
+    assert folder.processes() == []
+    assert "stopped" in folder.said()
+
+
+def test_the_second_ctrl_c_does_not_wait_and_the_run_goes_on_with_the_next_start(folder: Folder) -> None:
+    directory = folder.write(
+        "slow", f"{FAR}}}\n{tasks('echo began >> log; test -e go || sleep 100; echo ended >> log')}"
+    )
+    folder.up()
+    with folder.client() as client:
+        client.trigger(folder.state("slow")["scheduleId"])
+    until((directory / "log").exists, "it runs")
+
+    folder.signal(signal.SIGINT)
+    until(lambda: "Ctrl-C again" in folder.said(), "it waits")
+    folder.signal(signal.SIGINT)
+
+    assert folder.ended() == 0
+    until(lambda: not folder.processes(), "nothing is left of it")
+    (directory / "go").touch()
+    folder.up()
+    until(lambda: total(folder, "slow") == 1, "it is run again")
+    assert folder.state("slow")["lastRun"]["success"]
+    assert (directory / "log").read_text().split() == ["began", "began", "ended"]
+
+
+def test_a_second_instance_is_refused_with_who_has_the_folder(folder: Folder) -> None:
+    folder.write("tick", f"{FAR}}}\n{tasks('true')}")
+    folder.up()
+    assert folder.process is not None
+
+    second = subprocess.run(
+        [*COMMAND, "up", str(folder.root), "--port", "0"], capture_output=True, text=True, timeout=60, check=False
+    )
+
+    assert second.returncode == 4
+    assert f"process {folder.process.pid} on " in second.stderr
+    assert "Traceback" not in second.stderr
+    assert folder.stop() == 0
+
+
+def test_whoever_finds_the_lock_replaced_stops_at_once(folder: Folder) -> None:
+    folder.write("tick", f"{FAR}}}\n{tasks('true')}")
+    folder.up("--heartbeat", "200ms")
+
+    theirs = folder.root / "theirs"
+    record = json.loads((folder.root / LOCK_FILE).read_text())
+    theirs.write_text(json.dumps({**record, "pid": 1, "hostname": "elsewhere"}))
+    theirs.rename(folder.root / LOCK_FILE)
+
+    assert folder.ended() == 4
+    assert json.loads((folder.root / LOCK_FILE).read_text())["hostname"] == "elsewhere"
+
+
+def test_files_are_followed_while_it_runs(folder: Folder) -> None:
+    folder.write("other", f"{EVERY_SECOND}}}\n{tasks('true')}")
+    folder.up()
+
+    folder.write("new", f"{EVERY_SECOND}}}\n{tasks('echo one >> log')}")
+    until(lambda: total(folder, "new") >= 1, "a pipeline that was added runs")
+    schedule = folder.state("new")["scheduleId"]
+    folder.write("new", f"{EVERY_SECOND}}}\n{tasks('echo two >> log')}")
+    until(lambda: "two" in (folder.root / "new/log").read_text(), "an edit is followed")
+    folder.write("new", "schedule: {cronn: '* * * * *'}\ntasks: [")
+    until(lambda: "new/pipeline.yaml:" in folder.said(), "a broken file is said")
+    before = total(folder, "new")
+    until(lambda: total(folder, "new") > before, "its last good version runs on")
+    folder.write("new", f"{EVERY_SECOND}}}\n{tasks('echo three >> log')}")
+    until(lambda: "three" in (folder.root / "new/log").read_text(), "it is mended")
+    assert folder.state("new")["scheduleId"] == schedule
+
+    (folder.root / "new").rename(folder.root / "moved")
+    until(lambda: folder.state("moved").get("pipelineId") == "moved", "a move is followed")
+    before = total(folder, "moved")
+    until(lambda: total(folder, "moved") > before, "it runs where it is now")
+    assert folder.state("moved")["scheduleId"] == schedule
+    shutil.copytree(folder.root / "moved", folder.root / "copied")
+    until(lambda: folder.state("copied").get("pipelineId") == "copied", "a copy is its own")
+    assert folder.state("copied")["scheduleId"] != schedule
+    assert folder.state("moved")["scheduleId"] == schedule
+
+    shutil.rmtree(folder.root / "moved")
+    folder.write("copied", tasks("true"))
+    with folder.client() as client:
+        until(lambda: {one.job for one in client.schedules()} == {"other"}, "what is gone is not scheduled")
+        assert [run.state for run in client.runs(q="state:failed job:other")] == []
+    assert (folder.root / "copied/.schedule-state.archive.json").exists()
+    assert folder.stop() == 0
+
+
+def test_a_machine_that_slept_runs_once_and_accounts_for_every_window(folder: Folder) -> None:
+    folder.write("runs", f'schedule: {{cron: "*/2 * * * * *"}}\n{tasks("true")}')
+    folder.up()
+    until(lambda: total(folder, "runs") >= 1, "it runs")
+    until(lambda: fires_of(folder, "runs")[0].run_state, "its latest run is over")
+
+    folder.signal(signal.SIGSTOP)
+    asleep = subprocess.run(["sleep", "8"], check=False)
+    folder.signal(signal.SIGCONT)
+
+    assert asleep.returncode == 0
+    with folder.client() as client:
+        schedule = folder.state("runs")["scheduleId"]
+
+        def fires() -> list[FireView]:
+            return sorted(client.fires(schedule), key=lambda fire: fire.window_at)
+
+        until(lambda: any(fire.count > 1 for fire in fires()), "what was missed is on record")
+        seen = fires()
+        asleep_from = next(place for place, fire in enumerate(seen) if fire.count > 1)
+        until(lambda: len(fires()) > asleep_from + 3, "it goes on")
+    check_windows(fires_of(folder, "runs"), timedelta(seconds=2))
+    caught_up, on_time = seen[asleep_from + 1 : asleep_from + 3]
+    assert (caught_up.outcome, caught_up.is_catch_up) == ("ran", True)
+    assert (on_time.outcome, on_time.because) == ("skipped", "1 run is still going, 1 may")
+    assert folder.stop() == 0
+
+
+MISSED = {
+    "run": ("", 1, "ran"),
+    "skip": ("missedExecution: skip", 0, "skipped"),
+    "late": ("window: {maxDelayMinutes: 1}", 0, "late"),
+}
+
+
+def test_what_was_missed_while_nothing_ran_is_decided_by_policy(folder: Folder) -> None:
+    now = datetime.now(UTC).replace(microsecond=0)
+    hours = sorted({(now - timedelta(hours=ago)).hour for ago in (2, 3, 4)})
+    for name, (policy, _, _) in MISSED.items():
+        cron = f"0 {','.join(map(str, hours))} * * *"
+        directory = folder.write(name, f"schedule:\n  cron: {cron}\n  timezone: UTC\n  {policy}\n{tasks('true')}")
+        ran = RunRecord(started_at=now - timedelta(hours=5), completed_at=now - timedelta(hours=5), success=True)
+        state = ScheduleState(
+            schedule_id=f"{name}-a1b2c3", pipeline_id=name, last_run=ran,
+            stats=ScheduleStats(total_runs=41, successful_runs=41),
+        )  # fmt: skip
+        write_state(directory, state)
+
+    folder.up()
+
+    for name, (_, runs, outcome) in MISSED.items():
+        until(lambda name=name: fires_of(folder, name), f"{name} is decided")  # type: ignore[misc]
+        until(lambda name=name, runs=runs: total(folder, name) == 41 + runs, f"{name} has run {runs} times more")  # type: ignore[misc]
+        fires = fires_of(folder, name)
+        assert fires[0].outcome == outcome
+        assert sum(fire.count for fire in fires) == 3
+        state_now = folder.state(name)
+        assert (state_now["scheduleId"], state_now["status"]) == (f"{name}-a1b2c3", "idle")
+        assert state_now["nextRun"] is not None
+    assert folder.stop() == 0
+
+
+def fires_of(folder: Folder, name: str) -> list[FireView]:
+    """What became of the windows of a pipeline, the newest first."""
+    with folder.client() as client:
+        return list(client.fires(folder.state(name)["scheduleId"]))

@@ -1,0 +1,61 @@
+"""`mainspring run`: a pipeline from a file in this process, with its output and its exit code."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+from tests.e2e.folders import COMMAND
+
+README = Path(__file__).parents[2] / "README.md"
+
+
+def run(file: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    """Run a file to its end."""
+    return subprocess.run(
+        [*COMMAND, "run", str(file), *options], capture_output=True, text=True, timeout=120, check=False
+    )
+
+
+def written(place: Path, text: str) -> Path:
+    """A directory with this pipeline."""
+    place.mkdir()
+    (place / "pipeline.yaml").write_text(text)
+    return place
+
+
+def test_the_pipeline_of_the_readme_runs_as_it_stands(tmp_path: Path) -> None:
+    block = re.search(r"```yaml\n(.*?)```", README.read_text(), re.DOTALL)
+    assert block is not None
+    assert len(block[1].splitlines()) == 12
+
+    result = run(written(tmp_path / "etl", block[1]), "-p", "day=2026-11-15")
+
+    assert result.returncode == 0, result.stderr
+    lines = result.stdout.splitlines()
+    assert "extract | rows of 2026-11-15" in lines
+    assert {line for line in lines if line.startswith("load[")} == {
+        f"load[{what}] | load {what}" for what in ("orders", "invoices", "customers")
+    }
+
+
+def test_a_run_that_fails_ends_with_1_and_a_file_that_is_wrong_with_2(tmp_path: Path) -> None:
+    fails = run(written(tmp_path / "fails", "tasks: [{id: only, shell: 'echo told; exit 3', retries: 0}]\n"))
+    wrong = run(written(tmp_path / "wrong", "tasks: [{id: only, runn: 'true'}]\n"))
+
+    assert (fails.returncode, fails.stdout.splitlines()[0]) == (1, "told")
+    assert wrong.returncode == 2
+    assert "pipeline.yaml:1:20: unknown field `runn`" in wrong.stderr
+    assert "did you mean `run`?" in wrong.stderr
+
+
+def test_a_task_runs_beside_its_file_and_leaves_nothing_of_ours_there(tmp_path: Path) -> None:
+    place = written(tmp_path / "here", "tasks: [{id: only, run: python3 tell.py}]\n")
+    (place / "tell.py").write_text("print('found', __file__)\n")
+
+    result = run(place)
+
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.splitlines()[0].startswith("found ")
+    assert sorted(path.name for path in place.iterdir()) == ["pipeline.yaml", "tell.py"]

@@ -1,0 +1,124 @@
+"""A folder with a real server, a real worker and a source, for tests of all of it together."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from mainspring.clock import MachineClock
+from mainspring.folder.events import FolderEvent
+from mainspring.folder.records import OWN_DIRECTORY, STATE_FILE
+from mainspring.folder.source import Beginning, FolderSource
+from mainspring.sdk.aio.client import AsyncClient
+from mainspring.standalone import RunNote, Standalone, StandaloneSettings
+
+DEADLINE_SECONDS = 60
+NEVER = "0 0 1 1 *"
+"""A cron that does not come up while a test runs, but on New Year's Eve."""
+
+
+def text(*, name: str = "A report", cron: str | None = NEVER, run: str = "echo hi", more: str = "") -> str:
+    """A pipeline file with one task."""
+    schedule = "" if cron is None else f"schedule:\n  cron: '{cron}'\n  timezone: UTC\n{more}"
+    return f'name: "{name}"\n{schedule}tasks:\n  - {{id: only, shell: "{run}"}}\n'
+
+
+class House:
+    """One process, as long as it runs."""
+
+    def __init__(self, root: Path, box: Standalone) -> None:
+        self.root = root
+        self.box = box
+        self.events: list[FolderEvent] = []
+        self._told = asyncio.Event()
+        self._read = 0
+        self.source = FolderSource(root, box.client, MachineClock(), on_event=self._hear)
+        self.beginning: Beginning
+
+    @property
+    def client(self) -> AsyncClient:
+        """The way to the server."""
+        return self.box.client
+
+    def _hear(self, event: FolderEvent) -> None:
+        self.events.append(event)
+        self._told.set()
+
+    async def told(self, name: str, **fields: object) -> Any:
+        """The next event of this name with these fields; those before it are passed over."""
+        async with asyncio.timeout(DEADLINE_SECONDS):
+            while True:
+                while self._read < len(self.events):
+                    event = self.events[self._read]
+                    self._read += 1
+                    if event.event == name and all(getattr(event, key) == value for key, value in fields.items()):
+                        return event
+                self._told.clear()
+                await self._told.wait()
+
+    async def server_schedules(self) -> dict[str, str]:
+        """The schedules on the server: their names and jobs."""
+        return {view.name: view.job async for view in self.client.schedules()}
+
+    async def server_jobs(self) -> set[str]:
+        """The jobs on the server."""
+        return {job.name async for job in self.client.jobs()}
+
+    async def run_now(self, reference: str) -> str:
+        """Have a schedule run, and wait until that has been told of; the run's id."""
+        fire = await self.client.trigger(self.source.find(reference).schedule_id)
+        assert fire.run_id is not None
+        await self.client.wait(fire.run_id)
+        await self.source.result_of(self.source.find(reference).schedule_id, fire.run_id)
+        return fire.run_id
+
+
+def put(root: Path, path: str, content: str) -> Path:
+    """Write a pipeline file; its directory."""
+    directory = root / path
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / "pipeline.yaml").write_text(content)
+    return directory
+
+
+def state(root: Path, path: str) -> dict[str, Any]:
+    """What a state file says."""
+    said: dict[str, Any] = msgspec.json.decode((root / path / STATE_FILE).read_bytes())
+    return said
+
+
+@asynccontextmanager
+async def living(root: Path, *, fires: bool = False, watches: bool = True) -> AsyncIterator[House]:
+    """A house whose source has begun. Without `watches` it does nothing more, and is left as if it were killed."""
+    heard: list[House] = []
+
+    def on_run(note: RunNote) -> None:
+        for house in heard:
+            house.source.run_changed(note.schedule, note.run, note.state, note.is_retrying)
+
+    def on_schedules(schedules: Sequence[str]) -> None:
+        for house in heard:
+            house.source.schedule_changed(schedules)
+
+    settings = StandaloneSettings(directory=root / OWN_DIRECTORY, port=0, fires=False)
+    async with Standalone(settings, on_run=on_run, on_schedules=on_schedules) as box:
+        house = House(root, box)
+        heard.append(house)
+        house.beginning = await house.source.begin()
+        if fires:
+            box.release()
+        if not watches:
+            yield house
+            return
+        following = asyncio.create_task(house.source.run())
+        try:
+            yield house
+        finally:
+            following.cancel()
+            await asyncio.gather(following, return_exceptions=True)
+            await house.source.close()

@@ -1,0 +1,156 @@
+"""What a deployment gives a server, and what it takes away: pure rules, without a server."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from mainspring.errors import InvalidFile
+from mainspring.folder.deployment import (
+    change_of,
+    gone_schedules,
+    item_of,
+    mark_of,
+    pipeline_of,
+    plan_webhooks,
+    read_folder,
+    webhook_note,
+)
+from mainspring.rest import JobView
+from mainspring.rest_admin import WebhookView
+from mainspring.rest_schedules import ScheduleView
+from mainspring.sdk.pipelines import Notice, Pipeline, read_pipeline
+
+TASKS = "tasks: [{id: only, run: 'true'}]\n"
+CREATED_AT = datetime(2026, 11, 16, tzinfo=UTC)
+
+
+def pipeline(name: str, *notices: Notice, tenant: str | None = None, when: str = "") -> Pipeline:
+    """A pipeline of this name."""
+    read = read_pipeline(f"{when}{TASKS}", "pipeline.yaml", id=name, directory="/srv")
+    return msgspec.structs.replace(read, notices=notices, tenant=tenant)
+
+
+def notice(url: str, *events: str) -> Notice:
+    return Notice(url=url, events=events or ("run.failed",))
+
+
+def webhook(job: str, url: str, *, tenant: str = "acme", note: str = webhook_note("shop")) -> WebhookView:
+    """A webhook that the server has, for runs that failed."""
+    return WebhookView(
+        id=f"{tenant}/{job}/{url}", tenant=tenant, url=url, events=["run.failed"], job=job, enabled=True, note=note,
+        version=1, created_at=CREATED_AT, created_by="ada",
+    )  # fmt: skip
+
+
+def planned(pipelines: list[Pipeline], there: list[WebhookView], *, prune: bool = False) -> tuple[list[str], list[str]]:
+    """The addresses that are missing, and the ids of those that should not be there."""
+    plan = plan_webhooks(pipelines, there, "shop", prune=prune)
+    assert all(wish.note == webhook_note("shop") for wish in plan.missing)
+    return [wish.url for wish in plan.missing], [one.id for one in plan.stale]
+
+
+def schedule(name: str, job: str = "etl") -> ScheduleView:
+    """A schedule that the server has, of which only its name and its job matter."""
+    fields = dict.fromkeys((field.name for field in msgspec.structs.fields(ScheduleView)), None)
+    return ScheduleView(**{**fields, "name": name, "job": job})  # type: ignore[arg-type]
+
+
+def test_a_job_gets_the_mark_of_its_folder_beside_its_own_labels() -> None:
+    text = f"labels: {{team: ml}}\n{TASKS}"
+    item = item_of(read_pipeline(text, "pipeline.yaml", id="etl", directory="/srv"), "shop")
+
+    assert msgspec.json.decode(bytes(item.job))["labels"] == {"team": "ml", "deployed-from": "shop"}
+
+
+@pytest.mark.parametrize(
+    ("name", "mark"), [("My Pipelines", "my-pipelines"), ("", "pipelines"), ("ä", "pipelines"), ("x" * 99, "x" * 63)]
+)
+def test_the_mark_of_a_folder_is_a_label(name: str, mark: str) -> None:
+    assert mark_of(name) == mark
+
+
+def test_a_pipeline_without_a_tenant_may_be_that_of_any_job_of_its_name() -> None:
+    job = JobView(id="job_1", tenant="acme", name="etl", version=1)
+
+    assert pipeline_of(job, {"etl": pipeline("etl")}) is not None
+    assert pipeline_of(job, {"etl": pipeline("etl", tenant="acme")}) is not None
+    assert pipeline_of(job, {"etl": pipeline("etl", tenant="other")}) is None
+    assert pipeline_of(job, {"other": pipeline("other")}) is None
+
+
+def test_only_schedules_with_names_of_ours_are_gone() -> None:
+    there = [schedule(name) for name in ("etl", "etl-event", "etl-by-hand")]
+    there.append(schedule("etl", job="another"))
+    daily = pipeline("etl", when="schedule: {cron: '@daily'}\n")
+
+    assert gone_schedules(there, None, "etl") == ["etl", "etl-event"]
+    assert gone_schedules(there, daily, "etl") == ["etl-event"]
+    assert gone_schedules(there, pipeline("etl"), "etl") == ["etl", "etl-event"]
+
+
+def test_webhooks_follow_the_notices() -> None:
+    told = pipeline("etl", notice("http://a"), notice("http://b"))
+
+    assert planned([told], []) == (["http://a", "http://b"], [])
+    assert planned([told], [webhook("etl", "http://a"), webhook("etl", "http://b")]) == ([], [])
+    assert planned([told], [webhook("etl", "http://old")]) == (["http://a", "http://b"], ["acme/etl/http://old"])
+    assert planned([pipeline("etl")], [webhook("etl", "http://a")]) == ([], ["acme/etl/http://a"])
+    succeeded = pipeline("etl", notice("http://a", "run.succeeded"))
+    assert planned([succeeded], [webhook("etl", "http://a")]) == (["http://a"], ["acme/etl/http://a"])
+
+
+def test_webhooks_of_others_are_left_alone() -> None:
+    there = [webhook("etl", "http://a", note="by hand"), webhook("etl", "http://a", note=webhook_note("other"))]
+
+    assert planned([pipeline("etl")], there, prune=True) == ([], [])
+
+
+def test_webhooks_of_a_pipeline_that_is_gone_go_when_pruning() -> None:
+    there = [webhook("gone", "http://a")]
+
+    assert planned([pipeline("etl")], there) == ([], [])
+    assert planned([pipeline("etl")], there, prune=True) == ([], ["acme/gone/http://a"])
+
+
+def test_a_webhook_of_another_tenant_is_another() -> None:
+    told = pipeline("etl", notice("http://a"), tenant="acme")
+
+    assert planned([told], [webhook("etl", "http://a", tenant="acme")]) == ([], [])
+    assert planned([told], [webhook("etl", "http://a", tenant="b")]) == (["http://a"], ["b/etl/http://a"])
+
+
+@pytest.mark.parametrize(
+    ("job", "schedules", "others", "change"),
+    [
+        ("created", {"etl": "created"}, True, "created"),
+        ("unchanged", {"etl": "unchanged"}, False, "unchanged"),
+        ("unchanged", {"etl": "updated"}, False, "updated"),
+        ("unchanged", {}, True, "updated"),
+        ("updated", {"etl": "unchanged"}, False, "updated"),
+        ("", {}, False, ""),
+    ],
+)
+def test_what_became_of_a_pipeline_follows_from_its_parts(
+    job: str, schedules: dict[str, str], others: bool, change: str
+) -> None:
+    assert change_of(job, schedules, others_changed=others) == change
+
+
+def test_every_flaw_of_every_file_is_named_at_once(tmp_path: Path) -> None:
+    for name, text in {"a": TASKS, "b": "tasks: []\nnmae: b\n", "c": "[\n", "A": TASKS}.items():
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "pipeline.yaml").write_text(text)
+    (tmp_path / "d").mkdir()
+    (tmp_path / "d" / "pipeline.yaml").symlink_to("/etc/hostname")
+
+    with pytest.raises(InvalidFile) as caught:
+        read_folder(tmp_path, "/srv")
+
+    files = {Path(fault.where.split(":")[0]).parent.name for fault in caught.value.faults}
+    assert files == {"a", "b", "c", "d"}
+    assert "leaves the folder" in str(caught.value)
+    assert "the same id" in str(caught.value)

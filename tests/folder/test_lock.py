@@ -1,0 +1,397 @@
+"""One scheduler per folder: who gets the lock, who is refused, and who loses it (FLD-4)."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from structlog.testing import capture_logs
+
+from mainspring.clock import MachineClock
+from mainspring.errors import Refused, SchedulerLockError
+from mainspring.folder.kept_files import encode, written_time
+from mainspring.folder.lock import FolderLock
+from mainspring.folder.records import LOCK_FILE, LockRecord
+from mainspring.testing import FrozenClock
+from tests.folder.holding import holding
+from tests.folder.rights import shared_folder, without_privileges
+
+HERE = socket.gethostname()
+
+
+@pytest.fixture
+def clock() -> FrozenClock:
+    """Now, until a test lets time pass."""
+    return FrozenClock(MachineClock().wall())
+
+
+@pytest.fixture
+def lock(tmp_path: Path, clock: FrozenClock) -> Iterator[FolderLock]:
+    """A lock of the folder, not yet taken."""
+    lock = FolderLock(tmp_path, clock)
+    yield lock
+    lock.release()
+
+
+def left_behind(root: Path, clock: FrozenClock, *, hostname: str = HERE, pid: int, seconds_ago: float = 0) -> None:
+    """The file of somebody else."""
+    at = clock.wall() - timedelta(seconds=seconds_ago)
+    record = LockRecord(pid=pid, hostname=hostname, started_at=at, heartbeat=at)
+    (root / LOCK_FILE).write_bytes(encode(record))
+
+
+def content(root: Path) -> dict[str, object]:
+    """What the file says."""
+    read = json.loads((root / LOCK_FILE).read_bytes())
+    assert isinstance(read, dict)
+    return read
+
+
+def dead_pid() -> int:
+    """The number of a process that was."""
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    process.wait()
+    return process.pid
+
+
+# one of two
+
+
+def test_the_file_says_who_has_the_folder_in_the_documented_form(
+    tmp_path: Path, lock: FolderLock, clock: FrozenClock
+) -> None:
+    """As seed 002 has it: four fields, times in UTC with milliseconds."""
+    lock.acquire()
+
+    began = written_time(clock.wall())
+    assert content(tmp_path) == {"pid": os.getpid(), "hostname": HERE, "startedAt": began, "heartbeat": began}
+    clock.advance(10)
+    assert lock.beat()
+    assert content(tmp_path)["startedAt"] == began
+    assert content(tmp_path)["heartbeat"] == written_time(clock.wall())
+
+
+def test_a_second_scheduler_is_refused_with_who_has_the_folder(tmp_path: Path, lock: FolderLock) -> None:
+    """Process, host, since when, last heard of, and what to do."""
+    with holding(tmp_path) as holder:
+        since = content(tmp_path)["startedAt"]
+        with pytest.raises(SchedulerLockError) as refused:
+            lock.acquire()
+
+    words = str(refused.value)
+    assert f"process {holder.pid} on {HERE}, since {since}, last heard of" in words
+    assert f"`kill {holder.pid}`" in words
+
+
+def test_a_second_scheduler_is_refused_also_if_the_file_does_not_say_who_has_it(
+    tmp_path: Path, lock: FolderLock
+) -> None:
+    """Somebody wrote into it; the kernel knows better."""
+    with holding(tmp_path) as holder:
+        (tmp_path / LOCK_FILE).write_text("garbage")
+        with pytest.raises(SchedulerLockError, match="does not say"):
+            lock.acquire()
+        assert holder.ask("beat") == "False"
+
+
+def test_a_released_folder_is_free_and_nothing_is_left(tmp_path: Path, lock: FolderLock) -> None:
+    """Releasing twice does no harm."""
+    with holding(tmp_path) as holder:
+        assert holder.ask("release") == "released"
+        assert list(tmp_path.iterdir()) == []
+        lock.acquire()
+        assert lock.beat()
+    lock.release()
+    lock.release()
+    assert list(tmp_path.iterdir()) == []
+    assert not lock.beat()
+
+
+def test_of_many_that_want_it_at_once_one_gets_it(tmp_path: Path, clock: FrozenClock) -> None:
+    """Also where the file of a dead one is in the way: each round begins with such a file, or with none."""
+    pid = dead_pid()
+    for turn in range(30):
+        if turn % 2:
+            left_behind(tmp_path, clock, pid=pid)
+        locks = [FolderLock(tmp_path, clock) for _ in range(6)]
+        got: list[FolderLock] = []
+        start = threading.Barrier(len(locks))
+
+        def want(lock: FolderLock, start: threading.Barrier = start, got: list[FolderLock] = got) -> None:
+            start.wait()
+            with contextlib.suppress(SchedulerLockError):
+                lock.acquire()
+                got.append(lock)
+
+        threads = [threading.Thread(target=want, args=[lock]) for lock in locks]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+        assert len(got) == 1
+        assert got[0].beat()
+        got[0].release()
+
+
+# somebody who is gone
+
+
+def test_the_lock_of_a_killed_process_is_taken_over_at_once(tmp_path: Path, lock: FolderLock) -> None:
+    """Its heartbeat is a moment old, but the kernel knows that it is dead."""
+    with holding(tmp_path) as holder:
+        holder.kill()
+        with capture_logs() as logs:
+            lock.acquire()
+
+    assert [(entry["event"], entry["pid"]) for entry in logs] == [("lock.taken_over", holder.pid)]
+    assert content(tmp_path)["pid"] == os.getpid()
+
+
+def test_a_child_of_a_killed_process_does_not_keep_the_lock(tmp_path: Path, lock: FolderLock) -> None:
+    """Even one that inherits every descriptor that it can."""
+    with holding(tmp_path) as holder:
+        child = int(holder.ask("spawn"))
+        try:
+            holder.kill()
+            lock.acquire()
+        finally:
+            os.kill(child, signal.SIGKILL)
+    assert lock.beat()
+
+
+def test_a_number_that_another_process_has_now_is_no_holder(
+    tmp_path: Path, lock: FolderLock, clock: FrozenClock
+) -> None:
+    """Our parent lives, and never had the lock."""
+    left_behind(tmp_path, clock, pid=os.getppid())
+    lock.acquire()
+    assert lock.beat()
+
+
+def test_a_kill_at_any_moment_leaves_a_file_that_parses(tmp_path: Path) -> None:
+    """Killed while it does nothing but write heartbeats."""
+    for _ in range(3):
+        with holding(tmp_path) as holder:
+            assert holder.ask("beat on") == "beating"
+            for _ in range(200):
+                assert content(tmp_path)["pid"] == holder.pid
+            holder.kill()
+            assert content(tmp_path)["pid"] == holder.pid
+
+
+def test_what_killed_processes_left_is_swept_away(tmp_path: Path, lock: FolderLock) -> None:
+    """A lock that was made and never got its name."""
+    (tmp_path / f"{LOCK_FILE}.0123456789abcdef.new").write_text("{}")
+    lock.acquire()
+    assert [path.name for path in tmp_path.iterdir()] == [LOCK_FILE]
+
+
+# somebody who only seems to be gone
+
+
+def test_a_stopped_process_keeps_the_folder_however_old_its_heartbeat(
+    tmp_path: Path, lock: FolderLock, clock: FrozenClock
+) -> None:
+    """It may be continued at any moment, and would run what we ran."""
+    with holding(tmp_path) as holder:
+        os.kill(holder.pid, signal.SIGSTOP)
+        clock.advance("2h")
+        with pytest.raises(SchedulerLockError, match=f"process {holder.pid} on .*\n.*`kill -CONT {holder.pid}`"):
+            lock.acquire()
+        os.kill(holder.pid, signal.SIGCONT)
+        assert holder.ask("beat") == "True"
+
+
+@pytest.mark.parametrize("seconds_ago", [0, 59, -3600], ids=["now", "almost a minute", "a clock that is ahead"])
+def test_another_host_that_was_heard_of_lately_keeps_the_folder(
+    tmp_path: Path, lock: FolderLock, clock: FrozenClock, seconds_ago: float
+) -> None:
+    """Its kernel's lock can't be seen from here."""
+    left_behind(tmp_path, clock, hostname="elsewhere", pid=1, seconds_ago=seconds_ago)
+    before = (tmp_path / LOCK_FILE).read_bytes()
+    with pytest.raises(SchedulerLockError, match=r"process 1 on elsewhere, since .*\nhint: stop it there"):
+        lock.acquire()
+    assert (tmp_path / LOCK_FILE).read_bytes() == before
+
+
+def test_another_host_that_is_silent_for_a_minute_loses_the_folder(
+    tmp_path: Path, lock: FolderLock, clock: FrozenClock
+) -> None:
+    """Its process may well live: it sees that its lock is replaced."""
+    left_behind(tmp_path, clock, hostname="elsewhere", pid=1, seconds_ago=60)
+    with capture_logs() as logs:
+        lock.acquire()
+    assert [entry["because"] for entry in logs] == ["its heartbeat is old"]
+
+
+# no lock of ours
+
+
+@pytest.mark.parametrize(
+    "garbage",
+    [
+        b"",
+        b"{",
+        b"\xff\xfe\x00",
+        b"[]",
+        b"12345",
+        b'{"pid": "12"}',
+        b'{"pid": 1, "hostname": "h", "startedAt": "2026-01-26T08:00:00", "heartbeat": "2026-01-26T08:00:00"}',
+        b"[" * 5_000,
+        b" " * 5_000_000,
+    ],
+    ids=["empty", "cut", "binary", "list", "number", "wrong type", "no time zone", "deep", "large"],
+)
+def test_garbage_is_replaced_with_a_warning(tmp_path: Path, lock: FolderLock, garbage: bytes) -> None:
+    """It is not written into: another name of the same file keeps what it says."""
+    (tmp_path / LOCK_FILE).write_bytes(garbage)
+    (tmp_path / "other").hardlink_to(tmp_path / LOCK_FILE)
+    with capture_logs() as logs:
+        lock.acquire()
+    assert [(entry["event"], entry["log_level"]) for entry in logs] == [("lock.taken_over", "warning")]
+    assert content(tmp_path)["pid"] == os.getpid()
+    assert (tmp_path / "other").read_bytes() == garbage
+
+
+def _link(path: Path) -> None:
+    path.with_name("target").write_text("precious")
+    path.symlink_to("target")
+
+
+@pytest.mark.parametrize(
+    ("make", "what"),
+    [
+        (_link, "a symbolic link"),
+        (lambda path: path.symlink_to("nowhere"), "a symbolic link"),
+        (lambda path: path.mkdir(), "a directory"),
+        (os.mkfifo, "no regular file"),
+    ],
+    ids=["link", "dangling link", "directory", "pipe"],
+)
+def test_what_is_no_file_is_refused_and_not_touched(
+    tmp_path: Path, lock: FolderLock, make: Callable[[Path], None], what: str
+) -> None:
+    """Nobody can make us write somewhere else, or wait for ever."""
+    make(tmp_path / LOCK_FILE)
+    before = sorted(tmp_path.iterdir())
+    with pytest.raises(Refused, match=f"{LOCK_FILE} is {what}"):
+        lock.acquire()
+    assert sorted(tmp_path.iterdir()) == before
+    if (tmp_path / "target").exists():
+        assert (tmp_path / "target").read_text() == "precious"
+
+
+def test_a_folder_that_is_not_there_is_refused(tmp_path: Path, clock: FrozenClock) -> None:
+    """As is a file in its place."""
+    (tmp_path / "file").write_text("")
+    for name in ("nothing", "file"):
+        with pytest.raises(Refused, match=f"{name} is not a directory"):
+            FolderLock(tmp_path / name, clock).acquire()
+
+
+def test_a_folder_that_we_may_only_read_is_refused(clock: FrozenClock) -> None:
+    """With what to do about it."""
+    with shared_folder() as folder:
+        folder.chmod(0o555)
+        with (
+            without_privileges(),
+            pytest.raises(Refused, match=r"can't be written to \(Permission denied\)(.|\n)*hint: "),
+        ):
+            FolderLock(folder, clock).acquire()
+
+
+def test_who_has_a_folder_that_we_may_only_read_is_said_too(clock: FrozenClock) -> None:
+    """Another user runs the scheduler there."""
+    with shared_folder() as folder, holding(folder) as holder:
+        folder.chmod(0o555)
+        (folder / LOCK_FILE).chmod(0o444)
+        with without_privileges(), pytest.raises(SchedulerLockError, match=f"process {holder.pid}"):
+            FolderLock(folder, clock).acquire()
+
+
+# a lock that is lost
+
+
+def test_a_holder_sees_that_its_lock_was_removed(tmp_path: Path, lock: FolderLock) -> None:
+    """And leaves alone what another one made there."""
+    lock.acquire()
+    (tmp_path / LOCK_FILE).unlink()
+    assert not lock.beat()
+
+    with holding(tmp_path) as holder:
+        assert not lock.beat()
+        lock.release()
+        assert content(tmp_path)["pid"] == holder.pid
+        assert holder.ask("beat") == "True"
+
+
+def test_a_holder_sees_that_somebody_else_wrote_into_its_lock(
+    tmp_path: Path, lock: FolderLock, clock: FrozenClock
+) -> None:
+    """A program that knows the format, and not our rules: it has the folder now, and its file stays."""
+    lock.acquire()
+    left_behind(tmp_path, clock, hostname="elsewhere", pid=7)
+    assert not lock.beat()
+    lock.release()
+    assert content(tmp_path)["hostname"] == "elsewhere"
+
+
+def test_a_folder_that_was_removed_ends_the_lock(tmp_path: Path, clock: FrozenClock) -> None:
+    """Releasing it then is no error."""
+    (tmp_path / "folder").mkdir()
+    lock = FolderLock(tmp_path / "folder", clock)
+    lock.acquire()
+    (tmp_path / "folder" / LOCK_FILE).unlink()
+    (tmp_path / "folder").rmdir()
+    assert not lock.beat()
+    lock.release()
+
+
+# file systems without locks
+
+
+@pytest.fixture
+def without_locks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file system that knows no kernel's locks."""
+
+    def refuse(_file: int, _how: int) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+
+
+@pytest.mark.usefixtures("without_locks")
+def test_without_kernel_locks_the_heartbeat_and_the_process_decide(
+    tmp_path: Path, lock: FolderLock, clock: FrozenClock
+) -> None:
+    """It is said once. A living process keeps the folder, a dead one and one that is younger than the lock do not."""
+    with holding(tmp_path) as holder:
+        with pytest.raises(SchedulerLockError, match=f"process {holder.pid}"):
+            lock.acquire()
+        left_behind(tmp_path, clock, pid=holder.pid, seconds_ago=3600)
+        with capture_logs() as logs:
+            lock.acquire()
+        assert [entry["event"] for entry in logs] == ["lock.taken_over"]
+        assert holder.ask("beat") == "False"
+    lock.release()
+
+    left_behind(tmp_path, clock, pid=dead_pid())
+    other = FolderLock(tmp_path, clock)
+    with capture_logs() as logs:
+        other.acquire()
+    assert [entry["event"] for entry in logs] == ["lock.by_heartbeat_only", "lock.taken_over"]
+    assert other.beat()
+    other.release()

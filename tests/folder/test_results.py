@@ -1,0 +1,70 @@
+"""Result files: one for each run, none lost to another, and not more than are wanted."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import msgspec
+
+from mainspring.folder.records import RESULTS, RunRecord
+from mainspring.folder.results import KEPT, delete_old, result_of, write_result
+
+T0 = datetime(2026, 1, 26, 14, 0, tzinfo=UTC)
+
+
+def write(directory: Path, run: str, at: datetime = T0) -> str | None:
+    """Write the result of a run that began then."""
+    record = RunRecord(started_at=at, completed_at=at, success=True)
+    return write_result(directory, result_of(run, "a", "SUCCEEDED", record, {"load": {"rows": 3}}))
+
+
+def test_a_result_is_named_by_when_its_run_began(tmp_path: Path) -> None:
+    assert write(tmp_path, "run_1") == ".results/2026-01-26T14-00-00.json"
+
+    said = msgspec.json.decode((tmp_path / RESULTS / "2026-01-26T14-00-00.json").read_bytes())
+    assert said == {
+        "run_id": "run_1",
+        "pipeline": "a",
+        "state": "SUCCEEDED",
+        "started_at": "2026-01-26T14:00:00.000Z",
+        "completed_at": "2026-01-26T14:00:00.000Z",
+        "outputs": {"load": {"rows": 3}},
+    }
+
+
+def test_two_runs_of_one_second_have_two_files_and_one_run_has_one(tmp_path: Path) -> None:
+    first, second = write(tmp_path, "run_1"), write(tmp_path, "run_2")
+
+    assert first != second
+    assert write(tmp_path, "run_1") == first
+    assert write(tmp_path, "run_2") == second
+
+
+def test_a_file_of_somebody_else_in_that_place_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / RESULTS).mkdir()
+    other = tmp_path / RESULTS / "2026-01-26T14-00-00.json"
+    other.write_text("mine")
+
+    assert write(tmp_path, "run_1") == ".results/2026-01-26T14-00-00-2.json"
+    assert other.read_text() == "mine"
+
+
+def test_only_the_latest_are_kept_and_nothing_else_is_touched(tmp_path: Path) -> None:
+    for number in range(KEPT + 3):
+        write(tmp_path, f"run_{number}", T0 + timedelta(minutes=number))
+    (tmp_path / RESULTS / "notes.txt").write_text("mine")
+
+    delete_old(tmp_path)
+
+    left = sorted(path.name for path in (tmp_path / RESULTS).iterdir())
+    assert len(left) == KEPT + 1
+    assert left[0] == "2026-01-26T14-03-00.json"
+    assert left[-1] == "notes.txt"
+
+
+def test_a_directory_that_can_not_be_written_to_stops_nobody(tmp_path: Path) -> None:
+    (tmp_path / RESULTS).write_text("a file in the way")
+
+    assert write(tmp_path, "run_1") is None
+    delete_old(tmp_path)

@@ -1,0 +1,202 @@
+"""A folder and its server: what begins, what runs, and what the state files say of it."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from mainspring.errors import NotFound
+from mainspring.folder.records import OWN_DIRECTORY, STATE_FILE, ScheduleStatus
+from tests.folder.house import living, put, state, text
+
+
+async def test_a_folder_begins_with_all_that_can_be_used(tmp_path: Path) -> None:
+    put(tmp_path, "reports/daily", text(name="Daily Report"))
+    put(tmp_path, "by-hand", text(cron=None))
+    put(tmp_path, "wrong", text().replace("cron", "corn"))
+    put(tmp_path, "Reports/daily", text())
+
+    async with living(tmp_path, watches=False) as house:
+        (info,) = house.source.schedules()
+        assert info.schedule_id.startswith("reports.daily-")
+        assert (info.pipeline_id, info.pipeline_directory) == ("reports.daily", str(tmp_path / "Reports/daily"))
+        assert await house.server_schedules() == {info.schedule_id: "reports.daily"}
+        assert await house.server_jobs() == {"reports.daily", "by-hand"}
+        assert list(house.beginning.flaws) == ["wrong/pipeline.yaml"]
+        assert "corn" in house.beginning.flaws["wrong/pipeline.yaml"]
+        assert "reports/daily has the same id as Reports/daily" in house.beginning.warnings[0]
+        said = state(tmp_path, "Reports/daily")
+        assert (said["scheduleId"], said["pipelineId"], said["status"]) == (info.schedule_id, "reports.daily", "idle")
+        assert said["nextRun"].endswith("-01-01T00:00:00.000Z")
+        assert said["lastRun"] is None
+        assert not (tmp_path / "by-hand" / STATE_FILE).exists()
+        assert house.events == []
+
+
+async def test_a_run_is_told_of_and_is_in_the_state_file_by_then(tmp_path: Path) -> None:
+    directory = put(tmp_path, "a", text())
+
+    async with living(tmp_path) as house:
+        info = house.source.find("a")
+        fire = await house.client.trigger(info.schedule_id)
+
+        started = await house.told("execution:start")
+        assert (started.schedule_id, started.pipeline_id, started.run_id) == (info.schedule_id, "a", fire.run_id)
+        ended = await house.told("execution:complete")
+        said = state(tmp_path, "a")
+
+        assert ended.result.success
+        assert ended.duration == said["lastRun"]["duration"]
+        assert said["status"] == "idle"
+        assert said["lastRun"]["success"]
+        assert said["stats"]["totalRuns"] == said["stats"]["successfulRuns"] == 1
+        assert said["history"][0]["startedAt"] == said["lastRun"]["startedAt"]
+        result = msgspec.json.decode((directory / said["lastRun"]["resultFile"]).read_bytes())
+        assert (result["run_id"], result["state"]) == (fire.run_id, "SUCCEEDED")
+        assert result["outputs"] == {"only": None}
+        assert house.source.find("a").state.stats.total_runs == 1
+
+
+async def test_each_failed_try_is_told_of_and_between_tries_the_status_is_error(tmp_path: Path) -> None:
+    retry = "  retryPolicy: {maxRetries: 2, retryDelayMs: 700}\n"
+    put(tmp_path, "a", text(run="exit 3", more=retry))
+
+    async with living(tmp_path) as house:
+        await house.client.trigger(house.source.find("a").schedule_id)
+
+        first = await house.told("execution:error")
+        assert (first.will_retry, first.retry_attempt) == (True, 1)
+        between = state(tmp_path, "a")
+        assert between["status"] == "error"
+        assert between["lastRun"]["completedAt"] is None
+        assert "3" in between["lastRun"]["error"]
+        assert between["lastRun"]["retryAttempt"] == 1
+        assert between["stats"]["totalRuns"] == 0
+
+        last = await house.told("execution:error")
+        assert not last.will_retry
+        after = state(tmp_path, "a")
+        assert after["status"] == "error"
+        assert after["stats"]["failedRuns"] == after["stats"]["totalRuns"] == 1
+        assert after["stats"]["lastFailure"] == after["lastRun"]["startedAt"]
+        assert [event.event for event in house.events] == ["execution:start", "execution:error", "execution:error"]
+
+
+async def test_pause_and_resume_are_in_the_state_file(tmp_path: Path) -> None:
+    put(tmp_path, "a", text())
+    put(tmp_path, "off", text(more="  enabled: false\n"))
+
+    async with living(tmp_path) as house:
+        assert (state(tmp_path, "off")["status"], state(tmp_path, "off")["enabled"]) == ("disabled", False)
+        name = house.source.find("a").schedule_id
+
+        await house.client.pause_schedule(name)
+        await house.source.close()
+        assert (state(tmp_path, "a")["status"], state(tmp_path, "a")["nextRun"]) == ("paused", None)
+        assert state(tmp_path, "a")["enabled"]
+
+        await house.client.resume_schedule(name)
+        await house.source.close()
+        assert state(tmp_path, "a")["status"] == "idle"
+        assert state(tmp_path, "a")["nextRun"] is not None
+
+
+async def test_totals_go_on_after_a_restart_and_nothing_is_applied_again(tmp_path: Path) -> None:
+    put(tmp_path, "a", text())
+    async with living(tmp_path) as house:
+        await house.run_now("a")
+        first = house.source.find("a")
+
+    async with living(tmp_path) as house:
+        again = house.source.find("a")
+        assert again.schedule_id == first.schedule_id
+        assert again.state == first.state
+        assert (await house.client.schedule(first.schedule_id)).version == 1
+        await house.run_now("a")
+
+    assert state(tmp_path, "a")["stats"]["totalRuns"] == 2
+
+
+async def test_a_run_that_ended_while_nobody_watched_is_counted_once(tmp_path: Path) -> None:
+    put(tmp_path, "a", text())
+    async with living(tmp_path, watches=False) as house:
+        fire = await house.client.trigger(house.source.find("a").schedule_id)
+        await house.client.wait(fire.run_id or "")
+    assert state(tmp_path, "a")["stats"]["totalRuns"] == 0
+
+    for _ in range(2):
+        async with living(tmp_path) as house:
+            await house.source.caught_up()
+            assert state(tmp_path, "a")["stats"]["totalRuns"] == 1
+            assert house.events == []
+
+
+@pytest.mark.parametrize("lost", ["state file", "index", "both", "everything but the state file"])
+async def test_what_is_lost_is_made_again_from_what_is_left(tmp_path: Path, lost: str) -> None:
+    put(tmp_path, "a", text())
+    async with living(tmp_path) as house:
+        await house.run_now("a")
+        first = house.source.find("a")
+    if lost in {"state file", "both"}:
+        (tmp_path / "a" / STATE_FILE).unlink()
+    if lost in {"index", "both"}:
+        (tmp_path / OWN_DIRECTORY / "folder.json").unlink()
+    if lost == "everything but the state file":
+        shutil.rmtree(tmp_path / OWN_DIRECTORY)
+
+    async with living(tmp_path) as house:
+        await house.source.caught_up()
+        again = house.source.find("a")
+        assert list(await house.server_schedules()) == [first.schedule_id]
+        assert again.state.stats == first.state.stats
+        assert [one.started_at for one in again.state.history] == [one.started_at for one in first.state.history]
+        assert state(tmp_path, "a")["scheduleId"] == first.schedule_id
+        assert any("is missing" in warning for warning in house.beginning.warnings) is (lost == "state file")
+
+
+async def test_an_import_makes_up_for_the_window_that_was_missed_and_for_no_other(tmp_path: Path) -> None:
+    directory = put(tmp_path, "a", text(cron="0 * * * *"))
+    (directory / STATE_FILE).write_text(
+        '{"version": 1, "scheduleId": "a-a1b2c3", "pipelineId": "a", "status": "idle", "enabled": true,'
+        ' "lastRun": {"startedAt": "2026-01-26T14:00:00.000Z", "completedAt": "2026-01-26T14:02:35.000Z",'
+        ' "success": true, "resultFile": null, "itemsProcessed": 42, "error": null},'
+        ' "nextRun": "2026-01-26T15:00:00.000Z",'
+        ' "stats": {"totalRuns": 156, "successfulRuns": 152, "failedRuns": 4, "lastFailure": null}, "history": []}'
+    )
+
+    async with living(tmp_path, fires=True) as house:
+        await house.told("execution:complete", schedule_id="a-a1b2c3")
+        said = state(tmp_path, "a")
+        assert said["stats"]["totalRuns"] == 157
+        assert said["history"][1]["startedAt"] == "2026-01-26T14:00:00.000Z"
+        outcomes = [(fire.outcome, fire.is_catch_up) async for fire in house.client.fires("a-a1b2c3")]
+        assert outcomes.count(("ran", True)) == 1
+
+
+async def test_what_a_person_paused_stays_paused_on_a_new_database(tmp_path: Path) -> None:
+    put(tmp_path, "a", text(cron="* * * * * *"))
+    async with living(tmp_path) as house:
+        await house.client.pause_schedule(house.source.find("a").schedule_id)
+    shutil.rmtree(tmp_path / OWN_DIRECTORY)
+
+    async with living(tmp_path, fires=True) as house:
+        assert house.source.find("a").state.status is ScheduleStatus.PAUSED
+        assert [fire async for fire in house.client.fires(house.source.find("a").schedule_id)] == []
+
+
+async def test_a_schedule_is_found_by_a_beginning_and_a_misspelling_is_answered_with_a_suggestion(
+    tmp_path: Path,
+) -> None:
+    for name in ("report", "reports.daily", "sync"):
+        put(tmp_path, name, text())
+
+    async with living(tmp_path, watches=False) as house:
+        assert house.source.find("report").pipeline_id == "report"
+        assert house.source.find("sy").pipeline_id == "sync"
+        with pytest.raises(NotFound, match="the beginning of 2 schedules"):
+            house.source.find("rep")
+        with pytest.raises(NotFound, match="did you mean sync"):
+            house.source.find("syncs")

@@ -1,0 +1,141 @@
+"""A folder that changes while its schedules are in use: the table of changes, on a real server (FLD-3, FLD-5)."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from mainspring.folder.records import ARCHIVE_FILE, STATE_FILE
+from tests.folder.house import NEVER, living, put, state, text
+
+
+async def test_edit_break_and_fix(tmp_path: Path) -> None:
+    put(tmp_path, "a", text())
+    put(tmp_path, "b", text())
+    async with living(tmp_path) as house:
+        first = house.source.find("a")
+        other = (await house.client.schedule(house.source.find("b").schedule_id)).version
+
+        put(tmp_path, "a", text(cron="0 9 * * *"))
+        changed = await house.told("schedule:changed")
+        assert (changed.schedule_id, changed.change) == (first.schedule_id, "updated")
+        assert house.source.find("a").config.cron == "0 9 * * *"
+        assert state(tmp_path, "a")["nextRun"].endswith("T09:00:00.000Z")
+
+        put(tmp_path, "a", text(cron="0 99 * * *"))
+        broken = await house.told("file:broken")
+        assert broken.file == "a/pipeline.yaml"
+        assert "a/pipeline.yaml:3" in broken.flaws
+        assert broken.keeps_running
+        assert (await house.client.schedule(first.schedule_id)).next_at is not None
+        assert house.source.find("a").config.cron == "0 9 * * *"
+        await house.run_now("a")
+        assert state(tmp_path, "a")["stats"]["totalRuns"] == 1
+
+        put(tmp_path, "a", text(cron="0 10 * * *"))
+        assert (await house.told("file:fixed")).file == "a/pipeline.yaml"
+        assert (await house.told("schedule:changed")).change == "updated"
+        assert state(tmp_path, "a")["nextRun"].endswith("T10:00:00.000Z")
+        assert state(tmp_path, "a")["stats"]["totalRuns"] == 1
+        assert (await house.client.schedule(house.source.find("b").schedule_id)).version == other
+
+
+async def test_what_only_the_server_can_refuse_is_said_with_its_line(tmp_path: Path) -> None:
+    async with living(tmp_path) as house:
+        too_much = text().replace('"}', '", resources: {memory: 2000TiB}}')
+        put(tmp_path, "a", too_much)
+
+        broken = await house.told("file:broken")
+
+        assert "a/pipeline.yaml:6" in broken.flaws
+        assert not broken.keeps_running
+        assert house.source.schedules() == []
+        assert not (tmp_path / "a" / STATE_FILE).exists()
+
+
+async def test_rename_copy_and_delete(tmp_path: Path) -> None:
+    put(tmp_path, "a", text())
+    async with living(tmp_path) as house:
+        first = house.source.find("a").schedule_id
+        await house.run_now("a")
+
+        (tmp_path / "a").rename(tmp_path / "moved")
+        await house.told("schedule:changed", schedule_id=first, change="updated")
+        assert await house.server_schedules() == {first: "moved"}
+        assert await house.server_jobs() == {"moved"}
+        assert state(tmp_path, "moved")["pipelineId"] == "moved"
+        await house.run_now("moved")
+        assert state(tmp_path, "moved")["stats"]["totalRuns"] == 2
+
+        shutil.copytree(tmp_path / "moved", tmp_path / "copy")
+        copied = await house.told("schedule:changed", change="added")
+        assert copied.schedule_id != first
+        assert state(tmp_path, "copy")["scheduleId"] == copied.schedule_id
+        assert state(tmp_path, "copy")["stats"]["totalRuns"] == 0
+        assert state(tmp_path, "moved")["scheduleId"] == first
+
+        shutil.rmtree(tmp_path / "moved")
+        (tmp_path / "copy" / "pipeline.yaml").unlink()
+        removed = {(await house.told("schedule:changed", change="removed")).schedule_id for _ in range(2)}
+        assert removed == {first, copied.schedule_id}
+        assert await house.server_schedules() == {}
+        assert await house.server_jobs() == set()
+        assert not (tmp_path / "copy" / STATE_FILE).exists()
+        assert house.source.schedules() == []
+
+
+async def test_a_schedule_that_goes_and_comes_back_keeps_its_past(tmp_path: Path) -> None:
+    put(tmp_path, "a", text())
+    async with living(tmp_path) as house:
+        first = house.source.find("a").schedule_id
+        await house.run_now("a")
+
+        put(tmp_path, "a", text(cron=None))
+        await house.told("schedule:changed", change="removed")
+        assert (tmp_path / "a" / ARCHIVE_FILE).exists()
+        assert not (tmp_path / "a" / STATE_FILE).exists()
+        assert await house.server_schedules() == {}
+        assert await house.server_jobs() == {"a"}
+
+        put(tmp_path, "a", text(cron=NEVER))
+        assert (await house.told("schedule:changed", change="added")).schedule_id == first
+        assert state(tmp_path, "a")["stats"]["totalRuns"] == 1
+        assert not (tmp_path / "a" / ARCHIVE_FILE).exists()
+        await house.run_now("a")
+        assert state(tmp_path, "a")["stats"]["totalRuns"] == 2
+
+
+async def test_a_state_file_that_somebody_spoils_is_made_again(tmp_path: Path) -> None:
+    put(tmp_path, "a", text())
+    async with living(tmp_path) as house:
+        await house.source.caught_up()
+        before = state(tmp_path, "a")
+
+        (tmp_path / "a" / STATE_FILE).write_text('{"version": 1, "sched')
+        assert "can't be used" in (await house.told("warning")).message
+        assert state(tmp_path, "a") == before
+
+        (tmp_path / "a" / STATE_FILE).unlink()
+        assert "is missing" in (await house.told("warning")).message
+        assert state(tmp_path, "a") == before
+
+
+async def test_who_is_told_follows_the_file(tmp_path: Path) -> None:
+    tell = "  notify:\n    on_failure: http://127.0.0.1:9/{}\n"
+    put(tmp_path, "a", text(more=tell.format("one")))
+    async with living(tmp_path) as house:
+        key = house.source.find("a").schedule_id
+        (hook,) = [one async for one in house.client.webhooks()]
+        assert (hook.job, hook.note) == ("a", f"folder:{key}:0")
+        assert "run.failed" in hook.events
+        assert hook.url.endswith("/one")
+
+        put(tmp_path, "a", text(more=tell.format("two")))
+        await house.told("schedule:changed", change="updated")
+        (changed,) = [one async for one in house.client.webhooks()]
+        assert changed.id == hook.id
+        assert changed.url.endswith("/two")
+
+        shutil.rmtree(tmp_path / "a")
+        await house.told("schedule:changed", change="removed")
+        assert [one async for one in house.client.webhooks()] == []

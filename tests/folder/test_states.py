@@ -1,0 +1,333 @@
+"""From the server's views to the state file: every documented field, in its meaning."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import msgspec
+import pytest
+from msgspec import UNSET
+from msgspec.structs import replace
+
+from mainspring.folder import states
+from mainspring.folder.records import RunRecord, ScheduleState, ScheduleStats, ScheduleStatus
+from mainspring.folder.states import Outcome, Tally
+from mainspring.rest import RunView, TaskView
+from mainspring.rest_schedules import ScheduleView
+
+T0 = datetime(2026, 1, 26, 14, 0, tzinfo=UTC)
+
+
+TOMORROW = T0 + timedelta(days=1)
+LATER = T0 + timedelta(seconds=1_000)
+NO_RUNS = Tally()
+
+
+def at(seconds: float) -> datetime:
+    """So many seconds after the beginning of time."""
+    return T0 + timedelta(seconds=seconds)
+
+
+def schedule(state: str = "active", next_at: datetime | None = TOMORROW) -> ScheduleView:
+    """A schedule as the server shows it."""
+    return ScheduleView(
+        id="sched_1", tenant="default", name="a-abcdef", job="a", version=1, state=state, because="", trigger="daily",
+        next_at=next_at, through_at=T0, waiting=False, pool="default", created_at=T0, created_by="x", updated_at=T0,
+        updated_by="x",
+    )  # fmt: skip
+
+
+def run(
+    id: str = "run_1", state: str = "SUCCEEDED", begins: float = 0, ends: float | None = 155, **more: object
+) -> RunView:
+    """A run as the server shows it."""
+    return RunView(
+        id=id, tenant="default", job="a", job_version=1, job_id="job_1", pool="default", state=state, priority="P1",
+        params=msgspec.Raw(b"{}"), task_count=1, submitted_by="", linked_run=None, generation=1,
+        created_at=at(begins), start_at=at(begins), adopted_at=at(begins), ended_at=None if ends is None else at(ends),
+        paused=False, held=None, cancelled_by=None, because=f"it is {state}", **more,  # type: ignore[arg-type]
+    )  # fmt: skip
+
+
+def task(
+    name: str = "t", state: str = "SUCCEEDED", *, output: object = None, error: object = None, **more: object
+) -> TaskView:
+    """A task as the server shows it."""
+    said = {
+        "attempt": 1, "due_at": None, "because": "why", "partition": None, **more,
+    }  # fmt: skip
+    return TaskView(
+        id=f"task_{name}", run_id="run_1", tenant="default", name=name, state=state, priority="P1", since=T0,
+        generation=1, attempt_id=None, worker=None, assigned_at=None, started_at=None, ended_at=None, stop=None,
+        output=msgspec.Raw(msgspec.json.encode(output)), error=msgspec.Raw(msgspec.json.encode(error)),
+        **said,  # type: ignore[arg-type]
+    )  # fmt: skip
+
+
+def record(begins: float = 0, *, success: bool = True, duration: int | None = 1_000) -> RunRecord:
+    """A run that is over."""
+    ends = at(begins) + timedelta(milliseconds=duration or 0)
+    return RunRecord(
+        started_at=at(begins), completed_at=ends, success=success, duration=UNSET if duration is None else duration
+    )
+
+
+def shown(tally: Tally = NO_RUNS, view: ScheduleView | None = None, **more: object) -> ScheduleState:
+    """The content of the file."""
+    return states.state_of(view or schedule(), tally, schedule_id="a-abcdef", pipeline_id="a", **more)  # type: ignore[arg-type]
+
+
+def counted(*records: RunRecord, most: int = 50) -> Tally:
+    """A tally of these runs, in this order."""
+    tally = Tally()
+    for number, one in enumerate(records):
+        tally = states.count(tally, f"run_{number}", one, most=most)
+    return tally
+
+
+# a run as a record
+
+
+def test_a_run_that_succeeded() -> None:
+    outcome = states.outcome_of(run(), [task(output={"items_processed": 42, "result_file": ".results/x.json"})])
+
+    assert states.record_of(run(), outcome) == RunRecord(
+        started_at=T0, completed_at=at(155), success=True, duration=155_000, items_processed=42,
+        result_file=".results/x.json",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("state", ["FAILED", "TIMED_OUT", "PARTIAL", "CANCELLED"])
+def test_a_run_that_ended_in_any_other_way_was_no_success(state: str) -> None:
+    assert not states.record_of(run(state=state), Outcome()).success
+    assert states.is_over(run(state=state))
+
+
+def test_the_error_is_that_of_the_task_that_failed() -> None:
+    failed = task("load", "FAILED", error={"type": "exit", "message": "exited with 3"})
+
+    assert states.outcome_of(run(state="FAILED"), [failed]).error == "exited with 3"
+    assert states.outcome_of(run(state="FAILED"), [task("extract"), failed]).error == "load: exited with 3"
+
+
+def test_the_error_has_the_last_line_that_was_printed() -> None:
+    failed = task(state="FAILED", error={"message": "exited with 3", "last_lines": "trying\nno such table\n"})
+
+    assert states.outcome_of(run(state="FAILED"), [failed]).error == "exited with 3: no such table"
+
+
+def test_a_task_that_says_nothing_of_its_failure_is_described_by_why_it_ended() -> None:
+    assert states.outcome_of(run(state="FAILED"), [task(state="FAILED", because="its only try failed")]).error == (
+        "its only try failed"
+    )
+
+
+def test_a_cancelled_run_says_who_cancelled_it() -> None:
+    cancelled = replace(run(state="CANCELLED"), because="cancelled by ann")
+
+    assert states.outcome_of(cancelled, [task(state="CANCELLED")]).error == "cancelled by ann"
+
+
+def test_a_run_that_is_under_way_has_no_end_and_no_success() -> None:
+    under_way = states.record_of(run(state="RUNNING", ends=None), Outcome())
+
+    assert (under_way.completed_at, under_way.success, under_way.duration) == (None, False, UNSET)
+
+
+def test_times_are_whole_milliseconds_and_an_end_is_never_before_its_beginning() -> None:
+    odd = replace(run(), created_at=T0.replace(microsecond=1_999), start_at=T0, ended_at=T0)
+
+    made = states.record_of(odd, Outcome())
+
+    assert made.started_at == T0.replace(microsecond=1_000)
+    assert made.completed_at == made.started_at
+    assert made.duration == 0
+
+
+def test_retries_are_said_only_where_there_were_some() -> None:
+    assert states.record_of(run(), Outcome()).retry_attempt is UNSET
+    assert states.record_of(run(retries=2), Outcome()).retry_attempt == 2
+
+
+def test_outputs_are_by_task_and_those_of_a_fan_out_in_the_order_of_its_items() -> None:
+    tasks = [task("b", output="y", partition=1), task("a", output={"n": 1}), task("b", output="x", partition=0)]
+
+    assert states.outcome_of(run(), tasks).outputs == {"a": {"n": 1}, "b": ["x", "y"]}
+
+
+def test_an_output_that_means_something_else_by_the_same_words_is_no_report() -> None:
+    assert states.outcome_of(run(), [task(output={"items_processed": "many"})]).items_processed is None
+    assert states.outcome_of(run(), [task(output=[1, 2])]).result_file is None
+
+
+def test_a_task_that_waits_for_its_next_try_makes_the_run_wait() -> None:
+    waits = task(state="PENDING", due_at=at(60), error={"message": "no luck"})
+
+    outcome = states.outcome_of(run(state="RUNNING", ends=None), [waits])
+
+    assert outcome.due_at == at(60)
+    assert outcome.error == "no luck"
+
+
+# counting
+
+
+def test_a_run_is_counted_once() -> None:
+    once = counted(record())
+
+    assert states.count(once, "run_0", record(), most=50) == once
+
+
+def test_successes_and_failures_add_up() -> None:
+    stats = counted(record(0), record(10, success=False), record(20), record(30, success=False)).stats
+
+    assert (stats.total_runs, stats.successful_runs, stats.failed_runs) == (4, 2, 2)
+    assert stats.last_failure == at(30)
+
+
+def test_the_average_is_over_all_runs_and_not_only_over_the_history() -> None:
+    stats = counted(*(record(n, duration=n * 100) for n in range(1, 11)), most=2).stats
+
+    assert stats.average_duration == pytest.approx(550.0)
+
+
+def test_a_file_that_kept_no_average_lends_that_of_its_history() -> None:
+    state = ScheduleState(
+        schedule_id="a-abcdef", pipeline_id="a", stats=ScheduleStats(total_runs=3, successful_runs=3),
+        history=(record(2, duration=200), record(1, duration=100)),
+    )  # fmt: skip
+    tally = states.import_tally(state, at(100), is_on_server=False, most=50)
+
+    assert states.count(tally, "r", record(50, duration=550), most=50).stats.average_duration == pytest.approx(250.0)
+
+
+def test_history_is_the_newest_first_whatever_order_runs_end_in_and_has_a_limit() -> None:
+    tally = counted(record(20), record(10), record(30), most=2)
+
+    assert [one.started_at for one in tally.history] == [at(30), at(20)]
+    assert tally.stats.total_runs == 3
+
+
+# the file
+
+
+def test_a_schedule_that_never_ran() -> None:
+    state = shown()
+
+    assert state.status is ScheduleStatus.IDLE
+    assert state.last_run is None
+    assert state.next_run == TOMORROW
+    assert state.stats == ScheduleStats()
+    assert state.history == ()
+
+
+@pytest.mark.parametrize(
+    ("view", "success", "expected"),
+    [
+        ("active", True, ScheduleStatus.IDLE),
+        ("active", False, ScheduleStatus.ERROR),
+        ("paused", True, ScheduleStatus.PAUSED),
+        ("paused", False, ScheduleStatus.PAUSED),
+        ("disabled", False, ScheduleStatus.DISABLED),
+        ("disabled", True, ScheduleStatus.DISABLED),
+    ],
+)
+def test_the_status_when_nothing_runs(view: str, success: bool, expected: ScheduleStatus) -> None:
+    state = shown(counted(record(success=success)), schedule(view))
+
+    assert state.status is expected
+    assert state.enabled is (view != "disabled")
+
+
+def test_a_run_under_way_is_the_last_run_and_is_not_in_the_history() -> None:
+    under_way = RunRecord(started_at=at(100), completed_at=None, success=False)
+
+    state = shown(counted(record()), current=under_way)
+
+    assert state.status is ScheduleStatus.RUNNING
+    assert state.last_run is not None
+    assert state.last_run.started_at == at(100)
+    assert len(state.history) == 1
+    assert state.stats.total_runs == 1
+
+
+def test_between_two_tries_the_status_is_error_with_the_error() -> None:
+    failing = RunRecord(started_at=at(100), completed_at=None, success=False, error="no luck", retry_attempt=1)
+
+    state = shown(current=failing, retrying=True)
+
+    assert state.status is ScheduleStatus.ERROR
+    assert state.last_run is not None
+    assert (state.last_run.error, state.last_run.retry_attempt) == ("no luck", 1)
+
+
+def test_the_last_run_says_null_where_the_history_says_nothing() -> None:
+    state = shown(counted(record()))
+    text = msgspec.json.decode(msgspec.json.encode(state))
+
+    assert set(text["lastRun"]) >= {"startedAt", "completedAt", "success", "resultFile", "itemsProcessed", "error"}
+    assert text["lastRun"]["error"] is None
+    assert set(text["history"][0]) == {"startedAt", "completedAt", "success", "duration"}
+
+
+# import
+
+
+def imported(state: ScheduleState, *, now: datetime = LATER, is_on_server: bool = False) -> Tally:
+    """What is made of a file alone."""
+    return states.import_tally(state, now, is_on_server=is_on_server, most=50)
+
+
+def state_file(**more: object) -> ScheduleState:
+    """A file that somebody else wrote."""
+    return ScheduleState(schedule_id="a-abcdef", pipeline_id="a", **more)  # type: ignore[arg-type]
+
+
+def test_an_import_keeps_what_the_file_counted() -> None:
+    stats = ScheduleStats(total_runs=156, successful_runs=152, failed_runs=4, last_failure=at(-5), average_duration=9.0)
+
+    tally = imported(state_file(stats=stats, history=(record(),), last_run=record()))
+
+    assert tally.stats == stats
+    assert tally.history == (record(),)
+
+
+def test_a_run_that_was_under_way_becomes_one_that_was_interrupted() -> None:
+    under_way = RunRecord(started_at=at(10), completed_at=None, success=False)
+
+    tally = imported(state_file(status=ScheduleStatus.RUNNING, last_run=under_way, stats=ScheduleStats()))
+
+    assert tally.stats == ScheduleStats(total_runs=1, failed_runs=1, last_failure=at(10), average_duration=None)
+    assert tally.history[0].error == states.INTERRUPTED
+    assert tally.history[0].completed_at == LATER
+
+
+def test_a_file_that_only_says_running_means_the_window_that_was_due() -> None:
+    file = state_file(status=ScheduleStatus.RUNNING, last_run=record(0), next_run=at(60), history=(record(0),))
+
+    assert imported(file).history[0].started_at == at(60)
+    assert states.since_of(file, at(1_000)) == at(60)
+
+
+def test_what_the_server_has_is_not_taken_for_interrupted() -> None:
+    under_way = RunRecord(started_at=at(10), completed_at=None, success=False)
+    file = state_file(status=ScheduleStatus.RUNNING, last_run=under_way, history=(record(0),))
+
+    tally = imported(file, is_on_server=True)
+
+    assert tally.stats.failed_runs == 0
+    assert states.is_counted(tally, "any", at(0))
+    assert not states.is_counted(tally, "any", at(10))
+
+
+def test_an_import_goes_on_after_the_last_run() -> None:
+    assert states.since_of(state_file(last_run=record(7)), at(100)) == at(7)
+
+
+def test_an_import_without_a_run_goes_on_with_the_window_that_was_due() -> None:
+    since = states.since_of(state_file(next_run=at(60)), at(100))
+
+    assert since is not None
+    assert since < at(60)
+    assert states.since_of(state_file(next_run=at(160)), at(100)) is None
+    assert states.since_of(state_file(), at(100)) is None

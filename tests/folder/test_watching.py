@@ -1,0 +1,216 @@
+"""What changes in a folder is told, soon and once; the rest is not (FLD-5)."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+from structlog.testing import capture_logs
+from watchfiles import awatch
+from watchfiles.main import FileChange
+
+from mainspring.clock import MachineClock
+from mainspring.folder import watching
+from mainspring.folder.records import LOCK_FILE, PIPELINE_FILE, STATE_FILE
+from mainspring.folder.watching import Watcher
+
+
+class Changes:
+    """What a watcher tells."""
+
+    def __init__(self, watcher: Watcher) -> None:
+        self._told = aiter(watcher)
+        self.watcher = watcher
+
+    async def next(self) -> set[str]:
+        """The next that is told."""
+        async with asyncio.timeout(10):
+            return set(await anext(self._told))
+
+    async def until(self, *paths: str) -> set[str]:
+        """What is told until all of these are."""
+        told: set[str] = set()
+        while not told >= set(paths):
+            told |= await self.next()
+        return told
+
+
+def put(directory: Path, text: str = "name: a\n") -> None:
+    """A pipeline."""
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / PIPELINE_FILE).write_text(text)
+
+
+@pytest.fixture(params=["told", "polled"])
+async def changes(
+    tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Changes]:
+    """A folder with the pipelines a, b, b/c, d and d/e, watched: once with the system's help, once without."""
+    if request.param == "polled":
+        monkeypatch.setattr(watching, "awatch", no_watches)
+    for name in ("a", "b", "b/c", "d", "d/e"):
+        put(tmp_path / name)
+        (tmp_path / name / STATE_FILE).write_text("{}")
+    async with Watcher(tmp_path, MachineClock()) as watcher:
+        assert watcher.polls == (request.param == "polled")
+        yield Changes(watcher)
+
+
+def no_watches(*_paths: str, **_options: object) -> NoReturn:
+    """A system on which all watches are in use."""
+    raise OSError("OS file watch limit reached")
+
+
+async def test_what_changes_in_files_is_told(tmp_path: Path, changes: Changes) -> None:
+    """Written, replaced by another file, deleted; of the state file, too."""
+    put(tmp_path)
+    put(tmp_path / "a", "name: other\n")
+    (tmp_path / "b" / STATE_FILE).unlink()
+    (tmp_path / "b/c/pipeline.yaml.tmp").write_text("name: other\n")
+    (tmp_path / "b/c/pipeline.yaml.tmp").rename(tmp_path / "b/c" / PIPELINE_FILE)
+    (tmp_path / "d" / PIPELINE_FILE).unlink()
+    (tmp_path / "d/e" / STATE_FILE).write_text("garbage")
+    assert await changes.until(".", "a", "b", "b/c", "d", "d/e") == {".", "a", "b", "b/c", "d", "d/e"}
+
+
+async def test_directories_that_come_and_go_are_told(tmp_path: Path, changes: Changes) -> None:
+    """Made, copied, moved with all that is below, removed."""
+    put(tmp_path / "new/deep")
+    shutil.copytree(tmp_path / "a", tmp_path / "copy")
+    (tmp_path / "b").rename(tmp_path / "moved")
+    shutil.rmtree(tmp_path / "d")
+    told = {"new", "new/deep", "copy", "b", "b/c", "moved", "moved/c", "d", "d/e"}
+    assert await changes.until(*told) == told
+
+
+async def test_what_is_new_is_watched_too(tmp_path: Path, changes: Changes) -> None:
+    """A directory that came, and one that took the place of another."""
+    put(tmp_path / "new")
+    assert await changes.until("new") == {"new"}
+    put(tmp_path / "new", "name: other\n")
+    assert await changes.until("new") == {"new"}
+
+    shutil.rmtree(tmp_path / "a")
+    (tmp_path / "b" / "c").rename(tmp_path / "a")
+    assert await changes.until("a", "b/c") == {"a", "b/c"}
+    put(tmp_path / "a", "name: another\n")
+    assert await changes.until("a") == {"a"}
+
+
+async def test_what_is_nobodys_business_is_not_told(tmp_path: Path, changes: Changes) -> None:
+    """Our own files, editors' files, results, data, directories of tools: what is told next is the edit after."""
+    for name in (".mainspring", "a/.results", "node_modules", "a/__pycache__"):
+        put(tmp_path / name)
+    for name in (LOCK_FILE, "a/.pipeline.yaml.swp", "a/pipeline.yaml~", "a/input.csv", f"a/{STATE_FILE}.new", "a/4913"):
+        (tmp_path / name).write_text("x")
+        (tmp_path / name).unlink()
+    (tmp_path / "link").symlink_to(tmp_path / "a")
+    put(tmp_path / "b", "name: other\n")
+    assert await changes.next() == {"b"}
+
+
+async def test_it_ends_when_told(changes: Changes) -> None:
+    """While somebody waits for the next change."""
+    waiting = asyncio.create_task(changes.next())
+    await asyncio.sleep(0)
+    changes.watcher.stop()
+    with pytest.raises(StopAsyncIteration):
+        await waiting
+
+
+async def test_what_comes_together_is_told_together(tmp_path: Path) -> None:
+    """A file that is written in steps is read when it is whole."""
+    for number in range(20):
+        put(tmp_path / f"p{number}")
+    async with Watcher(tmp_path, MachineClock()) as watcher:
+        changes = Changes(watcher)
+        for number in range(20):
+            put(tmp_path / f"p{number}", "name: ")
+            await asyncio.sleep(0)
+            put(tmp_path / f"p{number}", "name: other\n")
+        assert await changes.next() == {f"p{number}" for number in range(20)}
+
+
+async def test_a_stream_of_changes_is_told_while_it_goes_on(tmp_path: Path) -> None:
+    """Somebody writes without a pause: nobody waits until they are done."""
+    put(tmp_path / "a")
+    async with Watcher(tmp_path, MachineClock()) as watcher:
+        changes = Changes(watcher)
+
+        async def write() -> None:
+            for number in range(100_000):
+                put(tmp_path / "a", f"name: {number}\n")
+                await MachineClock().sleep(0.02)
+
+        writing = asyncio.create_task(write())
+        assert await changes.next() == {"a"}
+        assert not writing.done()
+        writing.cancel()
+
+
+async def test_a_system_without_watches_is_said_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With why, and what we do instead."""
+    monkeypatch.setattr(watching, "awatch", no_watches)
+    with capture_logs() as logs:
+        async with Watcher(tmp_path, MachineClock()) as watcher:
+            changes = Changes(watcher)
+            put(tmp_path / "a")
+            assert await changes.until("a") == {"a"}
+            put(tmp_path / "a" / "b")
+            assert await changes.until("a/b") == {"a/b"}
+    assert [(entry["event"], entry["because"]) for entry in logs] == [("folder.polled", "OS file watch limit reached")]
+
+
+async def test_a_watcher_that_breaks_while_it_runs_is_replaced_by_looking(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The limit of watches came with a new directory."""
+
+    def for_one(*paths: str, stop_event: asyncio.Event, **_options: object) -> AsyncIterator[set[FileChange]]:
+        return awatch(*paths, stop_event=stop_event, recursive=False) if len(paths) == 1 else no_watches()
+
+    monkeypatch.setattr(watching, "awatch", for_one)
+    async with Watcher(tmp_path, MachineClock()) as watcher:
+        changes = Changes(watcher)
+        put(tmp_path / "a")
+        assert await changes.until("a") == {"a"}
+        put(tmp_path / "a", "name: other\n")
+        assert await changes.until("a") == {"a"}
+        assert watcher.polls
+
+
+async def test_what_the_system_does_not_say_is_found_by_looking(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a network file system, where another machine writes."""
+    monkeypatch.setattr(watching, "LOOK_SECONDS", 0.05)
+
+    async def silent(*_paths: str, stop_event: asyncio.Event, **_options: object) -> AsyncIterator[set[FileChange]]:
+        while not stop_event.is_set():
+            await stop_event.wait()
+        if not stop_event.is_set():
+            yield set()
+
+    monkeypatch.setattr(watching, "awatch", silent)
+    put(tmp_path / "a")
+    async with Watcher(tmp_path, MachineClock()) as watcher:
+        put(tmp_path / "a", "name: other\n")
+        assert await Changes(watcher).until("a") == {"a"}
+        assert not watcher.polls
+
+
+async def test_a_folder_that_goes_and_comes_again_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its lock is lost then, and whoever has it stops; but the watcher does not break."""
+    monkeypatch.setattr(watching, "LOOK_SECONDS", 0.05)
+    root = tmp_path / "folder"
+    put(root / "a")
+    async with Watcher(root, MachineClock()) as watcher:
+        changes = Changes(watcher)
+        shutil.rmtree(root)
+        assert await changes.until(".", "a") == {".", "a"}
+        put(root / "b")
+        assert await changes.until(".", "b") == {".", "b"}

@@ -1,0 +1,58 @@
+"""Answers: the fields that were asked for, out of whatever surrounds them."""
+
+from __future__ import annotations
+
+import pytest
+
+from mainspring.errors import TaskError
+from mainspring.mapreduce.answers import LONGEST_ANSWER, read_answer
+
+FIELDS = ("severity", "category")
+GOOD = '{"severity": "high", "category": ["ui", 1]}'
+READ = {"severity": "high", "category": ["ui", 1]}
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        GOOD,
+        f"\n {GOOD} \n",
+        f"```json\n{GOOD}\n```",
+        f"I think {{about}} it {{ a lot.\n\n{GOOD}\nThat is all {{}}.",
+        f'First {{"severity": "low", "category": null}}, no: {GOOD}',
+        f'{GOOD} and then {{"severity": "only one of them"}}',
+        '{"category": ["ui", 1], "why": {"severity": "x", "category": "y"}, "severity": "high"}',
+        "{" * 1_500 + GOOD,
+        f'{{"severity": NaN, "category": 1}} {GOOD} {{"severity": Infinity, "category": 1}}',
+    ],
+)
+def test_the_last_object_with_all_fields_counts(answer: str) -> None:
+    """Fences, thoughts, objects that lack something, and what is no JSON are passed over."""
+    assert read_answer(answer, FIELDS) == READ
+
+
+@pytest.mark.parametrize(
+    "answer",
+    ["", "high, ui", '{"severity": "high"}', '["severity", "category"]', GOOD[:-1], "{" * 100_000, '{"a":' * 100_000],
+)
+def test_an_answer_without_the_fields_is_worth_another_try(answer: str) -> None:
+    """Whoever is asked again may answer better."""
+    with pytest.raises(TaskError, match="no JSON object with severity, category") as failed:
+        read_answer(answer, FIELDS)
+    assert failed.value.failure == "transient"
+    assert len(str(failed.value)) < 300
+
+
+def test_what_no_store_takes_is_replaced() -> None:
+    """A NUL, a lone surrogate."""
+    assert read_answer("a\0b\ud800", ()) == "a\ufffdb?"
+    assert read_answer('{"a": "x\\u0000y"}', ("a",)) == {"a": "x\ufffdy"}
+    with pytest.raises(TaskError):
+        read_answer('{"a": "\\ud800"}', ("a",))
+
+
+def test_without_fields_the_answer_is_a_text() -> None:
+    """Without the space around it, and not longer than anybody can want."""
+    assert read_answer(f"  {GOOD}\n", ()) == GOOD
+    with pytest.raises(TaskError, match="characters"):
+        read_answer("x" * (LONGEST_ANSWER + 1), ())

@@ -1,0 +1,358 @@
+"""Invokers: real programs, functions, servers and sockets, and what each of them can do wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+import threading
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+from mainspring.clock import MachineClock
+from mainspring.core.mapping import KEY_VARIABLE, PYTHON_PATH_VARIABLE, Invoker
+from mainspring.errors import Refused, TaskError
+from mainspring.mapreduce.answers import LONGEST_ANSWER
+from mainspring.mapreduce.invoke_function import Function, load_function
+from mainspring.mapreduce.invoke_socket import AnswerSocket
+from mainspring.mapreduce.invokers import make_invoke
+from tests.mapreduce.chats import Chats, Reply, Request, says
+
+KEY = "sk-hunter2hunter2"
+
+
+async def ask(invoker: Invoker, prompt: str = "why?", directory: Path = Path("/")) -> str:
+    """What this invoker answers."""
+    invoke = make_invoke(invoker, directory, MachineClock())
+    try:
+        return await invoke.ask(prompt)
+    finally:
+        await invoke.close()
+
+
+async def failure_of(invoker: Invoker, prompt: str = "why?", directory: Path = Path("/")) -> TaskError:
+    """How this invoker fails."""
+    with pytest.raises(TaskError) as failed:
+        await ask(invoker, prompt, directory)
+    return failed.value
+
+
+def shell(text: str) -> Invoker:
+    """A program that runs this text."""
+    return Invoker(command=("sh", "-c", text))
+
+
+def test_without_an_invoker_it_is_said_how_to_name_one() -> None:
+    """In all the places."""
+    with pytest.raises(Refused, match="no invoker is configured") as refused:
+        make_invoke(None, Path("/"), MachineClock())
+    for place in ("invoker:", "ms up --invoker", "[invoker]"):
+        assert place in str(refused.value)
+
+
+# commands
+
+
+async def test_a_program_gets_the_prompt_and_its_output_is_the_answer() -> None:
+    """However long both are, and whatever is in them."""
+    long = "ü$(id) `x` \\ '" * 50_000
+    assert await ask(Invoker(command=("cat",)), long) == long
+    assert await ask(shell("echo answer; echo noise >&2")) == "answer\n"
+    assert await ask(shell("echo early; exec <&-"), long) == "early\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "failure"),
+    [
+        ("echo one >&2; echo two >&2; exit 3", "the invoker sh exited with 3: two", "transient"),
+        ("kill -SEGV $$", "was killed by signal 11", "transient"),
+        (f"head -c {LONGEST_ANSWER + 1} /dev/zero", "prints more than", "transient"),
+    ],
+)
+async def test_how_a_program_failed_is_told(text: str, message: str, failure: str) -> None:
+    """With the last line that it wrote to stderr."""
+    failed = await failure_of(shell(text))
+    assert message in str(failed)
+    assert failed.failure == failure
+
+
+async def test_a_program_that_can_not_be_started_is_a_mistake(tmp_path: Path) -> None:
+    """It stays so, for every item: one that is not there, a directory, what is not executable, what is no program."""
+    plain, garbage = tmp_path / "plain", tmp_path / "garbage"
+    plain.write_text("x")
+    garbage.write_bytes(b"\0garbage")
+    garbage.chmod(0o700)
+    for program in ("no-such-program", str(tmp_path), str(plain), str(garbage), f"{plain}/below"):
+        with pytest.raises(Refused, match=f"the invoker {program} can't be started"):
+            await ask(Invoker(command=(program,)))
+    for text, why in (("exit 78", "exited with 78"), ("no-such-program", "exited with 127: .*not found")):
+        with pytest.raises(Refused, match=f"the invoker sh {why}"):
+            await ask(shell(text))
+
+
+async def test_a_program_that_is_not_waited_for_is_killed_with_all_that_it_started(tmp_path: Path) -> None:
+    """Its children hold a lock as long as one of them lives."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reading = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    asking = asyncio.create_task(ask(shell(f"exec 9>{pipe}; echo started >&9; sleep 600 & sleep 600")))
+    await _readable(reading)
+    assert os.read(reading, 100) == b"started\n"
+    asking.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asking
+    await _readable(reading)
+    assert os.read(reading, 100) == b"", "nobody has the other end any more"
+    os.close(reading)
+
+
+async def _readable(file: int) -> None:
+    """Wait until there is something to read, or the end."""
+    loop = asyncio.get_running_loop()
+    ready = asyncio.Event()
+    loop.add_reader(file, ready.set)
+    async with asyncio.timeout(30):
+        await ready.wait()
+    loop.remove_reader(file)
+
+
+# functions
+
+
+@pytest.fixture
+def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A module with functions in a directory: its name."""
+    name = f"answers_{os.getpid()}_{id(tmp_path)}"
+    (tmp_path / f"{name}.py").write_text(
+        dedent("""\
+            from mainspring import TaskError
+
+            def plain(prompt): return f"plain {prompt}"
+            async def later(prompt): return f"later {prompt}"
+            def given(prompt): return later(prompt)
+            def data(prompt): return {"a": [1]}
+            def wrong(prompt): raise ValueError("no\\nluck")
+            def ends(prompt): raise StopIteration
+            def nothing(prompt): return object()
+            def limited(prompt): raise TaskError("slow down", failure="rate_limited", retry_after_seconds=9)
+            class Group:
+                @staticmethod
+                def inner(prompt): return "inner"
+            NUMBER = 7
+            """)
+    )
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    return name
+
+
+@pytest.mark.parametrize(
+    ("function", "answer"),
+    [
+        ("plain", "plain why?"),
+        ("later", "later why?"),
+        ("given", "later why?"),
+        ("data", '{"a":[1]}'),
+        ("Group.inner", "inner"),
+    ],
+)
+async def test_a_function_answers_sync_or_async(tmp_path: Path, module: str, function: str, answer: str) -> None:
+    """It is found in the directory of the pipeline."""
+    assert await ask(Invoker(python=f"{module}:{function}"), directory=tmp_path) == answer
+
+
+@pytest.mark.parametrize(
+    ("function", "message", "failure"),
+    [
+        ("wrong", "the invoker raised ValueError: no luck", "transient"),
+        ("ends", "StopIteration", "transient"),
+        ("nothing", "the invoker raised TypeError", "transient"),
+        ("limited", "slow down", "rate_limited"),
+    ],
+)
+async def test_what_a_function_raises_fails_the_invocation(
+    tmp_path: Path, module: str, function: str, message: str, failure: str
+) -> None:
+    """One that knows what kind of failure it was says so."""
+    failed = await failure_of(Invoker(python=f"{module}:{function}"), directory=tmp_path)
+    assert message in str(failed)
+    assert failed.failure == failure
+    assert failed.retry_after_seconds == (9 if function == "limited" else None)
+
+
+@pytest.mark.parametrize("path", ["no_such_module:x", "{module}:missing", "{module}:NUMBER"])
+def test_a_function_that_is_not_there_is_a_mistake(tmp_path: Path, module: str, path: str) -> None:
+    """Said before anything is asked."""
+    with pytest.raises(Refused, match=r"the invoker .* (can't be loaded|is no function)"):
+        load_function(path.format(module=module), tmp_path)
+
+
+def test_a_function_is_also_found_where_the_worker_looks(
+    tmp_path: Path, module: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After the directory of the pipeline."""
+    monkeypatch.setenv(PYTHON_PATH_VARIABLE, f"/nowhere{os.pathsep}{tmp_path}")
+    assert callable(load_function(f"{module}:plain", Path("/")))
+
+
+async def test_sync_functions_run_beside_each_other_and_one_that_hangs_holds_up_nobody() -> None:
+    """Both wait for each other: one after another they would wait forever."""
+    both = threading.Barrier(2, timeout=30)
+    invoke = Function(lambda prompt: f"{prompt} {both.wait() >= 0}")
+    assert list(await asyncio.gather(invoke.ask("a"), invoke.ask("b"))) == ["a True", "b True"]
+
+    hangs, started = threading.Event(), threading.Event()
+
+    def hang(prompt: str) -> bool:
+        started.set()
+        return hangs.wait()
+
+    hanging = asyncio.create_task(Function(hang).ask("x"))
+    await asyncio.to_thread(started.wait)
+    hanging.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await hanging
+    hangs.set()
+
+
+# servers
+
+
+async def test_a_server_is_asked_in_the_chat_format(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With its model, and the key that the worker resolved."""
+    monkeypatch.setenv(KEY_VARIABLE, KEY)
+    async with Chats(lambda request: says(f"heard {request.prompt}")) as chats:
+        assert await ask(Invoker(url=chats.url, model="small", key="env:K"), "ü?") == "heard ü?"
+        monkeypatch.delenv(KEY_VARIABLE)
+        await ask(Invoker(url=chats.url))
+    with_key, without = chats.requests
+    assert with_key.line == "POST /v1/chat/completions HTTP/1.1"
+    assert with_key.headers["authorization"] == f"Bearer {KEY}"
+    assert with_key.body == {"model": "small", "messages": [{"role": "user", "content": "ü?"}]}
+    assert "authorization" not in without.headers
+    assert "model" not in without.body
+
+
+@pytest.mark.parametrize(
+    ("reply", "message", "failure", "wait"),
+    [
+        (Reply(429, "slow down", ("Retry-After: 20",)), "answered 429: slow down", "rate_limited", 20),
+        (Reply(429, ""), "answered 429", "rate_limited", None),
+        (Reply(503, "busy", ("Retry-After: Mon, 01 Jan 2024 00:00:00 GMT",)), "answered 503: busy", "transient", 0),
+        (Reply(500, "<html>", ("Retry-After: soon",)), "answered 500", "transient", None),
+        (Reply(408, ""), "answered 408", "transient", None),
+        (Reply(400, '{"error": "no such model"}'), "no such model", "permanent", None),
+        (Reply(403, f"not with {KEY}"), "not with ••••", "permanent", None),
+        (Reply(302, "", ("Location: http://127.0.0.1:1/",)), "answered 302", "permanent", None),
+        (Reply(200, "hello"), "something else than the chat format: hello", "transient", None),
+        (Reply(200, '{"choices": []}'), "something else than the chat format", "transient", None),
+        (Reply(200, "\xff" * 10), "something else than the chat format", "transient", None),
+        (Reply(200, "x" * (2 * LONGEST_ANSWER + 1)), "answers more than", "transient", None),
+        (Reply(0, ""), "can't be reached", "transient", None),
+    ],
+)
+async def test_what_a_server_says_decides_whether_it_is_asked_again(
+    monkeypatch: pytest.MonkeyPatch, reply: Reply, message: str, failure: str, wait: float | None
+) -> None:
+    """And the key is never told."""
+    monkeypatch.setenv(KEY_VARIABLE, KEY)
+    async with Chats(lambda request: reply) as chats:
+        failed = await failure_of(Invoker(url=chats.url))
+    assert message in str(failed)
+    assert KEY not in str(failed)
+    assert len(str(failed)) < 400
+    assert (failed.failure, failed.retry_after_seconds) == (failure, wait)
+
+
+@pytest.mark.parametrize("status", [401, 404, 405])
+async def test_a_wrong_key_or_address_is_wrong_for_every_prompt(monkeypatch: pytest.MonkeyPatch, status: int) -> None:
+    """A hundred thousand questions would be refused alike."""
+    monkeypatch.setenv(KEY_VARIABLE, KEY)
+    async with Chats(lambda request: Reply(status, f"wrong: {KEY}")) as chats:
+        with pytest.raises(Refused, match=f"answered {status}: wrong: ••••"):
+            await ask(Invoker(url=chats.url))
+
+
+async def test_a_server_that_is_not_there_may_come_back() -> None:
+    """A port that was free a moment ago."""
+    async with Chats(lambda request: says("x")) as chats:
+        pass
+    assert (await failure_of(Invoker(url=chats.url))).failure == "transient"
+
+
+async def test_an_answer_without_content_is_empty() -> None:
+    """As one is that calls a tool."""
+    async with Chats(lambda request: says(None)) as chats:
+        assert await ask(Invoker(url=chats.url)) == ""
+
+
+async def test_a_server_is_asked_for_many_at_once() -> None:
+    """Each answer goes to who asked."""
+
+    def answer(request: Request) -> Reply:
+        return says(request.prompt[::-1])
+
+    async with Chats(answer) as chats:
+        invoke = make_invoke(Invoker(url=chats.url), Path("/"), MachineClock())
+        prompts = [f"prompt {number}" for number in range(40)]
+        assert await asyncio.gather(*map(invoke.ask, prompts)) == [prompt[::-1] for prompt in prompts]
+        await invoke.close()
+
+
+# sockets
+
+
+async def test_a_function_of_another_process_answers_through_a_socket(tmp_path: Path) -> None:
+    """However long its path is, and whatever is in the prompt."""
+    directory = tmp_path / ("long" * 25)
+    directory.mkdir()
+
+    async def function(prompt: str) -> str:
+        if prompt == "fail":
+            raise TaskError("not now", failure="rate_limited", retry_after_seconds=5)
+        return prompt.upper()
+
+    answers = AnswerSocket(directory / "answers.sock", function)
+    await answers.open()
+    invoker = Invoker(socket=str(directory / "answers.sock"))
+    try:
+        assert (directory / "answers.sock").stat().st_mode & 0o077 == 0
+        long = 'two\nlines, "quotes" and ü' * 20_000
+        assert await ask(invoker, long) == long.upper()
+        failed = await failure_of(invoker, "fail")
+        assert (str(failed), failed.failure, failed.retry_after_seconds) == ("not now", "rate_limited", 5)
+    finally:
+        await answers.close()
+    assert "does not answer" in str(await failure_of(invoker))
+
+
+@pytest.mark.parametrize("line", [b"", b"\n", b"{}\n", b'{"error": "x", "failure": "odd"}\n', b"hello\n"])
+async def test_a_socket_that_speaks_otherwise_may_be_asked_again(tmp_path: Path, line: bytes) -> None:
+    """It is restarted, perhaps."""
+
+    async def meet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        assert json.loads(await reader.readline()) == {"prompt": "why?"}
+        writer.write(line)
+        writer.close()
+
+    path = tmp_path / "s"
+    server = await asyncio.start_unix_server(meet, path)
+    async with server:
+        assert (await failure_of(Invoker(socket=str(path)))).failure == "transient"
+
+
+async def test_the_socket_bears_whoever_speaks_otherwise(tmp_path: Path) -> None:
+    """And goes on to answer the others."""
+    answers = AnswerSocket(tmp_path / "s", lambda prompt: "yes")
+    await answers.open()
+    for line in (b"hello\n", b"", b"{}\n"):
+        reader, writer = await asyncio.open_unix_connection(tmp_path / "s")
+        writer.write(line)
+        writer.write_eof()
+        assert await reader.read() == b""
+        writer.close()
+        await writer.wait_closed()
+    assert await ask(Invoker(socket=str(tmp_path / "s"))) == "yes"
+    await answers.close()

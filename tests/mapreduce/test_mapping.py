@@ -1,0 +1,252 @@
+"""A map on virtual time: how many at once, how often, what is kept, and what becomes of those that fail."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import resource
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from mainspring.clock import MachineClock
+from mainspring.core.mapping import Input, MapStep
+from mainspring.errors import Refused, TaskError
+from mainspring.mapreduce.asking import Asker
+from mainspring.mapreduce.items import open_items
+from mainspring.mapreduce.journal import Journal, remove_old
+from mainspring.mapreduce.mapping import MOST_IN_A_ROW, Mapped, Mapper
+from tests.host.virtual import VirtualClock
+
+
+class Oracle:
+    """Answers after a second, as a function says; counts who is asked at once, and when."""
+
+    def __init__(self, answer: Callable[[str, int], str] = lambda prompt, attempt: prompt) -> None:
+        self._answer = answer
+        self._now = 0
+        self.most = 0
+        self.asked: Counter[str] = Counter()
+        self.asked_at: list[float] = []
+
+    async def ask(self, prompt: str) -> str:
+        """The answer to the prompt's first, second, .. attempt."""
+        self.asked[prompt] += 1
+        self.asked_at.append(round(asyncio.get_running_loop().time(), 1))
+        self._now += 1
+        self.most = max(self.most, self._now)
+        try:
+            await VirtualClock().sleep(1)
+            return self._answer(prompt, self.asked[prompt])
+        finally:
+            self._now -= 1
+
+    async def close(self) -> None:
+        """Nothing to do."""
+
+
+class World:
+    """What a map needs, and what it said."""
+
+    def __init__(self, place: Path | None = None) -> None:
+        self.place = place
+        self.clock = VirtualClock()
+        self.said: list[str] = []
+        self.moved: list[tuple[int, int]] = []
+
+    async def map(self, oracle: Oracle, count: int, *, task: str = "task_1", **step: object) -> Mapped:
+        """Map so many items with fields `n`; the journal stays."""
+        given = msgspec.json.decode(
+            msgspec.json.encode({"items": [{"n": number} for number in range(count)]}), type=Input
+        )
+        said = msgspec.convert({"prompt": "item {{n}}", **step}, MapStep)
+        journal = Journal(self.place, task, self.said.append)
+        journal.open()
+        try:
+            with open_items(given, Path("/")) as items:
+                asker = Asker(oracle, said, self.clock, self.said.append)
+                mapper = Mapper(
+                    said, asker, journal, {}, say=self.said.append, moved=lambda *done: self.moved.append(done)
+                )
+                return await mapper.run(items)
+        finally:
+            journal.close()
+
+
+def fails(*numbers: int, failure: str = "transient", until: int = 99) -> Callable[[str, int], str]:
+    """An answer that fails for these items, until their so-manieth attempt."""
+
+    def answer(prompt: str, attempt: int) -> str:
+        if attempt < until and int(prompt.removeprefix("item ")) in numbers:
+            raise TaskError(f"no luck with {prompt}", failure=failure)
+        return prompt
+
+    return answer
+
+
+async def test_items_are_asked_for_beside_each_other_and_rows_keep_their_order() -> None:
+    """Never more at once than is said."""
+    oracle, world = Oracle(), World()
+    mapped = await world.map(oracle, 10, concurrency=3)
+    assert oracle.most == 3
+    assert mapped.rows == [{"n": number, "answer": f"item {number}"} for number in range(10)]
+    assert world.moved == [(done, 10) for done in range(11)]
+
+
+async def test_an_item_is_asked_for_again_after_a_delay_that_doubles() -> None:
+    """Only that one."""
+    oracle, world = Oracle(fails(0, until=4)), World()
+    mapped = await world.map(oracle, 1, attempts=4, retry_delay_seconds=2)
+    assert [row["answer"] for row in mapped.rows] == ["item 0"]
+    assert oracle.asked_at == [0, 3, 8, 17], "a second for each answer, and 2, 4 and 8 between them"
+    assert "item 0: attempt 1 of 4 failed, again in 2 s: no luck with item 0" in world.said
+
+
+async def test_who_says_when_to_come_back_is_believed() -> None:
+    """Unless that is longer than it is worth waiting here."""
+
+    def answer(prompt: str, attempt: int) -> str:
+        if attempt == 1:
+            raise TaskError("busy", failure="rate_limited", retry_after_seconds=30 if prompt == "item 0" else 7_200)
+        return prompt
+
+    oracle = Oracle(answer)
+    mapped = await World().map(oracle, 2, concurrency=1)
+    assert oracle.asked_at == [0, 31, 32]
+    [failed] = mapped.failures
+    assert (failed.index, failed.failure, failed.retry_after_seconds) == (1, "rate_limited", 7_200)
+
+
+async def test_an_answer_that_never_comes_is_given_up() -> None:
+    """Each attempt has its own time."""
+
+    class Silent(Oracle):
+        async def ask(self, prompt: str) -> str:
+            self.asked[prompt] += 1
+            await VirtualClock().sleep(10_000)
+            return prompt
+
+    oracle = Silent()
+    mapped = await World().map(oracle, 1, attempts=2, timeout_seconds=5)
+    [failed] = mapped.failures
+    assert (failed.error, failed.failure, oracle.asked["item 0"]) == ("no answer within 5 s", "transient", 2)
+
+
+async def test_an_answer_without_the_fields_is_asked_for_again() -> None:
+    """The second one is good."""
+    oracle = Oracle(lambda prompt, attempt: "hm" if attempt == 1 else '{"a": 1, "b": 2}')
+    mapped = await World().map(oracle, 1, output=["a"])
+    assert mapped.rows == [{"n": 0, "a": 1}]
+
+
+async def test_all_items_are_finished_though_some_fail() -> None:
+    """What stays wrong is not tried again."""
+    oracle, world = Oracle(fails(1, 3, failure="permanent")), World()
+    mapped = await world.map(oracle, 6, concurrency=2)
+    assert [row["n"] for row in mapped.rows] == [0, 2, 4, 5]
+    assert [(one.index, one.failure) for one in mapped.failures] == [(1, "permanent"), (3, "permanent")]
+    assert oracle.asked["item 1"] == 1
+    assert world.moved[-1] == (6, 6)
+
+
+async def test_an_invoker_that_is_gone_is_not_asked_for_all_the_rest() -> None:
+    """When so many have failed in a row; one answer between them, and it goes on."""
+    gone = Oracle(fails(*range(10, 1_000)))
+    mapped = await World().map(gone, 1_000, concurrency=1, attempts=1)
+    assert mapped.was_given_up
+    assert (len(mapped.rows), len(mapped.failures), mapped.count) == (10, MOST_IN_A_ROW, 1_000)
+
+    bad = Oracle(fails(*(number for number in range(200) if number % MOST_IN_A_ROW)))
+    assert len((await World().map(bad, 200, concurrency=1, attempts=1)).failures) == 196
+    assert len((await World().map(Oracle(), 200, prompt="{{missing}}")).failures) == 200, "nobody was asked"
+
+
+async def test_no_items_are_no_trouble() -> None:
+    """A file may be empty one day."""
+    world = World()
+    mapped = await world.map(Oracle(), 0)
+    assert (mapped.rows, mapped.failures, world.moved) == ([], [], [(0, 0)])
+
+
+async def test_a_prompt_that_does_not_fit_an_item_fails_that_item() -> None:
+    """It is never asked."""
+    oracle = Oracle()
+    mapped = await World().map(oracle, 2, prompt="{{ 10 // n }}")
+    assert [failure.index for failure in mapped.failures] == [0]
+    assert len(mapped.rows) == 1
+
+
+async def test_a_mistake_ends_all_of_it() -> None:
+    """A program that is not there is not there for any item."""
+
+    def answer(prompt: str, attempt: int) -> str:
+        raise Refused("there is no such program")
+
+    with pytest.raises(Refused, match="no such program"):
+        await World().map(Oracle(answer), 10)
+
+
+async def test_another_attempt_asks_only_for_what_is_missing(tmp_path: Path) -> None:
+    """Whoever was answered before is not asked again, unless the prompt is another."""
+    world, first = World(tmp_path), Oracle(fails(2, failure="permanent"))
+    await world.map(first, 4, output=[])
+    second = Oracle()
+    mapped = await world.map(second, 4)
+    assert list(second.asked) == ["item 2"]
+    assert [row["answer"] for row in mapped.rows] == [f"item {number}" for number in range(4)]
+
+    other, changed = Oracle(), Oracle()
+    await world.map(other, 2, task="task_2")
+    await world.map(changed, 2, prompt="thing {{n}}")
+    assert sum(other.asked.values()) == sum(changed.asked.values()) == 2
+
+
+async def test_a_line_that_is_not_whole_counts_for_nothing(tmp_path: Path) -> None:
+    """The process was killed while it wrote; what it wrote before and what comes after counts."""
+    world = World(tmp_path)
+    await world.map(Oracle(), 2)
+    path = tmp_path / ".unfinished-task_1.jsonl"
+    whole = path.read_bytes()
+    path.write_bytes(b"not a line\n\xff\n[]\n" + whole[:-5])
+
+    again = Oracle()
+    await world.map(again, 2)
+    assert list(again.asked) == ["item 1"]
+    once_more = Oracle()
+    await world.map(once_more, 2)
+    assert not once_more.asked
+
+
+async def test_answers_that_can_not_be_kept_are_still_answers(tmp_path: Path) -> None:
+    """A file that may not grow costs only what another attempt would have saved."""
+    world, limits = World(tmp_path), resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, limits[1]))
+    try:
+        mapped = await world.map(Oracle(), 3, concurrency=1)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert len(mapped.rows) == 3
+    assert world.said == ["answers can't be kept for another attempt: File too large"]
+
+
+async def test_a_journal_that_is_a_link_is_not_written_through(tmp_path: Path) -> None:
+    """It would lead anywhere."""
+    (tmp_path / ".unfinished-task_1.jsonl").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(OSError, match="symbolic"):
+        await World(tmp_path).map(Oracle(), 1)
+    assert not (tmp_path / "elsewhere").exists()
+
+
+def test_what_runs_have_left_long_ago_is_removed(tmp_path: Path) -> None:
+    """Not what is younger, and nothing else."""
+    clock = MachineClock()
+    now = clock.wall().timestamp()
+    old, new, other = (tmp_path / name for name in (".unfinished-a.jsonl", ".unfinished-b.jsonl", "result.json"))
+    for path, age_days in ((old, 8), (new, 6), (other, 80)):
+        path.touch()
+        os.utime(path, (now - age_days * 86_400,) * 2)
+    remove_old(tmp_path, clock)
+    assert sorted(tmp_path.iterdir()) == [new, other]

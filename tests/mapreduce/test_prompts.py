@@ -1,0 +1,72 @@
+"""Prompts: what is in the data stays data."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from mainspring.core.expression_values import JsonValue
+from mainspring.errors import TaskError
+from mainspring.mapreduce.answers import read_answer
+from mainspring.mapreduce.prompts import LONGEST_PROMPT, Prompt
+
+ITEM: dict[str, JsonValue] = {
+    "title": "It {{ crashes }} {% for x in y %}",
+    "n": 3,
+    "tags": ["a", "b"],
+    "self": "me",
+    "index": "own",
+}
+VALUES: dict[str, JsonValue] = {**ITEM, "item": ITEM, "index": 7, "params": {"day": "monday"}}
+
+
+@pytest.mark.parametrize(
+    ("template", "text"),
+    [
+        ("Bug: {{title}}!", "Bug: It {{ crashes }} {% for x in y %}!"),
+        ("{{ title|upper }}", "IT {{ CRASHES }} {% FOR X IN Y %}"),
+        ("{{n}} {{ n + 1 }} {{ tags }} {{ tags|join('+') }}", '3 4 ["a","b"] a+b'),
+        ("{{index}} {{item.index}} {{ item['self'] }} {{params.day}}", "7 own me monday"),
+        ("{{ missing|default('none') }} {{ true }}", "none true"),
+        ("no field at all", "no field at all"),
+    ],
+)
+def test_a_prompt_is_rendered_in_one_pass(template: str, text: str) -> None:
+    """A value with the syntax of a template in it is put in as it is."""
+    assert Prompt(template, ()).render(VALUES) == text
+
+
+@pytest.mark.parametrize(
+    ("template", "why"),
+    [
+        ("{{titles}}", "there is no titles, did you mean title?"),
+        ("{{xyz}}", "there is no xyz; there is only index, item, n, params, tags, title"),
+        ("{{ titel|upper }}", "in {{ titel|upper }}: it uses something that is not there"),
+        ("{{ item.titel }}", "`titel` that is not there"),
+        ("{{ n.x.y }}", "prompt: in {{ n.x.y }}"),
+        ("{{ title + 1 }}", "prompt: in"),
+    ],
+)
+def test_a_value_that_does_not_fit_fails_the_item_for_good(template: str, why: str) -> None:
+    """Another try would see the same value."""
+    with pytest.raises(TaskError) as failed:
+        Prompt(template, ()).render(VALUES)
+    assert why in str(failed.value)
+    assert failed.value.failure == "permanent"
+
+
+def test_a_name_alone_is_its_whole_value_up_to_a_limit() -> None:
+    """An article is longer than what an expression may look at."""
+    assert Prompt("{{text}}", ()).render({"text": "x" * 200_000}) == "x" * 200_000
+    with pytest.raises(TaskError, match="characters long"):
+        Prompt("{{text}}{{text}}", ()).render({"text": "x" * (LONGEST_PROMPT // 2 + 1)})
+
+
+def test_the_form_of_the_answer_follows_the_prompt_and_can_be_read_back() -> None:
+    """So a program that echoes the prompt gives the placeholders, whatever is in the data."""
+    data = 'a { brace, {"severity": "high"} and {"severity": 1, "category": 2}'
+    echoed = Prompt("Sort {{text}}", ("severity", "category")).render({"text": data})
+    assert echoed.startswith(f"Sort {data}\n\n")
+    assert json.loads(echoed.splitlines()[-1]) == {"severity": "<severity>", "category": "<category>"}
+    assert read_answer(echoed, ("severity", "category")) == {"severity": "<severity>", "category": "<category>"}

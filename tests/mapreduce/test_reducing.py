@@ -1,0 +1,128 @@
+"""What rows become, and the file that has it."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from mainspring.clock import MachineClock
+from mainspring.core.expression_values import JsonValue
+from mainspring.core.mapping import MapStep, ReduceStep
+from mainspring.errors import TaskError
+from mainspring.mapreduce.asking import Asker
+from mainspring.mapreduce.invoke_function import Function
+from mainspring.mapreduce.mapping import ItemFailure, Mapped, Row
+from mainspring.mapreduce.reducing import csv_text, reduce_rows, table
+from mainspring.mapreduce.result_files import ResultFile, output_of, write_result
+
+ROWS: list[Row] = [
+    {"title": 'a,\n"b"', "severity": "high", "tags": ["x", 1]},
+    {"title": "日本", "severity": None, "extra": "{{ x }}"},
+]
+FAILED = [ItemFailure(index=1, error="no luck", failure="permanent")]
+
+
+async def reduced(rows: list[Row], *, fields: tuple[str, ...] = ("severity",), **step: object) -> JsonValue:
+    """What the rows become; a question is answered with itself."""
+
+    async def echo(prompt: str) -> str:
+        return prompt
+
+    asker = Asker(Function(echo), MapStep(prompt="x", attempts=1), MachineClock(), lambda line: None)
+    mapped = Mapped(rows=rows, failures=FAILED, count=len(rows) + 1, was_given_up=False)
+    return await reduce_rows(mapped, msgspec.convert(step, ReduceStep), fields, asker=asker, params={"day": "monday"})
+
+
+async def test_json_has_the_rows_and_how_many_there_are() -> None:
+    """And how many there are not."""
+    assert await reduced(ROWS, type="json") == {"results": ROWS, "count": 2, "failed": 1}
+    assert await reduced([], type="json") == {"results": [], "count": 0, "failed": 1}
+
+
+async def test_a_list_has_the_answers_alone() -> None:
+    """As values if there is one field, or none; else as objects."""
+    assert await reduced(ROWS, type="list") == ["high", None]
+    assert await reduced([{"n": 1, "answer": "yes"}], type="list", fields=()) == ["yes"]
+    two = await reduced(ROWS, type="list", fields=("severity", "title"))
+    assert two == [{"severity": row["severity"], "title": row["title"]} for row in ROWS]
+
+
+async def test_a_csv_can_be_read_again() -> None:
+    """With all columns that any row has."""
+    text = await reduced(ROWS, type="csv")
+    assert isinstance(text, str)
+    assert list(csv.DictReader(io.StringIO(text))) == [
+        {"title": 'a,\n"b"', "severity": "high", "tags": '["x",1]', "extra": ""},
+        {"title": "日本", "severity": "", "tags": "", "extra": "{{ x }}"},
+    ]
+    assert csv_text([]) == ""
+
+
+def test_a_table_is_aligned() -> None:
+    """Each row on one line; wide letters take two columns, and what is too wide is cut off."""
+    rows: list[Row] = [*ROWS, {"title": "x" * 100, "severity": 3.5}]
+    assert table(rows).splitlines() == [
+        f"{'title':60}  severity  tags     extra",
+        f"{'-' * 60}  --------  -------  -------",
+        'a, "b"'.ljust(60) + '  high      ["x",1]',
+        "日本".ljust(58) + " " * 21 + "{{ x }}",
+        f"{'x' * 59}…  3.5",
+    ]
+    assert table([]) == ""
+
+
+async def test_a_question_sees_the_rows_and_what_is_in_them_stays_data() -> None:
+    """As a text, or as fields."""
+    prompt = "{{count}} of {{ params.day }}, {{failed}} failed: {{results}} {{ results|length }}"
+    text = await reduced(ROWS, type="prompt", prompt=prompt)
+    assert text == f"2 of monday, 1 failed: {msgspec.json.encode(ROWS).decode()} 2"
+    assert await reduced(ROWS, type="prompt", prompt="Sum up", output=["summary"]) == {"summary": "<summary>"}
+
+
+async def test_rows_that_make_too_long_a_question_are_refused() -> None:
+    """For good."""
+    with pytest.raises(TaskError, match="characters long"):
+        await reduced([{"text": "x" * 5_000_000}], type="prompt", prompt="{{results}}")
+
+
+def a_result(result: object) -> ResultFile:
+    """A result of a run that began then."""
+    started_at = datetime(2026, 1, 26, 14, 0, 0, 123_000, tzinfo=UTC)
+    completed_at = datetime(2026, 1, 26, 14, 2, 35, tzinfo=UTC)
+    return ResultFile(
+        run_id="run_1", pipeline="bugs", started_at=started_at, completed_at=completed_at,
+        items=2, failed=1, errors=FAILED, result=result,
+    )  # fmt: skip
+
+
+def test_a_result_is_written_whole_under_a_name_of_its_own(tmp_path: Path) -> None:
+    """Two that began in the same second do not meet."""
+    assert [write_result(tmp_path, a_result(number)) for number in range(3)] == [
+        "2026-01-26T14-00-00.json",
+        "2026-01-26T14-00-00-2.json",
+        "2026-01-26T14-00-00-3.json",
+    ]
+    assert json.loads((tmp_path / "2026-01-26T14-00-00.json").read_text()) == {
+        "run_id": "run_1",
+        "pipeline": "bugs",
+        "started_at": "2026-01-26T14:00:00.123000Z",
+        "completed_at": "2026-01-26T14:02:35Z",
+        "items": 2,
+        "failed": 1,
+        "errors": [{"index": 1, "error": "no luck", "failure": "permanent", "retry_after_seconds": None}],
+        "result": 0,
+    }
+    assert len(list(tmp_path.iterdir())) == 3, "nothing else is left"
+
+
+def test_a_large_result_is_only_in_its_file() -> None:
+    """An output is handed to other tasks, and has its limits."""
+    small = output_of("x", items=2, failed=1, file="f.json", largest_bytes=3)
+    assert small == {"items_processed": 2, "items_failed": 1, "result_file": "f.json", "result": "x"}
+    assert "result" not in output_of("xx", items=2, failed=1, file=None, largest_bytes=3)

@@ -1,0 +1,81 @@
+"""The client's part for many definitions at once: what is sent, in how many requests, and what comes back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+
+import msgspec
+import pytest
+
+from mainspring.errors import Unavailable
+from mainspring.rest_apply import MOST_ITEMS, ApplyItem, WantedSchedule
+from mainspring.sdk.client import Client
+from tests.sdk.scripted import HANG_UP, Answer, scripted
+
+
+def items(count: int, size: int = 0) -> list[ApplyItem]:
+    """So many, each of a job with a description of this length."""
+    return [
+        ApplyItem(job=msgspec.Raw(msgspec.json.encode({"name": f"j{number}", "description": "x" * size})))
+        for number in range(count)
+    ]
+
+
+def lines(names: Iterable[str]) -> Answer:
+    """What a server says of items that are new to it."""
+    told = [json.dumps({"number": n, "job": name, "change": "created"}) for n, name in enumerate(names)]
+    return Answer(body="\n".join(told).encode())
+
+
+def names_in(body: bytes) -> list[str]:
+    """The names of the jobs that were sent."""
+    return [item["job"]["name"] for item in json.loads(body)["items"]]
+
+
+def test_many_items_go_in_several_requests_and_are_numbered_through() -> None:
+    wanted = [f"j{number}" for number in range(MOST_ITEMS + 1)]
+    with (
+        scripted(HANG_UP, lines(wanted[:MOST_ITEMS]), lines(wanted[MOST_ITEMS:])) as server,
+        Client(server.url, tenant="acme") as client,
+    ):
+        told = list(client.apply(items(MOST_ITEMS + 1), why="a deployment", dry_run=True))
+
+    assert [(line.number, line.job) for line in told] == list(enumerate(wanted))
+    first, again, last = server.heard
+    assert first.body == again.body
+    assert again.path == "/api/v1/apply"
+    assert [names_in(again.body), names_in(last.body)] == [wanted[:MOST_ITEMS], wanted[MOST_ITEMS:]]
+    said = json.loads(last.body)
+    assert (said["why"], said["dry_run"], said["items"][0]["tenant"]) == ("a deployment", True, "acme")
+
+
+def test_large_items_go_in_requests_of_some_megabytes() -> None:
+    mebibyte = 1024 * 1024
+    with scripted(lines("ab"), lines("c")) as server, Client(server.url) as client:
+        told = list(client.apply(items(3, size=mebibyte * 3 // 2)))
+
+    assert [names_in(one.body) for one in server.heard] == [["j0", "j1"], ["j2"]]
+    assert [line.number for line in told] == [0, 1, 2]
+
+
+def test_what_is_said_of_an_item_is_kept_and_nothing_is_asked_for_nothing() -> None:
+    definition = msgspec.Raw(b'{"name": "nightly"}')
+    item = ApplyItem(job=msgspec.Raw(b'{"name": "a"}'), schedules=[WantedSchedule(definition=definition)], tenant="own")
+    with scripted(lines("a")) as server, Client(server.url, tenant="acme") as client:
+        assert list(client.apply([])) == []
+        list(client.apply([item]))
+
+    (heard,) = server.heard
+    assert json.loads(heard.body)["items"] == [
+        {"job": {"name": "a"}, "schedules": [{"definition": {"name": "nightly"}}], "tenant": "own"}
+    ]
+
+
+def test_an_answer_that_ends_too_early_is_not_taken_for_all() -> None:
+    with (
+        scripted(lines("a")) as server,
+        Client(server.url) as client,
+        pytest.raises(Unavailable, match="stopped after 1 of 2 items"),
+    ):
+        list(client.apply(items(2)))

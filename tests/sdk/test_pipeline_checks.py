@@ -1,0 +1,91 @@
+"""What shows when pipelines are seen together; and the zone of the machine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from mainspring.sdk.local_zones import system_zone
+from mainspring.sdk.pipeline_checks import after_cycles, unknown_afters
+from mainspring.sdk.pipelines import Pipeline, read_pipeline
+
+
+def pipelines(**after: str) -> list[Pipeline]:
+    """Pipelines, each with the one that it waits for."""
+    return [
+        read_pipeline(
+            f"schedule:\n  every: 1h\n  after: {other}\ntasks: [{{id: a, run: x}}]\n".replace("  after: \n", ""),
+            f"{name}.yaml",
+            local_zone="UTC",
+        )
+        for name, other in after.items()
+    ]
+
+
+def test_a_chain_is_no_circle() -> None:
+    assert after_cycles(pipelines(a="b", b="c", c="", d="b")) == []
+
+
+def test_every_pipeline_of_a_circle_is_named_with_its_line() -> None:
+    found = after_cycles(pipelines(a="b", b="c", c="b", d="a", e="elsewhere"))
+
+    assert [(pipeline.file, flaw.place.line + 1, flaw.why) for pipeline, flaw in found] == [
+        ("b.yaml", 3, "`after` goes round in a circle: b waits for c, c waits for b"),
+        ("c.yaml", 3, "`after` goes round in a circle: c waits for b, b waits for c"),
+    ]
+
+
+def test_a_long_chain_is_walked_once() -> None:
+    names = [f"p{number}" for number in range(300)]
+    chain = pipelines(**dict(zip(names, [*names[1:], names[0]], strict=True)))
+
+    assert len(after_cycles(chain)) == 300
+    assert after_cycles(chain[:-1]) == []
+
+
+def test_two_schedules_of_a_file_may_wait_for_different_ones() -> None:
+    text = "on: {{schedule: {{every: 1h, after: {}}}, event: {{type: x, after: {}}}}}\ntasks: [{{id: a, run: x}}]\n"
+    both = [
+        read_pipeline(text.format("b", "c"), "a.yaml", local_zone="UTC"),
+        read_pipeline(text.format("x", "a"), "c.yaml", local_zone="UTC"),
+    ]
+
+    assert [flaw.why for _, flaw in after_cycles(both)] == [
+        "`after` goes round in a circle: a waits for c, c waits for a",
+        "`after` goes round in a circle: c waits for a, a waits for c",
+    ]
+
+
+def test_one_that_is_not_there_is_named_with_what_may_have_been_meant() -> None:
+    found = unknown_afters(pipelines(**{"data-fetch": "", "report": "data-ftch"}))
+
+    assert [(pipeline.id, flaw.why, flaw.note) for pipeline, flaw in found] == [
+        ("report", "it waits for `data-ftch`, and there is no such pipeline here", "did you mean `data-fetch`?")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("variable", "link", "file", "zone"),
+    [
+        ("Asia/Tokyo", "Europe/Paris", "Europe/Rome", "Asia/Tokyo"),
+        (":/usr/share/zoneinfo/Asia/Tokyo", None, None, "Asia/Tokyo"),
+        ("CET-1CEST", "Europe/Paris", None, "Europe/Paris"),
+        ("", "Europe/Paris", "Europe/Rome", "Europe/Paris"),
+        ("", None, "Europe/Rome\n", "Europe/Rome"),
+        ("", "nonsense", "nonsense", "UTC"),
+        ("", None, None, "UTC"),
+    ],
+)
+def test_the_zone_of_the_machine(
+    variable: str, link: str | None, file: str | None, zone: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TZ", variable)
+    etc = tmp_path / "etc"
+    etc.mkdir()
+    if link is not None:
+        (etc / "localtime").symlink_to(f"/usr/share/zoneinfo/{link}")
+    if file is not None:
+        (etc / "timezone").write_text(file)
+
+    assert system_zone(tmp_path) == zone

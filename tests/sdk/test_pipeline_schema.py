@@ -1,0 +1,127 @@
+"""The JSON Schema of pipeline files knows every field that is read, and takes every file that is right."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import jsonschema  # type: ignore[import-untyped]  # it comes without stubs
+import msgspec
+import pytest
+
+from mainspring.sdk import definition_fields, mapping_fields, pipeline_fields
+from mainspring.sdk.field_values import Field, Inner
+from mainspring.sdk.pipeline_schema import pipeline_schema, schema_text
+from mainspring.sdk.pipeline_words import ABOUT
+from mainspring.sdk.pipelines import read_pipeline
+from mainspring.sdk.sources import parse, plain
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+FILES = [
+    *sorted((HERE / "pipelines").glob("*.yaml")),
+    *sorted((ROOT / "examples").rglob("*.yaml")),
+    *sorted((ROOT / "src" / "mainspring" / "templates").glob("*.yaml")),
+]
+SCHEMA: dict[str, Any] = pipeline_schema()
+VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)
+DEFINITIONS = SCHEMA["$defs"]
+TASK = SCHEMA["properties"]["tasks"]["items"]
+TABLES: list[tuple[Mapping[str, Field | Inner], dict[str, Any]]] = [
+    (definition_fields.JOB_FIELDS, SCHEMA),
+    (pipeline_fields.PIPELINE_FIELDS, SCHEMA),
+    (definition_fields.TASK_FIELDS, TASK),
+    (definition_fields.RETRY, DEFINITIONS["retry"]),
+    (definition_fields.BACKOFF, DEFINITIONS["retry"]["properties"]["classes"]["additionalProperties"]),
+    (definition_fields.RULE, DEFINITIONS["retry"]["properties"]["rules"]["anyOf"][0]),
+    (mapping_fields.INPUT, DEFINITIONS["input"]),
+    (mapping_fields.ITEM_FILE, DEFINITIONS["input"]["properties"]["from"]),
+    (mapping_fields.MAP, DEFINITIONS["map"]),
+    (mapping_fields.REDUCE, DEFINITIONS["reduce"]["anyOf"][0]),
+    (mapping_fields.INVOKER, DEFINITIONS["invoker"]),
+    (pipeline_fields.RETRY_POLICY, DEFINITIONS["schedule"]["properties"]["retryPolicy"]),
+    (pipeline_fields.WINDOW, DEFINITIONS["schedule"]["properties"]["window"]),
+    (pipeline_fields.CONDITION, DEFINITIONS["schedule"]["properties"]["condition"]["anyOf"][1]),
+    (pipeline_fields.CONCURRENCY, SCHEMA["properties"]["concurrency"]),
+    (pipeline_fields.SLA, SCHEMA["properties"]["sla"]),
+    (pipeline_fields.NOTIFY, DEFINITIONS["notify"]["anyOf"][0]),
+    (pipeline_fields.PARAM, SCHEMA["properties"]["params"]["additionalProperties"]["anyOf"][0]),
+]
+
+
+def objects(schema: object) -> Iterator[dict[str, Any]]:
+    """Every mapping with fields that the schema speaks of."""
+    if isinstance(schema, dict):
+        if isinstance(schema.get("properties"), dict) and "type" in schema:
+            yield schema
+        schema = list(schema.values())
+    for inner in schema if isinstance(schema, list) else ():
+        yield from objects(inner)
+
+
+def test_it_is_a_schema() -> None:
+    jsonschema.Draft202012Validator.check_schema(SCHEMA)
+    assert msgspec.json.decode(schema_text()) == SCHEMA
+    for one in SCHEMA["examples"]:
+        VALIDATOR.validate(one)
+        read_pipeline(msgspec.json.encode(one).decode(), "example.json")
+
+
+def test_every_field_of_the_tables_is_in_it() -> None:
+    for fields, schema in TABLES:
+        assert {key for key in fields if "." not in key} <= schema["properties"].keys()
+    asked = {key for key in pipeline_fields.BLOCK_FIELDS if key not in pipeline_fields.FROM_PIPELINE}
+    assert asked | {*pipeline_fields.BESIDE_BLOCK, "manual"} == DEFINITIONS["schedule"]["properties"].keys()
+    assert set(pipeline_fields.ON_KEYS) == SCHEMA["properties"]["on"]["properties"].keys()
+    assert {*pipeline_fields.SCHEDULE_KEYS, *definition_fields.MAP_FIELDS} <= SCHEMA["properties"].keys()
+
+
+def test_every_field_has_words_and_no_other_is_allowed() -> None:
+    found = list(objects(SCHEMA))
+
+    assert len(found) > len(TABLES)
+    for schema in found:
+        assert schema["additionalProperties"] is False
+        assert all(field["description"] for field in schema["properties"].values())
+
+
+def test_no_words_are_for_a_field_that_is_gone() -> None:
+    known = {field["description"] for schema in objects(SCHEMA) for field in schema["properties"].values()}
+
+    assert {text for fields in ABOUT.values() for text in fields.values()} == known
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: f"{file.parent.name}-{file.stem}")
+def test_files_that_are_right_are_right_for_it(file: Path) -> None:
+    root, flaws = parse(file.read_text())
+
+    assert root is not None
+    assert not flaws
+    VALIDATOR.validate(plain(root))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "name: x",
+        "tasks: [{id: a, run: x}]\nmap: {prompt: x}\ninput: {items: []}",
+        "map: {prompt: x}",
+        "tasks: [{id: a, rnu: x}]",
+        "tasks: [{run: x}]",
+        "schedule: {crn: '@daily'}\ntasks: [{id: a, run: x}]",
+        "schedule: {cron: '@daily'}\non: {manual: true}\ntasks: [{id: a, run: x}]",
+        "on: {schedule: [{every: 1h}, {every: 2h}]}\ntasks: [{id: a, run: x}]",
+        "schedule: {every: 1h, retryPolicy: {maxRetries: many}}\ntasks: [{id: a, run: x}]",
+        "schedule: {every: 1h, condition: {file_exists: ../a}}\ntasks: [{id: a, run: x}]",
+        "priority: p7\ntasks: [{id: a, run: x}]",
+        "notify: {on: [failed], url: x}\ntasks: [{id: a, run: x}]",
+        "params: {a: {type: dat}}\ntasks: [{id: a, run: x}]",
+        "reduce: jsn\nmap: {prompt: x}\ninput: {items: []}",
+    ],
+)
+def test_mistakes_are_seen_by_it(text: str) -> None:
+    root, _ = parse(text)
+
+    assert root is not None
+    assert not VALIDATOR.is_valid(plain(root))

@@ -1,0 +1,95 @@
+"""The page of pipeline files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from mainspring.sdk.pipeline_schema import pipeline_schema
+from tools.markdown import code, table
+
+_BEGINNING = """\
+# Pipeline files
+
+A directory with a `pipeline.yaml` is a pipeline. `mainspring validate` checks files, `mainspring plan` says when they
+run, `mainspring schema pipeline` prints this page as a JSON Schema for editors. The [guide](../guides/folder.md) has
+examples.
+
+Every field is optional, but for one of `tasks` and `map`. An unknown field is an error. Lengths are written `30s`,
+`10m`, `1h30m`; sizes `512Mi`, `2G`. `defaults` takes the fields of tasks that can be the same for all of them. Fields
+of the strict form, which programs send ([routes](routes.md)), are taken as well, and are not listed here.
+"""
+_STRICT = "strict form"
+_REPEATED = "defaults"
+
+
+def pipeline_page() -> str:
+    """The text of the page."""
+    schema = pipeline_schema()
+    lines = [_BEGINNING]
+    for heading, fields in _sections(schema):
+        rows = [
+            [code(name), _kind(field, schema), said]
+            for name, field in fields
+            if _STRICT not in (said := str(field.get("description", "")))
+        ]
+        lines += [f"## {heading}", "", *table(["Field", "Value", "What it is"], rows)]
+    return "\n".join(lines)
+
+
+def _sections(schema: Mapping[str, Any]) -> Iterator[tuple[str, list[tuple[str, Mapping[str, Any]]]]]:
+    """The file as a whole, then each field that has fields of its own, as far down as they go."""
+    waiting: list[tuple[str, Mapping[str, Any]]] = [("The file", schema)]
+    told: set[int] = set()
+    while waiting:
+        heading, whole = waiting.pop(0)
+        properties: Mapping[str, Any] = whole["properties"]
+        yield heading, list(properties.items())
+        for name, field in properties.items():
+            if name == _REPEATED:
+                continue
+            for inside in _objects(field, schema):
+                if id(inside) not in told:
+                    told.add(id(inside))
+                    waiting.append((code(f"{_path(heading)}{name}"), inside))
+
+
+def _path(heading: str) -> str:
+    return "" if heading == "The file" else f"{heading.strip('`')}."
+
+
+def _objects(field: Mapping[str, Any], schema: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """The objects with fields that a value may be, or be a list of."""
+    field = _followed(field, schema)
+    if "properties" in field:
+        yield field
+    for inside in (*field.get("anyOf", ()), *field.get("oneOf", ())):
+        yield from _objects(inside, schema)
+    if isinstance(field.get("items"), Mapping):
+        yield from _objects(field["items"], schema)
+
+
+def _followed(field: Mapping[str, Any], schema: Mapping[str, Any]) -> Mapping[str, Any]:
+    if "$ref" not in field:
+        return field
+    found: Mapping[str, Any] = schema["$defs"][field["$ref"].rpartition("/")[2]]
+    return found
+
+
+def _kind(field: Mapping[str, Any], schema: Mapping[str, Any]) -> str:
+    """What a value may be, in few words."""
+    field = _followed(field, schema)
+    if "enum" in field:
+        return ", ".join(code(str(value)) for value in field["enum"])
+    if "examples" in field:
+        return f"such as {code(str(field['examples'][0]))}"
+    kinds = field.get("type", [])
+    said = [kinds] if isinstance(kinds, str) else list(kinds)
+    for inside in (*field.get("anyOf", ()), *field.get("oneOf", ())):
+        said += [kind for kind in _kind(inside, schema).split(" or ") if kind]
+    names = {"string": "text", "object": "mapping", "array": "list", "integer": "whole number"}
+    unique = dict.fromkeys(names.get(kind, kind) for kind in said)
+    if "text" in unique:
+        unique.pop("number", None)
+        unique.pop("boolean", None)
+    return " or ".join(unique)
