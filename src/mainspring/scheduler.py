@@ -37,7 +37,7 @@ from mainspring.folder.source import Beginning, FolderSource, ScheduleInfo
 from mainspring.mapreduce.invoke_function import AnswerFunction
 from mainspring.mapreduce.invoke_socket import AnswerSocket
 from mainspring.serving import DEFAULT_PORT
-from mainspring.standalone import RunNote, Standalone, StandaloneSettings
+from mainspring.standalone import RunNote, Standalone, StandaloneSettings, make_private
 
 log = structlog.get_logger()
 
@@ -92,6 +92,8 @@ class PipelineScheduler:
         self._stack = AsyncExitStack()
         self._box: Standalone
         self._source: FolderSource
+        self._has_source = False
+        """Before, nobody has to be told: it looks at everything when it begins."""
         self._is_running = False
         self._aside: set[asyncio.Future[object]] = set()
         """What was begun on the side, and nobody waits for."""
@@ -128,7 +130,7 @@ class PipelineScheduler:
         own = self.root / OWN_DIRECTORY
         invoker = self._invoker
         if self._ask is not None:
-            own.mkdir(exist_ok=True)
+            make_private(own)
             answering = AnswerSocket(own / SOCKET, self._ask)
             await answering.open()
             self._stack.push_async_callback(answering.close)
@@ -143,6 +145,7 @@ class PipelineScheduler:
             self.root, self._box.client, self._clock, max_history_entries=self._max_history_entries,
             on_event=self._emit,
         )  # fmt: skip
+        self._has_source = True
         self._stack.push_async_callback(self._source.close)
         beginning = await self._source.begin()
         await self._go_on(self._source.run())
@@ -289,7 +292,9 @@ class PipelineScheduler:
         self._do_aside(self.stop(timeout_ms=0))
 
     def _note_run(self, note: RunNote) -> None:
-        self._source.run_changed(note.schedule, note.run, note.state, note.is_retrying)
+        if self._has_source:
+            self._source.run_changed(note.schedule, note.run, note.state, note.is_retrying)
 
     def _note_schedules(self, schedules: Sequence[str]) -> None:
-        self._source.schedule_changed(schedules)
+        if self._has_source:
+            self._source.schedule_changed(schedules)

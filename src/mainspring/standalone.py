@@ -35,6 +35,8 @@ from mainspring.clock import MachineClock
 from mainspring.core.batch import Batch
 from mainspring.core.tasks import TaskState
 from mainspring.errors import NotLeading, Refused
+from mainspring.folder import kept_files
+from mainspring.folder.records import ADDRESS_FILE
 from mainspring.host.loop import Leader
 from mainspring.ids import entropy
 from mainspring.sdk.aio.client import AsyncClient
@@ -46,7 +48,6 @@ log = structlog.get_logger()
 
 LEAST_CPU_MILLIS = 4_000
 """Tasks of one person mostly wait: so much is offered at least, however few processors there are."""
-ADDRESS_FILE = "server.json"
 _PORTS_TRIED = 20
 _LOOK_SECONDS = 0.05
 _LEAVE_SECONDS = 1.0
@@ -148,7 +149,7 @@ class Standalone:
         listener = claim_port(settings.port, exact=settings.exact_port)
         self._stack.callback(listener.close)
         directory = settings.directory
-        directory.mkdir(parents=True, exist_ok=True)
+        make_private(directory)
         server = ServerSettings(
             store=f"sqlite:///{directory / 'mainspring.db'}", port=listener.getsockname()[1], private_webhooks=True,
             webhook_references=True,
@@ -161,7 +162,7 @@ class Standalone:
         self._working = asyncio.create_task(self._agent.run())
         self._stack.push_async_callback(self._leave)
         told = directory / ADDRESS_FILE
-        told.write_bytes(msgspec.json.encode({"address": self.address, "pid": os.getpid()}))
+        kept_files.replace(told, msgspec.json.encode({"address": self.address, "pid": os.getpid()}))
         self._stack.callback(told.unlink, missing_ok=True)
         log.info("standalone.ready", address=self.address)
 
@@ -202,6 +203,19 @@ class Standalone:
         """Have the worker leave. What it does not finish is given back, and begins again with the next start."""
         self._agent.leave()
         await asyncio.gather(self._working, return_exceptions=True)
+
+
+def make_private(directory: Path) -> None:
+    """Make a directory that only this user can read, if there is none. Raises Refused for what is something else.
+
+    A link is not followed: the folder of somebody else could have us write wherever it points to.
+    """
+    if directory.is_symlink():
+        raise Refused(f"{directory} is a symbolic link, and everything is kept there: make it a directory")
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise Refused(f"{directory} can't be made a directory: {error.strerror}") from error
 
 
 def claim_port(port: int, *, exact: bool = False) -> socket.socket:

@@ -20,10 +20,9 @@ import rich_click as click
 from click.testing import CliRunner
 
 from mainspring.cli.commands import walk
-from mainspring.cli.folder_commands import ADDRESS_FILE
 from mainspring.cli.main import main
 from mainspring.cli.options import FORMATS
-from mainspring.folder.records import OWN_DIRECTORY, PIPELINE_FILE, RunRecord, ScheduleState
+from mainspring.folder.records import ADDRESS_FILE, OWN_DIRECTORY, PIPELINE_FILE, RunRecord, ScheduleState
 from mainspring.folder.state_files import write_state
 from mainspring.sdk.client import Client
 from tests.cli.terminal import Terminal, job

@@ -12,9 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from mainspring.folder.records import OWN_DIRECTORY, STATE_FILE
+from mainspring.folder.records import ADDRESS_FILE, OWN_DIRECTORY, STATE_FILE
 from mainspring.sdk.client import Client
-from mainspring.standalone import ADDRESS_FILE
 from tests.e2e.town import until
 
 COMMAND = [sys.executable, "-m", "mainspring.cli.main"]

@@ -120,18 +120,44 @@ async def test_totals_go_on_after_a_restart_and_nothing_is_applied_again(tmp_pat
     assert state(tmp_path, "a")["stats"]["totalRuns"] == 2
 
 
-async def test_a_run_that_ended_while_nobody_watched_is_counted_once(tmp_path: Path) -> None:
+@pytest.mark.parametrize("begins_with_an_index", [True, False])
+async def test_a_run_that_ended_while_nobody_watched_is_counted_once(
+    tmp_path: Path, begins_with_an_index: bool
+) -> None:
+    """Two processes are killed: one after a run, and one before it has counted that."""
     put(tmp_path, "a", text())
+    if begins_with_an_index:
+        async with living(tmp_path) as house:
+            await house.source.caught_up()
     async with living(tmp_path, watches=False) as house:
         fire = await house.client.trigger(house.source.find("a").schedule_id)
         await house.client.wait(fire.run_id or "")
-    assert state(tmp_path, "a")["stats"]["totalRuns"] == 0
+    async with living(tmp_path, watches=False):
+        assert state(tmp_path, "a")["stats"]["totalRuns"] == 0
 
-    for _ in range(2):
-        async with living(tmp_path) as house:
-            await house.source.caught_up()
-            assert state(tmp_path, "a")["stats"]["totalRuns"] == 1
-            assert house.events == []
+    async with living(tmp_path) as house:
+        await house.source.caught_up()
+        assert state(tmp_path, "a")["stats"]["totalRuns"] == 1
+        assert house.source.find("a").state.stats.total_runs == 1
+        assert house.events == []
+
+
+async def test_a_state_file_that_is_ahead_of_the_index_never_goes_back(tmp_path: Path) -> None:
+    """The index is lost with what it counted last; the server still knows."""
+    put(tmp_path, "a", text())
+    index = tmp_path / OWN_DIRECTORY / "folder.json"
+    async with living(tmp_path) as house:
+        await house.source.caught_up()
+        await house.source.close()
+        before = index.read_bytes()
+        await house.run_now("a")
+    index.write_bytes(before)
+
+    async with living(tmp_path, watches=False):
+        assert state(tmp_path, "a")["stats"]["totalRuns"] == 1
+    async with living(tmp_path) as house:
+        await house.source.caught_up()
+        assert house.source.find("a").state.stats.total_runs == state(tmp_path, "a")["stats"]["totalRuns"] == 1
 
 
 @pytest.mark.parametrize("lost", ["state file", "index", "both", "everything but the state file"])

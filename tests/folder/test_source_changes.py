@@ -139,3 +139,18 @@ async def test_who_is_told_follows_the_file(tmp_path: Path) -> None:
         shutil.rmtree(tmp_path / "a")
         await house.told("schedule:changed", change="removed")
         assert [one async for one in house.client.webhooks()] == []
+
+
+async def test_pipelines_that_wait_for_each_other_are_refused_and_run_when_that_is_mended(tmp_path: Path) -> None:
+    put(tmp_path, "alone", text())
+    put(tmp_path, "one", text(more="  after: two\n"))
+    async with living(tmp_path) as house:
+        put(tmp_path, "two", text(more="  after: one\n"))
+        assert (await house.told("file:broken", file="one/pipeline.yaml")).keeps_running
+        broken = await house.told("file:broken", file="two/pipeline.yaml")
+        assert "goes round in a circle: two waits for one, one waits for two" in broken.flaws
+        assert await house.server_jobs() == {"alone", "one"}
+
+        put(tmp_path, "two", text())
+        assert (await house.told("schedule:changed", pipeline_id="two")).change == "added"
+        assert await house.server_jobs() == {"alone", "one", "two"}

@@ -96,7 +96,7 @@ AREAS: dict[str, Area] = {
         "core.audit_trail core.clock_changes core.hints core.schedules core.triggers core.zones",
         "click rich_click rich msgspec yaml",
     ),
-    "mainspring.cli.folder_view": _area("cli clock folder scheduler sdk.quantities", "rich"),
+    "mainspring.cli.folder_view": _area("cli clock errors folder scheduler sdk.calls sdk.quantities", "rich"),
     "mainspring.cli.up": _area("cli event_loop folder log_output scheduler serving", "rich_click"),
     "mainspring.cli.run": _area("cli clock log_output sdk standalone", "rich_click"),
     "mainspring.cli.worker": _area("cli worker.launch errors sdk.quantities", "rich_click"),

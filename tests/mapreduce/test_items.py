@@ -11,7 +11,7 @@ import pytest
 
 from mainspring.core.mapping import Input, ItemFile
 from mainspring.errors import InvalidFile, Refused
-from mainspring.mapreduce.items import LARGEST_FIELD, Item, open_items
+from mainspring.mapreduce.items import LARGEST_FIELD, LONGEST_LINE, Item, open_items
 from mainspring.mapreduce.places import make_directory
 
 
@@ -69,7 +69,8 @@ def test_a_csv_is_read_as_it_was_saved(tmp_path: Path, content: bytes, said: dic
         (b"a,b, a\n1,2,3\n", {}, "a.csv:1: line 1 names two columns a"),
         (b'a,b\n"1,2\n', {}, "can't be read as CSV: unexpected end of data"),
         (b'a,b\n"1"x,2\n', {}, "a.csv:2: line 2 can't be read as CSV"),
-        (b"a\n" + b"x" * (LARGEST_FIELD + 1), {}, "field larger than field limit"),
+        pytest.param(b"a\n" + b"x" * (LARGEST_FIELD + 1), {}, "field larger than field limit", id="a large field"),
+        pytest.param(b"a\n" + b"x" * (LONGEST_LINE + 1), {}, "a.csv:2: the line is longer than", id="a long line"),
     ],
 )
 def test_what_is_wrong_with_a_csv_is_said_with_its_line(

@@ -12,11 +12,9 @@ from mainspring.core.hints import did_you_mean
 from mainspring.errors import NotFound, Refused, Unavailable
 from mainspring.folder.discovery import scan
 from mainspring.folder.index import Index
-from mainspring.folder.records import OWN_DIRECTORY, RunRecord, ScheduleState
+from mainspring.folder.records import ADDRESS_FILE, OWN_DIRECTORY, RunRecord, ScheduleState
 from mainspring.folder.state_files import read_state
 from mainspring.sdk.client import Client
-
-ADDRESS_FILE = "server.json"
 
 
 class _Address(msgspec.Struct, frozen=True):

@@ -11,12 +11,15 @@ Every line has its word: nothing is said by a colour or a sign alone.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mainspring import __version__
 from mainspring.clock import MachineClock
+from mainspring.errors import NotFound
 from mainspring.folder import events
+from mainspring.sdk.calls import DEFAULT_SERVER
 from mainspring.sdk.quantities import say_seconds
 
 if TYPE_CHECKING:
@@ -47,6 +50,15 @@ class FolderView:
         for event in events.EVENTS:
             scheduler.on(event, self._tell)
 
+        async def tell_change(event: events.FolderEvent) -> None:
+            if isinstance(event, events.ScheduleChanged):
+                info = None
+                with suppress(NotFound):
+                    info = await scheduler.get_schedule(event.schedule_id)
+                self._changed(event, info)
+
+        scheduler.on(events.ScheduleChanged.event, tell_change)
+
     def started(self, scheduler: PipelineScheduler, beginning: Beginning) -> None:
         """Everything is there: say what, and where."""
         found = _count(len(beginning.pipelines), "pipeline")
@@ -56,6 +68,8 @@ class FolderView:
         self._line("")
         self._line(f"  API     {scheduler.address}/api/docs")
         self._line(f"  Files   {self._directory / '.mainspring'}")
+        if scheduler.address != DEFAULT_SERVER:
+            self._line(f"  Shell   export MAINSPRING_SERVER_URL={scheduler.address}  # for other commands")
         self._line(f"  Ready   in {say_seconds(self._clock.monotonic() - self._began)}; stop with Ctrl-C")
         self._line("")
         if not beginning.pipelines and not beginning.flaws:
@@ -94,11 +108,7 @@ class FolderView:
             return
         now = self._clock.wall()
         soonest = sorted(infos, key=lambda info: (info.state.next_run is None, info.state.next_run or now))
-        rows = [_HEADINGS]
-        for info in soonest[:_MOST_LISTED]:
-            at = info.state.next_run
-            left = info.state.status if at is None else f"in {say_seconds((at - now).total_seconds())}"
-            rows.append((info.pipeline_id, left, info.trigger))
+        rows = [_HEADINGS, *((one.pipeline_id, self._say_next(one), one.trigger) for one in soonest[:_MOST_LISTED])]
         self._width = max(self._width, *(len(row[0]) for row in rows))
         second = max(len(row[1]) for row in rows)
         for row in rows:
@@ -122,8 +132,6 @@ class FolderView:
                 self._happened("↻", event.pipeline_id, f"{tried}: {_short(event.error)}", "yellow")
             case events.ExecutionError():
                 self._happened("✕", event.pipeline_id, f"failed: {_short(event.error)}", "red")
-            case events.ScheduleChanged():
-                self._happened("·", event.pipeline_id, f"schedule {event.change}", "cyan")
             case events.FileBroken():
                 goes_on = "the last good version keeps running" if event.keeps_running else "it does not run"
                 self._happened("!", event.file, f"can't be used, {goes_on}:", "red")
@@ -134,6 +142,17 @@ class FolderView:
                 self._line(f"warning: {event.message}", style="yellow")
             case _:
                 pass
+
+    def _changed(self, event: events.ScheduleChanged, info: ScheduleInfo | None) -> None:
+        what = "schedule removed" if info is None else f"{event.change}: {info.trigger}; next: {self._say_next(info)}"
+        self._happened("·", event.pipeline_id, what, "cyan")
+
+    def _say_next(self, info: ScheduleInfo) -> str:
+        """When it runs next, or why it does not."""
+        if info.state.next_run is None:
+            return info.state.status
+        left = (info.state.next_run - self._clock.wall()).total_seconds()
+        return f"in {say_seconds(left)}" if left > 0 else "now"
 
     def _happened(self, sign: str, who: str, what: str, style: str) -> None:
         now = self._clock.wall().astimezone()

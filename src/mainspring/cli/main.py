@@ -86,7 +86,7 @@ _COMMANDS = {
 }
 """Each command and its module, which has a function of the command's name, or of the one in _FUNCTIONS."""
 _FUNCTIONS = {"dead-letters": "dead_letters", "next": "what_is_next", "import": "imports"}
-_ALIASES = {"ls": "jobs", "list": "jobs"}
+_ALIASES = {"ls": "jobs", "list": "jobs", "dev": "up"}
 """Words that are understood, and not listed."""
 
 _PANELS = {

@@ -67,7 +67,7 @@ def run(
             client.submit_job(pipeline.job)
             made = client.submit(pipeline.id, params=given)
             _show_logs(client, made.id, printing, timeout_seconds)
-            wait_for_end(client, made.id, printing, timeout_seconds)
+            wait_for_end(client, made.id, printing, timeout_seconds, stays=False)
     finally:
         _clear(place, keep=keep)
 

@@ -122,7 +122,7 @@ def upcoming(folder: Path, printing: Printing, watch: bool, limit: int) -> None:
     until = MachineClock().wall() + _FAR
     with client_for(folder) as client:
         show_list(
-            lambda: client.upcoming(until=until, limit=limit),
+            lambda: client.upcoming(until=until, with_last=True, limit=limit),
             upcoming_table(printing),
             printing,
             watch=watch,

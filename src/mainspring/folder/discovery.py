@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+from codecs import BOM_UTF8
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
@@ -85,11 +86,19 @@ def scan(root: Path) -> Scan:
 
 def read_one(root: Path, directory: str) -> Found | None:
     """The pipeline in a directory below `root`, by its path there; None if there is none."""
+    if leads_elsewhere(root, directory):
+        return None
     try:
         text = _read(root, root / directory / PIPELINE_FILE)
     except InvalidFile as fault:
         return Found(path=directory, pipeline_id=pipeline_id(root, directory), fault=str(fault))
     return None if text is None else Found(path=directory, pipeline_id=pipeline_id(root, directory), text=text)
+
+
+def leads_elsewhere(root: Path, directory: str) -> bool:
+    """Whether the way from `root` to a directory goes over a link: what is there is not ours to read or to write."""
+    below = PurePosixPath(directory)
+    return any((root / way).is_symlink() for way in (below, *below.parents) if way != PurePosixPath(ROOT))
 
 
 def pipeline_id(root: Path, directory: str) -> str:
@@ -173,7 +182,7 @@ def _read(root: Path, path: Path) -> str | None:
         path = target
     data = kept_files.read(path, most_bytes=LARGEST_BYTES)
     try:
-        return None if data is None else data.decode("utf-8-sig")
+        return None if data is None else data.removeprefix(BOM_UTF8).decode()
     except UnicodeDecodeError as error:
         line = error.object.count(b"\n", 0, error.start) + 1
         raise InvalidFile(f"is not UTF-8: see line {line}") from error

@@ -8,7 +8,7 @@ files.
 from __future__ import annotations
 
 from datetime import datetime
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import msgspec
 import structlog
@@ -68,7 +68,7 @@ class Index:
         try:
             data = kept_files.read(index.path, most_bytes=LARGEST_BYTES)
             file = _File() if data is None else _decode(data)
-            index.entries = {known.schedule_id: known for known in file.schedules}
+            index.entries = {known.schedule_id: known for known in file.schedules if _is_sound(known)}
             index.saved_at = file.saved_at
         except InvalidFile as fault:
             log.warning("index.corrupt", path=str(index.path), because=str(fault), kept_as=index._put_aside())
@@ -94,6 +94,18 @@ class Index:
             log.warning("index.not_kept", path=str(aside), error=error.strerror)
             return None
         return aside.name
+
+
+def _is_sound(known: Known) -> bool:
+    """Whether an entry is one that we could have written: what is below the folder, and its own schedules."""
+    path = PurePosixPath(known.path)
+    is_below = bool(known.path) and not path.is_absolute() and ".." not in path.parts and "\0" not in known.path
+    times = [at for run in known.history for at in (run.started_at, run.completed_at)]
+    can_be = kept_files.can_be(known.stats.last_failure, known.counted_until, *times)
+    if is_below and can_be and set(known.names) <= {known.schedule_id, f"{known.schedule_id}-event"}:
+        return True
+    log.warning("index.entry_not_used", schedule=known.schedule_id[:128], path=known.path[:128])
+    return False
 
 
 def _decode(data: bytes) -> _File:

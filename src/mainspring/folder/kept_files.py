@@ -18,6 +18,8 @@ import msgspec
 
 from mainspring.errors import InvalidFile
 
+_FIRST_YEAR, _LAST_YEAR = 1970, 9998
+
 
 def encode(record: msgspec.Struct) -> bytes:
     """A record as people and other programs expect it: two spaces of indentation, times in UTC with milliseconds."""
@@ -30,6 +32,11 @@ def encode(record: msgspec.Struct) -> bytes:
 def written_time(at: datetime) -> str:
     """A time as the files have it: `2026-01-26T14:00:00.000Z`."""
     return f"{at.astimezone(UTC).replace(tzinfo=None).isoformat(timespec='milliseconds')}Z"
+
+
+def can_be(*times: datetime | None) -> bool:
+    """Whether times are such that one can reckon with them in every zone, and a machine may have written them."""
+    return all(at is None or _FIRST_YEAR <= at.year <= _LAST_YEAR for at in times)
 
 
 def read(path: Path, *, most_bytes: int) -> bytes | None:

@@ -284,9 +284,10 @@ def _read(file: int) -> LockRecord | None:
     """What a lock says; None if that is no record."""
     data = os.pread(file, _LENGTH + 1, 0)
     try:
-        return msgspec.json.decode(data, type=LockRecord)
+        record = msgspec.json.decode(data, type=LockRecord)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
+    return record if kept_files.can_be(record.started_at, record.heartbeat) else None
 
 
 def _same_holder(one: LockRecord, other: LockRecord) -> bool:

@@ -5,7 +5,7 @@ Only what changed is read again: a thousand pipelines cost a look at one of them
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import msgspec
@@ -13,12 +13,13 @@ import msgspec
 from mainspring.errors import InvalidFile
 from mainspring.folder import discovery, state_files
 from mainspring.folder.discovery import ROOT, Found
-from mainspring.folder.readings import Readings
 from mainspring.folder.reconcile import Directory
 from mainspring.folder.records import PIPELINE_FILE, ScheduleState
 from mainspring.folder.state_files import StateFault
+from mainspring.sdk.drafts import invalid
 from mainspring.sdk.local_zones import system_zone
-from mainspring.sdk.pipelines import Pipeline
+from mainspring.sdk.pipeline_checks import after_cycles
+from mainspring.sdk.pipelines import Pipeline, read_pipeline
 
 
 class Seen(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,21 +39,14 @@ class Look:
 
     def __init__(self, root: Path) -> None:
         self._root = root
-        self._readings = Readings(root)
         self.seen: dict[str, Seen] = {}
         """By path, in the order of paths."""
         self.faults: tuple[str, ...] = ()
         """What was left out, and why."""
+        self.circles: dict[str, str] = {}
+        """Paths of pipelines that wait for themselves, over others, with the flaw: none of them can be used."""
         self.unseen: tuple[str, ...] = ()
         """Paths that could not be looked at: what was there, and below, may be there still."""
-
-    def load(self) -> None:
-        """Take up what an earlier process read."""
-        self._readings.load()
-
-    def save(self) -> None:
-        """Keep what was read for the next process."""
-        self._readings.save(seen.pipeline for seen in self.seen.values() if seen.pipeline is not None)
 
     def at_all(self, known: Iterable[str]) -> None:
         """Look at everything. `known` are the paths of schedules that are known."""
@@ -60,24 +54,25 @@ class Look:
         self.faults, self.unseen = scan.faults, scan.unseen
         zone, here = system_zone(), frozenset(known)
         self.seen = {found.path: self._see(found, zone, here) for found in scan.found}
+        self.circles = _circles(self.seen)
 
     def at_some(self, paths: Iterable[str], known: Iterable[str]) -> bool:
         """Look again at these directories. False: nothing is new but what we wrote into state files ourselves."""
         zone, here = system_zone(), frozenset(known)
-        before = dict(self.seen)
+        before, seen = self.seen, dict(self.seen)
         for path in paths:
             found = discovery.read_one(self._root, path)
             if found is None:
-                self.seen.pop(path, None)
+                seen.pop(path, None)
             else:
-                self.seen[path] = self._see(found, zone, here)
-        is_new = any(_says(before.get(path)) != _says(self.seen.get(path)) for path in before.keys() | self.seen.keys())
-        self.seen = dict(sorted(self.seen.items()))
-        return is_new
+                seen[path] = self._see(found, zone, here)
+        self.seen = dict(sorted(seen.items()))
+        self.circles = _circles(self.seen)
+        return any(_says(before.get(path)) != _says(seen.get(path)) for path in before.keys() | seen.keys())
 
     def directories(self) -> list[Directory]:
         """What there is, for `reconcile`."""
-        return [_directory(one) for one in self.seen.values()]
+        return [_directory(one, is_usable=path not in self.circles) for path, one in self.seen.items()]
 
     def state(self, path: str) -> ScheduleState | None:
         """What the state file in a directory said; None if it said nothing that can be used."""
@@ -106,7 +101,7 @@ class Look:
         if not directory.isprintable():
             return None, f"{file!a}: the name of its directory has characters that can't be shown"
         try:
-            return self._readings.read(found.text, file, id=found.pipeline_id, directory=directory, zone=zone), ""
+            return read_pipeline(found.text, file, id=found.pipeline_id, directory=directory, local_zone=zone), ""
         except InvalidFile as error:
             return None, str(error)
 
@@ -118,15 +113,24 @@ def file_of(path: str) -> str:
 
 def _says(seen: Seen | None) -> tuple[Found, Directory] | None:
     """What a directory says that matters to others."""
-    return None if seen is None else (seen.found, _directory(seen))
+    return None if seen is None else (seen.found, _directory(seen, is_usable=True))
 
 
-def _directory(seen: Seen) -> Directory:
+def _circles(seen: Mapping[str, Seen]) -> dict[str, str]:
+    paths = {id(one.pipeline): path for path, one in seen.items()}
+    pipelines = [one.pipeline for one in seen.values() if one.pipeline is not None]
+    return {
+        paths[id(pipeline)]: str(invalid(pipeline.file, pipeline.text, [flaw]))
+        for pipeline, flaw in after_cycles(pipelines)
+    }
+
+
+def _directory(seen: Seen, *, is_usable: bool) -> Directory:
     state = seen.state if isinstance(seen.state, ScheduleState) else None
     return Directory(
         path=seen.found.path,
         pipeline_id=seen.found.pipeline_id,
-        pipeline=seen.pipeline,
+        pipeline=seen.pipeline if is_usable else None,
         claim=None if state is None else state.schedule_id,
         claimed_as="" if state is None else state.pipeline_id,
         state_fault=seen.state.why if isinstance(seen.state, StateFault) else "",

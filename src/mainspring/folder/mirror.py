@@ -19,7 +19,7 @@ import structlog
 
 from mainspring.clock import Clock
 from mainspring.errors import MainspringError, NotFound, Unavailable
-from mainspring.folder import results, state_files, states
+from mainspring.folder import discovery, results, state_files, states
 from mainspring.folder.events import (
     ExecutionComplete,
     ExecutionError,
@@ -106,7 +106,8 @@ class Mirror:
         live.shown = live.now()
         if live.shown != on_disk:
             self.is_unsaved = True
-            state_files.write_state(self._root / live.path, live.shown)
+            if not discovery.leads_elsewhere(self._root, live.path):
+                state_files.write_state(self._root / live.path, live.shown)
 
     # the work
 
@@ -236,10 +237,12 @@ class Mirror:
         """Count a run that is over, and keep its result; the event of its end."""
         directory = self._root / live.path
         record = states.record_of(run, outcome)
-        if outcome.result_file is None:
+        is_here = not discovery.leads_elsewhere(self._root, live.path)
+        if is_here and outcome.result_file is None:
             file = results.result_of(run.id, live.pipeline_id, run.state, record, outcome.outputs)
             record = states.with_result(record, results.write_result(directory, file))
-        results.delete_old(directory)
+        if is_here:
+            results.delete_old(directory)
         live.tally = states.count(live.tally, run.id, record, most=self._most)
         return _end(live, run, result_of(run, outcome, record))
 
@@ -261,6 +264,7 @@ class Mirror:
                 for run in sorted(runs, key=lambda one: one.created_at):
                     told = await self._follow_run(live, run)
                     events += [] if states.is_over(run) else told
+                live.open, live.is_unsure = (), False
                 if runs:
                     self._say(live, events)
 
@@ -277,7 +281,6 @@ class Mirror:
                     found.setdefault(live.schedule_id, {})[run_id] = await self._client.run(run_id)
                 except NotFound:
                     log.debug("folder.run_gone", run=run_id)
-            live.open, live.is_unsure = (), False
         if since is None:
             return found
         async for run in self._client.runs():

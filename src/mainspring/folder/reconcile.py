@@ -236,6 +236,8 @@ class _Reconciler:
             return self._made(one, orphan, Kind.RECREATED)
         made = new_schedule_id(one.pipeline_id, self._taken, self._random)
         self._taken.add(made)
+        if one.state_fault:
+            self._warnings.append(f"{one.path}/{STATE_FILE} can't be used: {one.state_fault}. It is begun anew")
         if claim is not None:
             origin = f"{owners[claim]}/{PIPELINE_FILE}"
             self._warnings.append(f"{one.path} is a copy of {origin}: it gets a schedule of its own, {made}")

@@ -18,6 +18,8 @@ LOCK_FILE = ".scheduler.lock"
 PIPELINE_FILE = "pipeline.yaml"
 RESULTS = ".results"
 OWN_DIRECTORY = ".mainspring"
+ADDRESS_FILE = "server.json"
+"""In there: where the scheduler that runs the folder answers."""
 VERSION = 1
 
 Instant: TypeAlias = Annotated[datetime, msgspec.Meta(tz=True)]

@@ -5,6 +5,7 @@ A map-reduce task writes its own file and names it in its output; here is the on
 
 from __future__ import annotations
 
+import errno
 import re
 from collections.abc import Iterator
 from datetime import datetime
@@ -48,7 +49,7 @@ def write_result(directory: Path, result: ResultFile) -> str | None:
     """
     place = directory / RESULTS
     try:
-        place.mkdir(exist_ok=True)
+        _make(place)
         name = next(name for name in _names(result.started_at) if _is_for(place / name, result.run_id))
         kept_files.replace(place / name, kept_files.encode(result))
     except (OSError, TypeError) as error:
@@ -60,6 +61,8 @@ def write_result(directory: Path, result: ResultFile) -> str | None:
 def delete_old(directory: Path) -> None:
     """Delete all result files of a pipeline but the latest."""
     place = directory / RESULTS
+    if place.is_symlink():
+        return
     try:
         names = sorted(path.name for path in place.iterdir() if _RESULT.fullmatch(path.name))
         for name in names[:-KEPT]:
@@ -74,6 +77,13 @@ def result_of(run_id: str, pipeline: str, state: str, record: RunRecord, outputs
         run_id=run_id, pipeline=pipeline, state=state, started_at=record.started_at, completed_at=record.completed_at,
         outputs=outputs,
     )  # fmt: skip
+
+
+def _make(place: Path) -> None:
+    """Make the directory of results, if there is none. Raises OSError for a link: what it leads to is not ours."""
+    if place.is_symlink():
+        raise NotADirectoryError(errno.ENOTDIR, "is a symbolic link", str(place))
+    place.mkdir(exist_ok=True)
 
 
 def _names(started_at: datetime) -> Iterator[str]:

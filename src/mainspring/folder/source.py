@@ -187,7 +187,7 @@ class FolderSource:
                 log.debug("folder.server_unavailable", error=str(error))
                 await self._clock.sleep(_AGAIN_SECONDS)
                 continue
-            except MainspringError as error:
+            except (MainspringError, OSError) as error:
                 # The next change is followed all the same: a folder that can't be told of stays as it was.
                 log.exception("folder.not_followed", error=str(error))
                 return
@@ -204,6 +204,7 @@ class FolderSource:
                 log.debug("folder.server_unavailable", error=str(error))
                 await self._clock.sleep(_AGAIN_SECONDS)
             else:
+                self._upkeep.is_caught_up = True
                 self._upkeep.write_states()
                 self._caught_up.set()
         await self._mirror.work()

@@ -21,7 +21,7 @@ LARGEST_BYTES = 4 * 1024 * 1024
 
 log = structlog.get_logger()
 
-_SCHEDULE_ID = re.compile(r"[a-z0-9._-]{1,128}")
+_SCHEDULE_ID = re.compile(r"[a-z0-9._-]{1,115}-[a-z0-9]{6}")
 
 
 class StateFault(msgspec.Struct, frozen=True, kw_only=True):
@@ -104,6 +104,10 @@ def _decode(data: bytes) -> ScheduleState:
         raise InvalidFile(f"can't be read: {error}") from error
     if not _SCHEDULE_ID.fullmatch(state.schedule_id):
         raise InvalidFile(f"has a scheduleId that we never gave: {state.schedule_id[:80]!r}")
+    runs = [run for run in (state.last_run, *state.history) if run is not None]
+    times = [at for run in runs for at in (run.started_at, run.completed_at)]
+    if not kept_files.can_be(state.next_run, state.stats.last_failure, *times):
+        raise InvalidFile("has a time that can't be")
     return state
 
 

@@ -30,6 +30,8 @@ FINAL_RUN_STATES = frozenset({"SUCCEEDED", "FAILED", "PARTIAL", "TIMED_OUT", "CA
 _ENDED_BADLY = ("FAILED", "TIMED_OUT", "QUARANTINED", "CANCELLED")
 _MILLISECOND = timedelta(milliseconds=1)
 _LONGEST_ERROR = 2_000
+_LONGEST_SINCE = timedelta(days=365)
+"""What was due longer ago is not made up for: a server looks back 366 days."""
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -162,10 +164,12 @@ def since_of(state: ScheduleState, now: datetime) -> datetime | None:
     """
     record = _interrupted(state, now) or state.last_run
     if record is not None:
-        return record.started_at
-    if state.next_run is None or state.next_run > now:
+        since = record.started_at
+    elif state.next_run is not None:
+        since = state.next_run - timedelta(seconds=1)
+    else:
         return None
-    return state.next_run - timedelta(seconds=1)
+    return None if since > now else max(since, now - _LONGEST_SINCE)
 
 
 def state_of(

@@ -21,7 +21,7 @@ from msgspec.structs import replace
 
 from mainspring.clock import Clock
 from mainspring.errors import Conflict, NotFound, Refused
-from mainspring.folder import state_files, states
+from mainspring.folder import discovery, state_files, states
 from mainspring.folder.events import FileBroken, FileFixed, FolderEvent, ScheduleChanged, Warned
 from mainspring.folder.index import Index, Known
 from mainspring.folder.infos import config_of
@@ -75,6 +75,8 @@ class Upkeep:
         """Of schedules, by their names on the server."""
         self.counted_until: datetime | None = None
         """Runs that ended before were counted by an earlier process; None: nobody knows."""
+        self.is_caught_up = False
+        """What ended since then has been counted too."""
         self.broken: dict[str, str] = {}
         """Directories whose files can't be used, with the flaws."""
         self.warnings: tuple[str, ...] = ()
@@ -89,11 +91,12 @@ class Upkeep:
 
     async def begin(self) -> None:
         """Bring the server and the folder together for the first time in this process."""
-        self._index = await asyncio.to_thread(self._load)
+        self._index = await asyncio.to_thread(Index.load, self._root)
         self.counted_until = self._index.saved_at
         for key, known in self._index.entries.items():
             if is_schedule(key):
-                self._mirror.add(Live(known))
+                self._mirror.add(live := Live(known))
+                live.is_unsure = self.counted_until is None
             else:
                 self._plain[key] = known
         await asyncio.to_thread(self._look.at_all, self._scheduled())
@@ -111,15 +114,11 @@ class Upkeep:
         self._note_flaws(refused)
         await self.save()
 
-    def _load(self) -> Index:
-        self._look.load()
-        return Index.load(self._root)
-
     async def again(self, paths: Iterable[str] | None) -> list[FolderEvent]:
         """Follow changes of these directories, or of whatever changed; what is to be told of it."""
         if paths is None:
             await asyncio.to_thread(self._look.at_all, self._scheduled())
-        elif not self._look.at_some(paths, self._scheduled()):
+        elif not await asyncio.to_thread(self._look.at_some, paths, self._scheduled()):
             return []
         before, warned = dict(self.broken), set(self.warnings)
         plan = self._plan()
@@ -159,10 +158,9 @@ class Upkeep:
         """Remember everything, in the index."""
         async with self._saving:
             self._mirror.is_unsaved = False
-            self._index.saved_at = self._clock.wall()
+            self._index.saved_at = self._clock.wall() if self.is_caught_up else self.counted_until
             self._index.entries = self._known()
             await asyncio.to_thread(self._index.save)
-            await asyncio.to_thread(self._look.save)
 
     # what follows
 
@@ -192,7 +190,8 @@ class Upkeep:
             if path not in refused:
                 state_files.archive_state(self._root / path)
         for path in plan.deserted:
-            state_files.drop_state(self._root / path)
+            if not discovery.leads_elsewhere(self._root, path):
+                state_files.drop_state(self._root / path)
         for identity in plan.identities:
             self._describe(identity)
         self.warnings = (*self._look.faults, *self._said_in_files(), *plan.warnings)
@@ -322,7 +321,7 @@ class Upkeep:
 
     def _note_flaws(self, refused: dict[str, str]) -> None:
         unread = {path: seen.flaws for path, seen in self._look.seen.items() if seen.pipeline is None}
-        self.broken = {**unread, **refused}
+        self.broken = {**unread, **self._look.circles, **refused}
 
     def _said_in_files(self) -> list[str]:
         pipelines = [seen.pipeline for seen in self._look.seen.values() if seen.pipeline is not None]

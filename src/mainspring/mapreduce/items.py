@@ -25,6 +25,8 @@ from mainspring.mapreduce.places import open_file
 
 LARGEST_FIELD = 4 * 1024 * 1024
 """Characters of one field of a CSV."""
+LONGEST_LINE = 16 * 1024 * 1024
+"""Characters of one line of a CSV."""
 LARGEST_JSON_BYTES = 256 * 1024 * 1024
 """A list is read as a whole; one object a line has no such limit."""
 LARGEST_LINE_BYTES = 16 * 1024 * 1024
@@ -71,7 +73,7 @@ def _read_csv(file: BinaryIO, source: ItemFile) -> Iterator[Item]:
     file.seek(0)
     text = io.TextIOWrapper(file, encoding=encoding, newline="")
     csv.field_size_limit(LARGEST_FIELD)
-    rows = csv.reader(text, delimiter=source.delimiter, strict=True)
+    rows = csv.reader(_lines_of(text, source.path), delimiter=source.delimiter, strict=True)
     try:
         header: list[str] | None = None
         for row in rows:
@@ -95,6 +97,16 @@ def _read_csv(file: BinaryIO, source: ItemFile) -> Iterator[Item]:
     finally:
         # The file stays open for the next time.
         text.detach()
+
+
+def _lines_of(text: io.TextIOWrapper, path: str) -> Iterator[str]:
+    """The lines of a text, none of them too long: a file without ends of lines is not all read."""
+    number = 0
+    while line := text.readline(LONGEST_LINE + 1):
+        number += 1
+        if len(line) > LONGEST_LINE:
+            raise InvalidFile(f"{path}:{number}: the line is longer than {LONGEST_LINE} characters")
+        yield line
 
 
 def _header(row: list[str], source: ItemFile, line: int) -> list[str]:

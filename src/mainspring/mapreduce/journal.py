@@ -8,7 +8,9 @@ changed in between is asked again. A line that is not whole (the process was kil
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 from collections.abc import Callable
 from datetime import timedelta
 from hashlib import blake2b
@@ -48,6 +50,9 @@ class Journal:
             return 0
         flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
         self._file = os.open(self._path, flags, 0o600)
+        if not stat.S_ISREG(os.fstat(self._file).st_mode):
+            self.close()
+            raise OSError(errno.EINVAL, "is no file", str(self._path))
         with open(self._file, "rb", closefd=False) as opened:
             line = b"\n"
             for line in opened:

@@ -34,7 +34,8 @@ def write_result(place: Path, result: ResultFile) -> str:
     stem = result.started_at.strftime("%Y-%m-%dT%H-%M-%S")
     beside = place / f".{stem}-{os.getpid()}.new"
     try:
-        beside.write_bytes(msgspec.json.format(msgspec.json.encode(result), indent=2) + b"\n")
+        with open(beside, "xb") as new:
+            new.write(msgspec.json.format(msgspec.json.encode(result), indent=2) + b"\n")
         for number in count(1):
             name = f"{stem}.json" if number == 1 else f"{stem}-{number}.json"
             if _claim(beside, place / name):

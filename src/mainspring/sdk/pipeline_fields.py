@@ -38,11 +38,12 @@ TRIES = 3
 RETRY_DELAY_SECONDS = 60.0
 """What the format says where a file says nothing (RTY-2)."""
 MOST_TRIES = 5
+_LONGEST_TITLE = 200
 _LONGEST_DELAY_MS = 7 * 86_400_000
 _LONGEST_WINDOW_MINUTES = 366 * 1_440
 _PARAM_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PERCENT = re.compile(r"(\d{1,3})%?")
-_URL = re.compile(r"https?://\S+|\S*\$\{(?:env|file):[^}]+\}\S*")
+_URL = re.compile(r"https?://\S+|\$\{(?:env|file):[^}]+\}\S*")
 _TEMPLATE = re.compile(r"\{\{|\{%")
 
 
@@ -87,6 +88,14 @@ _ENDS = {
 """What one can ask to be told, and what webhooks call it."""
 _NOT_TOLD = ("late", "recovered")
 TOLD = (*_ENDS, *_NOT_TOLD)
+
+
+def as_title(node: Node) -> str:
+    """What people call something: one line that can be seen."""
+    title = as_text(node)
+    if not title.isprintable() or len(title) > _LONGEST_TITLE:
+        raise misfit(node, f"must be at most {_LONGEST_TITLE} characters that can be seen, on one line")
+    return title
 
 
 def _tries(node: Node) -> int:
@@ -266,7 +275,7 @@ PARAM: dict[str, Inner] = {
     "description": ("description", as_text),
 }
 PIPELINE_FIELDS = {
-    "name": Field(("title",), as_text),
+    "name": Field(("title",), as_title),
     "params": Field(("params",), as_params),
     "tenant": Field(("tenant",), _tenant),
     "concurrency": Field(("concurrency",), Inside("`concurrency`", CONCURRENCY)),

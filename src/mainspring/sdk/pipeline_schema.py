@@ -54,6 +54,7 @@ _TEXTS: Schema = {"type": "object", "additionalProperties": _TEXT}
 _ANYTHING: Schema = {}
 _BY_READER: dict[Reader, Schema] = {
     as_text: _TEXT,
+    pipeline_fields.as_title: _TEXT,
     as_texts: _TEXTS,
     as_seconds: _LENGTH,
     as_flag: {"type": "boolean"},

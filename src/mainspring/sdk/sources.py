@@ -12,6 +12,7 @@ read the same):
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Sequence
 from typing import TypeAlias
@@ -129,7 +130,7 @@ def where(name: str, place: Place) -> str:
 
 
 def _render(name: str, lines: Sequence[str], flaw: Flaw) -> Iterator[str]:
-    yield f"{where(name, flaw.place)}: {flaw.why}"
+    yield _printable(f"{where(name, flaw.place)}: {flaw.why}")
     if flaw.place.line >= len(lines):
         return
     yield ""
@@ -244,7 +245,10 @@ def _resolve(word: str) -> Scalar:
         return word
     if _INTEGER.fullmatch(word):
         return int(word) if word.lstrip("+-").isdigit() else int(word, 0)
-    return float(word) if _FLOAT.fullmatch(word) else word
+    if not _FLOAT.fullmatch(word):
+        return word
+    number = float(word)
+    return number if math.isfinite(number) else word
 
 
 def _flaw_of_yaml(error: yaml.YAMLError, text: str) -> Flaw:
