@@ -15,8 +15,11 @@ import os
 from collections.abc import Iterator
 
 import pytest
+import structlog
 
 from tests.postgres import FORGETFUL, PostgresServer, running_server
+
+structlog.configure()  # A scheduler that a test starts is inside of a program that has said where events go.
 
 
 @pytest.fixture(scope="session")

@@ -177,6 +177,12 @@ class IllegalTransition(Broken):
     code = "illegal_transition"
 
 
+class StoreDamaged(Broken):
+    """The file of a store is no database, or not a whole one. The message names it."""
+
+    code = "store_damaged"
+
+
 class StaleWrite(Broken):
     """A compare-and-swap found another state than the shard's memory has: the memory must be loaded again."""
 

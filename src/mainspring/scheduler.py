@@ -29,11 +29,12 @@ import structlog
 
 from mainspring.clock import MachineClock
 from mainspring.core.invoker_texts import parse_invoker
-from mainspring.errors import Conflict, Refused
+from mainspring.errors import Conflict, Refused, StoreDamaged
 from mainspring.folder.events import EVENTS, FolderEvent, PipelineExecutionResult, SchedulerStatus
 from mainspring.folder.lock import FolderLock
 from mainspring.folder.records import OWN_DIRECTORY, RunRecord
 from mainspring.folder.source import Beginning, FolderSource, ScheduleInfo
+from mainspring.log_output import configure_inside
 from mainspring.mapreduce.invoke_function import AnswerFunction
 from mainspring.mapreduce.invoke_socket import AnswerSocket
 from mainspring.serving import DEFAULT_PORT
@@ -43,7 +44,12 @@ log = structlog.get_logger()
 
 Listener: TypeAlias = "Callable[[FolderEvent], object]"
 SOCKET = "invoker.sock"
+_DAMAGED = (
+    "move it away, with all that begins with its name, and start again: "
+    "the state files beside the pipelines bring schedules and totals back"
+)
 _FAR = timedelta(days=366)
+_LOOK_SECONDS = 2.0
 _LATEST = 20
 """Windows among which those are that run."""
 
@@ -102,6 +108,8 @@ class PipelineScheduler:
         self.stopped.set()
         self.is_lost = False
         """The lock is in other hands: that is why it stopped."""
+        self.failure: BaseException | None = None
+        """A fault of ours is why it stopped."""
 
     # lifecycle
 
@@ -111,13 +119,16 @@ class PipelineScheduler:
             raise Conflict("the scheduler is running already")
         if not self.root.is_dir():
             raise Refused(f"there is no folder {self.root}")
+        configure_inside("warning")
         self._lock.acquire()
         self._stack = AsyncExitStack()
         self._stack.callback(self._lock.release)
         try:
             beginning = await self._begin()
-        except BaseException:
+        except BaseException as error:
             await self._stack.aclose()
+            if isinstance(error, StoreDamaged):
+                error.hint = _DAMAGED
             raise
         self._is_running, self.is_lost = True, False
         self.stopped.clear()
@@ -200,8 +211,17 @@ class PipelineScheduler:
     async def trigger_now(self, schedule_id: str) -> PipelineExecutionResult:
         """Run a pipeline outside of its schedule, and wait for the end. What became of it is in the result."""
         fire = await self._box.client.trigger(self._source.server_id(schedule_id), why="triggered by the program")
-        await self._box.client.wait(fire.run_id or "")
+        await self._ended(fire.run_id or "")
         return await self._source.result_of(self._source.find(schedule_id).schedule_id, fire.run_id or "")
+
+    async def _ended(self, run_id: str) -> None:
+        """Wait until nothing more becomes of a run by itself."""
+        while (await self._box.client.run(run_id)).state != "PAUSED":
+            try:
+                await self._box.client.wait(run_id, _LOOK_SECONDS)
+            except TimeoutError:
+                continue
+            return
 
     async def pause(self, schedule_id: str) -> None:
         """Leave out what comes, until it is resumed."""
@@ -277,12 +297,21 @@ class PipelineScheduler:
     async def _go_on(self, duty: Awaitable[None]) -> None:
         """Have something done until it stops."""
         task = asyncio.ensure_future(duty)
+        task.add_done_callback(self._look_at_end)
 
         async def end() -> None:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
 
         self._stack.push_async_callback(end)
+
+    def _look_at_end(self, task: asyncio.Future[None]) -> None:
+        """Nothing that goes on by itself may end by a fault unseen: then everything stops in order."""
+        if task.cancelled() or task.exception() is None:
+            return
+        self.failure = task.exception()
+        log.error("scheduler.failed", folder=str(self.root), exc_info=self.failure)
+        self._do_aside(self.stop())
 
     async def _beat(self) -> None:
         while self._lock.beat():

@@ -231,7 +231,7 @@ def _tls(settings: ServerSettings) -> Tls | None:
 def _log_files(settings: ServerSettings) -> LogFiles:
     directory = _data_dir(settings) / "logs"
     try:
-        directory.mkdir(parents=True, exist_ok=True)
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise Refused(
             f"logs can't be kept at {directory}: {error}\nhint: name another place with --data-dir"

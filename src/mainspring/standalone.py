@@ -18,7 +18,7 @@ import re
 import socket
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
-from contextlib import AsyncExitStack, contextmanager, suppress
+from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
 from random import Random
 from threading import Thread
@@ -98,6 +98,7 @@ class Standalone:
         self._engine: Engine
         self._agent: Agent
         self._working: asyncio.Task[None]
+        self._is_hurried = False
         self.address = ""
         self.client: AsyncClient
 
@@ -131,18 +132,20 @@ class Standalone:
         return len(memory.attempts) + sum(memory.queues.depth.values())
 
     async def settle(self, timeout_seconds: float) -> bool:
-        """Wait until nothing runs. False: something still does."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(timeout_seconds):
-                while self.running():
-                    await self._engine.clock.sleep(_LOOK_SECONDS)
-                return True
-        return False
+        """Wait until nothing runs. False: something still does, and the time is over or somebody is in a hurry."""
+        until = self._engine.clock.monotonic() + timeout_seconds
+        while self.running():
+            if self._is_hurried or self._engine.clock.monotonic() >= until:
+                return False
+            await self._engine.clock.sleep(_LOOK_SECONDS)
+        return True
 
     def hurry(self) -> None:
-        """What runs is not waited for any more."""
-        self._agent.leave()
-        self._agent.leave()
+        """What runs is not waited for any more: it is stopped, with a second of grace."""
+        if not self._is_hurried:
+            self._is_hurried = True
+            self._agent.leave()
+            self._agent.leave()
 
     async def _start(self) -> None:
         settings = self._settings

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +11,9 @@ import msgspec
 from click.testing import CliRunner, Result
 
 from mainspring.cli.main import main
+from mainspring.clock import MachineClock
+from mainspring.folder.lock import FolderLock
+from mainspring.folder.records import ADDRESS_FILE, OWN_DIRECTORY
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -35,6 +40,19 @@ class Terminal:
         result = self.call("submit", "-", "--wait", "-q", *arguments, stdin=job)
         assert result.exit_code in {0, 1}, result.stderr
         return result.stdout.strip()
+
+
+@contextmanager
+def run_by(address: str, folder: Path) -> Iterator[None]:
+    """A folder as it is while the scheduler at this address runs it. Where that is, it still says afterwards."""
+    lock = FolderLock(folder, MachineClock())
+    lock.acquire()
+    (folder / OWN_DIRECTORY).mkdir(exist_ok=True)
+    (folder / OWN_DIRECTORY / ADDRESS_FILE).write_bytes(msgspec.json.encode({"address": address}))
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def job(name: str, *tasks: str) -> str:

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from mainspring.sdk.client import Client
-from tests.cli.terminal import Terminal
+from tests.cli.terminal import Terminal, run_by
 
 MANUAL = "tasks: [{id: only, shell: 'echo here > out.txt'}]\n"
 DAILY = f'schedule: {{cron: "30 5 * * *"}}\n{MANUAL}'
@@ -198,3 +198,23 @@ def test_an_empty_folder_is_a_mistake(terminal: Terminal, tmp_path: Path) -> Non
 
     assert result.exit_code == 2
     assert "there is no pipeline.yaml" in result.stderr
+
+
+@pytest.mark.parametrize("said", ["", "localhost"])
+def test_a_folder_is_not_deployed_to_the_scheduler_that_runs_it(
+    terminal: Terminal, address: str, folder: Folder, said: str
+) -> None:
+    """It would run twice. One that was killed, whose address is another server's now, is not in the way."""
+    name = f"twice_{said or 'h'}"
+    folder.write(**{name: DAILY, f"below/{name}": DAILY})
+    server = address.replace("127.0.0.1", said or "127.0.0.1")
+
+    with run_by(address, folder.root):
+        results = [terminal.call("deploy", place, "--server", server) for place in (folder.root, folder.root / "below")]
+        elsewhere = terminal.call("deploy", folder.root, "--server", "http://127.0.0.1:1")
+
+    assert [result.exit_code for result in results] == [4, 4]
+    assert all("would run twice" in result.stderr for result in results)
+    assert terminal.call("schedules", "show", name).exit_code == 5
+    assert "no answer from http://127.0.0.1:1" in elsewhere.stderr
+    assert folder.deploy() == {name: "created", f"below.{name}": "created"}

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from tests.cli.terminal import Terminal, job
+from tests.cli.terminal import Terminal, job, run_by
 
 NOBODY = "http://127.0.0.1:1"
 
@@ -57,7 +57,7 @@ def test_each_error_has_its_place_and_the_exit_code_says_so(tmp_path: Path) -> N
         "      | ^^^^^^^ did you mean `schedule`?\n"
         "\n"
         f"warning: {warned}:1:1: `sla` is not followed yet: nothing watches it\n"
-        f"warning: {warned}:2:23: it waits for `bd`, and there is no such pipeline here\n"
+        f"warning: {warned}:2:23: it waits for `bd`, and there is no such pipeline here, did you mean `bad`?\n"
     )
 
 
@@ -154,7 +154,7 @@ def test_a_plan_for_people(tmp_path: Path, home: Path) -> None:
     file = put(tmp_path, "noon", scheduled("cron: 0 12 1 1 *, timezone: Asia/Tokyo"))
     lines = Terminal().out("plan", file).splitlines()
 
-    assert lines[:2] == [f"x  {file}", "  on day 1 of January at 12:00 (Asia/Tokyo)"]
+    assert lines[:2] == [f"noon  {file}", "  on day 1 of January at 12:00 (Asia/Tokyo)"]
     assert len(lines) == 7
     assert all("01 Jan" in line and "12:00:00" in line and line.endswith("-01-01T12:00:00+09:00") for line in lines[2:])
     assert all("T03:00:00+00:00" in line for line in Terminal().out("plan", file, "--utc").splitlines()[2:])
@@ -190,3 +190,27 @@ def test_the_job_of_a_pipeline_file_can_be_submitted_with_its_parameters(tmp_pat
     run = terminal.json("submit", file, "-p", "how=low")
 
     assert (run["job"], run["params"]) == ("said-twice", {"who": "you", "how": "low"})
+
+
+def test_a_file_of_a_folder_is_called_as_the_folder_calls_it(
+    tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = put(tmp_path, "Über Nacht", scheduled("every: 1h"))
+    monkeypatch.chdir(file.parent)
+
+    assert Terminal().out("plan", file, "-q") == "uber-nacht\n"
+    assert Terminal().out("plan", "pipeline.yaml", "-q") == "uber-nacht\n"
+    assert Terminal().json("run", file.parent)["job"] == "uber-nacht"
+
+
+def test_a_plan_compares_nothing_with_the_scheduler_that_runs_the_folder(
+    tmp_path: Path, address: str, terminal: Terminal
+) -> None:
+    put(tmp_path, "used", scheduled("every: 1h"))
+
+    with run_by(address, tmp_path):
+        result = terminal.call("plan", tmp_path, "-o", "json")
+
+    assert result.exit_code == 0, result.stderr
+    assert [plan["change"] for plan in msgspec.json.decode(result.stdout)] == [""]
+    assert result.stderr == f"the server runs {tmp_path} itself: its files are in use there as they are saved\n"

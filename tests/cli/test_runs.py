@@ -25,7 +25,7 @@ def test_a_run_that_fails_ends_with_1_and_says_what_failed(terminal: Terminal) -
     result = terminal.call("submit", "-", "--wait", stdin=BROKEN)
 
     assert result.exit_code == 1
-    assert "FAILED\n  bad FAILED: its only try failed" in result.stdout
+    assert "FAILED\n  bad FAILED: its only try failed: exited with 3\n" in result.stdout
     assert "--failed` shows what was printed" in result.stderr
 
 

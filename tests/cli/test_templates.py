@@ -71,10 +71,10 @@ def test_init_makes_a_folder_whose_pipeline_can_be_read(template: Template, tmp_
     assert result.exit_code == 0, result.stderr
     assert f"`mainspring up {folder}`" in result.stderr
     (found,) = scan(folder).found
-    assert found.pipeline_id == template.name
+    assert found.pipeline_id == read_pipeline(template.text, "p.yaml").id, "its directory is called as it is"
     first, _, rest = found.text.partition("\n")
     assert rest == template.text
-    schema = folder / template.name / first.removeprefix("# yaml-language-server: $schema=")
+    schema = folder / found.path / first.removeprefix("# yaml-language-server: $schema=")
     assert msgspec.json.decode(schema.read_bytes())["type"] == "object"
     assert set(result.stdout.split()) == {str(path) for path in folder.rglob("*") if path.is_file()}
 
@@ -82,7 +82,7 @@ def test_init_makes_a_folder_whose_pipeline_can_be_read(template: Template, tmp_
 def test_init_writes_nothing_over(tmp_path: Path) -> None:
     terminal = Terminal()
     terminal.out("init", tmp_path)
-    file = tmp_path / "cron" / "pipeline.yaml"
+    file = tmp_path / "hello" / "pipeline.yaml"
     file.write_text("name: mine\n")
     (tmp_path / ".gitignore").write_text("mine\n")
 
@@ -93,7 +93,14 @@ def test_init_writes_nothing_over(tmp_path: Path) -> None:
     assert "is there already" in again.stderr
     assert beside.exit_code == 0, beside.stderr
     assert (tmp_path / ".gitignore").read_text() == "mine\n"
-    assert {found.pipeline_id for found in scan(tmp_path).found} == {"cron", "dag"}
+    assert {found.pipeline_id for found in scan(tmp_path).found} == {"hello", "orders"}
+
+
+def test_every_template_fits_into_one_folder(tmp_path: Path) -> None:
+    for template in templates():
+        Terminal().out("init", tmp_path, "--template", template.name)
+
+    assert len(scan(tmp_path).found) == len(templates())
 
 
 def test_examples_are_listed_and_printed() -> None:

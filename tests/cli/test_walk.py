@@ -10,6 +10,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,10 +23,10 @@ from click.testing import CliRunner
 from mainspring.cli.commands import walk
 from mainspring.cli.main import main
 from mainspring.cli.options import FORMATS
-from mainspring.folder.records import ADDRESS_FILE, OWN_DIRECTORY, PIPELINE_FILE, RunRecord, ScheduleState
+from mainspring.folder.records import PIPELINE_FILE, RunRecord, ScheduleState
 from mainspring.folder.state_files import write_state
 from mainspring.sdk.client import Client
-from tests.cli.terminal import Terminal, job
+from tests.cli.terminal import Terminal, job, run_by
 from tests.e2e.town import until
 
 COMMAND = [sys.executable, "-m", "mainspring.cli.main"]
@@ -91,14 +92,14 @@ CALLS = {
     "retry": Call("{run} --all"),
     "run": Call("{folder}/quick.yaml"),
     "runs": Call("ls --limit 3"),
-    "scheduler cancel": Call("stays --dir {folder}/pipelines", "scheduler trigger stays --dir {folder}/pipelines -q"),
-    "scheduler history": Call("walked --dir {folder}/pipelines"),
-    "scheduler list": Call("--dir {folder}/pipelines"),
-    "scheduler pause": Call("walked --dir {folder}/pipelines"),
-    "scheduler resume": Call("walked --dir {folder}/pipelines"),
-    "scheduler status": Call("walked --dir {folder}/pipelines"),
-    "scheduler trigger": Call("walked --dir {folder}/pipelines"),
-    "scheduler upcoming": Call("--dir {folder}/pipelines"),
+    "scheduler cancel": Call("stays --dir {folder}/running", "scheduler trigger stays --dir {folder}/running -q"),
+    "scheduler history": Call("walked --dir {folder}/running"),
+    "scheduler list": Call("--dir {folder}/running"),
+    "scheduler pause": Call("walked --dir {folder}/running"),
+    "scheduler resume": Call("walked --dir {folder}/running"),
+    "scheduler status": Call("walked --dir {folder}/running"),
+    "scheduler trigger": Call("walked --dir {folder}/running"),
+    "scheduler upcoming": Call("--dir {folder}/running"),
     "schedules": Call("list"),
     "schema": Call("pipeline"),
     "schedules create": Call("{folder}/made.yaml"),
@@ -154,7 +155,7 @@ class Things:
 
 
 @pytest.fixture(scope="module")
-def things(address: str, tmp_path_factory: pytest.TempPathFactory) -> Things:
+def things(address: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Things]:
     """A run that succeeded, a task that failed, two that run, a webhook, and files."""
     folder = tmp_path_factory.mktemp("things")
     for name in ("manual", "made", "gone"):
@@ -165,7 +166,7 @@ def things(address: str, tmp_path_factory: pytest.TempPathFactory) -> Things:
     (folder / "pipelines" / "walked-pipeline").mkdir(parents=True)
     (folder / "pipelines" / "walked-pipeline" / "pipeline.yaml").write_text(job("walked", "id: only, run: 'true'"))
     (folder / "quick.yaml").write_text(job("quick", "id: only, run: 'true'"))
-    make_pipelines(folder / "pipelines", address)
+    make_pipelines(folder / "running")
 
     def ask(*words: str, stdin: str | None = None) -> str:
         result = Terminal().call(*words, "--server", address, "-q", stdin=stdin)
@@ -182,11 +183,12 @@ def things(address: str, tmp_path_factory: pytest.TempPathFactory) -> Things:
     ask("schedules", "set", str(folder / "manual.yaml"))
     ask("schedules", "set", "-", stdin="name: stays-manual\njob: stays\nmanual: true\n")
     hook = ask("webhooks", "add", "http://127.0.0.1:9/hook")
-    return Things(run=run, task=task, dead=dead, running=running, killed=killed, hook=hook, folder=str(folder))
+    with run_by(address, folder / "running"):
+        yield Things(run=run, task=task, dead=dead, running=running, killed=killed, hook=hook, folder=str(folder))
 
 
-def make_pipelines(folder: Path, address: str) -> None:
-    """A folder as its scheduler leaves it, run by the server that there is."""
+def make_pipelines(folder: Path) -> None:
+    """A folder as its scheduler leaves it."""
     at = datetime(2026, 11, 15, tzinfo=UTC)
     record = RunRecord(started_at=at, completed_at=at, success=True)
     for name in ("walked", "stays"):
@@ -195,9 +197,6 @@ def make_pipelines(folder: Path, address: str) -> None:
         (pipeline / PIPELINE_FILE).write_text(job(name, f"id: only, {STAYS}"))
         state = ScheduleState(schedule_id=f"{name}-manual", pipeline_id=name, last_run=record, history=(record,))
         assert write_state(pipeline, state)
-    own = folder / OWN_DIRECTORY
-    own.mkdir()
-    (own / ADDRESS_FILE).write_bytes(msgspec.json.encode({"address": address}))
 
 
 def said(path: str, things: Things, terminal: Terminal) -> list[str]:

@@ -104,6 +104,7 @@ def test_dates(text: str, expected: list[str]) -> None:
         ("٣ * * * *", {"minute": "is no value from 0 to 59, range or step"}),
         ("", {"cron": "has 0 fields; it needs 5 (minute, hour, day of month, month, day of week), or 6"}),
         ("0 0 1 1 * 2026 x", {"cron": "has 7 fields"}),
+        ("hourly", {"cron": "has 1 field; it needs 5"}),
         ("@reboot", {"cron": "'@reboot' is not known; there are @yearly"}),
         ("@dayly", {"cron": "'@dayly' is not known, did you mean @daily?"}),
         ("0 " * 200, {"cron": "is longer than 256 characters"}),

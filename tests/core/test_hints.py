@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from mainspring.core.hints import did_you_mean
 
-FIELDS = ["name", "needs", "work", "max_attempts", "timeout_seconds", "when", "tasks"]
+FIELDS = ["name", "needs", "work", "max_attempts", "timeout_seconds", "when", "tasks", "cron", "retry", "retries"]
 
 
 @pytest.mark.parametrize(
@@ -19,6 +19,9 @@ FIELDS = ["name", "needs", "work", "max_attempts", "timeout_seconds", "when", "t
         ("wen", "when"),
         ("taks", "tasks"),
         ("timeout", "timeout_seconds"),
+        ("corn", "cron"),
+        ("naem", "name"),
+        ("retrys", "retries"),
     ],
 )
 def test_a_slip_of_the_finger_is_recognised(wrong: str, right: str) -> None:
@@ -26,7 +29,7 @@ def test_a_slip_of_the_finger_is_recognised(wrong: str, right: str) -> None:
     assert did_you_mean(wrong, FIELDS) == f", did you mean {right}?"
 
 
-@pytest.mark.parametrize("strange", ["", "x", "quartz", "????", "\0", "é" * 50])
+@pytest.mark.parametrize("strange", ["", "x", "quartz", "????", "ocnr", "norc", "\0", "é" * 50])
 def test_something_else_altogether_is_not(strange: str) -> None:
     """Better no hint than a wrong one."""
     assert did_you_mean(strange, FIELDS) == ""

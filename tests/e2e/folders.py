@@ -18,6 +18,7 @@ from tests.e2e.town import until
 
 COMMAND = [sys.executable, "-m", "mainspring.cli.main"]
 _DEADLINE_SECONDS = 60
+_READY = "  Ready "
 
 
 class Folder:
@@ -27,6 +28,7 @@ class Folder:
         self.root = root
         self.process: subprocess.Popen[str] | None = None
         self._output = root.parent / f"{root.name}.log"
+        self._starts = 0
 
     def write(self, name: str, text: str) -> Path:
         """Put a pipeline there, or another version of it, as an editor does: whole."""
@@ -39,6 +41,7 @@ class Folder:
 
     def up(self, *options: str) -> None:
         """Start the scheduler, and come back when it answers."""
+        self._starts = self.said().count(_READY)
         with self._output.open("a") as output:
             self.process = subprocess.Popen(
                 [*COMMAND, "up", str(self.root), "--port", "0", *options], stdout=output, stderr=output, text=True,
@@ -113,7 +116,7 @@ class Folder:
         assert self.process is not None
         assert self.process.poll() is None, self.said()[-4000:]
         found = self._address()
-        return bool(found) and found["pid"] == self.process.pid and "Ready" in self.said().rpartition("Mainspring ")[2]
+        return bool(found) and found["pid"] == self.process.pid and self.said().count(_READY) > self._starts
 
     def _address(self) -> dict[str, Any]:
         try:

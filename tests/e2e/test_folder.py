@@ -62,7 +62,7 @@ def test_the_second_ctrl_c_does_not_wait_and_the_run_goes_on_with_the_next_start
     directory = folder.write(
         "slow", f"{FAR}}}\n{tasks('echo began >> log; test -e go || sleep 100; echo ended >> log')}"
     )
-    folder.up()
+    folder.up("--timeout", "10m")
     with folder.client() as client:
         client.trigger(folder.state("slow")["scheduleId"])
     until((directory / "log").exists, "it runs")
@@ -118,6 +118,7 @@ def test_files_are_followed_while_it_runs(folder: Folder) -> None:
     folder.write("new", f"{EVERY_SECOND}}}\n{tasks('echo two >> log')}")
     until(lambda: "two" in (folder.root / "new/log").read_text(), "an edit is followed")
     folder.write("new", "schedule: {cronn: '* * * * *'}\ntasks: [")
+    until(lambda: "new           added: every second" in folder.said(), "a new one is said, with when it runs")
     until(lambda: "new/pipeline.yaml:" in folder.said(), "a broken file is said")
     before = total(folder, "new")
     until(lambda: total(folder, "new") > before, "its last good version runs on")

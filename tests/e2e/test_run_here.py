@@ -45,9 +45,21 @@ def test_a_run_that_fails_ends_with_1_and_a_file_that_is_wrong_with_2(tmp_path: 
     wrong = run(written(tmp_path / "wrong", "tasks: [{id: only, runn: 'true'}]\n"))
 
     assert (fails.returncode, fails.stdout.splitlines()[0]) == (1, "told")
+    assert fails.stdout.endswith("  only FAILED: its only try failed: exited with 3\n")
+    assert "hint" not in fails.stderr, "there is no server any more that could be asked"
     assert wrong.returncode == 2
     assert "pipeline.yaml:1:20: unknown field `runn`" in wrong.stderr
     assert "did you mean `run`?" in wrong.stderr
+
+
+def test_with_a_timeout_the_output_is_shown_as_well(tmp_path: Path) -> None:
+    ends = run(written(tmp_path / "ends", "tasks: [{id: only, shell: 'echo told'}]\n"), "--timeout", "60s")
+    stays = written(tmp_path / "stays", "tasks: [{id: only, shell: 'echo told; sleep 100'}]\n")
+    cut = run(stays, "--timeout", "3s")
+
+    assert (ends.returncode, ends.stdout.splitlines()[0]) == (0, "told")
+    assert (cut.returncode, cut.stdout) == (124, "told\n")
+    assert "is RUNNING after 3 s" in cut.stderr
 
 
 def test_a_task_runs_beside_its_file_and_leaves_nothing_of_ours_there(tmp_path: Path) -> None:
@@ -59,3 +71,12 @@ def test_a_task_runs_beside_its_file_and_leaves_nothing_of_ours_there(tmp_path: 
     assert result.returncode == 0, result.stderr
     assert result.stdout.splitlines()[0].startswith("found ")
     assert sorted(path.name for path in place.iterdir()) == ["pipeline.yaml", "tell.py"]
+
+
+def test_a_run_that_only_a_person_could_move_on_is_over(tmp_path: Path) -> None:
+    poisonous = r"""printf '{"a": "\u0000"}' > $MAINSPRING_OUTPUT"""
+
+    result = run(written(tmp_path / "held", f"tasks:\n  - id: only\n    shell: |\n      {poisonous}\n"))
+
+    assert result.returncode == 1, result.stderr
+    assert "PAUSED" in result.stdout

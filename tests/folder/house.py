@@ -71,7 +71,7 @@ class House:
 
     async def run_now(self, reference: str) -> str:
         """Have a schedule run, and wait until that has been told of; the run's id."""
-        fire = await self.client.trigger(self.source.find(reference).schedule_id)
+        fire = await self.client.trigger(self.source.server_id(reference))
         assert fire.run_id is not None
         await self.client.wait(fire.run_id)
         await self.source.result_of(self.source.find(reference).schedule_id, fire.run_id)

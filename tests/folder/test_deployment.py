@@ -67,7 +67,7 @@ def test_a_job_gets_the_mark_of_its_folder_beside_its_own_labels() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "mark"), [("My Pipelines", "my-pipelines"), ("", "pipelines"), ("ä", "pipelines"), ("x" * 99, "x" * 63)]
+    ("name", "mark"), [("My Pipelines", "my-pipelines"), ("", "pipelines"), ("日", "pipelines"), ("x" * 99, "x" * 63)]
 )
 def test_the_mark_of_a_folder_is_a_label(name: str, mark: str) -> None:
     assert mark_of(name) == mark

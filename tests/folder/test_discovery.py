@@ -179,13 +179,17 @@ def test_what_we_may_not_read_is_said() -> None:
         ("daily-report", "daily-report"),
         ("Team A/Daily Report", "team-a.daily-report"),
         ("a.b", "a.b"),
-        ("größe_1", "gr--e_1"),
+        ("größe_1", "grosse_1"),
+        ("Über", "uber"),
+        ("U\u0308ber", "uber"),
+        ("-x/.y.", "x.y"),
+        ("日本/etl", "pipeline.etl"),
         ("x:y", "x-y"),
         (".", "the-folder"),
     ],
 )
 def test_an_id_is_the_path_in_words_that_a_name_can_have(directory: str, expected: str) -> None:
-    """Lower case, dots for slashes, dashes for the rest."""
+    """Lower case, no accents, dots for slashes, dashes for the rest, and none at the ends."""
     assert pipeline_id(Path("/somewhere/The Folder"), directory) == expected
     assert NAME.fullmatch(expected)
 

@@ -89,7 +89,7 @@ def test_a_schedule_of_ours_that_nobody_claims_is_deleted_with_its_job() -> None
     plan = look([], on_server={"gone-abcdef": "gone", "gone-abcdef-event": "gone"})
 
     assert plan.dropped_schedules == ("gone-abcdef", "gone-abcdef-event")
-    assert plan.dropped_jobs == ("gone",)
+    assert plan.dropped_jobs == {"gone": None}
 
 
 def test_schedules_that_people_made_are_left_alone() -> None:

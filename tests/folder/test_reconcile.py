@@ -85,7 +85,7 @@ def test_a_directory_that_moves_keeps_its_schedule_and_leaves_its_old_job() -> N
     assert kinds(plan) == {"new": Kind.MOVED}
     assert ids(plan)["new"] == one.claim
     assert [wanted.identity.pipeline_id for wanted in plan.wanted] == ["new"]
-    assert plan.dropped_jobs == ("old",)
+    assert plan.dropped_jobs == {"old": None}
     assert not plan.dropped_schedules
     assert not plan.forgotten
     assert not plan.warnings
@@ -144,9 +144,18 @@ def test_a_pipeline_that_is_deleted_leaves_nothing() -> None:
 
     assert plan.forgotten == (one.claim,)
     assert plan.dropped_schedules == (one.claim,)
-    assert plan.dropped_jobs == ("a",)
+    assert plan.dropped_jobs == {"a": None}
     assert plan.deserted == ("a",)
     assert not plan.archived
+
+
+def test_a_job_is_deleted_in_the_tenant_that_its_file_named() -> None:
+    known, (one,) = settled(directory("a"))
+    assert one.claim is not None
+
+    plan = look([], {one.claim: replace(known[one.claim], tenant="acme")})
+
+    assert plan.dropped_jobs == {"a": "acme"}
 
 
 def test_a_pipeline_without_a_schedule_that_is_deleted_leaves_no_job() -> None:
@@ -155,7 +164,7 @@ def test_a_pipeline_without_a_schedule_that_is_deleted_leaves_no_job() -> None:
     plan = look([], known)
 
     assert plan.forgotten == (unscheduled("a"),)
-    assert plan.dropped_jobs == ("a",)
+    assert plan.dropped_jobs == {"a": None}
     assert not plan.deserted
 
 

@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from mainspring.errors import Conflict, NotFound, Refused, SchedulerLockError
-from mainspring.folder.events import EVENTS, ExecutionError, FolderEvent, SchedulerStatus
+from mainspring.folder.events import EVENTS, ExecutionError, FolderEvent, SchedulerStatus, Warned
 from mainspring.folder.records import LOCK_FILE, STATE_FILE, ScheduleStatus
+from mainspring.folder.source import FolderSource
 from mainspring.scheduler import PipelineScheduler
 from tests.api.office import until
 
@@ -200,3 +201,48 @@ async def test_the_examples_of_the_format_run_unchanged_with_an_echo(name: str, 
     assert result.success, result.error
     assert result.items_processed == info.state.last_run.items_processed  # type: ignore[union-attr]
     assert json.loads((directory / str(result.result_file)).read_text())["failed"] == 0
+
+
+async def test_a_schedule_that_is_given_up_is_said(tmp_path: Path) -> None:
+    failing = f"{NEVER.replace('maxRetries: 2', 'maxRetries: 1')}, max_failures: 2}}\n{tasks('exit 1')}"
+    directory = write(tmp_path, "one", failing)
+    told: list[FolderEvent] = []
+    async with running(tmp_path, told) as scheduler:
+        for _ in range(2):
+            await scheduler.trigger_now("one")
+        await until(lambda: _is(scheduler, ScheduleStatus.DISABLED), within=DEADLINE_SECONDS)
+
+    (warning,) = [event for event in told if isinstance(event, Warned)]
+    assert warning.message == "one was disabled: 2 runs in a row failed. Go on with: mainspring resume one"
+    assert (state(directory)["status"], state(directory)["enabled"]) == ("disabled", False)
+
+
+async def test_a_fault_of_ours_ends_it_in_order_and_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path, "one", f"{NEVER}}}\n{tasks('true')}")
+    scheduler = PipelineScheduler(tmp_path, port=0)
+
+    async def breaks(_self: FolderSource) -> None:
+        raise RuntimeError("the folder can't be followed")
+
+    monkeypatch.setattr(FolderSource, "run", breaks)
+    await scheduler.start()
+    async with asyncio.timeout(DEADLINE_SECONDS):
+        await scheduler.stopped.wait()
+
+    assert str(scheduler.failure) == "the folder can't be followed"
+    assert not (tmp_path / LOCK_FILE).exists()
+
+
+async def test_a_run_that_only_a_person_can_move_on_is_an_error_that_is_said(tmp_path: Path) -> None:
+    poisonous = r"""printf "{\"a\": \"\\u0000\"}" > $MAINSPRING_OUTPUT"""
+    directory = write(tmp_path, "one", f"{NEVER}}}\ntasks:\n  - id: only\n    shell: |\n      {poisonous}\n")
+    told: list[FolderEvent] = []
+    async with running(tmp_path, told) as scheduler:
+        result = await scheduler.trigger_now("one")
+        await until(lambda: _is(scheduler, ScheduleStatus.ERROR), within=DEADLINE_SECONDS)
+
+        assert (result.success, result.state) == (False, "PAUSED")
+        assert state(directory)["lastRun"]["completedAt"] is None  # type: ignore[index]
+        assert "only: " in state(directory)["lastRun"]["error"]  # type: ignore[index]
+    (warning,) = [event for event in told if isinstance(event, Warned)]
+    assert warning.message.startswith("one can't go on by itself: only: ")

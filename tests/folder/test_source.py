@@ -85,6 +85,37 @@ async def test_each_failed_try_is_told_of_and_between_tries_the_status_is_error(
         assert [event.event for event in house.events] == ["execution:start", "execution:error", "execution:error"]
 
 
+async def test_a_run_that_a_person_retries_is_counted_as_it_ended_last(tmp_path: Path) -> None:
+    directory = put(tmp_path, "a", text(run="test -e mended", more="  retryPolicy: {maxRetries: 1}\n"))
+
+    async with living(tmp_path) as house:
+        run_id = await house.run_now("a")
+        failed = state(tmp_path, "a")
+
+        await house.client.retry_run(run_id)
+        assert not (await house.told("execution:error", will_retry=False)).retry_attempt
+        assert (await house.told("execution:start")).run_id == run_id
+        await house.told("execution:error", will_retry=False)
+        again = state(tmp_path, "a")
+        assert (again["status"], again["lastRun"]["startedAt"]) == ("error", failed["lastRun"]["startedAt"])
+        assert (again["stats"]["totalRuns"], again["stats"]["failedRuns"], len(again["history"])) == (1, 1, 1)
+
+        (directory / "mended").touch()
+        await house.client.retry_run(run_id)
+        await house.told("execution:start")
+        assert (await house.told("execution:complete")).run_id == run_id
+
+    async with living(tmp_path) as house:
+        await house.source.caught_up()
+        after = state(tmp_path, "a")
+        assert (after["status"], after["lastRun"]["success"], after["lastRun"]["error"]) == ("idle", True, None)
+        assert [one["startedAt"] for one in after["history"]] == [failed["lastRun"]["startedAt"]]
+        stats = after["stats"]
+        assert (stats["totalRuns"], stats["successfulRuns"], stats["failedRuns"]) == (1, 1, 0)
+        assert stats["lastFailure"] == failed["stats"]["lastFailure"]
+        assert house.events == []
+
+
 async def test_pause_and_resume_are_in_the_state_file(tmp_path: Path) -> None:
     put(tmp_path, "a", text())
     put(tmp_path, "off", text(more="  enabled: false\n"))

@@ -53,6 +53,21 @@ async def test_what_only_the_server_can_refuse_is_said_with_its_line(tmp_path: P
         assert not (tmp_path / "a" / STATE_FILE).exists()
 
 
+async def test_the_job_of_a_tenant_goes_with_its_file(tmp_path: Path) -> None:
+    put(tmp_path, "a", f"tenant: acme\n{text()}")
+    put(tmp_path, "b", f"tenant: acme\n{text(cron=None)}")
+    async with living(tmp_path) as house:
+        assert await house.server_jobs() == {"a", "b"}
+
+        shutil.rmtree(tmp_path / "b")
+        shutil.rmtree(tmp_path / "a")
+        await house.told("schedule:changed", pipeline_id="a", change="removed")
+        await house.source.close()
+
+    async with living(tmp_path, watches=False) as house:
+        assert await house.server_jobs() == set()
+
+
 async def test_rename_copy_and_delete(tmp_path: Path) -> None:
     put(tmp_path, "a", text())
     async with living(tmp_path) as house:
@@ -154,3 +169,19 @@ async def test_pipelines_that_wait_for_each_other_are_refused_and_run_when_that_
         put(tmp_path, "two", text())
         assert (await house.told("schedule:changed", pipeline_id="two")).change == "added"
         assert await house.server_jobs() == {"alone", "one", "two"}
+
+
+async def test_another_tenant_takes_everything_along(tmp_path: Path) -> None:
+    put(tmp_path, "a", text())
+    async with living(tmp_path) as house:
+        first = await house.client.schedule(house.source.server_id("a"))
+
+        put(tmp_path, "a", f"tenant: finance\n{text()}")
+        await house.told("schedule:changed", pipeline_id="a")
+
+        schedules = [view async for view in house.client.schedules()]
+        assert [(view.name, view.tenant) for view in schedules] == [(first.name, "finance")]
+        assert [job.tenant async for job in house.client.jobs()] == ["finance"]
+        await house.run_now("a")
+        assert state(tmp_path, "a")["status"] == "idle"
+        assert state(tmp_path, "a")["stats"]["totalRuns"] == 1

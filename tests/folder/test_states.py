@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 import msgspec
 import pytest
@@ -12,77 +12,9 @@ from msgspec.structs import replace
 from mainspring.folder import states
 from mainspring.folder.records import RunRecord, ScheduleState, ScheduleStats, ScheduleStatus
 from mainspring.folder.states import Outcome, Tally
-from mainspring.rest import RunView, TaskView
-from mainspring.rest_schedules import ScheduleView
+from tests.folder.views import T0, TOMORROW, at, counted, record, run, schedule, shown, task
 
-T0 = datetime(2026, 1, 26, 14, 0, tzinfo=UTC)
-
-
-TOMORROW = T0 + timedelta(days=1)
 LATER = T0 + timedelta(seconds=1_000)
-NO_RUNS = Tally()
-
-
-def at(seconds: float) -> datetime:
-    """So many seconds after the beginning of time."""
-    return T0 + timedelta(seconds=seconds)
-
-
-def schedule(state: str = "active", next_at: datetime | None = TOMORROW) -> ScheduleView:
-    """A schedule as the server shows it."""
-    return ScheduleView(
-        id="sched_1", tenant="default", name="a-abcdef", job="a", version=1, state=state, because="", trigger="daily",
-        next_at=next_at, through_at=T0, waiting=False, pool="default", created_at=T0, created_by="x", updated_at=T0,
-        updated_by="x",
-    )  # fmt: skip
-
-
-def run(
-    id: str = "run_1", state: str = "SUCCEEDED", begins: float = 0, ends: float | None = 155, **more: object
-) -> RunView:
-    """A run as the server shows it."""
-    return RunView(
-        id=id, tenant="default", job="a", job_version=1, job_id="job_1", pool="default", state=state, priority="P1",
-        params=msgspec.Raw(b"{}"), task_count=1, submitted_by="", linked_run=None, generation=1,
-        created_at=at(begins), start_at=at(begins), adopted_at=at(begins), ended_at=None if ends is None else at(ends),
-        paused=False, held=None, cancelled_by=None, because=f"it is {state}", **more,  # type: ignore[arg-type]
-    )  # fmt: skip
-
-
-def task(
-    name: str = "t", state: str = "SUCCEEDED", *, output: object = None, error: object = None, **more: object
-) -> TaskView:
-    """A task as the server shows it."""
-    said = {
-        "attempt": 1, "due_at": None, "because": "why", "partition": None, **more,
-    }  # fmt: skip
-    return TaskView(
-        id=f"task_{name}", run_id="run_1", tenant="default", name=name, state=state, priority="P1", since=T0,
-        generation=1, attempt_id=None, worker=None, assigned_at=None, started_at=None, ended_at=None, stop=None,
-        output=msgspec.Raw(msgspec.json.encode(output)), error=msgspec.Raw(msgspec.json.encode(error)),
-        **said,  # type: ignore[arg-type]
-    )  # fmt: skip
-
-
-def record(begins: float = 0, *, success: bool = True, duration: int | None = 1_000) -> RunRecord:
-    """A run that is over."""
-    ends = at(begins) + timedelta(milliseconds=duration or 0)
-    return RunRecord(
-        started_at=at(begins), completed_at=ends, success=success, duration=UNSET if duration is None else duration
-    )
-
-
-def shown(tally: Tally = NO_RUNS, view: ScheduleView | None = None, **more: object) -> ScheduleState:
-    """The content of the file."""
-    return states.state_of(view or schedule(), tally, schedule_id="a-abcdef", pipeline_id="a", **more)  # type: ignore[arg-type]
-
-
-def counted(*records: RunRecord, most: int = 50) -> Tally:
-    """A tally of these runs, in this order."""
-    tally = Tally()
-    for number, one in enumerate(records):
-        tally = states.count(tally, f"run_{number}", one, most=most)
-    return tally
 
 
 # a run as a record
@@ -175,7 +107,7 @@ def test_a_task_that_waits_for_its_next_try_makes_the_run_wait() -> None:
 def test_a_run_is_counted_once() -> None:
     once = counted(record())
 
-    assert states.count(once, "run_0", record(), most=50) == once
+    assert states.count(once, run("run_0"), record(), most=50) == once
 
 
 def test_successes_and_failures_add_up() -> None:
@@ -198,7 +130,9 @@ def test_a_file_that_kept_no_average_lends_that_of_its_history() -> None:
     )  # fmt: skip
     tally = states.import_tally(state, at(100), is_on_server=False, most=50)
 
-    assert states.count(tally, "r", record(50, duration=550), most=50).stats.average_duration == pytest.approx(250.0)
+    tally = states.count(tally, run(begins=50), record(50, duration=550), most=50)
+
+    assert tally.stats.average_duration == pytest.approx(250.0)
 
 
 def test_history_is_the_newest_first_whatever_order_runs_end_in_and_has_a_limit() -> None:
@@ -209,6 +143,13 @@ def test_history_is_the_newest_first_whatever_order_runs_end_in_and_has_a_limit(
 
 
 # the file
+
+
+def test_the_average_has_one_decimal_in_the_file_and_is_exact_in_the_tally() -> None:
+    tally = counted(*(record(n, duration=duration) for n, duration in enumerate((100, 100, 101))))
+
+    assert shown(tally).stats.average_duration == 100.3
+    assert tally.stats.average_duration == pytest.approx(301 / 3)
 
 
 def test_a_schedule_that_never_ran() -> None:
@@ -254,7 +195,7 @@ def test_a_run_under_way_is_the_last_run_and_is_not_in_the_history() -> None:
 def test_between_two_tries_the_status_is_error_with_the_error() -> None:
     failing = RunRecord(started_at=at(100), completed_at=None, success=False, error="no luck", retry_attempt=1)
 
-    state = shown(current=failing, retrying=True)
+    state = shown(current=failing)
 
     assert state.status is ScheduleStatus.ERROR
     assert state.last_run is not None
@@ -316,8 +257,8 @@ def test_what_the_server_has_is_not_taken_for_interrupted() -> None:
     tally = imported(file, is_on_server=True)
 
     assert tally.stats.failed_runs == 0
-    assert states.is_counted(tally, "any", at(0))
-    assert not states.is_counted(tally, "any", at(10))
+    assert states.is_counted(tally, run(begins=0))
+    assert not states.is_counted(tally, run(begins=10))
 
 
 def test_an_import_goes_on_after_the_last_run() -> None:

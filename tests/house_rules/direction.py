@@ -93,7 +93,7 @@ AREAS: dict[str, Area] = {
     ),
     "mainspring.cli": _area(
         "cli bootstrap errors folder sdk rest rest_admin rest_apply rest_overviews rest_schedules standalone clock "
-        "core.audit_trail core.clock_changes core.hints core.schedules core.triggers core.zones",
+        "core.audit_trail core.clock_changes core.hints core.invoker_texts core.schedules core.triggers core.zones",
         "click rich_click rich msgspec yaml",
     ),
     "mainspring.cli.folder_view": _area("cli clock errors folder scheduler sdk.calls sdk.quantities", "rich"),

@@ -173,10 +173,11 @@ def test_either_day_field_is_enough_if_both_are_restricted() -> None:
         ("test -x /usr/sbin/anacron || ( cd / && run-parts --report /etc/cron.daily )", "cron-daily"),
         ("flock -n /tmp/lock nice -n 10 certbot renew -q", "certbot-renew"),
         ("sudo -u www-data php /var/www/cron.php", "cron"),
+        ("/srv/Über_mut.sh", "uber-mut"),
         ("bash -lc 'cd /srv; ./go.sh'", "go"),
         ("LANG=C python -m shop.orders", "shop-orders"),
         ("'it does not end", "line"),
-        ("/opt/ÄÖ/ü", "line"),
+        ("/opt/日本/語", "line"),
     ],
 )
 def test_a_command_has_a_name_that_people_know(command: str, name: str) -> None:

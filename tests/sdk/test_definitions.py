@@ -300,7 +300,9 @@ tasks:
     [
         ("run: a | b", "`|` means nothing without a shell"),
         ("run: echo 'a", "can't be split into words"),
-        ("run: true\nshell: 'true'", "must have exactly one of"),
+        ("run: true\nshell: 'true'", "a task needs one of run, shell, python, handler, map; it has run and shell"),
+        ("env: {A: b}", "a task needs one of run, shell, python, handler, map; it has none of them"),
+        ("run: echo a {{ b", "a {{ is not closed: '{{'"),
         ("run: true\nwork: {}", "`work` says the same as `run`"),
         ("name: twice", "`name` says the same as `id`"),
         ("python: load", "must be package.module:function"),
@@ -346,7 +348,9 @@ def test_what_is_wrong_with_a_job_is_said(text: str, said: str) -> None:
 
 
 def test_a_task_whose_name_is_misspelt_is_not_missed_by_those_that_need_it() -> None:
-    assert flaws("name: a\ntasks:\n  - nmae: x\n  - {id: b, needs: [x]}\n") == ["3:5 unknown field `nmae`"]
+    assert flaws("name: a\ntasks:\n  - nmae: x\n  - {id: b, needs: [x]}\n") == [
+        "3:5 unknown field `nmae`, did you mean `name`?"
+    ]
 
 
 def test_faults_of_the_server_are_led_back_to_the_lines() -> None:

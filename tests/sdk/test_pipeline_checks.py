@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from mainspring.errors import Fault
 from mainspring.sdk.local_zones import system_zone
 from mainspring.sdk.pipeline_checks import after_cycles, unknown_afters
 from mainspring.sdk.pipelines import Pipeline, read_pipeline
@@ -58,11 +59,16 @@ def test_two_schedules_of_a_file_may_wait_for_different_ones() -> None:
 
 
 def test_one_that_is_not_there_is_named_with_what_may_have_been_meant() -> None:
-    found = unknown_afters(pipelines(**{"data-fetch": "", "report": "data-ftch"}))
+    found = unknown_afters(pipelines(report="data-ftch"), {"data-fetch", "report"})
 
-    assert [(pipeline.id, flaw.why, flaw.note) for pipeline, flaw in found] == [
-        ("report", "it waits for `data-ftch`, and there is no such pipeline here", "did you mean `data-fetch`?")
-    ]
+    why = "it waits for `data-ftch`, and there is no such pipeline here, did you mean `data-fetch`?"
+    assert found == [Fault(where="report.yaml:3:3", why=why)]
+
+
+def test_nobody_is_told_to_wait_for_itself() -> None:
+    found = unknown_afters(pipelines(report="reports"), {"report"})
+
+    assert [fault.why for fault in found] == ["it waits for `reports`, and there is no such pipeline here"]
 
 
 @pytest.mark.parametrize(

@@ -221,3 +221,24 @@ def test_a_mistake_that_two_schedules_share_is_named_once() -> None:
     assert flaws(f"on: {{every: 1h, event: a}}\nparams: {{a: '{{{{ scheduled_for | nonsense }}}}'}}\n{MAP}") == [
         "2:13 `default` can't be computed: in {{ scheduled_for | nonsense }}: there is no filter 'nonsense'",
     ]
+
+
+def test_a_task_climbs_out_of_the_folder_only_by_an_absolute_path() -> None:
+    assert flaws("tasks: [{id: a, shell: ls, directory: sub/../..}]\n") == [
+        "1:39 `directory` must not climb with `..`, write the absolute path"
+    ]
+
+
+def test_a_parameter_that_is_misspelt_is_named_where_it_is_used() -> None:
+    """One that is like none of those declared may come from whoever starts the run."""
+    found = flaws("""\
+params: {day: {type: date, default: "2026-11-16"}}
+tasks:
+  - id: a
+    if: params.dya == '2026-11-16'
+    env: {DAY: "{{ params.dya }}", EVENT: "{{ params.event | default(none) }}"}
+    run: echo {{ params.dya }} {{ params.other | default(1) }} {{ params.day }}
+""")
+
+    assert found == [f"{place} there is no parameter 'dya', did you mean `day`?" for place in ("4:5", "5:11", "6:5")]
+    assert read_pipeline("tasks: [{id: a, run: 'echo {{ params.dya }}'}]\n", "p.yaml").params == {}

@@ -33,6 +33,7 @@ REGRESSIONS = {
     207: "a task that was evicted and whose worker was lost with it lost more often than is allowed (I-18)",
     59: "a fan-out that waited for another one of its run, which was paced, made the leader spin (L-5)",
     197: "a leader that was stopping met a batch that the store refuses, and did not hand over",
+    491: "a resume that met too long a list was ended in the middle of a visit, and counted one too many (SPREAD)",
     975: "the second watch gave a worker up that came back while the batch before was being written (I-16)",
 }
 """Seeds that failed once, and what was wrong."""

@@ -15,7 +15,7 @@ import pytest
 
 from mainspring.clock import MachineClock
 from mainspring.core.batch import Batch
-from mainspring.errors import Broken, Fenced, StoreInUse, StoreUnfit, Unavailable
+from mainspring.errors import Broken, Fenced, StoreDamaged, StoreInUse, StoreUnfit, Unavailable
 from mainspring.store.sqlite import SqliteStore, inline
 from mainspring.store.sqlite_file import file_system_of
 from tests.store.builders import (
@@ -125,11 +125,27 @@ def test_a_mark_that_is_a_link_is_refused(tmp_path: Path) -> None:
         SqliteStore.open(tmp_path / "store.db", clock=MachineClock())
 
 
-def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
+def test_a_file_that_is_no_database_is_refused_by_its_name(tmp_path: Path) -> None:
     (tmp_path / "store.db").write_text("this is not a database, " * 100)
 
-    with pytest.raises(Broken):
+    with pytest.raises(StoreDamaged, match=f"^the database at {tmp_path}/store.db is damaged: "):
         SqliteStore.open(tmp_path / "store.db", clock=MachineClock())
+
+
+async def test_damage_that_is_found_later_names_the_file_too(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    store = SqliteStore.open(path, clock=MachineClock(), run=inline)
+    ((page,),) = await look(store, "SELECT rootpage FROM sqlite_schema WHERE name = 'shards'")
+    await store.close()
+    with path.open("r+b") as file:
+        file.seek(4096 * (page - 1))
+        file.write(b"\xff" * 4096)
+    store = SqliteStore.open(path, clock=MachineClock(), run=inline)
+
+    with pytest.raises(StoreDamaged, match=f"^the database at {path} is damaged: "):
+        await store.shards()
+
+    await store.close()
 
 
 def test_a_child_of_a_fork_cant_use_the_store(tmp_path: Path) -> None:

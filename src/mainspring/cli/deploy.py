@@ -14,6 +14,7 @@ from mainspring.cli.options import Printing, Reach, agreed, asks_first, prints_r
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from mainspring.errors import MainspringError
     from mainspring.folder.deploying import Gone
     from mainspring.sdk.pipelines import Pipeline
 
@@ -54,12 +55,15 @@ def deploy(
     from functools import cache
 
     from mainspring.cli.deploy_table import DEPLOYED
+    from mainspring.cli.folder_commands import runs_folder
     from mainspring.cli.output import print_rows, say_hint
     from mainspring.folder.deploying import REFUSED, Deploying
     from mainspring.folder.deployment import mark_of, read_folder
 
     if at is not None and not PurePosixPath(at).is_absolute():
         raise click.UsageError("--at must be a path from / on")
+    if runs_folder(reach, directory):
+        raise _run_already(directory)
     root = Path(os.path.abspath(directory))  # noqa: PTH100 - links on the way stay, as workers may have none
     pipelines = read_folder(directory, os.path.normpath(at or root))
     if not pipelines and not prune:
@@ -79,6 +83,15 @@ def deploy(
             say_hint(f"workers look for the folder at {root}, as it is here; `--at` says where else it is there")
     if any(row.change == REFUSED for row in rows):
         sys.exit(4)
+
+
+def _run_already(directory: Path) -> MainspringError:
+    """It would run twice: by its files, and by what was deployed."""
+    from mainspring.errors import Conflict
+
+    conflict = Conflict(f"this server runs {directory} itself: what is deployed to it as well would run twice")
+    conflict.hint = "files are in use there as they are saved; `--server` says another server"
+    return conflict
 
 
 def _is_here(reach: Reach) -> bool:

@@ -32,18 +32,27 @@ def read_timeout(text: str | None, option: str = "--timeout") -> float | None:
 
 
 def wait_for_end(
-    client: Client, run_id: str, printing: Printing, timeout_seconds: float | None, *, stays: bool = True
+    client: Client,
+    run_id: str,
+    printing: Printing,
+    timeout_seconds: float | None,
+    *,
+    stays: bool = True,
+    since: float | None = None,
 ) -> None:
     """Wait, print the run, and exit with 1 if it did not succeed, with 124 if the time was over first.
 
-    `stays`: the server is still there afterwards, so commands that ask it are worth naming.
+    `stays`: the server is still there afterwards, so commands that ask it are worth naming. `since`: when the time
+    began to count, on the monotonic clock, if that is not now.
     """
     clock, said = MachineClock(), ""
-    until = None if timeout_seconds is None else clock.monotonic() + timeout_seconds
+    began = clock.monotonic() if since is None else since
+    until = None if timeout_seconds is None else began + timeout_seconds
     while True:
         left = float("inf") if until is None else until - clock.monotonic()
         run = _wait_a_little(client, run_id, min(left, _LOOK_SECONDS))
-        if run.state in FINAL_RUN_STATES:
+        if run.state in FINAL_RUN_STATES or (run.state == "PAUSED" and not stays):
+            # Who would let it go on has nobody to ask afterwards: that is its end.
             end_with(client, run, printing, stays=stays)
             return
         if left <= _LOOK_SECONDS:

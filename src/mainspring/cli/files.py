@@ -12,15 +12,23 @@ from mainspring.cli.options import Printing
 from mainspring.errors import InvalidFile
 
 STDIN = "-"
+_LARGEST_BYTES = 64 * 1024 * 1024
+"""More than any command takes."""
 
 
 def read_file(file: str) -> tuple[str, str]:
     """What a file is called, and its text; - is stdin. Raises UsageError, or InvalidFile if it is no text."""
     name = "stdin" if file == STDIN else file
     try:
-        data = sys.stdin.buffer.read() if file == STDIN else Path(file).read_bytes()
+        if file == STDIN:
+            data = sys.stdin.buffer.read(_LARGEST_BYTES + 1)
+        else:
+            with Path(file).open("rb") as opened:
+                data = opened.read(_LARGEST_BYTES + 1)
     except OSError as error:
         raise click.UsageError(f"{name} can't be read: {error.strerror}") from error
+    if len(data) > _LARGEST_BYTES:
+        raise InvalidFile(f"{name}: is larger than {_LARGEST_BYTES >> 20} MiB")
     try:
         return name, data.decode("utf-8-sig")
     except UnicodeDecodeError as error:

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
 import rich_click as click
 
-from mainspring.cli.output import Column, Table
+from mainspring.cli.facts import print_facts, say_when
+from mainspring.cli.options import Printing, Reach
+from mainspring.cli.output import Column, Table, say_ago, say_time
+from mainspring.cli.whereabouts import find_whereabouts
+from mainspring.clock import MachineClock
 from mainspring.core.hints import did_you_mean
 from mainspring.errors import NotFound, Refused, Unavailable
-from mainspring.folder.discovery import scan
+from mainspring.folder.discovery import scan, walk
 from mainspring.folder.index import Index
-from mainspring.folder.records import ADDRESS_FILE, OWN_DIRECTORY, RunRecord, ScheduleState
+from mainspring.folder.lock import is_held
+from mainspring.folder.records import ADDRESS_FILE, OWN_DIRECTORY, STATE_FILE, RunRecord, ScheduleState
 from mainspring.folder.state_files import read_state
+from mainspring.sdk.addresses import is_loopback, read_address
+from mainspring.sdk.calls import DEFAULT_SERVER
 from mainspring.sdk.client import Client
 
 
@@ -50,15 +58,68 @@ def find_state(folder: Path, reference: str) -> ScheduleState:
 
 def client_for(folder: Path, schedule_id: str | None = None) -> Client:
     """A client of the scheduler that runs this folder. Raises Unavailable if none does."""
-    place = folder / OWN_DIRECTORY / ADDRESS_FILE
-    try:
-        found = msgspec.json.decode(place.read_bytes(), type=_Address)
-    except (OSError, msgspec.MsgspecError) as error:
+    address = _address_in(folder)
+    if address is None:
         missing = Unavailable(f"no scheduler runs {folder}")
         missing.hint = f"start it with `mainspring up {folder}`"
-        raise missing from error
+        raise missing
     known = Index.load(folder).entries.get(schedule_id or "")
-    return Client(found.address, token="", tenant="" if known is None else known.tenant or "", patience=1.0)
+    return Client(address, token="", tenant="" if known is None else known.tenant or "", patience=1.0)
+
+
+def runs_folder(reach: Reach, folder: Path) -> bool:
+    """Whether the server that is meant is the scheduler that runs this folder, or one that the folder is in."""
+    now = MachineClock().wall()
+    place = folder.resolve()
+    address = next((_address_in(root) for root in (place, *place.parents) if is_held(root, now)), None)
+    meant = find_whereabouts(reach).server.value or DEFAULT_SERVER
+    return address is not None and _door(address) == _door(meant)
+
+
+def say_if_stopped(folder: Path, printing: Printing) -> None:
+    """Tell people that state files are as they were left, if no scheduler runs the folder."""
+    now = MachineClock().wall()
+    if not printing.is_for_people or is_held(folder, now):
+        return
+    written = [
+        datetime.fromtimestamp((folder / listing.path / STATE_FILE).lstat().st_mtime, UTC)
+        for listing in walk(folder, frozenset({STATE_FILE}))
+        if listing.names
+    ]
+    if written:
+        since = f"{say_time(max(written), printing)}, {say_ago(max(written), now)}"
+        click.echo(f"no scheduler runs {folder}: this is how it was left at {since}", err=True)
+
+
+def _address_in(folder: Path) -> str | None:
+    """Where the scheduler that runs a folder says that it answers."""
+    try:
+        return msgspec.json.decode((folder / OWN_DIRECTORY / ADDRESS_FILE).read_bytes(), type=_Address).address
+    except (OSError, msgspec.MsgspecError):
+        return None
+
+
+def _door(address: str) -> tuple[str, str, int | None]:
+    """What two addresses of one server have in common."""
+    url = read_address(address)
+    return url.scheme, "localhost" if is_loopback(url.host) else url.host, url.port
+
+
+def show_state(state: ScheduleState, printing: Printing) -> None:
+    """Print what a state file says, for people."""
+    last, stats = state.last_run, state.stats
+    print_facts(
+        ("schedule", state.schedule_id),
+        ("pipeline", state.pipeline_id),
+        ("status", state.status),
+        ("next", say_when(state.next_run, printing)),
+        ("last", None if last is None else f"{_result(last)} {say_when(last.started_at, printing)}"),
+        ("error", None if last is None else last.error or None),
+        ("result", None if last is None else last.result_file or None),
+        ("runs", f"{stats.total_runs}, {stats.failed_runs} failed"),
+        ("last failure", say_when(stats.last_failure, printing)),
+        ("usually", f"{stats.average_duration:.0f} ms" if stats.average_duration else None),
+    )
 
 
 SCHEDULES: Table[ScheduleState] = Table(

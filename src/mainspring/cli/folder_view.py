@@ -10,7 +10,7 @@ Every line has its word: nothing is said by a colour or a sign alone.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -39,14 +39,16 @@ class FolderView:
 
     def __init__(self, console: Console, directory: Path, *, quiet: bool) -> None:
         self._console = console
+        self._when_unread: Callable[[], None] = lambda: None
         self._directory = directory
         self._quiet = quiet
         self._clock = MachineClock()
         self._began = self._clock.monotonic()
         self._width = 12
 
-    def follow(self, scheduler: PipelineScheduler) -> None:
-        """Print what happens from now on."""
+    def follow(self, scheduler: PipelineScheduler, when_unread: Callable[[], None]) -> None:
+        """Print what happens from now on. `when_unread` is called if whoever read has read enough (`| head`)."""
+        self._when_unread = when_unread
         for event in events.EVENTS:
             scheduler.on(event, self._tell)
 
@@ -159,7 +161,11 @@ class FolderView:
         self._line(f"{now:%H:%M:%S}  {sign} {who:<{self._width}}  {what}", style=style)
 
     def _line(self, text: str, style: str = "") -> None:
-        self._console.print(text, style=style or None, markup=False, highlight=False, soft_wrap=True)
+        try:
+            self._console.print(text, style=style or None, markup=False, highlight=False, soft_wrap=True)
+        except SystemExit:
+            # The console's answer to a broken pipe. It has turned quiet by itself; to end is not its decision.
+            self._when_unread()
 
 
 def _count(number: int, what: str) -> str:

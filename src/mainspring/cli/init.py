@@ -37,6 +37,7 @@ def init(printing: Printing, directory: Path, template: str) -> None:
     import msgspec
 
     from mainspring.cli.output import print_one, say_hint
+    from mainspring.sdk.pipelines import read_pipeline
     from mainspring.sdk.templates import find_template
 
     class Made(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,7 +46,8 @@ def init(printing: Printing, directory: Path, template: str) -> None:
         directory: str
         files: list[str]
 
-    files = _make(directory, template, find_template(template).text)
+    text = find_template(template).text
+    files = _make(directory, read_pipeline(text, template).id, text)
 
     def for_people() -> None:
         for file in files:

@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable, Iterator
 from datetime import timedelta
@@ -86,25 +87,31 @@ class LogView:
 
         self._print(look, follow=follow)
 
-    def print_run(self, run_id: str, *, follow: bool, failed: bool) -> None:
-        """Print the logs of the tasks of a run."""
+    def print_run(
+        self, run_id: str, *, follow: bool, failed: bool, until: float = math.inf,
+        ends: frozenset[str] = FINAL_RUN_STATES,
+    ) -> None:  # fmt: skip
+        """Print the logs of the tasks of a run, to one of its ends.
+
+        What comes after `until`, on the monotonic clock, is left out.
+        """
         if self._client.run(run_id).task_count > 1:
             self._prefix_width = max((len(say_task(task)) for task in self._client.tasks_of(run_id)), default=0)
 
         def look() -> tuple[bool, list[TaskView]]:
-            is_over = self._client.run(run_id).state in FINAL_RUN_STATES
+            is_over = self._client.run(run_id).state in ends
             tasks = sorted(self._client.tasks_of(run_id), key=lambda task: (task.started_at or task.since, task.id))
             return is_over, [task for task in tasks if not failed or task.state in _UNSUCCESSFUL]
 
-        self._print(look, follow=follow)
+        self._print(look, follow=follow, until=until)
 
-    def _print(self, look: Callable[[], tuple[bool, list[TaskView]]], *, follow: bool) -> None:
+    def _print(self, look: Callable[[], tuple[bool, list[TaskView]]], *, follow: bool, until: float = math.inf) -> None:
         is_over, tasks = look()
-        while follow and not is_over:
+        while follow and not is_over and (left := until - self._clock.monotonic()) > 0:
             for task in tasks:
                 self._print_new(task)
             sys.stdout.flush()
-            self._clock.pause(_LOOK_SECONDS)
+            self._clock.pause(min(_LOOK_SECONDS, left))
             is_over, tasks = look()
         # One after the other: logs that arrive late don't mix.
         for task in tasks:

@@ -11,12 +11,11 @@ import rich_click as click
 
 from mainspring.cli.files import STDIN, read_file
 from mainspring.errors import Fault, InvalidFile
-from mainspring.folder.discovery import ROOT, scan
+from mainspring.folder.discovery import ROOT, pipeline_id, scan
 from mainspring.folder.records import PIPELINE_FILE
 from mainspring.sdk.drafts import invalid
 from mainspring.sdk.pipeline_checks import after_cycles, unknown_afters
 from mainspring.sdk.pipelines import Pipeline, read_pipeline
-from mainspring.sdk.sources import where
 
 ERROR, WARNING = "error", "warning"
 
@@ -57,7 +56,8 @@ def read_all(paths: Sequence[Path], at: str | None = None) -> Reading:
         if path.is_dir():
             _read_folder(path, reading, at)
         elif path.exists() or str(path) == STDIN:
-            _take(reading, _read_one(str(path)))
+            called = pipeline_id(path.parent, ROOT) if path.name == PIPELINE_FILE else None
+            _take(reading, _read_one(str(path), id=called))
         else:
             raise click.UsageError(f"there is no file or folder {path}")
     if not reading.files and not reading.errors:
@@ -83,10 +83,7 @@ def _read_folder(folder: Path, reading: Reading, at: str | None) -> None:
             reading.errors.append(_whole(file, why))
     together = list(by_id.values())
     reading.errors += [invalid(one.file, one.text, [flaw]) for one, flaw in after_cycles(together)]
-    reading.warnings += [
-        Fault(where=where(one.file, flaw.place), why=f"{flaw.why}, {flaw.note}".removesuffix(", "))
-        for one, flaw in unknown_afters(together)
-    ]
+    reading.warnings += unknown_afters(together, {found.pipeline_id for found in scanned.found})
 
 
 def _read_one(

@@ -26,6 +26,7 @@ def plan(reach: Reach, printing: Printing, path: Path, at: str | None) -> None:
       mainspring plan pipelines --server https://mainspring.example.org --at /srv/pipelines
       mainspring plan pipelines/etl/pipeline.yaml --tz Europe/Paris
     """
+    from mainspring.cli.folder_commands import runs_folder
     from mainspring.cli.output import print_rows, say_error
     from mainspring.cli.pipeline_files import read_all
     from mainspring.cli.plan_view import PLANS, changes, plan_of, print_plan
@@ -35,7 +36,11 @@ def plan(reach: Reach, printing: Printing, path: Path, at: str | None) -> None:
     reading = read_all([path], at=None if folder is None else at or folder)
     for error in reading.errors:
         say_error(str(error))
-    found = {} if folder is None else changes(reach, reading.pipelines, Path(folder).name)
+    if folder is not None and runs_folder(reach, path):
+        click.echo(f"the server runs {path} itself: its files are in use there as they are saved", err=True)
+        found = {}
+    else:
+        found = {} if folder is None else changes(reach, reading.pipelines, Path(folder).name)
     now = MachineClock().wall()
     plans = [plan_of(pipeline, now, found.get(pipeline.id)) for pipeline in reading.pipelines]
     if printing.is_for_people:

@@ -77,6 +77,20 @@ def quantity(read: str) -> Callable[[click.Context, click.Parameter, str | None]
     return callback
 
 
+def invoker(ctx: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
+    """The callback of an option that says who answers prompts."""
+    from mainspring.core.invoker_texts import parse_invoker
+    from mainspring.errors import Refused
+
+    try:
+        if value:
+            parse_invoker(value)
+    except Refused as refused:
+        why = [str(refused), *(f"{fault.where}: {fault.why}" for fault in refused.faults)]
+        raise click.BadParameter("; ".join(why), ctx, parameter) from refused
+    return value
+
+
 def option_key(option: click.Option) -> str:
     """What an option is called in the file: its long name, with _ for -."""
     return max(option.opts, key=len).lstrip("-").replace("-", "_")

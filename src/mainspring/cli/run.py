@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import rich_click as click
 
+from mainspring.cli import process_options
 from mainspring.cli.options import Printing, prints
 
 if TYPE_CHECKING:
-    from mainspring.sdk.client import Client
     from mainspring.sdk.pipelines import Pipeline
 
 _FILE = click.Path(exists=True, path_type=Path)
@@ -20,8 +20,9 @@ _FILE = click.Path(exists=True, path_type=Path)
 @click.argument("file", type=_FILE)
 @click.option("-p", "--param", "params", metavar="NAME=VALUE", multiple=True, help="A parameter; JSON, or else text.")
 @click.option(
-    "--invoker", metavar="WHO", help="Who answers prompts: command:WORDS, python:MODULE:FUNCTION, or an http(s) URL."
-)
+    "--invoker", metavar="WHO", callback=process_options.invoker,
+    help="Who answers prompts: command:WORDS, python:MODULE:FUNCTION, or an http(s) URL.",
+)  # fmt: skip
 @click.option("--timeout", metavar="LENGTH", help="Wait no longer than this, such as 10m; then exit with 124.")
 @click.option("--keep", is_flag=True, help="Leave the store and the logs where they are, and say where.")
 @prints
@@ -43,12 +44,15 @@ def run(
       mainspring run pipeline.yaml -p day=2026-11-15
       mainspring run pipelines/etl --timeout 10m -o json
     """
+    import math
     import tempfile
 
     from mainspring.cli.ending import read_timeout, wait_for_end
+    from mainspring.cli.log_view import LogView
     from mainspring.cli.times import read_params
+    from mainspring.clock import MachineClock
     from mainspring.log_output import configure_logging
-    from mainspring.sdk.client import Client
+    from mainspring.sdk.client import FINAL_RUN_STATES, Client
     from mainspring.standalone import StandaloneSettings, in_background
 
     configure_logging("text", "error")
@@ -66,18 +70,25 @@ def run(
         with in_background(settings) as address, Client(address, token="", tenant=pipeline.tenant or "") as client:
             client.submit_job(pipeline.job)
             made = client.submit(pipeline.id, params=given)
-            _show_logs(client, made.id, printing, timeout_seconds)
-            wait_for_end(client, made.id, printing, timeout_seconds, stays=False)
+            began = MachineClock().monotonic()
+            if printing.is_for_people:
+                until = math.inf if timeout_seconds is None else began + timeout_seconds
+                LogView(client, printing, tail=None, attempt=None).print_run(
+                    made.id, follow=True, failed=False, until=until, ends=FINAL_RUN_STATES | {"PAUSED"}
+                )
+            wait_for_end(client, made.id, printing, timeout_seconds, stays=False, since=began)
     finally:
         _clear(place, keep=keep)
 
 
 def _read(file: Path) -> Pipeline:
-    """The pipeline in a file or directory. Raises InvalidFile."""
+    """The pipeline in a file or directory. Raises InvalidFile, UsageError."""
     from mainspring.cli.files import read_file
     from mainspring.sdk.pipelines import read_pipeline
 
     path = file / "pipeline.yaml" if file.is_dir() else file
+    if not path.exists():
+        raise click.UsageError(f"there is no {path}; `mainspring up {file}` runs all pipelines below a folder")
     name, text = read_file(str(path))
     return read_pipeline(text, name, directory=str(path.resolve().parent))
 
@@ -96,14 +107,6 @@ def _parameters(pipeline: Pipeline, given: dict[str, object]) -> dict[str, objec
     from mainspring.sdk.pipeline_params import make_params
 
     return make_params(pipeline.params, given, MachineClock().wall().astimezone())
-
-
-def _show_logs(client: Client, run_id: str, printing: Printing, timeout_seconds: float | None) -> None:
-    """Print what the tasks print, as they do, until the run is over; for programs only its end is printed."""
-    from mainspring.cli.log_view import LogView
-
-    if printing.is_for_people and timeout_seconds is None:
-        LogView(client, printing, tail=None, attempt=None).print_run(run_id, follow=True, failed=False)
 
 
 def _clear(place: Path, *, keep: bool) -> None:

@@ -56,9 +56,10 @@ def list_schedules(folder: Path, printing: Printing, watch: bool, limit: int) ->
     Examples:
       mainspring scheduler list --dir pipelines
     """
-    from mainspring.cli.folder_commands import SCHEDULES, states
+    from mainspring.cli.folder_commands import SCHEDULES, say_if_stopped, states
     from mainspring.cli.listing import show_list
 
+    say_if_stopped(folder, printing)
     show_list(lambda: states(folder)[:limit], SCHEDULES, printing, watch=watch, limit=limit)
 
 
@@ -73,14 +74,12 @@ def status(folder: Path, printing: Printing, schedule: str) -> None:
     Examples:
       mainspring scheduler status daily-report --dir pipelines
     """
-    import msgspec
-
-    from mainspring.cli.folder_commands import find_state
+    from mainspring.cli.folder_commands import find_state, say_if_stopped, show_state
     from mainspring.cli.output import print_one
 
     state = find_state(folder, schedule)
-    text = msgspec.json.format(msgspec.json.encode(state), indent=2)
-    print_one(state, state.schedule_id, printing, lambda: click.echo(text))
+    say_if_stopped(folder, printing)
+    print_one(state, state.schedule_id, printing, lambda: show_state(state, printing))
 
 
 @scheduler.command()

@@ -213,10 +213,12 @@ def history(reach: Reach, printing: Printing, name: str, watch: bool, limit: int
       mainspring schedules history nightly -o json
     """
     from mainspring.cli.listing import show_list
+    from mainspring.cli.references import find_schedule
     from mainspring.cli.schedule_tables import CHANGES
 
     with reach.client() as client:
-        show_list(lambda: client.schedule_changes(name, limit=limit), CHANGES, printing, watch=watch, limit=limit)
+        schedule = find_schedule(client, name).id
+        show_list(lambda: client.schedule_changes(schedule, limit=limit), CHANGES, printing, watch=watch, limit=limit)
 
 
 def _read_since(since: str | None, printing: Printing) -> datetime | None:

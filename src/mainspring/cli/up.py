@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import rich_click as click
 
+from mainspring.cli import process_options
 from mainspring.cli.process_options import ProcessCommand, quantity
 
 if TYPE_CHECKING:
@@ -20,8 +21,9 @@ if TYPE_CHECKING:
     "--port", type=click.IntRange(0, 65_535), help="Where the API answers: 8484, or the next one that is free; 0: any."
 )
 @click.option(
-    "--invoker", metavar="WHO", help="Who answers prompts: command:WORDS, python:MODULE:FUNCTION, or an http(s) URL."
-)
+    "--invoker", metavar="WHO", callback=process_options.invoker,
+    help="Who answers prompts: command:WORDS, python:MODULE:FUNCTION, or an http(s) URL.",
+)  # fmt: skip
 @click.option(
     "--cpu", metavar="CORES", callback=quantity("millis_of"), help="How much may run at once; at least 4 unless said."
 )
@@ -32,7 +34,7 @@ if TYPE_CHECKING:
     "--heartbeat", default="10s", show_default=True, metavar="LENGTH", help="How often the folder's lock says we live."
 )
 @click.option(
-    "--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="error", show_default=True,
+    "--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="warning", show_default=True,
     help="Of the events of the engine, which go to stderr as well.",
 )  # fmt: skip
 @click.option(
@@ -94,7 +96,7 @@ def up(
 
 
 async def _until_stopped(scheduler: PipelineScheduler, view: FolderView, wait_seconds: float) -> int:
-    """Run until a signal, or until the lock is lost; the exit code."""
+    """Run until a signal, until nobody reads any more, or until the lock is lost; the exit code."""
     import asyncio
     import os
     import signal
@@ -111,7 +113,7 @@ async def _until_stopped(scheduler: PipelineScheduler, view: FolderView, wait_se
         elif len(told) > 2:
             os._exit(128 + number)
 
-    view.follow(scheduler)
+    view.follow(scheduler, when_unread=asked.set)
     view.started(scheduler, await scheduler.start())
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop, number)
@@ -126,4 +128,4 @@ async def _until_stopped(scheduler: PipelineScheduler, view: FolderView, wait_se
     if scheduler.is_lost:
         view.lost()
         return 4
-    return 0
+    return 0 if scheduler.failure is None else 1

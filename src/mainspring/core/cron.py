@@ -155,7 +155,8 @@ def _split(expression: str) -> list[str]:
         fields.insert(0, "0")
     if len(fields) != 6:
         names = ", ".join(field.name for field in _FIELDS[1:])
-        why = f"has {len(fields)} fields; it needs 5 ({names}), or 6 with the second first"
+        number = "1 field" if len(fields) == 1 else f"{len(fields)} fields"
+        why = f"has {number}; it needs 5 ({names}), or 6 with the second first"
         raise _refusal([Fault(where="cron", why=why)])
     return fields
 

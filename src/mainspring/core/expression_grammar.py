@@ -62,6 +62,8 @@ _TOKEN = re.compile(
     """,
     re.VERBOSE | re.DOTALL | re.ASCII,
 )
+_QUOTED = 30
+"""Characters of a template, to say where in it."""
 _CLOSING = {"(": ")", "[": "]", "{": "}"}
 _BEFORE_BRACKET = frozenset({"and", "else", "if", "in", "is", "not", "or"})
 """Words after which a bracket opens a group, and no call."""
@@ -117,7 +119,7 @@ def split_template(template: str) -> tuple[Sequence[Piece], str | None]:
             break
         end = _end_of_expression(template, start + 2)
         if end is None:
-            return (), f"the {{{{ at character {start + 1} is not closed"
+            return (), f"a {{{{ is not closed: {template[start : start + _QUOTED]!r}"
         pieces.append(Piece(template[start + 2 : end], is_expression=True))
         position = end + 2
     if sum(piece.is_expression for piece in pieces) > MOST_EXPRESSIONS:

@@ -118,6 +118,13 @@ def check_template(template: str, names: Collection[str] | None) -> str | None:
     return None
 
 
+def keys_in(template: str, name: str) -> frozenset[str]:
+    """What the expressions of a template look up in a value, as far as it can be seen: `day` of `{{ params.day }}`."""
+    pieces = grammar.split_template(template)[0] if name in template else ()
+    found = (grammar.keys_of(piece.text, name) or () for piece in pieces if piece.is_expression)
+    return frozenset(key for keys in found for key in keys)
+
+
 def shorten(text: str) -> str:
     """A text as it can stand inside a sentence, and be stored: one line, not too long, nothing that can't be seen."""
     line = " ".join(text[: 2 * _QUOTED].split())

@@ -22,7 +22,8 @@ from mainspring.rest import JobView
 from mainspring.rest_admin import WebhookRequest, WebhookView
 from mainspring.rest_apply import ApplyItem, WantedSchedule
 from mainspring.rest_schedules import ScheduleView
-from mainspring.sdk.pipelines import Pipeline, job_name, read_pipeline
+from mainspring.sdk.names import job_name
+from mainspring.sdk.pipelines import Pipeline, read_pipeline
 
 LABEL = "deployed-from"
 LONGEST_MARK = 63
@@ -39,7 +40,7 @@ class WebhookPlan(msgspec.Struct, frozen=True, kw_only=True):
 
 def mark_of(name: str) -> str:
     """A folder's name as the value of a label."""
-    return job_name(name)[:LONGEST_MARK].strip("-") or "pipelines"
+    return job_name(name)[:LONGEST_MARK].rstrip("-.") or "pipelines"
 
 
 def mark_label(mark: str, *, of_everybody: bool) -> str:

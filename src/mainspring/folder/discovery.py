@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
 from codecs import BOM_UTF8
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
@@ -19,6 +18,7 @@ import msgspec
 from mainspring.errors import InvalidFile
 from mainspring.folder import kept_files
 from mainspring.folder.records import PIPELINE_FILE
+from mainspring.sdk.names import job_name
 
 ROOT = "."
 """The path of the folder itself."""
@@ -30,7 +30,8 @@ LONGEST_ID = 115
 """A schedule's name has 128 characters, of which our endings (`-a1b2c3`, `-event`) take 13."""
 
 _LEFT_OUT = frozenset({"node_modules", "__pycache__", "venv"})
-_FOREIGN = re.compile(r"[^a-z0-9._-]")
+_FALLBACK = "pipeline"
+"""The name of what has no letter that a name can have."""
 
 
 class Found(msgspec.Struct, frozen=True, kw_only=True):
@@ -104,11 +105,11 @@ def leads_elsewhere(root: Path, directory: str) -> bool:
 def pipeline_id(root: Path, directory: str) -> str:
     """The name of the pipeline in a directory below `root`: that of its job, too.
 
-    It is the path in lower case, with dots for slashes and dashes for what a name can't have. One that is too long is
-    cut, and a digest of the whole keeps it apart from others.
+    It is the path in lower case and without accents, with dots for slashes and dashes for what a name can't have. One
+    that is too long is cut, and a digest of the whole keeps it apart from others.
     """
     path = PurePosixPath(root.absolute().name if directory == ROOT else directory)
-    name = _FOREIGN.sub("-", ".".join(path.parts).lower()) or "pipeline"
+    name = ".".join(job_name(part) or _FALLBACK for part in path.parts) or _FALLBACK
     if len(name) <= LONGEST_ID:
         return name
     digest = hashlib.sha256(path.as_posix().encode("utf-8", "surrogateescape")).hexdigest()[:8]

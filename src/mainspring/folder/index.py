@@ -39,7 +39,7 @@ class Known(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     history: tuple[RunRecord, ...] = ()
     """The latest runs, the newest first."""
     counted: tuple[str, ...] = ()
-    """Ids of runs that are in `stats`, and could come again."""
+    """Ends of runs that are in `stats`, and could come again (`states.Tally`)."""
     counted_until: datetime | None = None
     """Runs that began up to then are in `stats` too: a state file counted them, and knows no ids."""
     open: tuple[str, ...] = ()

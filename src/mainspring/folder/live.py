@@ -71,9 +71,8 @@ class Live:
             schedule_id=self.schedule_id,
             pipeline_id=self.pipeline_id,
             current=None if newest is None else newest.record,
-            retrying=newest is not None and newest.due_at is not None,
         )
 
     def has_counted(self, run: RunView) -> bool:
         """Whether a run is over and was counted."""
-        return states.is_over(run) and states.is_counted(self.tally, run.id, states.begun_at(run))
+        return states.is_over(run) and states.is_counted(self.tally, run)

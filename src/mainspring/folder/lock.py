@@ -36,7 +36,7 @@ import psutil
 import structlog
 
 from mainspring.clock import Clock
-from mainspring.errors import Refused, SchedulerLockError
+from mainspring.errors import InvalidFile, Refused, SchedulerLockError
 from mainspring.folder import kept_files
 from mainspring.folder.records import LOCK_FILE, LockRecord
 from mainspring.ids import entropy
@@ -216,12 +216,7 @@ class FolderLock:
         """A process of this host has it. Only where the kernel can't tell."""
         if self._has_kernel_locks or record.hostname != _hostname() or record.pid == os.getpid():
             return False
-        try:
-            began = psutil.Process(record.pid).create_time()
-        except psutil.Error:
-            return False
-        # A process that began after the lock was taken has only the same number.
-        return began <= (record.started_at + _UNSURE).timestamp()
+        return _lives(record)
 
     def _taken(self, record: LockRecord | None) -> SchedulerLockError:
         if record is None:
@@ -259,6 +254,31 @@ class FolderLock:
                 left.unlink()
 
 
+def is_held(root: Path, now: datetime) -> bool:
+    """Whether a scheduler seems to run a folder, for somebody who only looks: the lock is left alone."""
+    try:
+        data = kept_files.read(root / LOCK_FILE, most_bytes=_LENGTH)
+    except InvalidFile:
+        return False
+    record = None if data is None else _decode(data)
+    if record is None:
+        return False
+    if record.hostname == _hostname():
+        return _lives(record)
+    return now - record.heartbeat < timedelta(seconds=STALE_SECONDS)
+
+
+def _lives(record: LockRecord) -> bool:
+    """Whether the process that wrote this, on this host, is still there."""
+    try:
+        process = psutil.Process(record.pid)
+        began, is_over = process.create_time(), process.status() == psutil.STATUS_ZOMBIE
+    except psutil.Error:
+        return False
+    # A process that began after the lock was taken has only the same number.
+    return not is_over and began <= (record.started_at + _UNSURE).timestamp()
+
+
 def _publish(new: Path, path: Path) -> None:
     """Give a file the name `path`, if nobody has it."""
     try:
@@ -282,7 +302,10 @@ def _write(file: int, record: LockRecord) -> None:
 
 def _read(file: int) -> LockRecord | None:
     """What a lock says; None if that is no record."""
-    data = os.pread(file, _LENGTH + 1, 0)
+    return _decode(os.pread(file, _LENGTH + 1, 0))
+
+
+def _decode(data: bytes) -> LockRecord | None:
     try:
         record = msgspec.json.decode(data, type=LockRecord)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):

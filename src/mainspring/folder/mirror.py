@@ -26,6 +26,7 @@ from mainspring.folder.events import (
     ExecutionStart,
     FolderEvent,
     PipelineExecutionResult,
+    Warned,
 )
 from mainspring.folder.live import Live, Running
 from mainspring.folder.records import RunRecord, ScheduleState
@@ -92,6 +93,10 @@ class Mirror:
         for server_id in [one for one, its in self._by_server_id.items() if its is live]:
             del self._by_server_id[server_id]
         return live
+
+    def forget(self, server_id: str) -> None:
+        """A schedule of the server is nobody's any more."""
+        self._by_server_id.pop(server_id, None)
 
     def take(self, view: ScheduleView) -> Live | None:
         """What the server says of a schedule; whose it is, if it is of this folder."""
@@ -205,22 +210,23 @@ class Mirror:
     def _say(self, live: Live, events: Iterable[FolderEvent]) -> None:
         """Write the state file, and then tell, unless the schedule has gone meanwhile."""
         if self.lives.get(live.schedule_id) is live:
-            self.write(live, on_disk=live.shown)
-            for event in events:
+            was = live.shown
+            self.write(live, on_disk=was)
+            for event in (*events, *_given_up(live, was)):
                 self._tell(event)
 
     async def _follow_run(self, live: Live, run: RunView) -> list[FolderEvent]:
         """Note what became of a run; the events that follow."""
         is_over = states.is_over(run)
         running = live.running.get(run.id)
-        if is_over and states.is_counted(live.tally, run.id, states.begun_at(run)):
+        if live.has_counted(run):
             live.running.pop(run.id, None)
             return []
         events: list[FolderEvent] = [] if running is not None else [_start(live, run)]
         told = 0 if running is None else running.tries_told
-        tasks = (
-            [task async for task in self._client.tasks_of(run.id, limit=MOST_TASKS)] if is_over or run.retries else []
-        )
+        tasks: list[TaskView] = []
+        if is_over or run.retries or states.is_held(run):
+            tasks = [task async for task in self._client.tasks_of(run.id, limit=MOST_TASKS)]
         outcome = states.outcome_of(run, tasks)
         events += [
             _retried(live, run, number, _last_error(outcome, tasks)) for number in range(told + 1, run.retries + 1)
@@ -228,9 +234,10 @@ class Mirror:
         if is_over:
             live.running.pop(run.id, None)
             return [*events, self._count(live, run, outcome)]
-        live.running[run.id] = Running(
-            record=states.record_of(run, outcome), due_at=outcome.due_at, tries_told=run.retries
-        )
+        record = states.record_of(run, outcome)
+        if states.is_held(run) and (running is None or running.record.error != record.error):
+            events.append(_held(live, run, outcome))
+        live.running[run.id] = Running(record=record, due_at=outcome.due_at, tries_told=run.retries)
         return events
 
     def _count(self, live: Live, run: RunView, outcome: Outcome) -> FolderEvent:
@@ -243,7 +250,7 @@ class Mirror:
             record = states.with_result(record, results.write_result(directory, file))
         if is_here:
             results.delete_old(directory)
-        live.tally = states.count(live.tally, run.id, record, most=self._most)
+        live.tally = states.count(live.tally, run, record, most=self._most)
         return _end(live, run, result_of(run, outcome, record))
 
     # what nobody watched
@@ -303,6 +310,20 @@ def result_of(run: RunView, outcome: Outcome, record: RunRecord) -> PipelineExec
         error=outcome.error,
         duration=record.duration if isinstance(record.duration, int) else 0,
     )
+
+
+def _held(live: Live, run: RunView, outcome: Outcome) -> Warned:
+    act = f"look with `mainspring show {run.id}`, then `mainspring resume {run.id}` or `mainspring cancel {run.id}`"
+    return Warned(message=f"{live.pipeline_id} can't go on by itself: {outcome.error}; {act}")
+
+
+def _given_up(live: Live, was: ScheduleState) -> list[FolderEvent]:
+    """What is to be said of a schedule that was taken out of use although its file wants it."""
+    view = live.views.get(live.schedule_id)
+    if not was.enabled or live.shown.enabled or view is None or not live.config.enabled:
+        return []
+    message = f"{live.pipeline_id} was disabled: {view.because}. Go on with: mainspring resume {live.pipeline_id}"
+    return [Warned(message=message)]
 
 
 def _start(live: Live, run: RunView) -> ExecutionStart:

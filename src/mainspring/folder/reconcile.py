@@ -120,7 +120,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """Of directories whose file can't be used, and whose schedule only the server knows: it goes on as it is."""
     wanted: tuple[Wanted, ...] = ()
     dropped_schedules: tuple[str, ...] = ()
-    dropped_jobs: tuple[str, ...] = ()
+    dropped_jobs: dict[str, str | None] = {}
+    """With their tenants, where files named them."""
     forgotten: tuple[str, ...] = ()
     """Schedules that we know no more."""
     archived: tuple[str, ...] = ()
@@ -188,7 +189,7 @@ class _Reconciler:
             adopted=tuple(self._adopted),
             wanted=tuple(wanted),
             dropped_schedules=tuple(self._dropped_schedules(identities, by_path, forgotten)),
-            dropped_jobs=tuple(self._dropped_jobs(identities, forgotten)),
+            dropped_jobs=self._dropped_jobs(identities, forgotten),
             forgotten=tuple(forgotten),
             archived=tuple(one.path for one in used if _has_lost_its_schedule(one)),
             deserted=tuple(
@@ -313,16 +314,17 @@ class _Reconciler:
             dropped = [name for name in dropped if name in self._world.on_server]
         return dropped
 
-    def _dropped_jobs(self, identities: Sequence[Identity], forgotten: Sequence[str]) -> list[str]:
-        left = [self._known[key].pipeline_id for key in forgotten]
+    def _dropped_jobs(self, identities: Sequence[Identity], forgotten: Sequence[str]) -> dict[str, str | None]:
+        left: dict[str, str | None] = {}
+        if not self._world.unseen:
+            left |= {job: None for orphan, job in self._orphans.items() if orphan not in self._kept}
+        left |= {self._known[key].pipeline_id: self._known[key].tenant for key in forgotten}
         for identity in identities:
             known = self._known.get(identity.schedule_id)
             if known is not None and known.pipeline_id != identity.pipeline_id:
-                left.append(known.pipeline_id)
-        if not self._world.unseen:
-            left += [job for orphan, job in self._orphans.items() if orphan not in self._kept]
+                left[known.pipeline_id] = known.tenant
         hidden = {known.pipeline_id for known in self._known.values() if self._is_hidden(known)}
-        return [job for job in dict.fromkeys(left) if job not in self._jobs and job not in hidden]
+        return {job: tenant for job, tenant in left.items() if job not in self._jobs and job not in hidden}
 
     def _is_hidden(self, known: Known) -> bool:
         return any(path in (ROOT, known.path) or known.path.startswith(f"{path}/") for path in self._world.unseen)

@@ -5,7 +5,8 @@
     state_of       a schedule, a tally and the run that is under way -> the content of the file
 
 1. A run is counted once, by its id, when it is over. Windows that were missed, late or skipped are no runs.
-2. `totalRuns` is always `successfulRuns` + `failedRuns`; none of them ever shrinks.
+   One that a person retries is counted as it ended last, in the place of how it had ended before.
+2. `totalRuns` is always `successfulRuns` + `failedRuns`, and never shrinks.
 3. `lastRun` is the run under way, else the newest record; what is not known of it is null. In `history` it is left out.
 4. A run has begun when it was made: no window up to then is to come any more, so an import can go on from there.
 """
@@ -52,7 +53,7 @@ class Tally(msgspec.Struct, frozen=True, kw_only=True):
     history: tuple[RunRecord, ...] = ()
     """The newest first."""
     counted: tuple[str, ...] = ()
-    """The ids of the runs that were counted last, the latest of them at the end."""
+    """The ends of runs that were counted last, the latest of them at the end."""
     counted_until: datetime | None = None
     """Runs that began up to then were counted by a state file, which knows no ids."""
 
@@ -73,6 +74,11 @@ class _Error(msgspec.Struct, frozen=True):
 def is_over(run: RunView) -> bool:
     """Whether nothing more becomes of a run."""
     return run.state in FINAL_RUN_STATES
+
+
+def is_held(run: RunView) -> bool:
+    """Whether only a person can let a run go on."""
+    return run.state == "PAUSED"
 
 
 def begun_at(run: RunView) -> datetime:
@@ -103,7 +109,7 @@ def record_of(run: RunView, outcome: Outcome) -> RunRecord:
         started_at=started_at,
         completed_at=ended_at,
         success=run.state == "SUCCEEDED",
-        duration=UNSET if ended_at is None else (ended_at - started_at) // _MILLISECOND,
+        duration=UNSET if ended_at is None else (ended_at - _taken_up_at(run, ended_at)) // _MILLISECOND,
         items_processed=UNSET if outcome.items_processed is None else outcome.items_processed,
         result_file=outcome.result_file or UNSET,
         error=outcome.error or UNSET,
@@ -111,16 +117,17 @@ def record_of(run: RunView, outcome: Outcome) -> RunRecord:
     )
 
 
-def count(tally: Tally, run_id: str, record: RunRecord, *, most: int) -> Tally:
+def count(tally: Tally, run: RunView, record: RunRecord, *, most: int) -> Tally:
     """The tally with a run that is over; the same again changes nothing."""
-    if is_counted(tally, run_id, record.started_at):
+    if is_counted(tally, run):
         return tally
-    return replace(_add(tally, record, most), counted=(*tally.counted, run_id)[-MOST_COUNTED:])
+    made = _correct(tally, record) if _had_ended(tally, run) else _add(tally, record, most)
+    return replace(made, counted=(*tally.counted, _end_of(run))[-MOST_COUNTED:])
 
 
-def is_counted(tally: Tally, run_id: str, started_at: datetime) -> bool:
-    """Whether a run is in the tally."""
-    return run_id in tally.counted or (tally.counted_until is not None and started_at <= tally.counted_until)
+def is_counted(tally: Tally, run: RunView) -> bool:
+    """Whether the end of a run is in the tally."""
+    return _end_of(run) in tally.counted or (run.generation == 1 and _is_of_the_file(tally, run))
 
 
 def error_of(task: TaskView) -> str | None:
@@ -179,25 +186,25 @@ def state_of(
     schedule_id: str,
     pipeline_id: str,
     current: RunRecord | None = None,
-    retrying: bool = False,
 ) -> ScheduleState:
     """What the file says. `current` is the run under way, `view` the schedule as the server has it, once it does."""
     last = current or next(iter(tally.history), None)
     return ScheduleState(
         schedule_id=schedule_id,
         pipeline_id=pipeline_id,
-        status=_status(view, last, current is not None, retrying),
+        status=_status(view, last, is_running=current is not None),
         enabled=view is None or view.state != "disabled",
         last_run=None if last is None else _in_full(last),
         next_run=None if view is None or view.next_at is None else _whole(view.next_at),
-        stats=tally.stats,
+        stats=_rounded(tally.stats),
         history=tally.history,
     )
 
 
-def _status(view: ScheduleView | None, last: RunRecord | None, is_running: bool, retrying: bool) -> ScheduleStatus:
-    if is_running:
-        return ScheduleStatus.ERROR if retrying else ScheduleStatus.RUNNING
+def _status(view: ScheduleView | None, last: RunRecord | None, *, is_running: bool) -> ScheduleStatus:
+    if last is not None and is_running:
+        # One that has gone wrong and is not over waits for its next try, or for a person.
+        return ScheduleStatus.ERROR if isinstance(last.error, str) else ScheduleStatus.RUNNING
     if view is not None and view.state in {"disabled", "deleted"}:
         return ScheduleStatus.DISABLED
     if view is not None and view.state == "paused":
@@ -205,19 +212,74 @@ def _status(view: ScheduleView | None, last: RunRecord | None, is_running: bool,
     return ScheduleStatus.IDLE if last is None or last.success else ScheduleStatus.ERROR
 
 
+def _end_of(run: RunView) -> str:
+    """By what an end of a run is known: it ends anew each time that a person retries it."""
+    return run.id if run.generation == 1 else f"{run.id}#{run.generation}"
+
+
+def _taken_up_at(run: RunView, ended_at: datetime) -> datetime:
+    """From when on a run took time: what lay before a person retried it does not count."""
+    if run.generation == 1 or run.adopted_at is None:
+        return begun_at(run)
+    return min(_whole(run.adopted_at), ended_at)
+
+
+def _had_ended(tally: Tally, run: RunView) -> bool:
+    """Whether an earlier end of a run was counted; what is older than the history was, even if its id is forgotten."""
+    if run.generation == 1:
+        return False
+    is_known = any(end.partition("#")[0] == run.id for end in tally.counted)
+    is_old = bool(tally.history) and begun_at(run) < tally.history[-1].started_at
+    return is_known or is_old or _is_of_the_file(tally, run)
+
+
+def _is_of_the_file(tally: Tally, run: RunView) -> bool:
+    return tally.counted_until is not None and begun_at(run) <= tally.counted_until
+
+
 def _add(tally: Tally, record: RunRecord, most: int) -> Tally:
     stats = tally.stats
     total = stats.total_runs + 1
-    failures = [at for at in (stats.last_failure, None if record.success else record.started_at) if at is not None]
     history = sorted((record, *tally.history), key=lambda one: one.started_at, reverse=True)
     added = ScheduleStats(
         total_runs=total,
         successful_runs=stats.successful_runs + record.success,
         failed_runs=stats.failed_runs + (not record.success),
-        last_failure=max(failures, default=None),
+        last_failure=_last_failure(stats, record),
         average_duration=_average(tally, record, total),
     )
     return replace(tally, stats=added, history=tuple(history[:most]))
+
+
+def _correct(tally: Tally, record: RunRecord) -> Tally:
+    """The record in the place of the one of the same run. Where that is gone, the totals stay as they are.
+
+    Of several that began at once, it is one that failed: those are what people retry.
+    """
+    same = [one for one in tally.history if one.started_at == record.started_at]
+    if not same:
+        return tally
+    was = min(same, key=lambda one: one.success)
+    place = tally.history.index(was)
+    stats = tally.stats
+    # What a file counted may not fit its history, and no total goes below zero.
+    gained = min(max(record.success - was.success, -stats.successful_runs), stats.failed_runs)
+    average = stats.average_duration
+    if isinstance(average, float) and isinstance(record.duration, int) and isinstance(was.duration, int):
+        average += (record.duration - was.duration) / max(stats.total_runs, 1)
+    corrected = replace(
+        stats,
+        successful_runs=stats.successful_runs + gained,
+        failed_runs=stats.failed_runs - gained,
+        last_failure=_last_failure(stats, record),
+        average_duration=average,
+    )
+    return replace(tally, stats=corrected, history=(*tally.history[:place], record, *tally.history[place + 1 :]))
+
+
+def _last_failure(stats: ScheduleStats, record: RunRecord) -> datetime | None:
+    failures = [at for at in (stats.last_failure, None if record.success else record.started_at) if at is not None]
+    return max(failures, default=None)
 
 
 def _average(tally: Tally, record: RunRecord, total: int) -> float | None:
@@ -229,6 +291,12 @@ def _average(tally: Tally, record: RunRecord, total: int) -> float | None:
     if not isinstance(record.duration, int):
         return before
     return float(record.duration) if before is None else before + (record.duration - before) / total
+
+
+def _rounded(stats: ScheduleStats) -> ScheduleStats:
+    """Totals as the file has them. The tally is more exact: rounded each time, a mean of many would not move."""
+    average = stats.average_duration
+    return replace(stats, average_duration=round(average, 1)) if isinstance(average, float) else stats
 
 
 def _interrupted(state: ScheduleState, now: datetime) -> RunRecord | None:
@@ -259,6 +327,9 @@ def _in_full(record: RunRecord) -> RunRecord:
 def _error_of(run: RunView, tasks: Sequence[TaskView], waiting: Sequence[TaskView]) -> str | None:
     """What went wrong in a run that failed, or in the task of it that is tried again."""
     failed = next((task for state in _ENDED_BADLY for task in tasks if task.state == state), None)
+    if is_held(run):
+        held = next((task for task in tasks if task.state == "QUARANTINED"), None)
+        return (run.because or "the run is paused") if held is None else f"{held.name}: {held.because}"
     if not is_over(run):
         failed = next(iter(waiting), None)
         return None if failed is None else _say_failure(failed, tasks)

@@ -46,6 +46,7 @@ from mainspring.rest_apply import ApplyItem, ApplyLine, WantedSchedule
 from mainspring.rest_schedules import ScheduleView
 from mainspring.sdk.aio.client import AsyncClient
 from mainspring.sdk.answers import error_of_problem
+from mainspring.sdk.pipeline_checks import unknown_afters
 from mainspring.sdk.pipelines import Pipeline, blame
 
 log = structlog.get_logger()
@@ -181,6 +182,7 @@ class Upkeep:
             if line.problem is not None:
                 refused[wanted.identity.path] = _say_refusal(wanted.pipeline, line.problem)
             else:
+                await self._leave_tenant(wanted)
                 self._accept(wanted, line)
                 await self._pause_again(wanted)
         for identity in plan.adopted:
@@ -280,15 +282,32 @@ class Upkeep:
         """Delete what is gone. That it is gone already, or that somebody else still needs it, is as good."""
         for name in plan.dropped_schedules:
             if name not in untouched and name.removesuffix("-event") not in untouched:
-                try:
-                    await self._client.delete_schedule(self._server_ids.pop(name, name), _GONE)
-                except NotFound:
-                    log.debug("folder.schedule_gone", schedule=name)
-        for job in plan.dropped_jobs:
-            try:
-                await self._client.delete_job(job, _GONE)
-            except (NotFound, Conflict) as error:
-                log.info("folder.job_kept", job=job, because=str(error))
+                await self._delete_schedule(self._server_ids.pop(name, name))
+        for job, tenant in plan.dropped_jobs.items():
+            await self._delete_job(job, tenant)
+
+    async def _leave_tenant(self, wanted: Wanted) -> None:
+        """A pipeline that is another tenant's from now on has left nothing with the one before."""
+        live = self._mirror.lives.get(wanted.identity.schedule_id)
+        if live is None or live.tenant == wanted.pipeline.tenant:
+            return
+        for name in live.names:
+            if (server_id := self._server_ids.pop(name, None)) is not None:
+                self._mirror.forget(server_id)
+                await self._delete_schedule(server_id)
+        await self._delete_job(live.pipeline_id, live.tenant)
+
+    async def _delete_schedule(self, server_id: str) -> None:
+        try:
+            await self._client.delete_schedule(server_id, _GONE)
+        except NotFound:
+            log.debug("folder.schedule_gone", schedule=server_id)
+
+    async def _delete_job(self, job: str, tenant: str | None) -> None:
+        try:
+            await self._client.delete_job(job, _GONE, tenant=tenant)
+        except (NotFound, Conflict) as error:
+            log.info("folder.job_kept", job=job, because=str(error))
 
     async def _hear_of(self, accepted: Sequence[Wanted]) -> None:
         """Hear how the schedules are that were just given to the server, and whether they ran already."""
@@ -325,7 +344,9 @@ class Upkeep:
 
     def _said_in_files(self) -> list[str]:
         pipelines = [seen.pipeline for seen in self._look.seen.values() if seen.pipeline is not None]
-        return [f"{fault.where}: {fault.why}" for pipeline in pipelines for fault in pipeline.warnings]
+        unheeded = [fault for pipeline in pipelines for fault in pipeline.warnings]
+        lonely = unknown_afters(pipelines, {seen.found.pipeline_id for seen in self._look.seen.values()})
+        return [f"{fault.where}: {fault.why}" for fault in (*unheeded, *lonely)]
 
     def _said_of_files(self, before: dict[str, str]) -> list[FolderEvent]:
         used = self._scheduled() | {known.path for known in self._plain.values()}

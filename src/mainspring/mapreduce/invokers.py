@@ -20,7 +20,8 @@ from mainspring.mapreduce.invoke_function import Function, load_function
 from mainspring.mapreduce.invoke_socket import Socket
 
 _NONE = """\
-no invoker is configured: nobody answers the prompts. One of these says who does:
+no invoker is configured; say --invoker, or invoker: in the file
+Nobody answers the prompts. One of these says who does:
   in pipeline.yaml:    invoker: {command: [llm, -m, small]}
   when it is started:  ms up --invoker 'command:llm -m small', or ms worker --invoker ..
   in mainspring.toml:  [invoker] with command, or url and model

@@ -32,6 +32,7 @@ LARGEST_JSON_BYTES = 256 * 1024 * 1024
 LARGEST_LINE_BYTES = 16 * 1024 * 1024
 _CHUNK_BYTES = 64 * 1024
 _MARKS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
+_ESCAPED_NUL = b"\\u0000"
 _UTF_8 = ("utf-8", "ascii")
 _OBJECT = msgspec.json.Decoder(dict[str, object])
 
@@ -111,11 +112,13 @@ def _lines_of(text: io.TextIOWrapper, path: str) -> Iterator[str]:
 
 def _header(row: list[str], source: ItemFile, line: int) -> list[str]:
     header = [name.strip() for name in row]
+    named: set[str] = set()
     for number, name in enumerate(header):
         if not name:
             raise _flaw(source, line, f"names no column {number + 1}: each needs a name")
-        if name in header[:number]:
+        if name in named:
             raise _flaw(source, line, f"names two columns {name}")
+        named.add(name)
     return header
 
 
@@ -170,6 +173,7 @@ def _read_list(file: BinaryIO, path: str) -> Iterator[Item]:
     content = file.read(LARGEST_JSON_BYTES + 1).removeprefix(codecs.BOM_UTF8)
     if len(content) > LARGEST_JSON_BYTES:
         raise InvalidFile(f"{path} is larger than {LARGEST_JSON_BYTES} bytes: write one object a line, without [ and ]")
+    _refuse_nul(content, path, 1)
     try:
         items: list[Item] = msgspec.json.decode(content, type=list[dict[str, object]])
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -191,7 +195,16 @@ def _read_lines(file: BinaryIO, path: str) -> Iterator[Item]:
         raise InvalidFile(f"{path} is empty: it must be a list of JSON objects, or have one object a line")
 
 
+def _refuse_nul(text: bytes, path: str, first: int) -> None:
+    """No store takes a NUL, so no result could be made of it."""
+    at = text.find(_ESCAPED_NUL)
+    if at >= 0:
+        number = first + text.count(b"\n", 0, at)
+        raise InvalidFile(f"{path}:{number}: line {number} has a NUL in it (\\u0000): take it out")
+
+
 def _object_in(line: bytes, path: str, number: int) -> Item:
+    _refuse_nul(line, path, number)
     try:
         item: Item = _OBJECT.decode(line)  # type: ignore[assignment]  # JSON gives JSON values
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

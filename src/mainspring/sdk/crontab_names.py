@@ -12,6 +12,8 @@ import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import PurePosixPath
 
+from mainspring.sdk.names import job_name
+
 _LONGEST = 60
 _FALLBACK = "line"
 _ENDS = frozenset({"&&", "||", ";", "|", "&", "(", ")"})
@@ -101,4 +103,4 @@ def _bare(path: str) -> str:
 
 
 def _slug(text: str) -> str:
-    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:_LONGEST].rstrip("-")
+    return re.sub(r"[._-]+", "-", job_name(text)).strip("-")[:_LONGEST].rstrip("-")

@@ -170,6 +170,14 @@ def as_path_inside(node: Node) -> str:
     return path
 
 
+def as_directory(node: Node) -> str:
+    """Where a task runs: an absolute path, or one below where it would run by itself."""
+    path = as_text(node)
+    if ".." in path.split("/"):
+        raise misfit(node, "must not climb with `..`", "write the absolute path")
+    return path
+
+
 class OneOf(msgspec.Struct, frozen=True):
     """One of some words."""
 

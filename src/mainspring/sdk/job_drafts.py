@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from mainspring.core.admission import Limits, decode_job
+from mainspring.core.work import KINDS
 from mainspring.errors import Fault, Refused
 from mainspring.sdk.definition_fields import DELAY_OF_RETRY, JOB_FIELDS, OWN_FIELDS, TASK_FIELDS, unfold_retry
 from mainspring.sdk.drafts import Draft
@@ -74,6 +75,12 @@ class JobDraft(Draft):
         # Defaults first, so that what the task says itself has the places.
         self.fill(task, at, missing, TASK_FIELDS)
         self.fill(task, at, entries, TASK_FIELDS)
+        work = task.get("work")
+        if work and isinstance(work, dict) and self.was_read((*at, "work")):
+            kinds = [kind for kind in KINDS if kind in work]
+            if len(kinds) != 1:
+                why = f"a task needs one of {', '.join(KINDS)}; it has {' and '.join(kinds) or 'none of them'}"
+                self.add(Flaw(place=node.place, why=why), at)
         if "name" not in task and not self.was_read(at):
             # Who needs it would seem to need a task that is not there.
             self.unread.add(())

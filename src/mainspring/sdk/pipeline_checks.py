@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from mainspring.core.hints import did_you_mean
+from mainspring.errors import Fault
 from mainspring.sdk.field_values import suggestion
 from mainspring.sdk.pipelines import Pipeline
-from mainspring.sdk.sources import Flaw, Place
+from mainspring.sdk.sources import Flaw, Place, where
 
 
 def after_cycles(pipelines: Sequence[Pipeline]) -> list[tuple[Pipeline, Flaw]]:
@@ -23,15 +24,17 @@ def after_cycles(pipelines: Sequence[Pipeline]) -> list[tuple[Pipeline, Flaw]]:
     return found
 
 
-def unknown_afters(pipelines: Sequence[Pipeline]) -> list[tuple[Pipeline, Flaw]]:
-    """Every pipeline that waits for one that is not among them. A server may have it all the same."""
-    known = {pipeline.id for pipeline in pipelines}
+def unknown_afters(pipelines: Sequence[Pipeline], ids: set[str]) -> list[Fault]:
+    """Where a pipeline waits for one that is not there. A server may have it all the same.
+
+    `ids` are those of all that is there, also where the file can't be used.
+    """
     found = []
     for pipeline in pipelines:
-        for other in sorted(_waits_for(pipeline) - known):
-            note = suggestion(did_you_mean(other, known))
-            why = f"it waits for `{other}`, and there is no such pipeline here"
-            found.append((pipeline, Flaw(place=_place(pipeline), why=why, note=note)))
+        for other in sorted(_waits_for(pipeline) - ids):
+            note = suggestion(did_you_mean(other, ids - {pipeline.id}))
+            why = f"it waits for `{other}`, and there is no such pipeline here, {note}".removesuffix(", ")
+            found.append(Fault(where=where(pipeline.file, _place(pipeline)), why=why))
     return found
 
 

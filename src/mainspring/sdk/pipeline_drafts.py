@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 import msgspec
 
+from mainspring.core.expressions import keys_in
+from mainspring.core.hints import did_you_mean
 from mainspring.core.work import KINDS
+from mainspring.errors import Fault
 from mainspring.sdk.definition_fields import JOB_FIELDS, MAP_FIELDS
 from mainspring.sdk.drafts import Draft
 from mainspring.sdk.field_values import Flawed, Inside, Path, attempt
@@ -29,6 +32,8 @@ ONLY_IN_PIPELINES = frozenset({*PIPELINE_FIELDS, *SCHEDULE_KEYS, *MAP_FIELDS} - 
 _KEYS = frozenset({*JOB_FIELDS, *PIPELINE_FIELDS, *SCHEDULE_KEYS, *MAP_FIELDS})
 _TASK = "map"
 """What the one task of a map-reduce is called."""
+_EVENT = "event"
+"""The parameter that an event brings along, declared or not."""
 
 
 class PipelineDraft(Draft):
@@ -91,6 +96,7 @@ class PipelineDraft(Draft):
             _put_into(directory, job)
         body = msgspec.json.encode(job)
         self._jobs.check(body)
+        self._jobs.add_faults(_misspelt_params(job, self.params.keys() | {_EVENT}))
         return body, self._jobs.places
 
     def around(self, name: str) -> dict[str, Entry]:
@@ -173,6 +179,32 @@ class PipelineDraft(Draft):
             if param.required and param.default is None:
                 why = f"`{key}` is required and has no default: a run of the schedule would lack it"
                 self.add(Flaw(place=places[key], why=why, note="give it a `default`"), ())
+
+
+def _misspelt_params(job: Mapping[str, object], known: Collection[str]) -> Iterator[Fault]:
+    """Where a task uses a parameter that is not declared, and is much like one that is."""
+    if known == {_EVENT}:
+        return
+    tasks = job.get("tasks")
+    for number, task in enumerate(tasks if isinstance(tasks, list) else ()):
+        for place, template in _templates(task):
+            for key in sorted(keys_in(template, "params") - set(known)):
+                if hint := did_you_mean(key, known):
+                    yield Fault(where=f"tasks[{number}].{place}", why=f"there is no parameter {key!a}{hint}")
+
+
+def _templates(task: object) -> Iterator[tuple[str, str]]:
+    """The texts of a task in the strict form that are filled in, and where they stand."""
+    if not isinstance(task, dict):
+        return
+    if isinstance(when := task.get("when"), str):
+        yield "when", f"{{{{{when}}}}}"
+    work = task.get("work")
+    work = work if isinstance(work, dict) else {}
+    if isinstance(words := work.get("run"), list):
+        yield from (("work.run", word) for word in words if isinstance(word, str))
+    if isinstance(variables := work.get("env"), dict):
+        yield from ((f"work.env.{name}", text) for name, text in variables.items() if isinstance(text, str))
 
 
 def _put_into(directory: str, job: dict[str, object]) -> None:

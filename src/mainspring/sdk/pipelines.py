@@ -17,7 +17,6 @@ flaw that can be seen here is named with its line, as in job files and schedule 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from pathlib import PurePath
 
@@ -28,16 +27,16 @@ from mainspring.errors import Fault, InvalidFile
 from mainspring.sdk.drafts import flaw_of, invalid, steps_of
 from mainspring.sdk.field_values import Path
 from mainspring.sdk.local_zones import system_zone
+from mainspring.sdk.names import job_name
 from mainspring.sdk.pipeline_drafts import ONLY_IN_PIPELINES, PipelineDraft
 from mainspring.sdk.pipeline_fields import Notice, Param
 from mainspring.sdk.pipeline_schedules import Surroundings, make_schedules
 from mainspring.sdk.sources import Flaw, Node, Place, parse, where
 
-__all__ = ["Notice", "Param", "Pipeline", "blame", "is_pipeline", "job_name", "read_pipeline"]
+__all__ = ["Notice", "Param", "Pipeline", "blame", "is_pipeline", "read_pipeline"]
 
-LONGEST_NAME = 120
-"""Of a job whose name is made here: what is put behind it has to fit as well."""
-_NO_NAME = re.compile(r"[^a-z0-9._-]+")
+_IN_FOLDERS = "pipeline.yaml"
+"""What the files of a folder of pipelines are called."""
 
 
 class Pipeline(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,7 +81,8 @@ def read_pipeline(
     """The pipeline in a file's text. Raises InvalidFile, with all its flaws and their lines.
 
     `id` is the name of its job; without it the name is made of the file's `name`, or of what the file is called.
-    `directory`, absolute, is where its tasks run and where its paths begin; without it they are left as they are.
+    `directory`, absolute, is where its tasks run and where its paths begin; without it they are left as they are. A
+    `pipeline.yaml` in a directory is called as that, as in a folder of pipelines.
     `local_zone` is for a cron that says none; without it the machine's is taken.
     """
     root, flaws = parse(text)
@@ -92,7 +92,8 @@ def read_pipeline(
         why = "a pipeline file is a mapping with `name`, when it runs, and `tasks` or `map`"
         raise invalid(file, text, [*flaws, Flaw(place=root.place, why=why)])
     draft = PipelineDraft(root, root.value, flaws)
-    name = id or job_name(draft.title) or _name_of_file(file, directory)
+    is_in_folder = directory is not None and PurePath(file).name == _IN_FOLDERS
+    name = id or ("" if is_in_folder else job_name(draft.title)) or _name_of_file(file, directory)
     job, places = draft.job(name, directory)
     around = Surroundings(
         id=name, entries=draft.around(name), params=draft.params, param_places=draft.param_places(),
@@ -113,11 +114,6 @@ def read_pipeline(
 def is_pipeline(root: Node) -> bool:
     """Whether a file says more than a job file does."""
     return isinstance(root.value, dict) and not ONLY_IN_PIPELINES.isdisjoint(root.value)
-
-
-def job_name(text: str) -> str:
-    """A text as the name of a job: in lower case, other characters as hyphens. Empty if nothing of it is left."""
-    return _NO_NAME.sub("-", text.lower()).strip("-")[:LONGEST_NAME]
 
 
 def blame(pipeline: Pipeline, faults: Sequence[Fault]) -> InvalidFile:

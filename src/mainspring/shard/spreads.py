@@ -45,6 +45,8 @@ def step(turn: Turn, run: RunMemory, spread: Spread) -> Step:
             end = Step.LATER
             break
         visit(turn, run, spread)
+        if run.spreads.get((spread.kind, spread.parent)) is not spread:
+            break  # What came of the visit asks for the opposite: it has been ended.
         spread.done += 1
         most -= 1
     if left is not None and pace is not None:

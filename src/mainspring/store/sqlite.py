@@ -57,7 +57,7 @@ class SqliteStore(SqliteSchedules, SqliteLists, SqliteAdmin, Store):
     def open(cls, path: Path | str, *, clock: Clock, run: Runner | None = None) -> SqliteStore:
         """Open the store at `path`, making or migrating it as needed; ":memory:" makes one that is gone when closed.
 
-        Raises StoreInUse if another process has it, StoreUnfit if it can't be used as it is.
+        Raises StoreInUse if another process has it, StoreUnfit if it can't be used as it is, StoreDamaged.
         """
         if str(path) == ":memory:":
             connection = _connect(":memory:")
@@ -66,7 +66,7 @@ class SqliteStore(SqliteSchedules, SqliteLists, SqliteAdmin, Store):
         path = Path(path).resolve()
         claimed = claim(path)
         try:
-            with foreign_errors():
+            with foreign_errors(str(path)):
                 writer = _connect(str(path))
                 writer.execute("PRAGMA journal_mode = WAL")
                 writer.execute("PRAGMA synchronous = FULL")

@@ -17,7 +17,7 @@ from typing import Concatenate, Literal, ParamSpec, Protocol, TypeVar
 import msgspec
 
 from mainspring.clock import Clock
-from mainspring.errors import Broken, Rejected, StaleWrite, Unavailable
+from mainspring.errors import Broken, Rejected, StaleWrite, StoreDamaged, Unavailable
 from mainspring.store import sqlite_rows as rows
 from mainspring.store.listing import Listing
 from mainspring.store.sqlite_lists import find
@@ -69,6 +69,7 @@ class Calls:
         self._callbacks: list[Callable[[str], None]] = []
         self._closed = False
         self._pid = os.getpid()
+        self._path: str = writer.execute("PRAGMA database_list").fetchone()[2]
 
     def _now(self) -> int:
         now = micros(self._clock.wall())
@@ -97,7 +98,7 @@ class Calls:
         args: tuple[object, ...],
         kwargs: dict[str, object],
     ) -> T:
-        with foreign_errors():
+        with foreign_errors(self._path):
             db.execute(begin)
             try:
                 result = work(db, *args, **kwargs)
@@ -128,8 +129,8 @@ _DUPLICATE = {sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY, sqlite3.SQLITE_CONSTRAINT_UN
 
 
 @contextmanager
-def foreign_errors() -> Iterator[None]:
-    """Turn what the driver raises into what the port promises."""
+def foreign_errors(path: str) -> Iterator[None]:
+    """Turn what the driver raises of the database at `path` into what the port promises."""
     try:
         yield
     except sqlite3.IntegrityError as error:
@@ -142,4 +143,4 @@ def foreign_errors() -> Iterator[None]:
         # A full disk, a failing one, a connection that was closed.
         raise Unavailable(f"SQLite can't now: {error}") from error
     except sqlite3.DatabaseError as error:
-        raise Broken(f"the database is damaged: {error}") from error
+        raise StoreDamaged(f"the database at {path} is damaged: {error}") from error

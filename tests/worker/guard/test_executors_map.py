@@ -111,7 +111,8 @@ async def test_the_invoker_of_the_worker_answers_if_the_work_names_none(rig: Rig
     rig.heard.clear()
     await rig.start(invoker=None)
     kind, message = error_of(await rig.ends(work, **RUN))
-    assert (kind, message.splitlines()[0][:29]) == ("permanent", "no invoker is configured: nob")
+    first = "no invoker is configured; say --invoker, or invoker: in the file"
+    assert (kind, message.splitlines()[0]) == ("permanent", first), "it is a sentence where only one line is shown"
     assert message.endswith("docs/guides/map-reduce.md has all of them"), "it is not cut off"
 
 

@@ -89,12 +89,15 @@ class AsyncClient(ApplyCalls, TaskCalls, ScheduleCalls, FailureCalls, WebhookCal
         """The versions of a job, the latest first, without their definitions."""
         return self._list(f"/jobs/{name}/versions", JobView, self._of_tenant(), limit)
 
-    async def delete_job(self, name: str, why: str = "", *, if_match: int | None = None) -> Done:
+    async def delete_job(
+        self, name: str, why: str = "", *, if_match: int | None = None, tenant: str | None = None
+    ) -> Done:
         """Take a job out of lists, and let nothing more be submitted of it; its runs go on.
 
-        Raises Conflict if a schedule is for it; Outdated if `if_match` is said, and is not its latest version.
+        Without `tenant` it is one of the client's. Raises Conflict if a schedule is for it; Outdated if `if_match` is
+        said, and is not its latest version.
         """
-        params = {**self._of_tenant(), "why": why or None}
+        params = {"tenant": tenant or self.tenant, "why": why or None}
         return await self._delete(f"/jobs/{name}", version=if_match, params=params)
 
     async def job_trend(self, name: str, *, days: int = 30) -> TrendView:

@@ -1,0 +1,71 @@
+"""Whether a scheduler runs a folder, for somebody who only looks."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from mainspring.clock import MachineClock
+from mainspring.folder.kept_files import encode
+from mainspring.folder.lock import FolderLock, is_held
+from mainspring.folder.records import LOCK_FILE, LockRecord
+from mainspring.testing import FrozenClock
+
+SECONDS = timedelta(seconds=1)
+NOW = MachineClock().wall()
+
+
+def left_behind(root: Path, hostname: str, pid: int) -> None:
+    """The file of a scheduler that was heard of half a minute ago."""
+    at = NOW - 30 * SECONDS
+    (root / LOCK_FILE).write_bytes(encode(LockRecord(pid=pid, hostname=hostname, started_at=at, heartbeat=at)))
+
+
+def test_a_folder_is_run_while_the_lock_is_held_and_the_lock_is_left_alone(tmp_path: Path) -> None:
+    lock = FolderLock(tmp_path, FrozenClock(NOW))
+    assert not is_held(tmp_path, NOW)
+    lock.acquire()
+    before = (tmp_path / LOCK_FILE).read_bytes()
+
+    assert is_held(tmp_path, NOW + timedelta(days=1)), "however long it was silent"
+    assert ((tmp_path / LOCK_FILE).read_bytes(), lock.beat()) == (before, True)
+    lock.release()
+    assert not is_held(tmp_path, NOW)
+
+
+def test_a_process_that_is_gone_runs_nothing_also_if_nobody_has_asked_how_it_ended(tmp_path: Path) -> None:
+    process = subprocess.Popen([sys.executable, "-c", ""], stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+    left_behind(tmp_path, socket.gethostname(), process.pid)
+
+    assert not is_held(tmp_path, NOW)
+    process.communicate()
+    assert not is_held(tmp_path, NOW)
+
+
+def test_a_number_that_another_process_has_now_means_nothing(tmp_path: Path) -> None:
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as process:
+        left_behind(tmp_path, socket.gethostname(), process.pid)
+
+        assert not is_held(tmp_path, NOW)
+
+
+def test_of_another_host_the_heartbeat_counts(tmp_path: Path) -> None:
+    left_behind(tmp_path, "elsewhere", 1)
+
+    assert is_held(tmp_path, NOW)
+    assert not is_held(tmp_path, NOW + 30 * SECONDS)
+
+
+@pytest.mark.parametrize("garbage", ["", "garbage", "{}", "x" * 10_000])
+def test_garbage_is_nobody(tmp_path: Path, garbage: str) -> None:
+    (tmp_path / LOCK_FILE).write_text(garbage)
+
+    assert not is_held(tmp_path, NOW)

@@ -1,0 +1,80 @@
+"""Runs, tasks and schedules as a server shows them, and what is counted of them, for tests of `states`."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import msgspec
+from msgspec import UNSET
+
+from mainspring.folder import states
+from mainspring.folder.records import RunRecord, ScheduleState
+from mainspring.folder.states import Tally
+from mainspring.rest import RunView, TaskView
+from mainspring.rest_schedules import ScheduleView
+
+T0 = datetime(2026, 1, 26, 14, 0, tzinfo=UTC)
+TOMORROW = T0 + timedelta(days=1)
+NO_RUNS = Tally()
+
+
+def at(seconds: float) -> datetime:
+    """So many seconds after the beginning of time."""
+    return T0 + timedelta(seconds=seconds)
+
+
+def schedule(state: str = "active", next_at: datetime | None = TOMORROW) -> ScheduleView:
+    """A schedule as the server shows it."""
+    return ScheduleView(
+        id="sched_1", tenant="default", name="a-abcdef", job="a", version=1, state=state, because="", trigger="daily",
+        next_at=next_at, through_at=T0, waiting=False, pool="default", created_at=T0, created_by="x", updated_at=T0,
+        updated_by="x",
+    )  # fmt: skip
+
+
+def run(
+    id: str = "run_1", state: str = "SUCCEEDED", begins: float = 0, ends: float | None = 155, **more: object
+) -> RunView:
+    """A run as the server shows it."""
+    return RunView(
+        id=id, tenant="default", job="a", job_version=1, job_id="job_1", pool="default", state=state, priority="P1",
+        params=msgspec.Raw(b"{}"), task_count=1, submitted_by="", linked_run=None, generation=1,
+        created_at=at(begins), start_at=at(begins), adopted_at=at(begins), ended_at=None if ends is None else at(ends),
+        paused=False, held=None, cancelled_by=None, because=f"it is {state}", **more,  # type: ignore[arg-type]
+    )  # fmt: skip
+
+
+def task(
+    name: str = "t", state: str = "SUCCEEDED", *, output: object = None, error: object = None, **more: object
+) -> TaskView:
+    """A task as the server shows it."""
+    said = {
+        "attempt": 1, "due_at": None, "because": "why", "partition": None, **more,
+    }  # fmt: skip
+    return TaskView(
+        id=f"task_{name}", run_id="run_1", tenant="default", name=name, state=state, priority="P1", since=T0,
+        generation=1, attempt_id=None, worker=None, assigned_at=None, started_at=None, ended_at=None, stop=None,
+        output=msgspec.Raw(msgspec.json.encode(output)), error=msgspec.Raw(msgspec.json.encode(error)),
+        **said,  # type: ignore[arg-type]
+    )  # fmt: skip
+
+
+def record(begins: float = 0, *, success: bool = True, duration: int | None = 1_000) -> RunRecord:
+    """A run that is over."""
+    ends = at(begins) + timedelta(milliseconds=duration or 0)
+    return RunRecord(
+        started_at=at(begins), completed_at=ends, success=success, duration=UNSET if duration is None else duration
+    )
+
+
+def shown(tally: Tally = NO_RUNS, view: ScheduleView | None = None, **more: object) -> ScheduleState:
+    """The content of the file."""
+    return states.state_of(view or schedule(), tally, schedule_id="a-abcdef", pipeline_id="a", **more)  # type: ignore[arg-type]
+
+
+def counted(*records: RunRecord, most: int = 50) -> Tally:
+    """A tally of these runs, in this order."""
+    tally = Tally()
+    for number, one in enumerate(records):
+        tally = states.count(tally, run(f"run_{number}", begins=(one.started_at - T0).total_seconds()), one, most=most)
+    return tally
