@@ -12,6 +12,7 @@ overrides that one fixture, and the migrations then run once per process and not
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -19,7 +20,11 @@ import structlog
 
 from tests.postgres import FORGETFUL, PostgresServer, running_server
 
-structlog.configure()  # A scheduler that a test starts is inside of a program that has said where events go.
+# What a test starts in this process is inside of a program that has said where events go: not into results.
+structlog.configure(
+    processors=[structlog.processors.add_log_level, structlog.processors.KeyValueRenderer(key_order=["event"])],
+    logger_factory=lambda *_: structlog.PrintLogger(sys.stderr),
+)
 
 
 @pytest.fixture(scope="session")

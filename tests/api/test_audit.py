@@ -22,7 +22,7 @@ from mainspring.store.port_admin import AuditFilter
 from tests.api.matrix import OWN, scene_of, ways
 from tests.api.office import NOOP, Office, all_pages, problem, read, submit
 
-DRY = {"backfill_schedule", "act_on_runs"}
+DRY = {"backfill_schedule", "act_on_runs", "apply"}
 """What the walk asks for as a dry run."""
 HOURLY = {"name": "hourly", "job": "noop", "trigger": {"kind": "cron", "cron": "0 * * * *"}}
 

@@ -51,11 +51,11 @@ def run(
     from mainspring.cli.log_view import LogView
     from mainspring.cli.times import read_params
     from mainspring.clock import MachineClock
-    from mainspring.log_output import configure_logging
+    from mainspring.log_output import configure_inside
     from mainspring.sdk.client import FINAL_RUN_STATES, Client
     from mainspring.standalone import StandaloneSettings, in_background
 
-    configure_logging("text", "error")
+    configure_inside("error")
     pipeline = _read(file)
     given = _parameters(pipeline, read_params(params))
     timeout_seconds = read_timeout(timeout)
