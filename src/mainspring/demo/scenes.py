@@ -167,10 +167,20 @@ async def thumb(on: Set) -> AsyncIterator[Measure]:
     yield measures.Stalled(run_id=run.id, ends=await _ends(client, stuck), alert=summary, state=stuck.state)
 
 
+_BEFORE_THE_KILL = ("weather", "crunch", "preview", "invoices", "thumb")
+"""Their attempts are counted: none of them is to be lost with the worker."""
+
+
 async def kill(on: Set) -> AsyncIterator[Measure]:
     """A worker is killed while it has tasks in hands."""
     client, name = on.stage.clients["default"], scenario.VICTIM
     ledger = on.folder / "ledger"
+
+    async def quiet() -> bool:
+        before = [run for job in _BEFORE_THE_KILL async for run in on.stage.client.runs(q=f"job:{job}")]
+        return all(run.state in FINAL_RUN_STATES for run in before)
+
+    await on.until(quiet, "what was begun before is over")
     run = await _start(client, scenario.haul(on.times, ledger), scenario.parts(scenario.LOADS))
 
     async def carrying() -> list[TaskView] | None:
