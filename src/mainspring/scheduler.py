@@ -270,11 +270,9 @@ class PipelineScheduler:
             self._listeners[event].remove(listener)
 
     def dispose(self) -> None:
-        """Give everything back that can be given back without waiting. `stop` does it in order."""
+        """Tell nobody anything more, and stop at once, without waiting for it: `stopped` says when it is through."""
         self._listeners.clear()
-        if self._is_running:
-            self._box.hurry()
-            self._lock.release()
+        self._do_aside(self.stop(timeout_ms=0))
 
     def _emit(self, event: FolderEvent) -> None:
         for listener in list(self._listeners[event.event]):
@@ -322,7 +320,7 @@ class PipelineScheduler:
 
     def _note_run(self, note: RunNote) -> None:
         if self._has_source:
-            self._source.run_changed(note.schedule, note.run, note.state, note.is_retrying)
+            self._source.run_changed(note.schedule, note.run)
 
     def _note_schedules(self, schedules: Sequence[str]) -> None:
         if self._has_source:

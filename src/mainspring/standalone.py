@@ -71,13 +71,10 @@ class StandaloneSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunNote(msgspec.Struct, frozen=True, kw_only=True):
-    """Something became of a run of a schedule, durably."""
+    """Something became of a run of a schedule, durably: it began, ended, is held, or a task of it is tried again."""
 
     schedule: str
     run: str
-    state: str
-    is_retrying: bool = False
-    """A task of it failed, and will be tried again."""
 
 
 class Standalone:
@@ -182,14 +179,12 @@ class Standalone:
         assert self._on_run is not None
         for run in batch.runs:
             if run.schedule_id is not None:
-                self._on_run(RunNote(schedule=run.schedule_id, run=run.id, state=run.state))
+                self._on_run(RunNote(schedule=run.schedule_id, run=run.id))
         for transition in batch.transitions:
             if transition.end is TaskState.PENDING and transition.attempt:
                 found = leader.shard.memory.runs.get(transition.run_id)
-                schedule = None if found is None else found.run.schedule_id
-                if found is not None and schedule is not None:
-                    note = RunNote(schedule=schedule, run=found.run.id, state=found.run.state, is_retrying=True)
-                    self._on_run(note)
+                if found is not None and found.run.schedule_id is not None:
+                    self._on_run(RunNote(schedule=found.run.schedule_id, run=found.run.id))
 
     def _worker(self) -> AgentSettings:
         settings = self._settings

@@ -99,7 +99,7 @@ async def living(root: Path, *, fires: bool = False, watches: bool = True) -> As
 
     def on_run(note: RunNote) -> None:
         for house in heard:
-            house.source.run_changed(note.schedule, note.run, note.state, note.is_retrying)
+            house.source.run_changed(note.schedule, note.run)
 
     def on_schedules(schedules: Sequence[str]) -> None:
         for house in heard:

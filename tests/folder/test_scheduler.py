@@ -246,3 +246,23 @@ async def test_a_run_that_only_a_person_can_move_on_is_an_error_that_is_said(tmp
         assert "only: " in state(directory)["lastRun"]["error"]  # type: ignore[index]
     (warning,) = [event for event in told if isinstance(event, Warned)]
     assert warning.message.startswith("one can't go on by itself: only: ")
+
+
+async def test_what_is_disposed_of_stops_by_itself_and_tells_nobody(tmp_path: Path) -> None:
+    directory = write(tmp_path, "one", f"{NEVER}}}\n{tasks('sleep 100')}")
+    told: list[FolderEvent] = []
+    async with running(tmp_path, told) as scheduler:
+        going = asyncio.create_task(scheduler.trigger_now("one"))
+        await until(lambda: _is(scheduler, ScheduleStatus.RUNNING), within=DEADLINE_SECONDS)
+        known = len(told)
+
+        scheduler.dispose()
+
+        assert (tmp_path / LOCK_FILE).exists()
+        async with asyncio.timeout(DEADLINE_SECONDS):
+            await scheduler.stopped.wait()
+        going.cancel()
+        await asyncio.gather(going, return_exceptions=True)
+    assert not (tmp_path / LOCK_FILE).exists()
+    assert len(told) == known
+    assert state(directory)["scheduleId"]

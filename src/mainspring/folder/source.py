@@ -105,9 +105,8 @@ class FolderSource:
 
     # told in process
 
-    def run_changed(self, schedule: str, run: str, state: str, retrying: bool) -> None:
+    def run_changed(self, schedule: str, run: str) -> None:
         """Something became of a run of a schedule, by the server's ids; it is durable."""
-        log.debug("folder.run_changed", schedule=schedule, run=run, state=state, retrying=retrying)
         self._mirror.note_run(schedule, run)
 
     def schedule_changed(self, schedules: Sequence[str]) -> None:
