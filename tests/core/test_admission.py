@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import tracemalloc
 from collections.abc import Callable
 
 import msgspec
@@ -216,3 +217,17 @@ def test_any_json_in_any_field_is_taken_or_refused_and_what_is_taken_is_good(tas
         return
     assert check_job(job, LIMITS) == []
     compile_job("job_1", job)
+
+
+@pytest.mark.parametrize(("start", "piece"), [(b'"tasks":[0', b",0"), (b'"x":0', b',"x":0')], ids=["numbers", "keys"])
+def test_a_large_body_of_small_things_becomes_no_objects(start: bytes, piece: bytes) -> None:
+    """Each would take thirty times as much memory as it has bytes."""
+    body = b'{"name":"many",' + start + piece * 1_000_000
+    body += b"]}" if b"[" in start else b"}"
+    tracemalloc.start()
+    try:
+        with pytest.raises(Refused):
+            decode_job(body, Limits())
+        assert tracemalloc.get_traced_memory()[1] < 3 * len(body)
+    finally:
+        tracemalloc.stop()

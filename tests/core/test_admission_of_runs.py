@@ -52,7 +52,6 @@ def test_a_good_request_for_a_run_has_no_fault() -> None:
         (faults_of_run(params='{"a":"' + "x" * 300_000 + '"}'), "params", "larger than 262144 bytes"),
         (faults_of_run(priority=3), "priority", "must be 0, 1 or 2"),
         (faults_of_run(priority=-1), "priority", "must be 0, 1 or 2"),
-        (faults_of_run(priority=0, limits=Limits(p0_granted=False)), "priority", "needs a grant"),
         (faults_of_run(submitted_by=""), "submitted_by", "1 to 256 characters"),
         (faults_of_run(submitted_by="a\0"), "submitted_by", "NUL"),
         (faults_of_run(key="x" * 257), "key", "1 to 256 characters"),

@@ -8,7 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mainspring.core.failure_policy import FailureClass, FailureRule
-from mainspring.core.failures import LONGEST_MESSAGE, LONGEST_SUMMARY, classify, normalize, stalled, timed_out
+from mainspring.core.failures import (
+    LONGEST_MESSAGE,
+    LONGEST_SUMMARY,
+    classify,
+    normalize,
+    say_failure,
+    stalled,
+    timed_out,
+)
 
 C = FailureClass
 JSON = st.recursive(
@@ -168,3 +176,21 @@ def test_a_long_error_costs_no_more_than_its_beginning(text: str) -> None:
     """The rest is not looked at: it makes no difference."""
     assert classify(text) == classify(text + "x")
     assert len(normalize(text)) <= LONGEST_MESSAGE
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (None, ""),
+        ('{"type": "KeyError", "message": "\'price\'"}', "KeyError: 'price'"),
+        ('{"type": "Exit", "message": "exited with 1", "exit_code": 1}', "exited with 1"),
+        (
+            '{"type": "Exit", "message": "exited with 1", "exit_code": 1, "last_lines": "Oslo:\\nHTTP 503\\n\\n"}',
+            'exited with 1; its last line was "HTTP 503"',
+        ),
+        ('{"type": "Boom"}', "Boom"),
+        ('["not", "ours"]', '["not", "ours"]'),
+    ],
+)
+def test_people_are_told_a_failure_as_it_was_said(error: str | None, words: str) -> None:
+    assert say_failure(error) == words

@@ -9,7 +9,7 @@ from hypothesis import given
 from mainspring.core.admission import Limits, check_job, decode_job
 from mainspring.core.job_rules import ABSURD, LONGEST_TIMEOUT_SECONDS, MOST_CONDITIONS, MOST_LABELS
 from mainspring.core.jobs import TaskSpec, compile_job
-from mainspring.core.resources import NAMES, Resources
+from mainspring.core.resources import NAMES, Resources, say_amount
 from mainspring.core.strict_json import fault_in_text
 from mainspring.errors import Fault
 from tests.core.builders import a_definition, a_spec
@@ -129,7 +129,7 @@ def test_conditions_of_one_task_are_bounded() -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_resources_stay_within_the_tenants_limit_and_the_pools_largest_worker(name: str) -> None:
+def test_resources_stay_within_the_tenants_limit_and_what_the_pool_takes(name: str) -> None:
     """ADM-1: within both if they are declared, else accepted."""
     task = a_spec("a", resources=msgspec.structs.replace(Resources(), **{name: 5}))
     less = msgspec.structs.replace(ABSURD, **{name: 4})
@@ -138,8 +138,9 @@ def test_resources_stay_within_the_tenants_limit_and_the_pools_largest_worker(na
     assert check_job(a_definition(task), Limits(max_resources=enough, pool_max=enough)) == []
     [by_tenant] = check_job(a_definition(task), Limits(max_resources=less))
     [by_pool] = check_job(a_definition(task), Limits(pool_max=less))
-    assert by_tenant == Fault(where=f"tasks[0].resources.{name}", why="is 5, the tenant's limit is 4")
-    assert by_pool == Fault(where=f"tasks[0].resources.{name}", why="is 5, the largest worker of the pool has 4")
+    five, four = say_amount(name, 5), say_amount(name, 4)
+    assert by_tenant == Fault(where=f"tasks[0].resources.{name}", why=f"is {five}, the tenant's limit is {four}")
+    assert by_pool == Fault(where=f"tasks[0].resources.{name}", why=f"is {five}, the pool takes at most {four}")
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Which worker takes a task, and why another can't; a worker's room (PLC-1, PLC-2, PLC-3)."""
+"""Why a worker can't take a task; a worker's room (PLC-1, PLC-3, PLC-6)."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainspring.core.placement import SAMPLE, Hindrance, choose, obstacles
+from mainspring.core.fit_index import OpenWorkers
+from mainspring.core.placement import LASTING, NO_KIN, Hindrance, Kin, obstacles, would_do
 from mainspring.core.resources import NOTHING, Resources
 from mainspring.core.shapes import Shape
 from mainspring.core.tasks import Priority
-from mainspring.core.workers import Hold, Lease, OpenWorkers, Worker, WorkerStatus, use_of
+from mainspring.core.workers import Hold, Lease, Worker, WorkerStatus, use_of
 
 READY = WorkerStatus.READY
 SHAPE = Shape(resources=Resources(2_000, 2**30), labels=(("disk", "ssd"),), zone="eu-1")
@@ -101,58 +102,6 @@ def test_all_obstacles_are_named_not_just_the_first() -> None:
     assert len(obstacles(SHAPE, worker)) == 5
 
 
-def test_the_tightest_fit_is_chosen() -> None:
-    """PLC-2: large workers stay free for large tasks."""
-    workers = [a_worker(0), a_worker(1, used=Resources(2_000)), a_worker(2, used=Resources(1_000))]
-    assert choose(SHAPE, workers, Random(1)) is workers[1]
-
-
-rooms = st.lists(st.integers(0, 4_000), max_size=3 * SAMPLE)
-
-
-@given(rooms, st.integers(0, 2**32))
-def test_a_task_is_never_placed_where_it_does_not_fit_and_always_where_it_does(used: list[int], seed: int) -> None:
-    """PLC-1: whatever the sample, somebody takes it if anybody can."""
-    workers = [a_worker(number, used=Resources(cpu)) for number, cpu in enumerate(used)]
-    chosen = choose(SHAPE, workers, Random(seed))
-    assert (chosen is not None) is any(not obstacles(SHAPE, worker) for worker in workers)
-    assert chosen is None or obstacles(SHAPE, chosen) == []
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_the_only_worker_that_will_do_is_found_wherever_it_stands(seed: int) -> None:
-    """PLC-2: where the sample has nobody, all are looked at."""
-    workers = [a_worker(number, disk="hdd") for number in range(10 * SAMPLE)]
-    workers[seed * 8].labels = {"disk": "ssd"}
-    assert choose(SHAPE, workers, Random(seed)) is workers[seed * 8]
-
-
-def test_every_worker_can_be_in_the_sample() -> None:
-    """PLC-2: also the last one of the list."""
-    workers = [a_worker(number) for number in range(SAMPLE + 1)]
-    workers[-1].used = Resources(1_000)
-    assert any(choose(SHAPE, workers, Random(seed)) is workers[-1] for seed in range(50))
-
-
-@given(st.lists(st.tuples(st.integers(0, 5), st.sampled_from(WorkerStatus), st.integers(0, 4_000)), max_size=30))
-def test_open_workers_are_those_that_are_ready_and_have_room(changes: list[tuple[int, WorkerStatus, int]]) -> None:
-    """A list that can be sampled from, and the sum of its room, kept through every change."""
-    workers = {number: a_worker(number, status=WorkerStatus.EXPECTED) for number in range(6)}
-    open_workers = OpenWorkers()
-    for number, status, used in changes:
-        worker = workers[number]
-        worker.status, worker.used = status, Resources(used)
-        is_open = status is READY and used < 4_000
-        assert open_workers.update(worker) is is_open
-    expected = {worker.id for worker in workers.values() if worker.status is READY and worker.free.cpu_millis > 0}
-    assert {worker.id for worker in open_workers.all} == expected
-    assert len(open_workers.all) == len(expected)
-    assert open_workers.free_cpu_millis == sum(worker.free.cpu_millis for worker in open_workers.all)
-    for worker in workers.values():
-        open_workers.discard(worker.id)
-    assert (open_workers.all, open_workers.free_cpu_millis) == ([], 0)
-
-
 def test_use_is_the_sum_over_leases_however_many_members_they_have() -> None:
     """I-60, PLC-10: a group takes the room of one task."""
     worker = a_worker()
@@ -162,3 +111,87 @@ def test_use_is_the_sum_over_leases_however_many_members_they_have() -> None:
     }
     assert use_of(worker) == SHAPE.resources + SHAPE.resources
     assert use_of(a_worker()) == NOTHING
+
+
+@pytest.mark.parametrize(
+    ("kin", "kind", "detail"),
+    [
+        (Kin(near=("w1", "w2")), Hindrance.NEAR, "w0 is not where extract ran"),
+        (Kin(apart=frozenset({"w0"})), Hindrance.APART, "w0 has load of the same run"),
+    ],
+)
+def test_where_the_others_of_the_run_are_can_be_an_obstacle(kin: Kin, kind: Hindrance, detail: str) -> None:
+    """PLC-3: affinity and anti-affinity."""
+    shape = Shape(resources=Resources(1_000), near=("extract",), apart=("load",))
+    [found] = obstacles(shape, a_worker(), kin)
+    assert (found.kind, found.detail) == (kind, detail)
+    assert obstacles(shape, a_worker(1), Kin(near=("w1",), apart=frozenset({"w0"}))) == []
+
+
+def test_a_worker_outside_the_zones_of_the_pool_gets_nothing() -> None:
+    """ADM-8: where the data may be holds for every worker that registers."""
+    [found] = obstacles(SHAPE, a_worker(), zones=("eu-2", "eu-3"))
+    assert found.kind is Hindrance.OUTSIDE
+    assert obstacles(SHAPE, a_worker(), zones=("eu-2", "eu-1")) == []
+
+
+def test_kept_room_is_free_for_its_task_only() -> None:
+    """PLC-6: what was freed for one is not given to another."""
+    worker = a_worker()
+    worker.keep("task_1", Resources(3_000))
+
+    [found] = obstacles(SHAPE, worker)
+    assert (found.kind, "4000 cpu_millis left, but keeps" in found.detail) == (Hindrance.KEPT, True)
+    assert [one.kind for one in obstacles(SHAPE, worker, task_id="task_2")] == [Hindrance.KEPT]
+    assert obstacles(SHAPE, worker, task_id="task_1") == []
+
+    worker.give_back("task_1")
+    worker.give_back("task_1")
+    assert obstacles(SHAPE, worker) == []
+    assert (worker.kept, worker.kept_total, worker.free) == ({}, NOTHING, worker.total)
+
+
+def test_more_can_be_kept_than_is_there_while_it_is_being_freed() -> None:
+    """PLC-6: nothing fits until then, not even what asks for none of it."""
+    worker = a_worker(used=Resources(3_000))
+    worker.keep("task_1", Resources(2_000))
+
+    assert worker.free.cpu_millis == -1_000
+    assert [one.kind for one in obstacles(Shape(resources=NOTHING), worker)] == [Hindrance.KEPT]
+    assert [one.kind for one in obstacles(SHAPE, worker, task_id="task_1")] == [Hindrance.NO_ROOM]
+
+    worker.used = Resources(2_000)
+    assert obstacles(SHAPE, worker, task_id="task_1") == []
+
+
+def test_what_is_kept_for_a_task_is_said_anew_not_added() -> None:
+    """PLC-6: one reservation per task."""
+    worker = a_worker()
+    worker.keep("task_1", Resources(3_000))
+    worker.keep("task_1", Resources(1_000))
+    worker.keep("task_2", Resources(500))
+    assert worker.free.cpu_millis == 2_500
+    assert worker.free_for("task_1").cpu_millis == 3_500
+
+
+@given(st.randoms(use_true_random=False))
+def test_who_would_do_has_nothing_lasting_in_its_way(random: Random) -> None:
+    """`would_do` and `obstacles` are two readings of one rule: they may never differ."""
+    worker = a_worker(
+        total=Resources(random.choice((1_000, 4_000)), 2**32, random.choice((0, 2))),
+        used=random.choice((NOTHING, Resources(3_000))), status=random.choice(list(WorkerStatus)),
+        zone=random.choice(("", "eu-1", "us-1")), disk=random.choice(("ssd", "hdd")),
+    )  # fmt: skip
+    shape = Shape(
+        resources=Resources(random.choice((500, 2_000)), 2**30, random.choice((0, 1))), near=("a",), run="run_1",
+        labels=random.choice(((), (("disk", ""),), (("disk", "ssd"), ("fast", "")))),
+        zone=random.choice((None, "eu-1")),
+    )  # fmt: skip
+    worker.refused = random.choice((set(), {shape}))
+    worker.hold = random.choice(list(Hold))
+    kin = random.choice((NO_KIN, Kin(near=("w0",)), Kin(near=("w1",)), Kin(apart=frozenset({"w0"}))))
+    zones = random.choice(((), ("eu-1",), ("us-1", "")))
+
+    kinds = {one.kind for one in obstacles(shape, worker, kin, zones=zones)}
+
+    assert would_do(shape, worker, kin, zones) is kinds.isdisjoint(LASTING)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mainspring.core.line_heads import Heads
 from mainspring.core.queues import FairQueues
 from mainspring.core.resources import Resources
 from mainspring.core.shapes import Shape
@@ -69,6 +71,39 @@ def test_a_parked_shape_hides_nobody_behind_it_until_it_is_woken() -> None:
     queues.wake(lambda shape: shape is LARGE)
     assert queues.head(P1, "acme") is LARGE
     assert queues.parked == {SMALL: "no room"}
+
+
+@pytest.mark.parametrize(
+    "again",
+    [
+        lambda queues, _: queues.let_try("acme"),
+        lambda queues, _: queues.let_all_try(),
+        lambda queues, _: queues.push(a_queued("newer"), LARGE),
+        lambda queues, _: queues.put_back(a_queued("older"), LARGE),
+        leave,
+        lambda queues, _: queues.unpark([LARGE]),
+    ],
+    ids=["more is allowed", "rules change", "one comes", "one comes back", "one leaves", "a shape is woken"],
+)
+def test_a_tenant_that_may_have_no_more_is_passed_over_until_that_may_be_otherwise(
+    again: Callable[[FairQueues, Task], None],
+) -> None:
+    """PLC-4, ADM-5: at one priority, and nobody else."""
+    queues = FairQueues()
+    first = a_queued("first")
+    for task, shape in ((first, SMALL), (a_queued("second"), SMALL), (a_queued("parked"), LARGE)):
+        queues.push(task, shape)
+    queues.push(a_queued("of another priority", priority=P2), SMALL)
+    queues.push(a_queued("of another tenant", tenant="zed"), SMALL)
+    queues.park(LARGE, "no room")
+
+    queues.pass_over(P1, "acme")
+    assert (queues.tenants(P1), queues.tenants(P2)) == (["zed"], ["acme"])
+    queues.let_try("zed")
+    assert queues.tenants(P1) == ["zed"]
+
+    again(queues, first)
+    assert sorted(queues.tenants(P1)) == ["acme", "zed"]
 
 
 @pytest.mark.parametrize("to", [TaskState.CANCELLED, TaskState.PENDING, TaskState.QUARANTINED])
@@ -159,3 +194,70 @@ def test_whoever_changes_priority_stands_where_it_would_if_it_had_always_had_it(
                 leave(queues, task)
         assert len(taken) == len(mine)
     assert (queues.depth, list(queues.lines())) == ({}, [])
+
+
+def test_what_comes_back_stands_where_it_would_if_it_had_never_left() -> None:
+    """Set aside: it is the first of its line again, and counts all the while."""
+    queues = FairQueues()
+    tasks = [a_queued(name) for name in ("a", "b", "c")]
+    for minute, task in enumerate(tasks):
+        task.since += timedelta(minutes=minute)
+        queues.push(task, SMALL)
+    assert queues.take(P1, "acme", SMALL, 2) == tasks[:2]
+
+    for task in reversed(tasks[:2]):
+        queues.put_back(task, SMALL)
+
+    assert (queues.length("acme", SMALL), queues.depth) == (3, {(P1, "acme"): 3})
+    assert queues.first(P1, "acme", SMALL) is tasks[0]
+    assert queues.take(P1, "acme", SMALL, 5) == tasks
+
+
+def test_lines_are_tried_by_their_oldest_tasks_and_those_that_are_passed_over_are_not() -> None:
+    queues = FairQueues()
+    for name, shape in (("a", LARGE), ("b", SMALL), ("c", LARGE)):
+        queues.push(a_queued(name), shape)
+    heads = Heads(queues, P1)
+    assert heads.first("acme") is LARGE
+    queues.take(P1, "acme", LARGE, 1)
+    assert heads.first("acme") is SMALL
+    heads.pass_over("acme", SMALL)
+    assert heads.first("acme") is LARGE
+    queues.park(LARGE, "no room")
+    assert heads.first("acme") is None
+    assert heads.any_left(), "others may have a line of the shape that one is passed over with"
+
+
+def test_nothing_is_left_to_try_once_every_shape_is_parked_until_one_is_woken() -> None:
+    queues = FairQueues()
+    for tenant in ("acme", "zed"):
+        queues.push(a_queued(tenant, tenant=tenant), SMALL)
+    heads = Heads(queues, P1)
+    assert heads.first("acme") is SMALL
+    queues.park(SMALL, "no room")
+    assert heads.first("acme") is None
+    assert not heads.any_left()
+    queues.unpark([SMALL])
+    assert heads.any_left()
+    assert heads.first("zed") is SMALL
+
+
+def test_shapes_that_differ_in_their_run_are_woken_with_one_look() -> None:
+    """PLC-3: there is one for each run that keeps its tasks apart."""
+    queues, looks = FairQueues(), list[Shape]()
+    shapes = [Shape(resources=SMALL.resources, apart=("other",), run=f"run_{number}") for number in range(20)]
+    for number, shape in enumerate(shapes):
+        queues.push(a_queued(str(number)), shape)
+    queues.note_full(shapes[0])
+    assert set(queues.as_full(P1, shapes[0])) == set(shapes)
+    for shape in shapes:
+        queues.park(shape, "no room")
+
+    def could_help(shape: Shape) -> bool:
+        looks.append(shape)
+        return True
+
+    queues.wake(could_help, may_try=lambda shape: shape is not shapes[3])
+    assert looks == [SMALL]
+    assert list(queues.parked) == [shapes[3]]
+    assert not queues.is_full(shapes[0]), "there is room for some of them now"

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainspring.core.resources import NAMES, NOTHING, Resources, dominant_share
+from mainspring.core.resources import NAMES, NOTHING, Resources, dominant_share, say_amounts
 
 amounts = st.builds(Resources, *(st.integers(0, 2**60) for _ in NAMES))
 
@@ -67,3 +67,17 @@ def test_a_misspelt_resource_is_not_taken_for_nothing() -> None:
     """ADM-1: an amount that nobody reads would be a task that nobody has room for."""
     with pytest.raises(msgspec.ValidationError, match="unknown field `cpu`"):
         msgspec.json.decode(b'{"cpu":4}', type=Resources)
+
+
+@pytest.mark.parametrize(
+    ("resources", "said"),
+    [
+        (NOTHING, []),
+        (Resources(1_000, 2**30, 1, 2**40), ["1 core", "1 GiB of memory", "1 GPU", "1 TiB of disk"]),
+        (Resources(500, 512 * 2**20, 2), ["0.5 cores", "512 MiB of memory", "2 GPUs"]),
+        (Resources(12_345_678, 3 * 2**29), ["12345.678 cores", "1.5 GiB of memory"]),
+        (Resources(0, 5, 0, 2**60), ["5 bytes of memory", "1 EiB of disk"]),
+    ],
+)
+def test_amounts_are_said_in_the_units_of_people(resources: Resources, said: list[str]) -> None:
+    assert say_amounts(resources) == said

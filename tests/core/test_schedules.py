@@ -7,9 +7,7 @@ from datetime import UTC, datetime, timedelta, timezone
 import msgspec
 import pytest
 
-from mainspring.core.job_rules import Limits
 from mainspring.core.schedules import After, Condition, Missed, Overlap, ScheduleSpec, check_schedule
-from mainspring.core.tasks import Priority
 from mainspring.core.triggers import (
     CronTrigger,
     EventTrigger,
@@ -137,13 +135,6 @@ def test_a_schedule_may_fire_every_second() -> None:
     """A storm is legal; what it can fill is bounded (tests/core/test_settling.py)."""
     for trigger in (CronTrigger(cron="* * * * * *"), IntervalTrigger(every_seconds=1)):
         assert faults_of(trigger) == []
-
-
-def test_p0_needs_a_grant() -> None:
-    """ADM-3: as for any run."""
-    spec = ScheduleSpec(name="n", job="etl", trigger=NIGHTLY, priority=Priority.P0)
-    assert [fault.where for fault in check_schedule(spec, NOON, Limits(p0_granted=False))] == ["priority"]
-    assert check_schedule(spec, NOON, Limits()) == []
 
 
 @pytest.mark.parametrize(

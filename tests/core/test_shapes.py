@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainspring.core.jobs import TaskSpec
+from mainspring.core.jobs import JobSpec, TaskSpec, compile_job
 from mainspring.core.resources import NOTHING, Resources
 from mainspring.core.shapes import GROUP_SECONDS, LARGEST_GROUP, Shape, group_size, shape_of
 from tests.core.builders import a_spec
@@ -33,6 +33,31 @@ def test_tasks_that_ask_for_the_same_have_one_shape_whatever_else_differs() -> N
 def test_what_matters_to_placement_makes_another_shape(other: object) -> None:
     """PLC-3."""
     assert shape_of(a_spec("a")) != shape_of(other)  # type: ignore[arg-type]
+
+
+def test_everything_that_placement_asks_for_is_in_the_shape() -> None:
+    """PLC-3, PLC-12: what a task only prefers, whom it must be near to and apart from, and what counts it."""
+    task = TaskSpec(
+        name="a", prefer={"disk": "ssd", "arch": "arm"}, prefer_zone="eu-1", near=("b",), apart=("c", "a"),
+        groups=("gpu", "api", "gpu"), expected_seconds=0.001,
+    )  # fmt: skip
+    shape = shape_of(task)
+
+    assert shape.prefer == (("arch", "arm"), ("disk", "ssd"))
+    assert (shape.prefer_zone, shape.near, shape.apart) == ("eu-1", ("b",), ("c", "a"))
+    assert (shape.groups, shape.group_size) == (("api", "gpu"), 1)
+    assert str(shape).endswith("the worker of b, a worker without c, a")
+
+
+def test_what_is_counted_travels_alone() -> None:
+    """PLC-12: also the tasks of a job that is counted by run."""
+    task = TaskSpec(name="a", expected_seconds=0.001)
+    assert shape_of(task).group_size > 1
+    assert shape_of(task, ("nightly",)).group_size == 1
+    assert shape_of(task, ("nightly",)).groups == ()
+
+    job = compile_job("job_1", JobSpec(name="j", tasks=(task,), groups=("nightly",)))
+    assert job.shapes == (shape_of(task, ("nightly",)),)
 
 
 def test_a_task_for_a_handler_needs_a_worker_that_serves_it() -> None:
@@ -75,5 +100,5 @@ def test_what_is_not_known_to_be_short_travels_alone() -> None:
 def test_a_shape_says_what_it_wants_in_words() -> None:
     """Diagnosis prints it."""
     shape = Shape(resources=Resources(500, 2**30, 1, 0), labels=(("disk", "ssd"),), zone="eu-1")
-    assert str(shape) == "0.5 cores, 1024 MiB of memory, 1 gpus, disk=ssd, zone eu-1"
+    assert str(shape) == "0.5 cores, 1 GiB of memory, 1 GPU, disk=ssd, zone eu-1"
     assert str(Shape(resources=NOTHING)) == "nothing"

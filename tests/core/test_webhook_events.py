@@ -6,7 +6,8 @@ import pytest
 from msgspec.structs import replace
 
 from mainspring.core.runs import FINAL_RUN, RunState
-from mainspring.core.webhook_events import LONGEST_TEXT, fault_of_url, reference_in, say_end
+from mainspring.core.urls import fault_of_url
+from mainspring.core.webhook_events import LONGEST_TEXT, reference_in, say_end
 from tests.core.builders import a_run, a_task
 
 

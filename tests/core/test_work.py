@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from mainspring.core.admission import check_job
-from mainspring.core.work import faults_in
+from mainspring.core.work import KINDS, faults_in
 from tests.core.builders import a_definition, a_spec
 from tests.core.submissions import LIMITS, Value, body_of, refusal_of
 
@@ -30,7 +30,7 @@ def test_each_kind_of_work_is_taken(work: object) -> None:
     ("work", "where", "why"),
     [
         (7, "", "Expected `object`"),
-        ({"cmd": "x"}, "", "exactly one of run, shell, python, handler, map; it has none"),
+        ({"cmd": "x"}, "", f"exactly one of {', '.join(KINDS)}; it has none"),
         ({"run": ["x"], "shell": "y"}, "", "it has run and shell"),
         ({"run": ["x", 1]}, ".run[1]", "Expected `str`, got `int`"),
         ({"run": []}, ".run", "must begin with a program"),

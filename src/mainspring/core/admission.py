@@ -10,7 +10,7 @@
 
 100,000 tasks with 200,000 edges (20 MB) take about a second, half as long again if the work of each is another one; a
 million tasks are refused in a tenth of one. The rules
-are in `core/job_rules.py`; when you add a field to a job, add its rule there.
+are in `core/job_rules.py` and the other `core/*_rules.py`; when you add a field to a job, add its rule there.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from mainspring.core import failure_rules, growth_rules, job_rules, strict_json
+from mainspring.core import failure_rules, fetch_rules, growth_rules, job_rules, placing_rules, strict_json
 from mainspring.core.field_faults import name_faults
 from mainspring.core.job_rules import Faults, Limits, WorkRule
 from mainspring.core.jobs import JobSpec, TaskSpec
@@ -37,6 +37,25 @@ _LARGEST_EXAMINED_BYTES = 1024 * 1024
 """What is broken and larger is refused with its first fault: to name every one, all of it becomes Python objects."""
 _LARGEST_HEADER_FIELD_BYTES = 1024
 _LARGER_HEADER_FIELDS = {"labels": 16 * 1024, "description": 16 * 1024}
+
+
+class _AnyTask(msgspec.Struct, gc=False):
+    """An object, of which nothing is kept."""
+
+
+class _Outline(msgspec.Struct):
+    """A job of which the tasks are only counted."""
+
+    tasks: list[_AnyTask] = []
+
+
+_OUTLINE: type[_Outline] = msgspec.defstruct(
+    "_OUTLINE",
+    [(field.encode_name, msgspec.Raw, None) for field in msgspec.structs.fields(JobSpec) if field.name != "tasks"],
+    bases=(_Outline,),
+    forbid_unknown_fields=True,
+)  # type: ignore[assignment]
+"""With the other fields that a job may have, and none else."""
 
 
 def decode_job(body: bytes, limits: Limits) -> JobSpec:
@@ -86,6 +105,7 @@ def check_run(
     submitted_by: str,
     now: datetime,
     start_at: datetime | None = None,
+    finish_by: datetime | None = None,
     key: str | None = None,
     limits: Limits,
 ) -> list[Fault]:
@@ -95,8 +115,6 @@ def check_run(
     job_rules.check_params(params, limits, faults)
     if priority not in tuple(Priority):
         faults.add("priority", "must be 0, 1 or 2 (P0, P1 or P2)")
-    elif priority == Priority.P0 and not limits.p0_granted:
-        faults.add("priority", "P0 needs a grant that this tenant does not have")
     for where, text in (("submitted_by", submitted_by), ("key", key)):
         if text is None:
             continue
@@ -108,7 +126,21 @@ def check_run(
             faults.add("start_at", "must say its time zone")
         elif start_at - now > timedelta(seconds=limits.max_start_ahead_seconds):
             faults.add("start_at", f"must be within {limits.max_start_ahead_seconds / 86_400:g} days")
+    if finish_by is not None:
+        _check_finish_by(finish_by, start_at, now, faults)
     return faults.all()
+
+
+def _check_finish_by(finish_by: datetime, start_at: datetime | None, now: datetime, faults: Faults) -> None:
+    """By when a run is to be over: later than it starts, and not beyond what any limit of time may be."""
+    if finish_by.tzinfo is None:
+        faults.add("finish_by", "must say its time zone")
+        return
+    starts = now if start_at is None or start_at.tzinfo is None else max(now, start_at)
+    if finish_by <= starts:
+        faults.add("finish_by", "must be later than the run starts")
+    elif finish_by - starts > timedelta(seconds=job_rules.LONGEST_TIMEOUT_SECONDS):
+        faults.add("finish_by", f"must be within {job_rules.LONGEST_TIMEOUT_SECONDS / 86_400:g} days of its start")
 
 
 def _split(body: bytes, limits: Limits, faults: Faults) -> tuple[dict[str, msgspec.Raw], list[msgspec.Raw]]:
@@ -118,6 +150,10 @@ def _split(body: bytes, limits: Limits, faults: Faults) -> tuple[dict[str, msgsp
     """
     try:
         body.decode()
+        tasks = _count_tasks(body) if len(body) > _LARGEST_EXAMINED_BYTES else 0
+        if tasks > limits.max_tasks:
+            faults.add("tasks", _say_count(tasks, limits))
+            raise _refusal(faults)
         members = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
         raw_tasks = msgspec.json.decode(members.get("tasks", b"[]"), type=list[msgspec.Raw])
     except UnicodeDecodeError as error:
@@ -137,6 +173,15 @@ def _split(body: bytes, limits: Limits, faults: Faults) -> tuple[dict[str, msgsp
             return members, raw_tasks
         faults.add("tasks", _say_count(len(raw_tasks), limits))
     raise _refusal(faults)
+
+
+def _count_tasks(body: bytes) -> int:
+    """How many tasks a large body has, without keeping any of them. Raises DecodeError if one is no object, or for a
+    field that no job has.
+
+    64 MB of `0,0,0` would else be 32 million tasks of 70 bytes each before they are counted.
+    """
+    return len(msgspec.json.decode(body, type=_OUTLINE).tasks)
 
 
 def _may_have_doubled_key(body: bytes, members: dict[str, msgspec.Raw]) -> bool:
@@ -222,9 +267,13 @@ def _check_header(spec: JobSpec, limits: Limits, faults: Faults) -> None:
     if spec.timeout_seconds is not None:
         longest = job_rules.LONGEST_TIMEOUT_SECONDS
         job_rules.check_seconds(spec.timeout_seconds, "timeout_seconds", faults, longest=longest)
+    if spec.finish_within_seconds is not None:
+        longest = job_rules.LONGEST_TIMEOUT_SECONDS
+        job_rules.check_seconds(spec.finish_within_seconds, "finish_within_seconds", faults, longest=longest)
     failure_rules.check_max_retries(spec.max_retries, faults)
     growth_rules.check_max_fan_out(spec.max_fan_out, faults)
     failure_rules.check_policy(spec.retry, "retry", limits, faults)
+    placing_rules.check_header(spec, faults)
 
 
 def _check_tasks(tasks: Sequence[tuple[int, TaskSpec]], known: set[str], limits: Limits, faults: Faults) -> None:
@@ -232,6 +281,7 @@ def _check_tasks(tasks: Sequence[tuple[int, TaskSpec]], known: set[str], limits:
     first: dict[str, int] = {}
     for number, task in tasks:
         job_rules.check_task(task, number, limits, faults)
+        placing_rules.check_task(task, number, faults)
         if task.for_each is not None or task.label is not None:
             growth_rules.check_task(task, number, faults)
         if task.when is not None:
@@ -245,6 +295,8 @@ def _check_tasks(tasks: Sequence[tuple[int, TaskSpec]], known: set[str], limits:
         faults.add("tasks", f"have {edges} edges together, {limits.max_edges} are allowed")
         return
     graph = job_rules.check_edges(tasks, known, faults)
+    placing_rules.check_neighbours(tasks, known, graph, faults)
+    fetch_rules.check_fetches(tasks, graph, faults)
     job_rules.check_conditions(tasks, faults)
     job_rules.check_cycles(tasks, graph, faults)
 

@@ -11,8 +11,11 @@ from enum import StrEnum
 
 import msgspec
 
+from mainspring.core.artifacts import ArtifactRow
 from mainspring.core.audit_trail import AuditEntry
+from mainspring.core.decisions import Decision
 from mainspring.core.runs import Run
+from mainspring.core.shares import ShareRow
 from mainspring.core.tasks import Attempt, Task, TaskState, Transition
 
 
@@ -163,6 +166,16 @@ class DurationRow(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     updated_at: datetime
 
 
+class TallyRow(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """How many tasks of a tenant failed in a part of an hour, so that a new leader knows (ADM-5)."""
+
+    shard: str
+    tenant: str
+    since: datetime
+    """When the part began: parts are five minutes long."""
+    failures: int
+
+
 class Effect(msgspec.Struct, frozen=True, gc=False):
     """Something to let out once the batch is durable. The concrete ones are in `shard/effects.py`."""
 
@@ -187,10 +200,20 @@ class Batch(msgspec.Struct, kw_only=True):
     breakers: list[BreakerRow] = []
     """Opened, probed or closed."""
     durations: list[DurationRow] = []
+    shares: list[ShareRow] = []
+    """Parts of limits that this shard has lowered, or of which it needs another amount: `granted` never rises here. One
+    of 0 of which nothing is needed goes; one that the shard does not hold is not made."""
+    tallies: list[TallyRow] = []
+    """Replace what was counted before for the same shard, tenant and part. Those of the shard that are older than 65
+    minutes go."""
     archived: list[str] = []
     """Runs, all final, that move to history: so many of their tasks as a batch may move, and with the last the run."""
     audit: list[AuditEntry] = []
     """What people asked for, and was carried out in this batch."""
+    decisions: list[Decision] = []
+    """Some of what was decided in this batch, and why. One whose id is there already is not written again."""
+    artifacts: list[ArtifactRow] = []
+    """Files of attempts whose results are applied in this batch. One that is there already is not written again."""
     effects: list[Effect] = []
 
     def rows(self) -> int:
@@ -199,4 +222,5 @@ class Batch(msgspec.Struct, kw_only=True):
             len(self.runs) + len(self.new_tasks) + len(self.tasks) + len(self.transitions) + len(self.attempts)
             + len(self.late) + len(self.spreads) + len(self.outbox) + len(self.rejected) + len(self.workers)
             + len(self.checkpoints) + len(self.breakers) + len(self.durations) + len(self.archived) + len(self.audit)
+            + len(self.shares) + len(self.tallies) + len(self.decisions) + len(self.artifacts)
         )  # fmt: skip

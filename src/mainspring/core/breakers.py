@@ -132,6 +132,11 @@ class JobCircuits:
         circuit.probed_at, circuit.has_prober = now, False
         return True
 
+    def probe_at(self, job: str) -> float | None:
+        """When the next task of a job may start, if its circuit is open."""
+        circuit = self.open.get(job)
+        return None if circuit is None else circuit.probed_at + JOB_PROBE_EVERY_SECONDS
+
     def held_until(self, job: str, spread: float, now: float) -> float:
         """Until when a task is held: one until the next probe, the others until a while after it.
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from itertools import product
 
 from mainspring.core.cron import ALL_DAYS, ALL_MONTHS, ALL_WEEKDAYS, Cron, values
+from mainspring.core.sentences import say_together
 
 _MONTHS = (
     *("January", "February", "March", "April", "May", "June"),
@@ -25,7 +25,7 @@ def explain(cron: Cron) -> str:
     days = _say_days(cron)
     if cron.hours.bit_count() * cron.minutes.bit_count() * cron.seconds.bit_count() <= _NAMED_TIMES:
         times = product(values(cron.hours), values(cron.minutes), values(cron.seconds))
-        return f"{days or 'every day'} at {_join([_say_time(cron, *time) for time in times])}"
+        return f"{days or 'every day'} at {say_together([_say_time(cron, *time) for time in times])}"
     pace = _say_pace(cron)
     return f"{pace}, {days.rstrip(',')}" if days else pace
 
@@ -59,10 +59,10 @@ def _say_steps(mask: int, unit: str) -> str:
 
 def _say_days(cron: Cron) -> str:
     """`every weekday`, `on day 1 of every month`; nothing if it is every day."""
-    months = "" if cron.months == ALL_MONTHS else _join([_MONTHS[month - 1] for month in values(cron.months)])
+    months = "" if cron.months == ALL_MONTHS else say_together([_MONTHS[month - 1] for month in values(cron.months)])
     dates = [f"day {_join_numbers(cron.days)}"] if cron.days not in {0, ALL_DAYS} else []
     dates += ["the last day"] * cron.is_last_day + ["the last Monday to Friday"] * cron.is_last_workday
-    by_date = f"on {_join(dates)} of {months or 'every month'}" if dates else ""
+    by_date = f"on {say_together(dates)} of {months or 'every month'}" if dates else ""
     by_weekday = _say_weekdays(cron)
     if by_date and by_weekday and cron.needs_both_days:
         return f"{by_date}, if it is {by_weekday.replace('every', 'a', 1)},"
@@ -82,11 +82,11 @@ def _say_weekdays(cron: Cron) -> str:
     if cron.weekdays == _MONDAY_TO_FRIDAY:
         named.append("every weekday")
     elif cron.weekdays:
-        named.append(f"every {_join([_WEEKDAYS[day] for day in values(cron.weekdays)])}")
+        named.append(f"every {say_together([_WEEKDAYS[day] for day in values(cron.weekdays)])}")
     for nth, mask in zip(_NTH, cron.nth_weekdays, strict=False):
         named += [f"the {nth} {_WEEKDAYS[day]} of the month" for day in values(mask)]
     named += [f"the last {_WEEKDAYS[day]} of the month" for day in values(cron.last_weekdays)]
-    return _join(named)
+    return say_together(named)
 
 
 def _join_numbers(mask: int) -> str:
@@ -94,8 +94,4 @@ def _join_numbers(mask: int) -> str:
     numbers = list(values(mask))
     if len(numbers) > 2 and numbers[-1] - numbers[0] == len(numbers) - 1:
         return f"{numbers[0]} to {numbers[-1]}"
-    return _join([str(number) for number in numbers])
-
-
-def _join(words: Sequence[str]) -> str:
-    return " and ".join(filter(None, [", ".join(words[:-1]), *words[-1:]]))
+    return say_together([str(number) for number in numbers])

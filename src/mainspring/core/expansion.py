@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 
-from mainspring.core import admission, failure_rules, job_rules
+from mainspring.core import admission, failure_rules, job_rules, placing_rules
 from mainspring.core.graph import find_cycle
 from mainspring.core.growth import MOST_TASKS
 from mainspring.core.job_rules import Faults, Limits
@@ -130,11 +130,13 @@ def _with_edges(raw: msgspec.Raw) -> msgspec.Raw:
 def _check_tasks(tasks: Sequence[tuple[int, TaskSpec]], known: set[str], limits: Limits, faults: Faults) -> None:
     for number, task in tasks:
         job_rules.check_task(task, number, limits, faults)
+        placing_rules.check_task(task, number, faults)
         if task.retry is not None:
             failure_rules.check_policy(task.retry, f"tasks[{number}].retry", limits, faults)
         if task.for_each is not None or task.label is not None:
             faults.add(f"tasks[{number}].for_each", "a task that an output adds can't fan out")
-    job_rules.check_edges(tasks, known, faults)
+    graph = job_rules.check_edges(tasks, known, faults)
+    placing_rules.check_neighbours(tasks, known, graph, faults)
     job_rules.check_conditions(tasks, faults)
 
 

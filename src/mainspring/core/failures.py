@@ -154,6 +154,17 @@ def classify(error: str | None, rules: Sequence[FailureRule] = (), *, job: str =
     return failure if wait is None else replace(failure, retry_after_seconds=wait)
 
 
+def say_failure(error: str | None) -> str:
+    """An error as it was said: `KeyError: 'price'`, or how a process ended and the last that it printed; or nothing."""
+    said = _read(error)
+    kind_of, message = _text(said.type)[:LONGEST_TYPE], _text(said.message)[:LONGEST_MESSAGE]
+    has_ended = _number(said.exit_code) is not None or bool(_text(said.signal))
+    words = message if has_ended or not kind_of else f"{kind_of}: {message}" if message else kind_of
+    last = _last_line(_text(said.last_lines))
+    printed = f'its last line was "{last[:LONGEST_SUMMARY]}"' if last else ""
+    return "; ".join(filter(None, (words, printed)))
+
+
 def timed_out(seconds: float, *, job: str) -> Failure:
     """A task took longer than its hard limit."""
     return _failure(C.TIMEOUT, "TIMEOUT", f"took longer than {seconds:g} s", "took longer than its limit", of_job=job)

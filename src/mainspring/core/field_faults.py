@@ -68,6 +68,8 @@ def _name_faults_of_edges(value: Read, where: str, faults: Faults) -> None:
 def _name_fault_of_field(value: Read, field: msgspec.structs.FieldInfo, where: str, faults: Faults) -> None:
     try:
         msgspec.convert(value, field.type)
+    except UnicodeEncodeError:
+        return  # Half of a character, where something else belongs: that is a blemish of the text.
     except msgspec.ValidationError as error:
         if isinstance(field.type, type) and issubclass(field.type, Enum):
             faults.add(where, f"must be one of {', '.join(str(member.value) for member in field.type)}")

@@ -17,11 +17,13 @@ from mainspring.core import alerts, expressions, fires
 from mainspring.core.alerts import Alert, AlertKind, Severity
 from mainspring.core.batch import Outgoing
 from mainspring.core.fires import Outcome, fire_key
+from mainspring.core.job_places import Place
 from mainspring.core.job_rules import Limits
 from mainspring.core.jobs import JobRow
 from mainspring.core.runs import Run
 from mainspring.core.schedule_rows import BackfillRow, Case, Docket, FireRow, Ruling, ScheduleChange, ScheduleRow
 from mainspring.core.schedules import ScheduleSpec, compute_params
+from mainspring.core.tasks import Priority
 from mainspring.core.triggers import ManualTrigger, previous_window
 from mainspring.errors import Broken, ExpressionFailed
 
@@ -38,11 +40,24 @@ Key = tuple[datetime, int]
 """A window and its generation."""
 
 
+class RunWish(msgspec.Struct, frozen=True, kw_only=True):
+    """A run that a schedule would make."""
+
+    tenant: str
+    pool: str
+    """Where it goes if nothing speaks against it."""
+    job: JobRow
+    priority: Priority
+    at: datetime
+
+
 class Context(msgspec.Struct, frozen=True, kw_only=True):
     """What a settling needs from whoever has it made. It may be made twice: then the ids of the first time are lost."""
 
     new_run_id: Callable[[datetime], str]
     count_tasks: Callable[[JobRow], int]
+    admit: Callable[[RunWish], Place] = lambda wish: Place(pool=wish.pool)
+    """Where a run goes, or why it may not be made."""
     default_jitter_seconds: int = 0
     """Of schedules that don't say (TRG-6)."""
 
@@ -177,7 +192,7 @@ class Hearing:
             jitter = self.context.default_jitter_seconds
             start_at = fires.start_of(self.row.id, self.spec, fire.window_at, self.now, default_jitter_seconds=jitter)
         run = Run(
-            id=self.context.new_run_id(self.now), shard=self.row.pool, tenant=self.row.tenant, job_id=job.id,
+            id=self.context.new_run_id(self.now), shard=self.place().pool, tenant=self.row.tenant, job_id=job.id,
             priority=self.spec.priority, params=self.params_of(fire), task_count=self.context.count_tasks(job),
             submitted_by=fire.by or f"schedule:{self.row.name}", linked_run=fire.repeats, watched=True,
             created_at=self.now, start_at=start_at, schedule_id=self.row.id, window_at=fire.window_at,
@@ -201,7 +216,7 @@ class Hearing:
         name = f"{fire_key(self.row.id, fire.window_at, fire.generation)}:file:{self.now.isoformat()}"
         wish = FileWish(
             schedule=self.row.id, window_at=fire.window_at, generation=fire.generation, asked_at=self.now,
-            pool=self.row.pool, path=path,
+            pool=self.place().pool, path=path,
         )  # fmt: skip
         self.send(name, LOOK_FOR_FILE, wish)
 
@@ -232,6 +247,15 @@ class Hearing:
         if self.spec.computed and len(whole) > _LARGEST_PARAMS_BYTES:
             raise ExpressionFailed(f"they get larger than {_LARGEST_PARAMS_BYTES} bytes")
         return whole.decode()
+
+    def place(self) -> Place:
+        """Where a run of the schedule goes, or why there must be none now."""
+        job = self.case.job
+        if job is None:
+            return Place(pool=self.row.pool)
+        return self.context.admit(
+            RunWish(tenant=self.row.tenant, pool=self.row.pool, job=job, priority=self.spec.priority, at=self.now)
+        )
 
     def params_fault(self, fire: FireRow) -> str | None:
         """Why a window's run can't have its parameters; nothing if it can."""

@@ -1,8 +1,9 @@
 """How much waiting work a shard takes into memory, and whose (DESIGN, "From submission to result").
 
-Runs wait in the store until there is room for their tasks. For each priority there is a high-water mark of tasks in
-memory, and a tenant may fill only its part of it: the mark divided by the tenants that have intake or work in memory at
-that priority. So a flood, and work that can't run, crowd out nobody else's, and a shard's memory stays bounded.
+Runs wait in the store until there is room for their tasks. For each priority there is a high-water mark of tasks that
+wait in memory, and a tenant may fill only its part of it: the mark divided by the tenants that have intake or work
+waiting in memory at that priority. So a flood, and work that can't run, crowd out nobody else's, and a shard's memory
+stays bounded: what workers hold does not count, but the fleet bounds that.
 
 1. P0 has no mark: whatever waits is wanted.
 2. A tenant that has less in memory than its part, and intake, gets something: in this read, or if more than `chunk`
@@ -16,7 +17,7 @@ that priority. So a flood, and work that can't run, crowd out nobody else's, and
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -43,13 +44,26 @@ class Want(msgspec.Struct, frozen=True):
     """At most so many runs, as a run has at least a task: `choose` cuts them to so many tasks."""
 
 
+def with_handed(
+    in_memory: Mapping[tuple[Priority, str], int], handed: Iterable[Run], adopted: Container[str]
+) -> dict[tuple[Priority, str], int]:
+    """Tasks that wait in memory, and those of runs on their way there: handed over, and not adopted yet."""
+    counts = dict(in_memory)
+    for run in handed:
+        if run.id not in adopted:
+            key = (run.priority, run.tenant)
+            counts[key] = counts.get(key, 0) + run.task_count
+    return counts
+
+
 def decide_wants(
     waiting: Sequence[Waiting], in_memory: Mapping[tuple[Priority, str], int], mark: int, chunk: int
 ) -> list[Want]:
     """What to read from intake now: by priority, those with the least in memory first, each tenant at most once.
 
-    `in_memory` counts the tasks that are not over of runs that are adopted, those not made yet included. `mark` is the
-    high-water mark of each priority but P0, `chunk` bounds what is read of each priority at once.
+    `in_memory` counts the tasks of runs that are adopted which are not over and which no worker holds, those not made
+    yet included. `mark` is the high-water mark of each priority but P0, `chunk` bounds what is read of each priority at
+    once.
     """
     wants: list[Want] = []
     for priority in Priority:

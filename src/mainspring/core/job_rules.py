@@ -16,7 +16,7 @@ from mainspring.core.expression_grammar import LONGEST_EXPRESSION, keys_of
 from mainspring.core.graph import find_cycle
 from mainspring.core.hints import did_you_mean
 from mainspring.core.jobs import TaskSpec
-from mainspring.core.resources import NAMES, Resources
+from mainspring.core.resources import NAMES, Resources, say_amount
 from mainspring.errors import Fault
 
 NAME = re.compile(r"[a-z0-9._-]{1,128}")
@@ -52,10 +52,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     max_resources: Resources | None = None
     """The tenant's limit for one task."""
     pool_max: Resources | None = None
-    """What the largest worker of the pool has, if the pool declares it."""
+    """The most that one task may ask for in the pool, if that is declared."""
     max_start_ahead_seconds: float = 366 * 86_400.0
-    p0_granted: bool = True
-    """Whether the tenant may submit at P0 (ADM-3)."""
 
 
 class Faults:
@@ -124,6 +122,19 @@ def check_about(labels: dict[str, str], description: str, faults: Faults) -> Non
         faults.add("description", f"must have at most {LONGEST_DESCRIPTION} characters")
 
 
+def check_labels(labels: dict[str, str], where: str, faults: Faults) -> None:
+    """Labels of workers and pools, or that something must have."""
+    if len(labels) > MOST_LABELS:
+        faults.add(where, f"there are {len(labels)}, {MOST_LABELS} are allowed")
+        return
+    for key, value in labels.items():
+        if not LABEL.fullmatch(key) or not LABEL.fullmatch(value):
+            faults.add(
+                strict_json.path_to(where, key),
+                f"{_quote(key)}: {_quote(value)} is no label: both sides are 1 to 128 letters, digits, . _ - and /",
+            )
+
+
 def check_params(params: str, limits: Limits, faults: Faults) -> None:
     """The parameters of a run, as JSON: an object that is not too large."""
     found = strict_json.faults_in(params, "params", max_bytes=limits.max_payload_bytes)
@@ -143,7 +154,7 @@ def check_task(task: TaskSpec, number: int, limits: Limits, faults: Faults) -> N
     if len(memoryview(task.work)) > limits.max_payload_bytes:
         faults.add(f"{where}.work", f"is larger than {limits.max_payload_bytes} bytes")
     if not is_sane(task.resources, limits):
-        _check_resources(task.resources, f"{where}.resources", limits, faults)
+        check_resources(task.resources, f"{where}.resources", limits, faults)
     if not 1 <= task.max_attempts <= MOST_ATTEMPTS:
         tried = _shorten_number(task.max_attempts)
         faults.add(f"{where}.max_attempts", f"must be from 1 to {MOST_ATTEMPTS}, not {tried}")
@@ -154,7 +165,7 @@ def check_task(task: TaskSpec, number: int, limits: Limits, faults: Faults) -> N
     if task.zone is not None:
         check_name(task.zone, f"{where}.zone", faults)
     if task.labels:
-        _check_labels(task.labels, f"{where}.labels", faults)
+        check_labels(task.labels, f"{where}.labels", faults)
 
 
 def _check_limits(task: TaskSpec, where: str, faults: Faults) -> None:
@@ -287,7 +298,7 @@ class WorkRule:
             self._good.add(text)
 
 
-def _check_resources(resources: Resources, where: str, limits: Limits, faults: Faults) -> None:
+def check_resources(resources: Resources, where: str, limits: Limits, faults: Faults) -> None:
     """Name each amount that is negative, absurd, or more than the tenant or the pool has."""
     for name in NAMES:
         amount: int = getattr(resources, name)
@@ -296,20 +307,12 @@ def _check_resources(resources: Resources, where: str, limits: Limits, faults: F
         elif amount > (most := getattr(ABSURD, name)):
             faults.add(f"{where}.{name}", f"is absurd: {_shorten_number(amount)}, the most that is taken is {most}")
         elif limits.max_resources is not None and amount > (most := getattr(limits.max_resources, name)):
-            faults.add(f"{where}.{name}", f"is {amount}, the tenant's limit is {most}")
-        elif limits.pool_max is not None and amount > (most := getattr(limits.pool_max, name)):
-            faults.add(f"{where}.{name}", f"is {amount}, the largest worker of the pool has {most}")
-
-
-def _check_labels(labels: dict[str, str], where: str, faults: Faults) -> None:
-    if len(labels) > MOST_LABELS:
-        faults.add(where, f"there are {len(labels)}, {MOST_LABELS} are allowed")
-        return
-    for key, value in labels.items():
-        if not LABEL.fullmatch(key) or not LABEL.fullmatch(value):
             faults.add(
-                strict_json.path_to(where, key),
-                f"{_quote(key)}: {_quote(value)} is no label: both sides are 1 to 128 letters, digits, . _ - and /",
+                f"{where}.{name}", f"is {say_amount(name, amount)}, the tenant's limit is {say_amount(name, most)}"
+            )
+        elif limits.pool_max is not None and amount > (most := getattr(limits.pool_max, name)):
+            faults.add(
+                f"{where}.{name}", f"is {say_amount(name, amount)}, the pool takes at most {say_amount(name, most)}"
             )
 
 

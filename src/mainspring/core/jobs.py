@@ -7,6 +7,7 @@ only (DAG-1). A position is a task's place in that order, the same for every run
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from enum import StrEnum
 
@@ -70,6 +71,15 @@ class TaskSpec(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_default
     """A template over `item` and `partition` that names each of them for people."""
     grows: bool = False
     """Its output may add tasks and edges to the run (DAG-5): `{"tasks": [..], "edges": [..]}`."""
+    prefer: dict[str, str] = {}
+    """Labels that a worker had better have (PLC-3)."""
+    prefer_zone: str | None = None
+    near: tuple[str, ...] = ()
+    """Tasks of the run on whose worker it must run, once they have started (affinity)."""
+    apart: tuple[str, ...] = ()
+    """Tasks of the run on whose worker it must not run at the same time; its own name spreads a fan-out."""
+    groups: tuple[str, ...] = ()
+    """Groups that count it while it has room (PLC-12)."""
 
 
 class JobSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -89,6 +99,14 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, for
     """For people and their filters, such as `team: ml`."""
     description: str = ""
     """For people."""
+    pool: str | None = None
+    """Where its runs go; None: where the server sends them, or a policy does (ADM-8)."""
+    groups: tuple[str, ...] = ()
+    """Groups that count each of its runs, from its first start until it is over (PLC-12)."""
+    finish_within_seconds: float | None = None
+    """By when a run is to be over, from its window on, or from its start if it has none (PLC-11)."""
+    escalate: bool = True
+    """A run that may not be over by then gets the next higher priority, if its tenant may have that."""
 
 
 class JobRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -132,6 +150,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     shapes: tuple[Shape, ...]
     templates: frozenset[int]
     """Positions of the tasks with `for_each`."""
+    named: dict[str, int]
+    """Where the tasks stand that others want to be near to, by name."""
     is_growing: bool
     """Whether its runs may get more tasks than it says."""
 
@@ -154,10 +174,16 @@ def compile_job(job_id: str, spec: JobSpec) -> Job:
             if edge.when is not None:
                 conditions.setdefault(position, {})[parent] = edge.when
     known: dict[Shape, Shape] = {}
-    shapes = tuple(known.setdefault(shape, shape) for shape in map(shape_of, tasks))
+    shapes = tuple(known.setdefault(shape, shape) for shape in (shape_of(task, spec.groups) for task in tasks))
     templates = frozenset(position for position, task in enumerate(tasks) if task.for_each is not None)
     return Job(
         id=job_id, spec=spec, tasks=tasks, upstream=upstream, downstream=tuple(map(tuple, downstream)),
-        conditions=conditions, shapes=shapes, templates=templates,
+        conditions=conditions, shapes=shapes, templates=templates, named=named_in(tasks, shapes),
         is_growing=bool(templates) or any(task.grows for task in tasks),
     )  # fmt: skip
+
+
+def named_in(tasks: Sequence[TaskSpec], shapes: Iterable[Shape]) -> dict[str, int]:
+    """Where the tasks stand that others want to be near to, by name."""
+    wanted = {name for shape in shapes for name in shape.near}
+    return {task.name: position for position, task in enumerate(tasks) if task.name in wanted} if wanted else {}

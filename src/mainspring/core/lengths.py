@@ -16,3 +16,17 @@ def seconds_of(value: object) -> float:
     if isinstance(value, str) and _DURATION.fullmatch(value):
         return sum(float(number) * _SECONDS[unit] for number, unit in _DURATION_PART.findall(value))
     raise ValueError("must be a length of time such as 90s, 10m or 1h30m, or a number of seconds")
+
+
+def say_seconds(seconds: float) -> str:
+    """A length of time in two units at most: `0.3s`, `42s`, `4m 07s`, `1h 04m`, `3d 02h`."""
+    if seconds < 10:
+        return f"{max(0.0, seconds):.1f}s"
+    whole = int(seconds)
+    if whole < 60:
+        return f"{whole}s"
+    if whole < 3_600:
+        return f"{whole // 60}m {whole % 60:02d}s"
+    if whole < 86_400:
+        return f"{whole // 3_600}h {whole % 3_600 // 60:02d}m"
+    return f"{whole // 86_400}d {whole % 86_400 // 3_600:02d}h"

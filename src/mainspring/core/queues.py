@@ -3,28 +3,37 @@
     priority ──► tenant, by weighted dominant share ──► shape, by its oldest task ──► tasks, oldest first
 
 Entries are never searched for: one is stale if its task has moved since (its `seq` is another) or has another priority,
-and is dropped when it comes to the head. `depth` counts the true ones. Tasks whose priority was changed wait beside
-their new line, oldest first, and each joins its head when it is older than what is there.
+and is dropped when it comes to the head. `depth` counts the true ones. Tasks whose priority was changed, or that were
+set aside, wait beside their line, oldest first, and each joins its head when it is older than what is there.
 
-1. A task is in the queues exactly while it is QUEUED; `push` and `left` are called where that changes.
+1. A task is in the queues exactly while it is QUEUED, unless it is set aside (`shard/asides.py`); `push` and `left` are
+   called where that changes, and `depth` counts all of them.
 2. A parked shape is passed over, so that what can't be placed hides nobody behind it. `wake` lets it try again.
+3. A tenant that may have no more is passed over at a priority, until it may have more (`let_try`), or what it would
+   place next may be something else: tasks of it came or left, or a shape of it was woken.
 """
 
 from __future__ import annotations
 
 import heapq
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
+from itertools import islice
 from typing import NamedTuple
 
-from mainspring.core.shapes import Shape
+from mainspring.core.shapes import Shape, without_kin
 from mainspring.core.tasks import Priority, Task
 
-_Line = deque[tuple[int, Task, int]]
-"""Tasks of one priority, tenant and shape: arrival number, task, and its seq when it came."""
+_Entry = tuple[int, Task, int]
+"""Arrival number, task, and its seq when it came."""
+_Line = deque[_Entry]
+"""Tasks of one priority, tenant and shape."""
+Head = tuple[datetime, int, Shape]
+"""A line: since when its oldest task is ready, its arrival number, and the shape."""
 _Movers = list[tuple[datetime, int, Task, int]]
-"""A heap of those that came from another priority: since when they are ready, and then as in a line."""
+"""A heap of those that came from another priority, or were set aside: since when they are ready, then as in a line."""
 
 
 class QueueLine(NamedTuple):
@@ -44,21 +53,35 @@ class FairQueues:
 
     def __init__(self) -> None:
         self._lines: dict[Priority, dict[str, dict[Shape, _Line]]] = {priority: {} for priority in Priority}
+        self._owners: dict[Priority, dict[Shape, dict[str, None]]] = {priority: {} for priority in Priority}
+        """Who has a line of a shape."""
         self._movers: dict[tuple[Priority, str, Shape], _Movers] = {}
         self._arrivals = 0
         self.depth: dict[tuple[Priority, str], int] = {}
         self.parked: dict[Shape, str] = {}
         """Shapes that found no room, and why, in words."""
+        self._kinds: dict[Shape, dict[Shape, None]] = {}
+        """Parked shapes that differ only in the run that they are of, by what they have in common."""
+        self._full: dict[Shape, None] = {}
+        """Of those that are common to several, what found no room wherever the others of a run are."""
+        self._sated: set[tuple[Priority, str]] = set()
+        """Tenants that may have no more at a priority. To find that out again for each, in every turn, is what 10,000
+        tenants at their quotas would cost: 0.1 s a turn, and 1 ms so."""
+        self.woken = 0
+        """How often parked shapes were let try again."""
 
     def push(self, task: Task, shape: Shape) -> None:
         """A task has become QUEUED."""
         self._arrivals += 1
-        line = self._lines[task.priority].setdefault(task.tenant, {}).get(shape)
-        if line is None:
-            line = self._lines[task.priority][task.tenant][shape] = deque()
-        line.append((self._arrivals, task, task.seq))
+        self._line(task, shape).append((self._arrivals, task, task.seq))
         key = (task.priority, task.tenant)
         self.depth[key] = self.depth.get(key, 0) + 1
+
+    def sort(self) -> None:
+        """Let everybody stand where they would if they had come one after another, as they became QUEUED."""
+        for _, _, lines in self._tenants(Priority):
+            for shape, line in lines.items():
+                lines[shape] = deque(sorted(line, key=lambda entry: entry[1].since))
 
     def restore(self, task: Task, shape: Shape) -> None:
         """Put the entry of a task that is QUEUED back, in case it was taken and not placed. Harmless if it was not."""
@@ -68,19 +91,37 @@ class FairQueues:
     def change(self, task: Task, shape: Shape, was: Priority) -> None:
         """A task that is QUEUED has another priority than it was: it stands where it would if it had always had it."""
         self._count_out(was, task.tenant)
-        self._arrivals += 1
-        self._lines[task.priority].setdefault(task.tenant, {}).setdefault(shape, deque())
-        movers = self._movers.setdefault((task.priority, task.tenant, shape), [])
-        heapq.heappush(movers, (task.since, self._arrivals, task, task.seq))
+        self.put_back(task, shape)
         key = (task.priority, task.tenant)
         self.depth[key] = self.depth.get(key, 0) + 1
+
+    def put_back(self, task: Task, shape: Shape) -> None:
+        """Let a task that is QUEUED, and was taken out of its line, stand where it would if it had never left it."""
+        self._arrivals += 1
+        self._line(task, shape)
+        movers = self._movers.setdefault((task.priority, task.tenant, shape), [])
+        heapq.heappush(movers, (task.since, self._arrivals, task, task.seq))
 
     def left(self, task: Task) -> None:
         """A task is QUEUED no more. Its entry is stale from now on, or has been taken."""
         self._count_out(task.priority, task.tenant)
 
+    def pass_over(self, priority: Priority, tenant: str) -> None:
+        """A tenant may have no more at this priority, for now."""
+        self._sated.add((priority, tenant))
+
+    def let_try(self, tenant: str) -> None:
+        """A tenant may have more than before."""
+        if self._sated:
+            self._sated.difference_update([(priority, tenant) for priority in Priority])
+
+    def let_all_try(self) -> None:
+        """Any tenant may have more than before."""
+        self._sated.clear()
+
     def _count_out(self, priority: Priority, tenant: str) -> None:
         key = (priority, tenant)
+        self._sated.discard(key)
         if self.depth[key] == 1:
             del self.depth[key]
         else:
@@ -89,11 +130,46 @@ class FairQueues:
     def park(self, shape: Shape, why: str) -> None:
         """Pass this shape over until `wake`."""
         self.parked[shape] = why
+        self._kinds.setdefault(without_kin(shape), {})[shape] = None
 
-    def wake(self, could_help: Callable[[Shape], bool]) -> None:
-        """Let those parked shapes try again that a change could help."""
-        for shape in [shape for shape in self.parked if could_help(shape)]:
-            del self.parked[shape]
+    def wake(self, could_help: Callable[[Shape], bool], *, may_try: Callable[[Shape], bool] | None = None) -> None:
+        """Let those parked shapes try again that a change could help, as far as they may.
+
+        What could help is asked once for all that differ only in their run: there may be many thousands of these.
+        """
+        for kind in [kind for kind in {**self._kinds, **self._full} if could_help(kind)]:
+            self._full.pop(kind, None)
+            self.unpark([shape for shape in self._kinds.get(kind, ()) if may_try is None or may_try(shape)])
+
+    def note_full(self, shape: Shape) -> None:
+        """No shape that differs from this one only in its run finds room, until one is woken."""
+        self._full[without_kin(shape)] = None
+
+    def is_full(self, shape: Shape) -> bool:
+        """Whether it is known that a shape finds no room, wherever the others of its run are."""
+        return bool(self._full) and without_kin(shape) in self._full
+
+    def unpark(self, shapes: Iterable[Shape]) -> None:
+        """Let these shapes try again."""
+        for shape in shapes:
+            if self.parked.pop(shape, None) is not None:
+                kind = without_kin(shape)
+                del self._kinds[kind][shape]
+                if not self._kinds[kind]:
+                    del self._kinds[kind]
+                self.woken += 1
+                if self._sated:
+                    self._sated.difference_update(
+                        (priority, tenant) for priority in Priority for tenant in self._owners[priority].get(shape, ())
+                    )
+
+    def as_full(self, priority: Priority, shape: Shape) -> list[Shape]:
+        """Shapes of a priority that would be tried, and find no room for the same reason as this one."""
+        if not self.is_full(shape):
+            return []
+        kind = without_kin(shape)
+        shapes = self._owners[priority]
+        return [other for other in shapes if other not in self.parked and without_kin(other) == kind]
 
     def shapes(self) -> list[Shape]:
         """All shapes that have tasks waiting and are not parked, each once."""
@@ -102,36 +178,43 @@ class FairQueues:
             found.update((shape, None) for shape in lines if shape not in self.parked)
         return list(found)
 
+    def open_shapes(self, priority: Priority, *, only: Shape | None = None) -> set[Shape]:
+        """Shapes that have tasks waiting at this priority and are not parked."""
+        found = self._owners[priority].keys() - self.parked.keys()
+        return found if only is None else found & {only}
+
     def tenants(self, priority: Priority, *, only: Shape | None = None) -> list[str]:
-        """Tenants that have something to place at this priority."""
-        return [
-            tenant
-            for _, tenant, lines in self._tenants((priority,))
-            if any(shape not in self.parked and (only is None or shape == only) for shape in lines)
-        ]
+        """Tenants that have something to place at this priority, and may have more."""
+        found: dict[str, None] = {}
+        for shape, owners in self._owners[priority].items():
+            if shape not in self.parked and (only is None or shape == only):
+                found.update(owners)
+        if self._sated:
+            return [tenant for tenant in found if (priority, tenant) not in self._sated]
+        return list(found)
 
     def head(self, priority: Priority, tenant: str, *, only: Shape | None = None) -> Shape | None:
         """The shape of this tenant's oldest task that can be tried now."""
-        lines = self._lines[priority].get(tenant)
-        if lines is None:
-            return None
-        best: Shape | None = None
-        oldest: tuple[datetime, int] | None = None
-        for shape in list(lines):
-            line = lines[shape]
-            while line and _is_stale(line[0], priority):
-                line.popleft()
-            if self._movers:
-                self._join(priority, tenant, shape, line)
-            if not line:
-                del lines[shape]
-            elif shape not in self.parked and (only is None or shape == only):
-                place = (line[0][1].since, line[0][0])
-                if oldest is None or place < oldest:
-                    best, oldest = shape, place
-        if not lines:
-            del self._lines[priority][tenant]
-        return best
+        heads = self.heads(priority, tenant, only=only)
+        return min(heads)[2] if heads else None
+
+    def heads(self, priority: Priority, tenant: str, *, only: Shape | None = None) -> list[Head]:
+        """The lines of a tenant that can be tried now, in any order, each with the place of its oldest task."""
+        found = []
+        for shape in self.shapes_of(priority, tenant):
+            if shape not in self.parked and (only is None or shape == only):
+                head = self.look(priority, tenant, shape)
+                if head is not None:
+                    found.append(head)
+        return found
+
+    def look(self, priority: Priority, tenant: str, shape: Shape) -> Head | None:
+        """A line, with the place of its oldest task. One that has none is forgotten."""
+        first = self._first(priority, tenant, shape)
+        if first is not None:
+            return first[1].since, first[0], shape
+        self._forget(priority, tenant, shape)
+        return None
 
     def take(self, priority: Priority, tenant: str, shape: Shape, most: int) -> list[Task]:
         """Take the oldest tasks of a line out of it, each once, also if it was restored. The caller moves them on."""
@@ -147,6 +230,48 @@ class FairQueues:
                 taken[entry[1].id] = entry[1]
         return list(taken.values())
 
+    def first(self, priority: Priority, tenant: str, shape: Shape) -> Task | None:
+        """The task that `take` would give first."""
+        entry = self._first(priority, tenant, shape)
+        return None if entry is None else entry[1]
+
+    def oldest(self, priority: Priority, tenant: str, shape: Shape, most: int) -> list[Task]:
+        """Tasks that `take` would give first, in that order; of those that came from elsewhere only the first."""
+        if self.first(priority, tenant, shape) is None:
+            return []
+        line = self._lines[priority][tenant][shape]
+        return [entry[1] for entry in islice(line, most) if not _is_stale(entry, priority)]
+
+    def peek(self, priority: Priority, tenant: str, shape: Shape, most: int) -> list[tuple[int, Task]]:
+        """Tasks that `take` would give first, in that order, each with its arrival number. Changes nothing: for those
+        who look and don't decide."""
+        line = self._lines[priority].get(tenant, {}).get(shape, ())
+        first = islice((entry[:2] for entry in line if not _is_stale(entry, priority)), most)
+        movers = self._movers.get((priority, tenant, shape))
+        if movers is None:
+            return list(first)
+        true = sorted(entry for entry in movers if not _is_stale(entry[1:], priority))
+        joined = heapq.merge(first, (entry[1:3] for entry in true), key=lambda entry: entry[1].since)
+        return list(islice(joined, most))
+
+    def count_before(self, task: Task, shape: Shape) -> int:
+        """How many of its line stand before a task, or about so many: entries that are stale are counted too."""
+        line = self._lines[task.priority].get(task.tenant, {}).get(shape, deque[_Entry]())
+        start = bisect_left(line, task.since, key=lambda entry: entry[1].since)
+        for place in range(start, len(line)):  # not by iterating, which would begin at the head of a long line
+            other = line[place][1]
+            if other is task or other.since > task.since:
+                return place
+        return start
+
+    def length(self, tenant: str, shape: Shape, priorities: Iterable[Priority] = Priority) -> int:
+        """How many tasks of a tenant and shape wait, at these priorities; entries that are stale are counted too."""
+        total = 0
+        for priority in priorities:
+            line = self._lines[priority].get(tenant, {}).get(shape, ())
+            total += len(line) + len(self._movers.get((priority, tenant, shape), ()))
+        return total
+
     def has(self, task: Task, shape: Shape) -> bool:
         """Whether a task has a true entry. Searches its line: for checks, not for deciding."""
         line = self._lines[task.priority].get(task.tenant, {}).get(shape, ())
@@ -154,6 +279,24 @@ class FairQueues:
             return True
         movers = self._movers.get((task.priority, task.tenant, shape), ())
         return any(entry is task and seq == task.seq for _, _, entry, seq in movers)
+
+    def waiting(self, priority: Priority) -> Iterator[tuple[str, Shape, int]]:
+        """Every line of a priority: its tenant and shape, and how many wait, with entries that are stale."""
+        for _, tenant, lines in self._tenants((priority,)):
+            for shape, line in lines.items():
+                yield tenant, shape, len(line) + len(self._movers.get((priority, tenant, shape), ()))
+
+    def shapes_of(self, priority: Priority, tenant: str) -> list[Shape]:
+        """The shapes of a tenant's lines at a priority, parked or not."""
+        return list(self._lines[priority].get(tenant, ()))
+
+    def parked_lines(self, priorities: Iterable[Priority]) -> Iterator[tuple[Priority, str, Shape]]:
+        """Every line of these priorities whose shape is parked."""
+        for priority in priorities:
+            for shape, owners in self._owners[priority].items():
+                if shape in self.parked:
+                    for tenant in owners:
+                        yield priority, tenant, shape
 
     def lines(self) -> Iterator[QueueLine]:
         """Every line that is not empty, for those who count."""
@@ -166,6 +309,37 @@ class FairQueues:
                     ready.append(first[1].since)
                 if ready:
                     yield QueueLine(priority, tenant, shape, len(line) + len(movers), min(ready))
+
+    def _line(self, task: Task, shape: Shape) -> _Line:
+        self._sated.discard((task.priority, task.tenant))
+        lines = self._lines[task.priority].setdefault(task.tenant, {})
+        line = lines.get(shape)
+        if line is None:
+            line = lines[shape] = deque()
+            self._owners[task.priority].setdefault(shape, {})[task.tenant] = None
+        return line
+
+    def _forget(self, priority: Priority, tenant: str, shape: Shape) -> None:
+        """A line is empty."""
+        lines, owners = self._lines[priority].get(tenant, {}), self._owners[priority]
+        if lines.pop(shape, None) is None:
+            return
+        if not lines:
+            del self._lines[priority][tenant]
+        del owners[shape][tenant]
+        if not owners[shape]:
+            del owners[shape]
+
+    def _first(self, priority: Priority, tenant: str, shape: Shape) -> _Entry | None:
+        """The true entry at the head of a line."""
+        line = self._lines[priority].get(tenant, {}).get(shape)
+        if line is None:
+            return None
+        while line and _is_stale(line[0], priority):
+            line.popleft()
+        if self._movers:
+            self._join(priority, tenant, shape, line)
+        return line[0] if line else None
 
     def _join(self, priority: Priority, tenant: str, shape: Shape, line: _Line) -> None:
         """Let the oldest of those that came from another priority stand at the head, if that is its place."""
@@ -183,6 +357,6 @@ class FairQueues:
                 yield priority, tenant, lines
 
 
-def _is_stale(entry: tuple[int, Task, int], priority: Priority) -> bool:
+def _is_stale(entry: _Entry, priority: Priority) -> bool:
     _, task, seq = entry
     return task.seq != seq or task.priority is not priority

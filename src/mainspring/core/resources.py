@@ -5,6 +5,8 @@ from __future__ import annotations
 import msgspec
 
 NAMES = ("cpu_millis", "memory_bytes", "gpus", "disk_bytes")
+_BYTES = {"memory_bytes": "memory", "disk_bytes": "disk"}
+_UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 
 
 class Resources(msgspec.Struct, frozen=True, gc=False, order=False, forbid_unknown_fields=True):
@@ -60,3 +62,17 @@ def dominant_share(used: Resources, total: Resources) -> float:
     if total.disk_bytes:
         share = max(share, used.disk_bytes / total.disk_bytes)
     return share
+
+
+def say_amount(name: str, amount: int) -> str:
+    """So much of one resource, for people: `0.5 cores`, `512 MiB of memory`, `1 GPU`."""
+    if name in _BYTES:
+        unit = min(max(0, amount.bit_length() - 1) // 10, len(_UNITS) - 1)
+        return f"{amount / 1024**unit:.4g} {_UNITS[unit]} of {_BYTES[name]}"
+    count, noun = (amount / 1_000, "core") if name == "cpu_millis" else (amount, "GPU")
+    return f"{count:.10g} {noun}" if count == 1 else f"{count:.10g} {noun}s"
+
+
+def say_amounts(resources: Resources) -> list[str]:
+    """What there is of each resource, for people; nothing of those of which there is nothing."""
+    return [say_amount(name, amount) for name in NAMES if (amount := getattr(resources, name))]

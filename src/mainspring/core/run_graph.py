@@ -21,6 +21,8 @@ class GraphNode(msgspec.Struct, frozen=True, kw_only=True):
     is_fan_out: bool = False
     grown_by: str | None = None
     """The task whose output added it."""
+    expected_seconds: float | None = None
+    """How long it takes, as its definition says."""
 
 
 def draw(spec: JobSpec, added: Mapping[str, Expansion]) -> list[GraphNode]:
@@ -43,4 +45,7 @@ def _node(task: TaskSpec, grower: str | None) -> GraphNode:
     """A task without needs that an output added needs the one whose output it is in."""
     needs = task.needs or ((Edge(grower),) if grower is not None else ())
     is_fan_out = task.for_each is not None
-    return GraphNode(name=task.name, needs=needs, when=task.when, is_fan_out=is_fan_out, grown_by=grower)
+    return GraphNode(
+        name=task.name, needs=needs, when=task.when, is_fan_out=is_fan_out, grown_by=grower,
+        expected_seconds=task.expected_seconds,
+    )  # fmt: skip

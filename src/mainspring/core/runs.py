@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
 
@@ -92,11 +92,16 @@ class Run(msgspec.Struct, gc=False, kw_only=True):
     """How often a task of it was tried again, in this generation (RTY-3)."""
     started_at: datetime | None = None
     """When the first of its tasks started; written when the run ends (OBS-5)."""
+    # deadlines (PLC-11):
+    finish_by: datetime | None = None
+    """By when it is to be over: as whoever made it says, or from its adoption on as its job does."""
+    at_risk_at: datetime | None = None
+    """When it was found that it may not be over by then."""
 
 
 RUN_COLUMNS_OF_THE_SHARD = (
     "task_count", "state", "generation", "adopted_at", "ended_at", "paused", "held", "cancelled_by", "failed_task",
-    "timed_out", "because", "retries", "started_at", "priority",
+    "timed_out", "because", "retries", "started_at", "priority", "finish_by", "at_risk_at",
 )  # fmt: skip
 
 
@@ -113,7 +118,7 @@ class Finish(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """Tasks that are PENDING because they wait for a time."""
 
 
-def conclude(run: Run, state: RunState, now: datetime, tasks: Iterable[Task] = ()) -> bool:
+def conclude(run: Run, state: RunState, now: datetime, tasks: Sequence[Task] = ()) -> bool:
     """Give a run the state that was derived for it, and its end a reason; True if that is another than before.
 
     `tasks` are those of the run: when the first of them started is known when the run has ended.
@@ -133,8 +138,10 @@ def conclude(run: Run, state: RunState, now: datetime, tasks: Iterable[Task] = (
     return True
 
 
-def _first_start(tasks: Iterable[Task]) -> datetime | None:
-    return min((task.started_at for task in tasks if task.started_at is not None), default=None)
+def _first_start(tasks: Sequence[Task]) -> datetime | None:
+    firsts = [task.trail.first_start for task in tasks if task.trail is not None]
+    starts = [task.started_at for task in tasks]
+    return min((start for start in (*firsts, *starts) if start is not None), default=None)
 
 
 def derive_run_state(counts: Mapping[TaskState, int], finish: Finish) -> RunState:

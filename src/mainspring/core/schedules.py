@@ -117,8 +117,6 @@ def check_schedule(spec: ScheduleSpec, now: datetime, limits: Limits | None = No
     if spec.max_delay_seconds is not None:
         job_rules.check_seconds(spec.max_delay_seconds, "max_delay_seconds", faults, longest=LONGEST_DELAY_SECONDS)
     job_rules.check_params(bytes(spec.params).decode(errors="replace"), limits or Limits(), faults)
-    if limits is not None and spec.priority is Priority.P0 and not limits.p0_granted:
-        faults.add("priority", "P0 needs a grant that this tenant does not have")
     if spec.computed:
         _check_computed(spec, now, faults)
     if spec.after is not None:

@@ -196,7 +196,8 @@ def _decide(hearing: Hearing, fire: FireRow, situation: Situation, looked: Looke
     if hearing.case.job is None:
         hearing.leave_out(fire, Outcome.SKIPPED, f"there is no job {hearing.row.job}")
         return
-    fault = hearing.params_fault(fire)
+    refused = hearing.place().faults
+    fault = f"its job can't run: {refused[0].why}" if refused else hearing.params_fault(fire)
     if fault is not None:
         hearing.leave_out(fire, Outcome.SKIPPED, fault)
         return
@@ -263,11 +264,11 @@ def _situation(hearing: Hearing, fire: FireRow, queued: int, *, has_newer: bool)
         stopping=sum(one.stopping for one in counted),
         waiting=queued,
         has_newer=has_newer,
-        other=Other() if hearing.spec.after is None else _other(hearing.case.other, fire.window_at),
+        other=Other() if hearing.spec.after is None else other_of(hearing.case.other, fire.window_at),
     )
 
 
-def _other(other: OtherSchedule | None, window_at: datetime) -> Other:
+def other_of(other: OtherSchedule | None, window_at: datetime) -> Other:
     """What is known of the other job's latest window at or before ours."""
     if other is None:
         return Other()

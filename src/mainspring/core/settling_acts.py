@@ -204,6 +204,8 @@ def trigger_now(docket: Docket, context: Context, wish: TriggerWish, *, read: Ma
         fault = hearing.params_fault(fire)
         if fault is not None:
             raise _refuse("params", fault)
+        for refused in hearing.place().faults:
+            raise _refuse(refused.where, refused.why)
         hearing.start(fire, because)
         hearing.act("triggered", by=wish.by, why=wish.why)
 

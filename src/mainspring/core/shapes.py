@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec.structs import replace
 
-from mainspring.core.resources import Resources
-from mainspring.core.work import HANDLER_LABEL, handler_of
+from mainspring.core.resources import Resources, say_amounts
+from mainspring.core.work import labels_of
 
 if TYPE_CHECKING:
     from mainspring.core.jobs import TaskSpec
@@ -18,7 +18,7 @@ GROUP_SECONDS = 0.1
 LARGEST_GROUP = 64
 
 
-class Shape(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+class Shape(msgspec.Struct, frozen=True, gc=False, kw_only=True, cache_hash=True):
     """What a task needs of the worker that runs it."""
 
     resources: Resources
@@ -27,12 +27,27 @@ class Shape(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     zone: str | None = None
     group_size: int = 1
     """How many of them may travel together in the room of one."""
+    prefer: tuple[tuple[str, str], ...] = ()
+    """Labels that a worker had better have, as in `labels`; they only count in the score."""
+    prefer_zone: str | None = None
+    groups: tuple[str, ...] = ()
+    """Limits that it is counted by while it has room (`core/work_groups.py`), by name of the limit."""
+    near: tuple[str, ...] = ()
+    """Tasks of its run whose worker it must be given; those that never started don't matter."""
+    apart: tuple[str, ...] = ()
+    """Tasks of its run whose worker it must not be given, as long as they are there."""
+    run: str = ""
+    """The run, for a shape with `near` or `apart`: what one of them may have depends on where the others are."""
 
     def __str__(self) -> str:
-        wants = [f"{value:g} {name}" for name, value in _amounts(self.resources) if value]
+        wants = say_amounts(self.resources)
         wants += [say_label(key, value) for key, value in self.labels]
         if self.zone:
             wants.append(f"zone {self.zone}")
+        if self.near:
+            wants.append(f"the worker of {', '.join(self.near)}")
+        if self.apart:
+            wants.append(f"a worker without {', '.join(self.apart)}")
         return ", ".join(wants) or "nothing"
 
 
@@ -41,17 +56,23 @@ def say_label(key: str, value: str) -> str:
     return f"{key}={value}" if value else key
 
 
-def shape_of(task: TaskSpec) -> Shape:
-    """The shape of a task, as its definition says. What is served by name needs a worker that serves it."""
-    labels = task.labels
-    handler = handler_of(task.work)
-    if handler is not None:
-        labels = labels | {HANDLER_LABEL + handler: ""}
+def shape_of(task: TaskSpec, job_groups: tuple[str, ...] = ()) -> Shape:
+    """The shape of a task, as its definition says, with what its work asks of a worker.
+
+    What is counted in groups, or belongs to a job that is, travels alone: each of them is counted when it starts.
+    """
+    asked = labels_of(task.work)
+    labels = task.labels | asked if asked else task.labels
     return Shape(
         resources=task.resources,
         labels=tuple(sorted(labels.items())),
         zone=task.zone,
-        group_size=group_size(task.expected_seconds),
+        group_size=1 if task.groups or job_groups else group_size(task.expected_seconds),
+        prefer=tuple(sorted(task.prefer.items())),
+        prefer_zone=task.prefer_zone,
+        groups=tuple(sorted(set(task.groups))),
+        near=task.near,
+        apart=task.apart,
     )
 
 
@@ -60,17 +81,13 @@ def with_memory(shape: Shape, memory_bytes: int) -> Shape:
     return replace(shape, resources=replace(shape.resources, memory_bytes=memory_bytes), group_size=1)
 
 
+def without_kin(shape: Shape) -> Shape:
+    """The shape of a task that asks for the same, wherever the others of its run are: many runs have one in common."""
+    return replace(shape, near=(), apart=(), run="") if shape.run else shape
+
+
 def group_size(expected_seconds: float | None) -> int:
     """How many tasks of this usual length travel together. What is not known to be short travels alone."""
     if expected_seconds is None or expected_seconds > GROUP_SECONDS / 2:
         return 1
     return min(LARGEST_GROUP, int(GROUP_SECONDS / max(expected_seconds, 0.001)))
-
-
-def _amounts(resources: Resources) -> list[tuple[str, float]]:
-    return [
-        ("cores", resources.cpu_millis / 1000),
-        ("MiB of memory", resources.memory_bytes / (1024 * 1024)),
-        ("gpus", resources.gpus),
-        ("MiB of disk", resources.disk_bytes / (1024 * 1024)),
-    ]

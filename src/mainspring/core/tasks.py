@@ -97,6 +97,20 @@ class Trail(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """Its hard limit, instead of what the definition says: it was too slow, or asked for more time."""
     is_probe: bool = False
     """Let through an open breaker to see whether it is better by now."""
+    first_start: datetime | None = None
+    """When the first attempt started, once there is another one."""
+
+
+class Reservation(msgspec.Struct, frozen=True, gc=False):
+    """Room that is kept for a task on a worker, so that nobody else gets what is being freed for it (PLC-6)."""
+
+    worker: str
+    until: datetime
+    """Given back then, if the task has not started."""
+    why: str = ""
+    """For people: what is being moved out of its way, or what it waits for."""
+    yields: bool = False
+    """Nobody was stopped for it: anything more important may have it."""
 
 
 class Task(msgspec.Struct, gc=False, kw_only=True):
@@ -137,6 +151,10 @@ class Task(msgspec.Struct, gc=False, kw_only=True):
     error: str | None = None
     birth: Birth | None = None
     trail: Trail | None = None
+    ran_on: str | None = None
+    """The worker of its latest attempt that started, also when that is over: what is to run near it goes there."""
+    reserved: Reservation | None = None
+    """While it is QUEUED: where room is kept for it. Cleared when it is placed, cancelled, or after its time."""
 
 
 class Transition(msgspec.Struct, frozen=True, gc=False, kw_only=True):

@@ -59,6 +59,14 @@ class Tuning(msgspec.Struct, frozen=True, kw_only=True):
     lost_after_seconds: Annotated[
         float, Meta(ge=_LEAST_LOSS, le=7_200, description="what a worker had that is silent for so long runs elsewhere")
     ] = 15.0
+    claim_silence_seconds: Annotated[
+        float,
+        Meta(
+            ge=5,
+            le=86_400,
+            description="what a worker has claimed over HTTP, started, and said nothing of for so long, runs elsewhere",
+        ),
+    ] = 300.0
     hard_limit_seconds: Annotated[
         float, Meta(ge=1, le=_YEAR, description="an attempt whose job sets no limit is stopped after so long")
     ] = 86_400.0
@@ -83,6 +91,51 @@ class Tuning(msgspec.Struct, frozen=True, kw_only=True):
         float, Meta(ge=1, le=86_400, description="the longest delay before a try, unless the job says")
     ] = 600.0
 
+    preemption_grace_seconds: Annotated[
+        float, Meta(ge=0, le=3_600, description="from SIGTERM to SIGKILL for what has to make room")
+    ] = 30.0
+    kept_room_seconds: Annotated[
+        float, Meta(ge=1, le=3_600, description="room that is kept for a task is given back after so long")
+    ] = 60.0
+    keep_room_after_seconds: Annotated[
+        float,
+        Meta(
+            ge=0.1, le=86_400, description="a task whose turn it is, and that finds no room for so long, has room kept"
+        ),
+    ] = 5.0
+    decisions_kept_of_1000: Annotated[
+        int, Meta(ge=0, le=1_000, description="placements of 1,000 that the log of decisions keeps; preemptions always")
+    ] = 10
+    defragment: Annotated[
+        int, Meta(ge=0, le=1, description="1: P2 is moved to another worker if a P1 fits the pool but no single worker")
+    ] = 0
+    escalate_at_risk: Annotated[
+        int, Meta(ge=0, le=1, description="1: a run that may be late gets the next priority that its tenant may have")
+    ] = 1
+    p0_needs_grant: Annotated[int, Meta(ge=0, le=1, description="1: only tenants with a grant may ask for P0")] = 1
+    submissions_per_second: Annotated[int, Meta(ge=1, le=_MOST, description="submissions in the whole cluster")] = (
+        10_000
+    )
+    tenant_submissions_per_second: Annotated[int, Meta(ge=1, le=_MOST, description="submissions of one tenant")] = 1_000
+    user_submissions_per_second: Annotated[int, Meta(ge=1, le=_MOST, description="submissions of one user")] = 100
+    queries_per_second: Annotated[int, Meta(ge=1, le=_MOST, description="status queries of one tenant")] = 100
+    acts_per_second: Annotated[int, Meta(ge=1, le=_MOST, description="acts of one user on what there is")] = 10
+    shed_half_p2_at: Annotated[
+        int, Meta(ge=1, le=1_000_000_000, description="runs that wait in a pool before every second new P2 is refused")
+    ] = 1_000_000
+    shed_p2_at: Annotated[
+        int, Meta(ge=1, le=1_000_000_000, description="runs that wait in a pool before every new P2 is refused")
+    ] = 2_000_000
+    slow_p1_at: Annotated[
+        int, Meta(ge=1, le=1_000_000_000, description="runs that wait in a pool before new P1 are slowed down")
+    ] = 4_000_000
+    slowed_p1_per_second: Annotated[
+        int, Meta(ge=1, le=_MOST, description="new P1 runs of a pool in each second while they are slowed down")
+    ] = 100
+    throttled_starts_per_second: Annotated[
+        int, Meta(ge=1, le=_MOST, description="starts of a tenant that has used up its budget of failures, in a pool")
+    ] = 1
+
     def pace(self, work: Paced) -> Pace:
         """How fast a run may do this while others wait."""
         if work is Paced.GROWTH:
@@ -100,6 +153,7 @@ class Retention(msgspec.Struct, frozen=True, kw_only=True):
     attempts_days: Annotated[
         int, Meta(ge=1, le=_CENTURY, description="attempts that are over are kept for so long")
     ] = 30
+    decisions_days: Annotated[int, Meta(ge=1, le=_CENTURY, description="the log of decisions is kept for so long")] = 30
     history_days: Annotated[
         int, Meta(ge=1, le=_CENTURY, description="finished runs are kept in history for so long")
     ] = 90

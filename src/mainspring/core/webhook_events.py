@@ -27,12 +27,6 @@ _ENDED = {
     RunState.TIMED_OUT: "timed out",
     RunState.CANCELLED: "was cancelled",
 }
-LONGEST_URL = 2_000
-_LAST_PORT = 65_535
-_URL = re.compile(
-    r"https?://(?:(?P<user>[^/?#]*)@)?(?:\[[0-9a-f:.]+\]|[^/?#@:\[\]]+)(?::(?P<port>[0-9]*))?(?:[/?#].*)?",
-    re.IGNORECASE,
-)
 _REFERENCE = re.compile(r"\$\{(env:[A-Za-z_][A-Za-z0-9_]*|file:/[^{}]+)\}")
 
 
@@ -79,16 +73,6 @@ def event_of(state: RunState) -> str:
 def is_wanted(events: tuple[str, ...], job: str, *, state: RunState, job_name: str) -> bool:
     """Whether a webhook that wants these events of this job (of any, if it is empty) wants to hear of such an end."""
     return (not events or event_of(state) in events) and job in {"", job_name}
-
-
-def fault_of_url(url: str) -> str | None:
-    """What is wrong with an address, without saying what it is; None if something can be sent to it."""
-    if len(url) > LONGEST_URL or not url.isascii() or not url.isprintable() or " " in url:
-        return f"must be at most {LONGEST_URL} plain characters"
-    found = _URL.fullmatch(url)
-    if found is None or int(found["port"] or 0) > _LAST_PORT:
-        return "must begin with https:// or http://, and a host"
-    return None if found["user"] is None else "must have no user or password in it"
 
 
 def reference_in(url: str) -> str | None:

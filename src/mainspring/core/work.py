@@ -6,9 +6,13 @@
     {"handler": "load", "args": {..}}                                a function that a worker serves by name
     {"handler": "load", "values": {"day": {"$": "params.day"}}}      the same, with arguments that keep their types
     {"map": {"prompt": "Sort: {{title}}"}, "input": {..}}            a prompt for each item (`core/mapping.py`)
+    {"http": {"url": "https://.."}}                                  a request (`core/http_calls.py`)
+    {"container": {"image": "python:3.13", "run": [..]}}             in a container (`core/containers.py`)
+    {"kubernetes": {"image": .., "run": [..]}}, {"ray": {..}}        beyond the worker's machine (`core/remote_jobs.py`)
 
-and beside each of them, if wanted: `env`, `secrets`, `directory`, `grace_seconds`. The scheduler never looks inside;
-admission checks it, a worker carries it out. A new kind is a struct here and an executor in `worker/`.
+and beside each of them, if wanted: `env`, `secrets`, `directory`, `grace_seconds`, `isolation`, `network`, `fetch`.
+The scheduler never looks inside; admission checks it, a worker carries it out. A new kind is a struct here and an
+executor in `worker/`.
 
 A secret is named, never given: `{"PASSWORD": "env:DB_PASSWORD"}`, `"file:/run/secrets/db"`, `"command:pass show db"`.
 The worker resolves it into the environment of the task (WRK-5); the server never sees a value.
@@ -18,13 +22,19 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import TypeAlias
 
 import msgspec
 
-from mainspring.core import expressions, mapping, references
+from mainspring.core import containers, expressions, http_calls, mapping, references, remote_jobs
+from mainspring.core.artifacts import faults_in_fetches
+from mainspring.core.containers import ContainerRun
+from mainspring.core.http_calls import HttpRequest
+from mainspring.core.isolation import Isolation, label_of
 from mainspring.core.mapping import Input, Invoker, MapStep, ReduceStep
+from mainspring.core.remote_jobs import KUBERNETES_LABEL, RAY_LABEL, KubernetesRun, RayRun
 from mainspring.core.work_texts import fault_in_import_path, fault_in_secret
 from mainspring.errors import Fault
 
@@ -52,6 +62,12 @@ class _Work(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbi
     """Where it runs, below or outside the attempt's own directory, which is the default."""
     grace_seconds: float = 30.0
     """From being asked to stop to being killed, unless whoever stops it gives it less."""
+    isolation: Isolation | None = None
+    """How far it must be kept apart at least (`core/isolation.py`); the worker's own level, unless said."""
+    network: bool = False
+    """Whether it may reach the network from a sandbox or a container."""
+    fetch: tuple[str, ...] = ()
+    """Artifacts of upstream tasks that it finds in its inputs: `extract`, `extract/*.csv` (WRK-11)."""
 
 
 class Argv(_Work, frozen=True, kw_only=True):
@@ -98,14 +114,44 @@ class MapReduce(_Work, frozen=True, kw_only=True):
     """Where the result is written, below `directory`."""
 
 
-Work: TypeAlias = "Argv | ShellText | ImportedFunction | ServedFunction | MapReduce"
+class HttpCall(_Work, frozen=True, kw_only=True):
+    """One HTTP request."""
 
-KINDS: dict[str, type[Argv | ShellText | ImportedFunction | ServedFunction | MapReduce]] = {
+    http: HttpRequest
+
+
+class InContainer(_Work, frozen=True, kw_only=True):
+    """A command in a container."""
+
+    container: ContainerRun
+
+
+class OnKubernetes(_Work, frozen=True, kw_only=True):
+    """A command in a pod of a Kubernetes cluster."""
+
+    kubernetes: KubernetesRun
+
+
+class OnRay(_Work, frozen=True, kw_only=True):
+    """A job of a Ray cluster."""
+
+    ray: RayRun
+
+
+Work: TypeAlias = (
+    "Argv | ShellText | ImportedFunction | ServedFunction | MapReduce | HttpCall | InContainer | OnKubernetes | OnRay"
+)
+
+KINDS: dict[str, type[Work]] = {
     "run": Argv,
     "shell": ShellText,
     "python": ImportedFunction,
     "handler": ServedFunction,
     "map": MapReduce,
+    "http": HttpCall,
+    "container": InContainer,
+    "kubernetes": OnKubernetes,
+    "ray": OnRay,
 }
 """The field that tells a kind from the others, and its struct."""
 
@@ -128,15 +174,46 @@ def read_work(text: str | bytes) -> Work | None:
 
 
 def handler_of(work: msgspec.Raw) -> str | None:
-    """The name of the handler that a task asks for, if it does. Most works are told apart without being read."""
+    """The name of the handler that a task asks for, if it does."""
+    found = _read_if_telling(work)
+    return found.handler if isinstance(found, ServedFunction) else None
+
+
+def labels_of(work: msgspec.Raw) -> dict[str, str]:
+    """The labels that a worker must have to carry it out: it serves the handler, has the cluster, offers the level."""
+    found = _read_if_telling(work)
+    if found is None:
+        return {}
+    labels: list[str] = []
+    if found.isolation is not None and found.isolation is not Isolation.NONE:
+        labels.append(label_of(found.isolation))
+    match found:
+        case ServedFunction():
+            labels.append(HANDLER_LABEL + found.handler)
+        case OnKubernetes():
+            labels = [KUBERNETES_LABEL]
+        case OnRay():
+            labels = [RAY_LABEL]
+        case InContainer():
+            labels = [label_of(Isolation.CONTAINER)]
+        case _:
+            pass
+    return dict.fromkeys(labels, "")
+
+
+_TELLING = (b"handler", b"isolation", b'"container"', b'"kubernetes"', b'"ray"')
+"""What a work has in it that asks something of its worker, unless it is written with escapes."""
+
+
+def _read_if_telling(work: msgspec.Raw) -> Work | None:
+    """The work, if it may ask something of its worker. Most works are told apart without being read."""
     text = bytes(work)
-    if b"handler" not in text and b"\\" not in text:
+    if b"\\" not in text and not any(word in text for word in _TELLING):
         return None
     try:
-        found = read_work(text)
+        return read_work(text)
     except (msgspec.DecodeError, ValueError):
         return None  # Its worker will say what is wrong with it.
-    return found.handler if isinstance(found, ServedFunction) else None
 
 
 Templates: TypeAlias = "dict[str, str | None]"
@@ -160,6 +237,11 @@ def faults_in(text: str | bytes, where: str, known: Templates | None = None) -> 
         yield from references.faults_in(work.values, f"{where}.values")
         for name in work.values.keys() & work.args.keys():
             yield Fault(where=f"{where}.values.{name[:40]}", why="is also in args")
+    if work.isolation is Isolation.CONTAINER and not isinstance(work, InContainer):
+        yield Fault(where=f"{where}.isolation", why="container goes only with `container`, which names an image")
+    yield from faults_in_fetches(work.fetch, f"{where}.fetch")
+    if work.fetch and isinstance(work, HttpCall | OnKubernetes | OnRay):
+        yield Fault(where=f"{where}.fetch", why="is only for what runs on the machine of its worker")
     if not 0 <= work.grace_seconds <= LONGEST_GRACE_SECONDS:
         yield Fault(where=f"{where}.grace_seconds", why=f"must be from 0 to {LONGEST_GRACE_SECONDS:.0f}")
 
@@ -175,10 +257,7 @@ def _faults_of_kind(work: Work, where: str, known: Templates) -> Iterator[Fault]
         case Argv():
             if not work.run or not work.run[0]:
                 yield Fault(where=f"{where}.run", why="must begin with a program")
-            for number, word in enumerate(work.run):
-                fault = _fault_of_template(word, known)
-                if fault is not None:
-                    yield Fault(where=f"{where}.run[{number}]", why=fault)
+            yield from _faults_of_words(work.run, f"{where}.run", known)
         case ShellText():
             if not work.shell.strip():
                 yield Fault(where=f"{where}.shell", why="is empty")
@@ -195,6 +274,40 @@ def _faults_of_kind(work: Work, where: str, known: Templates) -> Iterator[Fault]
             yield from mapping.faults_in_place(work.results, f"{where}.results")
             if work.invoker is not None:
                 yield from mapping.faults_in_invoker(work.invoker, f"{where}.invoker")
+        case HttpCall() | InContainer() | OnKubernetes() | OnRay():
+            yield from _faults_of_errand(work, where, known)
+
+
+def _faults_of_errand(
+    work: HttpCall | InContainer | OnKubernetes | OnRay, where: str, known: Templates
+) -> Iterator[Fault]:
+    """Of what is done elsewhere than in a process of the worker's."""
+    match work:
+        case HttpCall():
+            check = partial(_fault_of_template, known=known)
+            yield from http_calls.faults_in(work.http, f"{where}.http", check, work.secrets)
+        case InContainer():
+            yield from containers.faults_in(work.container, f"{where}.container")
+            yield from _faults_of_words(work.container.run, f"{where}.container.run", known)
+        case OnKubernetes():
+            yield from remote_jobs.faults_in(work.kubernetes, f"{where}.kubernetes")
+            yield from _faults_of_words(work.kubernetes.run, f"{where}.kubernetes.run", known)
+        case OnRay():
+            yield from remote_jobs.faults_in(work.ray, f"{where}.ray")
+            yield from _faults_of_words(work.ray.run, f"{where}.ray.run", known)
+            if work.secrets:
+                yield Fault(
+                    where=f"{where}.secrets", why="Ray shows the variables of its jobs to everybody who reaches it"
+                )
+            if work.directory is not None:
+                yield Fault(where=f"{where}.directory", why="on Ray it is `runtime_env.working_dir`")
+
+
+def _faults_of_words(words: Iterable[str], where: str, known: Templates) -> Iterator[Fault]:
+    for number, word in enumerate(words):
+        fault = _fault_of_template(word, known)
+        if fault is not None:
+            yield Fault(where=f"{where}[{number}]", why=fault)
 
 
 def _faults_of_environment(work: Work, where: str, known: Templates) -> Iterator[Fault]:

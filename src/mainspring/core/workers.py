@@ -4,6 +4,10 @@
    the sweep and the simulator compare the two (I-60).
 2. A group is one lease: it takes the room of one task, and gives it back when its last member has ended or been
    returned (I-65).
+3. Room that is kept for a task (PLC-6) is not in use: nobody has it, and nobody but that task finds it free. More may
+   be kept than is there, while it is being freed: then parts of `free` are below zero, and nothing fits.
+4. A worker that takes its work over plain HTTP (WRK-2) gets as many leases as it has claims for, one attempt each. Its
+   id says so: the rows alone tell a new leader which ones these are.
 """
 
 from __future__ import annotations
@@ -16,6 +20,8 @@ from mainspring.core.resources import NOTHING, Resources
 from mainspring.core.shapes import Shape
 from mainspring.core.tasks import Priority, Task
 
+CLAIMANT = "http/"
+"""How the ids of workers begin that claim their work over plain HTTP (WRK-2). No agent may have such a name."""
 LEAVING = "leaving"
 """What people see as the status of a worker that is ready, and has said that it wants nothing more."""
 
@@ -57,10 +63,16 @@ class Lease(msgspec.Struct, kw_only=True):
     received: bool = False
     """The worker has it in its journal."""
     recalled: bool = False
+    is_mixed: bool = False
+    """Its tasks have different priorities: one was changed."""
+    heard: float = 0.0
+    """If it was claimed: when its worker last spoke of it, in seconds of the shard's life."""
 
     def reconsider(self) -> None:
-        """A task of it has another priority: the lease has that of the most important one."""
-        self.priority = min(task.priority for task in self.members.values())
+        """A task of it has another priority, or is over: the lease has that of the most important one."""
+        priorities = {task.priority for task in self.members.values()}
+        self.priority = min(priorities)
+        self.is_mixed = len(priorities) > 1
 
 
 class Worker(msgspec.Struct, kw_only=True):
@@ -70,6 +82,9 @@ class Worker(msgspec.Struct, kw_only=True):
     session: str = ""
     total: Resources = NOTHING
     used: Resources = NOTHING
+    kept: dict[str, Resources] = {}
+    """Task id to the room that is kept for it. Changed by `keep` and `give_back` only."""
+    kept_total: Resources = NOTHING
     labels: dict[str, str] = {}
     zone: str = ""
     version: str = ""
@@ -86,11 +101,31 @@ class Worker(msgspec.Struct, kw_only=True):
     """By whom it is held, and why."""
     leaving: bool = False
     """It has said in this session that it wants nothing more."""
+    wants: int | None = None
+    """How many leases more its open claims are for; None: it is an agent, and takes as many as fit."""
 
     @property
     def free(self) -> Resources:
-        """What is left of it."""
-        return self.total - self.used
+        """What is left of it for anybody."""
+        left = self.total - self.used
+        return left - self.kept_total if self.kept else left
+
+    def free_for(self, task_id: str) -> Resources:
+        """What is left of it for this task, with the room that is kept for it."""
+        mine = self.kept.get(task_id)
+        return self.free if mine is None else self.free + mine
+
+    def keep(self, task_id: str, resources: Resources) -> None:
+        """Let nobody but this task have so much of it from now on. The caller refreshes the worker in the memory."""
+        self.give_back(task_id)
+        self.kept[task_id] = resources
+        self.kept_total += resources
+
+    def give_back(self, task_id: str) -> None:
+        """Let anybody have what is kept for this task, if anything is. The caller refreshes the worker."""
+        mine = self.kept.pop(task_id, None)
+        if mine is not None:
+            self.kept_total -= mine
 
     def status_for_people(self) -> str:
         """What its row says of it."""
@@ -98,40 +133,12 @@ class Worker(msgspec.Struct, kw_only=True):
 
     def takes_new(self) -> bool:
         """Whether nobody minds that it gets something new: neither a person nor the worker itself."""
-        return not self.hold and not self.leaving
+        return not self.hold and not self.leaving and self.wants != 0
 
 
-class OpenWorkers:
-    """The workers that are ready, may get something new and have some room, in a list that can be sampled from."""
-
-    def __init__(self) -> None:
-        self.all: list[Worker] = []
-        self._places: dict[str, int] = {}
-        self._free_cpu: dict[str, int] = {}
-        self.free_cpu_millis = 0
-
-    def update(self, worker: Worker) -> bool:
-        """Take a worker in or out, as its status, holds and room are now; True if it is in."""
-        self.discard(worker.id)
-        free = worker.total.cpu_millis - worker.used.cpu_millis
-        if worker.status is not WorkerStatus.READY or free <= 0 or not worker.takes_new():
-            return False
-        self._places[worker.id] = len(self.all)
-        self.all.append(worker)
-        self._free_cpu[worker.id] = free
-        self.free_cpu_millis += free
-        return True
-
-    def discard(self, worker_id: str) -> None:
-        """Take a worker out, if it is in."""
-        place = self._places.pop(worker_id, None)
-        if place is None:
-            return
-        self.free_cpu_millis -= self._free_cpu.pop(worker_id)
-        last = self.all.pop()
-        if last.id != worker_id:
-            self.all[place] = last
-            self._places[last.id] = place
+def is_claimant(worker_id: str) -> bool:
+    """Whether the worker of this id takes its work by claims."""
+    return worker_id.startswith(CLAIMANT)
 
 
 def use_of(worker: Worker) -> Resources:

@@ -1,0 +1,22 @@
+"""Addresses that somebody else names, as texts. Where one leads is looked at when it is used (`outgoing/`)."""
+
+from __future__ import annotations
+
+import re
+
+LONGEST_URL = 2_000
+_LAST_PORT = 65_535
+_URL = re.compile(
+    r"https?://(?:(?P<user>[^/?#]*)@)?(?:\[[0-9a-f:.]+\]|[^/?#@:\[\]\\]+)(?::(?P<port>[0-9]*))?(?:[/?#].*)?",
+    re.IGNORECASE,
+)
+
+
+def fault_of_url(url: str) -> str | None:
+    """What is wrong with an address, without saying what it is; None if something can be sent to it."""
+    if len(url) > LONGEST_URL or not url.isascii() or not url.isprintable() or " " in url:
+        return f"must be at most {LONGEST_URL} plain characters"
+    found = _URL.fullmatch(url)
+    if found is None or not 0 < int(found["port"] or 1) <= _LAST_PORT:
+        return "must begin with https:// or http://, and a host"
+    return None if found["user"] is None else "must have no user or password in it"

@@ -1,0 +1,116 @@
+"""Rates: whatever is asked for and when, no stretch of time as long as a period has more than the limit."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import hypothesis.strategies as st
+from hypothesis import given
+
+from mainspring.core.allowances import MOST_TAKES, STRETCHES, LimitRow, Take, Wish, allow, take
+
+NOW = datetime(2026, 11, 16, 12, 0, 0, tzinfo=UTC)
+SECOND = timedelta(seconds=1)
+
+
+def a_wish(wanted: int, *, most: int = 5, per_seconds: float = 10.0, limit: str = "a") -> Wish:
+    """So many of five in ten seconds."""
+    return Wish(limit=limit, most=most, per_seconds=per_seconds, wanted=wanted)
+
+
+def unused(limit: str = "a") -> LimitRow:
+    """A limit of which nothing was taken."""
+    return LimitRow(limit=limit, takes=(), counts_until=NOW)
+
+
+def test_all_of_a_wish_is_granted_while_there_is_enough() -> None:
+    answer = allow(a_wish(3), [], NOW)
+    assert (answer.granted, answer.more_at) == (3, None)
+
+
+def test_what_is_left_is_granted_and_the_moment_of_the_next_is_said() -> None:
+    takes = [Take(NOW - 4 * SECOND, 2), Take(NOW - SECOND, 1)]
+    answer = allow(a_wish(4), takes, NOW)
+    assert (answer.granted, answer.more_at) == (2, NOW + 6 * SECOND)
+
+
+def test_the_next_can_be_had_when_the_first_take_that_frees_one_is_a_period_old() -> None:
+    answer = allow(a_wish(1, most=2), [Take(NOW - 4 * SECOND, 1), Take(NOW - SECOND, 3)], NOW)
+    assert (answer.granted, answer.more_at) == (0, NOW + 9 * SECOND)
+
+
+def test_who_takes_all_of_it_at_once_waits_for_a_whole_period() -> None:
+    answer = allow(a_wish(9), [], NOW)
+    assert (answer.granted, answer.more_at) == (5, NOW + 10 * SECOND)
+
+
+def test_a_take_counts_for_one_period_and_not_at_its_end() -> None:
+    takes = [Take(NOW - 10 * SECOND, 5)]
+    assert allow(a_wish(5), takes, NOW - timedelta(microseconds=1)).granted == 0
+    assert allow(a_wish(5), takes, NOW).granted == 5
+
+
+def test_of_a_limit_of_nothing_nothing_is_granted() -> None:
+    assert allow(a_wish(1, most=0), [], NOW).granted == 0
+    assert allow(a_wish(0), [], NOW).granted == 0
+
+
+def test_wishes_for_the_same_limit_are_granted_in_order() -> None:
+    answers, changed = take([a_wish(3), a_wish(1, limit="b"), a_wish(3)], {"a": unused(), "b": unused("b")}, NOW)
+
+    assert [answer.granted for answer in answers] == [3, 1, 2]
+    assert {row.limit: sum(one.amount for one in row.takes) for row in changed} == {"a": 5, "b": 1}
+    assert {row.counts_until for row in changed} == {NOW + 10 * SECOND}
+
+
+def test_a_limit_of_which_nothing_is_granted_is_not_changed() -> None:
+    full = LimitRow(limit="a", takes=(Take(NOW, 5),), counts_until=NOW)
+    answers, changed = take([a_wish(1)], {"a": full}, NOW)
+    assert ([answer.granted for answer in answers], changed) == ([0], [])
+
+
+def test_what_counts_no_more_is_forgotten() -> None:
+    old = LimitRow(limit="a", takes=(Take(NOW - 11 * SECOND, 5), Take(NOW - SECOND, 1)), counts_until=NOW)
+    _, (row,) = take([a_wish(1)], {"a": old}, NOW)
+    assert row.takes == (Take(NOW - SECOND, 1), Take(NOW, 1))
+
+
+def test_a_clock_that_was_set_back_frees_nothing_early() -> None:
+    ahead = LimitRow(limit="a", takes=(Take(NOW + SECOND, 3),), counts_until=NOW)
+    (answer,), (row,) = take([a_wish(5)], {"a": ahead}, NOW)
+    assert answer.granted == 2
+    assert row.takes == (Take(NOW + SECOND, 3), Take(NOW + SECOND, 2))
+
+
+STEPS = st.lists(st.tuples(st.floats(0.0, 3.0), st.integers(0, 8)), min_size=1, max_size=200)
+
+
+@given(steps=STEPS, most=st.integers(0, 40), per_seconds=st.sampled_from([0.001, 1.0, 7.3]))
+def test_no_stretch_as_long_as_a_period_has_more_than_the_limit(
+    steps: list[tuple[float, int]], most: int, per_seconds: float
+) -> None:
+    """The takes as they were, against the limit; and what is kept of them stays small."""
+    period = timedelta(seconds=per_seconds)
+    row, now = unused(), NOW
+    taken: list[Take] = []
+    for gap, wanted in steps:
+        now += gap * period / 20
+        (answer,), changed = take([a_wish(wanted, most=most, per_seconds=per_seconds)], {"a": row}, now)
+        row = changed[0] if changed else row
+        taken.append(Take(now, answer.granted))
+        assert len(row.takes) <= MOST_TAKES
+        assert sum(one.amount for one in taken if one.at + period > now) <= most
+        assert answer.granted == wanted or answer.more_at is not None
+
+
+def test_takes_that_are_kept_as_one_count_for_a_thirty_second_of_a_period_longer_at_most() -> None:
+    """A thousand takes of one, evenly over a period; all of the limit is free again soon after the next one."""
+    period = timedelta(seconds=32)
+    row = unused()
+    for number in range(1_000):
+        _, (row,) = take([a_wish(1, most=1_000, per_seconds=32.0)], {"a": row}, NOW + number * period / 1_000)
+    half = NOW + period * 1.5 + period / STRETCHES
+
+    assert len(row.takes) <= MOST_TAKES
+    assert allow(a_wish(1_000, most=1_000, per_seconds=32.0), row.takes, NOW + period).granted <= 1
+    assert 500 <= allow(a_wish(1_000, most=1_000, per_seconds=32.0), row.takes, half).granted <= 533

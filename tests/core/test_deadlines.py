@@ -1,0 +1,172 @@
+"""By when a run is to be over, what is left of it, and what follows from that (PLC-11)."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mainspring.core.deadlines import (
+    Outlook,
+    higher_priority,
+    left_of,
+    look_ahead,
+    promised_by,
+    say_risk,
+    usual_seconds,
+)
+from mainspring.core.tasks import Priority
+
+NOW = datetime(2026, 1, 1, 2, 0, tzinfo=UTC)
+P0, P1, P2 = Priority
+Edges = dict[int, list[int]]
+
+
+def after(seconds: float) -> datetime:
+    """So long from now."""
+    return NOW + timedelta(seconds=seconds)
+
+
+def look(left: dict[int, float | None], edges: Edges, *, ahead: float = 100.0) -> Outlook:
+    """What can be said of these tasks."""
+    return look_ahead(left, lambda position: edges.get(position, []), finish_by=after(ahead), now=NOW)
+
+
+def test_the_longest_path_counts() -> None:
+    outlook = look({0: 10.0, 1: 50.0, 2: 5.0, 3: 20.0}, {0: [1, 2], 1: [3], 2: [3]})
+    assert (outlook.left_seconds, outlook.path) == (80.0, (0, 1, 3))
+    assert (outlook.latest_start_at, outlook.slack_seconds, outlook.is_at_risk) == (after(20), 20.0, False)
+
+
+def test_what_is_over_is_not_on_the_path() -> None:
+    assert look({1: 50.0, 3: 20.0}, {0: [1, 2], 1: [3], 2: [3]}).left_seconds == 70.0
+
+
+def test_a_run_is_at_risk_once_more_is_left_than_time() -> None:
+    assert not look({0: 100.0}, {}).is_at_risk
+    assert look({0: 100.1}, {}).is_at_risk
+
+
+def test_of_what_is_not_known_it_takes_at_least_the_rest() -> None:
+    outlook = look({0: 70.0, 1: None}, {0: [1]}, ahead=60.0)
+    assert (outlook.left_seconds, outlook.unknown, outlook.is_at_risk) == (70.0, 1, True)
+    assert say_risk(outlook) == (
+        "it is to be over by 2026-01-01T02:01:00Z, in 1m 00s, and what is left usually takes at least 1m 10s"
+    )
+
+
+def test_nothing_is_said_where_nothing_is_known() -> None:
+    outlook = look({0: None, 1: None}, {0: [1]}, ahead=0.5)
+    assert (outlook.left_seconds, outlook.slack_seconds, outlook.latest_start_at) == (None, None, None)
+    assert not outlook.is_at_risk
+
+
+def test_the_usual_duration_is_what_nine_in_ten_did_not_exceed() -> None:
+    assert usual_seconds([float(number) for number in range(10, 0, -1)], expected=99.0) == 9.0
+    assert usual_seconds([], expected=99.0) == 99.0
+    assert usual_seconds([], expected=None) is None
+
+
+def test_what_runs_has_the_rest_left_and_if_it_takes_long_a_tenth_of_that() -> None:
+    assert left_of(60.0) == 60.0
+    assert left_of(60.0, delay=30.0) == 90.0
+    assert left_of(60.0, elapsed=20.0) == 40.0
+    assert left_of(60.0, elapsed=600.0) == 60.0
+    assert left_of(None, elapsed=600.0) is None
+
+
+@pytest.mark.parametrize(
+    ("window", "created", "start", "by"),
+    [
+        (None, 0, 0, 3600),
+        (None, 0, 900, 4500),
+        (-60, 0, 0, 3540),
+        (-3600, 0, 0, 3600),
+        (-86_400, 0, 30, 3630),
+    ],
+    ids=["from its start", "from a later start", "from its window", "its time is over", "a backfill"],
+)
+def test_within_which_time_a_run_is_to_be_over(window: int | None, created: int, start: int, by: int) -> None:
+    window_at = None if window is None else after(window)
+    promised = promised_by(3600.0, window_at=window_at, created_at=after(created), start_at=after(start))
+    assert promised == after(by)
+
+
+@pytest.mark.parametrize(
+    ("priority", "may_have_p0", "higher"),
+    [(P2, False, P1), (P2, True, P1), (P1, False, None), (P1, True, P0), (P0, True, None)],
+)
+def test_one_step_higher_and_never_beyond_what_a_tenant_may_have(
+    priority: Priority, may_have_p0: bool, higher: Priority | None
+) -> None:
+    assert higher_priority(priority, may_have_p0=may_have_p0) is higher
+
+
+def test_a_graph_may_be_as_deep_as_it_has_tasks() -> None:
+    left: dict[int, float | None] = dict.fromkeys(range(5_000), 1.0)
+    assert look(left, {position: [position + 1] for position in range(4_999)}).left_seconds == 5_000.0
+
+
+def test_what_leads_back_to_where_it_came_from_is_left_out() -> None:
+    assert look({0: 1.0, 1: 2.0}, {0: [1], 1: [0]}).left_seconds == 3.0
+
+
+@st.composite
+def graphs(draw: st.DrawFn) -> tuple[dict[int, float | None], Edges]:
+    """Tasks with what is left of them, if that is known, and edges from lower to higher positions."""
+    count = draw(st.integers(1, 12))
+    seconds = st.one_of(st.none(), st.floats(0, 1_000))
+    left = {position: draw(seconds) for position in range(count) if draw(st.booleans()) or position == 0}
+    edges = {
+        position: [child for child in range(position + 1, count) if draw(st.booleans())] for position in range(count)
+    }
+    return left, edges
+
+
+@given(graphs())
+def test_what_is_left_is_the_sum_along_its_path_and_no_path_is_longer(
+    graph: tuple[dict[int, float | None], Edges],
+) -> None:
+    left, edges = graph
+    outlook = look(left, edges)
+    if outlook.left_seconds is None:
+        assert all(seconds is None for seconds in left.values())
+        return
+
+    def longest(position: int) -> float:
+        below = [longest(child) for child in edges.get(position, []) if child in left]
+        return (left[position] or 0.0) + max(below, default=0.0)
+
+    assert outlook.left_seconds == pytest.approx(max(longest(position) for position in left))
+    assert outlook.left_seconds == pytest.approx(sum(left[position] or 0.0 for position in outlook.path))
+    assert all(later in edges[earlier] for earlier, later in zip(outlook.path, outlook.path[1:], strict=False))
+
+
+@given(
+    usual=st.floats(0.05, 10_000), within=st.floats(0.1, 20_000), waits=st.floats(0, 20_000), is_running=st.booleans()
+)
+def test_whoever_looks_as_often_as_it_says_finds_a_run_at_risk_before_it_is_late(
+    usual: float, within: float, waits: float, is_running: bool
+) -> None:
+    """A task waits for so long, then runs and does not end, or never starts."""
+    at, looks = NOW, 0
+    while True:
+        running_for = (at - NOW).total_seconds() - waits
+        elapsed = running_for if is_running and running_for >= 0 else None
+        outlook = look_ahead({0: left_of(usual, elapsed=elapsed)}, lambda _: (), finish_by=after(within), now=at)
+        if outlook.is_at_risk:
+            break
+        at += timedelta(seconds=outlook.seconds_to_look())
+        looks += 1
+        assert looks < 2_000
+    assert at < after(within)
+
+
+def test_a_run_that_is_just_in_time_is_not_looked_at_all_the_time() -> None:
+    """A task that takes an hour runs, and has no slack: that stays so."""
+    assert look({0: 3_600.0}, {}, ahead=3_600.0).seconds_to_look() == 18.0
+    assert look({0: 60.0}, {}, ahead=60.0).seconds_to_look() == 1.0
+    assert look({0: 1.0}, {}, ahead=1.0).seconds_to_look() == 0.5
+    assert look({0: 0.001}, {}, ahead=0.001).seconds_to_look() == 0.001

@@ -1,0 +1,140 @@
+"""The seven lines of a diagnosis, as plain text and as Markdown (OBS-1)."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from msgspec.structs import replace
+
+from mainspring.core.diagnoses import (
+    STALE_SECONDS,
+    Act,
+    ActKind,
+    Diagnosis,
+    Expected,
+    Foresight,
+    Gate,
+    InTheWay,
+    Passed,
+    Reason,
+)
+from mainspring.core.diagnosis_text import as_markdown, as_plain, outcome_as_markdown, outcome_as_plain, say_expected
+from mainspring.core.supposals import Outcome, Victim
+from mainspring.core.tasks import Priority
+from tests.core.builders import NOON
+
+SECOND, MINUTE = timedelta(seconds=1), timedelta(minutes=1)
+IN_A_WHILE = Expected(
+    foresight=Foresight.RANGE, basis="20 runs of train", earliest=NOON + 4 * MINUTE, latest=NOON + 8 * MINUTE
+)
+WAITING = Diagnosis(
+    subject="task_1", name="acme/train/fit", tenant="acme", state="QUEUED", since=NOON - 9 * MINUTE,
+    reason=Reason.TENANT_OVER_QUOTA, verdict="acme uses 14 of 14 cores", at=NOON, by="leader", age_seconds=0.8,
+    batch=48_211, expected=IN_A_WHILE,
+    gates=(
+        Gate(name="upstream", passed=Passed.YES, says="3 of 3"),
+        Gate(name="tenant quota", passed=Passed.HOLDS, says="14 of 14"),
+        Gate(name="room", passed=Passed.NOT_REACHED),
+    ),
+    in_the_way=(InTheWay(kind="task", id="task_2", says="train-42 (running 41m)", tenant="acme"),),
+    others_in_the_way=2,
+    ruled_out=("not your code", "workers are healthy"),
+    acts=(
+        Act(kind=ActKind.WAIT, says="wait"),
+        Act(kind=ActKind.CHANGE, says="free your own", command="mainspring cancel task_2", effect="starts on w-07"),
+        Act(kind=ActKind.ASK, says="for more", command="mainspring quota set acme --burst-cpu 8"),
+    ),
+)  # fmt: skip
+
+
+def test_the_seven_lines_in_their_order() -> None:
+    assert as_plain(WAITING) == (
+        "TENANT_OVER_QUOTA  acme/train/fit, QUEUED for 9m 00s: acme uses 14 of 14 cores\n"
+        "  expected    in 4m 00s to 8m 00s (12:04:00 to 12:08:00 UTC); 20 runs of train\n"
+        "  gates       ✓ upstream 3 of 3  ✗ tenant quota 14 of 14  · room\n"
+        "  in the way  train-42 (running 41m)\n"
+        "              and 2 more\n"
+        "  ruled out   not your code · workers are healthy\n"
+        "  you can     wait\n"
+        "              free your own: starts on w-07\n"
+        "                mainspring cancel task_2\n"
+        "              for more (ask an operator)\n"
+        "                mainspring quota set acme --burst-cpu 8\n"
+        "  as of       0.8s ago, batch 48,211\n"
+    )
+
+
+def test_a_line_that_has_nothing_to_say_is_left_out() -> None:
+    bare = Diagnosis(
+        subject="task_1", name="acme/etl/load", tenant="acme", state="SUCCEEDED", since=NOON, reason=None,
+        verdict="Succeeded", at=NOON, by="rows", age_seconds=0.0,
+    )  # fmt: skip
+
+    assert as_plain(bare) == "SUCCEEDED  acme/etl/load: Succeeded\n  as of       now, as the store says\n"
+
+
+def test_what_is_too_old_says_so() -> None:
+    old = replace(WAITING, age_seconds=STALE_SECONDS + 12, acts=())
+
+    assert old.is_stale()
+    assert as_plain(old).endswith("  as of       22s ago, batch 48,211, too old for advice\n")
+
+
+def test_markdown_has_commands_as_code_and_escapes_what_users_wrote() -> None:
+    named = replace(WAITING, verdict="its <b>error</b> was `a|b`\n# not a title")
+
+    text = as_markdown(named)
+
+    assert text.startswith("**TENANT\\_OVER\\_QUOTA** acme/train/fit")
+    assert "\\<b\\>error\\</b\\> was \\`a\\|b\\` \\# not a title" in text
+    assert "\n- **you can**:\n  - wait\n  - `mainspring cancel task_2`: free your own: starts on w-07\n" in text
+    assert "\n- **as of**: 0.8s ago, batch 48,211\n" in text
+
+
+def test_no_text_commands_a_terminal_or_breaks_a_line() -> None:
+    hostile = replace(WAITING, verdict="\x1b[2Jgone\nTWO", name="a\tb\u202e")
+
+    text = as_plain(hostile)
+
+    assert "\x1b" not in text
+    assert "\u202e" not in text
+    assert len(text.splitlines()) == len(as_plain(WAITING).splitlines())
+
+
+@pytest.mark.parametrize(
+    ("expected", "words"),
+    [
+        (Expected(foresight=Foresight.NEVER, basis="nobody has it"), "will never start: nobody has it"),
+        (Expected(foresight=Foresight.CANNOT_SAY, basis="too new"), "cannot say: too new"),
+        (replace(IN_A_WHILE, earliest=NOON, latest=NOON), "now; 20 runs of train"),
+        (replace(IN_A_WHILE, earliest=NOON, latest=NOON + MINUTE), "within 1m 00s (by 12:01:00 UTC); 20 runs of train"),
+        (replace(IN_A_WHILE, latest=NOON + 4 * MINUTE), "in 4m 00s (12:04:00 UTC); 20 runs of train"),
+        (
+            replace(IN_A_WHILE, latest=NOON + timedelta(days=1)),
+            "in 4m 00s to 1d 00h (12:04:00 to 2026-01-02 12:00:00 UTC); 20 runs of train",
+        ),
+    ],
+)
+def test_a_start_in_words(expected: Expected, words: str) -> None:
+    assert say_expected(expected, NOON) == words
+
+
+def test_what_would_be_in_words() -> None:
+    victims = (
+        Victim(task="acme/train/fit", tenant="acme", priority=Priority.P2, worker="w-07"),
+        Victim(task="", tenant="", priority=Priority.P2, worker=""),
+    )
+    now = Expected(foresight=Foresight.RANGE, basis="nothing holds it up", earliest=NOON, latest=NOON)
+    starts = Outcome(starts_now=True, worker="w-07", victims=victims, expected=now, holds="", at=NOON)
+    waits = Outcome(starts_now=False, worker=None, victims=(), expected=IN_A_WHILE, holds="no room", at=NOON)
+
+    assert outcome_as_plain(starts, ["cpu 2", "priority P0"]) == (
+        "starts on w-07 once room is made  with: cpu 2, priority P0\n"
+        "  pushes out  acme/train/fit (P2, acme) on w-07\n"
+        "              a task of another tenant (P2)\n"
+        "  as of       12:00:00 UTC\n"
+    )
+    assert outcome_as_markdown(waits, ["cpu 2"]).startswith(
+        "**still waits** with: cpu 2\n\n- **expected**: in 4m 00s to"
+    )

@@ -1,0 +1,56 @@
+"""How many tasks of a tenant failed in the last hour (ADM-5)."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+from mainspring.core.failure_budget import FailureTallies
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+
+
+def minutes(number: float) -> timedelta:
+    return timedelta(minutes=number)
+
+
+def test_failures_count_for_an_hour_by_tenant() -> None:
+    tallies = FailureTallies()
+    for minute in (0, 2, 30, 58):
+        tallies.record("pool", "acme", NOON + minutes(minute))
+    tallies.record("pool", "other", NOON)
+
+    assert tallies.count("acme", NOON + minutes(59)) == 4
+    assert tallies.count("acme", NOON + minutes(60)) == 2
+    assert tallies.count("acme", NOON + minutes(90)) == 1
+    assert tallies.count("other", NOON) == 1
+
+
+def test_a_row_has_what_was_counted_in_its_five_minutes() -> None:
+    tallies = FailureTallies()
+    tallies.record("pool", "acme", NOON + minutes(1))
+
+    row = tallies.record("pool", "acme", NOON + minutes(4.9))
+    later = tallies.record("pool", "acme", NOON + minutes(5))
+
+    assert (row.shard, row.tenant, row.since, row.failures) == ("pool", "acme", NOON, 2)
+    assert (later.since, later.failures) == (NOON + minutes(5), 1)
+
+
+def test_what_was_counted_goes_on_from_the_rows() -> None:
+    before, after = FailureTallies(), FailureTallies()
+    rows = [before.record("pool", "acme", NOON + minutes(minute)) for minute in (0, 1, 10)]
+
+    after.load(rows[1:])
+
+    assert after.count("acme", NOON + minutes(20)) == 3
+    assert after.record("pool", "acme", NOON + minutes(11)).failures == 2
+
+
+def test_what_is_forgotten_is_not_asked_for_again() -> None:
+    tallies = FailureTallies()
+    tallies.record("pool", "acme", NOON)
+    assert tallies.has("acme")
+
+    assert tallies.count("acme", NOON + minutes(60)) == 0
+    assert not tallies.has("acme")
+    assert tallies.count("acme", NOON + minutes(60)) == 0

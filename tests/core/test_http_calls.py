@@ -1,0 +1,122 @@
+"""What a job may say of an HTTP call and of a container, and what is sent."""
+
+from __future__ import annotations
+
+import json
+
+import msgspec
+import pytest
+
+from mainspring.core.http_calls import METHODS, HttpRequest, prepare
+from mainspring.core.work import faults_in
+from mainspring.errors import Refused
+
+NAMES = "there is only item and outputs and params and partition and run and task and total and window"
+
+
+def faults_of(work: object) -> list[str]:
+    """What is wrong with a work, in short."""
+    return [f"{fault.where}: {fault.why}" for fault in faults_in(json.dumps(work), "work")]
+
+
+def request(**fields: object) -> HttpRequest:
+    """A request, as a job has it."""
+    return msgspec.json.decode(json.dumps({"url": "https://h.test/", **fields}), type=HttpRequest)
+
+
+@pytest.mark.parametrize(
+    "work",
+    [
+        {"http": {"url": "https://h.test"}},
+        {"http": {"url": "HTTPS://h.test:8443/a?b=c#d", "method": "DELETE", "expect": [404], "timeout_seconds": 0.5}},
+        {"http": {"url": "{{ params.url }}", "body": "{{ params.a }}"}},
+        {"http": {"url": "https://{{ params.host }}/x", "json": [{"a": "{{ params.a }}"}, 1, None]}},
+        {"http": {"url": "https://h.test/", "headers": {"X-Key": "${KEY}"}}, "secrets": {"KEY": "env:KEY"}},
+        {"container": {"image": "python:3.13-slim"}},
+        {"container": {"image": "ghcr.io/a/b-c_d/e", "run": ["python", "{{ params.day }}"], "pull": "always"}},
+        {"container": {"image": "localhost:5000/a@sha256:" + "0" * 64}, "network": True},
+    ],
+)
+def test_what_is_right_has_no_faults(work: object) -> None:
+    assert faults_of(work) == []
+
+
+@pytest.mark.parametrize(
+    ("fields", "fault"),
+    [
+        ({"url": ""}, "url: is empty"),
+        ({"url": "ftp://h.test/"}, "url: must begin with https:// or http://, and a host"),
+        ({"url": "file:///etc/passwd"}, "url: must begin with https:// or http://, and a host"),
+        ({"url": "x{{ params.a }}"}, "url: must begin with https:// or http://"),
+        ({"url": "https://u:p@h.test/"}, "url: must have no user or password in it"),
+        ({"url": "https://h.test:99999/"}, "url: must begin with https:// or http://, and a host"),
+        ({"url": "https://h.test/a b"}, "url: must be at most 2000 plain characters"),
+        ({"url": "https://h.test\\@i.test/"}, "url: must have no user or password in it"),
+        ({"url": "https://h.test/" + "a" * 2_000}, "url: must be at most 2000 plain characters"),
+        ({"url": "https://h.test/${KEY}"}, "url: has a secret in it: put it into a header or the body"),
+        ({"url": "https://h.test/{{ parms.a }}"}, f"url: in {{{{ parms.a }}}}: it uses parms; {NAMES}"),
+        ({"method": "POSTS"}, f"method: must be one of {', '.join(METHODS)}, did you mean POST?"),
+        ({"headers": {"X A": "b"}}, "headers.X A: is no name of a header"),
+        ({"headers": {"X-A": "b\r\nX-B: c"}}, "headers.X-A: must be one line of characters that can be seen"),
+        ({"headers": {"Host": "b"}}, "headers.Host: must be left out: the connection has its own"),
+        ({"headers": {"Proxy-Authorization": "b"}},
+         "headers.Proxy-Authorization: must be left out: the connection has its own"),
+        ({"headers": {"a": "1", "A": "2"}}, "headers: has one name twice, in other letters"),
+        ({"headers": {f"x-{n}": "1" for n in range(65)}}, "headers: has more than 64 of them"),
+        ({"headers": {"X-A": "${TOKEM}"}},
+         "headers.X-A: has ${TOKEM}, which is no secret of the task, did you mean TOKEN?"),
+        ({"body": "${B}"}, "body: has ${B}, which is no secret of the task: name it in secrets"),
+        ({"json": {"a": ["{{ x }"]}}, "json: a {{ is not closed: '{{ x }'"),
+        ({"json": "a" * 70_000}, "json: has more than 65536 bytes"),
+        ({"json": 1, "body": "x"}, "json: is said beside body: there is only one"),
+        ({"expect": [20]}, "expect: must be numbers of answers, from 100 to 599"),
+        ({"timeout_seconds": 0}, "timeout_seconds: must be more than 0 and at most 3600"),
+        ({"timeout_seconds": 3_601}, "timeout_seconds: must be more than 0 and at most 3600"),
+        ({"timeout": 3}, " Object contains unknown field `timeout`"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_with_a_request_is_told_with_its_place(fields: dict[str, object], fault: str) -> None:
+    work = {"http": {"url": "https://h.test/", **fields}, "secrets": {"TOKEN": "env:T"}}
+    assert f"work.http{'' if fault.startswith(' ') else '.'}{fault}".replace("http O", "http: O") in faults_of(work)
+
+
+@pytest.mark.parametrize(
+    ("fields", "fault"),
+    [
+        ({"image": ""}, "image: is empty"),
+        *(
+            ({"image": image}, "image: is no name of an image, such as python:3.13-slim")
+            for image in (
+                "--privileged", "dir:/etc", "docker-archive:/x.tar", "docker://a", "a b", "a\nb", "../a", "/a",
+                "a" * 501, "oci:/x:y", "A", "a:-x", "oci-archive:x.tar",
+            )
+        ),
+        ({"image": "a", "run": ["", "x"]}, "run: must begin with a program, or be left out"),
+        ({"image": "a", "run": ["x"] * 1_001}, "run: has more than 1000 words"),
+        ({"image": "a", "run": ["x", "{{ y }}"]}, f"run[1]: in {{{{ y }}}}: it uses y; {NAMES}"),
+        ({"image": "a", "pull": "allways"}, "pull: must be one of missing, always, never, did you mean always?"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_with_a_container_is_told_with_its_place(fields: dict[str, object], fault: str) -> None:
+    assert faults_of({"container": fields}) == [f"work.container.{fault}"]
+
+
+def test_a_request_is_filled_in() -> None:
+    """One expression alone keeps its type; a secret is put in where the job has it, and not where a value says so."""
+    values = {"params": msgspec.Raw(b'{"n": 3, "rows": [1, {"a": null}], "evil": "${KEY} {{ params.n }}"}')}
+    asked = request(
+        url="https://h.test/{{ params.n }}",
+        method="POST",
+        headers={"X-Both": "${KEY}${KEY} {{ params.evil }}", "Content-Type": "application/x"},
+        json={"n": "{{ params.n }}", "rows": ["{{params.rows}}"], "text": "n={{ params.n }}", "key": "${KEY}", "no": 1},
+    )
+    sent = prepare(asked, values, {"KEY": 's"3'}, "nonce")
+    assert (sent.method, sent.url) == ("POST", "https://h.test/3")
+    assert sent.headers == {"x-both": 's"3s"3 ${KEY} {{ params.n }}', "content-type": "application/x"}
+    assert json.loads(sent.body) == {"n": 3, "rows": [[1, {"a": None}]], "text": "n=3", "key": 's"3', "no": 1}
+
+
+def test_a_secret_with_two_lines_is_not_put_into_a_header() -> None:
+    """It would be another header."""
+    with pytest.raises(Refused, match=r"http\.headers\.x-a must be one line"):
+        prepare(request(headers={"X-A": "${KEY}"}), {}, {"KEY": "a\r\nX-B: c"}, "nonce")

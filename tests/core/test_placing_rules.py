@@ -1,0 +1,87 @@
+"""What a job may say of pools, neighbours, preferences and groups (PLC-3, PLC-12)."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+
+from mainspring.core import expansion
+from mainspring.core.admission import Limits, check_job, decode_job
+from mainspring.core.expansion import Surroundings
+from mainspring.core.jobs import Edge, JobSpec, TaskSpec
+from mainspring.errors import Refused
+
+
+def faults_of(*tasks: TaskSpec, **fields: Any) -> dict[str, str]:
+    """What is wrong with a job, by where."""
+    return {fault.where: fault.why for fault in check_job(JobSpec(name="j", tasks=tasks, **fields), Limits())}
+
+
+def chain(**last: Any) -> list[TaskSpec]:
+    """a, b after a, and c after b, of which the last may say more."""
+    b = TaskSpec(name="b", needs=(Edge("a"),))
+    return [TaskSpec(name="a"), b, TaskSpec(name="c", needs=(Edge("b"),), **last)]
+
+
+def test_what_is_sensible_is_taken() -> None:
+    """Also to be near a task that this one does not need, and apart from itself."""
+    said = {"prefer": {"disk": "ssd"}, "prefer_zone": "z1", "near": ("a", "b"), "apart": ("c",), "groups": ("gpu",)}
+    assert faults_of(*chain(**said), pool="eu", groups=("nightly", "etl")) == {}
+    assert faults_of(TaskSpec(name="x", near=("y",)), TaskSpec(name="y", apart=("x",))) == {}
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "where", "words"),
+    [
+        ("prefer", {"a b": "c"}, "prefer['a b']", "is no label"),
+        ("prefer_zone", "Z 1", "prefer_zone", "is no name"),
+        ("near", ("c",), "near[0]", "can't be near itself"),
+        ("near", ("d",), "near[0]", "there is no task 'd'"),
+        ("near", ("a", "a"), "near[1]", "named twice"),
+        ("near", tuple(f"t{n}" for n in range(17)), "near", "there are 17, 16 are allowed"),
+        ("apart", ("bb",), "apart[0]", "did you mean b?"),
+        ("groups", ("A B",), "groups[0]", "is no name"),
+        ("groups", ("g", "g"), "groups[1]", "named twice"),
+        ("groups", tuple(f"g{n}" for n in range(9)), "groups", "there are 9, 8 are allowed"),
+    ],
+)
+def test_each_fault_of_a_task_is_named(field: str, value: object, where: str, words: str) -> None:
+    """With its place."""
+    assert words in faults_of(*chain(**{field: value}))[f"tasks[2].{where}"]
+
+
+def test_no_task_is_near_one_that_needs_it() -> None:
+    """Not even at the end of a chain: it can't have started."""
+    a, b, c = chain()
+    found = faults_of(msgspec.structs.replace(a, near=("c",)), b, c)
+    assert found == {"tasks[0].near[0]": "c needs a: it can't have started before"}
+
+
+def test_faults_of_the_job_itself() -> None:
+    """Its pool and its groups."""
+    found = faults_of(TaskSpec(name="a"), pool="No Name", groups=("x", "x"))
+    assert set(found) == {"pool", "groups[1]"}
+
+
+def test_they_are_named_in_what_somebody_sends_as_well() -> None:
+    """A task that can't be read is known by its name all the same."""
+    body = {"name": "j", "tasks": [{"name": "a", "cpu": 1}, {"name": "b", "near": ["a"], "apart": ["z"]}]}
+    with pytest.raises(Refused) as refused:
+        decode_job(msgspec.json.encode(body), Limits())
+    assert [fault.where for fault in refused.value.faults] == ["tasks[0].cpu", "tasks[1].apart[0]"]
+
+
+def test_tasks_that_an_output_adds_may_be_near_those_that_are_there() -> None:
+    """And near no others."""
+    run = Surroundings(
+        positions={"grower": 0, "old": 1}, grower=0, task_count=2, max_tasks=10, can_wait=lambda _: None,
+        below=lambda _: (), parents=lambda _: (),
+    )  # fmt: skip
+    new = {"name": "new", "near": ["grower", "old"], "apart": ["old"]}
+    (added,) = expansion.check(json.dumps({"tasks": [new]}), run, Limits()).tasks
+    assert (added.near, added.apart) == (("grower", "old"), ("old",))
+    with pytest.raises(Refused, match="there is no task 'odl', did you mean old"):
+        expansion.check(json.dumps({"tasks": [{**new, "near": ["odl"]}]}), run, Limits())

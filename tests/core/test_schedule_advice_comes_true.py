@@ -1,0 +1,215 @@
+"""For each reason why a schedule may not run its job: what is advised is done, and has the effect that was said."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import NamedTuple
+
+import pytest
+from msgspec.structs import replace
+
+from mainspring.core import settling_acts
+from mainspring.core.diagnoses import Act, ActKind, Reason
+from mainspring.core.hearings import decode_spec
+from mainspring.core.runs import RunState
+from mainspring.core.schedules import After, Condition, Overlap
+from mainspring.core.triggers import EventTrigger
+from tests.core.builders import NOON
+from tests.core.settlings import Desk, a_spec, an_event
+from tests.core.test_schedule_diagnosis import HOUR, MINUTE, TEN_MINUTES, why
+from tests.shard.carrying_out import parse
+
+_RESUME, _TRIGGER = "mainspring resume hourly", "mainspring trigger hourly"
+
+
+class Case(NamedTuple):
+    """A situation in which a schedule has a reason."""
+
+    make: Callable[[], Desk]
+    now: datetime
+    blockers: Callable[[Desk], list[str]] = lambda _: []
+    acts: tuple[str, ...] = ()
+    """The commands that are advised, or the words if there is none to type."""
+    passes: Callable[[Desk, datetime], object] | None = None
+    """What is waited for."""
+
+
+def _for_its_time() -> Desk:
+    return Desk(a_spec())
+
+
+def _for_an_event() -> Desk:
+    return Desk(a_spec(EventTrigger(type="orders.ready")))
+
+
+def _for_a_file() -> Desk:
+    desk = Desk(a_spec(condition=Condition(file_exists="/data/ready")))
+    desk.due(NOON + HOUR)
+    return desk
+
+
+def _paused() -> Desk:
+    desk = Desk(a_spec())
+    desk.settle(NOON + MINUTE, lambda d, c: settling_acts.pause(d, c, by="maria", why="warehouse move"))
+    return desk
+
+
+def _disabled() -> Desk:
+    return Desk(a_spec(enabled=False))
+
+
+def _failed_too_often() -> Desk:
+    desk = Desk(a_spec(max_consecutive_failures=1))
+    desk.due(NOON + HOUR)
+    desk.end(RunState.FAILED, NOON + HOUR + MINUTE)
+    return desk
+
+
+def _one_is_going() -> Desk:
+    desk = Desk(a_spec(overlap=Overlap.QUEUE))
+    desk.due(NOON + HOUR)
+    desk.due(NOON + 2 * HOUR)
+    return desk
+
+
+def _after_another() -> Desk:
+    desk = Desk(a_spec(after=After(job="extract")))
+    desk.other = Desk(a_spec(job="extract"), name="sched_2")
+    desk.other.due(NOON + HOUR)
+    desk.due(NOON + HOUR + MINUTE)
+    return desk
+
+
+def _other_succeeds(desk: Desk, now: datetime) -> None:
+    assert desk.other is not None
+    desk.other.end(RunState.SUCCEEDED, now)
+    desk.sweep(now)
+
+
+def _backfilled() -> Desk:
+    """Of three windows one runs at a time."""
+    desk = Desk(a_spec())
+    wish = settling_acts.BackfillWish(since=NOON - 3 * HOUR, before=NOON, max_parallel=1, by="ann")
+    desk.backfill(NOON + MINUTE, wish)
+    return desk
+
+
+def _going(desk: Desk) -> list[str]:
+    return [one.run_id or "" for one in desk.case().active]
+
+
+CASES: dict[Reason, tuple[Case, ...]] = {
+    Reason.WAITING_TIME: (
+        Case(_for_its_time, NOON, acts=("", _TRIGGER), passes=lambda desk, _: desk.due(NOON + HOUR)),
+    ),
+    Reason.WAITING_EVENT: (
+        Case(
+            _for_an_event,
+            NOON,
+            lambda _: ["orders.ready"],
+            ("", "mainspring events send orders.ready", _TRIGGER),
+            lambda desk, now: desk.receive(now, an_event(1, now)),
+        ),
+        Case(_for_a_file, NOON + HOUR + MINUTE, acts=("",), passes=lambda desk, now: desk.answer(now, exists=True)),
+    ),
+    Reason.WAITING_UPSTREAM: (
+        Case(
+            _after_another,
+            NOON + HOUR + 2 * MINUTE,
+            lambda desk: _going(desk.other or desk),
+            ("mainspring why extract",),
+            _other_succeeds,
+        ),
+    ),
+    Reason.CONCURRENCY: (
+        Case(
+            _one_is_going,
+            NOON + 2 * HOUR + MINUTE,
+            _going,
+            ("", "mainspring cancel RUN"),
+            lambda desk, now: desk.end(RunState.SUCCEEDED, now),
+        ),
+    ),
+    Reason.BACKFILL_THROTTLED: (
+        Case(_backfilled, NOON + 2 * MINUTE, _going, ("",), lambda desk, now: desk.end(RunState.SUCCEEDED, now)),
+    ),
+    Reason.PAUSED: (
+        Case(_paused, NOON + HOUR, lambda _: ["maria"], (_RESUME,)),
+        Case(_disabled, NOON, acts=("Enable it in its definition",)),
+    ),
+    Reason.QUARANTINED: (Case(_failed_too_often, NOON + HOUR + 2 * MINUTE, acts=(_RESUME,)),),
+    Reason.SCHEDULER_LAG: (Case(_for_its_time, NOON + HOUR + MINUTE, passes=lambda desk, now: desk.due(now)),),
+}
+EACH = [(reason, case) for reason, cases in CASES.items() for case in cases]
+PASSING = [(reason, case) for reason, case in EACH if case.passes is not None]
+
+
+@pytest.mark.parametrize(("reason", "case"), EACH)
+def test_what_is_advised_comes_true(reason: Reason, case: Case) -> None:
+    desk = case.make()
+    found = why(desk, case.now, duration=TEN_MINUTES)
+
+    assert found.reason is reason, found.verdict
+    assert [one.id for one in found.in_the_way] == case.blockers(desk)
+    assert [_short(act) for act in found.acts] == list(case.acts)
+
+    for number, act in enumerate(found.acts):
+        if act.kind is not ActKind.WAIT:
+            desk = case.make()  # whose runs have other ids
+            _carry_out(desk, why(desk, case.now).acts[number], case.now)
+            _check(desk, act, case)
+
+
+@pytest.mark.parametrize(("reason", "case"), PASSING)
+def test_what_is_waited_for_happens_and_it_goes_on(reason: Reason, case: Case) -> None:
+    desk = case.make()
+    before, waited = why(desk, case.now).verdict, len(desk.runs)
+    assert case.passes is not None
+
+    case.passes(desk, case.now)
+
+    assert len(desk.runs) == waited + 1
+    assert why(desk, case.now).verdict != before
+
+
+def _short(act: Act) -> str:
+    command = act.command or ("" if act.kind is ActKind.WAIT else act.says)
+    return "mainspring cancel RUN" if command.startswith("mainspring cancel run_") else command
+
+
+def _carry_out(desk: Desk, act: Act, now: datetime) -> None:
+    if not act.command:
+        assert act.says == "Enable it in its definition"
+        spec = replace(decode_spec(desk.row), enabled=True)
+        desk.settle(now, lambda d, c: settling_acts.change(d, c, spec, by="ann"))
+        return
+    path, said = parse(act.command)
+    if path == "resume":
+        assert said["ids"] == (desk.row.name,)
+        desk.settle(now, lambda d, c: settling_acts.resume(d, c, by="ann"))
+    elif path == "trigger":
+        assert said["name"] == desk.row.name
+        desk.trigger(now, settling_acts.TriggerWish(by="ann"))
+    elif path == "events send":
+        desk.receive(now, an_event(1, now, type=said["kind"]))
+    elif path == "cancel":
+        desk.end(RunState.CANCELLED, now, run_id=said["ids"][0])
+    else:
+        raise AssertionError(f"nobody knows how to {act.command}")
+
+
+def _check(desk: Desk, act: Act, case: Case) -> None:
+    """The effect is what was said."""
+    runs = len(desk.runs) - len(case.make().runs)
+    if act.effect.startswith("its next window is "):
+        found = why(desk, case.now)
+        assert (found.reason, runs) == (Reason.WAITING_TIME, 0)
+        assert act.effect.removeprefix("its next window is ") in found.verdict
+        return
+    assert act.effect in (
+        "a run starts",
+        "a run starts, whatever it waits for",
+        "the window that waits starts when it is gone",
+    )
+    assert runs == 1

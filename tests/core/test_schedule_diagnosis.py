@@ -1,0 +1,266 @@
+"""Why a schedule does not run: the situation is made by the rules of settling, and what is advised changes it."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from mainspring.core import settling_acts
+from mainspring.core.batch import DurationRow
+from mainspring.core.diagnoses import ActKind, Diagnosis, Foresight, Passed, Reason
+from mainspring.core.diagnosis_text import as_plain
+from mainspring.core.fires import Outcome
+from mainspring.core.hearings import decode_spec
+from mainspring.core.runs import RunState
+from mainspring.core.schedule_diagnosis import diagnose_schedule
+from mainspring.core.schedule_scene import ScheduleScene
+from mainspring.core.schedules import After, Condition, Overlap
+from mainspring.core.triggers import CronTrigger, EventTrigger, Expected, IntervalTrigger, ManualTrigger, OnceTrigger
+from tests.core.builders import NOON
+from tests.core.settlings import Desk, a_spec, an_event
+
+SECOND, MINUTE, HOUR = timedelta(seconds=1), timedelta(minutes=1), timedelta(hours=1)
+TEN_MINUTES = DurationRow(
+    shard="default", tenant="acme", job="etl", task="", count=20, p50_seconds=600, p90_seconds=900, p99_seconds=1_200,
+    samples=(), updated_at=NOON,
+)  # fmt: skip
+
+
+def why(
+    desk: Desk, now: datetime, *, events: tuple[datetime, ...] = (), duration: DurationRow | None = None
+) -> Diagnosis:
+    """What is said of a schedule."""
+    case, fires = desk.case(), desk.sorted_fires()
+    stops = [change for change in desk.changes if change.act in {"paused", "disabled"}]
+    backfills = [one for one in case.waiting if one.backfill_id is not None]
+    backfill = desk.backfills[backfills[0].backfill_id or ""] if backfills else None
+    over = sum(one.run_state is not None and one.backfill_id is not None for one in fires)
+    found = diagnose_schedule(
+        ScheduleScene(
+            schedule=desk.row, spec=decode_spec(desk.row), now=now, waiting=case.waiting, active=case.active,
+            latest=fires[-1] if fires else None, backfill=backfill, backfilled=over, other=case.other, events=events,
+            stopped=stops[-1] if stops else None, duration=duration, called=desk.row.name,
+        )
+    )  # fmt: skip
+    assert as_plain(found).startswith(f"{found.reason or found.state}  acme/hourly")
+    return found
+
+
+def holding(found: Diagnosis) -> list[str]:
+    """The gates that hold it."""
+    return [gate.name for gate in found.gates if gate.passed is Passed.HOLDS]
+
+
+def test_it_waits_for_its_time_in_its_zone() -> None:
+    desk = Desk(a_spec(CronTrigger(cron="30 5 * * *", timezone="Europe/Paris")))
+
+    found = why(desk, NOON)
+
+    assert (found.reason, holding(found)) == (Reason.WAITING_TIME, ["due"])
+    assert "2026-01-02 05:30:00 Europe/Paris (in 16h 30m)" in found.verdict
+    assert found.expected is not None
+    assert found.expected.foresight is Foresight.RANGE
+    due = NOON + 16 * HOUR + 30 * MINUTE
+    assert (found.expected.earliest, found.expected.latest) == (due, due)
+    assert not found.is_problem()
+    desk.due(due)
+    assert desk.outcomes() == [Outcome.RAN]
+
+
+def test_what_became_of_the_latest_window_is_told() -> None:
+    desk = Desk(a_spec(condition=Condition(expression="params.day == 1")))
+    desk.due(NOON + HOUR)
+
+    found = why(desk, NOON + HOUR + MINUTE)
+
+    assert found.reason is Reason.WAITING_TIME
+    assert "its latest window, 2026-01-01 13:00:00 UTC, did not run: the condition" in found.verdict
+
+
+def test_it_waits_for_an_event_and_says_when_it_usually_comes() -> None:
+    desk = Desk(a_spec(EventTrigger(type="orders.ready")))
+    seen = tuple(NOON - hours * HOUR for hours in (2, 26, 50, 74))
+
+    found = why(desk, NOON, events=seen)
+
+    assert found.reason is Reason.WAITING_EVENT
+    assert found.verdict == "Waits for event orders.ready; last seen 2h 00m ago, usually every 1d 00h"
+    assert "mainspring events send orders.ready" in [act.command for act in found.acts]
+    desk.receive(NOON + MINUTE, an_event(1, NOON + MINUTE))
+    assert desk.outcomes() == [Outcome.RAN]
+
+
+def test_an_event_that_never_came_and_one_that_is_expected() -> None:
+    never = why(Desk(a_spec(EventTrigger(type="orders.ready"))), NOON)
+    by_six = Desk(a_spec(EventTrigger(type="orders.ready", expected=Expected(cron="0 18 * * *", buffer_seconds=600))))
+
+    found = why(by_six, NOON)
+
+    assert "none has ever come" in never.verdict
+    assert never.expected is not None
+    assert never.expected.foresight is Foresight.CANNOT_SAY
+    assert "without one it runs at 18:10:00 UTC (in 6h 10m)" in found.verdict
+    assert found.expected is not None
+    assert found.expected.latest == NOON + 6 * HOUR + 10 * MINUTE
+
+
+def test_paused_says_by_whom_since_when_why_and_what_resuming_does() -> None:
+    desk = Desk(a_spec())
+    desk.settle(NOON + MINUTE, lambda d, c: settling_acts.pause(d, c, by="maria", why="warehouse move"))
+
+    found = why(desk, NOON + 2 * HOUR + MINUTE)
+
+    assert (found.reason, holding(found), found.is_problem()) == (Reason.PAUSED, ["not paused"], True)
+    assert found.verdict == 'Paused by maria 2h 00m ago: "warehouse move"'
+    [act] = found.acts
+    assert (act.kind, act.command) == (ActKind.ASK, "mainspring resume hourly")
+    assert "2026-01-01 15:00:00 UTC" in act.effect
+    desk.settle(NOON + 2 * HOUR + MINUTE, lambda d, c: settling_acts.resume(d, c, by="ann"))
+    assert desk.row.next_at == NOON + 3 * HOUR
+
+
+def test_one_that_failed_too_often_is_quarantined_until_somebody_resumes_it() -> None:
+    desk = Desk(a_spec(max_consecutive_failures=2))
+    for hour in (1, 2):
+        desk.due(NOON + hour * HOUR)
+        desk.end(RunState.FAILED, NOON + hour * HOUR + MINUTE)
+
+    found = why(desk, NOON + 3 * HOUR)
+
+    assert (found.reason, found.state, holding(found)) == (Reason.QUARANTINED, "disabled", ["enabled"])
+    assert "failed" in found.verdict
+    assert found.acts[-1].command == "mainspring resume hourly"
+    desk.settle(NOON + 3 * HOUR, lambda d, c: settling_acts.resume(d, c, by="ann"))
+    assert why(desk, NOON + 3 * HOUR).reason is Reason.WAITING_TIME
+
+
+def test_its_own_definition_disables_it() -> None:
+    found = why(Desk(a_spec(enabled=False)), NOON)
+
+    assert (found.reason, found.is_problem()) == (Reason.PAUSED, True)
+    assert found.expected is not None
+    assert found.expected.foresight is Foresight.NEVER
+
+
+def test_a_window_that_waits_for_a_run_names_it_and_when_it_usually_ends() -> None:
+    desk = Desk(a_spec(overlap=Overlap.QUEUE))
+    desk.due(NOON + HOUR)
+    desk.due(NOON + 2 * HOUR)
+    going = desk.runs[0].id
+
+    found = why(desk, NOON + 2 * HOUR + MINUTE)
+
+    assert (found.reason, holding(found)) == (Reason.CONCURRENCY, ["overlap"])
+    assert "1 run is still going, 1 may" in found.verdict
+    assert [one.id for one in found.in_the_way] == [going]
+    assert f"mainspring cancel {going}" in [act.command for act in found.acts]
+    desk.end(RunState.CANCELLED, NOON + 2 * HOUR + MINUTE)
+    assert desk.outcomes() == [Outcome.RAN, Outcome.RAN]
+
+
+def test_the_end_of_a_run_in_the_way_is_expected_by_what_runs_usually_take() -> None:
+    desk = Desk(a_spec(IntervalTrigger(every_seconds=300)))
+    desk.due(NOON + 5 * MINUTE)
+    desk.due(NOON + 10 * MINUTE)
+
+    soon = why(desk, NOON + 11 * MINUTE, duration=TEN_MINUTES).expected
+    late = why(desk, NOON + 21 * MINUTE, duration=TEN_MINUTES).expected
+
+    assert soon is not None
+    assert (soon.earliest, soon.latest) == (NOON + 15 * MINUTE, NOON + 20 * MINUTE)
+    assert late is not None
+    assert late.foresight is Foresight.CANNOT_SAY
+
+
+def test_a_window_that_waits_for_another_job_names_that_and_its_run() -> None:
+    other = Desk(a_spec(job="extract"), name="sched_2")
+    desk = Desk(a_spec(after=After(job="extract")))
+    desk.other = other
+    other.due(NOON + HOUR)
+    desk.due(NOON + HOUR + SECOND)
+
+    found = why(desk, NOON + HOUR + MINUTE)
+
+    assert (found.reason, holding(found)) == (Reason.WAITING_UPSTREAM, ["after"])
+    assert "extract's window 2026-01-01T13:00:00Z is not through" in found.verdict
+    assert [one.id for one in found.in_the_way] == [other.runs[0].id]
+    assert found.acts[0].command == "mainspring why extract"
+    other.end(RunState.SUCCEEDED, NOON + HOUR + MINUTE)
+    desk.sweep(NOON + HOUR + 2 * MINUTE)
+    assert desk.outcomes() == [Outcome.RAN]
+
+
+def test_a_window_that_nothing_holds_any_more_starts_unless_nobody_looks_at_it() -> None:
+    other = Desk(a_spec(job="extract"), name="sched_2")
+    desk = Desk(a_spec(after=After(job="extract")))
+    desk.other = other
+    other.due(NOON + HOUR)
+    desk.due(NOON + HOUR + SECOND)
+    other.end(RunState.SUCCEEDED, NOON + HOUR + 2 * SECOND)
+
+    soon, late = why(desk, NOON + HOUR + 5 * SECOND), why(desk, NOON + HOUR + 2 * MINUTE)
+
+    assert (soon.reason, soon.is_problem()) == (None, False)
+    assert "about to start" in soon.verdict
+    assert (late.reason, late.acts) == (Reason.SCHEDULER_LAG, ())
+
+
+def test_a_window_that_waits_for_a_worker_to_look_for_a_file() -> None:
+    desk = Desk(a_spec(condition=Condition(file_exists="/data/ready")))
+    desk.due(NOON + HOUR)
+
+    found = why(desk, NOON + HOUR + MINUTE)
+
+    assert (found.reason, holding(found)) == (Reason.WAITING_EVENT, ["condition"])
+    assert "/data/ready" in found.verdict
+    desk.answer(NOON + HOUR + MINUTE, exists=True)
+    assert desk.outcomes() == [Outcome.RAN]
+
+
+def test_a_backfill_allows_so_many_at_a_time() -> None:
+    desk = Desk(a_spec())
+    wish = settling_acts.BackfillWish(since=NOON - 9 * HOUR, before=NOON, max_parallel=2, by="ann")
+    desk.backfill(NOON + MINUTE, wish)
+    backfilled = [one.run_id for one in desk.sorted_fires() if one.backfill_id and one.run_id]
+    desk.end(RunState.SUCCEEDED, NOON + 2 * MINUTE, run_id=backfilled[0])
+
+    found = why(desk, NOON + 3 * MINUTE, duration=TEN_MINUTES)
+
+    assert found.reason is Reason.BACKFILL_THROTTLED
+    assert "allows 2 at a time: 1 done, 2 under way" in found.verdict
+    assert found.numbers["waiting"] == sum(one.outcome is Outcome.WAITING for one in desk.sorted_fires())
+    assert len(found.in_the_way) == 2
+    assert found.acts[0].kind is ActKind.WAIT
+
+
+def test_a_window_that_nobody_planned_is_the_schedulers_fault() -> None:
+    desk = Desk(a_spec())
+
+    found = why(desk, NOON + HOUR + 40 * SECOND)
+
+    assert (found.reason, holding(found), found.acts) == (Reason.SCHEDULER_LAG, ["due"], ())
+    assert "Was due 40s ago" in found.verdict
+
+
+def test_one_that_runs_when_asked_and_one_that_is_over() -> None:
+    manual = why(Desk(a_spec(ManualTrigger())), NOON)
+    once = Desk(a_spec(OnceTrigger(at=NOON + HOUR)))
+    once.due(NOON + HOUR)
+
+    over = why(once, NOON + 2 * HOUR)
+
+    assert (manual.reason, manual.is_problem()) == (None, False)
+    assert manual.acts[0].command == "mainspring trigger hourly"
+    assert over.reason is None
+    assert over.expected is not None
+    assert over.expected.foresight is Foresight.NEVER
+    assert over.verdict.startswith("Has no window to come")
+
+
+def test_a_deleted_one_says_so() -> None:
+    desk = Desk(a_spec())
+    desk.settle(NOON + MINUTE, lambda d, c: settling_acts.delete(d, c, by="ann", why="not used"))
+
+    found = why(desk, NOON + HOUR)
+
+    assert (found.reason, found.state, found.acts) == (None, "deleted", ())
+    assert "not used" in found.verdict

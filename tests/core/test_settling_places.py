@@ -1,0 +1,112 @@
+"""A schedule's runs go where its job may be at that moment, or are not made, and the fire says why (ADM-3, ADM-8)."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+
+from mainspring.core.fires import Outcome
+from mainspring.core.hearings import RunWish
+from mainspring.core.job_places import JobNeeds, Place, check_job_place, needs_of, p0_fault, place_run
+from mainspring.core.jobs import JobSpec, TaskSpec
+from mainspring.core.pools import Policy, PoolRow
+from mainspring.core.quotas import P0Grant
+from mainspring.core.resources import Resources
+from mainspring.core.settling_acts import TriggerWish
+from mainspring.core.sharing_rules import AllRules
+from mainspring.core.tasks import Priority
+from mainspring.core.zones import EPOCH
+from mainspring.errors import Fault, Refused
+from tests.core.builders import NOON
+from tests.core.settlings import JOB, Desk, a_spec
+
+HOUR = timedelta(hours=1)
+
+EU = PoolRow(
+    name="eu", labels='{"region":"eu"}', zones=(), max_resources=None, note="", version=1, updated_at=EPOCH,
+    updated_by="ann",
+)  # fmt: skip
+US = replace(EU, name="us", labels='{"region":"us"}')
+RESIDENCY = Policy(
+    name="residency", label="eu_data", value="", requires='{"region":"eu"}', note="", version=1, updated_at=EPOCH,
+    updated_by="ann",
+)  # fmt: skip
+LABELLED = JobNeeds(labels={"eu_data": "yes"})
+
+
+def test_a_window_runs_where_its_job_may_be_and_is_skipped_where_it_may_not() -> None:
+    """What is decided is decided when it fires: rules change."""
+    asked: list[RunWish] = []
+    places = [Place(pool="eu"), Place(pool="default", faults=(Fault(where="labels", why="no pool will do"),))]
+
+    def admit(wish: RunWish) -> Place:
+        asked.append(wish)
+        return places[0 if wish.at < NOON + 2 * HOUR else 1]
+
+    desk = Desk(a_spec(priority=Priority.P1))
+    desk.context = replace(desk.context, admit=admit)
+    desk.due(NOON + HOUR)
+    assert [run.shard for run in desk.runs] == ["eu"]
+    assert {(wish.tenant, wish.pool, wish.job, wish.priority) for wish in asked} == {
+        ("acme", "default", JOB, Priority.P1)
+    }
+    desk.due(NOON + 2 * HOUR)
+    assert (desk.latest().outcome, desk.latest().because) == (Outcome.SKIPPED, "its job can't run: no pool will do")
+    with pytest.raises(Refused, match="no pool will do"):
+        desk.trigger(NOON + 2.5 * HOUR, TriggerWish(by="ann"))
+
+
+def test_a_run_goes_to_the_named_pool_else_the_usual_one_else_the_first_that_qualifies() -> None:
+    """In that order."""
+    rules = AllRules(pools=(EU, US), policies=(RESIDENCY,))
+    assert place_run(JobNeeds(), "default", rules).pool == "default"
+    assert place_run(JobNeeds(pool="us"), "default", rules).pool == "us"
+    assert place_run(LABELLED, "default", rules).pool == "eu"
+    assert place_run(LABELLED, "eu", rules).pool == "eu"
+
+
+@pytest.mark.parametrize(
+    ("needs", "pools", "words"),
+    [
+        (LABELLED, (US,), "in pools with region=eu: there is none; pools: us (region=us)"),
+        (LABELLED, (), "pools: none is described"),
+        (replace(LABELLED, pool="us"), (EU, US), "pool us, which the job names, is none; pools: eu (region=eu), us"),
+        (JobNeeds(pool="uss"), (EU, US), "there is no pool 'uss', did you mean us?"),
+    ],
+)
+def test_where_none_will_do_the_reason_is_named(needs: JobNeeds, pools: tuple[PoolRow, ...], words: str) -> None:
+    """With the policy, and what there is."""
+    rules = AllRules(pools=pools, policies=(RESIDENCY,))
+    (fault,) = place_run(needs, "default", rules, known={"default", *(pool.name for pool in pools)}).faults
+    assert words in fault.why
+
+
+def test_of_a_stored_job_only_what_matters_is_read() -> None:
+    """The largest of each resource, of whichever task."""
+    spec = JobSpec(
+        name="j", pool="eu", labels={"a": "b"},
+        tasks=(
+            TaskSpec(name="a", resources=Resources(cpu_millis=4_000, memory_bytes=1)),
+            TaskSpec(name="b", resources=Resources(cpu_millis=1_000, memory_bytes=9, gpus=1)),
+        ),
+    )  # fmt: skip
+    needs = needs_of(replace(JOB, definition=msgspec.json.encode(spec).decode()))
+    most = Resources(cpu_millis=4_000, memory_bytes=9, gpus=1)
+    assert needs == JobNeeds(pool="eu", labels={"a": "b"}, largest=most)
+    small = replace(EU, max_resources=replace(most, gpus=0))
+    assert [fault.where for fault in check_job_place(spec, "x", AllRules(pools=(small,)), {"eu"})] == [
+        "tasks[1].resources.gpus"
+    ]
+
+
+def test_p0_is_for_those_who_have_a_grant_that_holds() -> None:
+    """ADM-3. Other priorities are everybody's."""
+    rules = AllRules(grants=(P0Grant(tenant="acme", since=NOON, until=NOON + HOUR, by="boss", why=""),))
+    assert p0_fault(Priority.P0, "acme", rules, NOON, needed=True) is None
+    assert p0_fault(Priority.P1, "other", rules, NOON, needed=True) is None
+    assert p0_fault(Priority.P0, "other", rules, NOON, needed=False) is None
+    assert "grant-p0 other" in (p0_fault(Priority.P0, "other", rules, NOON, needed=True) or "")
+    assert "grant-p0 acme" in (p0_fault(Priority.P0, "acme", rules, NOON + HOUR, needed=True) or "")

@@ -1,0 +1,98 @@
+"""Supposals in words: what is understood, and what is not."""
+
+from __future__ import annotations
+
+import pytest
+
+from mainspring.core.resources import Resources
+from mainspring.core.supposals import MoreWorkers, Supposal, parse_supposal
+from mainspring.core.tasks import Priority
+from mainspring.errors import Refused
+
+GIB = 1 << 30
+
+
+@pytest.mark.parametrize(
+    ("words", "supposal"),
+    [
+        ("cpu 2", Supposal(cpu_millis=2_000)),
+        ("cpu=500m", Supposal(cpu_millis=500)),
+        ("memory 4GiB", Supposal(memory_bytes=4 * GIB)),
+        ("gpus 0, disk 1Gi", Supposal(gpus=0, disk_bytes=GIB)),
+        ("without label gpu=a100", Supposal(without_labels=("gpu",))),
+        ("zone eu-1", Supposal(zone="eu-1")),
+        ("without zone", Supposal(zone="")),
+        ("priority p0", Supposal(priority=Priority.P0)),
+        (
+            "burst 8, guaranteed 4, tasks 20",
+            Supposal(burst_cpu_millis=8_000, guaranteed_cpu_millis=4_000, max_tasks=20),
+        ),
+        ("group etl 3", Supposal(groups={"etl": 3})),
+        ("worker 8", Supposal(workers=(MoreWorkers(offers=Resources(8_000)),))),
+        (
+            "2 workers 16 64GiB gpus=1 label.gpu=a100 zone=eu-1",
+            Supposal(
+                workers=(
+                    MoreWorkers(count=2, offers=Resources(16_000, 64 * GIB, 1), labels=(("gpu", "a100"),), zone="eu-1"),
+                )
+            ),
+        ),
+        ("unfreeze, unpause", Supposal(unfrozen=True, unpaused=True)),
+    ],
+)
+def test_each_change_is_read(words: str, supposal: Supposal) -> None:
+    assert parse_supposal([words]) == supposal
+
+
+def test_several_words_are_one_supposal() -> None:
+    """Whether they are separated or not."""
+    assert parse_supposal(["cpu 2", "burst 8"]) == parse_supposal(["cpu 2, burst 8"])
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        ("cpus 2", "did you mean cpu?"),
+        ("memroy 2Gi", "did you mean memory?"),
+        ("cpu", "must have one value"),
+        ("cpu two", "must be a number of processors"),
+        ("memory 2x", "must be a size"),
+        ("priority P7", "must be one of P0, P1, P2"),
+        ("group etl", "such as `group etl 3`"),
+        ("without gpu", "`without label KEY`"),
+        ("0 workers 4", "must be 1 to 1000 workers"),
+        ("worker 4 gpu=1", "did you mean gpus?"),
+        ("unfreeze now", "needs nothing besides"),
+        ("disk 99999999999Pi", "is more than anybody has"),
+        ("", "must say what is supposed"),
+    ],
+)
+def test_what_is_not_understood(words: str, why: str) -> None:
+    """The fault names the words and says what would do."""
+    with pytest.raises(Refused) as refused:
+        parse_supposal([words])
+    (fault,) = refused.value.faults
+    assert why in fault.why
+
+
+def test_every_fault_is_named() -> None:
+    """Not only the first."""
+    with pytest.raises(Refused) as refused:
+        parse_supposal(["cpu x, burst 8", "memory y"])
+    assert [fault.where for fault in refused.value.faults] == ["cpu x", "memory y"]
+
+
+def test_workers_are_counted_in_all() -> None:
+    """However they are spread over clauses: each of them costs a look in every turn of a play."""
+    assert len(parse_supposal(["500 workers 1", "500 workers 2"]).workers) == 2
+    with pytest.raises(Refused) as refused:
+        parse_supposal(["1000 workers 1, worker 2"])
+    assert [fault.where for fault in refused.value.faults] == ["worker 2"]
+
+
+@pytest.mark.parametrize("words", ["cpu {}", "memory {}Pi", "worker {}", "worker 1 {}", "worker 1 disk={}"])
+def test_no_number_is_too_long_to_be_refused(words: str) -> None:
+    """Also one that no float can hold."""
+    with pytest.raises(Refused) as refused:
+        parse_supposal([words.format("9" * 400)])
+    assert [fault.why for fault in refused.value.faults] == ["is more than anybody has"]
