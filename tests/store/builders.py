@@ -8,9 +8,13 @@ from typing import Any
 
 import msgspec
 
+from mainspring.core.artifacts import ArtifactRow
 from mainspring.core.batch import Batch, Outgoing, TaskChange
+from mainspring.core.decisions import Decision, DecisionKind
 from mainspring.core.jobs import JobRow
+from mainspring.core.resources import Resources
 from mainspring.core.runs import Run, RunState
+from mainspring.core.shapes import Shape
 from mainspring.core.tasks import Attempt, AttemptEnd, Priority, Task, TaskState, Transition
 from mainspring.ids import task_id
 from mainspring.store.port import Store, Term
@@ -91,6 +95,28 @@ def an_attempt(task: Task, **changes: Any) -> Attempt:
         "lease_id": "lease_1", "assigned_at": NOW, "started_at": NOW, "ended_at": NOW, "end": AttemptEnd.SUCCEEDED,
     }  # fmt: skip
     return Attempt(**(values | changes))
+
+
+def a_decision(task: Task, **changes: Any) -> Decision:
+    """What was decided about a task."""
+    values: dict[str, Any] = {
+        "id": f"dec_{new_number():012x}-{new_number():016x}", "at": NOW, "kind": DecisionKind.PLACED,
+        "shard": task.shard, "tenant": task.tenant, "task_id": task.id, "run_id": task.run_id, "name": task.name,
+        "attempt": 1, "priority": task.priority, "request": Shape(resources=Resources(cpu_millis=500)),
+        "worker_id": "w1", "free": Resources(cpu_millis=4_000), "score": 0.25, "looked_at": 3, "why": "it is the best",
+        "version": "1.0",
+    }  # fmt: skip
+    return Decision(**(values | changes))
+
+
+def an_artifact(task: Task, path: str = "report.csv", **changes: Any) -> ArtifactRow:
+    """A file that an attempt of a task left."""
+    values: dict[str, Any] = {
+        "run_id": task.run_id, "task_id": task.id, "attempt_id": "att_1", "path": path, "task": task.name,
+        "partition": None, "tenant": task.tenant, "size_bytes": 7, "sha256": "0" * 64, "place": f"file:///srv/{path}",
+        "keep_seconds": 0, "succeeded": True, "stored_at": NOW,
+    }  # fmt: skip
+    return ArtifactRow(**(values | changes))
 
 
 def an_outgoing(**changes: Any) -> Outgoing:

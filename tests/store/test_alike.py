@@ -39,7 +39,9 @@ TABLES = [
     "shards", "terms", "jobs", "runs", "tasks", "attempts", "late_results", "transitions", "runs_history",
     "tasks_history", "spreads", "outbox", "idempotency", "rejected_events", "workers", "checkpoints", "tokens",
     "breakers", "durations", "schedules", "schedule_changes", "fires", "backfills", "events", "alerts",
-    "audit_unsealed", "audit", "audit_heads", "tenants", "measures", "webhooks", "webhook_deliveries",
+    "audit_unsealed", "audit", "audit_heads", "tenants", "measures", "webhooks", "webhook_deliveries", "pools",
+    "policies", "quotas", "p0_grants", "work_groups", "freezes", "shares", "limits", "tallies", "decisions",
+    "artifacts", "join_tokens", "worker_identities",
 ]  # fmt: skip
 
 
@@ -231,9 +233,9 @@ class TwoStores(RuleBasedStateMachine):
         self.both(lambda store: self.unheard(store, shard, limit))
 
     async def unheard(self, store: Store, shard: str, limit: int) -> Any:
-        found = await store.unheard(shard, timedelta(0), limit)
+        found = await store.unheard(shard, timedelta(0), limit, HOUR)
         await store.heard(shard, ["w1", "w2"])
-        return [worker.id for worker in found], len(await store.unheard(shard, HOUR, limit))
+        return [worker.id for worker in found], len(await store.unheard(shard, HOUR, limit, HOUR))
 
     # outbox and sweeps
 

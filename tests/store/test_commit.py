@@ -17,6 +17,7 @@ from tests.store.builders import (
     NOW,
     Leader,
     a_change,
+    a_decision,
     a_run,
     a_task,
     a_transition,
@@ -40,6 +41,7 @@ EVERYTHING = [
     "outbox",
     "rejected_events",
     "workers",
+    "decisions",
 ]
 
 
@@ -82,12 +84,12 @@ async def test_of_a_run_only_the_columns_that_a_shard_may_change_are_written(sto
     assert await store.run(run.id) == adopted(run)
 
 
-async def test_priorities_and_the_start_of_a_run_are_written_with_it_and_go_to_history(store: Store) -> None:
+async def test_priorities_and_the_times_of_a_run_are_written_with_it_and_go_to_history(store: Store) -> None:
     leader = await Leader.of(store)
     run = a_run()
     (task,) = await leader.adopt(run)
     urgent = a_change(task, priority=Priority.P0, state=task.state)
-    over = ended(run, priority=Priority.P0, started_at=NOW - HOUR)
+    over = ended(run, priority=Priority.P0, started_at=NOW - HOUR, finish_by=NOW + HOUR, at_risk_at=NOW)
 
     await leader.commit(runs=[over], tasks=[urgent])
 
@@ -221,6 +223,7 @@ async def test_a_batch_that_had_been_written_changes_nothing_and_answers_like_th
     batch = Batch(
         runs=[adopted(run, because="now")], tasks=[a_change(task)], new_tasks=[a_task(run, 1)],
         transitions=[a_transition(task)], attempts=[an_attempt(task)], outbox=[an_outgoing()],
+        decisions=[a_decision(task)],
         spreads=[a_spread(run.id, total=2, done=1)],
     )  # fmt: skip
     first = await store.commit(leader.term, 2, batch)

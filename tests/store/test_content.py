@@ -6,10 +6,11 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from mainspring.core.batch import Batch, LateResult, RejectedEvent, WorkerRow
 from mainspring.core.tasks import StopKind, StopRequest, TaskState
-from mainspring.errors import Rejected
+from mainspring.errors import Fenced, Rejected
 from mainspring.store.port import IdempotencyKey, Store
 from tests.store.builders import (
     HOUR,
@@ -206,3 +207,25 @@ async def test_a_rejected_batch_can_be_mended_and_sent_under_the_same_number(sto
     await store.commit(leader.term, 2, Batch(tasks=[a_change(task, state=TaskState.QUARANTINED)]))
 
     assert (await store.tasks(task.run_id))[0].state is TaskState.QUARANTINED
+
+
+@pytest.mark.parametrize("because", [NUL, SURROGATE], ids=["nul", "surrogate"])
+@pytest.mark.parametrize("beside", [False, True], ids=["alone", "with other rows"])
+async def test_content_that_is_refused_is_fenced_all_the_same_if_the_term_is_over(
+    store: Store, because: str, beside: bool
+) -> None:
+    """Whoever leads no more drops everything; what was wrong with a batch of its is nobody's concern."""
+    leader = await Leader.of(store)
+    (task,) = await leader.adopt(a_run())
+    change = a_change(task)
+    bad = replace(change, task=replace(change.task, because=because))
+    more = {"outbox": [an_outgoing()]} if beside else {}
+    with pytest.raises(Rejected):
+        await leader.commit(tasks=[bad], **more)
+    before = await all_rows(store)
+    await store.release(leader.term)
+
+    with pytest.raises(Fenced):
+        await leader.commit(tasks=[bad], **more)
+
+    assert await all_rows(store) == before

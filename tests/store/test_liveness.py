@@ -60,16 +60,16 @@ async def test_unheard_are_workers_that_were_last_heard_of_at_least_so_long_ago(
     ]
     await leader.commit(workers=rows)
 
-    assert await store.unheard("main", HOUR, 10) == [rows[1], rows[0]]
-    assert await store.unheard("main", HOUR, 1) == [rows[1]]
-    assert await store.unheard("other", HOUR, 10) == []
+    assert await store.unheard("main", HOUR, 10, HOUR) == [rows[1], rows[0]]
+    assert await store.unheard("main", HOUR, 1, HOUR) == [rows[1]]
+    assert await store.unheard("other", HOUR, 10, HOUR) == []
 
 
 async def test_unheard_are_neither_lost_nor_gone(store: Store) -> None:
     leader = await Leader.of(store)
     await leader.commit(workers=[a_worker("w1", status="lost"), a_worker("w2", status="gone"), a_worker("w3")])
 
-    assert [worker.id for worker in await store.unheard("main", HOUR, 10)] == ["w3"]
+    assert [worker.id for worker in await store.unheard("main", HOUR, 10, HOUR)] == ["w3"]
 
 
 async def test_a_worker_that_was_heard_of_is_no_longer_unheard(store: Store) -> None:
@@ -78,7 +78,7 @@ async def test_a_worker_that_was_heard_of_is_no_longer_unheard(store: Store) -> 
 
     await store.heard("main", ["w1"])
 
-    assert [worker.id for worker in await store.unheard("main", HOUR, 10)] == ["w2"]
+    assert [worker.id for worker in await store.unheard("main", HOUR, 10, HOUR)] == ["w2"]
 
 
 async def test_workers_are_pruned_when_they_have_been_lost_or_gone_for_so_long(store: Store) -> None:

@@ -35,6 +35,7 @@ from mainspring.store.port import ShardRow, Store
 from mainspring.store.port_admin import DeliveryRow, MeasureRow, TenantRow, WebhookRow
 from mainspring.store.port_front import ServerRow, TokenRow
 from mainspring.store.port_schedules import AlertRow
+from mainspring.store.port_workers import IdentityRow, JoinTokenRow
 from mainspring.store.postgres import PostgresStore
 from mainspring.store.sqlite import SqliteStore, inline
 from tests.postgres import PostgresServer
@@ -72,6 +73,8 @@ TABLES: dict[str, tuple[type[msgspec.Struct], list[str]]] = {
     "measures": (MeasureRow, []),
     "webhooks": (WebhookRow, []),
     "webhook_deliveries": (DeliveryRow, []),
+    "join_tokens": (JoinTokenRow, []),
+    "worker_identities": (IdentityRow, []),
 }
 """The struct of each table, and what the store adds for itself."""
 

@@ -130,6 +130,13 @@ async def test_a_campaign_whose_answer_was_lost_is_recognised_by_its_nonce(
 # networks that swallow everything, connections that end
 
 
+async def test_what_may_take_long_is_not_bound_by_the_deadline_of_others(store: PostgresStore) -> None:
+    long = QUICK.deadline + 0.1
+    assert await store._call_patiently(Connection.fetchval, "SELECT 1 FROM pg_sleep($1)", long) == 1
+    with pytest.raises(Unavailable):
+        await store._call(Connection.fetchval, "SELECT 1 FROM pg_sleep($1)", long)
+
+
 async def test_a_call_that_gets_no_answer_ends_at_the_deadline(behind_proxy: tuple[PostgresStore, Proxy]) -> None:
     store, proxy = behind_proxy
     leader = await Leader.of(store)

@@ -11,7 +11,19 @@ from mainspring.core.fires import Outcome
 from mainspring.core.runs import FINAL_RUN, RunState
 from mainspring.store.port import PRUNABLE, IdempotencyKey, Store
 from mainspring.store.port_schedules import FireFilter
-from tests.store.builders import DAY, HOUR, Leader, a_run, a_transition, adopted, an_attempt, an_outgoing, ended
+from tests.store.builders import (
+    DAY,
+    HOUR,
+    Leader,
+    a_decision,
+    a_run,
+    a_transition,
+    adopted,
+    an_artifact,
+    an_attempt,
+    an_outgoing,
+    ended,
+)
 from tests.store.conftest import look
 from tests.store.schedule_builders import a_change_of, a_fire, a_schedule, an_alert, an_event, given_fires
 
@@ -92,7 +104,9 @@ async def test_prune_takes_away_what_is_older_than_age_and_nothing_else(store: S
         attempt = an_attempt(task, ended_at=at)
         await leader.commit(
             transitions=[a_transition(task, at=at)],
+            decisions=[a_decision(task, at=at)],
             attempts=[attempt],
+            artifacts=[an_artifact(task, stored_at=at)],
             late=[LateResult(attempt_id=attempt.id, outcome="failed", output=None, error=None, at=at)],
             rejected=[
                 RejectedEvent(id=f"r{age}", shard="main", kind="k", subject=task.id, event="{}", fault="f", at=at)
@@ -100,14 +114,23 @@ async def test_prune_takes_away_what_is_older_than_age_and_nothing_else(store: S
             runs=[ended(run, ended_at=at)],
             archived=[run.id],
         )
-    tables = ("transitions", "attempts", "late_results", "runs_history", "tasks_history", "rejected_events")
+    tables = (
+        "transitions",
+        "decisions",
+        "attempts",
+        "late_results",
+        "runs_history",
+        "tasks_history",
+        "rejected_events",
+        "artifacts",
+    )
     # The adoptions have transitions of their own, which are older than everything here.
-    assert [await count(store, table) for table in tables] == [4, 2, 2, 2, 2, 2]
+    assert [await count(store, table) for table in tables] == [4, 2, 2, 2, 2, 2, 2, 2]
 
     for what in PRUNABLE:
         await prune_all(store, what)
 
-    assert [await count(store, table) for table in tables] == [1, 1, 1, 1, 1, 1]
+    assert [await count(store, table) for table in tables] == [1, 1, 1, 1, 1, 1, 1, 1]
 
 
 async def test_prune_never_touches_what_belongs_to_a_run_that_is_not_final(store: Store) -> None:
@@ -118,6 +141,7 @@ async def test_prune_never_touches_what_belongs_to_a_run_that_is_not_final(store
     attempt = an_attempt(task, ended_at=at)
     await leader.commit(
         transitions=[a_transition(task, at=at)],
+        decisions=[a_decision(task, at=at)],
         attempts=[attempt],
         late=[LateResult(attempt_id=attempt.id, outcome="failed", output=None, error=None, at=at)],
         rejected=[
@@ -129,14 +153,15 @@ async def test_prune_never_touches_what_belongs_to_a_run_that_is_not_final(store
     for what in PRUNABLE:
         await prune_all(store, what)
 
-    assert [await count(store, table) for table in ("transitions", "attempts", "late_results")] == [2, 1, 1]
+    tables = ("transitions", "decisions", "attempts", "late_results")
+    assert [await count(store, table) for table in tables] == [2, 1, 1, 1]
     assert await look(store, "SELECT id FROM rejected_events ORDER BY id") == [("r0",), ("r1",)]
 
     await leader.commit(runs=[ended(run)])
     for what in PRUNABLE:
         await prune_all(store, what)
 
-    assert [await count(store, table) for table in ("transitions", "attempts", "late_results")] == [0, 0, 0]
+    assert [await count(store, table) for table in tables] == [0, 0, 0, 0]
     assert await count(store, "rejected_events") == 0
 
 

@@ -118,14 +118,17 @@ def put(
     source: str = "",
     expected: str,
     now: str,
+    keys: int = 1,
 ) -> str:
-    """Keep a row whose first column is its key, if its version is the expected one; finds the row as it is then.
+    """Keep a row whose first columns are its key, if its version is the expected one; finds the row as it is then.
 
     `value` is how the database names what is given for a column, and `source` where that comes from.
     """
-    key, *others = struct.__struct_fields__
+    names = struct.__struct_fields__
+    key, others = names[:keys], names[keys:]
+    is_there = " AND ".join(f"{table}.{name} = {value(name)}" for name in key)
     given = {"version": "1", "created_at": now, "updated_at": now}
-    values = ", ".join(given.get(name) or value(name) for name in (key, *others))
+    values = ", ".join(given.get(name) or value(name) for name in names)
     changes = ", ".join(
         f"version = {table}.version + 1" if name == "version" else f"{name} = excluded.{name}"
         for name in others
@@ -134,8 +137,8 @@ def put(
     return f"""
         INSERT INTO {table} ({columns(struct)}) SELECT {values} {source}
         WHERE {expected} IS NULL OR {expected} = 0
-            OR EXISTS (SELECT 1 FROM {table} WHERE {table}.{key} = {value(key)})
-        ON CONFLICT ({key}) DO UPDATE SET {changes} WHERE {expected} IS NULL OR {table}.version = {expected}
+            OR EXISTS (SELECT 1 FROM {table} WHERE {is_there})
+        ON CONFLICT ({", ".join(key)}) DO UPDATE SET {changes} WHERE {expected} IS NULL OR {table}.version = {expected}
         RETURNING {columns(struct)}
     """
 

@@ -18,12 +18,16 @@ from typing import NamedTuple
 
 import msgspec
 
+from mainspring.core.artifacts import ArtifactRow
 from mainspring.core.batch import Checkpoint, WorkerRow
+from mainspring.core.decisions import Decision
 from mainspring.core.jobs import JobRow
 from mainspring.core.runs import Run
 from mainspring.core.states import FINAL
-from mainspring.core.tasks import Attempt, Task, TaskState, Transition
-from mainspring.store.port_front import ServerRow, TaskFilter, TokenRow
+from mainspring.core.tasks import Attempt, AttemptEnd, Task, TaskState, Transition
+from mainspring.core.workers import CLAIMANT
+from mainspring.store.port_artifacts import ArtifactFilter
+from mainspring.store.port_front import DecisionFilter, ServerRow, TaskFilter, TokenRow
 from mainspring.store.statements import ACTIVE, WORKER_IS_AWAY, tasks_of
 
 MOST = 1000
@@ -59,7 +63,9 @@ TRANSITIONS_AFTER = f"""
 """
 UNHEARD = f"""
     SELECT {columns(WorkerRow)} FROM workers
-    WHERE shard = $1 AND status NOT IN ({WORKER_IS_AWAY}) AND last_heard_at <= $2 ORDER BY last_heard_at, id LIMIT $3
+    WHERE shard = $1 AND status NOT IN ({WORKER_IS_AWAY}) AND last_heard_at <= $2
+        AND (id NOT LIKE '{CLAIMANT}%' OR last_heard_at <= $4)
+    ORDER BY last_heard_at, id LIMIT $3
 """
 SERVERS = f"SELECT {columns(ServerRow)} FROM servers WHERE heard_at >= $1 ORDER BY name LIMIT {MOST}"
 CHECKPOINT = f"SELECT {columns(Checkpoint)} FROM checkpoints WHERE task_id = $1"
@@ -80,6 +86,13 @@ def attempts_of(task_id: str = "task_id") -> str:
 def transitions_of(task_id: str = "task_id") -> str:
     """The latest transitions of a task, backwards."""
     return f"SELECT {columns(Transition)} FROM transitions WHERE {task_id} = $1 ORDER BY seq DESC LIMIT {MOST}"
+
+
+def _last_success(collate: str) -> str:
+    """The attempt with which the task of an artifact `x` last succeeded; that of the artifact if none is kept."""
+    return f"""coalesce((SELECT id {collate} FROM attempts
+        WHERE task_id {collate} = x.task_id AND "end" = '{AttemptEnd.SUCCEEDED}'
+        ORDER BY ended_at DESC, id DESC LIMIT 1), x.attempt_id)"""
 
 
 class Conditions:
@@ -180,6 +193,46 @@ def _tasks(wanted: TaskFilter, limit: int, after: str, dialect: Dialect) -> tupl
     if wanted.since_before is not None:
         where.require("tasks.since < {}", wanted.since_before)
     return source, where, order
+
+
+def decisions(wanted: DecisionFilter, before: tuple[datetime, str] | None, limit: int) -> Listing:
+    """The decisions that are wanted, backwards."""
+    where = Conditions(limit)
+    for column, value in (
+        ("task_id", wanted.task_id), ("run_id", wanted.run_id), ("worker_id", wanted.worker), ("tenant", wanted.tenant),
+        ("kind", wanted.kind),
+    ):  # fmt: skip
+        if value is not None:
+            where.require(f"{column} = {{}}", value)
+    if wanted.since is not None:
+        where.require("at >= {}", wanted.since)
+    if wanted.before is not None:
+        where.require("at < {}", wanted.before)
+    if before is not None:
+        where.require("at <= {} AND (at, id) < ({}, {})", before[0], *before)
+    return Listing(
+        f"SELECT {columns(Decision)} FROM decisions WHERE {where} ORDER BY at DESC, id DESC LIMIT $1", where.parameters
+    )
+
+
+def artifacts(wanted: ArtifactFilter, after: tuple[str, str, str] | None, limit: int, *, collate: str = "") -> Listing:
+    """The artifacts that are wanted, by task, attempt and path. `collate` is how ids are compared byte by byte."""
+    where = Conditions(limit, wanted.run_id)
+    where.require("x.run_id = $2")
+    for column, value in (("task_id", wanted.task_id), ("attempt_id", wanted.attempt_id)):
+        if value is not None:
+            where.require(f"x.{column} = {{}}", value)
+    if wanted.tasks:
+        where.among("x.task", wanted.tasks)
+    if wanted.of_last_success:
+        where.require(f"x.succeeded AND x.attempt_id = {_last_success(collate)}")
+    if after is not None:
+        where.require("(x.task_id, x.attempt_id, x.path) > ({}, {}, {})", *after)
+    return Listing(
+        f"""SELECT {columns(ArtifactRow, "x")} FROM artifacts x WHERE {where}
+            ORDER BY x.task_id, x.attempt_id, x.path LIMIT $1""",
+        where.parameters,
+    )
 
 
 def jobs(tenant: str | None, after: str, limit: int) -> Listing:

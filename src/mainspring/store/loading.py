@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
+import msgspec
 import structlog
 
-from mainspring.core.batch import BreakerRow, Checkpoint, DurationRow, Spread, WorkerRow
+from mainspring.core.batch import BreakerRow, Checkpoint, DurationRow, Spread, TallyRow, WorkerRow
 from mainspring.core.jobs import JobRow
 from mainspring.core.runs import Run
+from mainspring.core.shares import ShareRow
+from mainspring.core.sharing_rules import AllRules
 from mainspring.core.tasks import Task
 from mainspring.store.port import ShardRows
 from mainspring.store.rows import Codec
+from mainspring.store.sharing_statements import RULES
 
 log = structlog.get_logger()
 
@@ -31,6 +36,8 @@ class Loader:
         workers: Codec[WorkerRow],
         breakers: Codec[BreakerRow],
         durations: Codec[DurationRow],
+        shares: Codec[ShareRow],
+        tallies: Codec[TallyRow],
     ) -> None:
         self._runs = runs
         self._tasks = tasks
@@ -40,6 +47,8 @@ class Loader:
         self._workers = workers
         self._breakers = breakers
         self._durations = durations
+        self._shares = shares
+        self._tallies = tallies
 
     def shard_rows(
         self,
@@ -51,6 +60,8 @@ class Loader:
         workers: _Rows = (),
         breakers: _Rows = (),
         durations: _Rows = (),
+        shares: _Rows = (),
+        tallies: _Rows = (),
     ) -> ShardRows:
         """What of these rows can be read; a run of which something can't is named, and nothing of it is given."""
         known, unreadable = self._runs.readable(runs, "id")
@@ -71,6 +82,8 @@ class Loader:
             workers=held_back,
             breakers=self._breakers.readable(breakers, "subject")[0],
             durations=self._durations.readable(durations, "job")[0],
+            shares=self._shares.readable(shares, "limit")[0],
+            tallies=self._tallies.readable(tallies, "tenant")[0],
             unreadable=unreadable,
         )
 
@@ -80,6 +93,16 @@ class Loader:
         for run_id, fault in unreadable.items():
             log.error("run.unreadable", run=run_id, fault=fault)
         return known
+
+
+def all_rules(version: int, found: Mapping[str, _Rows], codecs: Mapping[type[msgspec.Struct], Codec[Any]]) -> AllRules:
+    """Those rules that can be read, from rows by the fields of `AllRules`. The others are complained about."""
+    rules: dict[str, list[Any]] = {}
+    for field, table in RULES.items():
+        rules[field], unreadable = codecs[table.struct].readable(found[field], table.key[-1])
+        for subject, fault in unreadable.items():
+            log.error("rule.unreadable", table=table.name, subject=subject, fault=fault)
+    return AllRules(version=version, **rules)
 
 
 def unless_moving(found: ShardRows) -> ShardRows:

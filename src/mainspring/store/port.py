@@ -21,29 +21,22 @@ from typing import Protocol
 import msgspec
 
 from mainspring.core.audit_trail import AuditEntry
-from mainspring.core.batch import Batch, BreakerRow, Checkpoint, DurationRow, Outgoing, Spread, WorkerRow
+from mainspring.core.batch import Batch, BreakerRow, Checkpoint, DurationRow, Outgoing, Spread, TallyRow, WorkerRow
 from mainspring.core.intake import Waiting as Waiting  # noqa: PLC0414 - a part of this port
 from mainspring.core.intake import Want as Want  # noqa: PLC0414 - a part of this port
 from mainspring.core.jobs import JobRow
 from mainspring.core.runs import Run
+from mainspring.core.shares import ShareRow
 from mainspring.core.tasks import RecordedAttempt, Task
 from mainspring.errors import KeyReused
 from mainspring.store.port_admin import Audit, Measures, Tenants, Webhooks
+from mainspring.store.port_artifacts import Artifacts
 from mainspring.store.port_front import Cluster, Lists, Liveness, Tokens
 from mainspring.store.port_schedules import Alerts, DeadLetters, Events, Schedules
 from mainspring.store.port_schedules import IdempotencyKey as IdempotencyKey  # noqa: PLC0414 - a part of this port
-
-
-class Term(msgspec.Struct, frozen=True, kw_only=True):
-    """A leadership of a shard, as granted."""
-
-    shard: str
-    epoch: int
-    nonce: int
-    """Positive, 63 bits."""
-    batch_no: int
-    """The number of the last batch that was written. The next commit's number is one more; it never restarts."""
-    granted_at: datetime
+from mainspring.store.port_sharing import Rules, SharedLimits
+from mainspring.store.port_terms import Term as Term  # noqa: PLC0414 - a part of this port
+from mainspring.store.port_workers import WorkerIdentities
 
 
 class ShardRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,6 +65,10 @@ class ShardRows(msgspec.Struct, frozen=True, kw_only=True):
     """Those of the shard that are open; `load_run` leaves them out."""
     durations: list[DurationRow] = []
     """Of the shard, the 20,000 that were updated last; `load_run` leaves them out."""
+    shares: list[ShareRow] = []
+    """Parts of limits that the shard holds, by limit; `load_run` leaves them out."""
+    tallies: list[TallyRow] = []
+    """Those of the shard whose part began in the latest 65 minutes, by time and tenant; `load_run` leaves them out."""
     unreadable: dict[str, str] = {}
     """Runs of which something can't be read, and what: nothing but perhaps their own row is among the others."""
 
@@ -268,13 +265,14 @@ class Sweeps(Protocol):
 
 PRUNABLE = (
     "transitions", "attempts", "history", "idempotency", "outbox", "rejected_events", "workers", "fires", "events",
-    "alerts", "schedule_changes", "audit", "webhook_deliveries",
+    "alerts", "schedule_changes", "audit", "webhook_deliveries", "decisions",
 )  # fmt: skip
 
 
 class Store(
     Leases, Memory, Intake, Submission, Lists, Liveness, Cluster, Tokens, Outbox, Sweeps, Schedules, Events, Alerts,
-    DeadLetters, Audit, Tenants, Measures, Webhooks, Protocol,
+    DeadLetters, Audit, Tenants, Measures, Webhooks, Rules, SharedLimits, Artifacts,
+    WorkerIdentities, Protocol,
 ):  # fmt: skip
     """All of it. One object, given to whoever needs a part."""
 

@@ -14,6 +14,7 @@ import msgspec
 
 from mainspring.core.audit_trail import AuditEntry
 from mainspring.core.batch import BreakerRow, Checkpoint, DurationRow, WorkerRow
+from mainspring.core.decisions import Decision, DecisionKind
 from mainspring.core.jobs import JobRow
 from mainspring.core.runs import Run, RunState
 from mainspring.core.tasks import Attempt, Priority, Task, TaskState, Transition
@@ -83,6 +84,19 @@ class TaskFilter(msgspec.Struct, frozen=True, kw_only=True):
     """Only those that have been in their state since before then."""
     after: str = ""
     """Only those whose id sorts behind this one."""
+
+
+class DecisionFilter(msgspec.Struct, frozen=True, kw_only=True):
+    """Which decisions are wanted; what is not said does not matter."""
+
+    tenant: str | None = None
+    """Of whose tasks."""
+    task_id: str | None = None
+    run_id: str | None = None
+    worker: str | None = None
+    kind: DecisionKind | None = None
+    since: datetime | None = None
+    before: datetime | None = None
 
 
 class JobDay(msgspec.Struct, frozen=True, kw_only=True):
@@ -166,6 +180,12 @@ class Lists(Protocol):
         """What happened in a shard after this place of its story, in order: the live stream (OBS-4)."""
         ...
 
+    async def list_decisions(
+        self, wanted: DecisionFilter, before: tuple[datetime, str] | None, limit: int
+    ) -> list[Decision]:
+        """Decisions by time and id, the latest first, those behind `before`; as far as they are kept."""
+        ...
+
     async def list_jobs(self, tenant: str | None, after: str, limit: int) -> list[JobRow]:
         """The latest version of each job, by tenant and name; `after` is `tenant/name` of the last one before.
 
@@ -223,8 +243,11 @@ class Liveness(Protocol):
         """
         ...
 
-    async def unheard(self, shard: str, age: timedelta, limit: int) -> list[WorkerRow]:
-        """Workers that are neither lost nor gone, and were last heard of at least `age` ago, longest ago first."""
+    async def unheard(self, shard: str, age: timedelta, limit: int, claimant_age: timedelta) -> list[WorkerRow]:
+        """Workers that are neither lost nor gone, and were last heard of at least `age` ago, longest ago first.
+
+        Of those that claim their work (`core/workers.py`), which may be silent for longer: at least `claimant_age` ago.
+        """
         ...
 
 

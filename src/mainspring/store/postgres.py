@@ -38,12 +38,14 @@ from mainspring.store.postgres_connections import (
 )
 from mainspring.store.postgres_list_calls import PostgresLists
 from mainspring.store.postgres_schedules import PostgresSchedules
+from mainspring.store.postgres_sharing import PostgresSharing
+from mainspring.store.postgres_workers import PostgresWorkers
 
 _MIGRATION_LOCK = 0x6D61696E_6D696772
 """The advisory lock of whoever migrates ("mainmigr")."""
 
 
-class PostgresStore(PostgresSchedules, PostgresLists, PostgresAdmin, Store):
+class PostgresStore(PostgresSchedules, PostgresLists, PostgresAdmin, PostgresSharing, PostgresWorkers, Store):
     """Remembers in a PostgreSQL database."""
 
     def __init__(self, url: str, *, clock: Clock, limits: Limits, connections: int) -> None:
@@ -195,9 +197,9 @@ class PostgresStore(PostgresSchedules, PostgresLists, PostgresAdmin, Store):
         """Note that workers were heard of."""
         return await self._call(front.heard, shard, workers)
 
-    async def unheard(self, shard: str, age: timedelta, limit: int) -> list[WorkerRow]:
+    async def unheard(self, shard: str, age: timedelta, limit: int, claimant_age: timedelta) -> list[WorkerRow]:
         """Workers that were not heard of for some time."""
-        return await self._call(front.unheard, shard, age, limit)
+        return await self._call(front.unheard, shard, age, limit, claimant_age)
 
     # cluster
 

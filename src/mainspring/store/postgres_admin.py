@@ -23,7 +23,8 @@ from mainspring.store.postgres_rows import as_json, from_json
 from mainspring.store.rows import Codec
 
 
-def _put(table: str, struct: type[msgspec.Struct]) -> str:
+def put(table: str, struct: type[msgspec.Struct], keys: int = 1) -> str:
+    """The statement that keeps a row of which versions are counted."""
     return statements.put(
         table,
         struct,
@@ -31,12 +32,13 @@ def _put(table: str, struct: type[msgspec.Struct]) -> str:
         source=f"FROM ROWS FROM ({from_json('$1', rows.BY_STRUCT[struct])}) AS u",
         expected="$2::bigint",
         now=NOW,
+        keys=keys,
     )
 
 
-_PUT_TENANT = _put("tenants", TenantRow)
-_PUT_MEASURE = _put("measures", MeasureRow)
-_PUT_WEBHOOK = _put("webhooks", WebhookRow)
+_PUT_TENANT = put("tenants", TenantRow)
+_PUT_MEASURE = put("measures", MeasureRow)
+_PUT_WEBHOOK = put("webhooks", WebhookRow)
 _NEW_DELIVERIES = f"""
     INSERT INTO webhook_deliveries ({rows.DELIVERIES.select()}) SELECT * FROM {from_json("$1", rows.DELIVERIES)}
     ON CONFLICT (id) DO NOTHING RETURNING id
@@ -94,23 +96,34 @@ class PostgresAdmin(PostgresCalls, AdminLists):
 async def _keep(
     connection: Connection, statement: str, codec: Codec[S], row: S, expected: int | None, audit: AuditEntry
 ) -> S:
-    """Keep a row of which versions are counted."""
     async with transaction(connection):
-        found = await connection.fetchrow(statement, as_json([row]), expected)
-        if found is None:
-            raise Outdated(f"it is not version {expected} any more")
-        await write_audit(connection, audit)
+        return await keep(connection, statement, codec, row, expected, audit)
+
+
+async def keep(
+    connection: Connection, statement: str, codec: Codec[S], row: S, expected: int | None, audit: AuditEntry
+) -> S:
+    """Keep a row of which versions are counted, in a transaction that the caller began."""
+    found = await connection.fetchrow(statement, as_json([row]), expected)
+    if found is None:
+        raise Outdated(f"it is not version {expected} any more")
+    await write_audit(connection, audit)
     return codec.struct(found)
 
 
 async def _change(connection: Connection, statement: str, key: str, audit: AuditEntry, *outgoing: Outgoing) -> bool:
-    """Change the row with this key, and tell of it; False if there is none."""
     async with transaction(connection):
-        is_there = await connection.fetchval(statement, key) is not None
-        if is_there:
-            await write_audit(connection, audit)
-            if outgoing:
-                await write_outbox(connection, outgoing)
+        is_there = await change(connection, statement, [key], audit)
+        if is_there and outgoing:
+            await write_outbox(connection, outgoing)
+    return is_there
+
+
+async def change(connection: Connection, statement: str, key: Sequence[str], audit: AuditEntry) -> bool:
+    """Change the row with this key, and tell of it; False if there is none. The caller began the transaction."""
+    is_there = await connection.fetchval(statement, *key) is not None
+    if is_there:
+        await write_audit(connection, audit)
     return is_there
 
 

@@ -4,30 +4,37 @@ The first statement names the term and the number of the batch, and changes the 
 else is changing that row, sees its newest version (the loser matches no row), holds off an election until the end of
 the transaction, and renews the lease. SAFETY.md says why anything weaker fails; tests/store/test_fence.py shows it.
 
-Everything after it is one statement per table, or for few rows one for all tables together.
+Everything after it is one statement per table. A batch of few rows is a single statement, the fence and all of its rows
+together: every part of it takes its rows from what the fence has found, so none is written before the fence is passed,
+or without it (docs/adr/0035).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+import asyncpg
+
 from mainspring.core.batch import Batch, BreakerRow, Outgoing, Spread, TaskChange
 from mainspring.core.runs import RUN_COLUMNS_OF_THE_SHARD, Run
+from mainspring.core.tasks import Task
 from mainspring.errors import Fenced, StaleWrite
 from mainspring.store import postgres_rows as rows
 from mainspring.store.port import Term
 from mainspring.store.postgres_audit import write_audit
 from mainspring.store.postgres_connections import Connection, transaction
-from mainspring.store.postgres_rows import as_json, from_json
+from mainspring.store.postgres_queries import NOW, interval
+from mainspring.store.postgres_rows import as_json, columns_as_json, from_json
 from mainspring.store.rows import Codec
+from mainspring.store.sharing_statements import KEPT_TALLIES
 from mainspring.store.statements import ARCHIVED_TASKS_AT_ONCE, FINAL_STATES, tasks_of
 
 FENCE = """
     UPDATE shards SET lease_until = clock_timestamp() + ttl, batch_no = $4
     WHERE id = $1 AND epoch = $2 AND nonce = $3 AND batch_no = $4 - 1
-    RETURNING clock_timestamp()
+    RETURNING clock_timestamp() AS at
 """
 _WRITTEN_BEFORE = """
     SELECT clock_timestamp() FROM shards WHERE id = $1 AND epoch = $2 AND nonce = $3 AND batch_no = $4
@@ -38,48 +45,65 @@ def _assignments(names: Iterable[str]) -> str:
     return ", ".join(f'"{name}" = u."{name}"' for name in names)
 
 
-_RUNS = f"""
-    UPDATE runs SET {_assignments(RUN_COLUMNS_OF_THE_SHARD)}
-    FROM ROWS FROM ({from_json("$2", rows.RUNS, ("id", *RUN_COLUMNS_OF_THE_SHARD))}) AS u
-    WHERE runs.id = u.id AND runs.shard = $1
-"""
-
 _CHANGING = rows.TASKS.names[rows.TASKS.names.index("priority") :]
 
 
-def _tasks(changes: str, states: str, seqs: str) -> str:
-    """The statement that changes tasks, with the names of its parameters; $1 is the shard."""
+def _runs(changes: str, behind: str = "") -> str:
+    """The statement that changes runs, with the name of its parameter; $1 is the shard.
+
+    `behind` names what else it takes its rows from: without a row there, nothing is changed.
+    """
+    return f"""
+        UPDATE runs SET {_assignments(RUN_COLUMNS_OF_THE_SHARD)}
+        FROM ROWS FROM ({from_json(changes, rows.RUNS, ("id", *RUN_COLUMNS_OF_THE_SHARD))}) AS u {behind}
+        WHERE runs.id = u.id AND runs.shard = $1
+    """
+
+
+def _tasks(changes: str, states: str, seqs: str, behind: str = "") -> str:
+    """The same of tasks, which must be as they are said to have been."""
     return f"""
         UPDATE tasks SET {_assignments(_CHANGING)}
         FROM ROWS FROM ({from_json(changes, rows.TASKS, ("id", *_CHANGING))},
                         unnest({states}::text[]), unnest({seqs}::bigint[]))
-            AS u (id, {", ".join(_CHANGING)}, was, was_seq)
+            AS u (id, {", ".join(_CHANGING)}, was, was_seq) {behind}
         WHERE tasks.id = u.id AND tasks.state = u.was AND tasks.seq = u.was_seq AND tasks.shard = $1
     """
 
 
+_runs_as_json = columns_as_json(Run, ("id", *RUN_COLUMNS_OF_THE_SHARD))
+_tasks_as_json = columns_as_json(Task, ("id", *_CHANGING))
+
+_RUNS = _runs("$2")
 _TASKS = _tasks("$2", "$3", "$4")
 
 SMALL_ROWS = 48
-"""A batch of so few rows is written by one statement, instead of one or two round trips per table. The end of a task
-and the start of the next take 0.8 ms so, and 1.1 the other way; with more rows COPY is cheaper (docs/adr/0011)."""
+"""A batch of so few rows is written by one statement, in one round trip instead of four or more; with more rows COPY is
+cheaper (docs/adr/0011)."""
 
 _SMALL = f"""
-    WITH changed_runs AS ({_RUNS} RETURNING 1),
+    WITH fence AS ({FENCE}),
+    changed_runs AS ({_runs("$5", ", fence")} RETURNING 1),
     new_tasks AS (
-        INSERT INTO tasks ({rows.TASKS.select()}) SELECT * FROM {from_json("$3", rows.TASKS)}
+        INSERT INTO tasks ({rows.TASKS.select()})
+        SELECT {rows.TASKS.select("u")} FROM ROWS FROM ({from_json("$6", rows.TASKS)}) AS u, fence
     ),
-    changed_tasks AS ({_tasks("$4", "$5", "$6")} RETURNING 1),
+    changed_tasks AS ({_tasks("$7", "$8", "$9", ", fence")} RETURNING 1),
     told AS (
         INSERT INTO transitions ({rows.TRANSITIONS.select()}, shard, batch_no, ordinal)
-        SELECT {rows.TRANSITIONS.select("u")}, $1, $8, u.ordinality - 1
-        FROM ROWS FROM ({from_json("$7", rows.TRANSITIONS)}) WITH ORDINALITY AS u
+        SELECT {rows.TRANSITIONS.select("u")}, $1, $4, u.ordinality - 1
+        FROM ROWS FROM ({from_json("$10", rows.TRANSITIONS)}) WITH ORDINALITY AS u, fence
     ),
     ended AS (
-        INSERT INTO attempts ({rows.ATTEMPTS.select()}) SELECT * FROM {from_json("$9", rows.ATTEMPTS)}
+        INSERT INTO attempts ({rows.ATTEMPTS.select()})
+        SELECT {rows.ATTEMPTS.select("u")} FROM ROWS FROM ({from_json("$11", rows.ATTEMPTS)}) AS u, fence
     )
-    SELECT (SELECT count(*) FROM changed_runs), (SELECT count(*) FROM changed_tasks)
+    SELECT at, 1 / CASE WHEN (SELECT count(*) FROM changed_runs) = $12 AND (SELECT count(*) FROM changed_tasks) = $13
+        THEN 1 ELSE 0 END
+    FROM fence
 """
+"""There is no transaction around it that could be given up, so it fails by itself if a row is not as expected: nothing
+else in it divides."""
 
 _SPREAD_KEY = ("run_id", "parent", "generation", "kind")
 _SPREADS = f"""
@@ -125,6 +149,29 @@ _DURATIONS = f"""
         {", ".join(f"{name} = excluded.{name}" for name in rows.DURATIONS.after("task"))}
 """
 
+_SHARES = """
+    WITH u AS (SELECT * FROM unnest($2::text[], $3::bigint[], $4::bigint[]) AS u ("limit", granted, needed)),
+    given_back AS (
+        DELETE FROM shares USING u
+        WHERE shares."limit" = u."limit" AND holder = $1 AND least(shares.granted, u.granted) = 0 AND u.needed = 0
+    )
+    UPDATE shares SET granted = least(shares.granted, u.granted), needed = u.needed FROM u
+    WHERE shares."limit" = u."limit" AND holder = $1 AND NOT (least(shares.granted, u.granted) = 0 AND u.needed = 0)
+"""
+_TALLIES = f"""
+    INSERT INTO tallies ({rows.TALLIES.select()}) SELECT * FROM {from_json("$1", rows.TALLIES)}
+    ON CONFLICT (shard, since, tenant) DO UPDATE SET failures = excluded.failures
+"""
+_DECISIONS = f"""
+    INSERT INTO decisions ({rows.DECISIONS.select()}) SELECT * FROM {from_json("$1", rows.DECISIONS)}
+    ON CONFLICT (id, at) DO NOTHING
+"""
+_ARTIFACTS = f"""
+    INSERT INTO artifacts ({rows.ARTIFACTS.select()}) SELECT * FROM {from_json("$1", rows.ARTIFACTS)}
+    ON CONFLICT DO NOTHING
+"""
+_OLD_TALLIES = f"DELETE FROM tallies WHERE shard = $1 AND since < {NOW} - {interval(KEPT_TALLIES)}"
+
 _GOING_ON = f"""
     SELECT count(*) FROM runs
     WHERE id = ANY($1::text[]) AND (shard <> $2 OR state NOT IN ({FINAL_STATES}) OR ended_at IS NULL)
@@ -148,6 +195,9 @@ _ARCHIVE_RUNS = f"""
     INSERT INTO runs_history ({rows.RUNS.select()}) SELECT * FROM gone
 """
 
+_Write = Callable[[Connection, Term, int, Batch], Awaitable[datetime | None]]
+_UNREADABLE = (asyncpg.DataError, ValueError, OverflowError)
+"""What the server, or the driver, says of rows that it can't take apart. It may say so before it looks at the fence."""
 _STRANGE_RUN = "a run that is not in this shard"
 _CHANGED_TASK = "a task that is not as its change says it was"
 _DROP_CHECKPOINTS = "DELETE FROM checkpoints WHERE run_id = ANY($1::text[])"
@@ -157,15 +207,24 @@ async def write_batch(connection: Connection, term: Term, number: int, batch: Ba
     """Write a batch behind its fence and return the store's time. What was written before is not written again."""
     if not batch.rows():
         return await _pass_fence(connection, term, number) or await _written_before(connection, term, number)
+    if _main_rows(batch) <= SMALL_ROWS:
+        try:
+            return await _write_all(connection, term, number, batch, _write_small)
+        except _UNREADABLE:
+            pass  # Somebody else may lead, which matters more: once more, with the fence by itself and first.
+    return await _write_all(connection, term, number, batch, _write_large)
+
+
+async def _write_all(connection: Connection, term: Term, number: int, batch: Batch, write: _Write) -> datetime:
+    """The main rows, and the others in the same transaction, which needs none if there are no others."""
+    if write is _write_small and _main_rows(batch) == batch.rows():
+        return await _write_small(connection, term, number, batch) or await _written_before(connection, term, number)
     async with transaction(connection):
-        at = await _pass_fence(connection, term, number)
+        at = await write(connection, term, number, batch)
         if at is None:
             return await _written_before(connection, term, number)
-        if batch.rows() <= SMALL_ROWS:
-            await _write_small(connection, term.shard, number, batch)
-        else:
-            await _write_large(connection, term.shard, number, batch)
         await _write_rest(connection, batch)
+        await _write_sharing(connection, term.shard, batch)
         if batch.archived:
             await _archive(connection, term.shard, batch.archived)
     return at
@@ -183,23 +242,31 @@ async def _written_before(connection: Connection, term: Term, number: int) -> da
     return at
 
 
-async def _write_small(connection: Connection, shard: str, number: int, batch: Batch) -> None:
-    """Runs, tasks and what is told of them, in one statement."""
-    if not (batch.runs or batch.new_tasks or batch.tasks or batch.transitions or batch.attempts):
-        return
+def _main_rows(batch: Batch) -> int:
+    """Rows of runs, tasks, and what is told of them. Most batches have no others."""
+    return len(batch.runs) + len(batch.new_tasks) + len(batch.tasks) + len(batch.transitions) + len(batch.attempts)
+
+
+async def _write_small(connection: Connection, term: Term, number: int, batch: Batch) -> datetime | None:
+    """The fence and the main rows, in one statement. None if the fence was not passed: then nothing is written."""
     changes = batch.tasks
-    found = await connection.fetchrow(
-        _SMALL, shard, _run_columns(batch.runs), as_json(batch.new_tasks), as_json([change.task for change in changes]),
-        [change.was for change in changes], [change.was_seq for change in changes], as_json(batch.transitions), number,
-        as_json(batch.attempts),
-    )  # fmt: skip
-    assert found is not None
-    _expect(found[0], len(batch.runs), _STRANGE_RUN)
-    _expect(found[1], len(changes), _CHANGED_TASK)
+    try:
+        at: datetime | None = await connection.fetchval(
+            _SMALL, term.shard, term.epoch, term.nonce, number, _runs_as_json(batch.runs), as_json(batch.new_tasks),
+            _tasks_as_json(change.task for change in changes), [change.was for change in changes],
+            [change.was_seq for change in changes], as_json(batch.transitions), as_json(batch.attempts),
+            len(batch.runs), len(changes),
+        )  # fmt: skip
+    except asyncpg.DivisionByZeroError as error:
+        raise StaleWrite(f"there is {_STRANGE_RUN}, or {_CHANGED_TASK}") from error
+    return at
 
 
-async def _write_large(connection: Connection, shard: str, number: int, batch: Batch) -> None:
-    """The same, as fast as many rows can be written."""
+async def _write_large(connection: Connection, term: Term, number: int, batch: Batch) -> datetime | None:
+    """The same, as fast as many rows can be written. It needs a transaction around it."""
+    at, shard = await _pass_fence(connection, term, number), term.shard
+    if at is None:
+        return None
     if batch.runs:
         await _update_runs(connection, shard, batch.runs)
     if batch.new_tasks:
@@ -216,6 +283,7 @@ async def _write_large(connection: Connection, shard: str, number: int, batch: B
         await _append(connection, "transitions", rows.TRANSITIONS, batch.transitions, key)
     if batch.attempts:
         await _append(connection, "attempts", rows.ATTEMPTS, batch.attempts)
+    return at
 
 
 async def _write_rest(connection: Connection, batch: Batch) -> None:
@@ -239,7 +307,24 @@ async def _write_rest(connection: Connection, batch: Batch) -> None:
     if batch.durations:
         newest = {(row.shard, row.tenant, row.job, row.task): row for row in batch.durations}
         await connection.execute(_DURATIONS, as_json(list(newest.values())))
+    if batch.decisions:
+        await connection.execute(_DECISIONS, as_json(batch.decisions))
+    if batch.artifacts:
+        await connection.execute(_ARTIFACTS, as_json(batch.artifacts))
     await write_audit(connection, *batch.audit)
+
+
+async def _write_sharing(connection: Connection, shard: str, batch: Batch) -> None:
+    """What the shard uses of limits, and what failed in it."""
+    if batch.shares:
+        latest = {share.limit: share for share in batch.shares}
+        granted = [share.granted for share in latest.values()]
+        needed = [share.needed for share in latest.values()]
+        await connection.execute(_SHARES, shard, list(latest), granted, needed)
+    if batch.tallies:
+        counted = {(tally.shard, tally.tenant, tally.since): tally for tally in batch.tallies}
+        await connection.execute(_TALLIES, as_json(list(counted.values())))
+        await connection.execute(_OLD_TALLIES, shard)
 
 
 async def write_outbox(connection: Connection, outgoing: Sequence[Outgoing]) -> None:
@@ -263,18 +348,12 @@ async def _append(
 
 
 async def _update_runs(connection: Connection, shard: str, runs: Sequence[Run]) -> None:
-    status = await connection.execute(_RUNS, shard, _run_columns(runs))
+    status = await connection.execute(_RUNS, shard, _runs_as_json(runs))
     _expect(_count(status), len(runs), _STRANGE_RUN)
 
 
-def _run_columns(runs: Sequence[Run]) -> str:
-    """Only what may have changed: parameters can be long."""
-    names = ("id", *RUN_COLUMNS_OF_THE_SHARD)
-    return as_json([{name: getattr(run, name) for name in names} for run in runs])
-
-
 async def _change_tasks(connection: Connection, shard: str, changes: Sequence[TaskChange]) -> None:
-    tasks = as_json([change.task for change in changes])
+    tasks = _tasks_as_json(change.task for change in changes)
     states = [change.was for change in changes]
     seqs = [change.was_seq for change in changes]
     status = await connection.execute(_TASKS, shard, tasks, states, seqs)

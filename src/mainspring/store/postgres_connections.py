@@ -83,8 +83,8 @@ async def open_connection(url: str, limits: Limits, *, writer: bool = False, pat
         **(_WRITER if writer else _PATIENT if patient else _READER),
     }
     connection = await asyncpg.connect(
-        url, timeout=limits.deadline, command_timeout=limits.deadline, server_settings=settings,
-        max_cached_statement_lifetime=0, target_session_attrs=SessionAttribute.read_write,
+        url, timeout=limits.deadline, command_timeout=limits.long_deadline if patient else limits.deadline,
+        server_settings=settings, max_cached_statement_lifetime=0, target_session_attrs=SessionAttribute.read_write,
     )  # fmt: skip
     if writer:
         await connection.set_type_codec(

@@ -29,7 +29,7 @@ _HEARD = f"""
     )
     SELECT {NOW}
 """
-_UNHEARD = listing.UNHEARD.replace("$2", f"{NOW} - $2::interval")
+_UNHEARD = listing.UNHEARD.replace("$2", f"{NOW} - $2::interval").replace("$4", f"{NOW} - $4::interval")
 
 
 async def heard(connection: Connection, shard: str, workers: Sequence[str]) -> datetime:
@@ -38,9 +38,11 @@ async def heard(connection: Connection, shard: str, workers: Sequence[str]) -> d
     return at
 
 
-async def unheard(connection: Connection, shard: str, age: timedelta, limit: int) -> list[WorkerRow]:
+async def unheard(
+    connection: Connection, shard: str, age: timedelta, limit: int, claimant_age: timedelta
+) -> list[WorkerRow]:
     """Workers that were not heard of for some time."""
-    return rows.WORKERS.structs(await connection.fetch(_UNHEARD, shard, age, limit))
+    return rows.WORKERS.structs(await connection.fetch(_UNHEARD, shard, age, limit, claimant_age))
 
 
 # cluster

@@ -17,12 +17,19 @@ from mainspring.store import statements
 from mainspring.store.loading import Loader, unless_moving
 from mainspring.store.port import ShardRow, ShardRows, Term, Waiting, Want
 from mainspring.store.postgres_connections import Connection, transaction
+from mainspring.store.sharing_statements import KEPT_TALLIES
 
 NOW = "statement_timestamp()"
 """The store's time, where the planner must be able to look it up in an index."""
 
 SNAPSHOT = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 """Begins a transaction in which several statements see the same moment."""
+
+
+def interval(length: timedelta) -> str:
+    """A length of time, as SQL."""
+    return f"interval '{length.total_seconds():f} seconds'"
+
 
 # leases
 
@@ -93,6 +100,9 @@ _LOAD = (
     f"SELECT {rows.BREAKERS.select()} FROM breakers WHERE shard = $1 ORDER BY kind, subject",
     f"""SELECT {rows.DURATIONS.select()} FROM durations WHERE shard = $1
         ORDER BY updated_at DESC, tenant, job, task LIMIT {statements.MOST_DURATIONS}""",
+    f'SELECT {rows.SHARES.select()} FROM shares WHERE holder = $1 ORDER BY "limit"',
+    f"""SELECT {rows.TALLIES.select()} FROM tallies
+        WHERE shard = $1 AND since > {NOW} - {interval(KEPT_TALLIES)} ORDER BY since, tenant""",
 )
 _LOAD_RUN = (
     f"SELECT {rows.RUNS.select()} FROM runs WHERE id = $1",
@@ -104,8 +114,9 @@ _LOAD_RUN = (
 
 
 _LOADER = Loader(
-    rows.RUNS, rows.TASKS, rows.JOBS, rows.SPREADS, rows.CHECKPOINTS, rows.WORKERS, rows.BREAKERS, rows.DURATIONS
-)
+    rows.RUNS, rows.TASKS, rows.JOBS, rows.SPREADS, rows.CHECKPOINTS, rows.WORKERS, rows.BREAKERS, rows.DURATIONS,
+    rows.SHARES, rows.TALLIES,
+)  # fmt: skip
 
 
 async def load(connection: Connection, shard: str) -> ShardRows:

@@ -7,11 +7,15 @@ microsecond for each element of an array and msgspec none for a whole struct.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import attrgetter
+from types import NoneType
+from typing import Any, TypeVar, get_args, get_type_hints
 
 import msgspec
 
+from mainspring.core.allowances import LimitRow
+from mainspring.core.artifacts import ArtifactRow
 from mainspring.core.audit_trail import AuditEntry, AuditRow, ChainHead
 from mainspring.core.batch import (
     BreakerRow,
@@ -21,16 +25,24 @@ from mainspring.core.batch import (
     Outgoing,
     RejectedEvent,
     Spread,
+    TallyRow,
     WorkerRow,
 )
+from mainspring.core.decisions import Decision
+from mainspring.core.freezes import FreezeRow
 from mainspring.core.jobs import JobRow
+from mainspring.core.pools import Policy, PoolRow
+from mainspring.core.quotas import P0Grant, QuotaRow
 from mainspring.core.runs import Run
 from mainspring.core.schedule_rows import BackfillRow, EndedRun, EventRow, FireRow, ScheduleChange, ScheduleRow
+from mainspring.core.shares import ShareRow
 from mainspring.core.tasks import Attempt, RecordedAttempt, Task, Transition
+from mainspring.core.work_groups import GroupRow
 from mainspring.store.port import ShardRow, Term
 from mainspring.store.port_admin import DeliveryRow, MeasureRow, TenantRow, WebhookRow
 from mainspring.store.port_front import ServerRow, TokenRow
 from mainspring.store.port_schedules import AlertRow
+from mainspring.store.port_workers import IdentityRow, JoinTokenRow
 from mainspring.store.rows import Codec, Kind, documents
 from mainspring.store.schedule_statements import NextDue, WaitingAfter
 
@@ -83,6 +95,19 @@ TENANTS = _codec(TenantRow)
 MEASURES = _codec(MeasureRow)
 WEBHOOKS = _codec(WebhookRow)
 DELIVERIES = _codec(DeliveryRow)
+POOLS = _codec(PoolRow)
+POLICIES = _codec(Policy)
+QUOTAS = _codec(QuotaRow)
+GRANTS = _codec(P0Grant)
+GROUPS = _codec(GroupRow)
+FREEZES = _codec(FreezeRow)
+SHARES = _codec(ShareRow)
+LIMITS = _codec(LimitRow)
+TALLIES = _codec(TallyRow)
+DECISIONS = _codec(Decision)
+JOIN_TOKENS = _codec(JoinTokenRow)
+IDENTITIES = _codec(IdentityRow)
+ARTIFACTS = _codec(ArtifactRow)
 
 BY_STRUCT: Mapping[type[msgspec.Struct], Codec[Any]] = {
     Task: TASKS,
@@ -100,11 +125,22 @@ BY_STRUCT: Mapping[type[msgspec.Struct], Codec[Any]] = {
     MeasureRow: MEASURES,
     WebhookRow: WEBHOOKS,
     DeliveryRow: DELIVERIES,
+    PoolRow: POOLS,
+    Policy: POLICIES,
+    QuotaRow: QUOTAS,
+    P0Grant: GRANTS,
+    GroupRow: GROUPS,
+    FreezeRow: FREEZES,
+    ShareRow: SHARES,
+    Decision: DECISIONS,
+    JoinTokenRow: JOIN_TOKENS,
+    IdentityRow: IDENTITIES,
+    ArtifactRow: ARTIFACTS,
     NextDue: _codec(NextDue),
     WaitingAfter: _codec(WaitingAfter),
     EndedRun: _codec(EndedRun),
 }
-"""For what both adapters list alike (`schedule_lists.py`, `admin_lists.py`)."""
+"""For what both adapters list alike (`schedule_lists.py`, `admin_lists.py`, `sharing_statements.py`)."""
 
 _encoder = msgspec.json.Encoder()
 
@@ -112,6 +148,21 @@ _encoder = msgspec.json.Encoder()
 def as_json(values: object) -> str:
     """Structs, or mappings of columns to values, as the text that `from_json` takes apart."""
     return _encoder.encode(values).decode()
+
+
+def columns_as_json(struct: type[S], names: Sequence[str]) -> Callable[[Iterable[S]], str]:
+    """A function that writes some columns of structs as such a text, without those that are NULL.
+
+    Most columns of a row that changes are NULL, and PostgreSQL looks at whatever it is given: a task costs it 16 µs to
+    take apart with them and 9 without, a run 8 and 4.
+    """
+    hints = get_type_hints(struct)
+    optional = [name for name in names if NoneType in get_args(hints[name])]
+    ordered = [name for name in names if name not in optional] + optional
+    fields = [(name, object, None) if name in optional else (name, object) for name in ordered]
+    slim = msgspec.defstruct(f"{struct.__name__}Columns", fields, omit_defaults=True, gc=False)
+    read = attrgetter(*ordered)
+    return lambda structs: as_json([slim(*read(one)) for one in structs])
 
 
 def from_json(parameter: str, codec: Codec[Any], names: Iterable[str] | None = None) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import asyncpg
 import msgspec
 
 from mainspring.core.audit_trail import AuditEntry
@@ -24,20 +25,26 @@ _KNOWN_JOB = f"SELECT {rows.JOBS.select()} FROM jobs WHERE id = $1"
 _LATEST_JOB = f"""
     SELECT {rows.JOBS.select()} FROM jobs WHERE tenant = $1 AND name = $2 ORDER BY version DESC LIMIT 1
 """
-# One statement looks for the jobs, makes the runs and tells of it, so that it needs no transaction around it.
-_INSERT_RUNS = f"""
-    WITH missing AS MATERIALIZED (
-        SELECT wanted.id FROM unnest($2::text[]) AS wanted (id)
-        WHERE NOT EXISTS (SELECT 1 FROM jobs WHERE jobs.id = wanted.id)
-    ), made AS (
-        INSERT INTO runs ({rows.RUNS.select()})
-        SELECT * FROM {from_json("$1", rows.RUNS)} WHERE NOT EXISTS (SELECT 1 FROM missing)
-        ON CONFLICT (id) DO NOTHING
-    ), told AS (
-        {new_entries("$3")} WHERE NOT EXISTS (SELECT 1 FROM missing) ON CONFLICT (id) DO NOTHING
-    )
-    SELECT id FROM missing
-"""
+
+
+def _making(runs: str, jobs: str, audit: str) -> str:
+    """Parts of a statement that look for the jobs, make the runs and tell of it, if no job is missing."""
+    return f"""
+        missing AS MATERIALIZED (
+            SELECT wanted.id FROM unnest({jobs}::text[]) AS wanted (id)
+            WHERE NOT EXISTS (SELECT 1 FROM jobs WHERE jobs.id = wanted.id)
+        ), made AS (
+            INSERT INTO runs ({rows.RUNS.select()})
+            SELECT * FROM {from_json(runs, rows.RUNS)} WHERE NOT EXISTS (SELECT 1 FROM missing)
+            ON CONFLICT (id) DO NOTHING
+        ), told AS (
+            {new_entries(audit)} WHERE NOT EXISTS (SELECT 1 FROM missing) ON CONFLICT (id) DO NOTHING
+        )
+    """
+
+
+_INSERT_RUNS = f"WITH {_making('$1', '$2', '$3')} SELECT id FROM missing"
+"""One statement, so that it needs no transaction around it."""
 _NEW_JOB = f"""
     INSERT INTO jobs ({rows.JOBS.select()}) VALUES ($1, $2, $3, $4, $5, clock_timestamp(), $6, NULL, $7)
     RETURNING {rows.JOBS.select()}
@@ -49,6 +56,15 @@ _NEW_KEYS = """
     FROM unnest($1::text[], $2::text[], $3::text[], $4::text[]) AS given (tenant, key, body_hash, run_id)
     ON CONFLICT (tenant, key) DO NOTHING RETURNING tenant, key
 """
+_INSERT_KEYED = f"""
+    WITH kept AS ({_NEW_KEYS}), {_making("$5", "$6", "$7")}
+    SELECT 1 / CASE WHEN (SELECT count(*) FROM kept) = cardinality($1::text[]) AND NOT EXISTS (SELECT 1 FROM missing)
+        THEN 1 ELSE 0 END
+"""
+"""All of it at once, if all keys are new and all jobs known. It fails otherwise: nothing else in it divides."""
+AT_ONCE = 50
+"""So few runs under keys are made by one statement in one round trip, instead of four. If that fails, it was for
+nothing, and is done again step by step: of many runs one would be enough for that."""
 _NEW_KEY = """
     INSERT INTO idempotency (tenant, key, body_hash, run_ids, at) VALUES ($1, $2, $3, $4, clock_timestamp())
     ON CONFLICT (tenant, key) DO NOTHING RETURNING key
@@ -100,6 +116,8 @@ async def insert_keyed(connection: Connection, wishes: Sequence[KeyedRun]) -> li
     columns = [list(column) for column in zip(*given, strict=True)]
     if not columns:
         return []
+    if len(firsts) == len(wishes) <= AT_ONCE and await _insert_at_once(connection, columns, firsts):
+        return [wish.run.id for wish in wishes]
     async with transaction(connection):
         taken = {(tenant, key) for tenant, key in await connection.fetch(_NEW_KEYS, *columns)}
         new = [wish for wish in firsts if keys.name(wish.key) in taken]
@@ -108,6 +126,21 @@ async def insert_keyed(connection: Connection, wishes: Sequence[KeyedRun]) -> li
         answers = keys.answers(wishes, new, before)
         await make_runs(connection, [wish.run for wish in new], keys.entries(wishes, answers))
     return answers
+
+
+async def _insert_at_once(connection: Connection, columns: Sequence[Sequence[str]], wishes: Sequence[KeyedRun]) -> bool:
+    """Make runs whose keys are all new; False, having written nothing, if that can't be done, for whatever reason.
+
+    Which of several reasons is given is decided step by step: a key that was used before comes first.
+    """
+    runs = [wish.run for wish in wishes]
+    audit = [wish.audit for wish in wishes if wish.audit is not None]
+    jobs = sorted({run.job_id for run in runs})
+    try:
+        await connection.fetchval(_INSERT_KEYED, *columns, as_json(runs), jobs, as_json(audit))
+    except (asyncpg.DataError, ValueError, OverflowError):
+        return False
+    return True
 
 
 async def make_runs(connection: Connection, runs: Sequence[Run], audit: Sequence[AuditEntry] = ()) -> None:

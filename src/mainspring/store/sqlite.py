@@ -41,10 +41,12 @@ from mainspring.store.sqlite_jobs import add_functions
 from mainspring.store.sqlite_list_calls import SqliteLists
 from mainspring.store.sqlite_rows import instant
 from mainspring.store.sqlite_schedules import SqliteSchedules
+from mainspring.store.sqlite_sharing import SqliteSharing
 from mainspring.store.sqlite_sweeps import prune
+from mainspring.store.sqlite_workers import SqliteWorkers
 
 
-class SqliteStore(SqliteSchedules, SqliteLists, SqliteAdmin, Store):
+class SqliteStore(SqliteSchedules, SqliteLists, SqliteAdmin, SqliteSharing, SqliteWorkers, Store):
     """Remembers in a file, or in memory for as long as the process lives."""
 
     def __init__(
@@ -141,7 +143,7 @@ class SqliteStore(SqliteSchedules, SqliteLists, SqliteAdmin, Store):
 
     async def load(self, shard: str) -> ShardRows:
         """All active work of a shard."""
-        return await self._read(queries.load, shard)
+        return await self._read(queries.load, shard, self._now())
 
     async def load_run(self, run_id: str) -> ShardRows:
         """One run that is not in history."""
@@ -211,9 +213,9 @@ class SqliteStore(SqliteSchedules, SqliteLists, SqliteAdmin, Store):
         """Note that workers were heard of."""
         return await self._write(front.heard, shard, workers, self._now())
 
-    async def unheard(self, shard: str, age: timedelta, limit: int) -> list[WorkerRow]:
+    async def unheard(self, shard: str, age: timedelta, limit: int, claimant_age: timedelta) -> list[WorkerRow]:
         """Workers that were not heard of for some time."""
-        return await self._read(front.unheard, shard, age, limit, self._now())
+        return await self._read(front.unheard, shard, age, limit, claimant_age, self._now())
 
     # cluster
 

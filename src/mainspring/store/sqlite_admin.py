@@ -24,7 +24,8 @@ from mainspring.store.sqlite_queries import sqlite
 from mainspring.store.sqlite_rows import insert_into, refuse_nul
 
 
-def _put(table: str, struct: type[msgspec.Struct]) -> str:
+def put(table: str, struct: type[msgspec.Struct], keys: int = 1) -> str:
+    """The statement that keeps a row of which versions are counted."""
     names = struct.__struct_fields__
     many = len(names)
     return statements.put(
@@ -33,12 +34,13 @@ def _put(table: str, struct: type[msgspec.Struct]) -> str:
         value=lambda name: f"?{names.index(name) + 1}",
         expected=f"?{many + 1}",
         now=f"?{many + 2}",
+        keys=keys,
     )
 
 
-_PUT_TENANT = _put("tenants", TenantRow)
-_PUT_MEASURE = _put("measures", MeasureRow)
-_PUT_WEBHOOK = _put("webhooks", WebhookRow)
+_PUT_TENANT = put("tenants", TenantRow)
+_PUT_MEASURE = put("measures", MeasureRow)
+_PUT_WEBHOOK = put("webhooks", WebhookRow)
 _NEW_DELIVERY = insert_into("webhook_deliveries", rows.DELIVERIES, ending="ON CONFLICT (id) DO NOTHING")
 _NOTE_DELIVERY = sqlite(statements.note_delivery("$5"))
 
@@ -56,23 +58,23 @@ class SqliteAdmin(Calls, AdminLists):
 
     async def put_tenant(self, row: TenantRow, expected: int | None, audit: AuditEntry) -> TenantRow:
         """Describe a tenant."""
-        return await self._write(_keep, _PUT_TENANT, rows.TENANTS, row, expected, audit, self._now())
+        return await self._write(keep, _PUT_TENANT, rows.TENANTS, row, expected, audit, self._now())
 
     async def put_measure(self, row: MeasureRow, expected: int | None, audit: AuditEntry) -> MeasureRow:
         """Change a setting."""
-        return await self._write(_keep, _PUT_MEASURE, rows.MEASURES, row, expected, audit, self._now())
+        return await self._write(keep, _PUT_MEASURE, rows.MEASURES, row, expected, audit, self._now())
 
     async def drop_measure(self, name: str, audit: AuditEntry) -> bool:
         """Let a setting be what it is by default."""
-        return await self._write(_change, statements.DROP_MEASURE, name, self._now(), audit)
+        return await self._write(change, statements.DROP_MEASURE, [name], self._now(), audit)
 
     async def put_webhook(self, row: WebhookRow, expected: int | None, audit: AuditEntry) -> WebhookRow:
         """Keep a webhook."""
-        return await self._write(_keep, _PUT_WEBHOOK, rows.WEBHOOKS, row, expected, audit, self._now())
+        return await self._write(keep, _PUT_WEBHOOK, rows.WEBHOOKS, row, expected, audit, self._now())
 
     async def drop_webhook(self, id: str, audit: AuditEntry) -> bool:
         """Take a webhook away."""
-        return await self._write(_change, statements.DROP_WEBHOOK, id, self._now(), audit)
+        return await self._write(change, statements.DROP_WEBHOOK, [id], self._now(), audit)
 
     async def add_deliveries(
         self, rows: Sequence[DeliveryRow], outgoing: Sequence[Outgoing], audit: AuditEntry | None = None
@@ -87,10 +89,10 @@ class SqliteAdmin(Calls, AdminLists):
 
     async def resend(self, id: str, outgoing: Outgoing, audit: AuditEntry) -> bool:
         """Let a message be sent once more."""
-        return await self._write(_change, statements.RESEND, id, self._now(), audit, outgoing)
+        return await self._write(change, statements.RESEND, [id], self._now(), audit, outgoing)
 
 
-def _keep(
+def keep(
     db: sqlite3.Connection,
     statement: str,
     codec: Codec[S],
@@ -107,9 +109,11 @@ def _keep(
     return codec.struct(found[0])
 
 
-def _change(db: sqlite3.Connection, statement: str, key: str, now: int, audit: AuditEntry, *outgoing: Outgoing) -> bool:
+def change(
+    db: sqlite3.Connection, statement: str, key: Sequence[str], now: int, audit: AuditEntry, *outgoing: Outgoing
+) -> bool:
     """Change the row with this key, and tell of it; False if there is none."""
-    is_there = bool(find(db, statement, [key]).fetchall())
+    is_there = bool(find(db, statement, key).fetchall())
     if is_there:
         write_audit(db, now, audit)
         if outgoing:

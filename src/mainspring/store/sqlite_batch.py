@@ -5,15 +5,20 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Sequence
+from datetime import timedelta
 
 from mainspring.core.batch import Batch, BreakerRow, Outgoing, Spread, TaskChange
 from mainspring.core.runs import RUN_COLUMNS_OF_THE_SHARD, Run
+from mainspring.core.shares import ShareRow
 from mainspring.errors import Fenced, StaleWrite
 from mainspring.store import sqlite_rows as rows
 from mainspring.store.port import Term
+from mainspring.store.sharing_statements import KEPT_TALLIES
 from mainspring.store.sqlite_audit import write_audit
 from mainspring.store.sqlite_rows import insert_into
 from mainspring.store.statements import ARCHIVED_TASKS_AT_ONCE, FINAL_STATES, tasks_of
+
+_MICROSECOND = timedelta(microseconds=1)
 
 
 def _assignments(names: Sequence[str]) -> str:
@@ -62,6 +67,13 @@ _DURATIONS = insert_into(
     + ", ".join(f"{name} = excluded.{name}" for name in rows.DURATIONS.after("task")),
 )
 
+_SHARES = 'UPDATE shares SET granted = min(granted, ?), needed = ? WHERE "limit" = ? AND holder = ?'
+_SHARES_GIVEN_BACK = 'DELETE FROM shares WHERE "limit" = ? AND holder = ? AND granted = 0 AND needed = 0'
+_TALLIES = insert_into("tallies", rows.TALLIES, ending="ON CONFLICT DO UPDATE SET failures = excluded.failures")
+_OLD_TALLIES = "DELETE FROM tallies WHERE shard = ? AND since < ?"
+_DECISIONS = insert_into("decisions", rows.DECISIONS, ending="ON CONFLICT (id) DO NOTHING")
+_ARTIFACTS = insert_into("artifacts", rows.ARTIFACTS, ending="ON CONFLICT DO NOTHING")
+
 _RUN_PLACES = [rows.RUNS.names.index(name) for name in RUN_COLUMNS_OF_THE_SHARD]
 _RUNS = f"UPDATE runs SET {_assignments(RUN_COLUMNS_OF_THE_SHARD)} WHERE id = ? AND shard = ?"
 _TASK_FIRST = rows.TASKS.names.index("priority")
@@ -105,6 +117,11 @@ def write_batch(db: sqlite3.Connection, term: Term, number: int, batch: Batch, n
         return
     _write_states(db, term.shard, batch)
     _write_records(db, term.shard, number, batch)
+    if batch.shares:
+        _lower_shares(db, term.shard, batch.shares)
+    if batch.tallies:
+        db.executemany(_TALLIES, rows.TALLIES.rows(batch.tallies))
+        db.execute(_OLD_TALLIES, (term.shard, now - KEPT_TALLIES // _MICROSECOND))
     write_audit(db, now, *batch.audit)
     if batch.archived:
         _archive(db, term.shard, batch.archived)
@@ -143,6 +160,10 @@ def _write_records(db: sqlite3.Connection, shard: str, number: int, batch: Batch
         _write_breakers(db, batch.breakers)
     if batch.durations:
         db.executemany(_DURATIONS, rows.DURATIONS.rows(batch.durations))
+    if batch.decisions:
+        db.executemany(_DECISIONS, rows.DECISIONS.rows(batch.decisions))
+    if batch.artifacts:
+        db.executemany(_ARTIFACTS, rows.ARTIFACTS.rows(batch.artifacts))
 
 
 def _update_runs(db: sqlite3.Connection, shard: str, runs: Sequence[Run]) -> None:
@@ -176,6 +197,11 @@ def _write_breakers(db: sqlite3.Connection, breakers: Sequence[BreakerRow]) -> N
     closed = [breaker for breaker in latest.values() if breaker.closed_at is not None]
     if closed:
         db.executemany(_BREAKERS_CLOSED, [row[:3] for row in rows.BREAKERS.rows(closed)])
+
+
+def _lower_shares(db: sqlite3.Connection, shard: str, shares: Sequence[ShareRow]) -> None:
+    db.executemany(_SHARES, [(share.granted, share.needed, share.limit, shard) for share in shares])
+    db.executemany(_SHARES_GIVEN_BACK, [(share.limit, shard) for share in shares])
 
 
 def write_outbox(db: sqlite3.Connection, outgoing: Sequence[Outgoing]) -> None:

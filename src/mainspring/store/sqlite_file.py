@@ -11,6 +11,7 @@ import fcntl
 import os
 import re
 import sqlite3
+from contextlib import suppress
 from pathlib import Path
 
 from mainspring.errors import StoreInUse, StoreUnfit
@@ -27,6 +28,7 @@ _NETWORK = re.compile(
 def claim(path: Path) -> int:
     """Make this process the only one that uses the database at `path`; returns a descriptor to close when done.
 
+    A new database can be read by nobody but its user: a worker's tasks may be somebody else's on the same machine.
     Raises StoreInUse, naming the process that has it, or StoreUnfit if the file can't be used safely where it is.
     """
     if sqlite3.sqlite_version_info < OLDEST_SQLITE:
@@ -46,6 +48,8 @@ def claim(path: Path) -> int:
         raise StoreInUse(f"the store at {path} is in use by process {holder or 'unknown'}") from error
     os.ftruncate(mark, 0)
     os.pwrite(mark, f"{os.getpid()}\n".encode("ascii"), 0)
+    with suppress(OSError):  # It is there, or whoever opens it says what is wrong. SQLite's own files have its mode.
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
     return mark
 
 

@@ -36,9 +36,12 @@ def heard(db: sqlite3.Connection, shard: str, workers: Sequence[str], now: int) 
     return instant(now)
 
 
-def unheard(db: sqlite3.Connection, shard: str, age: timedelta, limit: int, now: int) -> list[WorkerRow]:
+def unheard(
+    db: sqlite3.Connection, shard: str, age: timedelta, limit: int, claimant_age: timedelta, now: int
+) -> list[WorkerRow]:
     """Workers that were not heard of for some time."""
-    return rows.WORKERS.structs(find(db, listing.UNHEARD, [shard, now - age // _MICROSECOND, limit]))
+    heard, claimed = now - age // _MICROSECOND, now - claimant_age // _MICROSECOND
+    return rows.WORKERS.structs(find(db, listing.UNHEARD, [shard, heard, limit, claimed]))
 
 
 # cluster

@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
+from mainspring.core.artifacts import ArtifactRow
 from mainspring.core.audit_trail import AuditEntry
 from mainspring.core.batch import Checkpoint, WorkerRow
+from mainspring.core.decisions import Decision
 from mainspring.core.jobs import JobRow
 from mainspring.core.tasks import Attempt, Task, Transition
+from mainspring.store import listing
 from mainspring.store import sqlite_jobs as jobs
 from mainspring.store import sqlite_lists as lists
-from mainspring.store.port_front import JobDay, ListedRun, RunFilter, TaskFilter, Told
+from mainspring.store.port_artifacts import ArtifactFilter
+from mainspring.store.port_front import DecisionFilter, JobDay, ListedRun, RunFilter, TaskFilter, Told
 from mainspring.store.sqlite_calls import Calls
 
 
@@ -57,6 +61,18 @@ class SqliteLists(Calls):
     async def transitions_after(self, shard: str, batch_no: int, ordinal: int, limit: int) -> list[Told]:
         """What happened in a shard after a place of its story."""
         return await self._read(lists.transitions_after, shard, batch_no, ordinal, limit)
+
+    async def list_decisions(
+        self, wanted: DecisionFilter, before: tuple[datetime, str] | None, limit: int
+    ) -> list[Decision]:
+        """Decisions, the latest first."""
+        return await self._listed(Decision, listing.decisions(wanted, before, limit))
+
+    async def list_artifacts(
+        self, wanted: ArtifactFilter, after: tuple[str, str, str] | None, limit: int
+    ) -> list[ArtifactRow]:
+        """Artifacts of a run."""
+        return await self._listed(ArtifactRow, listing.artifacts(wanted, after, limit))
 
     async def list_jobs(self, tenant: str | None, after: str, limit: int) -> list[JobRow]:
         """The latest version of each job."""

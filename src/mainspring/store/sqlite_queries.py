@@ -19,6 +19,7 @@ from mainspring.store import sqlite_rows as rows
 from mainspring.store import statements
 from mainspring.store.loading import Loader, unless_moving
 from mainspring.store.port import ShardRow, ShardRows, Term, Waiting, Want
+from mainspring.store.sharing_statements import KEPT_TALLIES
 from mainspring.store.sqlite_rows import instant, refuse_nul
 
 _MICROSECOND = timedelta(microseconds=1)
@@ -98,9 +99,11 @@ _LOAD_DURATIONS = f"""
     SELECT {rows.DURATIONS.select()} FROM durations WHERE shard = ?1
     ORDER BY updated_at DESC, tenant, job, task LIMIT {statements.MOST_DURATIONS}
 """
+_LOAD_SHARES = f'SELECT {rows.SHARES.select()} FROM shares WHERE holder = ?1 ORDER BY "limit"'
+_LOAD_TALLIES = f"SELECT {rows.TALLIES.select()} FROM tallies WHERE shard = ?1 AND since > ?2 ORDER BY since, tenant"
 _LOAD = (
     _LOAD_RUNS, _LOAD_TASKS, _LOAD_JOBS, _LOAD_SPREADS, _LOAD_CHECKPOINTS, _LOAD_WORKERS, _LOAD_BREAKERS,
-    _LOAD_DURATIONS,
+    _LOAD_DURATIONS, _LOAD_SHARES, _LOAD_TALLIES,
 )  # fmt: skip
 _RUN = f"SELECT {rows.RUNS.select()} FROM runs WHERE id = ?1"
 _RUN_TASKS = f"SELECT {rows.TASKS.select()} FROM tasks WHERE {statements.tasks_of('?1')} ORDER BY position"
@@ -110,22 +113,24 @@ _RUN_CHECKPOINTS = f"SELECT {rows.CHECKPOINTS.select()} FROM checkpoints WHERE r
 _LOAD_RUN = (_RUN, _RUN_TASKS, _RUN_JOB, _RUN_SPREADS, _RUN_CHECKPOINTS)
 
 _LOADER = Loader(
-    rows.RUNS, rows.TASKS, rows.JOBS, rows.SPREADS, rows.CHECKPOINTS, rows.WORKERS, rows.BREAKERS, rows.DURATIONS
-)
+    rows.RUNS, rows.TASKS, rows.JOBS, rows.SPREADS, rows.CHECKPOINTS, rows.WORKERS, rows.BREAKERS, rows.DURATIONS,
+    rows.SHARES, rows.TALLIES,
+)  # fmt: skip
 
 
-def load(db: sqlite3.Connection, shard: str) -> ShardRows:
+def load(db: sqlite3.Connection, shard: str, now: int) -> ShardRows:
     """All active work of a shard."""
-    return _shard_rows(db, shard, _LOAD)
+    return _shard_rows(db, _LOAD, shard, now - KEPT_TALLIES // _MICROSECOND)
 
 
 def load_run(db: sqlite3.Connection, run_id: str) -> ShardRows:
     """One run with what belongs to it."""
-    return unless_moving(_shard_rows(db, run_id, _LOAD_RUN))
+    return unless_moving(_shard_rows(db, _LOAD_RUN, run_id))
 
 
-def _shard_rows(db: sqlite3.Connection, key: str, queries: tuple[str, ...]) -> ShardRows:
-    return _LOADER.shard_rows(*(db.execute(query, (key,)) for query in queries))
+def _shard_rows(db: sqlite3.Connection, queries: Sequence[str], key: str, since: int = 0) -> ShardRows:
+    # By name: only one of the queries has the second.
+    return _LOADER.shard_rows(*(db.execute(query, {"1": key, "2": since}) for query in queries))
 
 
 def jobs(db: sqlite3.Connection, ids: Sequence[str]) -> list[JobRow]:

@@ -15,6 +15,8 @@ from typing import Any, TypeVar, cast
 
 import msgspec
 
+from mainspring.core.allowances import LimitRow
+from mainspring.core.artifacts import ArtifactRow
 from mainspring.core.audit_trail import AuditEntry, AuditRow, ChainHead
 from mainspring.core.batch import (
     BreakerRow,
@@ -24,17 +26,25 @@ from mainspring.core.batch import (
     Outgoing,
     RejectedEvent,
     Spread,
+    TallyRow,
     WorkerRow,
 )
+from mainspring.core.decisions import Decision
+from mainspring.core.freezes import FreezeRow
 from mainspring.core.jobs import JobRow
+from mainspring.core.pools import Policy, PoolRow
+from mainspring.core.quotas import P0Grant, QuotaRow
 from mainspring.core.runs import Run
 from mainspring.core.schedule_rows import BackfillRow, EndedRun, EventRow, FireRow, ScheduleChange, ScheduleRow
+from mainspring.core.shares import ShareRow
 from mainspring.core.tasks import Attempt, RecordedAttempt, Task, Transition
+from mainspring.core.work_groups import GroupRow
 from mainspring.errors import Rejected
 from mainspring.store.port import ShardRow, Term
 from mainspring.store.port_admin import DeliveryRow, MeasureRow, TenantRow, WebhookRow
 from mainspring.store.port_front import ServerRow, TokenRow
 from mainspring.store.port_schedules import AlertRow
+from mainspring.store.port_workers import IdentityRow, JoinTokenRow
 from mainspring.store.rows import Codec, Column, Kind, documents
 from mainspring.store.schedule_statements import NextDue, WaitingAfter
 
@@ -82,7 +92,7 @@ def _flags(column: Column) -> Column:
 
 def _floats(column: Column) -> Column:
     # JSON, in which PostgreSQL is given them, has neither.
-    if not all(map(math.isfinite, cast("Sequence[float]", column))):
+    if not all(map(math.isfinite, filter(None, cast("Sequence[float | None]", column)))):
         raise Rejected("a number is infinite, or none at all")
     return column
 
@@ -141,6 +151,19 @@ TENANTS = _codec(TenantRow)
 MEASURES = _codec(MeasureRow)
 WEBHOOKS = _codec(WebhookRow)
 DELIVERIES = _codec(DeliveryRow)
+POOLS = _codec(PoolRow)
+POLICIES = _codec(Policy)
+QUOTAS = _codec(QuotaRow)
+GRANTS = _codec(P0Grant)
+GROUPS = _codec(GroupRow)
+FREEZES = _codec(FreezeRow)
+SHARES = _codec(ShareRow)
+LIMITS = _codec(LimitRow)
+TALLIES = _codec(TallyRow)
+DECISIONS = _codec(Decision)
+JOIN_TOKENS = _codec(JoinTokenRow)
+IDENTITIES = _codec(IdentityRow)
+ARTIFACTS = _codec(ArtifactRow)
 
 BY_STRUCT: Mapping[type[msgspec.Struct], Codec[Any]] = {
     Task: TASKS,
@@ -158,8 +181,19 @@ BY_STRUCT: Mapping[type[msgspec.Struct], Codec[Any]] = {
     MeasureRow: MEASURES,
     WebhookRow: WEBHOOKS,
     DeliveryRow: DELIVERIES,
+    PoolRow: POOLS,
+    Policy: POLICIES,
+    QuotaRow: QUOTAS,
+    P0Grant: GRANTS,
+    GroupRow: GROUPS,
+    FreezeRow: FREEZES,
+    ShareRow: SHARES,
+    Decision: DECISIONS,
+    JoinTokenRow: JOIN_TOKENS,
+    IdentityRow: IDENTITIES,
+    ArtifactRow: ARTIFACTS,
     NextDue: _codec(NextDue),
     WaitingAfter: _codec(WaitingAfter),
     EndedRun: _codec(EndedRun),
 }
-"""For what both adapters list alike (`schedule_lists.py`, `admin_lists.py`)."""
+"""For what both adapters list alike (`schedule_lists.py`, `admin_lists.py`, `sharing_statements.py`)."""

@@ -37,6 +37,8 @@ _SUBJECT_IS_NOT_FINAL = f"""({_is_not_final("x.subject")} OR EXISTS (
     SELECT 1 FROM tasks t JOIN runs r ON r.id = t.run_id WHERE t.id = x.subject AND r.state NOT IN ({FINAL_STATES})))"""
 _IS_THE_END_OF_A_CHAIN = "EXISTS (SELECT 1 FROM audit_heads h WHERE h.tenant = x.tenant AND h.seq = x.seq)"
 _IS_TO_BE_SENT = f"(x.state = '{WAITING}' AND {IS_OF_A_WEBHOOK})"
+_RUN_IS_KEPT = """(EXISTS (SELECT 1 FROM runs r WHERE r.id = x.run_id)
+    OR EXISTS (SELECT 1 FROM runs_history h WHERE h.id = x.run_id))"""
 _ATTEMPT_IS_KEPT = "EXISTS (SELECT 1 FROM attempts a WHERE a.id = x.attempt_id)"
 
 
@@ -48,6 +50,7 @@ def prunable(run_ids: str) -> dict[str, tuple[Prunable, ...]]:
         "transitions": (
             Prunable("transitions", "shard, batch_no, ordinal", "at", _is_not_final("x.run_id"), by_day=True),
         ),
+        "decisions": (Prunable("decisions", "id, at", "at", _is_not_final("x.run_id"), by_day=True),),
         "attempts": (
             Prunable("attempts", "id", "ended_at", _is_not_final("x.run_id"), by_day=True),
             Prunable("late_results", "rowid", "at", _ATTEMPT_IS_KEPT, by_day=True),
@@ -55,6 +58,7 @@ def prunable(run_ids: str) -> dict[str, tuple[Prunable, ...]]:
         "history": (
             Prunable("tasks_history", "id", "run_ended_at", by_day=True),
             Prunable("runs_history", "id", "ended_at", by_day=True),
+            Prunable("artifacts", "run_id, task_id, attempt_id, path", "stored_at", _RUN_IS_KEPT),
         ),
         "idempotency": (Prunable("idempotency", "tenant, key", "at", a_run_is_not_final),),
         "outbox": (Prunable("outbox", "seq", "delivered_at"),),

@@ -18,7 +18,7 @@ from mainspring.core.schedule_rows import Ruling
 from mainspring.core.tasks import TaskState
 from mainspring.store.port import PRUNABLE, IdempotencyKey, KeyedRun, Store, Want
 from mainspring.store.port_admin import AuditFilter
-from mainspring.store.port_front import RunFilter, ServerRow, TaskFilter
+from mainspring.store.port_front import DecisionFilter, RunFilter, ServerRow, TaskFilter
 from mainspring.store.port_schedules import FireFilter, ScheduleFilter
 from mainspring.store.postgres import PostgresStore
 from tests.postgres import running_postgres
@@ -29,6 +29,7 @@ from tests.store.builders import (
     NOW,
     Leader,
     a_change,
+    a_decision,
     a_job,
     a_run,
     a_transition,
@@ -47,6 +48,18 @@ from tests.store.schedule_builders import (
     given,
     given_fires,
     rule,
+)
+from tests.store.sharing_builders import (
+    LIMIT,
+    a_freeze,
+    a_grant,
+    a_group,
+    a_policy,
+    a_pool,
+    a_quota,
+    a_share,
+    a_tally,
+    a_wish,
 )
 from tests.store.test_breakers import a_breaker, a_duration
 from tests.store.test_tokens import a_token
@@ -85,6 +98,7 @@ async def session(store: Store) -> None:
     await take_part(store)
     await settle_schedules(store)
     await administer(store)
+    await share(leader)
     for what in PRUNABLE:
         await store.prune(what, 30 * DAY)
     await store.release(leader.term)
@@ -107,6 +121,7 @@ async def look_at(store: Store, run_id: str, task_id: str) -> None:
     await store.attempts_of(task_id)
     await store.transitions_of(task_id)
     await store.transitions_after("main", 0, 0, 10)
+    await store.list_decisions(DecisionFilter(task_id=task_id), (NOW, "dec_1"), 10)
     await store.list_jobs("acme", "", 10)
     await store.find_job("acme", "report")
     await store.job_versions("acme", "report", None, 10)
@@ -124,7 +139,7 @@ async def take_part(store: Store) -> None:
         await store.insert_keyed([KeyedRun(run=a_run(), key=key, audit=an_entry())])
     await store.insert_runs([a_run()], audit=[an_entry()])
     await store.heard("main", ["w1"])
-    await store.unheard("main", DAY, 10)
+    await store.unheard("main", DAY, 10, DAY)
     await store.server_heard(ServerRow(name="a", address="http://a", version="1", started_at=NOW, heard_at=NOW))
     await store.servers(HOUR)
     await store.server_gone("a")
@@ -204,6 +219,31 @@ async def administer(store: Store) -> None:
     await store.insert_job(a_job(), an_entry())
 
 
+async def share(leader: Leader) -> None:
+    """Who may use what, and what is used of limits."""
+    store = leader.store
+    await store.put_pool(a_pool(), 0, an_entry())
+    policy = await store.put_policy(a_policy(), None, an_entry())
+    await store.put_quota(a_quota(), None, an_entry())
+    await store.grant_p0(a_grant(), an_entry())
+    group = await store.put_group(a_group(), None, an_entry())
+    freeze = await store.freeze(a_freeze(), an_entry())
+    await store.rules_version()
+    await store.rules()
+    for _ in range(2):
+        await store.take_share(leader.term, LIMIT, 10, 7)
+        await store.take_allowances([a_wish(), a_wish(limit="other")])
+    await leader.commit(shares=[a_share()], tallies=[a_tally()])
+    await store.shares([LIMIT])
+    await store.count_intake("main", 10)
+    await store.load("main")
+    await store.drop_policy(policy.name, an_entry())
+    await store.drop_quota("acme", "eu", an_entry())
+    await store.revoke_p0("acme", an_entry())
+    await store.drop_group("acme", group.name, an_entry())
+    await store.unfreeze(freeze.kind, freeze.subject, an_entry())
+
+
 async def write_everything(leader: Leader, change: TaskChange) -> None:
     """A batch with something of everything."""
     task = change.task
@@ -222,7 +262,7 @@ async def write_everything(leader: Leader, change: TaskChange) -> None:
     await leader.commit(
         tasks=[change], transitions=[a_transition(task)], attempts=[attempt], late=[late], spreads=[spread],
         outbox=[an_outgoing()], rejected=[fault], workers=[worker], checkpoints=[checkpoint],
-        breakers=[a_breaker()], durations=[a_duration()], audit=[an_entry()],
+        breakers=[a_breaker()], durations=[a_duration()], audit=[an_entry()], decisions=[a_decision(task)],
     )  # fmt: skip
     spread.done = spread.total
     await leader.commit(spreads=[spread], workers=[worker], breakers=[a_breaker(closed_at=NOW)])

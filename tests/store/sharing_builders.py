@@ -1,0 +1,94 @@
+"""Structs for tests of who may use what: only what a test is about has to be said."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mainspring.core.allowances import Wish
+from mainspring.core.batch import TallyRow
+from mainspring.core.bookings import Booking
+from mainspring.core.freezes import FreezeKind, FreezeRow
+from mainspring.core.pools import Policy, PoolRow
+from mainspring.core.quotas import Ceiling, P0Grant, Quota, QuotaRow, Raise
+from mainspring.core.resources import Resources
+from mainspring.core.shares import ShareRow
+from mainspring.core.work_groups import GroupRow
+from mainspring.core.zones import EPOCH
+from tests.store.builders import HOUR, NOW
+
+LIMIT = "group:acme/database"
+"""The limit that `a_group` is."""
+
+_KEPT = {"version": 0, "updated_at": EPOCH, "updated_by": "token:ann"}
+
+
+def a_pool(**changes: Any) -> PoolRow:
+    """A pool as somebody describes it: the time and the version are the store's."""
+    values: dict[str, Any] = {
+        "name": "eu", "labels": '{"region":"eu"}', "zones": ("a", "b"),
+        "max_resources": Resources(cpu_millis=64_000), "note": "", **_KEPT,
+    }  # fmt: skip
+    return PoolRow(**(values | changes))
+
+
+def a_policy(**changes: Any) -> Policy:
+    """A policy as somebody decides it."""
+    values: dict[str, Any] = {
+        "name": "gdpr", "label": "eu_data", "value": "", "requires": '{"region":"eu"}', "note": "", **_KEPT,
+    }  # fmt: skip
+    return Policy(**(values | changes))
+
+
+def a_quota(**changes: Any) -> QuotaRow:
+    """A quota, raised for an hour, and more of it booked for each night."""
+    quota = Quota(weight=2.5, max_tasks=10, guaranteed=Resources(cpu_millis=8_000), burst=Ceiling(gpus=1))
+    raised = Raise(quota=Quota(max_tasks=100), until=NOW + HOUR, by="token:bob", why="end of year")
+    nightly = Booking(
+        name="nightly", cron="0 2 * * *", zone="Europe/Paris", seconds=7_200, lead_seconds=600,
+        guaranteed=Resources(cpu_millis=16_000), by="token:bob", why="the close",
+    )  # fmt: skip
+    values: dict[str, Any] = {
+        "tenant": "acme", "pool": "eu", "quota": quota, "raised": raised, "bookings": (nightly,), **_KEPT,
+    }  # fmt: skip
+    return QuotaRow(**(values | changes))
+
+
+def a_grant(**changes: Any) -> P0Grant:
+    """A tenant may ask for P0."""
+    values: dict[str, Any] = {"tenant": "acme", "by": "token:ann", "why": "on call", "since": EPOCH, "until": None}
+    return P0Grant(**(values | changes))
+
+
+def a_group(**changes: Any) -> GroupRow:
+    """A group of which three may run at a time."""
+    values: dict[str, Any] = {
+        "tenant": "acme", "name": "database", "most": 3, "per_seconds": None, "note": "", **_KEPT,
+    }  # fmt: skip
+    return GroupRow(**(values | changes))
+
+
+def a_freeze(**changes: Any) -> FreezeRow:
+    """A tenant is frozen."""
+    values: dict[str, Any] = {
+        "kind": FreezeKind.TENANT, "subject": "acme", "by": "token:ann", "why": "a leak", "since": EPOCH,
+        "until": NOW + HOUR,
+    }  # fmt: skip
+    return FreezeRow(**(values | changes))
+
+
+def a_share(**changes: Any) -> ShareRow:
+    """A part of a limit."""
+    values: dict[str, Any] = {"limit": LIMIT, "holder": "main", "granted": 1, "needed": 1}
+    return ShareRow(**(values | changes))
+
+
+def a_tally(**changes: Any) -> TallyRow:
+    """What failed in some five minutes."""
+    values: dict[str, Any] = {"shard": "main", "tenant": "acme", "since": NOW, "failures": 1}
+    return TallyRow(**(values | changes))
+
+
+def a_wish(**changes: Any) -> Wish:
+    """Somebody would like to have one of five in an hour."""
+    values: dict[str, Any] = {"limit": "submissions:acme", "most": 5, "per_seconds": 3_600.0, "wanted": 1}
+    return Wish(**(values | changes))

@@ -1,0 +1,125 @@
+"""How limits and what waits are looked up: whatever else there is, only what is asked for is read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+
+import asyncpg
+import pytest
+
+from mainspring.clock import MachineClock
+from mainspring.store import postgres_batch, postgres_sharing, sqlite_batch, sqlite_queries, sqlite_sharing
+from mainspring.store import sharing_statements as statements
+from mainspring.store.postgres import PostgresStore
+from mainspring.store.postgres_connections import Connection, Limits, open_connection
+from mainspring.store.sqlite import SqliteStore, inline
+from mainspring.store.sqlite_queries import sqlite
+from tests.store.builders import Leader, a_run
+from tests.store.sharing_builders import a_tally, a_wish
+from tests.store.test_plans import explain, multiply, pages_of
+
+
+@pytest.fixture
+async def store(postgres_url: str) -> AsyncIterator[PostgresStore]:
+    """A store on a database of its own."""
+    opened = await PostgresStore.connect(postgres_url)
+    yield opened
+    await opened.close()
+
+
+@pytest.fixture
+async def other(postgres_url: str) -> AsyncIterator[Connection]:
+    """A connection beside the store, to the same database."""
+    connection = await asyncpg.connect(postgres_url)
+    yield connection
+    await connection.close(timeout=5)
+
+
+@pytest.mark.parametrize("statistics", ["old", "new"])
+async def test_runs_in_intake_are_counted_along_their_index_and_no_further_than_asked(
+    store: PostgresStore, other: Connection, postgres_url: str, statistics: str
+) -> None:
+    run = a_run(tenant="flood")
+    await store.insert_runs([run])
+    await multiply(other, "runs", run.id, id="id || '-' || n")
+    await other.execute("VACUUM runs")
+    if statistics == "new":
+        await other.execute("ANALYZE runs")
+
+    patient = await open_connection(postgres_url, Limits(), patient=True)
+    await patient.execute("BEGIN")
+    await patient.execute(postgres_sharing._ALONG_AN_INDEX)
+    assert await pages_of(patient, postgres_sharing._WAITING_RUNS, "'main', 100, '{0,1,2}'") < 60
+    await patient.execute(f"PREPARE q AS {postgres_sharing._WAITING_RUNS}")
+    plan = await patient.fetchval("EXPLAIN (ANALYZE, FORMAT JSON) EXECUTE q('main', 1000000, '{0,1,2}')")
+    await patient.execute("ROLLBACK")
+    await patient.close(timeout=5)
+    assert "Index Only Scan" in json.dumps(plan), plan
+    assert {priority.name: runs for priority, runs in (await store.count_intake("main", 70_000)).items()} == {
+        "P0": 0, "P1": 50_001, "P2": 0,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("statistics", ["old", "new"])
+async def test_many_limits_cost_those_nothing_who_take_from_one(
+    store: PostgresStore, other: Connection, postgres_url: str, statistics: str
+) -> None:
+    """50,000 limits that count, with as many holders."""
+    leader = await Leader.of(store)
+    await store.take_allowances([a_wish(limit="flood")])
+    await store.take_share(leader.term, "held", 5, 1)
+    await multiply(other, "limits", "flood", key='"limit"', limit="'flood' || n")
+    await multiply(other, "shares", "held", key='"limit"', limit="'held' || n", holder="'shard' || n")
+    if statistics == "new":
+        await other.execute("ANALYZE")
+
+    reader = await open_connection(postgres_url, Limits())
+    for query, args in (
+        (postgres_sharing._LOCK, "'{flood7,held,unknown}'"),
+        (postgres_sharing._SHARES, "'{held7,unknown}'"),
+        (statements.SHARES_OF_LIMIT, "'held7'"),
+        (statements.DROP_SHARES, "'held7'"),
+    ):
+        assert await pages_of(reader, query, args) < 40, query
+    await reader.close()
+
+
+@pytest.mark.parametrize("statistics", ["old", "new"])
+async def test_a_batch_finds_its_shares_and_old_tallies_by_their_keys(
+    store: PostgresStore, other: Connection, postgres_url: str, statistics: str
+) -> None:
+    leader = await Leader.of(store)
+    await store.take_share(leader.term, "held", 5, 1)
+    await leader.commit(tallies=[a_tally(since=await store.time())])
+    await multiply(other, "shares", "held", key='"limit"', limit="'held' || n", holder="'shard' || n")
+    await multiply(other, "tallies", "acme", key="tenant", tenant="'t' || n")
+    if statistics == "new":
+        await other.execute("ANALYZE")
+
+    writer = await open_connection(postgres_url, Limits(), writer=True)
+    assert await pages_of(writer, postgres_batch._SHARES, "'main', '{held,unknown}', '{0,0}', '{1,0}'") < 40
+    assert await pages_of(writer, postgres_batch._OLD_TALLIES, "'main'") < 40
+    await writer.close()
+
+
+SQLITE = {
+    "runs USING INDEX runs_intake (shard=? AND priority=?)": sqlite_sharing._WAITING_RUNS,
+    "limits USING INDEX sqlite_autoindex_limits_1 (limit=?)": sqlite_sharing._LIMITS,
+    "shares USING INDEX sqlite_autoindex_shares_1 (limit=?)": sqlite_sharing._SHARES,
+    "shares USING INDEX sqlite_autoindex_shares_1 (limit=? AND holder=?)": sqlite_batch._SHARES,
+    "shares USING INDEX shares_of_holder (holder=?)": sqlite_queries._LOAD_SHARES,
+    "tallies USING INDEX sqlite_autoindex_tallies_1 (shard=? AND since>?)": sqlite_queries._LOAD_TALLIES,
+    "tallies USING INDEX sqlite_autoindex_tallies_1 (shard=? AND since<?)": sqlite_batch._OLD_TALLIES,
+    "shares USING INDEX sqlite_autoindex_shares_1 (limit=?) ": sqlite(statements.SHARES_OF_LIMIT),
+}
+
+
+@pytest.mark.parametrize("way", SQLITE)
+async def test_sqlite_looks_up_by_an_index(way: str) -> None:
+    store = SqliteStore.open(":memory:", clock=MachineClock(), run=inline)
+
+    steps = "\n".join(explain(store._writer, SQLITE[way]))
+
+    assert way.strip() in steps, steps
+    await store.close()
