@@ -8,10 +8,11 @@ from mainspring.core.batch import SpreadKind
 from mainspring.core.resources import NOTHING, Resources
 from mainspring.core.runs import FINAL_RUN
 from mainspring.core.states import FINAL, HELD_BY_A_WORKER
-from mainspring.core.tasks import Priority, Task, TaskState
+from mainspring.core.tasks import Priority, StopKind, Task, TaskState
 from mainspring.core.workers import WorkerStatus, use_of
+from mainspring.shard import group_book
 from mainspring.shard.audit import unexplained
-from mainspring.shard.memory import ShardMemory
+from mainspring.shard.memory import PAST_INTAKE, ShardMemory
 from mainspring.shard.run_memory import RunMemory
 from tests.shard.family import Family
 from tests.shard.ledger import Ledger
@@ -28,7 +29,10 @@ def check(memory: ShardMemory, ledger: Ledger) -> None:
     assert set(memory.runs) == active, "the runs in memory are those that are adopted and not over"
     _check_leases(memory)
     _check_use(memory)
+    _check_rooms(memory)
     _check_queues(memory)
+    _check_asides(memory)
+    _check_groups(memory)
     _check_holds(memory, ledger)
 
 
@@ -127,19 +131,78 @@ def _check_use(memory: ShardMemory) -> None:
     for lease in memory.leases.values():
         by_tenant[lease.tenant] = by_tenant.get(lease.tenant, NOTHING) + lease.shape.resources
     assert memory.use == by_tenant
+    assert memory.rooms == Counter(lease.tenant for lease in memory.leases.values())
     capacity = NOTHING
     for worker in memory.workers.values():
         assert worker.used == use_of(worker), f"{worker.id}: {worker.used} is not {use_of(worker)}"
         assert worker.status is not WorkerStatus.LOST, f"{worker.id} is lost and not forgotten"
         if worker.status is WorkerStatus.READY:
-            assert not worker.free.is_negative(), f"{worker.id} has less than nothing left"
+            assert use_of(worker).fits(worker.total), f"{worker.id} has less than nothing left"
         if worker.status is not WorkerStatus.EXPECTED:
             capacity += worker.total
-        is_open = worker.status is WorkerStatus.READY and worker.free.cpu_millis > 0 and worker.takes_new()
-        assert (worker in memory.open_workers.all) is is_open, f"{worker.id} is open: {is_open}"
+        is_open = worker.status is WorkerStatus.READY and worker.takes_new()
+        assert (memory.open_workers.get(worker.id) is worker) is is_open, f"{worker.id} is open: {is_open}"
     assert memory.capacity == capacity
-    free = sum(worker.free.cpu_millis for worker in memory.open_workers.all)
+    free = sum(max(0, worker.free.cpu_millis) for worker in memory.open_workers.all)
     assert memory.open_workers.free_cpu_millis == free
+
+
+def _check_rooms(memory: ShardMemory) -> None:
+    """PLC-6: what is kept on workers is what the rows of tasks that wait say, and each has one room."""
+    reserved = {task.id: task for run in memory.runs.values() for task in run.tasks if task.reserved is not None}
+    for task in reserved.values():
+        assert task.state is TaskState.QUEUED, f"{task} is not QUEUED, and has room kept"
+    kept = {task_id: (worker.id, room) for worker in memory.workers.values() for task_id, room in worker.kept.items()}
+    said = {
+        task.id: (task.reserved.worker, memory.shape(task).resources)
+        for task in reserved.values()
+        if task.reserved is not None
+    }
+    assert kept == said, f"{kept} is kept, and the rows say {said}"
+    assert sum(len(worker.kept) for worker in memory.workers.values()) == len(kept)
+    for (priority, tenant, shape), mine in memory.kept_rooms.items():
+        for task in mine.values():
+            assert (task.priority, task.tenant, memory.shape(task)) == (priority, tenant, shape)
+    assert {task_id for mine in memory.kept_rooms.values() for task_id in mine} == set(reserved)
+    for worker in memory.workers.values():
+        total = NOTHING
+        for room in worker.kept.values():
+            total += room
+        assert worker.kept_total == total
+    stopping = {
+        lease.id
+        for lease in memory.leases.values()
+        if any(task.stop is not None and task.stop.kind is not StopKind.HOLD for task in lease.members.values())
+    }
+    assert stopping <= set(memory.going) <= set(memory.leases), "what was asked to go is known"
+    for priority, holders in memory.holders.items():
+        held = Counter(lease.worker_id for lease in memory.leases.values() if lease.priority is priority)
+        assert holders == held, f"P{priority} is held by {held}, not by {holders}"
+
+
+def _check_asides(memory: ShardMemory) -> None:
+    """Only what is QUEUED is set aside, and what is told of it is so."""
+    aside = {task.id for run in memory.runs.values() for task in run.tasks if memory.asides.has(task)}
+    queued = {task.id for run in memory.runs.values() for task in run.tasks if task.state is TaskState.QUEUED}
+    assert aside <= queued, f"{aside - queued} are set aside, and not QUEUED"
+    counted = sum(line.length for line in memory.asides.lines()) + len(memory.asides.returning)
+    assert counted == len(aside), f"{counted} are set aside, and only {len(aside)} are tasks of runs"
+    assert bool(memory.asides) is bool(aside)
+
+
+def _check_groups(memory: ShardMemory) -> None:
+    """PLC-12: what counts by a limit is what has a room, and the runs that are in: as the rows say."""
+    counted: Counter[str] = Counter()
+    for lease in memory.leases.values():
+        counted.update(lease.shape.groups)
+    for run in memory.runs.values():
+        assert {task.position: task for task in run.tasks if task.state in HELD_BY_A_WORKER} == run.live
+        if run.job.spec.groups and group_book.is_in(run):
+            assert run.run.id in memory.groups.runs, f"{run.run.id} has begun, and does not count"
+    for run_id, limits in memory.groups.runs.items():
+        assert limits == group_book.limits_of(memory.runs[run_id])
+        counted.update(limits)
+    assert memory.groups.use == counted
 
 
 def _check_queues(memory: ShardMemory) -> None:
@@ -151,7 +214,7 @@ def _check_queues(memory: ShardMemory) -> None:
         in_memory[row.priority, row.tenant] += row.task_count - len(run.tasks)
         for task in run.tasks:
             depth[task.priority, row.tenant] += task.state is TaskState.QUEUED
-            in_memory[task.priority, row.tenant] += task.state not in FINAL
+            in_memory[task.priority, row.tenant] += task.state not in PAST_INTAKE
             changing = (SpreadKind.REPRIORITISE, "") in run.spreads
             assert task.state in FINAL or changing or task.priority is row.priority, f"{task} is not {row.priority!r}"
     assert memory.queues.depth == {key: count for key, count in depth.items() if count}

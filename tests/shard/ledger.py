@@ -14,6 +14,7 @@ What is checked for each batch:
 from __future__ import annotations
 
 from copy import copy
+from datetime import datetime
 
 import msgspec
 
@@ -28,15 +29,18 @@ from mainspring.core.batch import (
     RejectedEvent,
     Spread,
     SpreadKind,
+    TallyRow,
     WorkerRow,
 )
 from mainspring.core.growth import gather
 from mainspring.core.jobs import Job
 from mainspring.core.readiness import Upstream, decide, decide_when
 from mainspring.core.runs import FINAL_RUN, Run
+from mainspring.core.shares import ShareRow
 from mainspring.core.states import FINAL, HELD_BY_A_WORKER, is_allowed
 from mainspring.core.tasks import Attempt, RecordedAttempt, Task, TaskState, Transition
-from mainspring.shard.events import RunRows
+from mainspring.shard.effects import LookUpAttempt, LookUpRun
+from mainspring.shard.events import Event, RunRows
 from tests.shard.family import Family
 
 SpreadKey = tuple[str, str, int, SpreadKind]
@@ -52,6 +56,8 @@ class Loaded(msgspec.Struct, frozen=True):
     held_workers: list[WorkerRow]
     breakers: list[BreakerRow]
     durations: list[DurationRow]
+    shares: list[ShareRow]
+    tallies: list[TallyRow]
 
 
 class Ledger:
@@ -71,6 +77,9 @@ class Ledger:
         self.checkpoints: dict[str, Checkpoint] = {}
         self.breakers: dict[tuple[str, str], BreakerRow] = {}
         self.durations: dict[tuple[str, str, str], DurationRow] = {}
+        self.shares: dict[str, ShareRow] = {}
+        """The shard's own, by limit."""
+        self.tallies: dict[tuple[str, datetime], TallyRow] = {}
         self.archived: set[str] = set()
         self.audit: dict[str, AuditEntry] = {}
         self._used_attempts: dict[str, str] = {}
@@ -100,6 +109,7 @@ class Ledger:
         self._check_starts(batch)
         for spread in batch.spreads:
             self._save_spread(spread)
+        self._save_limits(batch)
         self.late += batch.late
         self.outbox += [row for row in batch.outbox if row.id not in {known.id for known in self.outbox}]
         self.rejected += batch.rejected
@@ -131,6 +141,8 @@ class Ledger:
             [row for row in self.workers.values() if row.hold],
             list(self.breakers.values()),
             list(self.durations.values()),
+            list(self.shares.values()),
+            list(self.tallies.values()),
         )
 
     def rows_of(self, run_id: str) -> RunRows:
@@ -143,6 +155,13 @@ class Ledger:
         checkpoints = tuple(saved for saved in self.checkpoints.values() if saved.run_id == run_id)
         job = self.jobs.get(run.job_id)
         return RunRows(run=copy(run), job=job, tasks=tasks, spreads=spreads, checkpoints=checkpoints)
+
+    def look_up(self, wanted: LookUpAttempt | LookUpRun) -> Event:
+        """An event about what was not in memory, with what the rows say, as the host hands it over again."""
+        if isinstance(wanted, LookUpRun):
+            return msgspec.structs.replace(wanted.event, rows=self.rows_of(wanted.event.run_id))
+        recorded = self.find_attempt(wanted.event.attempt)
+        return msgspec.structs.replace(wanted.event, looked_up=True, recorded=recorded)
 
     def find_attempt(self, attempt: str) -> RecordedAttempt | None:
         """What the rows say of an attempt."""
@@ -242,6 +261,19 @@ class Ledger:
                 self.breakers[row.kind, row.subject] = row
             else:
                 self.breakers.pop((row.kind, row.subject), None)
+
+    def _save_limits(self, batch: Batch) -> None:
+        """Parts of limits only ever fall here, and tallies only rise."""
+        for share in batch.shares:
+            known = self.shares.get(share.limit)
+            assert known is None or share.granted <= known.granted, f"{share} is more than {known}"
+            self.shares[share.limit] = share
+            if not share.granted:
+                del self.shares[share.limit]
+        for tally in batch.tallies:
+            before = self.tallies.get((tally.tenant, tally.since))
+            assert before is None or tally.failures > before.failures, f"{tally} is not more than {before}"
+            self.tallies[tally.tenant, tally.since] = tally
 
     def _save_spread(self, spread: Spread) -> None:
         key = (spread.run_id, spread.parent, spread.generation, spread.kind)

@@ -8,13 +8,16 @@ faults stop, people let everything go on, and all runs must come to an end (L-1)
 from __future__ import annotations
 
 import os
+from datetime import timedelta
 from typing import Any
 
 import msgspec
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
+from msgspec.structs import replace
 
+from mainspring.core.freezes import FreezeKind, FreezeRow
 from mainspring.core.jobs import OnSkip
 from mainspring.core.runs import FINAL_RUN, FailurePolicy, Finish, Run, RunState, derive_run_state
 from mainspring.core.states import FINAL, HELD_BY_A_WORKER
@@ -25,7 +28,9 @@ from mainspring.shard import events as happened
 from mainspring.shard.effects import Reply
 from mainspring.wire import Outcome, Progress
 from tests.shard.family import Family
+from tests.shard.groups import answer_wishes
 from tests.shard.jobs import job, task
+from tests.shard.sharing import freeze, group, policy, pool, quota, rules
 from tests.shard.world import World
 
 S = TaskState
@@ -34,6 +39,13 @@ BUDGETS = (3, 8, 2_000)
 SLOWER = Tuning(
     growth_burst=2, growth_per_second=1, ready_burst=2, ready_per_second=1, lost_after_seconds=20.0,
     suspect_after_seconds=12.0, receipt_seconds=5.0, stall_seconds=4.0, retries_per_second=1,
+)  # fmt: skip
+DECISIONS = (
+    quota("a", max_tasks=1, failures_per_hour=2), quota("b", guaranteed=2, burst=1, weight=3.0),
+    group("db", 2, tenant="a"), group("db", 1, tenant="b"), group("calls", 2, per_seconds=2, tenant="a"),
+    group("line", 1, tenant="b"),
+    freeze(FreezeKind.ALL), freeze(FreezeKind.TENANT, "a"), freeze(FreezeKind.JOB, "b/job"),
+    policy("eu_data", '{"region": "eu"}'), pool('{"region": "eu"}'),
 )  # fmt: skip
 ERRORS = (
     None, "boom", '{"type":"E","message":"alike"}', '{"type":"E","message":"alike"}', '{"type":"MemoryError"}',
@@ -67,12 +79,16 @@ def specs(draw: st.DrawFn) -> Any:
                 expected_seconds=draw(st.sampled_from([None, 0.01])),
                 for_each=lists.get(growth),
                 grows=growth == "output",
+                groups=draw(st.sampled_from([(), (), ("db",), ("db", "calls")])),
+                near=draw(st.sampled_from([(), (), *((one,) for one in needs)])),
+                apart=draw(st.sampled_from([(), (), *((f"t{one}",) for one in range(number + 1))])),
             )
         )
     limit = draw(st.sampled_from([None, None, 20.0]))
     return job(
         *tasks, on_failure=draw(st.sampled_from(list(FailurePolicy))), timeout_seconds=limit,
-        max_fan_out=draw(st.sampled_from([2, 100])),
+        max_fan_out=draw(st.sampled_from([2, 100])), groups=draw(st.sampled_from([(), (), ("db",), ("line",)])),
+        labels=draw(st.sampled_from([{}, {"eu_data": "yes"}])),
     )  # fmt: skip
 
 
@@ -154,6 +170,22 @@ class Story(RuleBasedStateMachine):
     @rule(tuning=st.sampled_from([USUAL, SLOWER]))
     def an_operator_sets_other_measures(self, tuning: Tuning) -> None:
         self.world.turn(happened.Retuned(tuning=tuning))
+
+    @rule(decided=st.lists(st.sampled_from(DECISIONS), max_size=4), seconds=st.sampled_from([2, 20]))
+    def people_decide_who_may_use_what(self, decided: list[Any], seconds: int) -> None:
+        until = self.world.now + timedelta(seconds=seconds)
+        rows = [replace(row, until=until) if isinstance(row, FreezeRow) else row for row in decided]
+        self.world.rules = replace(rules(*rows), version=self.world.rules.version + 1)
+        self.world.turn(happened.Ruled(rules=self.world.rules))
+
+    @rule(most=st.integers(0, 4))
+    def the_store_grants_what_is_wanted(self, most: int) -> None:
+        answer_wishes(self.world, most)
+
+    @rule(limit=st.sampled_from(["group:a/db", "group:b/line"]), aim=st.integers(0, 2))
+    def others_need_more_of_a_limit(self, limit: str, aim: int) -> None:
+        if limit in self.world.ledger.shares:
+            self.world.turn(happened.ShareWanted(limit=limit, target=aim))
 
     @precondition(lambda self: any(one.state in FINAL for one in self.world.ledger.tasks.values()))
     @rule(pick=st.randoms(use_true_random=False), whole=st.booleans())
@@ -247,6 +279,7 @@ class Story(RuleBasedStateMachine):
         """Faults stop: every run must end, in the state that follows from its tasks."""
         world = self.world
         world.budget = 2_000
+        world.rule(rules(*(row for row in self.world.rules.groups.values())))
         for name in WORKERS:
             world.turn(happened.UncordonWorker(worker=name, by="ann"))
             world.register(name, cores=4)
@@ -268,6 +301,7 @@ class Story(RuleBasedStateMachine):
             run = world.run(one.run_id)
             if one.state is S.QUARANTINED and world.reply(happened.ClearTask, run, task=one.id) is Reply.REFUSED:
                 world.act(happened.CancelTask, run, task=one.id)
+        answer_wishes(world, 4)
         for one in [one for one in world.ledger.tasks.values() if one.worker_id is not None]:
             outcome = Outcome.SUCCEEDED if one.stop is None else Outcome.STOPPED
             if world.task(one.id).worker_id is not None:

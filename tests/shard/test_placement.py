@@ -280,11 +280,11 @@ def test_a_group_is_not_recalled_for_its_own_priority(world: World) -> None:
 
 
 def test_a_single_task_is_not_recalled_for_a_higher_priority(world: World) -> None:
-    """PLC-10 speaks of groups; preemption is another story."""
+    """PLC-10 speaks of groups; preemption (PLC-6) is for P0."""
     world.register("w1")
     world.submit(job(task("long")), priority=P2)
 
-    world.submit(job(task("urgent")), priority=P0)
+    world.submit(job(task("usual")), priority=P1)
 
     assert world.recalls("w1") == []
 

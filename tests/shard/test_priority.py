@@ -9,7 +9,7 @@ from mainspring.core.runs import RunState
 from mainspring.core.tasks import Priority, TaskState
 from mainspring.shard.effects import Reply
 from mainspring.shard.events import CancelRun, ChangePriority, ReopenTask
-from tests.shard.jobs import chain, cores, job, task, wide
+from tests.shard.jobs import chain, cores, job, short, task, wide
 from tests.shard.world import World
 
 S = TaskState
@@ -155,3 +155,20 @@ def test_a_run_that_is_cancelled_meanwhile_ends(world: World, reload: bool) -> N
         world.settle(world.asked(CancelRun, run))
 
     assert world.run().state is RunState.CANCELLED
+
+
+def test_a_group_has_the_priority_of_what_is_left_of_it(world: World) -> None:
+    """Else a P0 that looks for P2 to make room would not find it."""
+    urgent, late = (world.submit(job(short(name)), priority=P1) for name in ("urgent", "late"))
+    for number in range(20):
+        world.submit(job(short(f"more-{number}")), priority=P1)
+    world.register("w1")
+    world.act(ChangePriority, late, priority=P2)
+    (lease,) = world.shard.memory.leases.values()
+    assert lease.priority is P1
+
+    for name in [one.name for one in lease.members.values() if one.name != "late"]:
+        world.run_through(name)
+
+    assert world.task("urgent", urgent).state is S.SUCCEEDED
+    assert world.shard.memory.leases[lease.id].priority is P2

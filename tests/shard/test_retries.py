@@ -33,6 +33,33 @@ def test_a_failure_waits_for_its_delay_and_is_tried_again(world: World) -> None:
     assert world.task("extract").due_at is None
 
 
+def test_a_run_has_started_when_its_first_attempt_did(world: World) -> None:
+    """OBS-5: also if that one failed, and another one is the last."""
+    run = world.given_running("extract", on="w1", max_attempts=3, retry_delay_seconds=1.0)
+    first = world.task("extract").started_at
+    for _ in range(2):
+        world.fail("extract")
+        world.advance(seconds=4, heard=["w1"])
+        world.start("extract")
+    world.succeed("extract")
+
+    assert world.run(run).started_at == first
+
+
+def test_when_a_run_started_is_known_though_its_task_was_cleared(world: World) -> None:
+    """OBS-5: of three attempts, the first counts; a person cleared the task after the second."""
+    run = world.given_running("extract", on="w1", max_attempts=3, retry_delay_seconds=1.0)
+    first = world.task("extract").started_at
+    world.fail("extract")
+    world.advance(seconds=4, heard=["w1"])
+    world.start("extract")
+    world.reject(world.result("extract", Outcome.SUCCEEDED), "bad")
+    world.act(happened.ClearTask, run, task="extract")
+    world.run_through("extract")
+
+    assert world.run(run).started_at == first
+
+
 def test_the_last_try_ends_in_failed(world: World) -> None:
     """`max_attempts` tries, then FAILED, and each attempt is on record with its number."""
     run = world.given_running("extract", on="w1", max_attempts=3, retry_delay_seconds=1.0)

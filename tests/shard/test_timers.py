@@ -49,6 +49,16 @@ def test_a_stale_timer_does_not_come_up() -> None:
     assert [one.subject for one in timers.pop_due(5.0, 1)] == ["new"]
 
 
+def test_those_that_are_set_can_be_looked_at() -> None:
+    """But for those that mean nothing any more; and they come up all the same."""
+    timers = Timers(lambda timer: timer.subject == "old")
+    for name in ("old", "new"):
+        timers.set(1.0, timer(name))
+
+    assert [one.subject for one in timers.pending()] == ["new"]
+    assert [one.subject for one in timers.pop_due(1.0, 10)] == ["new"]
+
+
 def test_stale_timers_do_not_pile_up() -> None:
     """HA-3: a million retries leave a heap of those that are true."""
     stale: set[str] = set()

@@ -20,15 +20,16 @@ from msgspec.structs import replace
 from mainspring.core.batch import Batch
 from mainspring.core.jobs import JobSpec, TaskSpec, compile_job
 from mainspring.core.runs import Run
+from mainspring.core.sharing_rules import NO_RULES, SharingRules
 from mainspring.core.states import HELD_BY_A_WORKER
 from mainspring.core.tasks import Priority, Task, TaskState
 from mainspring.ids import task_id
+from mainspring.shard import effects
 from mainspring.shard import events as happened
-from mainspring.shard.effects import Answered, CloseLink, LookUpAttempt, LookUpRun, Reply, Send
 from mainspring.shard.events import Act, Event, WorkerEvent
 from mainspring.shard.shard import DEFAULT_BUDGET, Shard
 from mainspring.wire import Answer, Offer, Outcome, Recall, Stop, ToWorker, Verdict
-from tests.shard import invariants, jobs
+from tests.shard import invariants, jobs, limits_held
 from tests.shard.family import Family
 from tests.shard.ledger import Ledger
 from tests.shard.played_worker import PlayedWorker
@@ -49,16 +50,21 @@ class World:
         self.shard = Shard("pool", seed=(1, 0))
         self.workers: dict[str, PlayedWorker] = {}
         self.batches: list[Batch] = []
-        self.answers: dict[int, Answered] = {}
+        self.answers: dict[int, effects.Answered] = {}
         self.budget = DEFAULT_BUDGET
-        self._lookups: list[LookUpAttempt | LookUpRun] = []
+        self.rules = NO_RULES
+        self.wishes: list[effects.TakeShare | effects.TakeAllowance] = []
+        """What the shard has asked the store for, and nobody has answered."""
+        self._before = limits_held.note(self.shard.memory)
+        self._lookups: list[effects.LookUpAttempt | effects.LookUpRun] = []
         self._tickets = 0
 
     # turns
 
     def turn(self, *events: Event) -> Batch:
         """One turn: these events, and what was looked up since the last one. The effects come after the rows."""
-        batch = self.shard.handle([*self._look_up(), *events], now=self.now, budget=self.budget)
+        lookups, self._lookups = self._lookups, []
+        batch = self.shard.handle([*map(self.ledger.look_up, lookups), *events], now=self.now, budget=self.budget)
         self._commit(batch)
         return batch
 
@@ -132,6 +138,13 @@ class World:
     def check(self) -> None:
         """Every invariant holds now."""
         invariants.check(self.shard.memory, self.ledger)
+        limits_held.check(self.shard.memory, self._before, self.now)
+        self._before = limits_held.note(self.shard.memory)
+
+    def rule(self, rules: SharingRules) -> None:
+        """People have decided this about who may use what."""
+        self.rules = replace(rules, version=self.rules.version + 1)
+        self.settle(happened.Ruled(rules=self.rules))
 
     # runs
 
@@ -217,7 +230,9 @@ class World:
 
     # people
 
-    def act(self, kind: type[Act], run: Run | None = None, *, task: str | None = None, **fields: Any) -> Answered:
+    def act(
+        self, kind: type[Act], run: Run | None = None, *, task: str | None = None, **fields: Any
+    ) -> effects.Answered:
         """Have an act carried out to its end; returns the answer."""
         event = self.asked(kind, run, task=task, **fields)
         self.settle(event)
@@ -232,7 +247,7 @@ class World:
             fields["task_id"] = task_id(run_id, names.index(task)) if task in names else self.task(task, run).id
         return kind(run_id=run_id, by="ann", ticket=self._tickets, **fields)
 
-    def reply(self, kind: type[Act], run: Run | None = None, *, task: str | None = None) -> Reply:
+    def reply(self, kind: type[Act], run: Run | None = None, *, task: str | None = None) -> effects.Reply:
         """The short form of the answer to an act."""
         return self.act(kind, run, task=task).reply
 
@@ -352,40 +367,32 @@ class World:
         self.shard = Shard("pool", seed=(self.terms, len(self.batches)))
         self.shard.load(
             rows.runs, rows.tasks, self.ledger.jobs, rows.spreads, checkpoints=rows.checkpoints, now=self.now,
-            held_workers=rows.held_workers, breakers=rows.breakers, durations=rows.durations,
+            held_workers=rows.held_workers, breakers=rows.breakers, durations=rows.durations, rules=self.rules,
+            shares=rows.shares, tallies=rows.tallies,
             before=None if before is None else before.memory,
         )  # fmt: skip
+        self._before = limits_held.note(self.shard.memory)
 
     def _commit(self, batch: Batch) -> None:
         self.batches.append(batch)
         self.ledger.commit(batch)
         for effect in batch.effects:
             match effect:
-                case Send():
+                case effects.Send():
                     worker = self.workers[effect.worker]
                     if worker.session == effect.session and not worker.closed:
                         worker.hear(effect.message)
-                case CloseLink():
+                case effects.CloseLink():
                     if self.workers[effect.worker].session == effect.session:
                         self.workers[effect.worker].closed = True
-                case Answered():
+                case effects.Answered():
                     assert effect.ticket not in self.answers, f"answered twice: {effect}"
                     self.answers[effect.ticket] = effect
-                case LookUpAttempt() | LookUpRun():
+                case effects.TakeShare() | effects.TakeAllowance():
+                    self.wishes.append(effect)
+                case effects.LookUpAttempt() | effects.LookUpRun():
                     self._lookups.append(effect)
                 case _:
                     raise AssertionError(f"nobody carries out {effect}")
         if len(self.ledger.tasks) <= CHECKED_EACH_TURN:
             self.check()
-
-    def _look_up(self) -> list[Event]:
-        """Hand over again what was not in memory, with what the rows say, as the host does."""
-        lookups, self._lookups = self._lookups, []
-        found: list[Event] = []
-        for lookup in lookups:
-            if isinstance(lookup, LookUpRun):
-                found.append(replace(lookup.event, rows=self.ledger.rows_of(lookup.event.run_id)))
-            else:
-                recorded = self.ledger.find_attempt(lookup.event.attempt)
-                found.append(replace(lookup.event, looked_up=True, recorded=recorded))
-        return found

@@ -10,10 +10,10 @@ from datetime import timedelta
 
 from mainspring.core.batch import SpreadKind
 from mainspring.core.states import FINAL
-from mainspring.core.tasks import StopKind, Task, TaskState
+from mainspring.core.tasks import StopKind, Task, TaskState, Trail
 from mainspring.core.work import digest_of
 from mainspring.errors import Broken
-from mainspring.shard import entries, flow, growing, limits, reopening, stops, subjects
+from mainspring.shard import entries, flow, growing, limits, reopening, spreads, stops, subjects
 from mainspring.shard.effects import Reply
 from mainspring.shard.events import (
     Act,
@@ -93,6 +93,7 @@ def pause_run(turn: Turn, act: PauseRun) -> None:
         turn.answer(act, Reply.ALREADY, "the run is paused")
         return
     run.run.paused = True
+    run.run.because = subjects.say_by("paused", act)
     turn.mark(run)
     turn.drop_spreads(run, SpreadKind.RESUME)
     turn.open_spread(run, SpreadKind.PAUSE, by=act.by, why=act.why or "the run was paused")
@@ -113,6 +114,7 @@ def resume_run(turn: Turn, act: ResumeRun) -> None:
     growing.tell_limit_is_over(turn, run)
     run.run.paused = False
     run.run.held = None
+    run.run.because = subjects.say_by("resumed", act)
     turn.mark(run)
     turn.drop_spreads(run, SpreadKind.PAUSE)
     turn.open_spread(run, SpreadKind.RESUME, by=act.by, why=act.why or "the run was resumed")
@@ -194,7 +196,8 @@ def clear_task(turn: Turn, act: ClearTask) -> None:
         turn.answer(act, Reply.REFUSED, f"the run is {run.state()}: nothing more of it starts")
     else:
         turn.touch(task)
-        task.trail = None
+        first = task.trail.first_start if task.trail is not None else None
+        task.trail = Trail(first_start=first) if first is not None else None
         flow.queue_again(turn, run, task, by=act.by, because=act.why or f"cleared by {act.by}")
         turn.answer(act, Reply.DONE)
 
@@ -254,14 +257,9 @@ def change_priority(turn: Turn, act: ChangePriority) -> None:
     run = subjects.find_run(turn, act)
     if run is None:
         return
-    row, memory = run.run, turn.memory
-    if row.priority is act.priority:
+    if run.run.priority is act.priority:
         turn.answer(act, Reply.ALREADY, f"the run has {act.priority.name}")
         return
-    detail, unmade = subjects.change_of(row.priority, act.priority), row.task_count - len(run.tasks)
-    memory.count_in(row.priority, row.tenant, -unmade)
-    memory.count_in(act.priority, row.tenant, unmade)
-    row.priority = act.priority
-    turn.mark(run)
-    turn.open_spread(run, SpreadKind.REPRIORITISE, by=act.by, why=act.why or f"{detail}, by {act.by}")
+    detail = subjects.change_of(run.run.priority, act.priority)
+    spreads.prioritise(turn, run, act.priority, by=act.by, why=act.why or f"{detail}, by {act.by}")
     turn.answer(act, Reply.DONE, detail)

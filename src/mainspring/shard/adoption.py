@@ -12,10 +12,10 @@ from mainspring.core.runs import Run
 from mainspring.core.states import FINAL
 from mainspring.core.tasks import Task, TaskState
 from mainspring.core.workers import Lease
-from mainspring.shard import breaking, flow, limits, recalling, reopening, stuck
+from mainspring.shard import breaking, deadlines, flow, group_book, limits, recalling, reopening, rooms, stuck
 from mainspring.shard.events import RunArrived, TimerDue, TimerKind
 from mainspring.shard.growth import Growth
-from mainspring.shard.memory import ShardMemory
+from mainspring.shard.memory import PAST_INTAKE, ShardMemory
 from mainspring.shard.run_memory import RunMemory
 from mainspring.shard.turn import Turn
 
@@ -43,6 +43,7 @@ def take_in(turn: Turn, row: Run, job: Job) -> RunMemory:
     turn.mark(run)
     if job.spec.timeout_seconds is not None:
         memory.set_length(job.spec.timeout_seconds, _limit_of(row))
+    deadlines.begin(memory, run, turn.now)
     if row.task_count <= SMALL_RUN:
         for position in range(row.task_count):
             flow.make(turn, run, position)
@@ -60,14 +61,13 @@ def recall_run(
     memory.runs[row.id] = run
     if job.is_growing:
         run.growth = recalling.growth(job, tasks, spreads)
-    open_tasks = {row.priority: row.task_count - len(tasks)}
+    waiting = {row.priority: row.task_count - len(tasks)}
     for task in tasks:
-        is_open = task.state not in FINAL
-        if is_open:  # one that a change of the run's priority has not come to yet has the old one
-            open_tasks[task.priority] = open_tasks.get(task.priority, 0) + 1
-        if is_open or task.birth is None or not task.birth.replaced:
+        if task.state not in PAST_INTAKE:  # one that a change of the run's priority has not come to yet has the old one
+            waiting[task.priority] = waiting.get(task.priority, 0) + 1
+        if task.state not in FINAL or task.birth is None or not task.birth.replaced:
             run.counts[task.state] = run.counts.get(task.state, 0) + 1
-    for priority, count in open_tasks.items():
+    for priority, count in waiting.items():
         memory.count_in(priority, row.tenant, count)
     for spread in spreads:
         run.spreads[spread.kind, spread.parent] = spread
@@ -80,10 +80,13 @@ def recall_run(
         run.waiting.append(0 if task.state in FINAL else flow.count_waiting(run, position))
         if task.state not in FINAL:
             _recall_task(memory, run, task, now)
+    if job.spec.groups and group_book.is_in(run):
+        memory.groups.enter(run)
     limit = job.spec.timeout_seconds
     if limit is not None and row.adopted_at is not None:
         left = max(timedelta(seconds=limit) - (now - row.adopted_at), limits.LEAST_LIMIT_LEFT)
         memory.set_length(left.total_seconds(), _limit_of(row))
+    deadlines.recall(memory, run, now)
     return run
 
 
@@ -93,6 +96,8 @@ def recall_checkpoints(memory: ShardMemory, checkpoints: Iterable[Checkpoint]) -
         task = memory.find(saved.task_id)
         if task is not None:
             memory.runs[task.run_id].checkpoints[task.position] = saved.document
+            if saved.attempt_id in memory.attempts:
+                memory.saved_at[saved.attempt_id] = saved.saved_at
 
 
 def _limit_of(row: Run) -> TimerDue:
@@ -102,6 +107,7 @@ def _limit_of(row: Run) -> TimerDue:
 def _recall_task(memory: ShardMemory, run: RunMemory, task: Task, now: datetime) -> None:
     if task.state is S.QUEUED:
         memory.queues.push(task, memory.shape(task))
+        rooms.recall(memory, task)
     elif task.state is S.PENDING and task.due_at is not None:
         run.delayed += 1
         breaking.recall_retry(memory, task, now)
@@ -115,14 +121,15 @@ def _recall_task(memory: ShardMemory, run: RunMemory, task: Task, now: datetime)
 
 
 def _recall_lease(memory: ShardMemory, task: Task, worker_id: str, lease_id: str, attempt_id: str) -> None:
-    """The rows say that a worker holds this attempt: expect the worker, and keep its room."""
+    """The rows say that a worker holds this attempt: expect the worker, and the room is taken."""
     if worker_id not in memory.workers:
         memory.meet(worker_id)
-    memory.attempts[attempt_id] = task
+    memory.hold(attempt_id, task)
     lease = memory.leases.get(lease_id)
     if lease is not None:
         lease.members[attempt_id] = task
-        lease.priority = min(lease.priority, task.priority)
+        memory.reconsider(lease)
+        memory.note_going(task)
         return
     shape = memory.shape(task)
     memory.open_lease(
@@ -136,3 +143,4 @@ def _recall_lease(memory: ShardMemory, task: Task, worker_id: str, lease_id: str
             received=True,
         )
     )
+    memory.note_going(task)

@@ -7,10 +7,12 @@ from datetime import datetime
 from mainspring.core.alerts import Alert, AlertKind, Severity, outgoing
 from mainspring.core.batch import Outgoing
 from mainspring.core.breakers import Circuit
+from mainspring.core.deadlines import Outlook
 from mainspring.core.runs import Run
 from mainspring.core.tasks import Task
 
 A = AlertKind
+_Details = dict[str, str | int | float | bool | None]
 _SEVERITIES = {
     A.RUNNING_LONG: Severity.WARNING,
     A.STALLED: Severity.WARNING,
@@ -89,6 +91,48 @@ def run_stuck(row: Run, since: datetime, at: datetime, *, resolved: bool = False
         at=at,
     )
     return outgoing(alert, f"{row.id}:{row.generation}:{since.isoformat()}:stuck")
+
+
+def run_at_risk(row: Run, summary: str, outlook: Outlook, at: datetime) -> Outgoing:
+    """A run may not be over by when it is to be."""
+    details: _Details = {
+        "left_seconds": outlook.left_seconds, "slack_seconds": outlook.slack_seconds, "unknown_tasks": outlook.unknown,
+        "priority": row.priority.name,
+    }  # fmt: skip
+    return _about_deadline(A.RUN_AT_RISK, row, summary, at, details)
+
+
+def run_late(row: Run, summary: str, at: datetime) -> Outgoing:
+    """A run is not over, and was to be."""
+    return _about_deadline(A.RUN_LATE, row, summary, at, {})
+
+
+def deadline_over(row: Run, job: str, at: datetime) -> list[Outgoing]:
+    """A run with a deadline is over: whoever was told that it is at risk, or late, hears of it."""
+    if row.finish_by is None:
+        return []
+    in_time = at < row.finish_by
+    summary = f"{job} is over ({row.state}), {'in time' if in_time else 'and late'}"
+    told = [A.RUN_AT_RISK] if row.at_risk_at is not None else []
+    told += [] if in_time else [A.RUN_LATE]
+    return [_about_deadline(kind, row, summary, at, {}, resolved=True) for kind in told]
+
+
+def _about_deadline(
+    kind: AlertKind, row: Run, summary: str, at: datetime, details: _Details, *, resolved: bool = False
+) -> Outgoing:
+    finish_by = "" if row.finish_by is None else row.finish_by.isoformat()
+    alert = Alert(
+        kind=kind,
+        key=f"{kind}:{row.id}",
+        severity=Severity.HIGH if kind is A.RUN_LATE else Severity.WARNING,
+        tenant=row.tenant,
+        summary=summary,
+        details={"run": row.id, "finish_by": finish_by, **details},
+        resolved=resolved,
+        at=at,
+    )
+    return outgoing(alert, f"{row.id}:{row.generation}:{kind}")
 
 
 def unexplained(task: Task, fault: str, at: datetime) -> Outgoing:

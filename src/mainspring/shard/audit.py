@@ -65,7 +65,8 @@ def _fault(memory: ShardMemory, run: RunMemory, task: Task) -> str | None:
             if not pending and task.due_at is None and not resting:
                 return "it is PENDING, and waits for nothing"
         case S.QUEUED:
-            if run.may_start() and not run.spreads and not memory.queues.has(task, memory.shape(task)):
+            waits = run.spreads or memory.asides.has(task) or memory.queues.has(task, memory.shape(task))
+            if run.may_start() and not waits:
                 return "it is QUEUED, and in no queue"
         case S.ASSIGNED | S.RUNNING:
             lease = memory.leases.get(task.lease_id or "")

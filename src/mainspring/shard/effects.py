@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from enum import StrEnum
 
+import msgspec
+
 from mainspring.core.batch import Effect
+from mainspring.core.tasks import Priority
 from mainspring.shard.events import Act, AttemptEnded
-from mainspring.wire import ToWorker
+from mainspring.wire import Assignment, Extended, Offer, Stop, ToWorker
 
 
 class Send(Effect, frozen=True):
@@ -27,12 +31,31 @@ class Reply(StrEnum):
     REFUSED = "refused"
 
 
+class ClaimedAttempt(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """An attempt that a worker has claimed (WRK-2)."""
+
+    assignment: Assignment
+    needs: Offer
+    job: str
+    priority: Priority
+    scheduled_at: datetime
+    expires_at: datetime
+    """Not started by then, it goes back to the queue."""
+
+
 class Answered(Effect, frozen=True):
     """The answer to whoever waits under `ticket`."""
 
     ticket: int
     reply: Reply
     detail: str = ""
+    worker: str = ""
+    claimed: tuple[ClaimedAttempt, ...] = ()
+    """What this worker has claimed."""
+    stop: Stop | None = None
+    """To a heartbeat: the attempt is to stop."""
+    extended: Extended | None = None
+    """To a heartbeat that asked for more time."""
 
 
 class LookUpAttempt(Effect, frozen=True):
@@ -45,6 +68,26 @@ class LookUpRun(Effect, frozen=True):
     """The act's run is not in memory: ask the rows, and hand the event over again with what they say."""
 
     event: Act
+
+
+class TakeShare(Effect, frozen=True):
+    """Work waits for a limit that is divided among pools: get the shard so much of it in all (`ShareGranted`).
+
+    The latest for a limit counts, and is tried again each second until it is granted whole. One that asks for no more
+    than the shard has ends the trying, and tells the others that nothing more is needed.
+    """
+
+    limit: str
+    wanted: int
+    stamp: int = 0
+    """Comes back with the answer: one that was asked for before the shard lowered its part says too much."""
+
+
+class TakeAllowance(Effect, frozen=True):
+    """Work waits for a rate: take so many from the store (`AllowanceGranted`, once for each, perhaps with nothing)."""
+
+    limit: str
+    wanted: int
 
 
 class CloseLink(Effect, frozen=True):

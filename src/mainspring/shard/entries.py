@@ -1,4 +1,5 @@
-"""What the audit log says of an act besides how it ended: what its subject was like before (SEC-4).
+"""What the audit log says of an act besides how it ended: what its subject was like before (SEC-4). And what it says of
+the one act that is a shard's own.
 
 The entry comes with the act (`Asked.audit`), and leaves with the answer (`Turn.answer`). Everything here is in memory,
 or in the rows that were looked up for the act.
@@ -11,6 +12,9 @@ from typing import TypeVar
 import msgspec
 from msgspec.structs import replace
 
+from mainspring.core.audit_trail import AuditEntry
+from mainspring.core.runs import Run
+from mainspring.core.tasks import Priority
 from mainspring.core.work import digest_of
 from mainspring.shard.events import Act, Asked, ChangePriority, SaveCheckpoint, WorkerAct
 from mainspring.shard.memory import ShardMemory
@@ -48,6 +52,15 @@ def _of_run(memory: ShardMemory, asked: Asked) -> dict[str, str]:
     if isinstance(asked, SaveCheckpoint) and run is not None and task is not None:
         before["checkpoint"] = digest(run.checkpoints.get(task.position))
     return before
+
+
+def escalation(run: Run, was: Priority, why: str) -> AuditEntry:
+    """What the log says of a run that the shard itself gave another priority, once in a generation (PLC-11)."""
+    return AuditEntry(
+        id=f"escalation_{run.id}_{run.generation}", tenant=run.tenant, actor="shard", source="", act="escalate_run",
+        object=run.id, why=why, before=_ENCODER.encode({"priority": was.name}).decode(),
+        after=_ENCODER.encode({"priority": run.priority.name}).decode(),
+    )  # fmt: skip
 
 
 def digest(document: str | None) -> str:

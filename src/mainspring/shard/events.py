@@ -8,6 +8,7 @@ If you add one: a case in `Shard._apply`, an owner in `shard/rejection.py`, a pr
 
 from __future__ import annotations
 
+from datetime import datetime
 from enum import StrEnum
 
 import msgspec
@@ -17,9 +18,10 @@ from mainspring.core.batch import Checkpoint, Spread, SpreadKind, WorkerRow
 from mainspring.core.jobs import Job
 from mainspring.core.runs import Run
 from mainspring.core.shapes import Shape
+from mainspring.core.sharing_rules import SharingRules
 from mainspring.core.tasks import Priority, RecordedAttempt, Task
 from mainspring.core.tuning import Tuning
-from mainspring.wire import Offer, Outcome, Progress
+from mainspring.wire import Artifact, Offer, Outcome, Progress
 
 
 class Event(msgspec.Struct, frozen=True, gc=False, kw_only=True, tag=True):
@@ -96,6 +98,7 @@ class AttemptEnded(WorkerEvent, frozen=True, kw_only=True):
     outcome: Outcome
     output: str | None = None
     error: str | None = None
+    artifacts: tuple[Artifact, ...] = ()
     looked_up: bool = False
     recorded: RecordedAttempt | None = None
     """What the rows say, once they have been asked: the attempt was not in memory."""
@@ -273,6 +276,40 @@ class Retuned(Event, frozen=True, kw_only=True):
     tuning: Tuning
 
 
+class Ruled(Event, frozen=True, kw_only=True):
+    """People have decided something else about who may use what: the shard goes by this from now on."""
+
+    rules: SharingRules
+
+
+class ShareGranted(Event, frozen=True, kw_only=True):
+    """The shard's part of a limit is so large now: what its row in `shares` says.
+
+    Unless the shard has lowered its part since it asked, in a batch that may still be on its way: each lowering makes
+    the stamp another, and an answer with an older one is dropped.
+    """
+
+    limit: str
+    granted: int
+    stamp: int = 0
+
+
+class ShareWanted(Event, frozen=True, kw_only=True):
+    """Others need more of a limit, or it was lowered: come down to `target` as soon as use allows it."""
+
+    limit: str
+    target: int
+
+
+class AllowanceGranted(Event, frozen=True, kw_only=True):
+    """So many more may start under a rate: taken from the store already."""
+
+    limit: str
+    amount: int
+    more_at: datetime | None
+    """When the next one can be had; None: at once."""
+
+
 # what the shard finds due by itself
 
 
@@ -291,8 +328,22 @@ class TimerKind(StrEnum):
     """Something that is paced may go on (DAG-2, DAG-9)."""
     CIRCUIT = "circuit"
     """Nothing may have been heard of an open circuit for long (RTY-4)."""
+    RULES = "rules"
+    """A freeze, or a raise of a quota, is over, or something booked begins or ends."""
+    LIMIT = "limit"
+    """More of a group's limit can be asked for (PLC-12)."""
+    THROTTLE = "throttle"
+    """A tenant that has used up its budget of failures may start something again (ADM-5)."""
+    KEPT_ROOM = "kept_room"
+    """The time of a room that is kept for a task is up; with no subject: lines that found none are looked at again."""
     RUN_LIMIT = "run_limit"
+    DEADLINE = "deadline"
+    """Whether a run will be over by when it is to be is looked at again (PLC-11)."""
     SILENCE = "silence"
+    CLAIM = "claim"
+    """A claim has waited for as long as it may (WRK-2)."""
+    CLAIM_SILENCE = "claim_silence"
+    """Nothing may have been heard for long of an attempt that was claimed."""
 
 
 class TimerDue(Event, frozen=True, kw_only=True):

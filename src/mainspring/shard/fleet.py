@@ -9,6 +9,9 @@ Two watches find a silent worker: a timer of its own here, and the rows, in whic
 (`host/watch.py`). Each alone is enough, and both ask the same question of the shard's own memory. They ask it when the
 turn closes, after all that has come in until then: a turn is open for as long as the batch before it is being written.
 
+Workers that speak plain HTTP are never suspect and never lost: their attempts are, one by one (`shard/claims.py`). One
+that has nothing, and has asked for nothing for long, is forgotten.
+
 Seconds are those of the shard's life (`ShardMemory.life`): a stall of ours, or an outage, ends nothing. How many they
 are can be set (`core/tuning.py`).
 """
@@ -19,8 +22,8 @@ from msgspec.structs import replace
 
 from mainspring.core.resources import Resources
 from mainspring.core.tasks import TaskState
-from mainspring.core.workers import Worker, WorkerStatus
-from mainspring.shard import reports, stops
+from mainspring.core.workers import Worker, WorkerStatus, is_claimant
+from mainspring.shard import reports, rooms, stops
 from mainspring.shard.effects import CloseLink
 from mainspring.shard.events import (
     TimerDue,
@@ -49,9 +52,11 @@ def register(turn: Turn, event: WorkerRegistered) -> None:
     worker.session, worker.labels, worker.zone, worker.version = event.session, event.labels, event.zone, event.version
     worker.status, worker.heard, worker.refused = WorkerStatus.READY, memory.life, set()
     worker.leaving = False
+    memory.departures.forget(worker.id)
     memory.capacity += worker.total
     turn.send(worker, Welcome(event.session))
     _compare(turn, worker, frozenset(event.holds))
+    rooms.compare(turn, worker)
     watch(turn, worker)
     memory.refresh(worker)
     turn.save_worker(worker)
@@ -65,6 +70,11 @@ def carry_over(before: ShardMemory, after: ShardMemory) -> None:
     after.overtaken = before.overtaken
     after.hold_from = before.hold_from
     after.retry_pace = before.retry_pace
+    if before.rules.version > after.rules.version:
+        after.rule(before.rules)
+    after.groups.stamps, after.groups.purses = before.groups.stamps, before.groups.purses
+    after.claims, after.departures = before.claims, before.departures
+    after.claims.begin_again()
     for shape, fault in before.barred.items():
         after.queues.park(shape, f"placing it failed: {fault}")
     for old in before.workers.values():
@@ -102,6 +112,7 @@ def leave(turn: Turn, event: WorkerLeaving) -> None:
     """A worker wants nothing more: what it has goes on, or comes back by itself."""
     worker = turn.memory.workers[event.worker]
     worker.leaving = True
+    rooms.give_all_back(turn, worker)
     turn.memory.refresh(worker)
     turn.save_worker(worker)
 
@@ -121,11 +132,21 @@ def watch(turn: Turn, worker: Worker) -> None:
         _look_again(turn, worker, turn.memory.tuning.suspect_after_seconds)
 
 
+def due(turn: Turn, timer: TimerDue) -> None:
+    """A worker may be silent, or have received nothing."""
+    if timer.kind is TimerKind.RECEIPT:
+        receipt_due(turn, timer)
+    else:
+        silence_due(turn, timer)
+
+
 def silence_due(turn: Turn, timer: TimerDue) -> None:
     """Look whether a worker has been silent for too long."""
     worker = turn.memory.workers[timer.subject]
     quiet, tuning = turn.memory.life - worker.heard, turn.memory.tuning
-    if quiet >= tuning.lost_after_seconds:
+    if worker.wants is not None:
+        _forget_idle(turn, worker, quiet)
+    elif quiet >= tuning.lost_after_seconds:
         _give_up(turn, worker)
     elif quiet >= tuning.suspect_after_seconds:
         if worker.status is WorkerStatus.READY:
@@ -147,8 +168,10 @@ def unheard(turn: Turn, event: WorkerUnheard) -> None:
     elif memory.life >= memory.tuning.lost_after_seconds:
         known = memory.held.get(event.row.id)
         hold, why = (known.hold, known.hold_why) if known is not None else ("", "")
-        row = replace(event.row, status=WorkerStatus.LOST, since=turn.now, hold=hold, hold_why=why)
+        status = WorkerStatus.GONE if is_claimant(event.row.id) else WorkerStatus.LOST
+        row = replace(event.row, status=status, since=turn.now, hold=hold, hold_why=why)
         turn.save_worker_row(row)
+        memory.departures.note_row(row)
 
 
 def give_up_unheard(turn: Turn) -> None:
@@ -156,7 +179,9 @@ def give_up_unheard(turn: Turn) -> None:
     memory = turn.memory
     for name in turn.unheard:
         worker = memory.workers.get(name)
-        if worker is not None and memory.life - worker.heard >= memory.tuning.lost_after_seconds:
+        if worker is None or worker.wants is not None:
+            continue
+        if memory.life - worker.heard >= memory.tuning.lost_after_seconds:
             _give_up(turn, worker)
 
 
@@ -164,15 +189,19 @@ def receipt_due(turn: Turn, timer: TimerDue) -> None:
     """An assignment was not received in time: back to the queue (LIV-3).
 
     A worker that lives and does not hear what it is sent gets nothing more in this session: it is to register again.
+    One that claims its work may not have started it in time for many a reason.
     """
     lease = turn.memory.leases.get(timer.subject)
     if lease is None or lease.received:
         return
+    worker = turn.memory.workers[lease.worker_id]
+    failing = "did not say that it received it" if worker.wants is None else "did not start it in time"
     for attempt, task in list(lease.members.items()):
         if task.state is TaskState.ASSIGNED:
-            reports.give_back(turn, task, because=f"{lease.worker_id} did not say that it received it")
-            stops.disown(turn, lease.worker_id, attempt)
-    worker = turn.memory.workers[lease.worker_id]
+            reports.give_back(turn, task, because=f"{worker.id} {failing}")
+            stops.disown(turn, worker.id, attempt)
+    if worker.wants is not None:
+        return
     if worker.status is WorkerStatus.READY:
         worker.status = WorkerStatus.SUSPECT
         turn.memory.refresh(worker)
@@ -206,17 +235,30 @@ def _give_up(turn: Turn, worker: Worker) -> None:
     _let_go(turn, worker, WorkerStatus.LOST, f"{worker.id} was silent for {quiet:.0f} s")
 
 
+def _forget_idle(turn: Turn, worker: Worker, quiet: float) -> None:
+    """A worker that claims its work is missed by nobody once it has nothing, and wants nothing."""
+    most = turn.memory.tuning.claim_silence_seconds
+    if quiet >= most and not worker.leases and not worker.wants:
+        _let_go(turn, worker, WorkerStatus.GONE, f"{worker.id} has claimed nothing for {quiet:.0f} s")
+    else:
+        _look_again(turn, worker, most)
+
+
 def _let_go(turn: Turn, worker: Worker, status: WorkerStatus, because: str) -> None:
     """A worker is no longer here: all it had is taken back, and it is forgotten until it registers again."""
     if worker.status is not WorkerStatus.EXPECTED:
         turn.memory.capacity -= worker.total
+    turn.memory.departures.note(worker, turn.now)
     worker.status = status
     turn.memory.refresh(worker)
     for lease in list(worker.leases.values()):
         for attempt in list(lease.members):
             _take_back(turn, attempt, because, worker_lost=status is WorkerStatus.LOST)
+    rooms.give_all_back(turn, worker)
     turn.save_worker(worker)
     del turn.memory.workers[worker.id]
+    for run_id in list(turn.memory.kin_parked):
+        turn.memory.wake_kin(run_id)
 
 
 def _look_again(turn: Turn, worker: Worker, seconds: float) -> None:

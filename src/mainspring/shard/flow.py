@@ -24,6 +24,7 @@ from mainspring.core.tasks import Birth, Task, TaskState
 from mainspring.errors import Broken
 from mainspring.ids import child_task_id, task_id
 from mainspring.shard import breaking, growing, inputs, pacing
+from mainspring.shard.events import TimerDue
 from mainspring.shard.growth import FanOut
 from mainspring.shard.run_memory import RunMemory
 from mainspring.shard.turn import Turn
@@ -115,6 +116,21 @@ def free(turn: Turn, run: RunMemory, task: Task) -> None:
     turn.move(task, decision.state, by="shard", because=decision.because)
     if task.state in FINAL:
         ended(turn, run, task)
+
+
+def retry_due(turn: Turn, timer: TimerDue) -> None:
+    """A task that waited for a time may go on, if it is still where it was when the timer was set."""
+    task = turn.memory.find(timer.subject)
+    if task is None or task.state is not TaskState.PENDING or task.seq != timer.stamp or task.due_at is None:
+        return
+    run = turn.memory.runs[task.run_id]
+    turn.touch(task)
+    task.due_at = None
+    run.delayed -= 1
+    if run.waiting[task.position]:
+        turn.mark(run)  # Nothing moves, but one task less waits for a time: the run's state may be another.
+    else:
+        free(turn, run, task)
 
 
 def fault(message: str) -> str:
@@ -294,6 +310,28 @@ def _decide_by_upstreams(run: RunMemory, task: Task) -> Decision:
         else:
             upstreams.append(_upstream(run.tasks[number], when))
     return decide(run.job.spec.on_failure, run.spec(task.position).on_skip, upstreams, run.run.params)
+
+
+def foregone(run: RunMemory, task: Task) -> Decision | None:
+    """What becomes of a task that still waits, if what has ended upstream settles it already: it will never be queued.
+
+    For those who ask. What else ends upstream may give another reason, and none of them starts it.
+    """
+    conditions = run.conditions(task.position) or {}
+    if not conditions and not any(run.counts.get(state) for state in _TROUBLE):
+        return None
+    over: list[Upstream] = []
+    for number in run.parents(task.position):
+        fan_out = None if run.growth is None else run.growth.fan_outs.get(number)
+        made = (
+            run.tasks[place]
+            for place in ((number,) if fan_out is None else fan_out.members())
+            if place < len(run.tasks)
+        )
+        when = conditions.get(number) if fan_out is None else None
+        over += [_upstream(one, when) for one in made if one.state in _TROUBLE or (when and one.state in FINAL)]
+    decision = decide(run.job.spec.on_failure, run.spec(task.position).on_skip, over, run.run.params)
+    return None if decision.state is S.QUEUED else decision
 
 
 def _upstream(parent: Task, when: str | None) -> Upstream:

@@ -41,14 +41,14 @@ def fan_out(turn: Turn, run: RunMemory, task: Task) -> Decision | None:
         items = _items(run, task.position)
     except ExpressionFailed as error:
         return Decision(state=S.FAILED, because=f"its list can't be had: {error}")
-    count, limit = len(items), run.job.spec.max_fan_out
+    count, limit = len(items), _most(turn, run)
     if not count:
         return Decision(state=S.SKIPPED, because="nothing to do: the list is empty")
     if run.run.task_count + count - 1 > MOST_TASKS:
         because = f"its list has {count} items: with them the run would have more than {MOST_TASKS} tasks"
         return Decision(state=S.FAILED, because=because)
     if count > limit and not (allowed and task.because == _say_limit(count, limit)):
-        _stop_at_limit(turn, run, task, count)
+        _stop_at_limit(turn, run, task, count, limit)
         return None
     birth = Birth(parent=task.position, generation=task.generation, index=0, total=count)
     made = FanOut(
@@ -71,7 +71,7 @@ def grow(turn: Turn, run: RunMemory, task: Task, output: str | None) -> str | No
         positions=growth.positions(run.job),
         grower=task.position,
         task_count=run.run.task_count,
-        max_tasks=run.job.spec.max_fan_out,
+        max_tasks=_most(turn, run),
         parents=run.parents,
         below=run.below,
         can_wait=lambda position: _why_not_later(run, position),
@@ -127,8 +127,14 @@ def stopped_at_limit(run: RunMemory) -> list[Task]:
 def tell_limit_is_over(turn: Turn, run: RunMemory) -> None:
     """A person has decided about a run that a limit had paused: whoever was told of it is told that."""
     for task in stopped_at_limit(run):
-        limit = run.job.spec.max_fan_out
+        limit = _most(turn, run)
         turn.batch.outbox.append(alerting.fan_out_limit(task, 0, limit, turn.now, resolved=True))
+
+
+def _most(turn: Turn, run: RunMemory) -> int:
+    """How many tasks may be made at once: what the job allows, or its tenant's quota if that is less."""
+    allowed = turn.memory.rules.quota(run.run.tenant, turn.now).max_fan_out
+    return run.job.spec.max_fan_out if allowed is None else min(allowed, run.job.spec.max_fan_out)
 
 
 def _growth(run: RunMemory) -> Growth:
@@ -167,13 +173,13 @@ def _say_limit(count: int, limit: int) -> str:
     return f"{_LIMIT}: {count}, and {limit} are allowed; resume the run to go on, or cancel it"
 
 
-def _stop_at_limit(turn: Turn, run: RunMemory, task: Task, count: int) -> None:
+def _stop_at_limit(turn: Turn, run: RunMemory, task: Task, count: int, limit: int) -> None:
     """Pause the run, and tell its owner (DAG-2)."""
     turn.touch(task)
-    task.because = _say_limit(count, run.job.spec.max_fan_out)
+    task.because = _say_limit(count, limit)
     run.run.paused = True
     run.run.because = f"{task.name}: {task.because}"
     turn.mark(run)
     turn.drop_spreads(run, SpreadKind.RESUME)
     turn.open_spread(run, SpreadKind.PAUSE, by="shard", why=run.run.because)
-    turn.batch.outbox.append(alerting.fan_out_limit(task, count, run.job.spec.max_fan_out, turn.now))
+    turn.batch.outbox.append(alerting.fan_out_limit(task, count, limit, turn.now))

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from mainspring.core.tasks import StopKind, Task, TaskState
 from mainspring.core.workers import Hold
 from mainspring.errors import Broken
-from mainspring.shard import entries, stops
+from mainspring.shard import entries, rooms, stops
 from mainspring.shard.effects import Reply
 from mainspring.shard.events import CordonWorker, DrainWorker, EvictWorker, UncordonWorker, WorkerAct
 from mainspring.shard.turn import Turn
@@ -76,6 +76,8 @@ def _set_hold(turn: Turn, event: WorkerAct, hold: Hold) -> bool:
     why = _say(event) if hold else ""
     if worker is not None:
         worker.hold, worker.hold_why = hold, why
+        if hold:
+            rooms.give_all_back(turn, worker)
         memory.refresh(worker)
         turn.save_worker(worker)
     elif row is not None:

@@ -140,13 +140,18 @@ def more_time(turn: Turn, event: MoreTimeAsked) -> None:
     if task is None or task.worker_id != event.worker:
         stops.disown(turn, event.worker, event.attempt)
         return
-    run, worker = memory.runs[task.run_id], memory.workers[event.worker]
+    turn.send(memory.workers[event.worker], prolong(turn, task, event.attempt, event.seconds))
+
+
+def prolong(turn: Turn, task: Task, attempt: str, seconds: float) -> Extended:
+    """Give an attempt the time that it asks for, if it may have it; says how long it has from now on."""
+    run = turn.memory.runs[task.run_id]
     refusal = _why_not(turn, run, task)
     if not refusal:
         spec, elapsed = run.spec(task.position), _elapsed(turn, task)
-        limit = time_limits.extended(spec, task.trail, memory.tuning, elapsed=elapsed, seconds=event.seconds)
+        limit = time_limits.extended(spec, task.trail, turn.memory.tuning, elapsed=elapsed, seconds=seconds)
         refusal = _prolong(turn, run, task, limit)
-    turn.send(worker, Extended(event.attempt, _left(turn, run, task), refusal))
+    return Extended(attempt, _left(turn, run, task), refusal)
 
 
 def extend(turn: Turn, run: RunMemory, task: Task, event: ExtendTask) -> tuple[Reply, str]:

@@ -15,20 +15,33 @@ from mainspring.core.alerts import AlertKind
 from mainspring.core.batch import SpreadKind, WorkerRow
 from mainspring.core.breakers import JobCircuits, SignatureCircuits
 from mainspring.core.durations import Durations
+from mainspring.core.failure_budget import FailureTallies
+from mainspring.core.fit_index import OpenWorkers
+from mainspring.core.freezes import FreezeKind
+from mainspring.core.pacing import Bucket
 from mainspring.core.placement import obstacles
 from mainspring.core.queues import FairQueues
 from mainspring.core.resources import NOTHING, Resources
 from mainspring.core.retry_pace import RetryPace
 from mainspring.core.runs import Run
 from mainspring.core.shapes import Shape, with_memory
-from mainspring.core.states import FINAL
-from mainspring.core.tasks import Priority, Task
+from mainspring.core.sharing_rules import NO_RULES, SharingRules
+from mainspring.core.states import FINAL, HELD_BY_A_WORKER
+from mainspring.core.tasks import Priority, StopKind, Task
 from mainspring.core.tuning import USUAL, Tuning
-from mainspring.core.workers import Hold, Lease, OpenWorkers, Worker
+from mainspring.core.work_groups import limit_of
+from mainspring.core.workers import Hold, Lease, Worker, is_claimant
+from mainspring.shard.asides import Asides
+from mainspring.shard.claim_book import ClaimBook
+from mainspring.shard.departures import Departures
 from mainspring.shard.events import TimerDue, TimerKind
+from mainspring.shard.group_book import GroupBook
+from mainspring.shard.needs import Line, Needs
 from mainspring.shard.run_memory import RunMemory
 from mainspring.shard.timers import Timers
 
+PAST_INTAKE = FINAL | HELD_BY_A_WORKER
+"""Tasks of these states don't keep intake from giving more: what runs is bounded by the fleet."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 LONGEST_TURN_SECONDS = 2.0
 _MOST_OVERTAKEN = 20_000
@@ -44,6 +57,14 @@ class Headway(msgspec.Struct, frozen=True, kw_only=True):
     """When it last said something else, in seconds of the shard's life."""
 
 
+class Throttle(msgspec.Struct, kw_only=True):
+    """How fast a tenant may start something that has used up its budget of failures."""
+
+    bucket: Bucket
+    due: float = 0.0
+    """When a timer looks at it again, in seconds of the shard's life."""
+
+
 class PutOff(msgspec.Struct, kw_only=True):
     """Work of one run that waits for its pace."""
 
@@ -54,7 +75,7 @@ class PutOff(msgspec.Struct, kw_only=True):
 class ShardMemory:
     """Everything that one shard knows."""
 
-    def __init__(self, shard: str, tuning: Tuning = USUAL) -> None:
+    def __init__(self, shard: str, tuning: Tuning = USUAL) -> None:  # tidy: long because it is a list of what there is
         self.shard = shard
         self.tuning = tuning
         self.runs: dict[str, RunMemory] = {}
@@ -72,13 +93,36 @@ class ShardMemory:
         """How many timers have been set to watch over workers."""
         self.open_workers = OpenWorkers()
         self.leases: dict[str, Lease] = {}
+        self.holders: dict[Priority, dict[str, int]] = {priority: {} for priority in Priority}
+        """By priority: how many leases of it each worker has."""
+        self.going: dict[str, Lease] = {}
+        """Leases of which a task was asked to stop, or the rest was called back."""
+        self.saved_at: dict[str, datetime] = {}
+        """By attempt, for those that have saved something: when they did so last."""
+        self.kept_rooms: dict[Line, dict[str, Task]] = {}
+        """By line: the tasks for which room is kept, by id (`shard/rooms.py`)."""
+        self.come: dict[Line, None] = {}
+        """Lines whose kept room may be there: they are placed also if their shape is parked for others."""
+        self.needs = Needs()
         self.queues = FairQueues()
         self.use: dict[str, Resources] = {}
         """What each tenant's live leases add up to."""
+        self.rooms: dict[str, int] = {}
+        """How many live leases each tenant has."""
+        self.asides, self.groups, self.claims = Asides(), GroupBook(), ClaimBook()
+        self.departures = Departures()
+        self.kin_parked: dict[str, set[Shape]] = {}
+        """By run: shapes that wait for tasks of their run to be elsewhere."""
+        self.failures = FailureTallies()
+        self.throttles: dict[str, Throttle] = {}
+        """By tenant, for those that have used up their budget of failures."""
+        self.forbidden: dict[str, str] = {}
+        """By job, of those that were looked at: the policy that keeps it out of this pool, in words; empty: none."""
+        self.rule(NO_RULES)
         self.capacity = NOTHING
         """What all ready workers offer together."""
         self.in_memory: dict[tuple[Priority, str], int] = {}
-        """Tasks that are not final, made or still to be made."""
+        """Tasks that are neither final nor held by a worker, made or still to be made."""
         self.ripples: deque[tuple[str, int]] = deque()
         self.undecided: deque[tuple[str, int]] = deque()
         """Tasks that may be ready, found while loading."""
@@ -115,8 +159,19 @@ class ShardMemory:
         """
         self.tuning = tuning
         self.retry_pace.retune(tuning.retries_per_second, tuning.alike_retries_per_second)
+        self.throttles.clear()
         for run in self.runs.values():
             run.buckets.clear()
+
+    def rule(self, rules: SharingRules) -> None:
+        """Go by other rules from now on. What follows for those that wait is `shard/ruling.py`'s."""
+        self.rules = rules
+        self.queues.let_all_try()
+        self.frozen_jobs = {row.subject: row for row in rules.freezes if row.kind is FreezeKind.JOB}
+        self.frozen_tenants = {row.subject: row for row in rules.freezes if row.kind is FreezeKind.TENANT}
+        self.zones = () if rules.pool is None else rules.pool.zones
+        """Where workers must be to get something; empty: anywhere."""
+        self.forbidden.clear()
 
     def overtake(self, run_id: str, row: Run | None) -> None:
         """An act has changed a run that intake may have handed over; None: adopted it, so that it must not be again."""
@@ -135,13 +190,18 @@ class ShardMemory:
 
     def shape(self, task: Task) -> Shape:
         """What the task needs of a worker, by now."""
-        shape, trail = self.runs[task.run_id].shape(task.position), task.trail
+        run, trail = self.runs[task.run_id], task.trail
+        shape = run.shape(task.position)
+        if shape.groups or shape.near or shape.apart:
+            groups = tuple(limit_of(task.tenant, name) for name in shape.groups if name not in run.job.spec.groups)
+            of_run = task.run_id if shape.near or shape.apart else ""
+            shape = msgspec.structs.replace(shape, groups=groups, run=of_run, group_size=1)
         if trail is None or trail.memory_bytes is None:
             return shape
         return with_memory(shape, trail.memory_bytes)
 
     def count_in(self, priority: Priority, tenant: str, by: int) -> None:
-        """So many more (or fewer) open tasks of this tenant are in memory."""
+        """So many more (or fewer) tasks of this tenant wait in memory."""
         key = (priority, tenant)
         left = self.in_memory.get(key, 0) + by
         if left:
@@ -152,7 +212,8 @@ class ShardMemory:
     def meet(self, worker_id: str) -> Worker:
         """A worker that is not known is to be from now on. A hold of it still holds."""
         row = self.held.get(worker_id)
-        worker = self.workers[worker_id] = Worker(id=worker_id, heard=self.life)
+        wants = 0 if is_claimant(worker_id) else None
+        worker = self.workers[worker_id] = Worker(id=worker_id, heard=self.life, wants=wants)
         if row is not None:
             worker.hold, worker.hold_why = Hold(row.hold), row.hold_why
         return worker
@@ -161,39 +222,124 @@ class ShardMemory:
 
     def open_lease(self, lease: Lease) -> None:
         """Take the room that a lease stands for."""
+        worker = self.seat(lease)
+        worker.wants = worker.wants and worker.wants - 1
+        self.use[lease.tenant] = self.use.get(lease.tenant, NOTHING) + lease.shape.resources
+        self.rooms[lease.tenant] = self.rooms.get(lease.tenant, 0) + 1
+        self.groups.take(lease.shape.groups)
+        self.open_workers.update(worker)
+
+    def seat(self, lease: Lease) -> Worker:
+        """Put a lease on its worker, and count there what it takes."""
         worker = self.workers[lease.worker_id]
-        resources = lease.shape.resources
         self.leases[lease.id] = lease
         worker.leases[lease.id] = lease
-        worker.used += resources
-        self.use[lease.tenant] = self.use.get(lease.tenant, NOTHING) + resources
-        self.refresh(worker)
+        worker.used += lease.shape.resources
+        self.count_holder(lease, 1)
+        return worker
+
+    def hold(self, attempt_id: str, task: Task) -> None:
+        """A worker holds a task from now on, as this attempt."""
+        self.attempts[attempt_id] = task
+        self.runs[task.run_id].live[task.position] = task
 
     def leave_lease(self, attempt_id: str, lease_id: str) -> None:
         """An attempt is over; with the last one of its lease the room is free again."""
-        self.attempts.pop(attempt_id, None)
+        task = self.attempts.pop(attempt_id, None)
+        if task is not None:
+            self.runs[task.run_id].live.pop(task.position, None)
+            if self.kin_parked:
+                self.wake_kin(task.run_id)
         self.headway.pop(attempt_id, None)
         self.deadlines.pop(attempt_id, None)
         self.told.pop(attempt_id, None)
+        self.saved_at.pop(attempt_id, None)
         lease = self.leases[lease_id]
         lease.members.pop(attempt_id, None)
         if lease.members:
+            if lease.is_mixed:
+                self.reconsider(lease)
             return
         worker = self.workers[lease.worker_id]
         resources = lease.shape.resources
         del self.leases[lease_id], worker.leases[lease_id]
+        self.going.pop(lease_id, None)
+        self.count_holder(lease, -1)
         worker.used -= resources
-        left = self.use[lease.tenant] - resources
-        if left == NOTHING:
-            del self.use[lease.tenant]
-        else:
-            self.use[lease.tenant] = left
+        self.use[lease.tenant] -= resources
+        self.rooms[lease.tenant] -= 1
+        if not self.rooms[lease.tenant]:
+            del self.use[lease.tenant], self.rooms[lease.tenant]
+        self.queues.let_try(lease.tenant)
+        self.groups.give_back(lease.shape.groups)
         self.refresh(worker)
+
+    def press_if_parked(self, task: Task, shape: Shape) -> None:
+        """A task has come to a line that may have been passed over for want of room: it may have a right to some."""
+        if self.waits_for_group(shape):
+            self.groups.freed.update(shape.groups)  # perhaps more is to be asked for
+        elif shape in self.queues.parked:
+            self.needs.press((task.priority, task.tenant, shape), self.life)
+
+    def reconsider(self, lease: Lease) -> None:
+        """The tasks of a lease have other priorities than before, or are fewer."""
+        self.count_holder(lease, -1)
+        lease.reconsider()
+        self.count_holder(lease, 1)
+
+    def count_holder(self, lease: Lease, change: int) -> None:
+        """A worker has one lease of a priority more, or one less."""
+        holders = self.holders[lease.priority]
+        count = holders.get(lease.worker_id, 0) + change
+        if count:
+            holders[lease.worker_id] = count
+        else:
+            del holders[lease.worker_id]
+
+    def note_going(self, task: Task) -> None:
+        """A task that a worker holds was asked to stop, unless that is only a wish."""
+        if task.lease_id is not None and task.stop is not None and task.stop.kind is not StopKind.HOLD:
+            self.going[task.lease_id] = self.leases[task.lease_id]
 
     def refresh(self, worker: Worker) -> None:
         """A worker's room or status has changed: keep `open_workers` right, and wake what it could help."""
         if self.open_workers.update(worker) and self.queues.parked:
-            self.queues.wake(lambda shape: shape not in self.barred and not obstacles(shape, worker))
+            zones = self.zones
+            self.queues.wake(lambda kind: not obstacles(kind, worker, zones=zones), may_try=self._waits_for_room)
+        if worker.kept:
+            self._note_come(worker)
+
+    def _waits_for_room(self, shape: Shape) -> bool:
+        """Whether a parked shape waits for room, and not for something else."""
+        return shape not in self.barred and not self.waits_for_group(shape)
+
+    def places(self, shape: Shape) -> int:
+        """For about how many tasks of a shape there is room now, where there is some for one."""
+        return max(1, self.open_workers.free_cpu_millis // max(1, shape.resources.cpu_millis))
+
+    def waits_for_group(self, shape: Shape) -> bool:
+        """Whether a shape is parked because a group of it is full: room does not help it."""
+        return any(shape in self.groups.parked.get(limit, ()) for limit in shape.groups)
+
+    def park(self, shape: Shape, why: str) -> None:
+        """Pass over a shape that found no room. One that depends on where others of its run are hears of these."""
+        self.queues.park(shape, why)
+        if shape.run:
+            self.kin_parked.setdefault(shape.run, set()).add(shape)
+
+    def wake_kin(self, run_id: str) -> None:
+        """Tasks of a run have started or ended: shapes that depend on where they are try again."""
+        self.queues.unpark(self.kin_parked.pop(run_id, ()))
+
+    def _note_come(self, worker: Worker) -> None:
+        """Remember the lines whose kept room is there now: it is free for nobody else, but for more important ones."""
+        self.needs.stirred[worker.id] = None
+        for task_id, room in worker.kept.items():
+            task = self.find(task_id)
+            if task is not None and room.fits(worker.free_for(task_id)):
+                shape = self.shape(task)
+                if shape not in self.barred:
+                    self.come[task.priority, task.tenant, shape] = None
 
     # timers
 
@@ -232,11 +378,21 @@ class ShardMemory:
             return worker is None or worker.watched != timer.stamp
         if timer.kind is TimerKind.RECEIPT:
             return timer.subject not in self.leases
+        if timer.kind is TimerKind.CLAIM:
+            return int(timer.subject) not in self.claims.open
         if timer.kind is TimerKind.PACE:
             return timer.subject not in self.put_off
-        if timer.kind is TimerKind.RUN_LIMIT:
+        if timer.kind in (TimerKind.RUN_LIMIT, TimerKind.DEADLINE):
             run = self.runs.get(timer.subject)
             return run is None or run.run.generation != timer.stamp
+        if timer.kind is TimerKind.KEPT_ROOM and not timer.subject:
+            return self.needs.alarm is None
+        if timer.kind is TimerKind.RULES:
+            return timer.stamp != self.rules.version
+        if timer.kind is TimerKind.LIMIT:
+            return timer.subject not in self.groups.not_before
+        if timer.kind is TimerKind.THROTTLE:
+            return timer.subject not in self.throttles
         if timer.kind is TimerKind.CIRCUIT:
             circuit = self.alike.open.get(timer.subject) or self.failing_jobs.open.get(timer.subject)
             return circuit is None or int(circuit.opened_at) != timer.stamp

@@ -6,6 +6,7 @@
     the placing of a shape      the shape is barred until a new leader tries it
     a timer, a step             its task is QUARANTINED, or its run is held
     an act                      whoever asked is told
+    rules, parts of limits      the shard goes by those that it had
 
 The host calls this after it has loaded the memory anew: nothing of the failed attempt to take the event is left.
 """
@@ -22,9 +23,11 @@ from mainspring.core.states import FINAL
 from mainspring.core.tasks import AttemptEnd, Task, TaskState
 from mainspring.ids import new_id
 from mainspring.shard import alerting, flow, stops
+from mainspring.shard.claim_events import ClaimAct, ClaimDropped, EndClaimed
 from mainspring.shard.effects import Reply, Send
 from mainspring.shard.events import (
     Act,
+    AllowanceGranted,
     Asked,
     AttemptEnded,
     AttemptReturned,
@@ -34,8 +37,11 @@ from mainspring.shard.events import (
     MoreTimeAsked,
     PlaceShape,
     RippleStep,
+    Ruled,
     RunArrived,
     RunUnreadable,
+    ShareGranted,
+    ShareWanted,
     SpreadStep,
     TaskUndecided,
     TimerDue,
@@ -78,6 +84,12 @@ def _hold_owner(turn: Turn, event: Event, fault: str) -> str:
             return event.attempt
         case CheckpointSaved() | MoreTimeAsked():
             return event.attempt
+        case EndClaimed():
+            task = turn.memory.attempts.get(event.attempt)
+            if task is not None and task.worker_id == event.worker:
+                _quarantine(turn, task, fault, gone=True)
+            turn.answer(event, Reply.REFUSED, fault)
+            return event.attempt
         case RunArrived() | RunUnreadable():
             row = turn.memory.overtaken.get(event.run.id, event.run)
             if row is not None and row.state not in FINAL_RUN:
@@ -101,10 +113,23 @@ def _hold_owner(turn: Turn, event: Event, fault: str) -> str:
         case Asked():
             turn.answer(event, Reply.REFUSED, fault)
             return _forget_act(turn, event)
+        case _:
+            return _say_subject(event)
+
+
+def _say_subject(event: Event) -> str:
+    """What an event is about that holds nothing up: the shard goes on as if it had not come."""
+    match event:
         case WorkerEvent():
             return event.worker
         case WorkerUnheard():
             return event.row.id
+        case ClaimDropped():
+            return event.worker
+        case ShareGranted() | ShareWanted() | AllowanceGranted():
+            return event.limit
+        case Ruled():
+            return f"rules {event.rules.version}"
         case _:
             return ""
 
@@ -114,7 +139,7 @@ def _forget_act(turn: Turn, event: Asked) -> str:
         case Act():
             turn.memory.overtaken.pop(event.run_id, None)
             return event.run_id
-        case WorkerAct():
+        case WorkerAct() | ClaimAct():
             return event.worker
         case _:
             return ""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from mainspring.core import failures, time_limits
+from mainspring.core.artifacts import ArtifactRow
 from mainspring.core.batch import LateResult
 from mainspring.core.failure_policy import FailureClass
 from mainspring.core.retries import Ending, decide_failure
@@ -50,7 +51,7 @@ def started(turn: Turn, event: AttemptStarted) -> None:
     if task is None:
         stops.disown(turn, event.worker, event.attempt)
     elif task.state is S.ASSIGNED:
-        _start(turn, task)
+        start(turn, task)
         if task.stop is not None and task.stop.kind is StopKind.HOLD:
             task.stop = None
         stops.signal(turn, task)
@@ -76,10 +77,15 @@ def ended(turn: Turn, event: AttemptEnded) -> None:
         _answer_stranger(turn, event)
         return
     _answer(turn, event, Verdict.APPLIED)
+    settle(turn, task, event)
+
+
+def settle(turn: Turn, task: Task, event: AttemptEnded) -> None:
+    """Let a task become what its live attempt left it."""
     run = turn.memory.runs[task.run_id]
     stop = task.stop
     if task.state is S.ASSIGNED and (event.outcome is not Outcome.STOPPED):
-        _start(turn, task)
+        start(turn, task)
     match event.outcome:
         case Outcome.SUCCEEDED:
             _succeed(turn, run, task, event)
@@ -113,6 +119,8 @@ def give_back(turn: Turn, task: Task, *, because: str) -> None:
     turn.end_attempt(task, AttemptEnd.RETURNED)
     if stop is not None and stop.kind is StopKind.CANCEL:
         flow.cancel(turn, run, task, by=stop.by, because=stop.why, cause=stop.cause)
+    elif stop is not None and stop.kind is StopKind.PREEMPT:
+        _requeue(turn, run, task, by=stop.by, because=stop.why)
     else:
         _requeue(turn, run, task, by="shard", because=because)
 
@@ -147,15 +155,29 @@ def _succeed(turn: Turn, run: RunMemory, task: Task, event: AttemptEnded) -> Non
     grows = run.spec(task.position).grows and not run.is_replaced(task)
     fault = flow.grow(turn, run, task, event.output) if grows else None
     if fault is not None:
+        _keep_artifacts(turn, task, event, succeeded=False)
         turn.end_attempt(task, AttemptEnd.FAILED, why=fault)
         task.error = flow.fault(fault)
         finish(turn, run, task, S.FAILED, by="shard", because=fault)
         return
+    _keep_artifacts(turn, task, event, succeeded=True)
     turn.end_attempt(task, AttemptEnd.SUCCEEDED)
     task.output = event.output
     task.error = None
     breaking.succeeded(turn, run, task)
     finish(turn, run, task, S.SUCCEEDED, by=event.worker, because="succeeded")
+
+
+def _keep_artifacts(turn: Turn, task: Task, event: AttemptEnded, *, succeeded: bool) -> None:
+    """List the files that an attempt left, with its result (WRK-11)."""
+    for one in event.artifacts:
+        row = ArtifactRow(
+            run_id=task.run_id, task_id=task.id, attempt_id=event.attempt, path=one.path, task=task.name,
+            partition=task.birth.index if task.birth is not None and task.birth.label else None, tenant=task.tenant,
+            size_bytes=one.size_bytes, sha256=one.sha256, place=one.place, keep_seconds=one.keep_seconds,
+            succeeded=succeeded, stored_at=turn.now,
+        )  # fmt: skip
+        turn.batch.artifacts.append(row)
 
 
 def _held(turn: Turn, event: WorkerEvent, attempt: str) -> Task | None:
@@ -164,8 +186,11 @@ def _held(turn: Turn, event: WorkerEvent, attempt: str) -> Task | None:
     return task if task is not None and task.worker_id == event.worker else None
 
 
-def _start(turn: Turn, task: Task) -> None:
+def start(turn: Turn, task: Task) -> None:
+    """A task that a worker holds runs from now on, within its time."""
     task.started_at = turn.now
+    task.ran_on = task.worker_id
+    turn.memory.wake_kin(task.run_id)
     turn.move(task, S.RUNNING, by=task.worker_id or "", because="its process has started")
     limits.begin(turn.memory, turn.memory.runs[task.run_id], task)
     if task.lease_id is not None:
@@ -182,6 +207,7 @@ def _fail(turn: Turn, run: RunMemory, task: Task, event: AttemptEnded) -> None:
         task.tries += 1
     stop = task.stop
     task.error = event.error
+    _keep_artifacts(turn, task, event, succeeded=False)
     turn.end_attempt(task, AttemptEnd.FAILED, event.error)
     ending = Ending(end=AttemptEnd.FAILED, failure=failure, worker=event.worker)
     _settle_failure(turn, run, task, ending, stop, by=event.worker)
@@ -270,12 +296,16 @@ def _requeue(turn: Turn, run: RunMemory, task: Task, *, by: str, because: str) -
 
 
 def _answer_stranger(turn: Turn, event: AttemptEnded) -> None:
-    """A result of an attempt that is not live: what the rows say of it decides the answer, and nothing changes."""
+    """A result of an attempt that is not live: what the rows say of it decides the answer, and nothing changes.
+
+    It is kept as late only if the attempt was the worker's own: nobody leaves a record on what is another's.
+    """
     if not event.looked_up:
         turn.batch.effects.append(LookUpAttempt(event))
         return
     verdict = _judge(event, event.recorded)
-    if verdict is Verdict.SUPERSEDED:
+    is_own = event.recorded is not None and event.recorded.worker_id == event.worker
+    if verdict is Verdict.SUPERSEDED and is_own:
         late = LateResult(
             attempt_id=event.attempt, outcome=event.outcome, output=event.output, error=event.error, at=turn.now
         )

@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 
 import msgspec
@@ -54,6 +54,8 @@ class RunMemory(msgspec.Struct, kw_only=True):
     """When it was found that nothing of it moves or runs, if it was (DAG-8)."""
     growth: Growth | None = None
     """What it has beyond the definition. None: its job can't grow."""
+    live: dict[int, Task] = {}
+    """By position: those that a worker holds."""
 
     def subject(self) -> str:
         """Whose job it is, and which."""
@@ -119,6 +121,15 @@ class RunMemory(msgspec.Struct, kw_only=True):
             return None
         found = self.growth.fan_outs.get(task.birth.parent)
         return found if found is not None and found.generation == task.birth.generation else None
+
+    def places(self, name: str) -> Iterator[int]:
+        """Where the tasks of a name stand that have been made: one that fanned out stands for all that it makes."""
+        named = self.growth.names if self.growth is not None and self.growth.names else self.job.named
+        position = named.get(name)
+        if position is not None:
+            fan_out = None if self.growth is None else self.growth.fan_outs.get(position)
+            members = (position,) if fan_out is None else fan_out.members()
+            yield from (place for place in members if place < len(self.tasks))
 
     def is_replaced(self, task: Task) -> bool:
         """Whether whoever made this task has been started again since: it has to go, and nobody waits for it."""

@@ -20,9 +20,11 @@ from datetime import datetime
 from random import Random
 from typing import TypeVar
 
-from mainspring.core.batch import Batch, BreakerRow, Checkpoint, DurationRow, Spread, SpreadKind, WorkerRow
+from mainspring.core.batch import Batch, BreakerRow, Checkpoint, DurationRow, Spread, SpreadKind, TallyRow, WorkerRow
 from mainspring.core.jobs import Job
 from mainspring.core.runs import Run
+from mainspring.core.shares import ShareRow
+from mainspring.core.sharing_rules import NO_RULES, SharingRules
 from mainspring.core.tasks import Task, TaskState
 from mainspring.core.tuning import USUAL, Tuning
 from mainspring.errors import Broken
@@ -31,17 +33,23 @@ from mainspring.shard import (
     adoption,
     audit,
     breaking,
+    claims,
+    deadlines,
     fleet,
     flow,
+    grouping,
     holds,
     limits,
     pacing,
     placing,
     rejection,
     reports,
+    rooms,
+    ruling,
     spreads,
 )
 from mainspring.shard import events as happened
+from mainspring.shard.claim_events import ClaimAct, ClaimDropped
 from mainspring.shard.events import Event
 from mainspring.shard.memory import ShardMemory
 from mainspring.shard.turn import Turn
@@ -72,6 +80,9 @@ class Shard:
         held_workers: Sequence[WorkerRow] = (),
         breakers: Sequence[BreakerRow] = (),
         durations: Sequence[DurationRow] = (),
+        rules: SharingRules = NO_RULES,
+        shares: Sequence[ShareRow] = (),
+        tallies: Sequence[TallyRow] = (),
         now: datetime,
         before: ShardMemory | None = None,
     ) -> None:
@@ -80,6 +91,9 @@ class Shard:
         If the memory is loaded anew within a term, what workers said of themselves `before` still holds.
         """
         self.memory.held = {row.id: row for row in held_workers}
+        self.memory.rule(rules)
+        self.memory.groups.load(shares)
+        self.memory.failures.load(tallies)
         if before is not None:
             fleet.carry_over(before, self.memory)
         tasks_of: dict[str, list[Task]] = {run.id: [] for run in runs}
@@ -92,13 +106,16 @@ class Shard:
         for run in runs:
             mine = spreads_of.get(run.id, [])
             adoption.recall_run(self.memory, run, jobs[run.job_id], tasks_of[run.id], mine, now)
+        self.memory.queues.sort()
         adoption.recall_checkpoints(self.memory, checkpoints)
         breaking.recall(self.memory, breakers, now)
         self.memory.durations.load(durations)
         if before is not None:
             fleet.carry_over_attempts(before, self.memory)
             limits.recall_headway(self.memory)
+        ruling.watch(self.memory, now)
         turn = self._turn(now, 0)
+        claims.recall(self.memory)
         for worker in self.memory.workers.values():
             fleet.watch(turn, worker)
 
@@ -144,10 +161,10 @@ class Shard:
             turn.reserve()
             self._go_on(turn)
         turn.reserve()
-        placing.place(turn)
+        self._cut_short = not placing.place(turn)
         memory = self.memory
         turn.batch.durations = memory.durations.rows_to_write(memory.shard, life=memory.life, now=now)
-        self._cut_short = turn.spent()
+        self._cut_short = self._cut_short or turn.spent()
         return turn.close()
 
     def handle_alone(self, event: Event, *, now: datetime, budget: int = DEFAULT_BUDGET) -> Batch:
@@ -170,13 +187,16 @@ class Shard:
         found += [happened.TaskUndecided(run_id=run, position=position) for run, position in self.memory.undecided]
         found += [happened.RippleStep(run_id=run, position=position) for run, position in self.memory.ripples]
         found += [happened.SpreadStep(run_id=run, kind=kind, parent=of) for run, kind, of in self.memory.spreads]
-        found += [happened.PlaceShape(shape=shape) for shape in self.memory.queues.shapes()]
+        shapes = dict.fromkeys(self.memory.queues.shapes() + self.memory.asides.shapes_returning())
+        shapes.update((shape, None) for _, _, shape in self.memory.come)
+        found += [happened.PlaceShape(shape=shape) for shape in shapes]
         return found
 
     def has_more(self) -> bool:
         """Whether there is work that does not wait for anything outside."""
         memory = self.memory
-        return self._cut_short or bool(memory.ripples or memory.undecided or memory.spreads)
+        lines = memory.ripples or memory.undecided or memory.spreads or memory.claims.recalled
+        return self._cut_short or bool(lines or memory.asides.returning or memory.groups.freed)
 
     def seconds_to_timer(self, now: datetime) -> float | None:
         """How long nothing will come up by itself; None for ever."""
@@ -209,6 +229,8 @@ class Shard:
                 acts.act(turn, event)
             case happened.WorkerAct():
                 holds.act(turn, event)
+            case ClaimAct():
+                claims.act(turn, event)
             case happened.WorkerUnheard():
                 fleet.unheard(turn, event)
             case happened.RunsAged():
@@ -234,8 +256,18 @@ class Shard:
                 self.memory.hold_from = event.hold
             case happened.Retuned():
                 self.memory.retune(event.tuning)
+            case happened.Ruled():
+                ruling.rule(turn, event)
+            case happened.ShareGranted():
+                grouping.share_granted(turn, event)
+            case happened.ShareWanted():
+                grouping.share_wanted(turn, event)
+            case happened.AllowanceGranted():
+                grouping.allowance_granted(turn, event)
             case happened.Audited():
                 audit.look(turn)
+            case ClaimDropped():
+                claims.drop(turn, event)
             case _:
                 raise Broken(f"nobody takes {event}")
 
@@ -264,12 +296,12 @@ class Shard:
 
     def _apply_timer(self, turn: Turn, timer: happened.TimerDue) -> None:
         match timer.kind:
-            case happened.TimerKind.SILENCE:
-                fleet.silence_due(turn, timer)
-            case happened.TimerKind.RECEIPT:
-                fleet.receipt_due(turn, timer)
+            case happened.TimerKind.SILENCE | happened.TimerKind.RECEIPT:
+                fleet.due(turn, timer)
+            case happened.TimerKind.CLAIM | happened.TimerKind.CLAIM_SILENCE:
+                claims.due(turn, timer)
             case happened.TimerKind.RETRY:
-                self._retry_due(turn, timer)
+                flow.retry_due(turn, timer)
             case happened.TimerKind.TASK_LIMIT:
                 limits.hard_limit_due(turn, timer)
             case happened.TimerKind.SOFT_LIMIT:
@@ -280,23 +312,21 @@ class Shard:
                 breaking.circuit_due(turn, timer)
             case happened.TimerKind.PACE:
                 pacing.due(self.memory, timer)
-            case happened.TimerKind.RUN_LIMIT:
-                self._run_limit_due(turn, timer)
+            case happened.TimerKind.KEPT_ROOM:
+                rooms.due(turn, timer)
+            case happened.TimerKind.RULES:
+                ruling.due(turn)
+            case happened.TimerKind.LIMIT:
+                grouping.limit_due(turn, timer)
+            case happened.TimerKind.THROTTLE:
+                pass  # the tenant is looked at again when the turn places
+            case happened.TimerKind.RUN_LIMIT | happened.TimerKind.DEADLINE:
+                self._run_due(turn, timer)
 
-    def _retry_due(self, turn: Turn, timer: happened.TimerDue) -> None:
-        task = self.memory.find(timer.subject)
-        if task is None or task.state is not TaskState.PENDING or task.seq != timer.stamp or task.due_at is None:
+    def _run_due(self, turn: Turn, timer: happened.TimerDue) -> None:
+        if timer.kind is happened.TimerKind.DEADLINE:
+            deadlines.due(turn, timer)
             return
-        run = self.memory.runs[task.run_id]
-        turn.touch(task)
-        task.due_at = None
-        run.delayed -= 1
-        if run.waiting[task.position]:
-            turn.mark(run)  # Nothing moves, but one task less waits for a time: the run's state may be another.
-        else:
-            flow.free(turn, run, task)
-
-    def _run_limit_due(self, turn: Turn, timer: happened.TimerDue) -> None:
         run = self.memory.runs[timer.subject]
         run.run.timed_out = True
         turn.mark(run)

@@ -15,7 +15,7 @@ from collections.abc import Callable
 
 from mainspring.core.batch import Spread, SpreadKind
 from mainspring.core.states import FINAL
-from mainspring.core.tasks import StopKind, Task, TaskState
+from mainspring.core.tasks import Priority, StopKind, Task, TaskState
 from mainspring.errors import Broken
 from mainspring.shard import flow, pacing, reopening, stops
 from mainspring.shard.flow import Step
@@ -57,6 +57,17 @@ def step(turn: Turn, run: RunMemory, spread: Spread) -> Step:
         if spread.kind is SpreadKind.REOPEN:
             run.reopening.pop(spread.parent, None)
     return end
+
+
+def prioritise(turn: Turn, run: RunMemory, priority: Priority, *, by: str, why: str) -> None:
+    """Give a run another priority at once, and its tasks that are not over as a spread. What runs goes on."""
+    row, memory = run.run, turn.memory
+    unmade = row.task_count - len(run.tasks)
+    memory.count_in(row.priority, row.tenant, -unmade)
+    memory.count_in(priority, row.tenant, unmade)
+    row.priority = priority
+    turn.mark(run)
+    turn.open_spread(run, SpreadKind.REPRIORITISE, by=by, why=why)
 
 
 def _used(run: RunMemory, spread: Spread) -> int:

@@ -88,9 +88,9 @@ def _act_before_adoption(turn: Turn, act: Act, row: Run) -> None:
     detail = ""
     match act:
         case PauseRun():
-            row.paused = True
+            row.paused, row.because = True, say_by("paused", act)
         case ResumeRun():
-            row.paused, row.held = False, None
+            row.paused, row.held, row.because = False, None, say_by("resumed", act)
         case ChangePriority() if row.priority is act.priority:
             turn.answer(act, Reply.ALREADY, f"the run has {act.priority.name}")
             return
@@ -103,6 +103,11 @@ def _act_before_adoption(turn: Turn, act: Act, row: Run) -> None:
     turn.batch.runs.append(row)
     turn.memory.overtake(row.id, row)
     turn.answer(act, Reply.DONE, detail)
+
+
+def say_by(done: str, act: Act) -> str:
+    """What somebody has done to a run, and why if they said so."""
+    return f"{done} by {act.by}{f': {act.why}' if act.why else ''}"
 
 
 def find_task(turn: Turn, act: Act, task_id: str) -> tuple[RunMemory, Task] | None:
@@ -126,7 +131,7 @@ def bring_back(turn: Turn, act: ReopenTask | RetryRun) -> None:
         row, tasks, open_spreads = copy(rows.run), [copy(task) for task in rows.tasks], map(copy, rows.spreads)
         conclude(row, RunState.RUNNING, turn.now)
         row.generation += 1
-        row.adopted_at, row.cancelled_by, row.timed_out, row.retries = turn.now, None, False, 0
+        row.adopted_at, row.cancelled_by, row.timed_out, row.retries, row.at_risk_at = turn.now, None, False, 0, None
         adoption.recall_run(turn.memory, row, rows.job, tasks, list(open_spreads), turn.now)
         adoption.recall_checkpoints(turn.memory, rows.checkpoints)
 

@@ -11,7 +11,7 @@ When more than half of a heap is stale it is built anew.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from mainspring.shard.events import TimerDue
 
@@ -44,6 +44,10 @@ class Timers:
             if not self._is_stale(timer):
                 found.append(timer)
         return found
+
+    def pending(self) -> Iterator[TimerDue]:
+        """Those that are set and mean something still, in any order."""
+        return (timer for _, _, timer in self._heap if not self._is_stale(timer))
 
     def next_due(self) -> float | None:
         """When the first of them comes up; it may turn out to be stale."""

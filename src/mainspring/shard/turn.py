@@ -25,23 +25,29 @@ from mainspring.core.batch import (
     Outgoing,
     Spread,
     SpreadKind,
+    TallyRow,
     TaskChange,
     WorkerRow,
 )
 from mainspring.core.runs import FINAL_RUN, Run, RunState, conclude
+from mainspring.core.shapes import Shape
+from mainspring.core.shares import ShareRow
 from mainspring.core.states import FINAL, create, move
 from mainspring.core.tasks import Attempt, AttemptEnd, Priority, Task, TaskState
 from mainspring.core.workers import Worker
-from mainspring.shard import alerting
+from mainspring.shard import alerting, rooms
 from mainspring.shard.effects import Answered, Reply, Send
 from mainspring.shard.events import Asked, TimerDue, TimerKind
-from mainspring.shard.memory import ShardMemory
+from mainspring.shard.memory import PAST_INTAKE, ShardMemory
 from mainspring.shard.run_memory import RunMemory
 from mainspring.wire import Stop, ToWorker
 
 S = TaskState
+MOST_LOOKS = 5_000
 _ENCODER = msgspec.json.Encoder()
 _AUDITED = (Reply.DONE, Reply.ALREADY)
+_SIDELINED_PER_ROW = 8
+"""To set a task aside costs about an eighth of what a row does."""
 
 
 class Turn:
@@ -55,6 +61,8 @@ class Turn:
         self.budget = budget
         self.unheard: list[str] = []
         """Workers that are silent by the rows: looked at when all events of the turn are taken."""
+        self.looks_left = MOST_LOOKS
+        """So many more tasks may be looked at for whether their runs are in time: that writes nothing."""
         self._most = budget
         self._tasks: dict[str, tuple[Task, TaskState, int]] = {}
         self._new: dict[str, Task] = {}
@@ -67,6 +75,10 @@ class Turn:
         self._workers: dict[str, WorkerRow] = {}
         self._checkpoints: dict[str, Checkpoint] = {}
         self._breakers: dict[tuple[str, str], BreakerRow] = {}
+        self._shares: dict[str, ShareRow] = {}
+        self._tallies: dict[tuple[str, datetime], TallyRow] = {}
+        self._sidelined = 0
+        """Tasks that were set aside or came back: that writes no row, and takes time all the same."""
         self._signals = False
 
     # rows
@@ -82,7 +94,8 @@ class Turn:
     def _rows(self) -> int:
         """How many rows the batch would write now, or a few more: not every run that is looked at has changed."""
         written = len(self.batch.transitions) + len(self.batch.attempts)
-        return written + len(self._tasks) + len(self._new) + len(self._runs) + len(self._checkpoints)
+        written += len(self._tasks) + len(self._new) + len(self._runs) + len(self._checkpoints)
+        return written + self._sidelined // _SIDELINED_PER_ROW
 
     def create(self, task: Task) -> None:
         """A task has been made."""
@@ -94,6 +107,10 @@ class Turn:
         self.touch(task)
         start = task.state
         if start is S.QUEUED:
+            if task.reserved is not None:
+                rooms.give_back(self, task)
+            if self.memory.asides:
+                self.memory.asides.discard(task)
             self.memory.queues.left(task)
         elif start is S.QUARANTINED:
             self.batch.outbox.append(alerting.quarantined(task, self.now, resolved=True))
@@ -103,9 +120,14 @@ class Turn:
         self.batch.transitions.append(move(task, to, now=self.now, by=by, because=because))
         self.recount(task, start)
         if to is S.QUEUED:
-            self.memory.queues.push(task, self.memory.shape(task))
+            shape = self.memory.shape(task)
+            self.memory.queues.push(task, shape)
+            self.memory.press_if_parked(task, shape)
         elif to is S.QUARANTINED:
             self.batch.outbox.append(alerting.quarantined(task, self.now))
+        elif to is S.FAILED or to is S.TIMED_OUT:
+            tally = self.memory.failures.record(self.memory.shard, task.tenant, self.now)
+            self._tallies[tally.tenant, tally.since] = tally
 
     def delay(self, task: Task, due_at: datetime) -> None:
         """A task that is PENDING waits for a time, or for a later one."""
@@ -118,6 +140,7 @@ class Turn:
         """Keep the run's and the tenant's counts right after a change of state."""
         run, state = self.memory.runs[task.run_id], task.state
         counts, ended, had_ended = run.counts, state in FINAL, start in FINAL
+        waits, waited = state not in PAST_INTAKE, start not in PAST_INTAKE
         is_replaced = task.birth is not None and task.birth.replaced
         if not (is_replaced and had_ended):
             counts[start] -= 1
@@ -125,19 +148,38 @@ class Turn:
             counts[state] = counts.get(state, 0) + 1
         self._runs[task.run_id] = run
         run.changed_at = self.now
-        if ended is not had_ended:
-            self.memory.count_in(task.priority, task.tenant, -1 if ended else 1)
+        if waits is not waited:
+            self.memory.count_in(task.priority, task.tenant, 1 if waits else -1)
 
     def prioritise(self, task: Task, priority: Priority) -> None:
         """Give a task that is not over another priority, in its row and wherever it is counted or waits by it."""
         self.touch(task)
+        rooms.give_back(self, task)
         was, task.priority = task.priority, priority
-        self.memory.count_in(was, task.tenant, -1)
-        self.memory.count_in(priority, task.tenant, 1)
+        if task.state not in PAST_INTAKE:
+            self.memory.count_in(was, task.tenant, -1)
+            self.memory.count_in(priority, task.tenant, 1)
         if task.state is S.QUEUED:
-            self.memory.queues.change(task, self.memory.shape(task), was)
+            self.memory.asides.discard(task)
+            shape = self.memory.shape(task)
+            self.memory.queues.change(task, shape, was)
+            self.memory.press_if_parked(task, shape)
         elif task.lease_id is not None:
-            self.memory.leases[task.lease_id].reconsider()
+            self.memory.reconsider(self.memory.leases[task.lease_id])
+
+    def set_aside(self, subject: str, why: str, task: Task, shape: Shape) -> None:
+        """A task that was taken out of its line waits for something that is not room."""
+        self.memory.asides.put(subject, why, task, shape)
+        rooms.give_back(self, task)
+        self._sidelined += 1
+
+    def put_back(self) -> None:
+        """Let tasks that wait for room only, and were set aside, stand in their lines again."""
+        asides = self.memory.asides
+        while asides.returning and not self.spent():
+            for task, shape in asides.returned(_SIDELINED_PER_ROW):
+                self.memory.queues.put_back(task, shape)
+            self._sidelined += _SIDELINED_PER_ROW
 
     def replace(self, task: Task) -> None:
         """Whoever made this task has been started again: once it is over it counts no more."""
@@ -261,6 +303,8 @@ class Turn:
     def save_checkpoint(self, task: Task, attempt_id: str, document: str) -> None:
         """An attempt has saved something for the next one of its task."""
         self.memory.runs[task.run_id].checkpoints[task.position] = document
+        if attempt_id in self.memory.attempts:
+            self.memory.saved_at[attempt_id] = self.now
         self._checkpoints[task.id] = Checkpoint(
             task_id=task.id, run_id=task.run_id, attempt_id=attempt_id, document=document, saved_at=self.now
         )
@@ -268,6 +312,10 @@ class Turn:
     def save_breaker(self, row: BreakerRow) -> None:
         """A circuit was opened, probed or closed."""
         self._breakers[row.kind, row.subject] = row
+
+    def save_share(self, row: ShareRow) -> None:
+        """The shard's part of a limit is lower."""
+        self._shares[row.limit] = row
 
     # effects
 
@@ -304,6 +352,8 @@ class Turn:
         batch.workers = list(self._workers.values())
         batch.checkpoints = list(self._checkpoints.values())
         batch.breakers = list(self._breakers.values())
+        batch.shares = list(self._shares.values())
+        batch.tallies = list(self._tallies.values())
         return batch
 
     def _is_moot(self, effect: Effect) -> bool:
@@ -319,11 +369,15 @@ class Turn:
         changed = conclude(row, run.state(), self.now, run.tasks)
         if changed and row.state in FINAL_RUN:
             del self.memory.runs[run_id]
+            self.memory.groups.leave(run_id)
+            self.memory.wake_kin(run_id)
             if row.state is RunState.SUCCEEDED and row.adopted_at is not None:
                 took = (self.now - row.adopted_at).total_seconds()
                 self.memory.durations.record(row.tenant, run.job.spec.name, "", took, life=self.memory.life)
             if row.watched:
                 self.batch.outbox.append(run_ended(row, self.now))
+            if row.finish_by is not None:
+                self.batch.outbox += alerting.deadline_over(row, run.job.spec.name, self.now)
         if changed or run_id in self._marked:
             self.batch.runs.append(copy(row))
 

@@ -1,0 +1,120 @@
+"""What a shard puts into the log of decisions (PLC-8): `core/decisions.py` says what is kept of what.
+
+Nothing here decides, draws from the turn's generator or changes a task: a shard that keeps everything does the same as
+one that keeps nothing. Each is called before what it tells of is carried out, and sees the worker as it was decided by.
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+
+from mainspring import __version__
+from mainspring.core.decisions import (
+    MOST_IN_A_BATCH,
+    MOST_NAMED,
+    Decision,
+    DecisionKind,
+    PushedOut,
+    is_kept,
+    why_no_room,
+    why_placed,
+    why_room_is_made,
+)
+from mainspring.core.fit_cells import SAMPLE
+from mainspring.core.placement import obstacles, score_of
+from mainspring.core.preemption import Mode, Plan
+from mainspring.core.resources import Resources
+from mainspring.core.shapes import Shape
+from mainspring.core.tasks import Priority, StopKind, Task
+from mainspring.core.workers import Worker
+from mainspring.ids import derived_id
+from mainspring.shard import stops
+from mainspring.shard.kin import kin_of
+from mainspring.shard.turn import Turn
+
+_LOOKED_AT_AGAIN = 64
+"""Of a fleet that is no larger, it is said what each worker lacks. That takes 0.1 ms."""
+
+
+def placed(turn: Turn, room_id: str, worker: Worker, shape: Shape, tasks: list[Task]) -> None:
+    """These tasks are about to be given one room on a worker."""
+    memory = turn.memory
+    if not is_kept(room_id, memory.tuning.decisions_kept_of_1000):
+        return
+    fleet = len(memory.open_workers.all)
+    keeper = next((task for task in tasks if task.reserved is not None and task.reserved.worker == worker.id), None)
+    free = worker.free if keeper is None else worker.free_for(keeper.id)
+    for task in tasks:
+        kin = kin_of(memory, task, shape)
+        looked_at = 1 if keeper is not None else fleet if kin.near is None and fleet <= SAMPLE else None
+        why = why_placed(was_kept=keeper is not None, looked_at=looked_at, fleet=fleet, together=len(tasks))
+        _note(
+            turn, DecisionKind.PLACED, task, shape, why, worker=worker, free=free, looked_at=looked_at,
+            score=score_of(shape, worker, memory.open_workers, kin), attempt=task.attempt + 1,
+        )  # fmt: skip
+
+
+def room_is_made(turn: Turn, task: Task, mode: Mode, plan: Plan) -> None:
+    """Others are about to be asked to go for a task."""
+    victims = [
+        PushedOut(task_id=one.id, tenant=one.tenant, priority=one.priority, lost_seconds=stops.seconds_lost(turn, one))
+        for lease in plan.victims
+        for one in lease.members.values()
+        if one.stop is None or one.stop.kind is StopKind.HOLD
+    ]
+    if victims:
+        _note(
+            turn, DecisionKind.PREEMPTS, task, turn.memory.shape(task),
+            why_room_is_made(mode, victims, plan.looked_at), worker=plan.worker, free=plan.worker.free_for(task.id),
+            looked_at=plan.looked_at, victims=victims,
+        )  # fmt: skip
+
+
+def no_room(turn: Turn, priority: Priority, tenant: str, shape: Shape) -> None:
+    """The oldest task of a line finds no worker that will do."""
+    memory = turn.memory
+    if not memory.needs.is_to_be_told(shape, memory.life):
+        return
+    head = memory.queues.first(priority, tenant, shape)
+    if head is None:
+        return
+    fleet = len(memory.workers)
+    again = islice(memory.workers.values(), fleet if fleet <= _LOOKED_AT_AGAIN else 0)
+    kin, zones = kin_of(memory, head, shape), memory.zones
+    found = [[one.kind for one in obstacles(shape, worker, kin, head.id, zones)] for worker in again]
+    _note(turn, DecisionKind.NO_ROOM, head, shape, why_no_room(shape, found, fleet), looked_at=fleet)
+
+
+def _note(
+    turn: Turn, kind: DecisionKind, task: Task, shape: Shape, why: str, *, worker: Worker | None = None,
+    free: Resources | None = None, score: float | None = None, looked_at: int | None, attempt: int | None = None,
+    victims: list[PushedOut] | None = None,
+) -> None:  # fmt: skip
+    """Put a decision into the batch, unless that has enough of them. Those that push somebody out are always kept."""
+    number = len(turn.batch.decisions)
+    if number >= MOST_IN_A_BATCH and not victims:
+        return
+    where = None if worker is None else worker.id
+    turn.batch.decisions.append(
+        Decision(
+            id=derived_id("dec", turn.now, number, f"{kind} {task.id} {task.seq} {where}"),
+            at=turn.now,
+            kind=kind,
+            shard=turn.memory.shard,
+            tenant=task.tenant,
+            task_id=task.id,
+            run_id=task.run_id,
+            name=task.name,
+            attempt=task.attempt if attempt is None else attempt,
+            priority=task.priority,
+            request=shape,
+            worker_id=where,
+            free=free,
+            score=score,
+            looked_at=looked_at,
+            victims=tuple((victims or [])[:MOST_NAMED]),
+            victim_count=len(victims or []),
+            why=why,
+            version=__version__,
+        )
+    )

@@ -1,0 +1,198 @@
+"""What a diagnosis advises is carried out in a played world, as whoever reads it would: by what the command says.
+
+The words of a command are taken by the program itself, so that what can't be typed is no advice. What is to be changed
+in a definition is submitted anew.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import rich_click as click
+from msgspec.structs import replace
+
+from mainspring.cli.main import main
+from mainspring.core.amounts import bytes_of, millis_of
+from mainspring.core.diagnoses import Act
+from mainspring.core.jobs import TaskSpec
+from mainspring.core.lengths import seconds_of
+from mainspring.core.quotas import Raise
+from mainspring.core.resources import Resources, say_amounts
+from mainspring.core.tasks import Priority, TaskState
+from mainspring.core.work_groups import limit_of
+from mainspring.shard import events as happened
+from mainspring.wire import Offer
+from tests.shard.evictions import tune
+from tests.shard.groups import answer_wishes
+from tests.shard.played_worker import PlayedWorker
+from tests.shard.world import World
+
+THE_NEW_WORKER = "the new worker"
+_AMOUNT = re.compile(r"([\d.]+) (?:(cores?)|(GPUs?)|([KMGT]i)B of (memory|disk))")
+
+
+def carry_out(world: World, act: Act, task_id: str) -> str:
+    """Do what an act says about a task; returns the task, which is another if it was submitted anew."""
+    if not act.command:
+        return _submit_anew(world, act.says, task_id)
+    path, said = parse(act.command)
+    _COMMANDS[path](world, said)
+    return task_id
+
+
+def parse(command: str) -> tuple[str, dict[str, Any]]:
+    """The command that is meant, and its arguments, as the program takes them."""
+    _, *words = shlex.split(command)
+    found: click.Command = main
+    context, names = click.Context(main, info_name="mainspring"), list[str]()
+    while isinstance(found, click.Group):
+        name, command_of, words = found.resolve_command(context, words)
+        assert name is not None, command
+        assert command_of is not None, command
+        found, names = command_of, [*names, name]
+    with found.make_context(names[-1], words, parent=context) as made:
+        return " ".join(names), made.params
+
+
+# what is typed
+
+
+def _promote(world: World, said: dict[str, Any]) -> None:
+    for run_id in said["ids"]:
+        world.act(happened.ChangePriority, world.run(run_id), priority=Priority[said["priority"]])
+
+
+def _worker(world: World, said: dict[str, Any]) -> None:
+    assert said["pool"] == "pool"
+    offer = Offer(said["cpu_millis"], said["memory_bytes"], said["gpus"] or 0, said["disk_bytes"] or 0)
+    world.workers[THE_NEW_WORKER] = PlayedWorker(THE_NEW_WORKER, offer, said["labels"], said["zone"])
+    world.reconnect(THE_NEW_WORKER)
+
+
+def _uncordon(world: World, said: dict[str, Any]) -> None:
+    world.settle(happened.UncordonWorker(worker=said["worker"], by="ann"))
+
+
+def _drain(world: World, said: dict[str, Any]) -> None:
+    world.settle(happened.DrainWorker(worker=said["worker"], by="ann"))
+    for attempt in world.recalls(said["worker"]):
+        world.settle(world.say(happened.AttemptReturned, said["worker"], attempt=attempt, refusal=None))
+
+
+def _raise_quota(world: World, said: dict[str, Any]) -> None:
+    row = world.rules.quotas[said["owner"]]
+    assert row.pool == said["pool"]
+    quota = row.quota
+    if said["max_tasks"] is not None:
+        quota = replace(quota, max_tasks=int(said["max_tasks"]))
+    if said["burst_cpu"] is not None:
+        quota = replace(quota, burst=replace(quota.burst, cpu_millis=millis_of(said["burst_cpu"])))
+    if said["burst_memory"] is not None:
+        quota = replace(quota, burst=replace(quota.burst, memory_bytes=bytes_of(said["burst_memory"])))
+    assert quota != row.quota, "nothing is raised"
+    until = world.now + timedelta(seconds=seconds_of(said["length"]))
+    raised = replace(row, raised=Raise(quota=quota, until=until, by="ann", why=""))
+    world.rule(replace(world.rules, quotas={**world.rules.quotas, row.tenant: raised}))
+
+
+def _set_group(world: World, said: dict[str, Any]) -> None:
+    limit = limit_of(said["tenant"], said["name"])
+    was = world.rules.groups[limit]
+    group = replace(was, most=said["most"], version=was.version + 1)
+    world.rule(replace(world.rules, groups={**world.rules.groups, limit: group}))
+    answer_wishes(world, said["most"])
+
+
+def _unfreeze(world: World, said: dict[str, Any]) -> None:
+    frozen = [row for row in world.rules.freezes if (row.kind, row.subject) == (said["kind"], said["name"])]
+    assert len(frozen) == 1
+    world.rule(replace(world.rules, freezes=[row for row in world.rules.freezes if row not in frozen]))
+
+
+def _resume(world: World, said: dict[str, Any]) -> None:
+    for run_id in said["ids"]:
+        world.act(happened.ResumeRun, world.run(run_id))
+
+
+def _set(world: World, said: dict[str, Any]) -> None:
+    tune(world, **{said["name"]: float(said["value"])})
+
+
+def _clear(world: World, said: dict[str, Any]) -> None:
+    for task_id in said["tasks"]:
+        world.act(happened.ClearTask, world.run(world.task(task_id).run_id), task=task_id)
+
+
+def _retry(world: World, said: dict[str, Any]) -> None:
+    for task_id in said["ids"]:
+        world.act(happened.ReopenTask, world.run(world.task(task_id).run_id), task=task_id)
+
+
+def _kill(world: World, said: dict[str, Any]) -> None:
+    task, grace = world.task(said["task"]), seconds_of(said["grace"])
+    run = world.run(task.run_id)
+    world.act(happened.KillTask, run, task=task.id, grace_seconds=grace, again=said["again"])
+    world.stop(task.id)
+
+
+_COMMANDS: dict[str, Callable[[World, dict[str, Any]], None]] = {
+    "promote": _promote,
+    "worker": _worker,
+    "uncordon": _uncordon,
+    "drain": _drain,
+    "quota raise": _raise_quota,
+    "groups set": _set_group,
+    "unfreeze": _unfreeze,
+    "resume": _resume,
+    "settings set": _set,
+    "clear": _clear,
+    "retry": _retry,
+    "kill": _kill,
+}
+
+
+# what is written in a definition
+
+
+def _submit_anew(world: World, says: str, task_id: str) -> str:
+    task = world.task(task_id)
+    assert task.state is TaskState.QUEUED
+    run = world.run(task.run_id)
+    spec = world.ledger.jobs[run.job_id].spec
+    tasks = tuple(_changed(one, says) if one.name == task.name else one for one in spec.tasks)
+    world.act(happened.CancelRun, run)
+    again = world.submit(replace(spec, tasks=tasks), tenant=run.tenant, priority=run.priority)
+    return world.task(task.name, again).id
+
+
+def _changed(spec: TaskSpec, says: str) -> TaskSpec:
+    if says.startswith("Ask for "):
+        less, _, was = says.removeprefix("Ask for ").partition(" instead of ")
+        assert set(was.split(" and ")) <= set(say_amounts(spec.resources))
+        return replace(spec, resources=_read(less, spec.resources))
+    less = says.removeprefix("Do without ")
+    assert less != says, f"nobody knows how to {says}"
+    if less.startswith("zone "):
+        assert less == f"zone {spec.zone}"
+        return replace(spec, zone=None)
+    key, _, value = less.partition("=")
+    assert spec.labels[key] == value
+    return replace(spec, labels={name: text for name, text in spec.labels.items() if name != key})
+
+
+def _read(amounts: str, was: Resources) -> Resources:
+    """A request in words: `2 cores and 1.5 GiB of memory`."""
+    found = _AMOUNT.findall(amounts)
+    assert found, amounts
+    for number, cores, gpus, unit, kind in found:
+        if cores:
+            was = replace(was, cpu_millis=millis_of(number))
+        elif gpus:
+            was = replace(was, gpus=int(number))
+        else:
+            was = replace(was, **{f"{kind}_bytes": bytes_of(f"{number}{unit}")})
+    return was

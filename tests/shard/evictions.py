@@ -1,0 +1,52 @@
+"""Short words for stories in which somebody has to make room."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec.structs import replace
+
+from mainspring.core.runs import Run
+from mainspring.core.tasks import Priority, Reservation, StopKind
+from mainspring.shard import events as happened
+from tests.shard.jobs import job, task
+from tests.shard.world import World
+
+P0, P1, P2 = Priority
+
+
+def given(world: World, name: str, priority: Priority, **fields: Any) -> Run:
+    """A run of one task of a tenant of that name, adopted."""
+    return world.submit(job(task(name, **fields)), tenant=f"of_{name}", priority=priority)
+
+
+def tune(world: World, **settings: float) -> None:
+    """Other measures hold from now on."""
+    world.settle(happened.Retuned(tuning=replace(world.shard.memory.tuning, **settings)))
+
+
+def running(world: World, name: str, priority: Priority, **fields: Any) -> Run:
+    """A run of one task that has started somewhere."""
+    run = given(world, name, priority, **fields)
+    world.start(name)
+    return run
+
+
+def asked_to_go(world: World) -> set[str]:
+    """The tasks that have been asked to make room."""
+    return {
+        one.name for one in world.ledger.tasks.values() if one.stop is not None and one.stop.kind is StopKind.PREEMPT
+    }
+
+
+def room(world: World, name: str) -> Reservation | None:
+    """The room that is kept for a task."""
+    return world.task(name).reserved
+
+
+def full_of_p2(world: World) -> None:
+    """A worker of one core that a P2 has, and a P0 that wants it."""
+    world.register("w1")
+    running(world, "low", P2)
+    world.advance(1, heard=["w1"])
+    given(world, "high", P0)

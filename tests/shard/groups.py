@@ -1,0 +1,71 @@
+"""Work that counts by a group, and a store that grants what a shard wants of its limit."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from mainspring.core.jobs import JobSpec, TaskSpec
+from mainspring.core.runs import Run
+from mainspring.core.shares import ShareRow
+from mainspring.shard import events as happened
+from mainspring.shard.effects import TakeAllowance, TakeShare
+from tests.shard.jobs import job, task
+from tests.shard.world import World
+
+LIMIT = "group:acme/db"
+
+
+def in_group(name: str, *needs: str, **fields: Any) -> TaskSpec:
+    """A task that counts by the group."""
+    return task(name, *needs, groups=("db",), **fields)
+
+
+def counted(*names: str, **fields: Any) -> JobSpec:
+    """A job whose runs count by the group."""
+    return job(*(task(name) for name in names), groups=("db",), **fields)
+
+
+def grant(world: World, granted: int | None = None) -> None:
+    """The store answers what the shard has asked for: as much as it wants, or what is said."""
+    wishes, world.wishes[:] = list(world.wishes), []
+    for wish in wishes:
+        assert isinstance(wish, TakeShare)
+        given = wish.wanted if granted is None else granted
+        row = ShareRow(limit=wish.limit, holder="pool", granted=given, needed=wish.wanted)
+        world.ledger.shares[wish.limit] = row
+        world.settle(happened.ShareGranted(limit=wish.limit, granted=given, stamp=wish.stamp))
+
+
+def allow(world: World, amount: int, *, more_in: float | None = None) -> None:
+    """The store answers what the shard has asked of a rate."""
+    (wish,) = world.wishes
+    assert isinstance(wish, TakeAllowance)
+    world.wishes.clear()
+    more_at = None if more_in is None else world.now + timedelta(seconds=more_in)
+    world.settle(happened.AllowanceGranted(limit=wish.limit, amount=amount, more_at=more_at))
+
+
+def began(*runs: Run, world: World) -> list[bool]:
+    """Which of these runs have something on a worker."""
+    return [any(one.worker_id is not None for one in world.ledger.tasks_of(run.id)) for run in runs]
+
+
+def used(world: World) -> int:
+    """How many count by the group now."""
+    return world.shard.memory.groups.use.get(LIMIT, 0)
+
+
+def answer_wishes(world: World, most: int) -> None:
+    """The store grants so many of each limit, as if other pools had the rest."""
+    wishes, world.wishes = world.wishes, []
+    for wish in wishes:
+        if isinstance(wish, TakeShare):
+            known = world.ledger.shares.get(wish.limit)
+            granted = max(min(most, wish.wanted), 0 if known is None else known.granted)
+            row = ShareRow(limit=wish.limit, holder="pool", granted=granted, needed=wish.wanted)
+            world.ledger.shares[wish.limit] = row
+            world.turn(happened.ShareGranted(limit=wish.limit, granted=granted, stamp=wish.stamp))
+        else:
+            more_at = world.now + timedelta(seconds=2)
+            world.turn(happened.AllowanceGranted(limit=wish.limit, amount=min(most, wish.wanted), more_at=more_at))

@@ -1,0 +1,54 @@
+"""What one turn must not do, whatever the rules are: start what may not start, or more than may."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+
+import msgspec
+
+from mainspring.core.quotas import excess
+from mainspring.core.resources import NOTHING
+from mainspring.core.tasks import Priority
+from mainspring.core.workers import Lease
+from mainspring.shard.memory import ShardMemory
+
+
+class Before(msgspec.Struct, frozen=True):
+    """How things stood when the turn began."""
+
+    leases: frozenset[str]
+    use: Mapping[str, int]
+
+
+def note(memory: ShardMemory) -> Before:
+    """How things stand now."""
+    return Before(frozenset(memory.leases), dict(memory.groups.use))
+
+
+def check(memory: ShardMemory, before: Before, now: datetime) -> None:
+    """Nothing that has started since was frozen, forbidden, or beyond a limit."""
+    for limit, group in memory.rules.groups.items():
+        most = min(group.most, memory.groups.shares.get(limit, 0))
+        used = memory.groups.use.get(limit, 0)
+        if group.per_seconds is None:
+            assert used <= max(most, before.use.get(limit, 0)), f"{used} count by {limit}, and {most} may"
+    for lease in memory.leases.values():
+        if lease.id not in before.leases:
+            _check_start(memory, lease, now)
+
+
+def _check_start(memory: ShardMemory, lease: Lease, now: datetime) -> None:
+    quota = memory.rules.quota(lease.tenant, now)
+    if lease.priority is not Priority.P0:
+        beyond = excess(quota, memory.use.get(lease.tenant, NOTHING), memory.rooms[lease.tenant])
+        assert beyond is None, f"{lease} was placed, and {lease.tenant} is beyond its {beyond}"
+    for task in lease.members.values():
+        run = memory.runs[task.run_id]
+        frozen = memory.rules.freeze(lease.tenant, run.job.spec.name, now)
+        assert frozen is None, f"{task} was placed, and {frozen}"
+        policy = memory.rules.forbids(run.job.spec.labels)
+        assert policy is None, f"{task} was placed, and {policy} forbids it"
+    pool = memory.rules.pool
+    zone = memory.workers[lease.worker_id].zone
+    assert pool is None or not pool.zones or zone in pool.zones, f"{lease} is in zone {zone}"

@@ -1,0 +1,135 @@
+"""What can be done: only what would change the verdict, with the command and the effect; and it has that effect."""
+
+from __future__ import annotations
+
+from mainspring.core.diagnoses import ActKind, Diagnosis, Foresight, Reason
+from mainspring.core.freezes import FreezeKind
+from mainspring.core.tasks import Priority
+from mainspring.shard import events as happened
+from mainspring.shard.advising import advise
+from mainspring.shard.diagnosing import diagnose
+from mainspring.shard.forecasting import copy_around
+from tests.shard import jobs, sharing
+from tests.shard.groups import grant, in_group
+from tests.shard.world import World
+
+
+def advice(world: World, name: str) -> Diagnosis:
+    """The whole answer about a task."""
+    memory, task = world.shard.memory, world.task(name)
+    found = diagnose(memory, task.id, world.now)
+    assert found is not None
+    return advise(found, copy_around(memory, task.id, world.now))
+
+
+def effects(said: Diagnosis) -> dict[str, str]:
+    """What each act would do, by its command, or its words if it has none."""
+    return {act.command or act.says: act.effect for act in said.acts}
+
+
+def test_a_smaller_request_or_a_higher_priority(world: World) -> None:
+    """Three of four cores are in use by P2, and two are asked for."""
+    world.register("w1", cores=4)
+    sharing.running(world, "beta", 3, Priority.P2)
+    run = world.submit(jobs.job(jobs.task("load", resources=jobs.cores(2))))
+    said = effects(advice(world, "load"))
+    assert said["Ask for 1 core and 1 GiB of memory instead of 2 cores and 2 GiB of memory"] == (
+        "it would start now on w1"
+    )
+    assert "1 task would be stopped for it" in said[f"mainspring promote {run.id} --priority P0"]
+    assert "it would start now" in said["mainspring worker --pool pool --cpu 2 --memory 2Gi"]
+
+
+def test_to_promote_does_not_help_beyond_a_quota(world: World) -> None:
+    """A P1 waits for its tenant's quota as a P2 does: a raise is what helps, and a P0 waits for no quota."""
+    world.register("w1", cores=8)
+    world.rule(sharing.rules(sharing.quota("acme", guaranteed=1, burst=1)))
+    sharing.running(world, "acme", 2, Priority.P2)
+    world.submit(jobs.job(jobs.task("load")), priority=Priority.P2)
+    said = advice(world, "load")
+    assert said.reason is Reason.TENANT_OVER_QUOTA
+    assert effects(said)["mainspring quota raise acme --for 4h --burst-cpu 2"] == "it would start now on w1"
+    assert not any("promote" in act.command for act in said.acts)
+
+
+def test_tasks_at_a_time_are_raised_too(world: World) -> None:
+    """By one."""
+    world.register("w1", cores=8)
+    world.rule(sharing.rules(sharing.quota("acme", max_tasks=1)))
+    sharing.running(world, "acme", 1, Priority.P1)
+    world.submit(jobs.job(jobs.task("load")))
+    assert "mainspring quota raise acme --for 4h --max-tasks 2" in effects(advice(world, "load"))
+
+
+def test_nobody_has_the_label(world: World) -> None:
+    """It will never start; without the label it would, and with a worker that has it."""
+    world.register("w1")
+    world.advance(20, heard=["w1"])
+    world.submit(jobs.job(jobs.task("train", labels={"gpu": "a100"})))
+    said = advice(world, "train")
+    assert said.expected is not None
+    assert said.expected.foresight is Foresight.NEVER
+    assert effects(said)["Do without gpu=a100"] == "it would start now on w1"
+    assert "mainspring worker --pool pool --cpu 1 --memory 1Gi --label gpu=a100" in effects(said)
+    assert not any(act.kind is ActKind.WAIT for act in said.acts)
+
+
+def test_a_freeze_is_ended_by_its_own_name(world: World) -> None:
+    """And by no other."""
+    world.register("w1")
+    world.rule(sharing.rules(sharing.freeze(FreezeKind.TENANT, "acme")))
+    world.submit(jobs.job(jobs.task("load")))
+    assert effects(advice(world, "load")) == {"mainspring unfreeze tenant acme": "it would start now on w1"}
+
+
+def test_a_second_freeze_is_not_ended_with_the_first(world: World) -> None:
+    """So to unfreeze one of them changes nothing, and is not offered."""
+    world.register("w1")
+    freezes = sharing.freeze(FreezeKind.TENANT, "acme"), sharing.freeze(FreezeKind.ALL)
+    world.rule(sharing.rules(*freezes))
+    world.submit(jobs.job(jobs.task("load")))
+    assert advice(world, "load").acts == ()
+
+
+def test_a_paused_run_is_resumed(world: World) -> None:
+    """`b` is ready, and held by the pause only."""
+    world.register("w1")
+    run = world.submit(jobs.chain("a", "b"))
+    world.act(happened.PauseRun, run)
+    world.run_through("a")
+    assert effects(advice(world, "b")) == {f"mainspring resume {run.id}": "it would start now on w1"}
+
+
+def test_a_group_lets_one_more_in(world: World) -> None:
+    """One at a time, and somebody is in."""
+    world.register("w1", cores=4)
+    world.rule(sharing.rules(sharing.group("db", 1)))
+    world.submit(jobs.job(in_group("a")))
+    grant(world)
+    world.start("a")
+    world.submit(jobs.job(in_group("b")))
+    said = effects(advice(world, "b"))
+    assert said["mainspring groups set db --most 2 --tenant acme"] == "it would start now on w1"
+
+
+def test_room_in_one_piece_is_made_if_that_is_allowed(world: World) -> None:
+    """Two workers have a core free each, and two cores are asked for."""
+    for name in ("w1", "w2"):
+        world.register(name, cores=2, labels={"name": name})
+        world.submit(jobs.job(jobs.task(f"on-{name}", prefer={"name": name})), tenant="beta", priority=Priority.P2)
+        world.start(f"on-{name}")
+    world.submit(jobs.job(jobs.task("load", resources=jobs.cores(2))))
+    said = advice(world, "load")
+    assert said.reason is Reason.FRAGMENTED
+    assert "mainspring settings set defragment 1" in effects(said)
+
+
+def test_what_is_stale_gets_no_advice(world: World) -> None:
+    """Nobody knows whether it is still so."""
+    world.register("w1")
+    world.rule(sharing.rules(sharing.freeze(FreezeKind.ALL)))
+    world.submit(jobs.job(jobs.task("load")))
+    memory, task = world.shard.memory, world.task("load")
+    found = diagnose(memory, task.id, world.now, age_seconds=11.0)
+    assert found is not None
+    assert advise(found, copy_around(memory, task.id, world.now)).acts == ()

@@ -1,0 +1,303 @@
+"""Workers that speak plain HTTP (WRK-2): what they get, what they lose, and what they are told."""
+
+from __future__ import annotations
+
+from mainspring.core.batch import WorkerRow
+from mainspring.core.placement import Hindrance, obstacles
+from mainspring.core.tasks import AttemptEnd, Priority, TaskState
+from mainspring.core.workers import WorkerStatus
+from mainspring.shard import diagnosing
+from mainspring.shard import events as happened
+from mainspring.shard.claim_events import ClaimDropped, EndClaimed
+from mainspring.shard.claims import MOST_OF_ONE
+from mainspring.shard.effects import Reply
+from mainspring.wire import Offer, Outcome
+from tests.shard.claimants import NAME, beat, claim, claimed, end, open_claim, running, start
+from tests.shard.jobs import GIB, cores, job, task, wide
+from tests.shard.world import World
+
+S = TaskState
+
+
+def test_a_claim_is_answered_with_what_there_is_one_attempt_a_lease(world: World) -> None:
+    """Short tasks that travel together to an agent come one by one."""
+    world.submit(wide(5, expected_seconds=0.001))
+
+    ticket = open_claim(world, 3)
+
+    leases = {lease.id: list(lease.members) for lease in world.shard.memory.leases.values()}
+    assert len(claimed(world, ticket)) == 3
+    assert [len(members) for members in leases.values()] == [1, 1, 1]
+    assert len(world.names(S.QUEUED)) == 2
+
+
+def test_a_claim_waits_until_there_is_something_or_its_time_is_up(world: World) -> None:
+    early = open_claim(world, wait=10)
+    world.advance(seconds=9)
+    assert early not in world.answers
+    world.given_run(task("a"))
+    assert claimed(world, early) == ["a"]
+
+    late = open_claim(world, wait=10)
+    world.advance(seconds=10)
+    assert claimed(world, late) == []
+    world.given_run(task("b"))
+    assert world.task("b").state is S.QUEUED
+
+
+def test_without_a_claim_it_gets_nothing_and_the_diagnosis_says_so(world: World) -> None:
+    running_attempt = (world.given_run(task("a")), running(world))[1]
+    world.given_run(task("b"))
+
+    worker = world.shard.memory.workers[NAME]
+    (obstacle,) = obstacles(world.shard.memory.shape(world.task("b")), worker)[:1]
+    found = diagnosing.diagnose(world.shard.memory, world.task("b").id, world.now, batch=1, age_seconds=0)
+
+    assert world.task("b").state is S.QUEUED
+    assert (obstacle.kind, obstacle.detail) == (Hindrance.UNCLAIMED, f"{NAME} has no claim open")
+    assert found is not None
+    assert "no claim open" in found.verdict
+    assert running_attempt in world.shard.memory.attempts
+
+
+def test_a_p0_stops_nothing_where_nothing_is_claimed(world: World) -> None:
+    """What it could stop there would make no room for it."""
+    world.submit(job(task("low")), priority=Priority.P2)
+    running(world)
+
+    world.submit(job(task("high")), priority=Priority.P0)
+    world.advance(seconds=10)
+
+    assert world.task("low").stop is None
+    assert world.task("high").reserved is None
+
+
+def test_what_is_not_started_in_time_goes_back_and_its_id_is_worth_nothing(world: World) -> None:
+    """LIV-3 by the claim's own time."""
+    world.given_run(task("a"))
+    (attempt,) = claim(world, hold=60)
+
+    world.advance(seconds=59)
+    assert world.task("a").attempt_id == attempt
+    world.advance(seconds=1)
+
+    assert world.task("a").state is S.QUEUED
+    assert world.task("a").because == f"{NAME} did not start it in time"
+    assert start(world, attempt).reply is end(world, attempt).reply is Reply.REFUSED
+    assert world.task("a").state is S.QUEUED
+    assert [one.end for one in world.ledger.attempts.values()] == [AttemptEnd.RETURNED]
+
+
+def test_what_is_started_is_lost_only_when_nothing_is_said_of_it_for_long(world: World) -> None:
+    """LIV-1 for each attempt by itself: the worker as such is never suspect."""
+    world.given_run(task("a"))
+    world.given_run(task("b"))
+    kept, silent = running(world), running(world)
+    names = {world.task(name).attempt_id: name for name in ("a", "b")}
+
+    for _ in range(5):
+        world.advance(seconds=59)
+        assert beat(world, kept).reply is Reply.DONE
+    assert world.task(names[silent]).state is S.RUNNING
+    assert world.shard.memory.workers[NAME].status is WorkerStatus.READY
+    world.advance(seconds=5)
+
+    assert world.task(names[silent]).because == f"{NAME} said nothing of it for 300 s"
+    assert world.task(names[silent]).losses == 1
+    assert world.task(names[kept]).state is S.RUNNING
+    assert beat(world, silent).reply is Reply.REFUSED
+
+
+def test_the_second_watch_gives_no_such_worker_up(world: World) -> None:
+    world.given_run(task("a"))
+    running(world)
+    world.advance(seconds=100)
+
+    world.settle(happened.WorkerUnheard(row=world.ledger.workers[NAME]))
+
+    assert world.task("a").state is S.RUNNING
+
+
+def test_one_that_is_not_known_any_more_is_gone_and_not_lost(world: World) -> None:
+    row = WorkerRow(
+        id=NAME, shard="pool", offer="{}", labels="{}", zone="", version="", status="ready", since=world.now,
+        last_heard_at=world.now,
+    )  # fmt: skip
+    world.advance(seconds=20)
+
+    world.settle(happened.WorkerUnheard(row=row))
+
+    assert world.ledger.workers[NAME].status == WorkerStatus.GONE
+
+
+def test_one_that_has_nothing_and_wants_nothing_is_forgotten(world: World) -> None:
+    world.given_run(task("a"))
+    attempt = running(world)
+    world.advance(seconds=290)
+    end(world, attempt)
+    world.advance(seconds=290)
+    assert NAME in world.shard.memory.workers
+
+    world.advance(seconds=320)
+
+    assert NAME not in world.shard.memory.workers
+    assert world.ledger.workers[NAME].status == WorkerStatus.GONE
+    assert world.shard.memory.capacity.cpu_millis == 0
+
+
+def test_a_new_leader_gives_what_it_finds_the_full_time_again(world: World) -> None:
+    world.given_run(task("a"))
+    world.given_run(task("b"))
+    begun = running(world)
+    (waiting,) = claim(world, hold=60)
+    names = {world.task(name).attempt_id: name for name in ("a", "b")}
+    world.advance(seconds=50)
+
+    world.new_leader()
+    world.advance(seconds=250)
+
+    assert beat(world, begun).reply is Reply.DONE
+    assert start(world, waiting).reply is Reply.DONE
+    world.advance(seconds=299)
+    assert world.names(S.RUNNING) == [names[begun], names[waiting]]
+    assert end(world, begun).reply is end(world, waiting).reply is Reply.DONE
+
+
+def test_what_had_been_called_back_when_a_new_leader_came_is_back_with_its_first_turn(world: World) -> None:
+    """The row says so: nobody waits until the attempt's time is up."""
+    world.given_run(task("a"))
+    (attempt,) = claim(world)
+    world.turn_alone(happened.EvictWorker(worker=NAME, by="ann"))
+    assert (world.task("a").attempt_id, world.task("a").stop is not None) == (attempt, True)
+
+    world.new_leader()
+    world.settle()
+
+    assert world.task("a").state is S.QUEUED
+    assert start(world, attempt).reply is Reply.REFUSED
+
+
+def test_claims_and_attempts_outlive_a_memory_that_is_loaded_again(world: World) -> None:
+    world.given_run(task("a"))
+    begun = running(world)
+    ticket = open_claim(world, 2, wait=30)
+
+    world.reload()
+    world.settle()
+    world.given_run(task("b"))
+
+    assert claimed(world, ticket) == ["b"]
+    assert world.shard.memory.workers[NAME].wants == 0
+    assert beat(world, begun).reply is Reply.DONE
+
+
+def test_to_stop_is_the_answer_to_a_heartbeat_and_after_its_grace_it_is_over(world: World) -> None:
+    run = world.given_run(task("a"))
+    attempt = running(world)
+    world.act(happened.CancelRun, run)
+
+    told = beat(world, attempt).stop
+    assert told is not None
+    assert told.grace_seconds == 30
+    world.advance(seconds=30)
+
+    assert beat(world, attempt).reply is Reply.REFUSED
+    assert world.task("a").state is S.CANCELLED
+
+
+def test_a_failure_of_what_was_to_stop_is_the_stop(world: World) -> None:
+    """Evicted: it runs again, and the try does not count."""
+    world.given_run(task("a"))
+    attempt = running(world)
+    world.settle(happened.EvictWorker(worker=NAME, by="ann"))
+
+    end(world, attempt, Outcome.FAILED)
+
+    assert (world.task("a").state, world.task("a").tries, world.task("a").losses) == (S.QUEUED, 0, 0)
+
+
+def test_what_was_called_back_before_it_started_is_back_at_once(world: World) -> None:
+    run = world.given_run(task("a"))
+    (attempt,) = claim(world)
+
+    world.act(happened.PauseRun, run)
+    assert world.task("a").attempt_id is None
+    assert start(world, attempt).reply is Reply.REFUSED
+
+    world.act(happened.ResumeRun, run)
+    assert claim(world) != [attempt]
+
+
+def test_a_cordoned_one_gets_nothing_whatever_it_claims(world: World) -> None:
+    claim(world)
+    world.settle(happened.CordonWorker(worker=NAME, by="ann"))
+    world.given_run(task("a"))
+
+    assert claim(world) == []
+    assert world.task("a").state is S.QUEUED
+
+
+def test_results_are_applied_once_and_only_from_whom_they_are(world: World) -> None:
+    world.given_run(task("a"))
+    attempt = running(world)
+
+    foreign = end(world, attempt, name="http/token:t/other")
+    assert (foreign.reply, world.task("a").state) == (Reply.REFUSED, S.RUNNING)
+    assert end(world, attempt).reply is Reply.DONE
+    assert end(world, attempt).reply is Reply.REFUSED
+    assert world.task("a").state is S.SUCCEEDED
+    assert world.ledger.late == []
+    end(world, attempt, is_late=True)
+    assert [late.attempt_id for late in world.ledger.late] == [attempt]
+
+
+def test_starting_twice_is_starting_once(world: World) -> None:
+    world.given_run(task("a"))
+    (attempt,) = claim(world)
+
+    assert start(world, attempt).reply is Reply.DONE
+    began = world.task("a").started_at
+    world.advance(seconds=1)
+
+    assert start(world, attempt).reply is Reply.ALREADY
+    assert world.task("a").started_at == began
+
+
+def test_a_claim_that_nobody_waits_for_is_closed_and_what_it_had_is_back(world: World) -> None:
+    waiting = open_claim(world, 3)
+    world.settle(ClaimDropped(worker=NAME, claim=waiting))
+    world.given_run(task("a"))
+    assert world.task("a").state is S.QUEUED
+    (attempt,) = claim(world)
+
+    world.settle(ClaimDropped(worker=NAME, claim=waiting, attempts=(attempt,)))
+
+    assert world.task("a").state is S.QUEUED
+    assert waiting not in world.answers
+
+
+def test_one_worker_has_so_many_claims_and_no_more(world: World) -> None:
+    tickets = [open_claim(world) for _ in range(MOST_OF_ONE + 1)]
+
+    assert world.answers[tickets[-1]].reply is Reply.REFUSED
+    assert world.shard.memory.workers[NAME].wants == MOST_OF_ONE
+
+
+def test_it_gets_what_fits_what_it_says_it_has(world: World) -> None:
+    """If it does not say: four cores and so on for each claim."""
+    world.given_run(task("small"), task("large", resources=cores(9)))
+
+    assert claimed(world, open_claim(world, 2, wait=0)) == ["small"]
+    assert claimed(world, open_claim(world, 2, wait=0, offer=Offer(12_000, 12 * GIB))) == ["large"]
+    assert world.shard.memory.capacity.cpu_millis == 12_000
+
+
+def test_a_report_that_cannot_be_taken_holds_its_task_and_is_answered(world: World) -> None:
+    world.given_run(task("a"))
+    attempt = running(world)
+    event = EndClaimed(worker=NAME, by="t", ticket=7, attempt=attempt, outcome=Outcome.SUCCEEDED, output="1")
+
+    world.reject(event, "no store takes it")
+
+    assert world.task("a").state is S.QUARANTINED
+    assert world.answers[7].reply is Reply.REFUSED

@@ -1,0 +1,295 @@
+"""A run that is to be over by a time: who is told, and when; whom it overtakes (PLC-11)."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+import pytest
+
+from mainspring.core.alerts import OUTBOX_KIND, Alert, AlertKind
+from mainspring.core.jobs import JobSpec
+from mainspring.core.quotas import P0Grant
+from mainspring.core.runs import Run, RunState
+from mainspring.core.sharing_rules import SharingRules
+from mainspring.core.tasks import Priority, TaskState
+from mainspring.core.tuning import Tuning
+from mainspring.shard import events as happened
+from mainspring.shard.deadlines import MOST_LOOKED_AT, outlook_of
+from mainspring.shard.events import PauseRun, ReopenTask, ResumeRun
+from mainspring.shard.turn import MOST_LOOKS
+from tests.shard.jobs import chain, job, task, wide
+from tests.shard.world import World
+
+P0, P1, P2 = Priority
+THEN = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def told(world: World, run: Run | None = None) -> list[tuple[AlertKind, bool]]:
+    """What people were told of deadlines, and whether it was over; twice under one name is once."""
+    rows = {row.id: row for row in world.ledger.outbox if row.kind == OUTBOX_KIND}
+    alerts = [msgspec.json.decode(row.payload, type=Alert) for row in rows.values()]
+    mine = [alert for alert in alerts if run is None or alert.details.get("run") == run.id]
+    return [(alert.kind, alert.resolved) for alert in mine if alert.kind in (AT_RISK, LATE)]
+
+
+def summary(world: World, kind: AlertKind) -> str:
+    """What the first alert of a kind says."""
+    alerts = [msgspec.json.decode(row.payload, type=Alert) for row in world.ledger.outbox if row.kind == OUTBOX_KIND]
+    return next(alert.summary for alert in alerts if alert.kind is kind)
+
+
+AT_RISK, LATE = AlertKind.RUN_AT_RISK, AlertKind.RUN_LATE
+
+
+def promised(seconds: float, *, usual: float | None = 60.0, **fields: Any) -> JobSpec:
+    """A job of two tasks, one after the other, that usually take so long each."""
+    return job(
+        task("a", expected_seconds=usual), task("b", "a", expected_seconds=usual), finish_within_seconds=seconds,
+        **fields,
+    )  # fmt: skip
+
+
+def granted(tenant: str, until: datetime | None = None) -> SharingRules:
+    """A tenant may have P0."""
+    return SharingRules(grants={tenant: P0Grant(tenant=tenant, by="ann", why="", since=THEN, until=until)})
+
+
+def test_a_run_is_at_risk_when_it_can_wait_no_longer_and_late_when_its_time_is_over(world: World) -> None:
+    """Nothing has room for it: two tasks of 60 s are to be over in 300 s, so the first has to start within 180 s."""
+    run = world.submit(promised(300.0), priority=P1)
+    assert run.finish_by == THEN + timedelta(seconds=300)
+
+    world.advance(180)
+    assert (told(world), world.run().at_risk_at) == ([], None)
+
+    world.advance(1)
+    assert told(world) == [(AT_RISK, False)]
+    assert world.run().at_risk_at == THEN + timedelta(seconds=181)
+    assert summary(world, AT_RISK) == (
+        "job is at risk: it is to be over by 2026-01-01T00:05:00Z, in 1m 59s, and what is left usually takes 2m 00s; "
+        "it stays P1: acme has no grant for P0"
+    )
+
+    world.advance(118)
+    assert told(world) == [(AT_RISK, False)]
+    world.advance(1)
+    assert told(world) == [(AT_RISK, False), (LATE, False)]
+    world.advance(100)
+    assert len(told(world)) == 2
+
+
+def test_whoever_was_told_hears_when_it_is_over(world: World) -> None:
+    run = world.submit(promised(100.0))
+    assert told(world) == [(AT_RISK, False)]
+    world.register("w1")
+    world.run_through("a")
+    world.run_through("b")
+    assert told(world) == [(AT_RISK, False), (AT_RISK, True)]
+    assert world.run(run).at_risk_at is not None
+
+
+def test_of_one_that_ends_late_both_are_over(world: World) -> None:
+    world.submit(promised(130.0))
+    world.advance(131)
+    world.register("w1")
+    world.run_through("a")
+    world.run_through("b")
+    assert told(world) == [(AT_RISK, False), (LATE, False), (AT_RISK, True), (LATE, True)]
+
+
+def test_nobody_is_told_of_one_that_ends_in_time(world: World) -> None:
+    world.submit(promised(1_000.0))
+    world.register("w1")
+    world.run_through("a")
+    world.run_through("b")
+    world.advance(1_000)
+    assert told(world) == []
+
+
+def test_what_has_been_done_is_not_left(world: World) -> None:
+    """With `a` done there is time until 240 s."""
+    world.register("w1")
+    world.submit(promised(300.0))
+    world.run_through("a")
+    world.submit(job(task("other")), priority=P0)
+    world.give_back("b")
+    world.start("other")
+    world.advance(239, heard=["w1"])
+    assert told(world) == []
+    world.advance(2, heard=["w1"])
+    assert told(world) == [(AT_RISK, False)]
+
+
+def test_a_task_that_takes_long_is_told_of_before_the_run_is_late(world: World) -> None:
+    """It takes 60 s and not 300: then a tenth more of that is expected of it."""
+    world.register("w1")
+    world.submit(job(task("a", expected_seconds=60.0), finish_within_seconds=300.0))
+    world.start("a")
+    world.advance(271, heard=["w1"])
+    assert told(world) == []
+    world.advance(4, heard=["w1"])
+    assert told(world) == [(AT_RISK, False)]
+
+
+def test_durations_that_were_learnt_meanwhile_count(world: World) -> None:
+    """Nothing is known of `a` when the run comes; then another run of it takes 200 s."""
+    world.register("w1")
+    other = world.submit(job(task("a")))
+    world.start("a")
+    run = world.submit(job(task("a"), finish_within_seconds=400.0))
+    world.advance(200, heard=["w1"])
+    assert outlook(world, run) is None
+    world.succeed("a", of=other)
+    assert outlook(world, run) == 200.0
+    world.give_back("a", of=run)
+    world.advance(110)
+    assert told(world) == [(AT_RISK, False)]
+
+
+def outlook(world: World, run: Run) -> float | None:
+    """What is left of a run."""
+    found = outlook_of(world.shard.memory, world.shard.memory.runs[run.id], world.now)
+    assert found is not None
+    return found.left_seconds
+
+
+def test_nothing_is_said_of_what_nobody_knows_until_it_is_late(world: World) -> None:
+    world.submit(promised(300.0, usual=None))
+    world.advance(299)
+    assert told(world) == []
+    world.advance(1)
+    assert told(world) == [(LATE, False)]
+
+
+def test_whoever_asks_for_a_run_may_say_by_when_it_is_to_be_over(world: World) -> None:
+    run = world.put_in_intake(promised(10_000.0))
+    run.finish_by = THEN + timedelta(seconds=90)
+    world.settle(world.arrival(run))
+    assert world.run(run).finish_by == THEN + timedelta(seconds=90)
+    assert told(world) == [(AT_RISK, False)]
+
+
+def test_a_run_at_risk_is_escalated_one_step_and_says_why(world: World) -> None:
+    run = world.submit(promised(100.0), priority=P2)
+    assert (world.run(run).priority, world.task("a").priority) == (P1, P1)
+    assert world.run(run).because.startswith("escalated from P2 to P1: it is to be over by 2026-01-01T00:01:40Z")
+    (entry,) = [entry for batch in world.batches for entry in batch.audit]
+    assert (entry.act, entry.actor, entry.object, entry.tenant) == ("escalate_run", "shard", run.id, "acme")
+    assert (entry.before, entry.after) == ('{"priority":"P2"}', '{"priority":"P1"}')
+    world.advance(110)
+    assert world.run(run).priority is P1
+
+
+def test_it_overtakes_what_was_before_it(world: World) -> None:
+    first = world.submit(job(task("first")), priority=P2)
+    world.advance(1)
+    world.submit(promised(100.0), priority=P2)
+    world.register("w1")
+    assert world.names(TaskState.ASSIGNED) == ["a"]
+    assert world.task("first", first).state is TaskState.QUEUED
+
+
+@pytest.mark.parametrize(
+    ("rules", "tuning", "became"),
+    [
+        (SharingRules(), Tuning(), P1),
+        (granted("other"), Tuning(), P1),
+        (granted("acme"), Tuning(), P0),
+        (granted("acme", until=THEN), Tuning(), P1),
+        (SharingRules(), Tuning(p0_needs_grant=0), P0),
+        (granted("acme"), Tuning(escalate_at_risk=0), P1),
+    ],
+    ids=["no grant", "another's", "granted", "no longer", "none is needed", "switched off"],
+)
+def test_p0_only_for_whom_it_is_granted(world: World, rules: SharingRules, tuning: Tuning, became: Priority) -> None:
+    world.settle(happened.Retuned(tuning=tuning))
+    world.rule(rules)
+    assert world.submit(promised(100.0), priority=P1).priority is became
+    assert told(world) == [(AT_RISK, False)]
+
+
+def test_a_job_may_say_that_its_runs_are_not_escalated(world: World) -> None:
+    assert world.submit(promised(100.0, escalate=False), priority=P2).priority is P2
+    assert told(world) == [(AT_RISK, False)]
+
+
+def test_one_that_is_paused_is_left_alone(world: World) -> None:
+    run = world.submit(promised(300.0), priority=P2)
+    world.act(PauseRun)
+    world.advance(400)
+    assert (told(world), world.run(run).priority) == ([], P2)
+    world.act(ResumeRun)
+    world.advance(60)
+    assert (told(world), world.run(run).priority) == ([(LATE, False)], P2)
+
+
+def test_one_that_is_resumed_in_time_is_watched_again(world: World) -> None:
+    run = world.submit(promised(1_000.0), priority=P2)
+    world.act(PauseRun)
+    world.advance(900)
+    world.act(ResumeRun)
+    world.advance(60)
+    assert (told(world), world.run(run).priority) == ([(AT_RISK, False)], P1)
+
+
+def test_a_new_leader_tells_nobody_again_and_escalates_nothing_twice(world: World) -> None:
+    world.rule(granted("acme"))
+    run = world.submit(promised(100.0), priority=P2)
+    for _ in range(3):
+        world.new_leader()
+        world.rule(granted("acme"))
+        world.advance(10)
+    assert (told(world), world.run(run).priority) == ([(AT_RISK, False)], P1)
+    world.advance(70)
+    world.new_leader()
+    world.advance(1)
+    assert told(world) == [(AT_RISK, False), (LATE, False)]
+
+
+def test_a_new_leader_finds_one_at_risk_by_what_was_written_of_durations(world: World) -> None:
+    """`usual` is part of the definition here; what matters is that the timer is there again."""
+    world.submit(promised(300.0))
+    world.new_leader()
+    world.advance(181)
+    assert told(world) == [(AT_RISK, False)]
+
+
+def test_one_that_is_started_again_is_watched_again(world: World) -> None:
+    world.register("w1")
+    run = world.submit(job(task("a", expected_seconds=60.0, max_attempts=1), finish_within_seconds=1_000.0))
+    world.start("a")
+    world.fail("a")
+    assert world.run(run).state is RunState.FAILED
+    world.advance(900, heard=["w1"])
+    world.submit(job(task("other")))
+    world.start("other")
+    world.act(ReopenTask, run, task="a")
+    world.advance(41, heard=["w1"])
+    assert told(world) == [(AT_RISK, False)]
+
+
+def test_a_large_run_is_looked_at_as_a_whole(world: World) -> None:
+    spec = msgspec.structs.replace(wide(MOST_LOOKED_AT + 1), finish_within_seconds=300.0)
+    world.shard.memory.durations.record("acme", "job", "", 200.0, life=0.0)
+    run = world.submit(spec, priority=P2)
+    assert outlook(world, run) == 200.0
+    assert told(world) == []
+
+
+def test_a_run_without_a_deadline_has_no_timer(world: World) -> None:
+    world.submit(chain("a", "b"))
+    assert world.shard.memory.instants.next_due() is None
+
+
+def test_of_many_that_come_up_at_once_a_turn_looks_at_some_and_the_next_ones_at_the_others(world: World) -> None:
+    """All have the same time, and each has as many tasks as are looked at one by one."""
+    tasks = [task(f"t{number}", expected_seconds=60.0) for number in range(MOST_LOOKED_AT)]
+    count = MOST_LOOKS // MOST_LOOKED_AT + 2
+    for _ in range(count):
+        world.submit(job(*tasks, finish_within_seconds=300.0), priority=P1)
+    world.advance(241)
+    assert 0 < len(told(world)) < count
+    world.advance(0.1)
+    assert told(world) == [(AT_RISK, False)] * count

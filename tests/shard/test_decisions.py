@@ -1,0 +1,172 @@
+"""The log of decisions (PLC-8): what was decided and why, sampled, and without a say in what is decided."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from mainspring import __version__
+from mainspring.core.decisions import MOST_IN_A_BATCH, Decision, DecisionKind, is_kept
+from mainspring.core.tasks import Priority
+from mainspring.ids import new_id
+from tests.shard.evictions import asked_to_go, full_of_p2, given, running, tune
+from tests.shard.jobs import cores, job, short, task, wide
+from tests.shard.world import World
+
+P0, P1, P2 = Priority
+K = DecisionKind
+
+
+def told(world: World, kind: DecisionKind) -> list[Decision]:
+    """The decisions of a kind, in order."""
+    return [one for batch in world.batches for one in batch.decisions if one.kind is kind]
+
+
+def keep_all(world: World) -> None:
+    tune(world, decisions_kept_of_1000=1_000)
+
+
+def test_a_placement_says_who_was_chosen_and_by_what(world: World) -> None:
+    keep_all(world)
+    world.register("w1", cores=4)
+    world.register("w2", cores=8)
+    run = given(world, "extract", P1, resources=cores(3), labels={})
+
+    (one,) = told(world, K.PLACED)
+    assert (one.task_id, one.run_id, one.tenant) == (world.task("extract").id, run.id, "of_extract")
+    assert (one.name, one.attempt, one.priority, one.shard) == ("extract", 1, P1, "pool")
+    assert one.request.resources == cores(3)
+    assert (one.worker_id, one.free) == ("w1", cores(4))
+    assert (one.looked_at, one.why) == (2, "the best of 2 workers")
+    assert (one.version, one.at) == (__version__, world.now)
+    assert (one.victims, one.victim_count) == ((), 0)
+
+
+def test_the_score_of_a_worker_that_is_filled_is_higher_than_of_one_that_is_begun(world: World) -> None:
+    keep_all(world)
+    world.register("w1", cores=8)
+    given(world, "begins", P1, resources=cores(1))
+    given(world, "fills", P1, resources=cores(7))
+
+    begins, fills = told(world, K.PLACED)
+    assert begins.score is not None
+    assert fills.score is not None
+    assert fills.score > begins.score
+    assert fills.free == cores(7)
+
+
+def test_tasks_that_share_a_room_are_told_of_together(world: World) -> None:
+    keep_all(world)
+    world.submit(job(*(short(f"s{n}") for n in range(20))))
+    world.register("w1", cores=1)
+
+    first = told(world, K.PLACED)
+    assert len(first) == 10
+    assert {one.why for one in first} == {"the best of 1 worker; 10 share the room"}
+    assert {one.free for one in first} == {cores(1)}
+
+
+def test_room_that_was_kept_is_said_to_be(world: World) -> None:
+    keep_all(world)
+    full_of_p2(world)
+    world.stop("low")
+
+    *_, high = told(world, K.PLACED)
+    assert (high.name, high.free, high.looked_at) == ("high", cores(1), 1)
+    assert high.why == "the room that was kept for it there is free by now"
+
+
+def test_a_preemption_is_told_of_whatever_is_kept_with_who_goes_and_why_those(world: World) -> None:
+    tune(world, decisions_kept_of_1000=0)
+    world.register("w1", cores=2)
+    running(world, "old", P2)
+    world.advance(30, heard=["w1"])
+    running(world, "young", P2)
+    world.advance(5, heard=["w1"])
+    given(world, "high", P0)
+
+    assert told(world, K.PLACED) == []
+    (one,) = told(world, K.PREEMPTS)
+    assert (one.name, one.worker_id, one.free) == ("high", "w1", cores(0))
+    (victim,) = one.victims
+    assert asked_to_go(world) == {"young"}
+    assert (victim.task_id, victim.tenant, victim.priority) == (world.task("young").id, "of_young", P2)
+    assert victim.lost_seconds == pytest.approx(5.0)
+    assert one.victim_count == 1
+    assert one.why == (
+        "a P0 takes from what is less important: 1 of P2, with 5 s of work lost, are the cheapest on 1 worker looked at"
+    )
+
+
+def test_its_sentence_names_nobody_else(world: World) -> None:
+    full_of_p2(world)
+
+    (one,) = told(world, K.PREEMPTS)
+    assert "low" not in one.why
+
+
+def test_a_shape_that_finds_no_room_is_told_of_with_what_each_worker_lacks(world: World) -> None:
+    world.register("w1", cores=1)
+    world.register("w2", cores=4, labels={"arch": "arm"})
+    given(world, "waits", P1, resources=cores(2), labels={"arch": "arm"})
+    given(world, "waits more", P1, resources=cores(3), labels={"arch": "arm"})
+
+    (one,) = told(world, K.NO_ROOM)
+    assert (one.name, one.worker_id, one.free, one.score, one.looked_at) == ("waits more", None, None, None, 2)
+    assert one.why == (
+        "no worker has room for 3 cores, 3 GiB of memory, arch=arm: "
+        "of 2 workers 1 without a label that it needs, 1 with too little left"
+    )
+
+
+def test_it_is_told_of_at_most_once_in_ten_seconds(world: World) -> None:
+    """Each time that room comes one of the line has it, and the others find none."""
+    world.register("w1", cores=1)
+    world.submit(wide(13))
+    for number in range(11):
+        world.run_through(f"t{number}")
+        world.advance(2, heard=["w1"])
+
+    assert [one.name for one in told(world, K.NO_ROOM)] == ["t1", "t7", "t12"]
+
+
+def test_without_workers_that_is_said(world: World) -> None:
+    given(world, "waits", P1)
+
+    (one,) = told(world, K.NO_ROOM)
+    assert one.why == "no worker has room for 1 core, 1 GiB of memory: there is none"
+
+
+def test_what_is_kept_changes_nothing_of_what_is_decided() -> None:
+    """The same story twice: once all is kept, once nothing is."""
+    stories = []
+    for kept in (0, 1_000):
+        world = World()
+        tune(world, decisions_kept_of_1000=kept)
+        for number in range(30):
+            world.register(f"w{number}", cores=2)
+        world.submit(wide(80), tenant="a", priority=P2)
+        world.submit(job(*(short(f"s{n}") for n in range(200))), tenant="b", priority=P1)
+        given(world, "large", P0, resources=cores(2))
+        stories.append([step for batch in world.batches for step in batch.transitions])
+        assert bool(told(world, K.PLACED)) is bool(kept)
+
+    assert stories[0] == stories[1]
+
+
+def test_about_so_many_are_kept_as_the_setting_says(world: World) -> None:
+    random = Random(1)
+    rooms = [new_id("lease", world.now, random) for _ in range(20_000)]
+
+    for kept_of_1000 in (0, 10, 500, 1_000):
+        kept = sum(is_kept(room, kept_of_1000) for room in rooms)
+        assert kept == pytest.approx(20 * kept_of_1000, rel=0.2)
+
+
+def test_a_batch_has_a_bounded_number_of_placements(world: World) -> None:
+    keep_all(world)
+    world.submit(job(*(task(f"t{n}", resources=cores(0.01)) for n in range(MOST_IN_A_BATCH + 500))))
+    world.register("w1", cores=1_000)
+
+    assert max(len(batch.decisions) for batch in world.batches) <= MOST_IN_A_BATCH

@@ -1,0 +1,111 @@
+"""Who was here lately and would do may come back: nothing that it offered is said to be never."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from mainspring.core.diagnoses import Foresight
+from mainspring.core.tasks import TaskState
+from mainspring.core.workers import Worker
+from mainspring.shard import events as happened
+from mainspring.shard.departures import MOST_REMEMBERED, Departures
+from tests.shard.asking import settled, why
+from tests.shard.jobs import cores, job, task
+from tests.shard.world import World
+
+S = TaskState
+
+
+def _one_of_two_is_lost(world: World) -> None:
+    """The only worker with an A100, and the only large one, falls silent; w2 stays."""
+    world.register("w1", cores=8, labels={"gpu": "a100"})
+    settled(world, w2=1)
+    world.advance(16, heard=["w2"])
+    assert list(world.shard.memory.workers) == ["w2"]
+
+
+@pytest.mark.parametrize("needs", [{"labels": {"gpu": "a100"}}, {"resources": cores(4)}])
+def test_what_a_worker_offered_that_is_gone_is_not_said_to_be_never(world: World, needs: dict[str, Any]) -> None:
+    _one_of_two_is_lost(world)
+    world.submit(job(task("train", **needs)))
+
+    found = why(world, "train")
+    assert found.verdict.endswith(": w1 offered it until 00:00:21 UTC, and may come back")
+    assert found.expected is not None
+    assert found.expected.foresight is Foresight.CANNOT_SAY
+    assert "w1 offered it until 00:00:21 UTC" in found.expected.basis
+
+    world.reconnect("w1")
+    assert world.task("train").worker_id == "w1"
+
+
+def test_what_a_worker_did_not_offer_is_never_all_the_same(world: World) -> None:
+    _one_of_two_is_lost(world)
+    world.submit(job(task("train", labels={"gpu": "h100"})))
+
+    assert why(world, "train").verdict.endswith("will never start")
+
+
+def test_who_is_gone_for_a_day_is_forgotten(world: World) -> None:
+    _one_of_two_is_lost(world)
+    world.submit(job(task("train", labels={"gpu": "a100"})))
+    world.now += timedelta(days=1, seconds=1)
+
+    assert why(world, "train").verdict.endswith("will never start")
+
+
+def test_a_worker_that_has_said_goodbye_may_come_back(world: World) -> None:
+    world.register("w1", labels={"gpu": "a100"})
+    settled(world, w2=1)
+    world.settle(world.say(happened.WorkerGone, "w1"))
+    world.submit(job(task("train", labels={"gpu": "a100"})))
+
+    assert "w1 offered it until" in why(world, "train").verdict
+
+
+def test_what_is_remembered_outlives_a_reload_within_the_term(world: World) -> None:
+    _one_of_two_is_lost(world)
+    world.reload()
+    world.submit(job(task("train", labels={"gpu": "a100"})))
+
+    assert "w1 offered it until" in why(world, "train").verdict
+
+
+def test_a_new_leader_knows_of_those_that_do_not_come_to_it(world: World) -> None:
+    """w1 had nothing in hands: its row alone says that it was there."""
+    world.register("w1", labels={"gpu": "a100"})
+    settled(world, w2=1)
+    row = world.ledger.workers["w1"]
+    world.new_leader()
+    world.reconnect("w2")
+    world.advance(16, heard=["w2"])
+    world.settle(happened.WorkerUnheard(row=row))
+    world.submit(job(task("train", labels={"gpu": "a100"})))
+
+    assert "w1 offered it until" in why(world, "train").verdict
+
+
+def test_a_new_leader_knows_what_a_worker_had_that_does_not_come_to_it(world: World) -> None:
+    """w1 ran it, and was lost with the leader."""
+    world.register("w1", labels={"gpu": "a100"})
+    settled(world, w2=1)
+    world.submit(job(task("train", labels={"gpu": "a100"}, max_attempts=3)))
+    world.start("train")
+    world.new_leader()
+    world.reconnect("w2")
+    world.advance(120, heard=["w2"])
+
+    assert world.task("train").state is S.QUEUED
+    assert "w1 offered it until" in why(world, "train").verdict
+
+
+def test_no_more_of_those_that_are_gone_are_remembered_than_a_bound(world: World) -> None:
+    departures = Departures()
+    for number in range(MOST_REMEMBERED + 1):
+        departures.note(Worker(id=f"w{number}", session="s"), world.now)
+
+    names = [one.worker.id for one in departures.lately(world.now)]
+    assert (len(names), names[0], names[-1]) == (MOST_REMEMBERED, f"w{MOST_REMEMBERED}", "w1")

@@ -1,0 +1,104 @@
+"""Whatever happens, in whatever order: everything in memory can be asked about, and what is said comes true."""
+
+from __future__ import annotations
+
+import os
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import rule
+
+from mainspring.core.diagnoses import MOST_NAMED, Diagnosis, Foresight, Passed, Reason
+from mainspring.core.states import FINAL
+from mainspring.core.supposals import parse_supposal
+from mainspring.core.tasks import TaskState
+from mainspring.shard.advising import advise
+from mainspring.shard.diagnosing import diagnose, task_to_ask_about
+from mainspring.shard.forecasting import copy_around, suppose
+from mainspring.shard.standing import standing
+from mainspring.shard.waiting_sums import waiting_sums
+from tests.shard.asking import picture
+from tests.shard.test_any_story import Story
+
+S = TaskState
+_HELD = frozenset({Reason.FROZEN, Reason.PAUSED, Reason.TENANT_OVER_QUOTA, Reason.TOO_BIG, Reason.NO_MATCHING_WORKER})
+"""Who waits for one of these is not placed unless something happens."""
+_SUPPOSED = (
+    "priority P0", "cpu 0", "cpu 1, memory 1Gi", "2 workers 8 64Gi", "burst 0, tasks 0", "guaranteed 100, burst 100",
+    "group db 0", "group db 9", "unfreeze, unpause", "without zone",
+)  # fmt: skip
+
+
+class AskedStory(Story):
+    """A story in which somebody asks about everything, again and again."""
+
+    @rule()
+    def somebody_asks_why(self) -> None:
+        memory, now = self.world.shard.memory, self.world.now
+        asked = [task for run in memory.runs.values() for task in run.tasks]
+        said = {task.id: found for task in asked if (found := diagnose(memory, task.id, now)) is not None}
+        assert len(said) == len(asked)
+        for found in said.values():
+            _is_sound(found)
+        assert all(task_to_ask_about(memory, run) in {None, *said} for run in memory.runs)
+        was = {task.id: task.state for task in asked}
+        self.world.turn()
+        for task in asked:
+            if was[task.id] is S.QUEUED and task.state is S.ASSIGNED:
+                found = said[task.id]
+                assert found.reason not in _HELD, found
+                assert found.expected is None or found.expected.foresight is not Foresight.NEVER, found
+
+    @rule(data=st.data())
+    def somebody_asks_what_would_help(self, data: st.DataObject) -> None:
+        """And what would be if: whatever the answer is, the memory is as it was, to its last bit."""
+        memory, now = self.world.shard.memory, self.world.now
+        waiting = [task for run in memory.runs.values() for task in run.tasks if task.state in (S.QUEUED, S.PENDING)]
+        if not waiting:
+            return
+        task = data.draw(st.sampled_from(waiting))
+        before = picture(memory)
+        found, scene = diagnose(memory, task.id, now), copy_around(memory, task.id, now)
+        assert found is not None
+        advise(found, scene)
+        suppose(scene, parse_supposal([data.draw(st.sampled_from(_SUPPOSED))]))
+        waiting_sums(memory, now)
+        assert picture(memory) == before
+
+    @rule()
+    def somebody_asks_what_waits(self) -> None:
+        """The sums count all that is queued, each line by the reason of its oldest."""
+        memory, now = self.world.shard.memory, self.world.now
+        sums = waiting_sums(memory, now)
+        assert len({one.reason for one in sums}) == len(sums)
+        for one in sums:
+            assert one.tasks > 0
+            assert one.says, one
+        for line in standing(memory, now).lines:
+            assert line.why or line.reason is None, line
+
+
+def _is_sound(found: Diagnosis) -> None:
+    """What holds of every diagnosis."""
+    assert found.verdict
+    assert not found.verdict.endswith(".")
+    assert found.others_in_the_way >= 0
+    assert len(found.in_the_way) <= MOST_NAMED
+    if found.state == S.QUEUED:
+        holding = [gate for gate in found.gates if gate.passed is Passed.HOLDS]
+        assert len(holding) <= 1, found
+        assert holding or found.reason in (None, Reason.UNKNOWN), found
+    if found.reason is Reason.UNKNOWN:
+        assert not found.in_the_way
+        assert not found.acts
+    if found.state in FINAL:
+        assert found.reason in (None, Reason.DEPENDENCY_NOT_READY)
+
+
+TestAskedStory = AskedStory.TestCase
+TestAskedStory.settings = settings(
+    max_examples=int(os.environ.get("STORIES", "60")) // 5,
+    stateful_step_count=30,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+)

@@ -1,0 +1,110 @@
+"""Lines and sums agree with what is said of their oldest task, and of a large fleet all is asked before it is never."""
+
+from __future__ import annotations
+
+from mainspring.core.diagnoses import Reason
+from mainspring.core.freezes import FreezeKind
+from mainspring.core.tasks import Priority, TaskState
+from mainspring.shard import events as happened
+from mainspring.shard.standing import standing
+from mainspring.shard.suiting import LOOKED_AT
+from mainspring.shard.waiting_sums import waiting_sums
+from tests.shard.asking import settled, why
+from tests.shard.evictions import given, running
+from tests.shard.groups import counted, grant
+from tests.shard.jobs import chain, cores, job, task, wide
+from tests.shard.sharing import freeze, group, quota, rules, submit
+from tests.shard.world import World
+
+P0, P1, P2 = Priority
+S = TaskState
+
+
+def sums(world: World, tenant: str | None = None) -> dict[Reason, int]:
+    """How many wait for what."""
+    return {one.reason: one.tasks for one in waiting_sums(world.shard.memory, world.now, tenant)}
+
+
+def test_every_line_has_the_reason_of_its_oldest(world: World) -> None:
+    settled(world, w1=2)
+    world.rule(rules(quota("broke", max_tasks=0), freeze(FreezeKind.TENANT, "cold"), group("db", 1)))
+    running(world, "x", P1)
+    world.submit(counted("a"))
+    grant(world)
+    world.submit(counted("b"))
+    given(world, "huge", P1, resources=cores(16))
+    given(world, "odd", P1, labels={"disk": "ssd"})
+    submit(world, "broke", 2, P1)
+    submit(world, "cold", 3, P1)
+    submit(world, "late", 1, P2)
+
+    reasons = {line.tenant: line.reason for line in standing(world.shard.memory, world.now).lines}
+
+    assert reasons == {
+        "acme": Reason.CONCURRENCY, "of_huge": Reason.TOO_BIG, "of_odd": Reason.NO_MATCHING_WORKER,
+        "broke": Reason.TENANT_OVER_QUOTA, "cold": Reason.FROZEN, "late": Reason.NO_WORKER_CAPACITY,
+    }  # fmt: skip
+    for tenant, name in (
+        ("acme", "b"),
+        ("of_huge", "huge"),
+        ("of_odd", "odd"),
+        ("broke", "broke10"),
+        ("late", "late20"),
+    ):
+        assert why(world, name).reason is reasons[tenant]
+    assert sums(world) == dict.fromkeys(reasons.values(), 1) | {Reason.TENANT_OVER_QUOTA: 2, Reason.FROZEN: 3}
+    assert sums(world, "cold") == {Reason.FROZEN: 3}
+
+
+def test_what_is_not_ready_is_summed_too(world: World) -> None:
+    """By run: upstreams, retries, pauses."""
+    settled(world, w1=8)
+    world.submit(chain("a", "b", "c"))
+    paused = world.submit(chain("d", "e"))
+    world.act(happened.PauseRun, paused)
+    retried = world.submit(job(task("f", retry_delay_seconds=60.0)))
+    world.start("f")
+    world.fail("f", of=retried)
+
+    assert sums(world) == {Reason.WAITING_UPSTREAM: 2, Reason.PAUSED: 1, Reason.WAITING_RETRY: 1}
+    (upstream,) = [one for one in waiting_sums(world.shard.memory, world.now) if one.reason is Reason.WAITING_UPSTREAM]
+    assert upstream.example == world.task("b").id
+    assert upstream.says == why(world, "b").verdict
+
+
+def test_the_most_come_first_with_the_one_that_has_waited_longest(world: World) -> None:
+    settled(world, w1=1)
+    world.submit(wide(3))
+    world.advance(5, heard=["w1"])
+    given(world, "huge", P1, resources=cores(16))
+
+    first, second = waiting_sums(world.shard.memory, world.now)
+    assert (first.reason, first.tasks, first.example) == (Reason.NO_WORKER_CAPACITY, 2, world.task("t1").id)
+    assert (second.reason, second.oldest) == (Reason.TOO_BIG, world.task("huge").since)
+
+
+def test_one_worker_of_many_that_would_do_is_found(world: World) -> None:
+    """It is not among those that are looked at first: all are asked before anything is said to be never."""
+    names = [f"w{number}" for number in range(2 * LOOKED_AT)]
+    for name in names:
+        world.register(name, labels={"gpu": "a100"} if name == "w1" else {})
+    world.advance(6, heard=names)
+    world.submit(job(task("t0", labels={"gpu": "a100"}), task("t1", labels={"gpu": "a100"})))
+
+    found = why(world, "t1")
+    assert found.reason is Reason.NO_WORKER_CAPACITY
+    assert [one.id for one in found.in_the_way] == [world.task("t0").id]
+
+    world.submit(job(task("t2", resources=cores(2))))
+    assert why(world, "t2").reason is Reason.TOO_BIG
+
+
+def test_a_part_of_the_fleet_that_is_cordoned_does_not_speak_for_all(world: World) -> None:
+    """Every second worker is cordoned, and just those are looked at first."""
+    names = [f"w{number}" for number in range(2 * LOOKED_AT)]
+    for name in names:
+        world.register(name)
+    world.settle(*(happened.CordonWorker(worker=name, by="ann") for name in names[::2]))
+    world.submit(wide(LOOKED_AT + 1))
+
+    assert why(world, f"t{LOOKED_AT}").reason is Reason.NO_WORKER_CAPACITY

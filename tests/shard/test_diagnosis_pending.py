@@ -1,0 +1,227 @@
+"""Why a task is not ready, or never will be: what it waits for is named, and when it can start, if that is known."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from mainspring.core import diagnosis_words as words
+from mainspring.core.diagnoses import MOST_NAMED, Foresight, Reason
+from mainspring.core.jobs import OnSkip
+from mainspring.core.runs import FailurePolicy
+from mainspring.core.tasks import TaskState
+from mainspring.shard import events as happened
+from mainspring.shard.diagnosing import diagnose, find, task_to_ask_about
+from mainspring.wire import Outcome
+from tests.shard.asking import blockers, holding, settled, why
+from tests.shard.jobs import chain, fan, job, short, task, wide
+from tests.shard.storm import DATABASE_DOWN, Storm
+from tests.shard.world import World
+
+S = TaskState
+
+
+def test_upstreams_are_named_with_what_they_do(world: World) -> None:
+    settled(world, w1=8)
+    run = world.submit(job(task("a"), task("b"), task("c"), task("last", "a", "b", "c")))
+    world.start("a", "b")
+    world.succeed("b", of=run)
+
+    found = why(world, "last")
+    assert (found.reason, holding(found)) == (Reason.WAITING_UPSTREAM, words.UPSTREAM)
+    assert found.verdict == "Waiting for 2 of 3 upstream tasks: a (running), c (assigned)"
+    assert blockers(found) == [world.task("a").id, world.task("c").id]
+    assert next(gate.says for gate in found.gates if gate.name == words.UPSTREAM) == "1/3"
+
+    world.succeed("a", of=run)
+    world.run_through("c", of=run)
+    assert world.task("last").state is S.ASSIGNED
+
+
+def test_when_what_is_upstream_will_be_done_is_told_by_how_long_it_takes(world: World) -> None:
+    """Along the longest path: of one that should take 100 s, and has run for 40, and of one of 20 s after it.
+
+    It is only what is expected of them: the range is wide, from half of it to twice as much.
+    """
+    settled(world, w1=8)
+    world.submit(
+        job(
+            task("slow", expected_seconds=100.0, timeout_seconds=900.0),
+            task("quick", expected_seconds=60.0, timeout_seconds=900.0),
+            task("between", "slow", expected_seconds=20.0), task("last", "between", "quick"),
+        )
+    )  # fmt: skip
+    world.start("slow", "quick")
+    world.advance(40, heard=["w1"])
+
+    found = why(world, "last")
+    assert found.expected is not None
+    assert found.expected.foresight is Foresight.RANGE
+    assert found.expected.earliest == world.now + timedelta(seconds=10 + 10)
+    assert found.expected.latest == world.now + timedelta(seconds=160 + 40)
+
+    world.advance(170, heard=["w1"])
+    late = why(world, "last").expected
+    assert late is not None
+    assert (late.foresight, late.basis) == (Foresight.CANNOT_SAY, "slow takes longer than it usually does")
+
+
+def test_nothing_is_foreseen_of_what_nobody_knows(world: World) -> None:
+    settled(world, w1=1)
+    world.submit(chain("a", "b"))
+
+    expected = why(world, "b").expected
+    assert expected is not None
+    assert (expected.foresight, expected.basis) == (Foresight.CANNOT_SAY, "how long a takes is not known")
+
+
+def test_a_wide_fan_in_names_a_few(world: World) -> None:
+    settled(world, w1=40)
+    world.submit(fan(30))
+    world.run_through("first")
+
+    found = why(world, "last")
+    assert (len(found.in_the_way), found.others_in_the_way) == (MOST_NAMED, 30 - MOST_NAMED)
+    assert found.verdict.endswith("and 20 more")
+
+
+def test_what_was_not_told_yet_that_all_is_over_becomes_ready_in_its_turn(world: World) -> None:
+    """The end of `first` is told to a few in each turn."""
+    settled(world, w1=1)
+    world.submit(fan(30))
+    world.start("first")
+    with world.rows_per_turn(3):
+        world.turn(world.result("first", Outcome.SUCCEEDED))
+
+    found = why(world, "t29")
+    assert (found.state, found.reason, holding(found), blockers(found)) == ("PENDING", None, "", [])
+    assert found.verdict.startswith("Everything it needs is over")
+
+    world.settle()
+    assert why(world, "t29").reason is Reason.NO_WORKER_CAPACITY
+
+
+def test_a_failed_upstream_means_never_before_the_others_are_over(world: World) -> None:
+    settled(world, w1=8)
+    run = world.submit(
+        job(task("a", max_attempts=1), task("b"), task("last", "a", "b"), on_failure=FailurePolicy.FAIL_AFTER_ALL)
+    )
+    world.start("a", "b")
+    world.fail("a", of=run)
+
+    found = why(world, "last")
+    assert (found.state, found.reason) == ("PENDING", Reason.DEPENDENCY_NOT_READY)
+    assert found.verdict.startswith("Will never start: a failed at ")
+    assert blockers(found) == [world.task("a").id]
+    assert found.expected is not None
+    assert found.expected.foresight is Foresight.NEVER
+
+    world.act(happened.ReopenTask, run, task="a")
+    assert why(world, "last").reason is Reason.WAITING_UPSTREAM
+
+
+def test_a_failed_upstream_is_no_obstacle_to_who_goes_on_without(world: World) -> None:
+    settled(world, w1=8)
+    run = world.submit(
+        job(task("a", max_attempts=1), task("b"), task("last", "a", "b"), on_failure=FailurePolicy.SKIP_FAILED)
+    )
+    world.start("a", "b")
+    world.fail("a", of=run)
+
+    assert why(world, "last").reason is Reason.WAITING_UPSTREAM
+
+
+@pytest.mark.parametrize(("on_skip", "reason"), [
+    (OnSkip.SKIP, Reason.DEPENDENCY_NOT_READY), (OnSkip.RUN, Reason.WAITING_UPSTREAM),
+])  # fmt: skip
+def test_a_skipped_upstream_means_never_unless_it_may_be(world: World, on_skip: OnSkip, reason: Reason) -> None:
+    settled(world, w1=8)
+    world.submit(job(task("a", only_if="false"), task("b"), task("last", "a", "b", on_skip=on_skip)))
+
+    assert world.task("a").state is S.SKIPPED
+    assert why(world, "last").reason is reason
+
+
+def test_what_was_cancelled_for_a_failure_says_which(world: World) -> None:
+    """It is over, and would start again with what failed."""
+    settled(world, w1=8)
+    run = world.submit(
+        job(task("a", max_attempts=1), task("b"), task("last", "a"), on_failure=FailurePolicy.FAIL_AFTER_ALL)
+    )
+    world.start("a")
+    world.fail("a", of=run)
+
+    found = why(world, "last")
+    assert (found.state, found.by, found.reason) == ("CANCELLED", "leader", Reason.DEPENDENCY_NOT_READY)
+    assert blockers(found) == [world.task("a").id]
+
+
+def test_a_retry_says_what_failed_and_when_the_next_try_is(world: World) -> None:
+    settled(world, w1=1)
+    world.given_running("t", on="w1", max_attempts=4, retry_delay_seconds=30.0)
+    world.fail("t", error='{"type":"HTTPError","message":"HTTP 503"}')
+
+    found = why(world, "t")
+    assert (found.reason, holding(found)) == (Reason.WAITING_RETRY, words.DUE)
+    assert "HTTPError" in found.verdict
+    assert "try 2 of 4 comes in " in found.verdict
+    assert found.expected is not None
+    assert found.expected.earliest == world.task("t").due_at
+
+    world.advance(41, heard=["w1"])
+    assert world.task("t").state is S.ASSIGNED
+
+
+def test_failures_that_are_alike_hold_back_retries(world: World) -> None:
+    storm = Storm(world, workers=1, cores=200)
+    storm.submit(wide(1, max_attempts=3, retry_delay_seconds=1.0), runs=120, tenants=10)
+    storm.seconds(4, lambda _: DATABASE_DOWN)
+
+    held = [one for one in world.ledger.tasks.values() if one.because.startswith("held: the circuit is open")]
+    found = diagnose(world.shard.memory, held[0].id, world.now)
+    assert found is not None
+    assert found.reason is Reason.CIRCUIT_OPEN
+    assert "connection refused" in found.verdict
+    assert found.expected is not None
+    assert found.expected.earliest == held[0].due_at
+
+
+def test_of_a_run_the_task_is_asked_about_that_tells_most(world: World) -> None:
+    """What is queued before what runs, what runs before what waits for it; but of a run at rest, what rests."""
+    settled(world, w1=1)
+    run = world.submit(job(task("a"), task("b"), task("last", "a", "b")))
+    memory = world.shard.memory
+    assert task_to_ask_about(memory, run.id) == world.task("b").id
+
+    world.run_through("a", of=run)
+    world.start("b")
+    assert task_to_ask_about(memory, run.id) == world.task("b").id
+    assert task_to_ask_about(memory, "run_that_is_not_there") is None
+    world.act(happened.PauseRun, run)
+    assert task_to_ask_about(memory, run.id) == world.task("last").id
+    world.act(happened.ResumeRun, run)
+
+    world.succeed("b", of=run)
+    world.run_through("last", of=run)
+    assert task_to_ask_about(memory, run.id) is None
+
+
+@pytest.mark.parametrize("wrong", [
+    "", "task_", "task_0001", "task_0001.7", "task_0001.-1", "task_0001.00", "task_0001.0.0.0", "task_0001.²",
+    "run_0001", "task_0001." + "9" * 5_000, "task_0001.x", "\x00", "task_0002.0",
+])  # fmt: skip
+def test_an_id_that_is_none_is_not_found(world: World, wrong: str) -> None:
+    world.submit(wide(2))
+
+    assert find(world.shard.memory, wrong) is None
+    assert diagnose(world.shard.memory, wrong, world.now) is None
+
+
+def test_a_member_of_a_fan_out_is_found_by_its_name(world: World) -> None:
+    settled(world, w1=1)
+    world.submit(job(short("each", for_each='["x", "y", "z"]'), task("last", "each")))
+
+    found = why(world, "last")
+    assert found.reason is Reason.WAITING_UPSTREAM
+    assert why(world, "each[2]").name == "acme/job/each[z]"

@@ -1,0 +1,314 @@
+"""Why a task that may start finds no room, and who is ahead: the true one is named, and gone when it is removed."""
+
+from __future__ import annotations
+
+import pytest
+
+from mainspring.core import diagnosis_words as words
+from mainspring.core.diagnoses import MOST_NAMED, Foresight, Reason
+from mainspring.core.resources import Resources
+from mainspring.core.tasks import Priority, TaskState
+from mainspring.shard import events as happened
+from tests.shard.asking import blockers, holding, settled, why
+from tests.shard.evictions import full_of_p2, given, running
+from tests.shard.jobs import GIB, cores, job, task, wide
+from tests.shard.sharing import promise, quota, rules, submit
+from tests.shard.world import World
+
+P0, P1, P2 = Priority
+S = TaskState
+
+
+def test_a_full_pool_says_who_has_the_room_and_how_many_are_ahead(world: World) -> None:
+    settled(world, w1=1)
+    run = world.submit(wide(4))
+
+    found = why(world, "t3")
+    assert (found.reason, holding(found)) == (Reason.NO_WORKER_CAPACITY, words.ROOM)
+    assert found.verdict == "0 of 1 core free; 2 tasks ahead at P1"
+    assert (blockers(found), found.numbers["ahead"]) == ([world.task("t0").id], 2)
+
+    world.run_through("t0", "t1", "t2", of=run)
+    assert world.task("t3").state is S.ASSIGNED
+
+
+def test_the_next_room_is_told_by_how_long_the_task_usually_takes(world: World) -> None:
+    settled(world, w1=1)
+    world.submit(job(task("long", expected_seconds=100.0)))
+    world.start("long")
+    world.advance(40, heard=["w1"])
+    given(world, "next", P1)
+
+    found = why(world, "next")
+    assert found.numbers["next_room_seconds"] == pytest.approx(60)
+    assert "next room in ~1m 00s" in found.verdict
+
+
+def test_memory_that_is_short_is_said_and_not_cores(world: World) -> None:
+    settled(world, w1=4)
+    run = job(*(task(name, resources=Resources(1_000, 3 * GIB)) for name in "ab"))
+    world.submit(run)
+
+    assert why(world, "b").verdict.startswith("1 of 4 GiB of memory free")
+
+
+def test_many_in_the_way_are_counted_and_few_are_named(world: World) -> None:
+    settled(world, w1=20)
+    world.submit(wide(21))
+
+    found = why(world, "t20")
+    assert (len(found.in_the_way), found.others_in_the_way) == (MOST_NAMED, 20 - MOST_NAMED)
+
+
+def test_a_label_that_nobody_has_means_never_and_says_what_is_like_it(world: World) -> None:
+    world.register("w1", labels={"gpu": "t4"})
+    world.register("w2", labels={"gpu": "t4"})
+    settled(world)
+    world.submit(job(task("train", labels={"gpu": "a100"})))
+
+    found = why(world, "train")
+    assert (found.reason, holding(found)) == (Reason.NO_MATCHING_WORKER, words.MATCH)
+    assert found.verdict == "No worker offers gpu=a100 (2 have gpu=t4): will never start"
+    assert found.expected is not None
+    assert found.expected.foresight is Foresight.NEVER
+
+    world.register("w3", labels={"gpu": "a100"})
+    assert world.task("train").state is S.ASSIGNED
+
+
+def test_a_gpu_that_nobody_has_means_never(world: World) -> None:
+    settled(world, w1=8)
+    world.submit(job(task("train", resources=Resources(1_000, GIB, gpus=1))))
+
+    found = why(world, "train")
+    assert (found.reason, found.verdict) == (
+        Reason.NO_MATCHING_WORKER, "No worker offers 1 GPU: will never start",
+    )  # fmt: skip
+
+    world.register("w2", cores=8, gpus=1)
+    assert world.task("train").state is S.ASSIGNED
+
+
+def test_labels_that_nobody_has_together_are_told_together(world: World) -> None:
+    world.register("w1", labels={"disk": "ssd"}, zone="a")
+    world.register("w2", labels={"disk": "hdd"}, zone="b")
+    settled(world)
+    world.submit(job(task("t", labels={"disk": "ssd"}, zone="b")))
+
+    found = why(world, "t")
+    assert found.reason is Reason.NO_MATCHING_WORKER
+    assert found.verdict.startswith("No worker offers disk=ssd and zone b (")
+
+
+def test_right_after_a_take_over_nothing_is_said_to_be_never(world: World) -> None:
+    """Workers may not have found the new leader yet."""
+    world.register("w1", labels={"gpu": "a100"})
+    settled(world, w2=1)
+    world.new_leader()
+    world.reconnect("w2")
+    world.submit(job(task("train", labels={"gpu": "a100"})))
+
+    found = why(world, "train")
+    assert found.reason is Reason.NO_MATCHING_WORKER
+    assert found.expected is not None
+    assert found.expected.foresight is Foresight.CANNOT_SAY
+
+
+def test_without_any_worker_it_starts_when_one_comes(world: World) -> None:
+    world.advance(10)
+    world.submit(wide(1))
+
+    found = why(world, "t0")
+    assert found.verdict == "No worker is in pool pool; it starts when one comes"
+    assert found.expected is not None
+    assert found.expected.foresight is Foresight.CANNOT_SAY
+
+
+def test_only_a_worker_that_is_cordoned_has_it(world: World) -> None:
+    world.register("w1", labels={"gpu": "a100"})
+    settled(world, w2=1)
+    world.settle(happened.CordonWorker(worker="w1", by="ann", why="new disk"))
+    world.submit(job(task("train", labels={"gpu": "a100"})))
+
+    found = why(world, "train")
+    assert (found.reason, blockers(found)) == (Reason.NO_MATCHING_WORKER, ["w1"])
+    assert found.verdict.endswith("w1 (cordoned)")
+    assert "new disk" not in str(found)
+    assert found.expected is not None
+    assert found.expected.foresight is Foresight.CANNOT_SAY
+
+    world.settle(happened.UncordonWorker(worker="w1", by="ann"))
+    assert world.task("train").state is S.ASSIGNED
+
+
+def test_only_a_worker_that_is_silent_has_it(world: World) -> None:
+    world.register("w1", labels={"gpu": "a100"})
+    settled(world, w2=1)
+    world.advance(11, heard=["w2"])
+    world.submit(job(task("train", labels={"gpu": "a100"})))
+
+    assert why(world, "train").verdict == "Only workers that get nothing new offer gpu=a100: w1 (suspect)"
+
+
+def test_too_big_says_what_the_largest_has(world: World) -> None:
+    settled(world, w1=8, w2=4)
+    world.submit(job(task("huge", resources=cores(16))))
+
+    found = why(world, "huge")
+    assert (found.reason, holding(found)) == (Reason.TOO_BIG, words.SIZE)
+    assert found.verdict == "Needs 16 cores; the largest worker that would do has 8 cores: will never start"
+    assert next(gate.says for gate in found.gates if gate.name == words.MATCH) == "2 of 2"
+    assert found.expected is not None
+    assert found.expected.foresight is Foresight.NEVER
+
+    world.register("w3", cores=16)
+    assert world.task("huge").state is S.ASSIGNED
+
+
+def test_room_in_pieces(world: World) -> None:
+    settled(world, w1=3, w2=3)
+    run = world.submit(job(*(task(name, resources=cores(2)) for name in "abc")))
+
+    found = why(world, "c")
+    assert (found.reason, holding(found)) == (Reason.FRAGMENTED, words.PIECE)
+    assert set(blockers(found)) == {world.task("a").id, world.task("b").id}
+    assert (found.numbers["free_cores"], found.numbers["most_free_cores"]) == (2, 1)
+
+    world.start("a")
+    world.succeed("a", of=run)
+    assert world.task("c").state is S.ASSIGNED
+
+
+def test_higher_priorities_are_counted_and_the_first_is_named(world: World) -> None:
+    settled(world, w1=1)
+    running(world, "x", P1)
+    given(world, "last", P2)
+    submit(world, "first", 3, P1)
+
+    found = why(world, "last")
+    assert (found.reason, holding(found), found.numbers["ahead"]) == (Reason.PRIORITY_QUEUE_WAIT, words.PRIORITY, 3)
+    assert found.verdict == "3 tasks of higher priority are ahead of it at P2"
+    assert [one.tenant for one in found.in_the_way] == ["first"] * 3
+
+    world.act(happened.CancelRun, world.run("run_0003"))
+    assert why(world, "last").reason is Reason.NO_WORKER_CAPACITY
+
+
+def test_who_is_more_important_and_waits_for_something_else_is_not_ahead(world: World) -> None:
+    """Their label is nowhere, and their quota is used up: the room is not for them."""
+    settled(world, w1=1)
+    world.rule(rules(quota("broke", max_tasks=0)))
+    running(world, "x", P1)
+    given(world, "last", P2)
+    given(world, "elsewhere", P1, labels={"disk": "ssd"})
+    submit(world, "broke", 2, P1)
+
+    assert why(world, "last").reason is Reason.NO_WORKER_CAPACITY
+
+
+def test_a_tenant_beyond_its_share_waits_for_one_below(world: World) -> None:
+    settled(world, w1=4)
+    submit(world, "big", 6, P1)
+    submit(world, "small", 1, P1)
+
+    found = why(world, "big14")
+    assert (found.reason, holding(found), blockers(found)) == (Reason.FAIR_SHARE, words.SHARE, ["small"])
+    assert found.verdict == "big is at 200% of its share; a tenant at 0% goes first"
+    assert why(world, "small10").reason is Reason.NO_WORKER_CAPACITY
+
+    world.act(happened.CancelRun, world.run("run_0002"))
+    assert why(world, "big14").reason is Reason.NO_WORKER_CAPACITY
+
+
+def test_a_tenant_within_its_guarantee_goes_first(world: World) -> None:
+    settled(world, w1=2)
+    promise(world, sure=2)
+    submit(world, "other", 3, P1)
+    submit(world, "sure", 1, P1)
+
+    found = why(world, "other12")
+    assert (found.reason, blockers(found)) == (Reason.FAIR_SHARE, ["sure"])
+    assert "within its guarantee" in found.verdict
+
+
+def test_whom_room_is_made_for_is_told_who_goes(world: World) -> None:
+    full_of_p2(world)
+
+    found = why(world, "high")
+    assert (found.reason, blockers(found)) == (Reason.NO_WORKER_CAPACITY, [world.task("low").id])
+    assert found.verdict.startswith("Room is kept for it on w1")
+
+    world.stop("low")
+    assert world.task("high").state is S.ASSIGNED
+
+
+def test_who_made_room_is_told_for_whom_and_what_is_left_of_it(world: World) -> None:
+    full_of_p2(world)
+    asked = why(world, "low")
+    assert (asked.reason, blockers(asked)) == (Reason.PREEMPTED, [world.task("high").id])
+    high = world.run(world.task("high").run_id)
+
+    world.advance(3, heard=["w1"])
+    world.stop("low")
+    found = why(world, "low")
+    assert (found.reason, blockers(found)[0]) == (Reason.PREEMPTED, high.id)
+    assert "it ran 4.0s, and had saved nothing; queued again, 1st in line" in found.verdict
+    assert (found.in_the_way[0].tenant, found.in_the_way[0].priority) == ("of_high", P0)
+    assert "of_high" not in found.verdict
+
+    world.run_through("high")
+    assert why(world, "low").reason is None
+
+
+def test_room_that_is_kept_for_a_more_important_one_is_not_free(world: World) -> None:
+    """What is free beside the one that goes is kept for a large P0."""
+    settled(world, w1=2)
+    running(world, "low", P2)
+    given(world, "large", P0, resources=cores(2))
+    given(world, "small", P2)
+
+    found = why(world, "small")
+    assert (found.reason, holding(found), blockers(found)) == (
+        Reason.PRIORITY_QUEUE_WAIT, words.PIECE, [world.task("large").id],
+    )  # fmt: skip
+
+
+def test_who_must_run_apart_from_another_is_told_from_whom(world: World) -> None:
+    settled(world, w1=4)
+    run = world.submit(job(task("a"), task("b", apart=("a",))))
+
+    found = why(world, "b")
+    assert (found.reason, blockers(found)) == (Reason.NO_WORKER_CAPACITY, [world.task("a").id])
+    assert "must run apart" in found.verdict
+
+    world.run_through("a", of=run)
+    assert world.task("b").state is S.ASSIGNED
+
+
+def test_who_must_run_where_another_ran_waits_for_that_worker(world: World) -> None:
+    """Another worker is free, and will not do."""
+    settled(world, w1=1)
+    run = world.submit(job(task("a"), task("b", "a", near=("a",))), priority=P2)
+    world.start("a")
+    given(world, "x", P1)
+    world.succeed("a", of=run)
+    settled(world, w2=1)
+
+    found = why(world, "b")
+    assert (found.reason, blockers(found)) == (Reason.NO_WORKER_CAPACITY, [world.task("x").id])
+
+    world.run_through("x")
+    assert world.task("b").worker_id == "w1"
+
+
+def test_who_refused_it_is_not_said_to_be_never(world: World) -> None:
+    """It may come back and take it."""
+    settled(world, w1=1)
+    world.submit(wide(1))
+    world.give_back("t0", refusal="no such interpreter")
+
+    found = why(world, "t0")
+    assert found.reason is Reason.NO_MATCHING_WORKER
+    assert found.expected is not None
+    assert found.expected.foresight is Foresight.CANNOT_SAY
+    assert "refused" in found.verdict

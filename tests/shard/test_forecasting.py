@@ -1,0 +1,289 @@
+"""When a task is expected to start, and when it does: in a mixed load, and in single situations."""
+
+from __future__ import annotations
+
+import gc
+from datetime import datetime, timedelta
+
+import pytest
+
+from mainspring.core.diagnoses import Expected, Foresight
+from mainspring.core.freezes import FreezeKind
+from mainspring.core.supposals import parse_supposal
+from mainspring.core.tasks import Priority
+from mainspring.shard import copying
+from mainspring.shard import events as happened
+from mainspring.shard.advising import advise
+from mainspring.shard.diagnosing import diagnose
+from mainspring.shard.forecasting import copy_around, foresee, suppose
+from mainspring.shard.playing import Play
+from mainspring.shard.scenes import memory_of
+from tests.shard import jobs, sharing
+from tests.shard.asking import picture
+from tests.shard.groups import grant, in_group
+from tests.shard.mixed_load import MixedLoad
+from tests.shard.world import World
+
+LOADS, ASKED = range(1, 6), 52
+"""So many in each load: over 200 in all."""
+
+
+def test_tasks_start_when_they_are_expected_to() -> None:
+    """A range is given in at least half of the cases, and at least 80 % of those that are given are true."""
+    asked = given = true = 0
+    for seed in LOADS:
+        said, began = _ask(MixedLoad(seed))
+        ranges = {task_id: one for task_id, one in said.items() if one.foresight is Foresight.RANGE}
+        asked, given = asked + len(said), given + len(ranges)
+        true += sum(task_id in began and _is_in(one, began[task_id]) for task_id, one in ranges.items())
+    assert asked >= 200
+    assert given >= asked / 2
+    assert true >= 0.8 * given
+
+
+def _ask(load: MixedLoad) -> tuple[dict[str, Expected], dict[str, datetime]]:
+    """Every 20 s some of those that wait are asked about: what was said of each, and when it started."""
+    load.submit_some(40)
+    load.advance(30)
+    asked: dict[str, Expected] = {}
+    while len(asked) < ASKED:
+        waiting = [task.id for task in load.queued() if task.id not in asked]
+        for task_id in load.random.sample(waiting, min(8, len(waiting))):
+            asked[task_id] = foresee(copy_around(load.shard.memory, task_id, load.now))
+            load.first_starts.pop(task_id, None)
+        load.advance(20)
+        load.submit_some(2 if len(load.queued()) < 8 else 0)
+    load.advance_until(asked, 5_000)
+    return asked, load.first_starts
+
+
+def _is_in(said: Expected, at: datetime) -> bool:
+    assert said.earliest is not None
+    assert said.latest is not None
+    return said.earliest <= at <= said.latest
+
+
+def test_the_memory_is_as_it_was() -> None:
+    """Whoever looks, foresees and supposes changes nothing, and shares nothing that could change."""
+    load = MixedLoad(7)
+    load.submit_some(40)
+    load.advance(40)
+    memory = load.shard.memory
+    before = picture(memory)
+    for task in load.queued()[:4]:
+        scene = copy_around(memory, task.id, load.now)
+        copied = picture(memory_of(scene))
+        foresee(scene)
+        suppose(scene, parse_supposal(["priority P0, worker 8, burst 20, unfreeze"]))
+        assert picture(memory_of(scene)) == copied
+    assert picture(memory) == before
+
+
+def test_the_same_scene_gives_the_same_answer() -> None:
+    """Nothing depends on the hour, or on what was asked before."""
+    load = MixedLoad(8)
+    load.submit_some(40)
+    load.advance(40)
+    task = load.queued()[-1]
+    first = foresee(copy_around(load.shard.memory, task.id, load.now))
+    assert foresee(copy_around(load.shard.memory, task.id, load.now)) == first
+
+
+def known(world: World, name: str, *seconds: float) -> None:
+    """Such tasks took so long lately."""
+    for took in seconds:
+        world.shard.memory.durations.record("acme", "job", name, took, life=0.0)
+
+
+def expected(world: World, name: str) -> Expected:
+    """When a task is expected to start."""
+    return foresee(copy_around(world.shard.memory, world.task(name).id, world.now))
+
+
+def test_the_next_in_line_starts_when_the_first_ends(world: World) -> None:
+    """`first` usually takes 100 s, and has run for 40."""
+    known(world, "first", 100.0)
+    world.given_running("first", on="w1")
+    world.advance(40, heard=["w1"])
+    world.submit(jobs.job(jobs.task("second")))
+    said = expected(world, "second")
+    assert said.foresight is Foresight.RANGE
+    assert _is_in(said, world.now + timedelta(seconds=60))
+    assert said.latest is not None
+    assert said.latest < world.now + timedelta(seconds=100)
+    assert "1 running task" in said.basis
+
+
+def test_nothing_is_said_of_what_waits_for_something_unknown(world: World) -> None:
+    """Nobody knows how long `first` takes."""
+    world.given_running("first", on="w1")
+    world.submit(jobs.job(jobs.task("second")))
+    said = expected(world, "second")
+    assert said.foresight is Foresight.CANNOT_SAY
+    assert "nobody knows how long 1 running task will take" in said.basis
+
+
+def test_a_play_is_over_when_nothing_is_under_way(world: World) -> None:
+    """Nobody knows how long `first` takes: whatever is looked at again and again, nothing comes of it."""
+    world.given_running("first", on="w1")
+    run = world.submit(jobs.job(jobs.task("second")))
+    play = Play(copy_around(world.shard.memory, world.ledger.tasks_of(run.id)[0].id, world.now))
+    play.settle()
+    assert not play.is_still()
+    while not play.is_still():
+        assert play.step()
+    assert play.turns <= 4
+
+
+def test_room_that_is_kept_is_free_when_its_time_is_up(world: World) -> None:
+    """Nobody knows how long the others take; but the room that `small` would do with is kept for `large` until then."""
+    world.register("w1", cores=4)
+    world.submit(jobs.job(jobs.task("long", resources=jobs.cores(3))))
+    world.start("long")
+    world.submit(jobs.job(jobs.task("large", resources=jobs.cores(4))))
+    for _ in range(8):
+        world.advance(1, heard=["w1"])
+    room = world.task("large").reserved
+    assert room is not None
+    world.submit(jobs.job(jobs.task("small", resources=jobs.cores(1))))
+    assert world.task("small").worker_id is None
+    play = Play(copy_around(world.shard.memory, world.task("small").id, world.now))
+    play.settle()
+    while not play.has_started():
+        assert not play.is_still()
+        assert play.step()
+    assert play.now >= room.until
+
+
+def test_what_has_run_longer_than_ever_tells_nothing(world: World) -> None:
+    """`first` usually takes 10 s, and has run for 40."""
+    known(world, "first", 9.0, 10.0)
+    world.given_running("first", on="w1")
+    world.advance(40, heard=["w1"])
+    world.submit(jobs.job(jobs.task("second")))
+    assert expected(world, "second").foresight is Foresight.CANNOT_SAY
+
+
+def test_what_no_worker_could_take_never_starts(world: World) -> None:
+    """It asks for a GPU that nobody has, and all workers have had time to come."""
+    world.register("w1", cores=4)
+    world.advance(6, heard=["w1"])
+    world.submit(jobs.job(jobs.task("train", labels={"gpu": "a100"})))
+    said = expected(world, "train")
+    assert said.foresight is Foresight.NEVER
+
+
+def test_what_no_worker_could_take_may_start_as_long_as_workers_may_come(world: World) -> None:
+    """A leader has just begun; and then the only worker that would do is lost."""
+    world.register("w2", labels={"gpu": "a100"})
+    world.register("w1", cores=4)
+    world.new_leader()
+    world.reconnect("w1")
+    world.submit(jobs.job(jobs.task("train", labels={"gpu": "a100"})))
+    assert expected(world, "train").foresight is Foresight.CANNOT_SAY
+    world.reconnect("w2")
+    world.advance(16, heard=["w1"])
+    world.submit(jobs.job(jobs.task("again", labels={"gpu": "a100"})))
+    said = expected(world, "again")
+    assert said.foresight is Foresight.CANNOT_SAY
+    assert "w2 offered it until" in said.basis
+
+
+def test_of_a_large_fleet_the_last_worker_is_looked_at_too(monkeypatch: pytest.MonkeyPatch, world: World) -> None:
+    """Only one would do, and it is busy."""
+    monkeypatch.setattr(copying, "MOST_LOOKED_AT", 2)
+    for name in ("w1", "w2", "w3"):
+        world.register(name, labels={"name": name})
+    world.advance(6, heard=list(world.workers))
+    known(world, "first", 60.0)
+    for name in ("first", "second"):
+        world.submit(jobs.job(jobs.task(name, labels={"name": "w3"})))
+    world.start("first")
+    assert expected(world, "second").foresight is Foresight.RANGE
+
+
+def test_a_freeze_with_an_end_is_waited_for(world: World) -> None:
+    """Nothing else is in the way."""
+    world.register("w1")
+    until = world.now + timedelta(seconds=300)
+    world.rule(sharing.rules(sharing.freeze(FreezeKind.TENANT, "acme", until=until)))
+    world.submit(jobs.job(jobs.task("load")))
+    assert _is_in(expected(world, "load"), until)
+
+
+def test_a_freeze_without_an_end_is_for_a_person_to_end(world: World) -> None:
+    """Nobody knows when."""
+    world.register("w1")
+    world.rule(sharing.rules(sharing.freeze(FreezeKind.ALL)))
+    world.submit(jobs.job(jobs.task("load")))
+    assert expected(world, "load").foresight is Foresight.CANNOT_SAY
+
+
+def test_a_group_lets_the_next_in_when_one_is_done(world: World) -> None:
+    """One at a time; `a` takes 50 s, and then `b` may start, and then `c`."""
+    for name in "abc":
+        known(world, name, 50.0)
+    world.register("w1", cores=4)
+    world.rule(sharing.rules(sharing.group("db", 1)))
+    world.submit(jobs.job(*(in_group(name) for name in "abc")))
+    grant(world)
+    world.start(*[name for name, state in world.states().items() if state == "ASSIGNED"])
+    waiting = sorted(name for name, state in world.states().items() if state == "QUEUED")
+    first, second = (expected(world, name) for name in waiting)
+    assert _is_in(first, world.now + timedelta(seconds=50))
+    assert _is_in(second, world.now + timedelta(seconds=100))
+
+
+def test_what_follows_on_others_stands_in_line_when_it_is_ready(world: World) -> None:
+    """`b` of an important run is ready when `a` ends, and goes before the task that is asked about."""
+    known(world, "a", 30.0)
+    known(world, "b", 50.0)
+    world.register("w1")
+    world.submit(jobs.chain("a", "b"), priority=Priority.P1)
+    world.start("a")
+    world.submit(jobs.job(jobs.task("last")), priority=Priority.P2)
+    assert _is_in(expected(world, "last"), world.now + timedelta(seconds=80))
+
+
+def test_a_line_of_thousands_goes_by_its_pace(world: World) -> None:
+    """Each takes 10 s, four at a time."""
+    known(world, "t", 9.0, 10.0, 11.0)
+    world.register("w1", cores=4)
+    made = [world.put_in_intake(jobs.job(jobs.task("t"))) for _ in range(900)]
+    world.settle(*(world.arrival(run) for run in made))
+    last = world.ledger.tasks_of(made[-1].id)[0]
+    for attempt, task in list(world.shard.memory.attempts.items()):
+        world.turn(world.say(happened.AttemptStarted, task.worker_id or "", attempt=attempt))
+    said = foresee(copy_around(world.shard.memory, last.id, world.now))
+    assert said.foresight is Foresight.RANGE
+    assert _is_in(said, world.now + timedelta(seconds=10 * 900 / 4))
+    assert "by the pace of the first" in said.basis
+
+
+def test_of_long_lines_a_few_are_copied(world: World) -> None:
+    """Each that is placed in a play is followed by one like it: more would only cost."""
+    world.register("w1", cores=4)
+    made = [world.put_in_intake(jobs.job(jobs.task("t"))) for _ in range(900)]
+    world.settle(*(world.arrival(run) for run in made))
+    last = world.ledger.tasks_of(made[-1].id)[0]
+    scene = copy_around(world.shard.memory, last.id, world.now)
+    assert scene.extent.is_far()
+    assert len(scene.queue) < 20
+    assert sum(scene.extent.left_out.values()) + len(scene.queue) == 900 - 4
+
+
+def test_what_was_played_leaves_nothing_behind() -> None:
+    """For the collector, which would look through all that the leader has in mind."""
+    load = MixedLoad(9)
+    load.submit_some(40)
+    load.advance(40)
+    memory, task = load.shard.memory, load.queued()[-1]
+    found = diagnose(memory, task.id, load.now)
+    assert found is not None
+    gc.collect()
+    gc.disable()
+    try:
+        assert advise(found, copy_around(memory, task.id, load.now)).acts
+        assert gc.collect() == 0
+    finally:
+        gc.enable()

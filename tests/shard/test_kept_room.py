@@ -1,0 +1,248 @@
+"""Room that is kept for a task: when it is given back, and that a new leader keeps it (PLC-6)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from mainspring.core.runs import Run
+from mainspring.core.tasks import Priority, TaskState
+from mainspring.shard import events as happened
+from mainspring.shard.effects import Reply
+from mainspring.wire import Offer, Outcome
+from tests.shard.evictions import asked_to_go, full_of_p2, given, room, running
+from tests.shard.jobs import cores, job, task, wide
+from tests.shard.sharing import promise, quota, rules
+from tests.shard.world import World
+
+S = TaskState
+P0, P1, P2 = Priority
+
+
+def cancel(world: World, high: Run) -> None:
+    """The winner is cancelled."""
+    assert world.reply(happened.CancelRun, high) is Reply.DONE
+
+
+def pause(world: World, high: Run) -> None:
+    """The winner's run is paused."""
+    assert world.reply(happened.PauseRun, high) is Reply.DONE
+
+
+def place_elsewhere(world: World, high: Run) -> None:
+    """Somebody with room comes."""
+    world.register("w2")
+    assert world.task("high", high).worker_id == "w2"
+
+
+def cordon(world: World, high: Run) -> None:
+    """The worker gets nothing new."""
+    world.settle(happened.CordonWorker(worker="w1", by="ann"))
+
+
+@pytest.mark.parametrize("happens", [cancel, pause, place_elsewhere, cordon])
+def test_room_is_given_back_when_it_is_not_needed_any_more(world: World, happens: Callable[[World, Run], None]) -> None:
+    full_of_p2(world)
+    high = world.run(world.task("high").run_id)
+
+    happens(world, high)
+
+    assert room(world, "high") is None
+    assert not world.shard.memory.workers["w1"].kept
+    assert not world.shard.memory.kept_rooms
+
+
+def test_who_was_stopped_for_nothing_may_have_the_room_again(world: World) -> None:
+    full_of_p2(world)
+    world.act(happened.CancelRun, world.run(world.task("high").run_id))
+
+    world.stop("low")
+
+    assert world.task("low").state is S.ASSIGNED
+
+
+def test_room_is_given_back_after_its_time_and_asked_for_once_more(world: World) -> None:
+    """The victim does not go, and nothing says why."""
+    full_of_p2(world)
+    kept = room(world, "high")
+    assert kept is not None
+    assert (kept.until - world.now).total_seconds() == 60
+
+    world.advance(59, heard=["w1"])
+    assert room(world, "high") == kept
+
+    world.advance(2, heard=["w1"])
+    again = room(world, "high")
+    assert again is not None
+    assert again.until > kept.until
+    assert len(world.stops("w1")) == 1, "what is going is not asked again"
+
+
+def test_a_worker_that_is_lost_takes_the_room_with_it_and_another_is_found(world: World) -> None:
+    full_of_p2(world)
+    world.register("w2")
+    world.advance(1, heard=["w1", "w2"])
+    assert world.task("high").worker_id == "w2"
+
+    world.register("w3", cores=2)
+    running(world, "wide", P2, resources=cores(2))
+    given(world, "next", P0, resources=cores(2))
+    kept = room(world, "next")
+    assert kept is not None
+    assert (kept.worker, kept.why) == ("w3", "1 make room for it")
+    world.advance(20, heard=["w1", "w2"])
+
+    assert room(world, "next") is None
+    assert "w3" not in world.shard.memory.workers
+    assert world.task("wide").losses == 0, "what was asked to go, and is gone, is no loss"
+
+
+def test_a_worker_that_comes_back_too_small_keeps_nothing(world: World) -> None:
+    world.register("w1", cores=2)
+    running(world, "a", P2)
+    running(world, "b", P2)
+    given(world, "high", P0, resources=cores(2))
+    assert room(world, "high") is not None
+
+    world.stop("a")
+    world.workers["w1"].offer = Offer(1000, 2**30)
+    world.reconnect("w1")
+
+    assert room(world, "high") is None
+    assert not world.shard.memory.workers["w1"].kept
+
+
+def test_another_priority_gives_the_room_back(world: World) -> None:
+    full_of_p2(world)
+
+    world.act(happened.ChangePriority, world.run(world.task("high").run_id), priority=P2)
+
+    assert room(world, "high") is None
+
+
+def test_a_higher_priority_makes_room_for_what_waited_before(world: World) -> None:
+    world.register("w1")
+    running(world, "low", P2)
+    run = given(world, "late", P1)
+    assert asked_to_go(world) == set()
+
+    world.act(happened.ChangePriority, run, priority=P0)
+
+    assert asked_to_go(world) == {"low"}
+
+
+# more important ones
+
+
+def test_room_of_the_least_important_goes_to_the_most_important(world: World) -> None:
+    """I-62: a P0 that was looked at a moment ago, and a P1 that was not, wait for the same."""
+    world.register("w1", cores=2)
+    running(world, "first", P0, resources=cores(2))
+    given(world, "low", P2, resources=cores(2))
+    world.advance(6, heard=["w1"])
+    assert room(world, "low") is not None
+    given(world, "high", P0, resources=cores(2))
+
+    later = world.put_in_intake(job(task("middle", resources=cores(2))), priority=P1)
+    world.settle(world.result("first", Outcome.SUCCEEDED), world.arrival(later))
+
+    assert world.names(S.ASSIGNED) == ["high"]
+
+
+def test_who_waits_for_its_room_takes_that_of_less_important_ones_if_it_is_there_before(world: World) -> None:
+    """I-62: somebody was asked to go for the P0, and has not gone yet."""
+    world.register("w2", cores=2)
+    running(world, "first", P0, resources=cores(2))
+    given(world, "large", P2, resources=cores(2))
+    world.advance(6, heard=["w2"])
+    full_of_p2(world)
+    assert [one and one.worker for one in (room(world, "large"), room(world, "high"))] == ["w2", "w1"]
+
+    world.succeed("first")
+
+    assert world.task("high").worker_id == "w2"
+    assert not world.shard.memory.workers["w1"].kept
+
+
+def test_room_that_is_not_needed_any_more_is_used_in_the_same_turn(world: World) -> None:
+    """PLC-4: who was passed over because it was kept is looked at again."""
+    world.register("w1", cores=2, labels={"disk": "fast"})
+    running(world, "first", P1)
+    running(world, "second", P1)
+    given(world, "large", P1, resources=cores(2))
+    world.advance(6, heard=["w1"])
+    world.succeed("first")
+    given(world, "small", P1, labels={"disk": "fast"})
+    assert world.names(S.ASSIGNED) == []
+
+    world.register("w2", cores=2)
+
+    assert (world.task("large").worker_id, world.task("small").worker_id) == ("w2", "w1")
+
+
+# leaders
+
+
+def test_a_room_that_goes_over_to_an_older_task_stands_in_its_row(world: World) -> None:
+    """The room comes when the tenant may start nothing any more: who has it by then keeps it, under any leader."""
+    world.register("w1")
+    running(world, "low", P2)
+    older = world.submit(job(task("older")), tenant="owner", priority=P2)
+    world.advance(1, heard=["w1"])
+    world.submit(job(task("younger")), tenant="owner", priority=P1)
+    promise(world, owner=1)
+    world.advance(2, heard=["w1"])
+    assert room(world, "younger") is not None
+    world.act(happened.ChangePriority, older, priority=P1)
+    world.rule(rules(quota("owner", guaranteed=1, max_tasks=0)))
+
+    world.stop("low")
+
+    assert world.names(S.ASSIGNED) == []
+    assert (room(world, "older") is not None, room(world, "younger")) == (True, None)
+    assert list(world.shard.memory.workers["w1"].kept) == [world.task("older").id]
+
+
+@pytest.mark.parametrize("load", [World.reload, World.new_leader])
+def test_a_new_leader_keeps_the_same_room_and_asks_nobody_again(world: World, load: Callable[[World], None]) -> None:
+    full_of_p2(world)
+    kept = room(world, "high")
+
+    load(world)
+    world.reconnect("w1")
+    world.submit(wide(5), tenant="flood", priority=P1)
+    world.advance(5, heard=["w1"])
+
+    assert room(world, "high") == kept
+    assert asked_to_go(world) == {"low"}
+    assert len(world.stops("w1")) == 1, "the request that stands is sent again to a new session"
+    world.stop("low")
+    assert world.names(S.ASSIGNED) == ["high"]
+
+
+def test_a_new_leader_waits_for_a_worker_that_has_nothing_but_kept_room(world: World) -> None:
+    """The victim was gone when the leader fell; the worker is in no row of a task that it holds."""
+    full_of_p2(world)
+    world.settle(happened.StoreLagged(hold=P0))
+    world.stop("low")
+    assert set(world.names(S.QUEUED)) == {"high", "low"}
+
+    world.new_leader()
+    assert world.shard.memory.workers["w1"].kept
+    world.advance(20)
+
+    assert room(world, "high") is None
+    assert "w1" not in world.shard.memory.workers
+
+
+def test_the_time_of_a_room_goes_on_under_a_new_leader(world: World) -> None:
+    full_of_p2(world)
+    kept = room(world, "high")
+    world.advance(50, heard=["w1"])
+
+    world.new_leader()
+    world.reconnect("w1")
+    world.advance(11, heard=["w1"])
+
+    assert room(world, "high") != kept

@@ -1,0 +1,310 @@
+"""Who is next, and who has had enough: guarantees, weights, quotas, budgets of failures (PLC-4, PLC-5, ADM-5)."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from mainspring.core.runs import FailurePolicy
+from mainspring.core.tasks import Priority, TaskState
+from mainspring.shard.events import CancelRun
+from mainspring.wire import Assign
+from tests.shard.jobs import cores, job, short, task, wide
+from tests.shard.sharing import quota, raised, rules
+from tests.shard.world import World
+
+S = TaskState
+P0, P1, P2 = Priority
+
+
+def tenants_served(world: World, worker: str) -> list[str]:
+    """Whose tasks a worker was sent, in order, a group counting once."""
+    return [message.group[0].tenant for message in world.said_to(worker, Assign) if isinstance(message, Assign)]
+
+
+def running(world: World, tenant: str) -> int:
+    """How many rooms a tenant has."""
+    return world.shard.memory.rooms.get(tenant, 0)
+
+
+def test_a_guarantee_comes_before_burst(world: World) -> None:
+    """PLC-5: `small` has less than anybody, and waits until `big` has what it was promised."""
+    world.rule(rules(quota("big", guaranteed=4)))
+    world.submit(wide(10), tenant="big")
+    world.submit(wide(10), tenant="small")
+
+    world.register("w1", cores=6)
+
+    assert tenants_served(world, "w1") == ["big"] * 4 + ["small"] * 2
+
+
+def test_only_the_part_of_a_guarantee_that_was_said_counts(world: World) -> None:
+    """PLC-5: a task that would take its tenant beyond what was promised is on burst, and waits for its share."""
+    world.rule(rules(quota("big", guaranteed=2.5)))
+    world.submit(wide(10), tenant="big")
+    world.submit(wide(10), tenant="small")
+
+    world.register("w1", cores=4)
+
+    assert tenants_served(world, "w1")[:2] == ["big", "big"]
+    assert (running(world, "big"), running(world, "small")) == (2, 2)
+
+
+def test_a_weight_divides_what_is_spare(world: World) -> None:
+    """PLC-4: three to one."""
+    world.rule(rules(quota("three", weight=3.0), quota("one", weight=1.0)))
+    for name in ("three", "one"):
+        world.submit(wide(30), tenant=name)
+
+    world.register("w1", cores=16)
+
+    assert (running(world, "three"), running(world, "one")) == (12, 4)
+
+
+def test_shares_are_kept_while_work_comes_and_goes(world: World) -> None:
+    """PLC-4: what is given back goes to whoever has less than its share by then."""
+    world.rule(rules(quota("two", weight=2.0)))
+    mine, theirs = world.submit(wide(30), tenant="two"), world.submit(wide(30), tenant="one")
+    world.register("w1", cores=9)
+    assert (running(world, "two"), running(world, "one")) == (6, 3)
+
+    for _ in range(8):
+        for run in (mine, theirs):
+            held = [one.name for one in world.ledger.tasks_of(run.id) if one.state is S.ASSIGNED]
+            world.run_through(held[0], of=run)
+        assert (running(world, "two"), running(world, "one")) == (6, 3)
+
+
+def test_strict_priority_comes_before_a_guarantee(world: World) -> None:
+    """PLC-4: P1 of somebody who has nothing promised is placed before P2 of somebody who has."""
+    world.rule(rules(quota("big", guaranteed=4)))
+    world.submit(wide(4), tenant="big", priority=P2)
+    world.submit(wide(4), tenant="small", priority=P1)
+
+    world.register("w1", cores=4)
+
+    assert tenants_served(world, "w1") == ["small"] * 4
+
+
+@pytest.mark.parametrize(
+    "row", [quota("acme", max_tasks=2), quota("acme", burst=2), quota("acme", guaranteed=1, burst=1)]
+)
+def test_a_tenant_has_no_more_than_its_quota_though_there_is_room(world: World, row: object) -> None:
+    """ADM-5: so many tasks; or so many cores, guaranteed and burst together."""
+    world.rule(rules(row))  # type: ignore[arg-type]
+    world.register("w1", cores=8)
+    world.submit(wide(5))
+    world.submit(wide(3), tenant="other")
+
+    assert (running(world, "acme"), running(world, "other")) == (2, 3)
+
+    world.run_through("t0", of=world.run("run_0001"))
+    assert running(world, "acme") == 2
+
+
+def test_p0_is_not_held_by_a_quota_and_its_use_counts(world: World) -> None:
+    """PLC-4."""
+    world.rule(rules(quota("acme", max_tasks=2)))
+    world.register("w1", cores=8)
+    world.submit(wide(3), priority=P0)
+    later = world.submit(job(task("later")), priority=P1)
+
+    assert running(world, "acme") == 3
+    assert world.states(later) == {"later": S.QUEUED}
+
+
+def test_a_quota_of_nothing_lets_nothing_start(world: World) -> None:
+    """OPS-2: but what runs goes on."""
+    world.given_running("a", on="w1")
+    world.rule(rules(quota("acme", max_tasks=0)))
+    run = world.submit(job(task("b")))
+
+    world.run_through("a") if world.task("a").state is S.ASSIGNED else world.succeed("a")
+
+    assert world.states(run) == {"b": S.QUEUED}
+    world.rule(rules())
+    assert world.states(run) == {"b": S.ASSIGNED}
+
+
+def test_a_task_that_is_more_than_its_tenants_quota_hides_nothing_behind_it(world: World) -> None:
+    """ADM-5: it can't ever start; what came later can."""
+    world.rule(rules(quota("acme", burst=2)))
+    world.register("w1", cores=8)
+    world.submit(job(task("huge", resources=cores(4))))
+    world.submit(wide(3))
+
+    assert world.task("huge").state is S.QUEUED
+    assert running(world, "acme") == 2
+
+
+def test_a_large_task_that_waits_for_its_quota_is_not_overtaken_by_small_ones(world: World) -> None:
+    """PLC-4: first come, first served, also against its own quota."""
+    world.rule(rules(quota("acme", burst=3)))
+    world.register("w1", cores=8)
+    first = world.submit(wide(2))
+    world.submit(job(task("large", resources=cores(2))))
+    world.submit(job(task("small")))
+    assert world.task("large").state is world.task("small").state is S.QUEUED
+
+    world.run_through("t0", of=first)
+
+    assert world.task("large").state is S.ASSIGNED
+    assert world.task("small").state is S.QUEUED
+
+
+def test_when_the_large_task_that_waited_for_its_quota_is_cancelled_the_next_one_may_start(world: World) -> None:
+    """PLC-4: what a tenant would place next is another task then."""
+    world.rule(rules(quota("acme", burst=3)))
+    world.register("w1", cores=8)
+    world.submit(wide(2))
+    large = world.submit(job(task("large", resources=cores(2))))
+    world.submit(job(task("small")))
+    assert world.task("small").state is S.QUEUED
+
+    world.act(CancelRun, large)
+
+    assert world.task("small").state is S.ASSIGNED
+
+
+def test_a_group_of_short_tasks_is_one_of_the_tasks_of_a_quota(world: World) -> None:
+    """ADM-5, PLC-10: they share one room."""
+    world.rule(rules(quota("acme", max_tasks=1)))
+    world.register("w1")
+    run = world.submit(job(*(short(f"s{n}") for n in range(10))))
+
+    assert set(world.states(run).values()) == {S.ASSIGNED}
+    assert running(world, "acme") == 1
+
+
+def test_a_raised_quota_falls_back_by_itself(world: World) -> None:
+    """OPS-2: the timer comes up, though nothing else happens."""
+    row = quota("acme", max_tasks=1)
+    world.rule(rules(raised(row, world.now + timedelta(seconds=10), max_tasks=3)))
+    world.register("w1", cores=8)
+    run = world.submit(wide(5))
+    assert running(world, "acme") == 3
+
+    world.advance(10, heard=["w1"])
+    world.run_through("t0", of=run)
+    assert running(world, "acme") == 2
+
+    world.run_through("t1", "t2", of=run)
+    assert running(world, "acme") == 1
+
+
+def test_a_smaller_raise_ends_and_work_goes_on_by_itself(world: World) -> None:
+    """OPS-2: held for a while, and let go when that is over."""
+    world.rule(rules(raised(quota("acme"), world.now + timedelta(seconds=10), max_tasks=0)))
+    world.register("w1")
+    world.submit(job(task("a")))
+    world.advance(9, heard=["w1"])
+    assert world.task("a").state is S.QUEUED
+
+    world.advance(1, heard=["w1"])
+    assert world.task("a").state is S.ASSIGNED
+
+
+def test_rules_outlive_a_reload_within_the_term(world: World) -> None:
+    """The memory that is loaded again goes by what was decided last."""
+    world.rule(rules(quota("acme", max_tasks=1)))
+    world.register("w1", cores=4)
+    world.submit(wide(3))
+    latest, world.rules = world.rules, rules()
+
+    world.reload()
+    world.turn()
+
+    assert world.shard.memory.rules == latest
+    assert running(world, "acme") == 1
+
+
+def test_a_new_leader_knows_what_each_tenant_has(world: World) -> None:
+    """HA-3: use and rooms are derived from the rows."""
+    world.rule(rules(quota("acme", max_tasks=2)))
+    world.register("w1", cores=4)
+    run = world.submit(wide(5))
+    world.start("t0", "t1", of=run)
+    held = [world.holder(name)[1] for name in ("t0", "t1")]
+
+    world.new_leader()
+    world.reconnect("w1", holds=held)
+
+    assert running(world, "acme") == 2
+
+
+def test_a_new_leader_serves_the_oldest_first(world: World) -> None:
+    """PLC-4: tasks stand in their line as they became QUEUED, wherever they are in their run."""
+    world.register("w1", cores=1)
+    run = world.submit(job(task("late", "gate"), task("gate"), task("early"), task("other")))
+    world.advance(5, heard=["w1"])
+    world.run_through("gate", of=run)
+    held = world.holder("early")[1]
+
+    world.new_leader()
+    world.reconnect("w1", holds=[held])
+    world.run_through("early", of=run)
+
+    assert world.task("other", of=run).state is S.ASSIGNED
+    assert world.task("late", of=run).state is S.QUEUED
+
+
+def fails(world: World, many: int, tenant: str = "acme") -> None:
+    """So many tasks of a tenant fail for good, each of another kind of job."""
+    for _ in range(many):
+        run = world.submit(job(task("bad", max_attempts=1)), tenant=tenant)
+        world.start("bad", of=run)
+        world.fail("bad", error='{"class":"permanent"}', of=run)
+
+
+def test_a_tenant_beyond_its_budget_of_failures_starts_one_a_second(world: World) -> None:
+    """ADM-5: others, and its own P0, are not held by it."""
+    world.rule(rules(quota("acme", failures_per_hour=3)))
+    world.register("w1", cores=10)
+    fails(world, 3)
+
+    world.submit(wide(4, on_failure=FailurePolicy.FAIL_AFTER_ALL))
+    world.submit(wide(2), priority=P0)
+    world.submit(wide(2), tenant="other")
+    assert (running(world, "acme"), running(world, "other")) == (3, 2)
+
+    world.advance(1, heard=["w1"])
+    assert running(world, "acme") == 4
+    world.advance(2, heard=["w1"])
+    assert running(world, "acme") == 6
+
+
+def test_a_budget_is_there_again_when_fewer_failed_in_the_last_hour(world: World) -> None:
+    """ADM-5: also after a take-over, which finds the counts in the rows."""
+    world.rule(rules(quota("acme", failures_per_hour=2)))
+    world.register("w1", cores=10)
+    fails(world, 2)
+    world.new_leader()
+    world.reconnect("w1")
+    world.submit(wide(4))
+    assert running(world, "acme") == 1
+
+    world.now += timedelta(hours=1)
+    world.reconnect("w1", holds=[])
+    world.settle()
+    assert {one.state for one in world.ledger.tasks_of("run_0003")} == {S.ASSIGNED}
+
+
+def test_short_tasks_of_a_tenant_that_is_throttled_don_t_travel_together(world: World) -> None:
+    """ADM-5: starts are counted, not rooms."""
+    world.rule(rules(quota("acme", failures_per_hour=1)))
+    world.register("w1")
+    fails(world, 1)
+
+    run = world.submit(job(*(short(f"s{n}") for n in range(10))))
+
+    assert list(world.states(run).values()).count(S.ASSIGNED) == 1
+
+
+def test_a_quota_limits_what_a_list_may_become(world: World) -> None:
+    """ADM-5: the job allows more."""
+    world.rule(rules(quota("acme", max_fan_out=2)))
+    run = world.submit(job(task("each", for_each="params.many")), params='{"many": 3}')
+
+    assert world.run(run).paused
+    assert "3, and 2 are allowed" in world.task("each").because

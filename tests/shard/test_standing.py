@@ -1,0 +1,187 @@
+"""How things stand in a pool, with numbers and words."""
+
+from __future__ import annotations
+
+from mainspring.core.freezes import FreezeKind
+from mainspring.core.resources import Resources
+from mainspring.core.standings import LineStanding, Standing, TenantStanding
+from mainspring.core.tasks import Priority
+from mainspring.shard import events as happened
+from mainspring.shard import standing as standings
+from tests.shard.jobs import cores, job, task, wide
+from tests.shard.sharing import freeze, group, pool, quota, rules
+from tests.shard.world import World
+
+P0, P1, P2 = Priority
+
+
+def look(world: World) -> Standing:
+    """How things stand now."""
+    return standings.standing(world.shard.memory, world.now)
+
+
+def tenant(world: World, name: str) -> TenantStanding:
+    (found,) = [one for one in look(world).tenants if one.tenant == name]
+    return found
+
+
+def lines(world: World) -> list[tuple[Priority, int, str]]:
+    return [(line.priority, line.waiting, line.why) for line in look(world).lines]
+
+
+def test_who_has_what(world: World) -> None:
+    """By share, the largest first; what each is entitled to follows from the weights."""
+    world.rule(rules(quota("big", weight=3.0, guaranteed=2)))
+    world.register("w1", cores=8)
+    world.submit(wide(4), tenant="big")
+    world.submit(wide(2), tenant="small", priority=P2)
+
+    found = look(world)
+
+    assert (found.workers, found.capacity, found.used) == (1, cores(8), cores(6))
+    assert [(one.tenant, one.rooms, one.share, one.entitled) for one in found.tenants] == [
+        ("big", 4, 0.5, 0.75), ("small", 2, 0.25, 0.25),
+    ]  # fmt: skip
+    assert [one.is_on_burst for one in found.tenants] == [True, False]
+    assert found.lines == []
+
+
+def test_a_tenant_at_its_quota_says_which_limit(world: World) -> None:
+    world.rule(rules(quota("acme", max_tasks=1), quota("other", burst=2)))
+    world.register("w1", cores=8)
+    world.submit(wide(3))
+    world.submit(wide(3), tenant="other")
+
+    assert tenant(world, "acme").queued == {"P1": 2}
+    assert tenant(world, "acme").blocked_by == "its quota is 1 task at a time, and it has 1"
+    assert tenant(world, "other").blocked_by == "its quota is 2 cores, and it uses 2 cores"
+    assert lines(world) == [
+        (P1, 2, "its quota is 1 task at a time, and it has 1"),
+        (P1, 1, "its quota is 2 cores, and it uses 2 cores"),
+    ]
+
+
+def test_a_tenant_at_its_quota_says_so_also_if_there_is_no_room(world: World) -> None:
+    """Its lines are parked: they are looked at all the same."""
+    world.rule(rules(quota("acme", max_tasks=8)))
+    world.register("w1", cores=2)
+    world.submit(wide(4))
+    assert tenant(world, "acme").blocked_by == ""
+
+    world.rule(rules(quota("acme", max_tasks=2)))
+
+    assert tenant(world, "acme").blocked_by == "its quota is 2 tasks at a time, and it has 2"
+
+
+def test_a_tenant_is_not_held_by_its_quota_while_something_of_it_may_start(world: World) -> None:
+    world.rule(rules(quota("acme", burst=2)))
+    world.register("w1", cores=1)
+    world.submit(wide(2))
+    world.submit(job(task("large", resources=cores(3))))
+
+    assert tenant(world, "acme").blocked_by == ""
+
+
+def test_a_worker_that_will_never_do_is_not_said_to_be_full(world: World) -> None:
+    """Zones, labels and neighbours: who waits for room waits in vain."""
+    world.rule(rules(pool(zones=("eu-1",))))
+    world.register("w1", cores=2, zone="us-1")
+    world.submit(job(task("a")))
+    assert lines(world) == [(P1, 1, "no worker will do: 1 outside the zones of the pool")]
+
+    world.rule(rules())
+    world.submit(job(task("b", zone="mars"), task("c", labels={"disk": "ssd"})))
+
+    assert sorted(why for _, _, why in lines(world)) == [
+        "no worker will do: 1 not in zone mars", "no worker will do: 1 without disk=ssd",
+    ]  # fmt: skip
+
+
+def test_room_in_pieces_is_told_from_no_room(world: World) -> None:
+    """PLC-9: it would fit the pool, and fits no worker."""
+    world.register("w1", cores=3)
+    world.register("w2", cores=3)
+    world.submit(job(*(task(name, resources=Resources(2_000)) for name in "abc")))
+
+    ((_, _, why),) = lines(world)
+    assert why.startswith("fragmented: 2 cores")
+
+
+def test_a_full_worker_is_told_from_one_that_will_not_do(world: World) -> None:
+    world.register("w1", cores=1, labels={"disk": "ssd"})
+    world.register("w2", cores=1)
+    world.submit(job(task("a", labels={"disk": "ssd"}), task("b", labels={"disk": "ssd"})))
+
+    assert lines(world) == [(P1, 1, "no worker has room: 1 without disk=ssd, 1 full")]
+
+
+def test_a_freeze_of_a_job_is_said_before_the_group_that_is_full(world: World) -> None:
+    world.rule(rules(group("db", 1)))
+    world.register("w1", cores=8)
+    world.submit(job(task("a", groups=("db",)), task("b", groups=("db",))))
+
+    world.rule(rules(group("db", 1), freeze(FreezeKind.JOB, "acme/job")))
+
+    assert lines(world) == [(P1, 2, "job acme/job is frozen by ann: maintenance")]
+
+
+def test_lines_say_what_they_wait_for(world: World) -> None:
+    """Room, a freeze, a group, the store; the most important first."""
+    world.rule(rules(freeze(FreezeKind.JOB, "acme/job"), freeze(FreezeKind.TENANT, "cold")))
+    world.register("w1", cores=2)
+    world.submit(wide(2), priority=P0)
+    world.submit(job(task("a")), tenant="cold", priority=P1)
+    world.submit(job(task("b", resources=cores(5))), tenant="other", priority=P2)
+
+    assert lines(world) == [
+        (P0, 2, "job acme/job is frozen by ann: maintenance"),
+        (P1, 1, "tenant cold is frozen by ann: maintenance"),
+        (P2, 1, "no worker will do: 1 too small"),
+    ]
+    assert tenant(world, "cold").blocked_by == "tenant cold is frozen by ann: maintenance"
+
+
+def test_a_group_that_is_full_is_named(world: World) -> None:
+    world.rule(rules(group("db", 1), group("calls", 5, per_seconds=60)))
+    world.register("w1", cores=8)
+    world.submit(job(task("a", groups=("db",)), task("b", groups=("calls",))))
+    world.submit(job(task("c"), groups=("db",)))
+
+    assert sorted(why for _, _, why in lines(world)) == [
+        "group calls lets 5 start every 60 s", "group db lets 1 run at a time", "group db lets 1 run at a time",
+    ]  # fmt: skip
+
+
+def test_a_slow_store_is_said(world: World) -> None:
+    """HA-4."""
+    world.settle(happened.StoreLagged(hold=P2))
+    world.register("w1")
+    world.submit(wide(1), priority=P2)
+
+    assert look(world).held_from is P2
+    assert lines(world) == [(P2, 1, "the store is slow, and less important work waits for it")]
+
+
+def test_there_are_at_most_a_thousand_of_each(world: World) -> None:
+    """The oldest lines, and the tenants with most."""
+    runs = [world.put_in_intake(job(task("a")), tenant=f"tenant{n:04}") for n in range(1_010)]
+    world.settle(*(world.arrival(run) for run in runs))
+
+    found = look(world)
+
+    assert (len(found.tenants), len(found.lines)) == (1_000, 1_000)
+    assert isinstance(found.lines[0], LineStanding)
+
+
+def test_of_one_tenant_only_its_own_is_told_beside_the_sums(world: World) -> None:
+    """However many others wait before it."""
+    world.register("w1", cores=2)
+    world.submit(wide(3), tenant="big")
+    world.submit(wide(4), tenant="small", priority=P2)
+
+    found = standings.standing(world.shard.memory, world.now, "small")
+
+    assert [(one.tenant, one.rooms, one.entitled) for one in found.tenants] == [("small", 0, 0.5)]
+    assert [(line.tenant, line.waiting) for line in found.lines] == [("small", 4)]
+    assert (found.queued, found.used) == ({"P0": 0, "P1": 1, "P2": 4}, cores(2))
+    assert standings.standing(world.shard.memory, world.now, "nobody").tenants == []

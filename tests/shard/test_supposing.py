@@ -1,0 +1,228 @@
+"""What if: the answer, and what comes of it when the change is really made."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import NamedTuple
+
+import pytest
+
+from mainspring.core.diagnoses import Diagnosis, Expected, Foresight, Reason
+from mainspring.core.freezes import FreezeKind
+from mainspring.core.supposals import Outcome, parse_supposal
+from mainspring.core.tasks import Priority
+from mainspring.shard import events as happened
+from mainspring.shard.diagnosing import diagnose
+from mainspring.shard.forecasting import copy_around, suppose
+from tests.shard import jobs, sharing, situations, what_if
+from tests.shard.mixed_load import MixedLoad
+from tests.shard.world import World
+
+SITUATIONS = 50
+
+
+class Seen(NamedTuple):
+    """What was supposed in one situation, and what came of it."""
+
+    kind: str
+    was: Diagnosis
+    said: Outcome
+    began: datetime | None
+    """When it started, if that was not at once."""
+
+
+@pytest.fixture(scope="module")
+def seen() -> list[Seen]:
+    """In each situation one change is supposed and then made, and what is said of the next turn comes true."""
+    return [_try(seed) for seed in range(SITUATIONS)]
+
+
+def test_what_is_supposed_comes_true(seen: list[Seen]) -> None:
+    """Each of the situations is checked as it is made (`_check`). Here: they are not all of one kind."""
+    starting = [one for one in seen if one.said.starts_now]
+    assert len(starting) >= 15
+    assert len([one for one in starting if one.said.victims]) >= 3
+    assert len([one for one in seen if not one.said.starts_now]) >= 15
+
+
+def test_every_kind_of_change_changes_something(seen: list[Seen]) -> None:
+    changes = {one.kind for one in seen if one.said.starts_now or one.said.reason is not one.was.reason}
+    assert changes == set(what_if.KINDS)
+
+
+def test_what_is_supposed_starts_when_it_is_expected_to(seen: list[Seen]) -> None:
+    """Of those that do not start at once and of which a range is given, at least 80 %; of most one is given."""
+    later = [one for one in seen if not one.said.starts_now]
+    ranges = [one for one in later if one.said.expected.foresight is Foresight.RANGE]
+    true = [one for one in ranges if one.began is not None and _is_in(one.said.expected, one.began)]
+    assert len(ranges) >= len(later) / 2
+    assert len(true) >= 0.8 * len(ranges)
+
+
+def test_what_is_said_to_start_never_does_not(seen: list[Seen]) -> None:
+    never = [one for one in seen if one.said.expected.foresight is Foresight.NEVER]
+    assert never
+    assert all(one.began is None for one in never)
+
+
+def _try(seed: int) -> Seen:
+    load, task, words = what_if.situation(seed)
+    was = diagnose(load.shard.memory, task.id, load.now)
+    assert was is not None
+    said = suppose(copy_around(load.shard.memory, task.id, load.now), parse_supposal([words]))
+    task_id = what_if.make(load, task, parse_supposal([words]))
+    _check(load, task_id, said, f"{seed}: {words} for {task}: {said}")
+    if not said.starts_now:
+        latest = said.expected.latest or load.now + timedelta(seconds=60)
+        load.advance_until([task_id], (latest - load.now).total_seconds() + 1)
+    return Seen(what_if.KINDS[seed % len(what_if.KINDS)], was, said, load.first_starts.get(task_id))
+
+
+def _check(load: MixedLoad, task_id: str, said: Outcome, about: str) -> None:
+    """What is to be in the next turn, or as soon as those are gone that have to go, is."""
+    if said.starts_now and not said.victims:
+        assert load.where.get(task_id) == said.worker, about
+        return
+    if said.starts_now:
+        load.stand_still(1.1)  # lines are looked at again within a second
+        assert {one for one, winner in load.victims.items() if winner == task_id} == {
+            victim.task for victim in said.victims
+        }, about
+        room = load.task(task_id).reserved
+        assert said.worker == (load.where[task_id] if room is None else room.worker), about
+        load.advance_until([task_id], said.expected.latest.timestamp() - load.now.timestamp())  # type: ignore[union-attr]
+        assert task_id in load.first_starts, about
+        return
+    assert load.task(task_id).worker_id is None, about
+    found = diagnose(load.shard.memory, task_id, load.now)
+    assert found is not None, about
+    assert found.reason is said.reason, about
+
+
+def _is_in(said: Expected, at: datetime) -> bool:
+    assert said.earliest is not None
+    assert said.latest is not None
+    return said.earliest <= at <= said.latest
+
+
+def test_a_smaller_request_would_start_now(world: World) -> None:
+    """Two of four cores are in use, and three are asked for."""
+    world.register("w1", cores=4)
+    sharing.running(world, "acme", 2, Priority.P1)
+    world.submit(jobs.job(jobs.task("large", resources=jobs.cores(3))))
+    scene = copy_around(world.shard.memory, world.task("large").id, world.now)
+    assert not suppose(scene, parse_supposal(["priority P1"])).starts_now
+    said = suppose(scene, parse_supposal(["cpu 2", "memory 2Gi"]))
+    assert (said.starts_now, said.worker, said.victims, said.holds) == (True, "w1", (), "")
+
+
+def test_a_p0_would_push_somebody_out(world: World) -> None:
+    """Whom, and where."""
+    world.register("w1", cores=2)
+    run = sharing.running(world, "beta", 2, Priority.P2)
+    world.submit(jobs.job(jobs.task("urgent")), priority=Priority.P2)
+    said = suppose(copy_around(world.shard.memory, world.task("urgent").id, world.now), parse_supposal(["priority P0"]))
+    assert said.starts_now
+    (victim,) = said.victims
+    assert victim.task in {task.id for task in world.ledger.tasks_of(run.id)}
+    assert (victim.tenant, victim.priority, victim.worker) == ("beta", Priority.P2, "w1")
+
+
+def test_what_nobody_has_or_may_ask_for_is_said(world: World) -> None:
+    """A group that does not exist changes nothing; P0 has to be granted, whatever the play says."""
+    world.register("w1", cores=2)
+    sharing.running(world, "beta", 2, Priority.P2)
+    world.submit(jobs.job(jobs.task("late")), priority=Priority.P2)
+    scene = copy_around(world.shard.memory, world.task("late").id, world.now)
+
+    said = suppose(scene, parse_supposal(["group nobodys 3", "priority P0"]))
+    group, grant = said.remarks
+    assert group == "acme has no group nobodys, so nothing changes by that"
+    assert grant.startswith("P0 needs a grant that tenant acme does not have")
+    assert suppose(scene, parse_supposal(["priority P1"])).remarks == ()
+
+
+def test_a_paused_run_would_go_on(world: World) -> None:
+    """And what else is in the way would be said."""
+    world.register("w1")
+    run = world.submit(jobs.chain("a", "b"))
+    world.act(happened.PauseRun, run)
+    world.run_through("a")
+    scene = copy_around(world.shard.memory, world.task("b").id, world.now)
+    assert suppose(scene, parse_supposal(["unpause"])).starts_now
+    assert not suppose(scene, parse_supposal(["unfreeze"])).starts_now
+
+
+def test_a_freeze_that_ends_lets_it_start(world: World) -> None:
+    """And a worker more does not."""
+    world.register("w1")
+    world.rule(sharing.rules(sharing.freeze(FreezeKind.TENANT, "acme")))
+    world.submit(jobs.job(jobs.task("load")))
+    scene = copy_around(world.shard.memory, world.task("load").id, world.now)
+    assert suppose(scene, parse_supposal(["unfreeze"])).starts_now
+    said = suppose(scene, parse_supposal(["worker 8"]))
+    assert not said.starts_now
+    assert "frozen" in said.holds
+
+
+def test_a_label_less_is_enough(world: World) -> None:
+    """Or a worker that has it."""
+    world.register("w1")
+    world.submit(jobs.job(jobs.task("train", labels={"gpu": "a100"})))
+    scene = copy_around(world.shard.memory, world.task("train").id, world.now)
+    assert suppose(scene, parse_supposal(["without label gpu=a100"])).worker == "w1"
+    assert suppose(scene, parse_supposal(["worker 2"])).starts_now
+    said = suppose(scene, parse_supposal(["worker 2 label.gpu=t4"]))
+    assert not said.starts_now
+
+
+@pytest.mark.parametrize("words", ["priority P0", "cpu 0.5", "burst 8"])
+def test_after_a_take_over_what_if_says_never_no_more_than_the_diagnosis_does(world: World, words: str) -> None:
+    """The worker that would do may not have found the new leader yet."""
+    world.register("w1", labels={"gpu": "a100"})
+    world.register("w2")
+    world.new_leader()
+    world.reconnect("w2")
+    world.submit(jobs.job(jobs.task("train", labels={"gpu": "a100"})))
+    found = diagnose(world.shard.memory, world.task("train").id, world.now)
+    assert found is not None
+    assert found.expected is not None
+    assert found.expected.foresight is Foresight.CANNOT_SAY
+
+    scene = copy_around(world.shard.memory, world.task("train").id, world.now)
+    assert suppose(scene, parse_supposal([words])).expected.foresight is Foresight.CANNOT_SAY
+
+    world.advance(20, heard=["w2"])
+    scene = copy_around(world.shard.memory, world.task("train").id, world.now)
+    assert suppose(scene, parse_supposal([words])).expected.foresight is Foresight.NEVER
+
+
+@pytest.mark.parametrize(("words", "starts"), [("group db 1", False), ("group db 2", True), ("group db 5", True)])
+def test_a_rate_that_lets_more_in_lets_it_start_now(world: World, words: str, starts: bool) -> None:
+    """One has started in this minute, and one is let in."""
+    name = situations.rate_is_used(world)
+    said = suppose(copy_around(world.shard.memory, world.task(name).id, world.now), parse_supposal([words]))
+    assert said.starts_now is starts
+
+
+def test_what_is_submitted_anew_has_not_made_room_for_anybody(world: World) -> None:
+    """It was stopped for a P0; with another request it is another task, and waits for room as any other."""
+    name = situations.made_room(world)
+    scene = copy_around(world.shard.memory, world.task(name).id, world.now)
+    assert suppose(scene, parse_supposal(["priority P1"])).reason is Reason.PREEMPTED
+    assert suppose(scene, parse_supposal(["cpu 1"])).reason is Reason.NO_WORKER_CAPACITY
+
+
+def test_with_more_room_it_would_start_sooner(world: World) -> None:
+    """Not now, since others go first."""
+    for took in (50.0, 60.0):
+        world.shard.memory.durations.record("acme", "job", "t", took, life=0.0)
+    world.register("w1")
+    runs = [world.submit(jobs.job(jobs.task("t"))) for _ in range(4)]
+    world.start("t", of=runs[0])
+    task = world.ledger.tasks_of(runs[3].id)[0]
+    scene = copy_around(world.shard.memory, task.id, world.now)
+    said = suppose(scene, parse_supposal(["worker 1"]))
+    assert not said.starts_now
+    assert said.expected.latest is not None
+    assert said.expected.latest < world.now + timedelta(seconds=120)
