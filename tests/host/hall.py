@@ -252,18 +252,18 @@ class Hall:
 
     async def submit(
         self, spec: JobSpec, *, runs: int = 1, tenant: str = "acme", priority: Priority = Priority.P1,
-        watched: bool = False, start_in: float = 0.0,
+        watched: bool = False, start_in: float = 0.0, shard: str = SHARD,
     ) -> list[str]:  # fmt: skip
         """Make runs of a job, and return their ids."""
         definition = msgspec.json.encode(spec).decode()
         return await self.submit_definition(
             definition, runs=runs, tenant=tenant, priority=priority, watched=watched, tasks=len(spec.tasks),
-            start_in=start_in,
+            start_in=start_in, shard=shard,
         )  # fmt: skip
 
     async def submit_definition(
         self, definition: str, *, runs: int = 1, tenant: str = "acme", priority: Priority = Priority.P1,
-        watched: bool = False, tasks: int = 1, start_in: float = 0.0,
+        watched: bool = False, tasks: int = 1, start_in: float = 0.0, shard: str = SHARD,
     ) -> list[str]:  # fmt: skip
         """The same, with a definition as it is stored, which may be a bad one."""
         now = self.clock.wall()
@@ -273,7 +273,7 @@ class Hall:
         )
         rows = [
             Run(
-                id=new_id("run", now, self._random), shard=SHARD, tenant=tenant, job_id=job.id, priority=priority,
+                id=new_id("run", now, self._random), shard=shard, tenant=tenant, job_id=job.id, priority=priority,
                 params="{}", task_count=tasks, submitted_by="somebody", watched=watched, created_at=now,
                 start_at=now + timedelta(seconds=start_in),
             )

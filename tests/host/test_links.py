@@ -185,7 +185,8 @@ async def test_what_no_store_would_take_is_caught_at_the_edge(text: str, fault: 
     link = await desk.open()
     message: FromWorker = Checkpoint("att_1", text)
     if field != "checkpoint":
-        message = Result("att_1", Outcome.SUCCEEDED, **{field: text})
+        texts = {field: text}
+        message = Result("att_1", Outcome.SUCCEEDED, texts.get("output"), texts.get("error"))
 
     desk.links.receive(link, message)
 

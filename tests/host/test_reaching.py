@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from mainspring.errors import NotLeading, Unavailable
-from mainspring.host.reaching import LOOK_SECONDS, HostReach
+from mainspring.core.diagnoses import STALE_SECONDS, Reason
+from mainspring.core.jobs import JobSpec, TaskSpec
+from mainspring.core.supposals import AS_IT_IS
+from mainspring.errors import NotLeading, Overloaded, Unavailable
+from mainspring.host.reaching import _PLACES, LOOK_SECONDS, HostReach
 from mainspring.shard.events import CancelRun
 from mainspring.wire import Look
-from tests.host.hall import SHARD, Hall, Hand
+from tests.host.hall import SHARD, Hall, Hand, Trouble
+
+ONE_TASK = JobSpec(name="one", tasks=(TaskSpec(name="only"),))
 
 
 async def test_nobody_leads(hall: Hall) -> None:
@@ -18,6 +23,40 @@ async def test_nobody_leads(hall: Hall) -> None:
         await reach.ask(SHARD, CancelRun(run_id="run_1", by="ann"))
     with pytest.raises(NotLeading):
         await reach.look(SHARD, "/data/ready")
+    with pytest.raises(NotLeading):
+        await reach.diagnose(SHARD, "run_1")
+
+
+async def test_a_leader_that_has_not_read_what_there_is_says_nothing_of_it(hall: Hall) -> None:
+    hall.store.read_seconds = 2.0
+    leader = await hall.lead()
+    reach = HostReach(hall.hosts["h1"])
+    with pytest.raises(NotLeading, match="still reading"):
+        await reach.diagnose(SHARD, "run_1")
+    with pytest.raises(NotLeading, match="still reading"):
+        await reach.suppose(SHARD, "task_1.0", AS_IT_IS)
+    with pytest.raises(NotLeading, match="still reading"):
+        reach.waiting_sums(SHARD, None)
+    await hall.until(lambda: leader.is_ready)
+    assert await reach.diagnose(SHARD, "run_1") is None
+
+
+async def test_a_leader_that_can_not_write_says_how_old_it_is_and_advises_nothing(hall: Hall) -> None:
+    """With a lease that is long enough for it to be still in office."""
+    await hall.start(lease=60.0)
+    leader = await hall.leader()
+    (run,) = await hall.submit(ONE_TASK)
+    await hall.until(lambda: run in leader.shard.memory.runs)
+    reach = HostReach(hall.hosts["h1"])
+    fresh = await reach.diagnose(SHARD, run)
+    hall.store.trouble = lambda term, number, batch: Trouble.GONE
+    await hall.wait(STALE_SECONDS + 5)
+    stale = await reach.diagnose(SHARD, run)
+
+    assert fresh is not None
+    assert (fresh.reason, fresh.is_stale()) == (Reason.NO_MATCHING_WORKER, False)
+    assert stale is not None
+    assert (stale.reason, stale.is_stale(), stale.acts) == (Reason.SCHEDULER_LAG, True, ())
 
 
 async def test_a_worker_whose_disk_hangs_is_not_waited_for(hall: Hall) -> None:
@@ -28,3 +67,25 @@ async def test_a_worker_whose_disk_hangs_is_not_waited_for(hall: Hall) -> None:
         await HostReach(hall.hosts["h1"]).look(SHARD, "/data/ready")
     assert hall.clock.monotonic() - began == pytest.approx(LOOK_SECONDS, abs=0.1)
     assert (await hand.hear(Look)).path == "/data/ready"
+
+
+async def test_only_so_many_copies_are_played_at_once_and_the_verdict_comes_without_one(hall: Hall) -> None:
+    leader = await hall.lead()
+    (run,) = await hall.submit(ONE_TASK)
+    await hall.until(lambda: run in leader.shard.memory.runs)
+    reach = HostReach(hall.hosts["h1"])
+    task = leader.shard.memory.runs[run].tasks[0].id
+    taken = 0
+    while _PLACES.acquire(blocking=False):
+        taken += 1
+    try:
+        found = await reach.diagnose(SHARD, run)
+        with pytest.raises(Overloaded):
+            await reach.suppose(SHARD, task, AS_IT_IS)
+    finally:
+        for _ in range(taken):
+            _PLACES.release()
+
+    assert found is not None
+    assert (found.reason, found.acts) == (Reason.NO_MATCHING_WORKER, ())
+    assert await reach.suppose(SHARD, task, AS_IT_IS) is not None

@@ -17,7 +17,7 @@ from mainspring.core.schedules import ScheduleSpec
 from mainspring.core.settling_acts import new_schedule
 from mainspring.core.triggers import CronTrigger, EventTrigger, IntervalTrigger, OnceTrigger
 from mainspring.errors import Refused
-from mainspring.host.schedule_acts import make_context
+from mainspring.host.schedule_context import make_context
 from mainspring.host.triggers import AT_ONCE, Triggers
 from tests.host.hall import SHARD, Hall
 from tests.host.timetable import SECOND, Timetable

@@ -26,7 +26,8 @@ from mainspring.core.triggers import Trigger
 from mainspring.host.fire_news import ASIDE, RUN_ENDED, FireNews
 from mainspring.host.outbox import OutboxDelivery
 from mainspring.host.reaching import HostReach
-from mainspring.host.schedule_acts import ScheduleBook, make_context
+from mainspring.host.schedule_acts import ScheduleBook
+from mainspring.host.schedule_context import make_context
 from mainspring.host.settler import Settler
 from mainspring.host.triggers import Triggers
 from mainspring.store.port_schedules import FireFilter

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
+from typing import Protocol
 
 import msgspec
 import structlog
@@ -26,6 +27,7 @@ from mainspring.host.outbox import GroupReceiver, Receiver
 from mainspring.host.reaching import Reach
 from mainspring.host.settler import Settler
 from mainspring.shard.events import CancelRun
+from mainspring.store.port_front import ListedRun
 from mainspring.store.port_schedules import FireFilter, Schedules
 
 log = structlog.get_logger()
@@ -50,10 +52,18 @@ class _RunEnded(msgspec.Struct, frozen=True, kw_only=True):
 _RUN_ENDED = msgspec.json.Decoder(_RunEnded)
 
 
+class Noted(Schedules, Protocol):
+    """The parts of the store that this needs."""
+
+    async def find_run(self, run_id: str) -> ListedRun | None:
+        """A run, wherever it is."""
+        ...
+
+
 class FireNews:
     """Receives what concerns schedules."""
 
-    def __init__(self, store: Schedules, settler: Settler, reach: Callable[[], Reach]) -> None:
+    def __init__(self, store: Noted, settler: Settler, reach: Callable[[], Reach]) -> None:
         self._store = store
         self._settler = settler
         self._reach = reach
@@ -91,6 +101,7 @@ class FireNews:
             list(ends),
             lambda docket, context: settling.note_ends(docket, context, ends),
             lambda docket, fault: settling.note_ends_aside(docket, fault, ends),
+            is_news=True,
         )
         jobs = {(ruling.schedule.tenant, ruling.schedule.job) for ruling in rulings}
         if jobs:
@@ -100,7 +111,8 @@ class FireNews:
         """A run has to make room. That it is over already, or not there, is as good."""
         wish = msgspec.json.decode(row.payload, type=CancelWish)
         act = CancelRun(run_id=wish.run, by="schedule", why=wish.why)
-        answered = await self._reach().ask(wish.shard, act)
+        found = await self._store.find_run(wish.run)
+        answered = await self._reach().ask(wish.shard if found is None else found.run.shard, act)
         log.info("schedule.cancelled_run", run=wish.run, reply=answered.reply)
 
     async def look_for_file(self, row: Outgoing) -> None:

@@ -13,9 +13,11 @@ from datetime import timedelta
 import structlog
 
 from mainspring.clock import Clock
+from mainspring.core.sharing_rules import AllRules, rules_for
 from mainspring.core.tuning import USUAL, Tuning
 from mainspring.errors import Fenced, NotLeading, Unavailable
 from mainspring.host.jobs import JobCache
+from mainspring.host.looks import Looks
 from mainspring.host.loop import Leader
 from mainspring.store.port import ShardRow, Store
 
@@ -37,6 +39,7 @@ class Host:
         self.leaders: dict[str, Leader] = {}
         self._store = store
         self._clock = clock
+        self.looks = Looks(clock)
         self._draw_nonce = draw_nonce
         self._lease = lease
         self._tuning = tuning
@@ -62,6 +65,12 @@ class Host:
         self._tuning = tuning
         for leader in self.leaders.values():
             leader.tuning = tuning
+            leader.inbox.wake()
+
+    def rule(self, rules: AllRules) -> None:
+        """People have decided something else: leaders go by it from their next turn on. Later ones read it."""
+        for shard, leader in self.leaders.items():
+            leader.rules = rules_for(shard, rules)
             leader.inbox.wake()
 
     async def run(self) -> None:

@@ -14,7 +14,7 @@ from datetime import datetime
 
 import structlog
 
-from mainspring.core.intake import Waiting, Want, choose, decide_wants
+from mainspring.core.intake import Waiting, Want, choose, decide_wants, with_handed
 from mainspring.core.runs import Run
 from mainspring.core.tasks import Priority
 from mainspring.errors import Broken, Unavailable
@@ -96,7 +96,8 @@ class IntakeReader:
         self._committed.clear()
         below = Priority.P1 if len(self._handed) >= MOST_ON_THEIR_WAY else hold
         waiting = await self._waiting(below)
-        wants = decide_wants(waiting, self._in_memory(memory), HIGH_WATER_TASKS, CHUNK_TASKS)
+        counts = with_handed(memory.in_memory, self._handed.values(), memory.runs)
+        wants = decide_wants(waiting, counts, HIGH_WATER_TASKS, CHUNK_TASKS)
         self._left = bool(waiting or self._after or below is not None)
         if not wants:
             return False
@@ -136,15 +137,6 @@ class IntakeReader:
         self._after = max((one.tenant for one in others if counts[one.priority] >= MOST_TENANTS), default="")
         urgent = [one for one in allowed if one.priority is Priority.P0]
         return list(dict.fromkeys([*urgent, *others]))
-
-    def _in_memory(self, memory: ShardMemory) -> dict[tuple[Priority, str], int]:
-        """Tasks in memory, and those on their way there."""
-        counts = dict(memory.in_memory)
-        for run in self._handed.values():
-            if run.id not in memory.runs:
-                key = (run.priority, run.tenant)
-                counts[key] = counts.get(key, 0) + run.task_count
-        return counts
 
     def _with_handed(self, wants: list[Want]) -> list[Want]:
         """What was handed over and is not committed yet will be read again: ask for so many more."""

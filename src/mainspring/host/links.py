@@ -16,6 +16,7 @@ from collections.abc import Iterator
 
 import msgspec
 
+from mainspring.core.artifacts import fault_in_path
 from mainspring.core.batch import Effect
 from mainspring.core.work import LARGEST_CHECKPOINT_BYTES
 from mainspring.errors import Broken, Fault, Refused, Unavailable
@@ -37,6 +38,7 @@ from mainspring.shard.events import (
 )
 from mainspring.wire import (
     Answer,
+    AskEnds,
     Beat,
     Checkpoint,
     Credit,
@@ -183,6 +185,10 @@ class Links:
         # Another one each time: one whose disk hangs keeps nobody from an answer for long.
         return await links[next(self._looks) % len(links)].look(path)
 
+    def note(self, worker: str) -> None:
+        """A worker was heard of that has no link."""
+        self._heard.add(worker)
+
     def take_heard(self) -> list[str]:
         """The workers that were heard of since this was last asked."""
         heard, self._heard = self._heard, set()
@@ -259,8 +265,8 @@ def _events(link: Link, message: FromWorker) -> Iterator[Event]:
             yield WorkerGone(worker=worker, session=session)
         case Register():
             raise Refused("a session is open", [Fault(where="register", why="it can be opened once on a link")])
-        case Log() | Seen():
-            raise Broken("a piece of a log, or an answer about a file, is for whoever waits for it, not for a shard")
+        case Log() | Seen() | AskEnds():
+            raise Broken("what is about files is for whoever keeps them, or waits for them, not for a shard")
 
 
 def _check(event: AttemptEnded) -> Event:
@@ -269,6 +275,10 @@ def _check(event: AttemptEnded) -> Event:
         fault = None if text is None else _fault(text, LONGEST_TEXT)
         if fault is not None:
             return EventUnfit(event=event, fault=f"its {name} {fault}")
+    for artifact in event.artifacts:
+        fault = fault_in_path(artifact.path)
+        if fault is not None:
+            return EventUnfit(event=event, fault=f"the path of an artifact {fault}")
     return event
 
 
@@ -302,4 +312,5 @@ def _ended(worker: str, session: str, result: Result) -> AttemptEnded:
         outcome=result.outcome,
         output=result.output,
         error=result.error,
+        artifacts=result.artifacts,
     )

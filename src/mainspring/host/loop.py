@@ -32,21 +32,24 @@ from datetime import timedelta
 from typing import TypeVar
 
 import structlog
-from msgspec.structs import replace
 
 from mainspring.clock import Clock, StoreTime
 from mainspring.core.batch import Batch, Effect
+from mainspring.core.sharing_rules import NO_RULES, SharingRules, rules_for
 from mainspring.core.tuning import USUAL, Tuning
-from mainspring.errors import Fenced, NotLeading, StaleWrite, Unavailable
+from mainspring.errors import Fenced, StaleWrite, Unavailable
 from mainspring.host.inbox import Inbox
 from mainspring.host.intake import IntakeReader
 from mainspring.host.jobs import JobCache
+from mainspring.host.limits_keeping import LimitsKeeper
 from mainspring.host.links import Link, Links
 from mainspring.host.lookups import look_up
 from mainspring.host.pace import Pace
+from mainspring.host.tickets import Tickets
 from mainspring.host.watch import note_heard
-from mainspring.shard.effects import Answered, LookUpAttempt, LookUpRun
-from mainspring.shard.events import Asked, Event, Retuned, RunUnreadable, StoreLagged
+from mainspring.shard.claim_events import ClaimAct
+from mainspring.shard.effects import Answered, LookUpAttempt, LookUpRun, TakeAllowance, TakeShare
+from mainspring.shard.events import Asked, Event, Retuned, Ruled, RunUnreadable, StoreLagged
 from mainspring.shard.shard import Shard
 from mainspring.store.port import Store, Term
 from mainspring.wire import FromWorker, Register
@@ -81,14 +84,18 @@ class Leader:
         self.pace = Pace()
         self.tuning = tuning
         """The measures by which the shard goes from the next turn on."""
+        self.rules: SharingRules = NO_RULES
+        """What people have decided; the shard goes by it from the next turn on."""
         self.time = StoreTime(clock)
         self.time.heard(term.granted_at)
         self.shard = Shard(term.shard, seed=(term.nonce, term.batch_no), tuning=tuning)
         self.intake = IntakeReader(store, jobs, self.inbox, term.shard, self.time.now)
+        self._limits = LimitsKeeper(store, clock, term, self.inbox)
         self._store = store
         self._clock = clock
         self._jobs = jobs
-        self._number = term.batch_no
+        self.batch_no = term.batch_no
+        """The number of the last batch that is durable."""
         self._trust = (lease - MARGIN).total_seconds()
         self._renewed_at = began
         self._trusted_until = began + self._trust
@@ -97,11 +104,11 @@ class Leader:
         """Events of the batch that is being written."""
         self._taken: list[Event] = []
         """Events of the turn that is open."""
-        self._tickets: dict[int, asyncio.Future[Answered]] = {}
-        self._next_ticket = 1
+        self._tickets = Tickets(self.inbox, term.shard)
         self._lookups: list[LookUpAttempt | LookUpRun] = []
+        self.is_ready = False
+        """What the rows say is in memory."""
         self._stopping = False
-        self._over = False
         self.on_commit: Callable[[int, Batch], None] | None = None
         """Told of each batch that became durable: for measuring and for checks."""
 
@@ -118,19 +125,13 @@ class Leader:
 
     async def ask(self, asked: Asked) -> Answered:
         """Have an act carried out; answers when that is durable. Raises Overloaded, or NotLeading if the term ends."""
-        self._require_term()
-        ticket, self._next_ticket = self._next_ticket, self._next_ticket + 1
-        waiting: asyncio.Future[Answered] = asyncio.get_running_loop().create_future()
-        self._tickets[ticket] = waiting
-        try:
-            self.inbox.offer(replace(asked, ticket=ticket))
-            return await waiting
-        finally:
-            self._tickets.pop(ticket, None)
+        if isinstance(asked, ClaimAct):
+            self.links.note(asked.worker)
+        return await self._tickets.ask(asked)
 
     def open_link(self, hello: Register) -> Link:
         """A worker opens a session. Raises NotLeading if the term is over."""
-        self._require_term()
+        self._tickets.require_term()
         return self.links.open(hello)
 
     def receive(self, link: Link, messages: Sequence[FromWorker]) -> None:
@@ -145,8 +146,10 @@ class Leader:
         helpers: list[asyncio.Task[None]] = []
         try:
             await self._load()
+            self.is_ready = True
             helpers.append(asyncio.create_task(self.intake.run(lambda: self.shard.memory, lambda: self.pace.hold)))
             helpers.append(asyncio.create_task(note_heard(self._store, self._clock, self.links, self.term.shard)))
+            helpers.append(asyncio.create_task(self._limits.run(lambda: self.rules)))
             while not self._stopping:
                 await self._or_alone(self._turn)
             await self._or_alone(self._written)
@@ -197,6 +200,8 @@ class Leader:
             events = [*events, StoreLagged(hold=self.pace.hold)]
         if self.tuning is not self.shard.memory.tuning:
             events = [Retuned(tuning=self.tuning), *events]
+        if self.rules is not self.shard.memory.rules:
+            events = [Ruled(rules=self.rules), *events]
         self._taken += events
         self.shard.take(events, now=self.time.now())
 
@@ -257,20 +262,20 @@ class Leader:
             if began >= self._trusted_until:
                 raise Fenced(f"the lease of {self.term.shard} could not be renewed in time")
             try:
-                at = await self._store.commit(self.term, self._number + 1, batch)
+                at = await self._store.commit(self.term, self.batch_no + 1, batch)
             except Unavailable as fault:
-                log.warning("commit.unavailable", shard=self.term.shard, batch=self._number + 1, fault=str(fault))
+                log.warning("commit.unavailable", shard=self.term.shard, batch=self.batch_no + 1, fault=str(fault))
                 await self._clock.sleep(pause)
                 pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
                 continue
-            self._number += 1
+            self.batch_no += 1
             self._renewed_at = began
             self._trusted_until = began + self._trust
             self.time.heard(at)
             self.pace.observe(batch.rows(), self._clock.monotonic() - began)
             self.intake.settled(batch.runs)
             if self.on_commit is not None:
-                self.on_commit(self._number, batch)
+                self.on_commit(self.batch_no, batch)
             return
 
     def _release(self, effects: Sequence[Effect]) -> None:
@@ -278,11 +283,11 @@ class Leader:
         for effect in effects:
             match effect:
                 case Answered():
-                    waiting = self._tickets.get(effect.ticket)
-                    if waiting is not None and not waiting.done():
-                        waiting.set_result(effect)
+                    self._tickets.answer(effect)
                 case LookUpAttempt() | LookUpRun():
                     self._lookups.append(effect)
+                case TakeShare() | TakeAllowance():
+                    self._limits.take(effect)
                 case _:
                     self.links.release(effect)
         self.links.settle_credit()
@@ -326,8 +331,12 @@ class Leader:
         """Put what the rows say in the place of what is in memory. Open sessions stay open."""
         rows = await self._patiently(lambda: self._store.load(self.term.shard))
         jobs, faults = await self._patiently(lambda: self._jobs.get(run.job_id for run in rows.runs))
+        rules = rules_for(self.term.shard, await self._patiently(self._store.rules))
+        if rules.version > self.rules.version or self.rules is NO_RULES:
+            self.rules = rules  # Unless something newer was heard while they were read.
+        self._limits.loaded(rows.shares)
         before = self.shard.memory
-        self.shard = Shard(self.term.shard, seed=(self.term.nonce, self._number), tuning=before.tuning)
+        self.shard = Shard(self.term.shard, seed=(self.term.nonce, self.batch_no), tuning=before.tuning)
         faults = rows.unreadable | {run.id: faults[run.job_id] for run in rows.runs if run.job_id in faults}
         readable = [run for run in rows.runs if run.id not in faults]
         ids = {run.id for run in readable}
@@ -335,7 +344,8 @@ class Leader:
         spreads = [spread for spread in rows.spreads if spread.run_id in ids]
         self.shard.load(
             readable, tasks, jobs, spreads, checkpoints=rows.checkpoints, held_workers=rows.workers,
-            breakers=rows.breakers, durations=rows.durations, now=self.time.now(), before=before,
+            breakers=rows.breakers, durations=rows.durations, shares=rows.shares, tallies=rows.tallies,
+            rules=self.rules, now=self.time.now(), before=before,
         )  # fmt: skip
         for run in rows.runs:
             if run.id not in ids and run.held is None:
@@ -366,14 +376,7 @@ class Leader:
             finally:
                 reading.cancel()
 
-    def _require_term(self) -> None:
-        if self._over:
-            raise NotLeading(f"the term of {self.term.shard} is over")
-
     def _end(self) -> None:
         """The term is over: nobody who waits gets an answer from us any more."""
-        self._over = True
         self.links.close_all()
-        for waiting in self._tickets.values():
-            if not waiting.done():
-                waiting.set_exception(NotLeading(f"the term of {self.term.shard} is over"))
+        self._tickets.end()

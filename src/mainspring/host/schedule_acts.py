@@ -14,7 +14,6 @@ it was the first time.
 from __future__ import annotations
 
 import heapq
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from functools import partial
@@ -27,15 +26,16 @@ from mainspring.core import settling_acts as acts
 from mainspring.core.audit_trail import AuditEntry
 from mainspring.core.backfills import Backfill
 from mainspring.core.fires import upcoming
-from mainspring.core.hearings import Context
+from mainspring.core.hearings import Context, RunWish
 from mainspring.core.job_rules import Limits
-from mainspring.core.jobs import JobRow, count_tasks
+from mainspring.core.jobs import JobRow
 from mainspring.core.schedule_rows import BackfillRow, Decide, Docket, EventRow, FireRow, Ruling, ScheduleRow
 from mainspring.core.schedules import ScheduleSpec, check_schedule
 from mainspring.core.settling_acts import BackfillWish
 from mainspring.core.settling_events import receive
 from mainspring.core.zones import EPOCH
 from mainspring.errors import Broken, Conflict, Fault, NotFound, Refused
+from mainspring.host.schedule_context import make_context
 from mainspring.host.settler import guard
 from mainspring.ids import entropy, new_id
 from mainspring.store.port_schedules import Events, FireFilter, IdempotencyKey, NewSchedule, Schedules, Settled
@@ -44,7 +44,6 @@ MOST_UPCOMING = 1_000
 _MOST_PAST_FIRES = 20_000
 _MOST_PAST_BACKFILLS = 1_000
 _MOST_TRIES = 10
-_COUNTS_KEPT = 10_000
 _INSTANT = timedelta(microseconds=1)
 _SPECS = msgspec.json.Decoder(ScheduleSpec)
 
@@ -69,6 +68,8 @@ class SpecWish(msgspec.Struct, frozen=True, kw_only=True):
     """Its windows after this instant have been missed, and are handled as its definition says of such."""
     audit: AuditEntry | None = None
     """What the audit log says of it; its object is filled in: the new id."""
+    pool: str | None = None
+    """Where its runs go; None: where this server sends them."""
 
 
 class Upcoming(msgspec.Struct, frozen=True, kw_only=True):
@@ -93,26 +94,6 @@ class Backfilled(msgspec.Struct, frozen=True, kw_only=True):
     planned: Backfill
     is_replay: bool = False
     """They were asked for before, under the same key."""
-
-
-def make_context(default_jitter_seconds: int = 0) -> Context:
-    """What settlings need from here: new ids, and how many tasks a job has, which is counted once for each job."""
-    random = Random(entropy())
-    counts: OrderedDict[str, int] = OrderedDict()
-
-    def count(job: JobRow) -> int:
-        known = counts.get(job.id)
-        if known is None:
-            known = counts[job.id] = count_tasks(job)
-            if len(counts) > _COUNTS_KEPT:
-                counts.popitem(last=False)
-        return known
-
-    return Context(
-        new_run_id=lambda now: new_id("run", now, random),
-        count_tasks=count,
-        default_jitter_seconds=default_jitter_seconds,
-    )
 
 
 class ScheduleBook:
@@ -148,8 +129,9 @@ class ScheduleBook:
         With `since` its windows after that instant have been missed. The object of `audit` is filled in: the new id.
         """
         now = await self._store.time()
-        await self._check(tenant, spec, now if since is None else acts.check_since(since, now))
-        new = self._new(tenant, SpecWish(spec=spec, since=since, audit=audit), by, why, now)
+        start = now if since is None else acts.check_since(since, now)
+        pool = await self._check(tenant, spec, start, self._pool)
+        new = self._new(tenant, SpecWish(spec=spec, since=since, audit=audit, pool=pool), by, why, now)
         await self._store.insert_schedule(new.row, new.change, new.audit)
         self._on_change()
         self._tell([new.row.id])
@@ -187,7 +169,7 @@ class ScheduleBook:
         """
         row = await self.find(None, id)
         if msgspec.json.encode(spec).decode() != row.spec:
-            await self._check(row.tenant, spec, await self._store.time())
+            await self._check(row.tenant, spec, await self._store.time(), row.pool)
         ruling = await self._settle(
             id, lambda docket: acts.change(docket, self._context, spec, by=by, why=why, version=version), audit
         )
@@ -298,17 +280,31 @@ class ScheduleBook:
     def _new(self, tenant: str, wish: SpecWish, by: str, why: str, now: datetime) -> NewSchedule:
         since = None if wish.since is None else acts.check_since(wish.since, now)
         row, change = acts.new_schedule(
-            new_id("sched", now, self._random), tenant, wish.spec, pool=self._pool, by=by, why=why, now=now, since=since
+            new_id("sched", now, self._random),
+            tenant,
+            wish.spec,
+            pool=wish.pool or self._pool,
+            by=by,
+            why=why,
+            now=now,
+            since=since,
         )
         audit = None if wish.audit is None else msgspec.structs.replace(wish.audit, object=row.id)
         return NewSchedule(row=row, change=change, audit=audit)
 
-    async def _check(self, tenant: str, spec: ScheduleSpec, now: datetime) -> None:
+    async def _check(self, tenant: str, spec: ScheduleSpec, now: datetime, pool: str) -> str:
+        """Where the runs of a definition go, if they would go to `pool`. Raises Refused if it can't be used."""
         faults = check_schedule(spec, now, self._limits)
-        if not faults and await self._store.find_job(tenant, spec.job) is None:
+        job = None if faults else await self._store.find_job(tenant, spec.job)
+        if job is not None:
+            place = self._context.admit(RunWish(tenant=tenant, pool=pool, job=job, priority=spec.priority, at=now))
+            pool = place.pool
+            faults += place.faults
+        elif not faults:
             faults.append(Fault(where="job", why=f"there is no job {spec.job[:200]!a}"))
         if faults:
             raise Refused(f"the schedule has {len(faults)} fault{'s' if len(faults) > 1 else ''}", faults)
+        return pool
 
     async def _settle(self, id: str, decide: Decide, audit: AuditEntry | None) -> Ruling:
         settled = await self._try(id, decide, audit)

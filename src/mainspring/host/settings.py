@@ -41,13 +41,14 @@ class Settings:
         self._given = dict(given or {})
         self._changed: dict[str, str] = {}
         self._values = self._defaults = read_values(self._given)
+        self._tuning = tuning_of(self._values)
         self.on_change: Callable[[Tuning], None] = lambda tuning: None
         """Told of the measures whenever one of them is another."""
 
     @property
     def tuning(self) -> Tuning:
-        """The measures of the scheduling, as they are now."""
-        return tuning_of(self._values)
+        """The measures of the scheduling, as they are now. Asked with each request."""
+        return self._tuning
 
     @property
     def retention(self) -> Retention:
@@ -96,6 +97,7 @@ class Settings:
         except Refused as refused:
             log.warning("settings.refused", fault=str(refused), settings=self._changed)
             return
+        self._tuning = tuning_of(self._values)
         log.info("settings.changed", settings=self._changed)
         if self.tuning != before:
             self.on_change(self.tuning)

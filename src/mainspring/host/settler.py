@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from mainspring.core import hearings
 from mainspring.core.hearings import Context
 from mainspring.core.schedule_rows import Decide, Docket, Ruling
-from mainspring.errors import Unavailable
+from mainspring.errors import StaleWrite, Unavailable
 from mainspring.store.port_schedules import Schedules, Settled
 
 log = structlog.get_logger()
@@ -35,16 +35,25 @@ class Settler:
         self.on_ruled: Callable[[Sequence[str]], None] | None = None
         """Told the ids of schedules about which something was decided, once it is written."""
 
-    async def settle(self, ids: Sequence[str], rule: Rule, fallback: Fallback = hearings.set_aside) -> Sequence[Ruling]:
-        """Settle these schedules; what followed for each, or nothing if they had to be taken one by one."""
+    async def settle(
+        self, ids: Sequence[str], rule: Rule, fallback: Fallback = hearings.set_aside, *, is_news: bool = False
+    ) -> Sequence[Ruling]:
+        """Settle these schedules; what followed for each, or nothing if they had to be taken one by one.
+
+        `is_news`: the rule goes by rows that were read before. If the store went back meanwhile and they are others by
+        now, that is nobody's fault: raises Unavailable, and whoever brings the news reads them again.
+        """
         if not ids:
             return []
-        settled = await self.settle_some(lambda decide: self._store.settle(ids, decide), rule, fallback)
+        settled = await self.settle_some(
+            lambda decide: self._store.settle(ids, decide), rule, fallback, is_news=is_news
+        )  # fmt: skip
         return [] if settled is None else settled.rulings
 
     async def settle_some(
-        self, take: Callable[[Decide], Awaitable[Settled]], rule: Rule, fallback: Fallback = hearings.set_aside
-    ) -> Settled | None:
+        self, take: Callable[[Decide], Awaitable[Settled]], rule: Rule, fallback: Fallback = hearings.set_aside,
+        *, is_news: bool = False,
+    ) -> Settled | None:  # fmt: skip
         """Settle those that the store takes; None if they had to be taken one by one. Raises Unavailable."""
         taken: list[str] = []
         decide = guard(rule, self._context, fallback)
@@ -65,15 +74,17 @@ class Settler:
             self._tell([ruling.schedule.id for ruling in settled.rulings])
             return settled
         for schedule in taken:
-            await self._settle_alone(schedule, decide, fallback)
+            await self._settle_alone(schedule, decide, fallback, is_news=is_news)
         return None
 
-    async def _settle_alone(self, schedule: str, decide: Decide, fallback: Fallback) -> None:
+    async def _settle_alone(self, schedule: str, decide: Decide, fallback: Fallback, *, is_news: bool) -> None:
         try:
             await self._store.settle([schedule], decide)
         except Unavailable:
             raise
-        except Exception as fault:  # noqa: BLE001 - whatever it is, it is this schedule's, and its owner is told
+        except Exception as fault:
+            if is_news and isinstance(fault, StaleWrite):
+                raise Unavailable(f"{schedule} has changed since: {fault}") from fault
             because = repr(fault)
             log.warning("schedule.set_aside", schedule=schedule, fault=because)
             await self._store.settle([schedule], lambda docket: fallback(docket, because))

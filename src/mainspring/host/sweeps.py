@@ -17,7 +17,7 @@ from mainspring.clock import Clock
 from mainspring.core.tuning import USUAL_RETENTION, Retention
 from mainspring.errors import Unavailable
 from mainspring.host.loop import Leader
-from mainspring.host.watch import UNHEARD_AT_ONCE, unheard_after
+from mainspring.host.watch import UNHEARD_AT_ONCE, claimant_unheard_after, unheard_after
 from mainspring.shard.events import Audited, RunsAged, WorkerUnheard
 from mainspring.store.port import Pruned, Sweeps
 from mainspring.store.port_front import Liveness
@@ -82,8 +82,8 @@ class Sweeper:
 
     async def name_unheard(self, leader: Leader) -> int:
         """Tell the shard which workers nobody has noted for long; how many there were."""
-        silent = unheard_after(leader.tuning)
-        rows = await self._store.unheard(leader.term.shard, silent, UNHEARD_AT_ONCE)
+        silent, claimant_silent = unheard_after(leader.tuning), claimant_unheard_after(leader.tuning)
+        rows = await self._store.unheard(leader.term.shard, silent, UNHEARD_AT_ONCE, claimant_silent)
         for row in rows:
             leader.inbox.put(WorkerUnheard(row=row))
         return len(rows)

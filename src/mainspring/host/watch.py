@@ -28,6 +28,11 @@ def unheard_after(tuning: Tuning) -> timedelta:
     return timedelta(seconds=tuning.lost_after_seconds + 2 * NOTE_SECONDS)
 
 
+def claimant_unheard_after(tuning: Tuning) -> timedelta:
+    """The same for one that claims its work: a leader that knows it has forgotten it before that."""
+    return unheard_after(tuning) + timedelta(seconds=2 * tuning.claim_silence_seconds)
+
+
 async def note_heard(store: Liveness, clock: Clock, links: Links, shard: str) -> None:
     """Note in the store whom a leader has heard of, until cancelled. A note that fails is made up for by the next."""
     while True:

@@ -1,0 +1,261 @@
+"""A leader gets its part of limits that hold for the whole cluster, and gives way to others (PLC-12)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from datetime import timedelta
+
+import pytest_asyncio
+
+from mainspring.core.allowances import Allowance, Wish
+from mainspring.core.batch import Batch
+from mainspring.core.shares import ShareRow, lowered
+from mainspring.core.sharing_rules import NO_RULES, SharingRules
+from mainspring.core.work_groups import GroupRow
+from mainspring.core.zones import EPOCH
+from mainspring.errors import Unavailable
+from mainspring.host.inbox import Inbox
+from mainspring.host.limits_keeping import LimitsKeeper
+from mainspring.shard.effects import TakeAllowance, TakeShare
+from mainspring.shard.events import AllowanceGranted, Event, ShareGranted, ShareWanted
+from mainspring.store.port_terms import Term
+from tests.host.hall import Hall
+
+LEASE = timedelta(seconds=1_000)
+GPU, API = "group:acme/gpu", "group:acme/api"
+
+
+def rules(gpu: int = 10, api: int = 5) -> SharingRules:
+    """A concurrency group and a rate group."""
+    kept = {"note": "", "version": 1, "updated_at": EPOCH, "updated_by": "ann"}
+    groups = [
+        GroupRow(tenant="acme", name="gpu", most=gpu, per_seconds=None, **kept),  # type: ignore[arg-type]
+        GroupRow(tenant="acme", name="api", most=api, per_seconds=60.0, **kept),  # type: ignore[arg-type]
+    ]
+    return SharingRules(version=1, groups={group.limit: group for group in groups})
+
+
+class CountedLimits:
+    """The limits of a store, counted, and not always there."""
+
+    def __init__(self, hall: Hall) -> None:
+        self._hall = hall
+        self._store = hall.store
+        self.calls = 0
+        self.seconds = 0.0
+        self.is_gone = False
+
+    async def take_share(self, term: Term, limit: str, total: int, wanted: int) -> ShareRow:
+        """A share."""
+        self._count()
+        row = await self._store.take_share(term, limit, total, wanted)
+        await self._hall.wait(self.seconds)
+        return row
+
+    async def shares(self, limits: Sequence[str]) -> list[ShareRow]:
+        """All shares."""
+        self._count()
+        return await self._store.shares(limits)
+
+    async def take_allowances(self, wishes: Sequence[Wish]) -> list[Allowance]:
+        """Allowances."""
+        self._count()
+        return await self._store.take_allowances(wishes)
+
+    def _count(self) -> None:
+        self.calls += 1
+        if self.is_gone:
+            raise Unavailable("the store is gone")
+
+
+class Pool:
+    """One pool's keeper, whose shard is the test."""
+
+    def __init__(self, hall: Hall, term: Term) -> None:
+        self.term = term
+        self.limits = CountedLimits(hall)
+        self.inbox = Inbox(1_000)
+        self.rules = rules()
+        self.keeper = LimitsKeeper(self.limits, hall.clock, term, self.inbox)  # type: ignore[arg-type]
+        self.running = asyncio.create_task(self.keeper.run(lambda: self.rules))
+
+    async def heard(self) -> list[Event]:
+        """What the shard was told since it was last asked."""
+        return await self.inbox.next(wait=0.0, most=1_000)
+
+
+class Pools:
+    """Pools that share limits."""
+
+    def __init__(self, hall: Hall) -> None:
+        self.hall = hall
+        self.all: list[Pool] = []
+
+    async def open(self, name: str, nonce: int = 7) -> Pool:
+        """A pool, and who leads it."""
+        await self.hall.store.ensure_shard(name)
+        term = await self.hall.store.campaign(name, "h1", nonce, LEASE)
+        assert term is not None
+        self.all.append(Pool(self.hall, term))
+        return self.all[-1]
+
+
+@pytest_asyncio.fixture
+async def pools(hall: Hall) -> AsyncIterator[Pools]:
+    """None yet."""
+    pools = Pools(hall)
+    yield pools
+    for pool in pools.all:
+        pool.running.cancel()
+
+
+async def test_a_share_is_taken_at_once(hall: Hall, pools: Pools) -> None:
+    a = await pools.open("a")
+    a.keeper.take(TakeShare(GPU, 4, stamp=3))
+    await hall.wait(0.1)
+    assert await a.heard() == [ShareGranted(limit=GPU, granted=4, stamp=3)]
+    assert await hall.store.shares([GPU]) == [ShareRow(limit=GPU, holder="a", granted=4, needed=4)]
+
+
+async def test_nobody_asks_the_store_while_nothing_is_limited(hall: Hall, pools: Pools) -> None:
+    a = await pools.open("a")
+    await hall.wait(60.0)
+    a.rules = NO_RULES
+    a.keeper.take(TakeShare(GPU, 4))
+    a.keeper.take(TakeAllowance(API, 4))
+    await hall.wait(60.0)
+    assert (a.limits.calls, await a.heard()) == (0, [])
+
+
+async def test_what_is_not_granted_whole_is_tried_again_until_it_is(hall: Hall, pools: Pools) -> None:
+    """Another pool has it all; it is told to come down, and does."""
+    a, b = await pools.open("a"), await pools.open("b")
+    a.keeper.take(TakeShare(GPU, 10))
+    await hall.wait(0.1)
+    await a.heard()
+
+    b.keeper.take(TakeShare(GPU, 3))
+    await hall.wait(2.5)
+    assert await b.heard() == [ShareGranted(limit=GPU, granted=0)], "the same is not told again"
+    assert set(await a.heard()) == {ShareWanted(limit=GPU, target=7)}
+
+    await hall.store.commit(a.term, a.term.batch_no + 1, Batch(shares=[lowered(GPU, "a", 7)]))
+    await hall.wait(1.5)
+    assert (await b.heard())[-1] == ShareGranted(limit=GPU, granted=3)
+    calls = b.limits.calls
+    await hall.wait(1.5)
+    assert b.limits.calls <= calls + 2, "only its shares are looked at"
+
+
+async def test_who_does_not_want_it_any_more_stops_trying_and_says_so(hall: Hall, pools: Pools) -> None:
+    a, b = await pools.open("a"), await pools.open("b")
+    a.keeper.take(TakeShare(GPU, 10))
+    await hall.wait(0.1)
+    b.keeper.take(TakeShare(GPU, 3))
+    await hall.wait(3.0)
+    b.keeper.take(TakeShare(GPU, 0))
+    await hall.wait(2.5)
+    await a.heard()
+    await b.heard()
+
+    await hall.wait(5.0)
+    assert (await a.heard(), await b.heard()) == ([], [])
+
+
+async def test_who_asks_anew_is_told_anew(hall: Hall, pools: Pools) -> None:
+    """The shard may have forgotten what it has: its group was made anew."""
+    a = await pools.open("a")
+    for _ in range(2):
+        a.keeper.take(TakeShare(GPU, 4))
+        await hall.wait(0.1)
+        assert await a.heard() == [ShareGranted(limit=GPU, granted=4)]
+
+
+async def test_an_answer_to_what_the_shard_has_forgotten_is_dropped(hall: Hall, pools: Pools) -> None:
+    """It was loaded again while the store was asked: its rows say more than the answer does."""
+    a = await pools.open("a")
+    a.limits.seconds = 0.5
+    a.keeper.take(TakeShare(GPU, 4))
+    await hall.wait(0.1)
+    a.keeper.loaded([])
+    await hall.wait(1.0)
+    assert await a.heard() == []
+
+    a.keeper.take(TakeShare(GPU, 4))
+    await hall.wait(1.0)
+    assert await a.heard() == [ShareGranted(limit=GPU, granted=4)]
+
+
+async def test_a_limit_that_was_lowered_is_come_down_to(hall: Hall, pools: Pools) -> None:
+    a = await pools.open("a")
+    a.keeper.take(TakeShare(GPU, 10))
+    await hall.wait(0.1)
+    await a.heard()
+    a.rules = rules(gpu=4)
+    await hall.wait(1.5)
+    assert set(await a.heard()) == {ShareWanted(limit=GPU, target=4)}
+
+
+async def test_parts_that_a_shard_was_loaded_with_are_watched(hall: Hall, pools: Pools) -> None:
+    a = await pools.open("a")
+    await hall.store.take_share(a.term, GPU, 10, 10)
+    a.keeper.loaded(await hall.store.shares([GPU]))
+    a.rules = rules(gpu=4)
+    await hall.wait(2.5)
+    assert set(await a.heard()) == {ShareWanted(limit=GPU, target=4)}
+
+
+async def test_allowances_of_one_turn_are_taken_together(hall: Hall, pools: Pools) -> None:
+    a = await pools.open("a")
+    other = GroupRow(
+        tenant="acme", name="mail", most=1, per_seconds=10.0, note="", version=1, updated_at=EPOCH, updated_by="ann"
+    )
+    a.rules = SharingRules(version=2, groups={**a.rules.groups, other.limit: other})
+    a.keeper.take(TakeAllowance(API, 3))
+    a.keeper.take(TakeAllowance(other.limit, 3))
+    await hall.wait(0.1)
+    api, mail = await a.heard()
+    assert api == AllowanceGranted(limit=API, amount=3, more_at=None)
+    assert isinstance(mail, AllowanceGranted)
+    assert (mail.limit, mail.amount) == (other.limit, 1)
+    assert mail.more_at is not None
+    assert a.limits.calls == 1
+
+
+async def test_a_rate_that_is_used_up_is_answered_with_nothing_and_when(hall: Hall, pools: Pools) -> None:
+    a = await pools.open("a")
+    a.keeper.take(TakeAllowance(API, 9))
+    await hall.wait(0.1)
+    a.keeper.take(TakeAllowance(API, 9))
+    await hall.wait(0.1)
+    first, second = await a.heard()
+    assert isinstance(first, AllowanceGranted)
+    assert isinstance(second, AllowanceGranted)
+    assert (first.amount, second.amount) == (5, 0)
+    assert first.more_at == second.more_at is not None
+
+
+async def test_a_store_that_is_gone_for_a_while_is_asked_again(hall: Hall, pools: Pools) -> None:
+    a = await pools.open("a")
+    a.limits.is_gone = True
+    a.keeper.take(TakeShare(GPU, 2))
+    a.keeper.take(TakeAllowance(API, 1))
+    await hall.wait(3.5)
+    assert await a.heard() == []
+    a.limits.is_gone = False
+    await hall.wait(1.5)
+    assert set(await a.heard()) == {
+        ShareGranted(limit=GPU, granted=2),
+        AllowanceGranted(limit=API, amount=1, more_at=None),
+    }
+
+
+async def test_whose_term_is_over_takes_nothing(hall: Hall, pools: Pools) -> None:
+    a = await pools.open("a")
+    await hall.store.release(a.term)
+    await pools.open("a", nonce=8)
+    a.keeper.take(TakeShare(GPU, 2))
+    await a.running
+    assert await a.heard() == []
+    assert await hall.store.shares([GPU]) == []

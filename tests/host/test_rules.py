@@ -1,0 +1,160 @@
+"""What people decide reaches the API's edge and every leader, on this server at once and on others within seconds."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest_asyncio
+
+from mainspring.core.audit_trail import INSTALLATION, AuditEntry
+from mainspring.core.freezes import FreezeKind, FreezeRow
+from mainspring.core.quotas import Quota, QuotaRow
+from mainspring.core.sharing_rules import AllRules
+from mainspring.core.zones import EPOCH
+from mainspring.errors import Unavailable
+from mainspring.host.rules import FollowedRules
+from tests.host.hall import SHARD, Hall
+
+
+def entry(act: str) -> AuditEntry:
+    """Somebody decides something."""
+    return AuditEntry(id="req_1", tenant=INSTALLATION, actor="token:ann", source="", act=act, object="x")
+
+
+async def set_quota(hall: Hall, weight: float, tenant: str = "acme") -> None:
+    """Somebody sets a quota, on some server."""
+    row = QuotaRow(
+        tenant=tenant, pool="", quota=Quota(weight=weight), raised=None, version=0, updated_at=EPOCH, updated_by="ann"
+    )
+    await hall.store.put_quota(row, None, entry("put_quota"))
+
+
+async def freeze(hall: Hall) -> None:
+    """Somebody freezes everything, on some server."""
+    row = FreezeRow(kind=FreezeKind.ALL, subject="", why="a change", by="ann", since=EPOCH, until=None)
+    await hall.store.freeze(row, entry("freeze"))
+
+
+class CountedRules:
+    """The rules of a store, counted, and not always there."""
+
+    def __init__(self, hall: Hall) -> None:
+        self._hall = hall
+        self._store = hall.store
+        self.reads = 0
+        self.seconds = 0.0
+        self.is_gone = False
+
+    async def rules_version(self) -> int:
+        """The number."""
+        if self.is_gone:
+            raise Unavailable("the store is gone")
+        return await self._store.rules_version()
+
+    async def rules(self) -> AllRules:
+        """All of it."""
+        self.reads += 1
+        rules = await self._store.rules()
+        await self._hall.wait(self.seconds)
+        return rules
+
+
+@pytest_asyncio.fixture
+async def counted(hall: Hall) -> CountedRules:
+    """The rules of the hall's store."""
+    return CountedRules(hall)
+
+
+@pytest_asyncio.fixture
+async def followed(hall: Hall, counted: CountedRules) -> AsyncIterator[FollowedRules]:
+    """A server that follows."""
+    followed = FollowedRules(counted, hall.clock)  # type: ignore[arg-type]
+    running = asyncio.create_task(followed.run())
+    yield followed
+    running.cancel()
+
+
+async def test_a_change_on_another_server_is_known_a_second_later(
+    hall: Hall, followed: FollowedRules, counted: CountedRules
+) -> None:
+    told: list[int] = []
+    followed.on_change = lambda rules: told.append(rules.version)
+    await hall.wait(5.0)
+    assert (followed.now.version, followed.now.quotas) == (0, [])
+
+    await set_quota(hall, 3.0)
+    await hall.wait(1.1)
+    assert [row.quota.weight for row in followed.now.quotas] == [3.0]
+    await hall.wait(5.0)
+    assert (told[-1:], counted.reads) == ([1], 2), "it is read when it is another, and only then"
+
+
+async def test_who_changed_something_knows_it_at_once(hall: Hall, followed: FollowedRules) -> None:
+    await hall.wait(0.1)
+    await set_quota(hall, 3.0)
+    assert (await followed.refresh()).version == followed.now.version == 1
+
+
+async def test_who_does_not_follow_reads_before_it_says_that_there_is_nothing(hall: Hall) -> None:
+    await set_quota(hall, 3.0)
+    followed = FollowedRules(hall.store, hall.clock)
+    assert followed.now.quotas == ()
+    assert [row.tenant for row in (await followed.known()).quotas] == ["acme"]
+
+
+async def test_of_two_reads_at_once_the_later_one_counts(
+    hall: Hall, followed: FollowedRules, counted: CountedRules
+) -> None:
+    """The follower reads, and that takes long; meanwhile somebody here changes something, and reads it."""
+    await hall.wait(0.1)
+    counted.seconds = 0.5
+    told: list[int] = []
+    followed.on_change = lambda rules: told.append(rules.version)
+    await set_quota(hall, 3.0)
+    await hall.wait(1.0)
+    await set_quota(hall, 4.0)
+    counted.seconds = 0.0
+    await followed.refresh()
+    await hall.wait(2.0)
+    assert (told, followed.now.version) == ([1, 2], 2)
+
+
+async def test_a_store_that_is_gone_changes_nothing(hall: Hall, followed: FollowedRules, counted: CountedRules) -> None:
+    await set_quota(hall, 3.0)
+    await hall.wait(1.1)
+    counted.is_gone = True
+    await hall.wait(5.0)
+    await set_quota(hall, 4.0)
+    assert [row.quota.weight for row in followed.now.quotas] == [3.0]
+    counted.is_gone = False
+    await hall.wait(1.1)
+    assert [row.quota.weight for row in followed.now.quotas] == [4.0]
+
+
+async def test_a_new_leader_has_the_rules_before_its_first_turn(hall: Hall) -> None:
+    await set_quota(hall, 3.0)
+    leader = await hall.lead()
+    await hall.until(lambda: bool(hall.store.calls))
+    assert leader.shard.memory.rules.quotas["acme"].quota.weight == 3.0
+
+
+async def test_leaders_go_by_a_change_from_their_next_turn_on(hall: Hall, followed: FollowedRules) -> None:
+    leader = await hall.lead()
+    followed.on_change = hall.hosts["h1"].rule
+    await set_quota(hall, 3.0)
+    await freeze(hall)
+    await hall.until(lambda: leader.shard.memory.rules.version == 2, within=2.5)
+    assert leader.rules is leader.shard.memory.rules
+    assert leader.shard.memory.rules.freezes
+
+
+async def test_a_leader_that_loads_again_keeps_the_newest_rules(hall: Hall, followed: FollowedRules) -> None:
+    """A read of the rules that took long does not undo what was heard meanwhile."""
+    leader = await hall.lead()
+    await set_quota(hall, 3.0)
+    hall.hosts["h1"].rule(await followed.refresh())
+    hall.store.trouble = lambda term, number, batch: None
+    await leader._load()
+    assert leader.shard.memory.rules.version == leader.rules.version == 1
+    assert SHARD in hall.hosts["h1"].leaders

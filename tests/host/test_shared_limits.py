@@ -1,0 +1,136 @@
+"""Two pools share the limits of groups: whatever each of them does, together they stay within (PLC-12)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest_asyncio
+
+from mainspring.core.audit_trail import INSTALLATION, AuditEntry
+from mainspring.core.jobs import JobSpec, TaskSpec
+from mainspring.core.work_groups import GroupRow
+from mainspring.core.zones import EPOCH
+from mainspring.errors import Fenced, NotLeading
+from mainspring.host.rules import FollowedRules
+from mainspring.wire import Assignment, Offer
+from mainspring.worker.played import PlayedWorker
+from tests.host.hall import SHARD, Hall
+
+OTHER = "other"
+TASK_SECONDS = 2.0
+MEMBER = JobSpec(name="member", tasks=(TaskSpec(name="only", groups=("gpu",)),))
+
+
+class Pair:
+    """Two pools, led by one host, with a worker each that has room for everything."""
+
+    def __init__(self, hall: Hall) -> None:
+        self.hall = hall
+        self.rules = FollowedRules(hall.store, hall.clock)
+        self.started: list[tuple[float, str]] = []
+        """When what started, and in which pool."""
+        self._running: list[asyncio.Task[None]] = []
+
+    async def open(self) -> None:
+        """Everything runs."""
+        await self.hall.store.ensure_shard(OTHER)
+        host = await self.hall.start()
+        self.rules.on_change = host.rule
+        self._running.append(asyncio.create_task(self.rules.run()))
+        for pool in (SHARD, OTHER):
+            self._running.append(asyncio.create_task(self._serve(pool)))
+
+    async def close(self) -> None:
+        """Everything ends."""
+        for task in self._running:
+            task.cancel()
+
+    async def limit(self, most: int, per_seconds: float | None = None) -> None:
+        """Somebody defines the group."""
+        row = GroupRow(
+            tenant="acme", name="gpu", most=most, per_seconds=per_seconds, note="", version=0, updated_at=EPOCH,
+            updated_by="ann",
+        )  # fmt: skip
+        audit = AuditEntry(id="req_1", tenant=INSTALLATION, actor="token:ann", source="", act="put_group", object="x")
+        await self.hall.store.put_group(row, None, audit)
+        await self.rules.refresh()
+
+    def ended(self) -> int:
+        """How many runs are over."""
+        (count,) = self.hall.rows("SELECT count(*) FROM runs WHERE ended_at IS NOT NULL")[0]
+        assert isinstance(count, int)
+        return count
+
+    def most_at_once(self) -> int:
+        """How many ran at the same time, at the most."""
+        starts = [at for at, _ in self.started]
+        return max(sum(at <= start < at + TASK_SECONDS for at in starts) for start in starts)
+
+    async def _serve(self, pool: str) -> None:
+        def begin(_assignment: Assignment) -> float:
+            self.started.append((self.hall.clock.monotonic(), pool))
+            return TASK_SECONDS
+
+        worker = PlayedWorker(f"w-{pool}", Offer(100_000, 100 << 30), self.hall.clock, seconds_of=begin)
+        while True:
+            try:
+                await worker.serve(self.hall.hosts["h1"].leader(pool))
+            except (NotLeading, Fenced):
+                await self.hall.wait(0.1)
+
+
+@pytest_asyncio.fixture
+async def pair(hall: Hall) -> AsyncIterator[Pair]:
+    """Two pools."""
+    pair = Pair(hall)
+    await pair.open()
+    yield pair
+    await pair.close()
+
+
+async def test_a_concurrency_group_holds_for_both_together(hall: Hall, pair: Pair) -> None:
+    """The first has all of it when the second comes, and then half each."""
+    await pair.limit(4)
+    await hall.submit(MEMBER, runs=40)
+    await hall.until(lambda: len(pair.started) >= 4)
+    await hall.submit(MEMBER, runs=20, shard=OTHER)
+    await hall.until(lambda: pair.ended() == 60, within=120.0)
+
+    assert len(pair.started) == 60
+    assert pair.most_at_once() == 4
+    both = [pool for at, pool in pair.started if 15.0 < at - pair.started[0][0] < 30.0]
+    assert both.count(SHARD) > 5
+    assert both.count(OTHER) > 5
+
+
+async def test_a_group_of_one_goes_round(hall: Hall, pair: Pair) -> None:
+    await pair.limit(1)
+    await hall.submit(MEMBER, runs=8)
+    await hall.submit(MEMBER, runs=8, shard=OTHER)
+    await hall.until(lambda: pair.ended() == 16, within=300.0)
+    assert pair.most_at_once() == 1
+    first = [pool for _, pool in pair.started[:8]]
+    assert {first.count(SHARD), first.count(OTHER)} <= {3, 4, 5}
+
+
+async def test_a_group_that_is_made_smaller_is_soon_kept(hall: Hall, pair: Pair) -> None:
+    await pair.limit(6)
+    for pool in (SHARD, OTHER):
+        await hall.submit(MEMBER, runs=30, shard=pool)
+    await hall.until(lambda: len(pair.started) >= 6)
+    await pair.limit(2)
+    await hall.wait(10.0)
+    pair.started.clear()
+    await hall.until(lambda: pair.ended() == 60, within=300.0)
+    assert pair.most_at_once() == 2
+
+
+async def test_a_rate_group_holds_for_both_together(hall: Hall, pair: Pair) -> None:
+    await pair.limit(5, per_seconds=10.0)
+    for pool in (SHARD, OTHER):
+        await hall.submit(MEMBER, runs=12, shard=pool)
+    await hall.until(lambda: pair.ended() == 24, within=120.0)
+    starts = sorted(at for at, _ in pair.started)
+    assert max(sum(start <= at < start + 9.0 for at in starts) for start in starts) == 5
+    assert starts[-1] - starts[0] < 60.0
