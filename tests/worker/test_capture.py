@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import base64
+import json
+from collections.abc import Callable
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 from hypothesis import given
@@ -77,3 +81,24 @@ def test_a_full_log_says_how_much_is_missing(tmp_path: Path) -> None:
     assert text == "1234567812\n[the log is full: 7990 more bytes were dropped]\n"
     assert size == len(text)
     assert log.last_lines() == "12345678" * 256
+
+
+@pytest.mark.parametrize("ahead", ["", "u", "us", "user:"])
+@pytest.mark.parametrize("encode", [base64.b64encode, base64.urlsafe_b64encode])
+def test_a_secret_in_base64_is_masked_wherever_it_stands(ahead: str, encode: Callable[[bytes], bytes]) -> None:
+    """As `Authorization: Basic` has it. The letters that it shares with its neighbours tell nothing."""
+    secret = "hunter2-öäü-0123456789?>"
+    shown = encode(f"{ahead}{secret}\n".encode()).decode()
+
+    left = Mask([secret]).text(shown)
+
+    assert MASK in left
+    assert len(left.replace(MASK, "")) <= len(encode(ahead.encode())) + 8
+
+
+def test_a_secret_is_masked_as_json_and_addresses_have_it() -> None:
+    secret = 'p&ss "word" \\ ö'
+    mask = Mask([secret])
+
+    for shown in (json.dumps(secret), json.dumps(secret, ensure_ascii=False), quote(secret, safe="")):
+        assert mask.text(f"a {shown} b").strip("ab ").strip('"') == MASK

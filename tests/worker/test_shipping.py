@@ -5,21 +5,22 @@ from __future__ import annotations
 from pathlib import Path
 
 from mainspring.wire import Log, LogKept
+from mainspring.worker.guard_settings import LOGS, log_path
 from mainspring.worker.shipping import PIECE_BYTES, RESEND_SECONDS, WINDOW_BYTES, Shipping
 
 
 def printed(state: Path, attempt: str, data: bytes) -> None:
     """An attempt prints."""
-    directory = state / "attempts" / attempt
-    directory.mkdir(parents=True, exist_ok=True)
-    with (directory / "log").open("ab") as file:
+    path = log_path(state, attempt)
+    path.parent.mkdir(exist_ok=True)
+    with path.open("ab") as file:
         file.write(data)
 
 
 def removed(shipping: Shipping, state: Path) -> bool:
     """Is everything off the disk after a tidy-up?"""
     shipping.remove()
-    return not list((state / "attempts").iterdir())
+    return not list((state / LOGS).iterdir())
 
 
 def test_a_log_is_sent_while_it_grows_and_ends_with_its_last_piece(tmp_path: Path) -> None:
@@ -69,7 +70,7 @@ def test_a_directory_goes_when_the_log_is_kept_and_the_result_answered(tmp_path:
 
 def test_an_attempt_that_printed_nothing_sends_nothing(tmp_path: Path) -> None:
     """And leaves nothing."""
-    (tmp_path / "attempts" / "a").mkdir(parents=True)
+    (tmp_path / LOGS).mkdir()
     shipping = Shipping(tmp_path)
     shipping.follow("a")
     shipping.end("a", 0)
@@ -109,7 +110,7 @@ def test_what_an_earlier_agent_left_is_sent_or_removed(tmp_path: Path) -> None:
     """Of attempts that run, that are over, and that nobody holds any more."""
     for attempt in ("forgotten", "over", "running"):
         printed(tmp_path, attempt, b"one")
-    (tmp_path / "attempts" / "empty").mkdir()
+    printed(tmp_path, "empty", b"")
     shipping = Shipping(tmp_path)
     shipping.restore(["running"], ["over"])
 
@@ -118,7 +119,7 @@ def test_what_an_earlier_agent_left_is_sent_or_removed(tmp_path: Path) -> None:
     for attempt in pieces:
         shipping.keep(LogKept(attempt, 3))
     shipping.remove()
-    assert sorted(path.name for path in (tmp_path / "attempts").iterdir()) == ["over", "running"]
+    assert sorted(path.name for path in (tmp_path / LOGS).iterdir()) == ["over", "running"]
 
 
 def test_beyond_its_limit_the_oldest_logs_go_unsent(tmp_path: Path) -> None:
@@ -129,10 +130,10 @@ def test_beyond_its_limit_the_oldest_logs_go_unsent(tmp_path: Path) -> None:
         shipping.end(attempt, 45)
 
     assert [piece.attempt for piece in shipping.next_pieces(0.0)] == ["b", "c"]
-    assert not (tmp_path / "attempts" / "a" / "log").exists()
+    assert not log_path(tmp_path, "a").exists()
     shipping.answer(["a"])
     shipping.remove()
-    assert not (tmp_path / "attempts" / "a").exists()
+    assert [path.name for path in sorted((tmp_path / LOGS).iterdir())] == ["b", "c"]
 
 
 def test_what_the_server_does_not_keep_is_sent_again(tmp_path: Path) -> None:

@@ -29,11 +29,14 @@ import structlog
 from mainspring import __version__
 from mainspring.clock import Clock
 from mainspring.core.work import HANDLER_LABEL
-from mainspring.wire import FromWorker, Goodbye, LogKept, Offer, Register, ToWorker, Welcome
+from mainspring.wire import Ends, FromWorker, Goodbye, LogKept, Offer, Register, ToWorker, Welcome
 from mainspring.worker import guard_wire as guard
+from mainspring.worker.artifact_store import storage_of
+from mainspring.worker.artifact_sweep import ArtifactSweep
 from mainspring.worker.drain import Drain
 from mainspring.worker.duties import Duties
 from mainspring.worker.guard_link import GuardLink
+from mainspring.worker.identity import Identity
 from mainspring.worker.journal import LIMIT_BYTES, Journal
 from mainspring.worker.looking import Looking
 from mainspring.worker.shipping import SPOOL_BYTES, Shipping
@@ -66,6 +69,13 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
     labels: dict[str, str] = {}
     zone: str = ""
     token: str = ""
+    ca_cert: Path | None = None
+    """The certificate that the servers' are signed with, if the machine does not know it."""
+    join: str = ""
+    """A join token, for a certificate in the place of a token (SEC-3)."""
+    artifacts: str = ""
+    """The storage that it looks after, if `keep_artifacts_seconds` says how long what is in it is kept."""
+    keep_artifacts_seconds: int = 0
     drain_seconds: float = 60.0
     ready_file: Path | None = None
     """Written when a server has said welcome for the first time."""
@@ -82,13 +92,24 @@ class Agent:
         self._clock = clock
         self._random = random
         prefixes = (label for label in settings.labels if label.startswith(HANDLER_LABEL))
-        self._duties = Duties(Verifier(settings.offer, (label.removeprefix(HANDLER_LABEL) for label in prefixes)))
+        handlers = [label.removeprefix(HANDLER_LABEL) for label in prefixes]
+        self._duties = Duties(Verifier(settings.offer, handlers, settings.labels))
+        self._identity = Identity(
+            settings.state_dir, settings.name, settings.servers, clock, token=settings.token, ca_cert=settings.ca_cert
+        )
         self._uplink = Uplink(
-            settings.servers, settings.token, clock, random, hello=self._hello, heard=self._hear, lost=self._lose
+            settings.servers, self._identity, clock, random, hello=self._hello, heard=self._hear, lost=self._lose
         )
         self._guard = GuardLink(settings.state_dir, clock)
         self._shipping = Shipping(settings.state_dir, settings.spool_bytes)
         self._looking = Looking(lambda seen: self._uplink.send([seen]))
+        self._sweep = ArtifactSweep(
+            storage_of(settings.state_dir, settings.artifacts),
+            settings.keep_artifacts_seconds,
+            clock,
+            random,
+            lambda question: self._uplink.send([question]),
+        )
         self._drain = Drain(settings.drain_seconds)
         self._journal = Journal(settings.state_dir, settings.journal_bytes)
         self._from_server: list[ToWorker] = []
@@ -108,7 +129,13 @@ class Agent:
         self._something.set()
 
     async def run(self) -> None:
-        """Work until told to leave. Raises Unauthenticated or Forbidden, if that is the first answer of a server."""
+        """Work until told to leave. Raises Unauthenticated or Forbidden, if that is the first answer of a server.
+
+        Raises Refused if it is to join, and no server lets it.
+        """
+        if self._settings.join:
+            await self._identity.join(self._settings.join)
+        self._identity.check_addresses()
         self._duties.restore(self._journal.found())
         steps = await self._adopt("the worker was restarted")
         over = set(self._duties.holds()).difference(self._duties.unfinished())
@@ -117,6 +144,8 @@ class Agent:
         log.info("worker.up", worker=self._settings.name, holds=len(self._duties.holds()))
         linking = asyncio.create_task(self._uplink.run())
         linking.add_done_callback(lambda _: self._something.set())
+        renewing = asyncio.create_task(self._identity.keep_renewed(self._uplink.reopen))
+        sweeping = asyncio.create_task(self._sweep.run())
         try:
             while not self._is_through():
                 if linking.done():
@@ -129,7 +158,9 @@ class Agent:
             log.info("worker.left", worker=self._settings.name, kept_for_later=len(self._duties.holds()))
         finally:
             linking.cancel()
-            await asyncio.gather(linking, return_exceptions=True)
+            renewing.cancel()
+            sweeping.cancel()
+            await asyncio.gather(linking, renewing, sweeping, return_exceptions=True)
             await self._close()
 
     # the ends of the agent
@@ -217,6 +248,8 @@ class Agent:
             steps += self._duties.take(message)
             if isinstance(message, LogKept):
                 self._shipping.keep(message)
+            elif isinstance(message, Ends):
+                self._sweep.take(message)
             elif isinstance(message, Welcome) and message.session == self._duties.session:
                 self._welcome()
         steps += self._take_words()
@@ -237,7 +270,7 @@ class Agent:
         for word in words:
             match word:
                 case guard.Ended():
-                    steps += self._duties.ended(word.attempt, word.outcome, word.output, word.error)
+                    steps += self._duties.ended(word.attempt, word.outcome, word.output, word.error, word.artifacts)
                     self._shipping.end(word.attempt, word.log_bytes)
                     self._taken.append(word.attempt)
                 case guard.Began():
@@ -281,7 +314,7 @@ class Agent:
                 case Say():
                     said.append(step.message)
                 case Start():
-                    orders.append(guard.Order(step.assignment, step.lease))
+                    orders.append(guard.Order(step.assignment, step.lease, step.needs))
                 case Kill():
                     words.append(guard.End(step.attempt, step.grace_seconds))
                 case Prolong():

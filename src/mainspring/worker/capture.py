@@ -6,18 +6,22 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import os
 import re
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TypeAlias
+from urllib.parse import quote
 
 import msgspec
 
 MASK = "••••"
 SHORTEST_SECRET = 4
 """Shorter values are not masked: every other word would be."""
+_SHORTEST_BASE64 = 8
 _TAIL_BYTES = 2_048
 
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
@@ -28,7 +32,8 @@ class Mask:
 
     def __init__(self, values: Iterable[str]) -> None:
         lines = (line.strip() for value in values for line in value.splitlines())
-        hidden = sorted({line for line in lines if len(line) >= SHORTEST_SECRET}, key=len, reverse=True)
+        shown = {shape for line in lines if len(line) >= SHORTEST_SECRET for shape in _shapes(line)}
+        hidden = sorted(shown, key=len, reverse=True)
         self._text = re.compile("|".join(map(re.escape, hidden))) if hidden else None
         self._words = [word.encode() for word in hidden]
         self._bytes = re.compile(b"|".join(map(re.escape, self._words))) if hidden else None
@@ -94,6 +99,22 @@ class Mask:
                 return value if self.text(shown) == shown else MASK
 
 
+def _shapes(value: str) -> Iterator[str]:
+    """A value, and what it looks like in JSON, in an address, and as base64 by itself or within something longer."""
+    yield value
+    yield json.dumps(value)[1:-1]
+    yield json.dumps(value, ensure_ascii=False)[1:-1]
+    yield quote(value, safe="")
+    for ahead, touched in ((0, 0), (1, 2), (2, 3)):
+        # So many bytes may stand ahead of it in its group of three; of groups that it shares nothing is known.
+        text = bytes(ahead) + value.encode()
+        within = slice(touched, len(text) // 3 * 4)
+        for encoded in (base64.b64encode(text), base64.urlsafe_b64encode(text)):
+            shape = encoded[within].decode()
+            if len(shape) >= _SHORTEST_BASE64:
+                yield shape
+
+
 class Capture:
     """The log of one attempt."""
 
@@ -144,7 +165,8 @@ class Capture:
     def _write(self, data: bytes) -> None:
         if self._file is None:
             self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            self._file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+            self._file = os.open(self._path, flags, 0o600)
         left = memoryview(data)
         while left:
             try:

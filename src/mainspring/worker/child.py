@@ -18,11 +18,13 @@ import threading
 from collections import deque
 from contextlib import suppress
 from datetime import UTC, datetime
+from pathlib import Path
 from types import FrameType
 
 import msgspec
 
 from mainspring.wire import Outcome
+from mainspring.worker.attempt_files import ARTIFACTS, INPUTS
 from mainspring.worker.calls import Functions, call_failure
 from mainspring.worker.child_wire import (
     CURRENT,
@@ -46,7 +48,8 @@ from mainspring.worker.child_wire import (
     open_page,
 )
 from mainspring.worker.frames import encode_frame
-from mainspring.worker.groups import become_subreaper, descendants_of
+from mainspring.worker.groups import descendants_of
+from mainspring.worker.prctl import become_subreaper
 
 _HEADER_BYTES = 4
 _NOTHING = b"\0\0\0\0"
@@ -65,6 +68,7 @@ class Child:
         self._unsaid: list[FromChild] = []
         self._lock = threading.Lock()
         self._pipe = os.dup(1)
+        self._directory = Path.cwd()
         self._taken_before = 0
         self._is_calling = False
         self._was_stopped = False
@@ -110,16 +114,16 @@ class Child:
             return
         self._say(Called(serial))
         self._flush()
-        outcome, output, error = self._call(call)
+        voice = _Voice(self, serial, self._directory / call.assignment.attempt)
+        outcome, output, error = self._call(call, voice)
         has_printed = self._after_call()
-        self._say(Answered(serial, outcome, output, error, has_printed))
+        self._say(Answered(serial, outcome, output, error, has_printed, voice.has_left))
         if has_printed:
             self._wait_until_drained()
 
-    def _call(self, call: Call) -> tuple[Outcome, str | None, str | None]:
+    def _call(self, call: Call, voice: _Voice) -> tuple[Outcome, str | None, str | None]:
         """What became of the call: outcome, output, error."""
         self._was_stopped = False
-        voice = _Voice(self, call.serial)
         try:
             try:
                 self._is_calling = True
@@ -201,9 +205,12 @@ class Child:
 class _Voice:
     """How a function's context speaks to the guard."""
 
-    def __init__(self, child: Child, serial: int) -> None:
+    def __init__(self, child: Child, serial: int, folder: Path) -> None:
         self._child = child
         self._serial = serial
+        self._folder = folder
+        self.has_left = False
+        """Whether it may have left files."""
 
     def move(self, percent: float | None, note: str) -> None:
         """Say how far the function is."""
@@ -220,6 +227,17 @@ class _Voice:
     def deadline(self) -> datetime | None:
         """When the function will be ended, if it has been given more time."""
         return self._child.deadline(self._serial)
+
+    def artifacts(self) -> Path:
+        """A folder for what the function leaves: one that nobody asks for is not made."""
+        self.has_left = True
+        folder = self._folder / ARTIFACTS
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder
+
+    def inputs(self) -> Path:
+        """The folder with what the guard fetched."""
+        return self._folder / INPUTS
 
 
 def _end_descendants() -> None:

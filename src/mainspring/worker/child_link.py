@@ -12,15 +12,19 @@ import socket
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 
 import structlog
 
 from mainspring.clock import Clock
-from mainspring.errors import Broken, Unavailable
+from mainspring.errors import Broken, Refused, Unavailable
 from mainspring.wire import Outcome
+from mainspring.worker.artifacts import Artifacts, Remains
+from mainspring.worker.attempt_files import ARTIFACTS, INPUTS
 from mainspring.worker.capture import Capture, Mask
+from mainspring.worker.cells import Cell, Cells
 from mainspring.worker.child_wire import (
     CURRENT,
     GIVEN,
@@ -43,11 +47,13 @@ from mainspring.worker.child_wire import (
     Requested,
     open_page,
 )
+from mainspring.worker.confinement import Confinement
 from mainspring.worker.exec_command import clean_environment
-from mainspring.worker.executors import Job, exit_failure, failure
+from mainspring.worker.executors import Job, failure
 from mainspring.worker.frames import FrameReader, encode_frame
 from mainspring.worker.groups import Processes, guard_variable
 from mainspring.worker.guard_settings import GuardSettings, log_path
+from mainspring.worker.task_user import give
 
 log = structlog.get_logger(__name__)
 
@@ -63,12 +69,25 @@ class ChildLink:
     """One child."""
 
     def __init__(
-        self, state_dir: Path, settings: GuardSettings, clock: Clock, processes: Processes, number: int
+        self,
+        state_dir: Path,
+        settings: GuardSettings,
+        clock: Clock,
+        processes: Processes,
+        cells: Cells,
+        confinement: Confinement,
+        artifacts: Artifacts,
+        number: int,
     ) -> None:
         self._state_dir = state_dir
         self._settings = settings
         self._clock = clock
         self._processes = processes
+        self._cells = cells
+        self._confinement = confinement
+        self._artifacts = artifacts
+        self._keeping: list[asyncio.Task[None]] = []
+        self._cell: Cell | None = None
         self._number = number
         self._directory = state_dir / "children" / str(number)
         self._serial = 0
@@ -84,8 +103,11 @@ class ChildLink:
         self.is_alive = False
 
     async def start(self) -> None:
-        """Start the process, and wait until it is ready. Raises Unavailable or OSError."""
+        """Start the process, and wait until it is ready. Raises Unavailable, Refused or OSError."""
         self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if self._cells.user is not None:
+            give(self._directory, self._cells.user)
+        self._cell = self._cells.open(f"child-{self._number}", self._confinement, self._directory, 0)
         ours, theirs = socket.socketpair()
         self._pipe, writing = os.pipe()
         os.set_blocking(self._pipe, False)
@@ -96,13 +118,14 @@ class ChildLink:
             try:
                 self._pid = self._processes.spawn(
                     [*_PROGRAM, str(theirs.fileno()), str(file.fileno()), *self._settings.handlers],
-                    environment=self._environment(),
+                    environment=self._environment() | self._cell.environment(),
                     directory=self._directory,
                     output=writing,
                     keep=(theirs.fileno(), file.fileno()),
                     keeps_orphans=True,
+                    cell=self._cell,
                 )
-            except OSError:
+            except (OSError, Refused):
                 os.close(self._pipe)
                 ours.close()
                 raise
@@ -121,6 +144,15 @@ class ChildLink:
             raise Unavailable("a process for Python functions did not get ready")
         if heard[0].has_printed:
             self._drain()
+
+    def fits(self, memory_bytes: int) -> bool:
+        """Let it use so much memory for what comes next; False if it has more already, from what it did before."""
+        try:
+            if self._cell is not None and self._cell.cgroup is not None:
+                self._cell.cgroup.limit_memory(memory_bytes or self._settings.memory_bytes)
+        except OSError:
+            return False
+        return True
 
     async def run(self, jobs: Sequence[Job], secrets: Mapping[str, Mapping[str, str]]) -> None:
         """Have these called, one after another. What is not over afterwards has not begun."""
@@ -148,12 +180,27 @@ class ChildLink:
                 await self._bury()
             for word in heard:
                 self._hear(word)
+        await asyncio.gather(*self._keeping)
+        self._keeping.clear()
+
+    async def fetch(self, job: Job) -> None:
+        """Put what a job is to find where its function will look for it. If that can't be done, the job is over."""
+        folder = self._directory / job.attempt
+        error = await self._artifacts.fetch(job, folder / INPUTS)
+        if error is not None:
+            shutil.rmtree(folder, ignore_errors=True)
+            job.end(Outcome.FAILED, error=error)
+        elif self._cells.user is not None:
+            give(folder, self._cells.user)
 
     async def close(self) -> None:
         """End the process, whatever it does."""
         if self._pid and self.is_alive:
             self._processes.kill(self._pid)
             await self._bury()
+        if self._cell is not None:
+            self._cells.close(self._cell)
+            self._cell = None
         shutil.rmtree(self._directory, ignore_errors=True)
 
     def _environment(self) -> dict[str, str]:
@@ -202,7 +249,23 @@ class ChildLink:
             log_bytes = self._drain(word.serial)
         self._forget_killing()
         job = self._jobs.pop(word.serial)
-        job.end(word.outcome, output=word.output, error=word.error, log_bytes=log_bytes)
+        left = Remains(outcome=word.outcome, output=word.output, error=word.error)
+        if word.has_left or (job.work is not None and job.work.fetch):
+            self._keeping.append(asyncio.create_task(self._keep(job, left, log_bytes)))
+        else:
+            job.end(left.outcome, output=left.output, error=left.error, log_bytes=log_bytes)
+
+    async def _keep(self, job: Job, left: Remains, log_bytes: int) -> None:
+        """Store the files of a call that is over, away from where the next one can reach them."""
+        folder = self._state_dir / "attempts" / job.attempt
+        folder.parent.mkdir(exist_ok=True, mode=0o700)
+        with suppress(OSError):  # What is not there was not left.
+            (self._directory / job.attempt).rename(folder)
+        if not folder.is_symlink():
+            left = await self._artifacts.keep(job, folder / ARTIFACTS, left)
+            await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
+        folder.unlink(missing_ok=True)
+        job.end(left.outcome, output=left.output, error=left.error, log_bytes=log_bytes, artifacts=left.artifacts)
 
     def _drain(self, serial: int = 0) -> int:
         """Take all that a call has printed, and let the child go on. The size of the call's log."""
@@ -251,7 +314,8 @@ class ChildLink:
         elif code is None:
             job.end(Outcome.FAILED, error=failure("Child", "its process hung up"), log_bytes=log_bytes)
         else:
-            job.end(Outcome.FAILED, error=exit_failure(code, last_lines), log_bytes=log_bytes)
+            assert self._cell is not None
+            job.end(Outcome.FAILED, error=self._cell.error_of(code, last_lines), log_bytes=log_bytes)
 
     # what is asked of the child
 

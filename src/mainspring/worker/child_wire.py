@@ -99,6 +99,8 @@ class Answered(_Word, frozen=True):
     output: str | None
     error: str | None
     has_printed: bool
+    has_left: bool = False
+    """It asked for its folder for artifacts."""
 
 
 class Left(_Word, frozen=True):

@@ -31,11 +31,13 @@ import msgspec
 
 from mainspring.wire import (
     Answer,
+    Artifacts,
     Assign,
     Beat,
     Checkpoint,
     Credit,
     Elsewhere,
+    Ends,
     Extend,
     Extended,
     FromWorker,
@@ -135,8 +137,8 @@ class Duties:
                 steps += self._prolong(message)
             case Look():
                 steps.append(LookFor(message.question, message.path))
-            case LogKept() | Elsewhere():
-                pass  # for the log shipping and for the uplink
+            case LogKept() | Ends() | Elsewhere():
+                pass  # for those who look after files, and for the uplink
         return steps
 
     def beat(self) -> list[Step]:
@@ -197,10 +199,7 @@ class Duties:
         if held is None or held.phase is Phase.OVER:
             return []
         held.checkpoint = document
-        return [
-            Keep(Record(Mark.SAVED, attempt, document=document)),
-            *self._say(Checkpoint(attempt, document)),
-        ]
+        return [Keep(Record(Mark.SAVED, attempt, document=document)), *self._say(Checkpoint(attempt, document))]
 
     def asked(self, attempt: str, seconds: float) -> list[Step]:
         """An attempt needs more time. Its progress goes first: more is given only while there is some (LIV-4)."""
@@ -210,14 +209,16 @@ class Duties:
         held.asked = seconds
         return [*self.beat(), *self._say(Extend(attempt, seconds))]
 
-    def ended(self, attempt: str, outcome: Outcome, output: str | None = None, error: str | None = None) -> list[Step]:
+    def ended(
+        self, attempt: str, outcome: Outcome, output: str | None = None, error: str | None = None, left: Artifacts = ()
+    ) -> list[Step]:
         """Nothing of an attempt runs any more: keep what it left, and report it."""
         held = self._held.get(attempt)
         if held is None or held.phase is Phase.OVER:
             return []
         held.phase = Phase.OVER
         held.assignment = None
-        held.result = Result(attempt, outcome, output, error)
+        held.result = Result(attempt, outcome, output, error, left)
         self._moved.pop(attempt, None)
         self._unsent.append(attempt)
         return [Keep(Record(Mark.ENDED, attempt, result=held.result)), *self._send_results()]
@@ -258,7 +259,7 @@ class Duties:
         """
         steps: list[Step] = []
         for ended in holding.ended:
-            steps += self.ended(ended.attempt, ended.outcome, ended.output, ended.error)
+            steps += self.ended(ended.attempt, ended.outcome, ended.output, ended.error, ended.artifacts)
         began, waiting = set(holding.began), set(holding.waiting)
         error = msgspec.json.encode(why).decode()
         for attempt in self.unfinished():
@@ -306,7 +307,7 @@ class Duties:
                 self._forget(one.attempt)
                 refusals += self._say(Refusal(one.attempt, why[:LONGEST_NOTE]))
             else:
-                self._held[one.attempt] = Held(Phase.WAITING, message.lease, one)
+                self._held[one.attempt] = Held(Phase.WAITING, message.lease, one, message.needs)
                 taken.append(one.attempt)
         if not taken:
             return refusals
@@ -365,7 +366,7 @@ class Duties:
         if self._silent or held.assignment is None:
             return []
         held.phase = Phase.HANDED_OVER
-        return [Start(held.assignment, held.lease)]
+        return [Start(held.assignment, held.lease, held.needs)]
 
     def _ask_back(self, attempts: list[str]) -> list[Step]:
         return [TakeBack(tuple(attempts))] if attempts else []

@@ -93,11 +93,16 @@ def portions(words: Sequence[W]) -> list[Sequence[W]]:
     found: list[Sequence[W]] = []
     begin, size = 0, 0
     for at, word in enumerate(words):
-        size += len(word.output or "") if isinstance(word, Ended) else 0
+        size += _size(word) if isinstance(word, Ended) else 0
         if size > _PORTION_BYTES:
             found.append(words[begin : at + 1])
             begin, size = at + 1, 0
     return [*found, words[begin:]] if begin < len(words) else found
+
+
+def _size(end: Ended) -> int:
+    """About how much an end takes in a frame."""
+    return len(end.output or "") + sum(len(one.path) + len(one.place) + 100 for one in end.artifacts)
 
 
 def _read(path: Path) -> list[Ended]:

@@ -14,13 +14,15 @@ from datetime import timedelta
 from pathlib import Path
 
 from mainspring.clock import Clock
-from mainspring.core import expressions
 from mainspring.core.work import Argv, ShellText, Work
 from mainspring.errors import ExpressionFailed, Refused
 from mainspring.wire import Assignment, Outcome
+from mainspring.worker.artifacts import Artifacts, Remains
 from mainspring.worker.attempt_files import AttemptFiles
 from mainspring.worker.capture import Capture, Mask
-from mainspring.worker.executors import Job, exit_failure, failure, template_values
+from mainspring.worker.cells import Cell, Cells
+from mainspring.worker.confinement import Confinement, confinement_of
+from mainspring.worker.executors import Job, failure, rendered, template_values
 from mainspring.worker.groups import Processes, guard_variable
 from mainspring.worker.guard_settings import GuardSettings
 from mainspring.worker.secret_values import Secrets
@@ -35,13 +37,21 @@ class CommandExecutor:
     most = 1
 
     def __init__(
-        self, state_dir: Path, settings: GuardSettings, clock: Clock, processes: Processes, secrets: Secrets
+        self,
+        state_dir: Path,
+        settings: GuardSettings,
+        clock: Clock,
+        processes: Processes,
+        secrets: Secrets,
+        cells: Cells,
     ) -> None:
         self._state_dir = state_dir
         self._settings = settings
         self._clock = clock
         self._processes = processes
         self._secrets = secrets
+        self._cells = cells
+        self._artifacts = Artifacts(state_dir, settings)
 
     async def run(self, jobs: Sequence[Job]) -> None:
         """Run the one job."""
@@ -56,7 +66,7 @@ class CommandExecutor:
         assert work is not None
         one = job.assignment
         deadline = self._clock.wall() + timedelta(seconds=one.timeout_seconds) if one.timeout_seconds else None
-        files = AttemptFiles(self._state_dir, one, deadline)
+        files = AttemptFiles(self._state_dir, one, deadline, self._cells.user)
         command = _Command(self._clock, self._processes)
         job.hand(stop=command.stop, recall=lambda: False, prolong=files.prolong)
         try:
@@ -75,19 +85,58 @@ class CommandExecutor:
             job.end(Outcome.STOPPED)
             return
         files.make()
-        environment = clean_environment(os.environ) | guard_variable(self._state_dir) | files.environment()
-        environment |= given | secrets
+        fault = await self._artifacts.fetch(job, files.inputs)
+        if fault is not None or job.is_to_stop():
+            await files.clear()
+            job.end(Outcome.STOPPED if job.is_to_stop() else Outcome.FAILED, error=fault)
+            return
+        environment = self.inherited() | guard_variable(self._state_dir) | files.environment()
+        cell: Cell | None = None
         try:
-            environment |= self.leave(work, files)
-            command.start(words, environment, _directory(work.directory, files), capture)
+            left = self.leave(work, files)
+            directory = self.directory_of(work, files)
+            files.hand_over()
+            cell = self.cell_of(job, files)
+            environment |= cell.environment() | given | secrets | left
+            command.start(*self.dressed(job, words, environment, files), directory, capture, cell)
         except (Refused, OSError, ValueError) as error:
+            if cell is not None:
+                self._cells.close(cell)
             await files.clear()
             why = error.strerror if isinstance(error, OSError) else str(error)
             message = f"{words[0]} can't be started: {why}"
             job.end(Outcome.FAILED, error=failure("Start", message, klass="permanent"))
             return
         job.begin(command.pid)
-        await self._see_through(job, command, files, capture)
+        await self._see_through(job, command, files, capture, cell)
+        self._cells.close(cell)
+
+    def confinement_of(self, work: Work) -> Confinement:
+        """What is put around the command."""
+        return confinement_of(work, self._settings.isolation)
+
+    def cell_of(self, job: Job, files: AttemptFiles) -> Cell:
+        """The same, opened. Raises OSError."""
+        assert job.work is not None
+        one = job.assignment
+        return self._cells.open(one.attempt, self.confinement_of(job.work), files.root, one.memory_bytes)
+
+    def inherited(self) -> dict[str, str]:
+        """What the command has of the worker's own environment."""
+        return clean_environment(os.environ)
+
+    def directory_of(self, work: Work, files: AttemptFiles) -> Path:
+        """Where the command runs, made ready. Raises Refused or OSError."""
+        return _directory(work.directory, files)
+
+    def dressed(
+        self, job: Job, words: list[str], environment: dict[str, str], files: AttemptFiles
+    ) -> tuple[list[str], dict[str, str]]:
+        """What is started for these words, and with which environment. Raises Refused or OSError."""
+        return words, environment
+
+    async def settle(self, job: Job, code: int) -> None:
+        """The process that was started ended with this code: end what it left that is no process of ours."""
 
     def secrets_of(self, work: Work) -> Mapping[str, str]:
         """The secrets that the command gets: variable to reference."""
@@ -99,7 +148,7 @@ class CommandExecutor:
         match work:
             case Argv():
                 values = template_values(assignment)
-                return [_rendered(f"run[{number}]", word, values) for number, word in enumerate(work.run)], given
+                return [rendered(f"run[{number}]", word, values) for number, word in enumerate(work.run)], given
             case ShellText():
                 return ["/bin/sh", "-c", work.shell], given
             case _:
@@ -108,20 +157,24 @@ class CommandExecutor:
     def variables_of(self, work: Work, assignment: Assignment) -> dict[str, str]:
         """The variables that the job adds. Raises ExpressionFailed."""
         values = template_values(assignment)
-        return {name: _rendered(f"env.{name}", text, values) for name, text in work.env.items()}
+        return {name: rendered(f"env.{name}", text, values) for name, text in work.env.items()}
 
     def leave(self, work: Work, files: AttemptFiles) -> dict[str, str]:
         """Leave what the command finds beside what all find; the variables that tell where it is. Raises OSError."""
         return {}
 
-    def error_of(self, code: int, capture: Capture, files: AttemptFiles) -> str:
+    def error_of(self, code: int, capture: Capture, files: AttemptFiles, cell: Cell) -> str:
         """The error of a command that ended with this code."""
-        return exit_failure(code, capture.last_lines())
+        return cell.error_of(code, capture.last_lines())
 
-    async def _see_through(self, job: Job, command: _Command, files: AttemptFiles, capture: Capture) -> None:
+    async def _see_through(
+        self, job: Job, command: _Command, files: AttemptFiles, capture: Capture, cell: Cell
+    ) -> None:
         """From the start of the process to the end of everything it started."""
         looking = asyncio.create_task(self._look(job, files))
-        code = await command.over(f"MAINSPRING_ATTEMPT_ID={job.attempt}\0".encode())
+        code = await command.exited()
+        await self.settle(job, code)
+        await command.over(f"MAINSPRING_ATTEMPT_ID={job.attempt}\0".encode())
         looking.cancel()
         _pass_on(job, files)
         log_bytes = capture.close()
@@ -132,9 +185,10 @@ class CommandExecutor:
             except Refused as refused:
                 outcome, error = Outcome.FAILED, failure("Output", str(refused), klass="permanent")
             if code != 0:
-                outcome, output, error = Outcome.FAILED, None, self.error_of(code, capture, files)
+                outcome, output, error = Outcome.FAILED, None, self.error_of(code, capture, files, cell)
+        left = await self._artifacts.keep(job, files.artifacts, Remains(outcome=outcome, output=output, error=error))
         await files.clear()
-        job.end(outcome, output=output, error=error, log_bytes=log_bytes)
+        job.end(left.outcome, output=left.output, error=left.error, log_bytes=log_bytes, artifacts=left.artifacts)
 
     async def _look(self, job: Job, files: AttemptFiles) -> None:
         while True:
@@ -155,11 +209,15 @@ class _Command:
         self.pid = 0
         self.was_stopped = False
 
-    def start(self, words: Sequence[str], environment: Mapping[str, str], directory: Path, capture: Capture) -> None:
-        """Start the process. Raises OSError or ValueError."""
+    def start(
+        self, words: Sequence[str], environment: Mapping[str, str], directory: Path, capture: Capture, cell: Cell
+    ) -> None:
+        """Start the process. Raises OSError, ValueError or Refused."""
         reading, writing = os.pipe()
         try:
-            self.pid = self._processes.spawn(words, environment=environment, directory=directory, output=writing)
+            self.pid = self._processes.spawn(
+                words, environment=environment, directory=directory, output=writing, cell=cell
+            )
         except BaseException:
             os.close(reading)
             raise
@@ -180,19 +238,22 @@ class _Command:
             self._killing.cancel()
         self._killing = asyncio.create_task(self._kill_after(grace_seconds))
 
-    async def over(self, mark: bytes) -> int:
-        """Wait for the process, end what it left, read what was printed to the end. Its exit code."""
+    async def exited(self) -> int:
+        """Wait for the process. Its exit code."""
         code = await self._processes.exit_of(self.pid)
         self._is_over = True
         if self._killing is not None:
             self._killing.cancel()
+        return code
+
+    async def over(self, mark: bytes) -> None:
+        """End what the process left, read what was printed to the end."""
         await self._processes.clear(self.pid, mark)
         self._processes.forget(self.pid)
         while self._read():
             pass
         asyncio.get_running_loop().remove_reader(self._pipe)
         os.close(self._pipe)
-        return code
 
     async def _kill_after(self, grace_seconds: float) -> None:
         await self._clock.sleep(grace_seconds)
@@ -214,19 +275,12 @@ def clean_environment(environment: Mapping[str, str]) -> dict[str, str]:
     return {name: environment[name] for name in INHERITED if name in environment}
 
 
-def _rendered(where: str, template: str, values: expressions.Values) -> str:
-    try:
-        return expressions.render(template, values)
-    except ExpressionFailed as error:
-        raise ExpressionFailed(f"{where}: {error}") from None
-
-
 def _directory(wanted: str | None, files: AttemptFiles) -> Path:
     """Where the command runs: one that is there, or one below the attempt's own, which is made. Raises Refused."""
     if wanted is None:
         return files.work
-    directory = files.work / wanted
-    if not Path(wanted).is_absolute():
+    directory = Path(os.path.normpath(files.work / wanted))
+    if directory.is_relative_to(files.work):
         directory.mkdir(parents=True, exist_ok=True)
     if not directory.is_dir():
         raise Refused(f"there is no directory {wanted}")

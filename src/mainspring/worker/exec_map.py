@@ -24,6 +24,7 @@ from mainspring.core.work import MapReduce, Work
 from mainspring.wire import Assignment
 from mainspring.worker.attempt_files import AttemptFiles
 from mainspring.worker.capture import Capture
+from mainspring.worker.cells import Cell
 from mainspring.worker.exec_command import CommandExecutor
 
 _PROGRAM = (sys.executable, "-P", "-m", "mainspring.mapreduce")
@@ -56,13 +57,13 @@ class MapExecutor(CommandExecutor):
             FAILURE_VARIABLE: str(files.root / _FAILURE_FILE),
         }
 
-    def error_of(self, code: int, capture: Capture, files: AttemptFiles) -> str:
+    def error_of(self, code: int, capture: Capture, files: AttemptFiles, cell: Cell) -> str:
         """What the process says of it; how it ended, if it could say nothing."""
         said = files.left(_FAILURE_FILE, _LARGEST_FAILURE_BYTES)
         try:
             error = msgspec.json.decode(said or b"null", type=dict[str, str | float])
         except (msgspec.DecodeError, UnicodeDecodeError):
-            return super().error_of(code, capture, files)
+            return super().error_of(code, capture, files, cell)
         return msgspec.json.encode(error).decode()
 
     def _invoker_of(self, work: Work) -> Invoker | None:

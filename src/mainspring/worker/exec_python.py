@@ -1,12 +1,11 @@
-"""Python functions, in a pool of warm children (WRK-3): a process per call would cost 100 times as much.
+"""Python functions, in warm children (WRK-3): a process per call would cost 100 times as much.
 
-The jobs of a lease go to one child, a slice at a time. Children are started when they are needed; when all are busy
-for a while another one is started, and the surplus is ended when it has nothing to do.
+The jobs of a lease go to one child, a slice at a time. What runs further apart than other things has children of its
+own.
 """
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,15 +14,16 @@ from mainspring.clock import Clock
 from mainspring.core.work import ImportedFunction, ServedFunction
 from mainspring.errors import Refused, Unavailable
 from mainspring.wire import Outcome
+from mainspring.worker.artifacts import Artifacts
 from mainspring.worker.capture import Mask
+from mainspring.worker.cells import Cells
 from mainspring.worker.child_link import ChildLink
+from mainspring.worker.child_pool import ChildPool
+from mainspring.worker.confinement import Confinement, confinement_of
 from mainspring.worker.executors import Job, failure
 from mainspring.worker.groups import Processes
 from mainspring.worker.guard_settings import GuardSettings
 from mainspring.worker.secret_values import Secrets
-
-_PATIENCE_SECONDS = 0.1
-"""So long a slice waits for a child before another one is started."""
 
 
 class FunctionExecutor:
@@ -32,38 +32,77 @@ class FunctionExecutor:
     most = 32
 
     def __init__(
-        self, state_dir: Path, settings: GuardSettings, clock: Clock, processes: Processes, secrets: Secrets
+        self,
+        state_dir: Path,
+        settings: GuardSettings,
+        clock: Clock,
+        processes: Processes,
+        secrets: Secrets,
+        cells: Cells,
     ) -> None:
         self._state_dir = state_dir
         self._settings = settings
         self._clock = clock
         self._processes = processes
         self._secrets = secrets
+        self._cells = cells
+        self._artifacts = Artifacts(state_dir, settings)
         self._numbers = itertools.count(1)
-        self._children: set[ChildLink] = set()
-        self._free: asyncio.LifoQueue[ChildLink] = asyncio.LifoQueue()
-        self._came_back = asyncio.Condition()
-        self._returned = 0
+        self._pools: dict[Confinement, ChildPool] = {}
 
     async def run(self, jobs: Sequence[Job]) -> None:
-        """Call the functions of these, one after another, in one child."""
+        """Call the functions of these, one after another, in one child. Those that run equally far apart, at first."""
         secrets = await self._resolve(jobs)
-        if all(job.is_over for job in jobs):
+        jobs = [job for job in jobs if not job.is_over]
+        if not jobs:
             return
+        confinement = self._confinement_of(jobs[0])
+        pool = self._pool_of(confinement)
         try:
-            child = await self._take_child()
-        except (Unavailable, OSError) as error:
+            child = await pool.take(jobs[0].assignment.memory_bytes)
+        except (Unavailable, Refused, OSError) as error:
             jobs[0].end(Outcome.FAILED, error=failure("Child", str(error), klass="infrastructure"))
             return
+        alike = list(itertools.takewhile(lambda job: self._confinement_of(job) == confinement, jobs))
         try:
-            await child.run([job for job in jobs if not job.is_over], secrets)
+            for job in alike:
+                if job.work is not None and job.work.fetch:
+                    await child.fetch(job)
+            await child.run([job for job in alike if not job.is_over], secrets)
         finally:
-            await self._give_back(child)
+            await pool.give_back(child)
 
     async def close(self) -> None:
         """End the children."""
-        for child in list(self._children):
-            await self._end(child)
+        for pool in self._pools.values():
+            await pool.close()
+
+    def _confinement_of(self, job: Job) -> Confinement:
+        assert job.work is not None
+        return confinement_of(job.work, self._settings.isolation)
+
+    def _pool_of(self, confinement: Confinement) -> ChildPool:
+        if confinement not in self._pools:
+            self._pools[confinement] = ChildPool(
+                lambda: self._child(confinement),
+                warm=self._settings.warm_children(),
+                most=self._settings.most_children,
+                is_kept=not confinement.is_sandbox(),
+            )
+        return self._pools[confinement]
+
+    def _child(self, confinement: Confinement) -> ChildLink:
+        number = next(self._numbers)
+        return ChildLink(
+            self._state_dir,
+            self._settings,
+            self._clock,
+            self._processes,
+            self._cells,
+            confinement,
+            self._artifacts,
+            number,
+        )
 
     async def _resolve(self, jobs: Sequence[Job]) -> dict[str, dict[str, str]]:
         """The secrets of each attempt that has some. A job whose secrets can't be resolved is over."""
@@ -78,47 +117,3 @@ class FunctionExecutor:
             except Refused as error:
                 job.end(Outcome.FAILED, error=failure("Secret", str(error), klass="permanent"))
         return secrets
-
-    async def _take_child(self) -> ChildLink:
-        """A child that has nothing to do. Raises Unavailable or OSError if none can be started."""
-        while self._free.empty():
-            if len(self._children) < self._settings.warm_children() or await self._all_are_long():
-                return await self._start()
-        return self._free.get_nowait()
-
-    async def _all_are_long(self) -> bool:
-        """Wait for a child. True if none came back for a while, and one more may be started: by one at a time."""
-        before = self._returned
-        try:
-            async with asyncio.timeout(_PATIENCE_SECONDS):
-                async with self._came_back:
-                    await self._came_back.wait()
-                return False
-        except TimeoutError:
-            is_stuck = before == self._returned and len(self._children) < self._settings.most_children
-            self._returned += is_stuck
-            return is_stuck
-
-    async def _give_back(self, child: ChildLink) -> None:
-        surplus = self._free.qsize() >= self._settings.warm_children()
-        if child.is_alive and not surplus:
-            self._free.put_nowait(child)
-            self._returned += 1
-            async with self._came_back:
-                self._came_back.notify()
-        else:
-            await self._end(child)
-
-    async def _start(self) -> ChildLink:
-        child = ChildLink(self._state_dir, self._settings, self._clock, self._processes, next(self._numbers))
-        self._children.add(child)
-        try:
-            await child.start()
-        except BaseException:
-            await self._end(child)
-            raise
-        return child
-
-    async def _end(self, child: ChildLink) -> None:
-        self._children.discard(child)
-        await child.close()

@@ -15,9 +15,11 @@ from typing import Protocol
 
 import msgspec
 
+from mainspring.core import expressions
 from mainspring.core.expressions import Values
 from mainspring.core.work import LONGEST_EXTENSION_SECONDS, Work
-from mainspring.wire import Assignment, Outcome
+from mainspring.errors import ExpressionFailed
+from mainspring.wire import Artifact, Assignment, Outcome
 from mainspring.worker.attempt_files import bounded_progress
 from mainspring.worker.capture import Mask
 from mainspring.worker.guard_wire import Asked, Began, Ended, FromGuard, Moved, Order, Saved
@@ -36,6 +38,7 @@ class Job:
         self.assignment: Assignment = order.assignment
         self.attempt = order.assignment.attempt
         self.lease = order.lease
+        self.needs = order.needs
         self.work = work
         self.mask = _NO_MASK
         self.has_begun = False
@@ -52,6 +55,10 @@ class Job:
     ) -> None:
         """An executor has it: from now on it is the executor who can stop it, or say that it has not begun."""
         self._stop, self._recall, self._prolong = stop, recall, prolong
+
+    def is_to_stop(self) -> bool:
+        """Whether somebody wants it ended: nothing is to be waited for any more."""
+        return self.grace_seconds is not None
 
     def put_back(self) -> None:
         """The executor let go of it, and has not begun it."""
@@ -84,11 +91,15 @@ class Job:
         if self._prolong is not None and not self.is_over:
             self._prolong(until)
 
-    def end(self, outcome: Outcome, *, output: str | None = None, error: str | None = None, log_bytes: int = 0) -> None:
+    def end(
+        self, outcome: Outcome, *, output: str | None = None, error: str | None = None, log_bytes: int = 0,
+        artifacts: tuple[Artifact, ...] = (),
+    ) -> None:  # fmt: skip
         """Nothing of it runs any more."""
         if not self.is_over:
             self.is_over = True
-            self._say(Ended(self.attempt, outcome, self.mask.json(output), self.mask.json(error), log_bytes))
+            output, error = self.mask.json(output), self.mask.json(error)
+            self._say(Ended(self.attempt, outcome, output, error, log_bytes, artifacts))
 
     def stop(self, grace_seconds: float) -> None:
         """End it, whatever it takes. The shortest grace counts: that of the job, or of whoever wants it ended."""
@@ -131,16 +142,17 @@ def failure(kind: str, message: str, *, klass: str | None = None, **more: str | 
     return msgspec.json.encode({**known, "type": kind, "message": message, **more}).decode()
 
 
-def exit_failure(code: int, last_lines: str = "") -> str:
+def exit_failure(code: int, last_lines: str = "", note: str = "") -> str:
     """The error of a process that ended with this code; minus a signal if that killed it."""
     more = {"last_lines": last_lines} if last_lines else {}
+    note = f" ({note})" if note else ""
     if code >= 0:
-        return failure("Exit", f"exited with {code}", exit_code=code, **more)
+        return failure("Exit", f"exited with {code}{note}", exit_code=code, **more)
     try:
         name = signal.Signals(-code).name
     except ValueError:
         name = f"signal {-code}"
-    return failure("Signal", f"killed by {name}", signal=name, **more)
+    return failure("Signal", f"killed by {name}{note}", signal=name, **more)
 
 
 def template_values(assignment: Assignment) -> Values:
@@ -155,6 +167,14 @@ def template_values(assignment: Assignment) -> Values:
         **_place_in_fan_out(assignment),
         **({"window": assignment.window} if assignment.window else {}),
     }
+
+
+def rendered(where: str, template: str, values: Values) -> str:
+    """A text of a task with its values in it. Raises ExpressionFailed, which names the place."""
+    try:
+        return expressions.render(template, values)
+    except ExpressionFailed as error:
+        raise ExpressionFailed(f"{where}: {error}") from None
 
 
 def _place_in_fan_out(assignment: Assignment) -> Values:

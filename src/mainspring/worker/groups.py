@@ -10,7 +10,7 @@ found by the mark that it has in its environment. A direct child dies with the g
 from __future__ import annotations
 
 import asyncio
-import ctypes
+import errno
 import os
 import signal
 import subprocess
@@ -20,26 +20,13 @@ from contextlib import suppress
 from pathlib import Path
 
 from mainspring.clock import Clock
+from mainspring.worker.cells import Cell
+from mainspring.worker.prctl import die_with_parent
 
-_PR_SET_PDEATHSIG = 1
-_PR_SET_CHILD_SUBREAPER = 36
 _ON_LINUX = sys.platform == "linux"
-_LIBC = ctypes.CDLL(None)
 _KILLED_TIMES = 400
 """So often what is left is looked for and killed, 5 ms apart, before the guard goes on regardless: a process that the
 kernel can't end (it hangs in a device) must not hold up the others."""
-
-
-def become_subreaper() -> None:
-    """From now on orphans below this process become its children."""
-    if _ON_LINUX:
-        _LIBC.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-
-
-def die_with_parent() -> None:
-    """Be killed when the parent is gone. Runs between fork and exec, which costs 1.7 ms more than vfork does."""
-    if _ON_LINUX:
-        _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
 def children_of(pid: int) -> list[int]:
@@ -84,7 +71,7 @@ def kill_marked(mark: bytes) -> int:
     killed = 0
     for entry in Path("/proc").iterdir() if _ON_LINUX else ():
         if entry.name.isdigit() and int(entry.name) != os.getpid() and carries(int(entry.name), mark):
-            killed += _kill(int(entry.name))
+            killed += _send(int(entry.name), signal.SIGKILL)
     return killed
 
 
@@ -96,6 +83,7 @@ class Processes:
         self._exits: dict[int, asyncio.Future[int]] = {}
         self._handles: dict[int, subprocess.Popen[bytes]] = {}
         self._keepers: set[int] = set()
+        self._cells: dict[int, Cell] = {}
         asyncio.get_running_loop().add_signal_handler(signal.SIGCHLD, self.reap)
 
     def spawn(
@@ -108,23 +96,38 @@ class Processes:
         errors: int | None = None,
         keep: Sequence[int] = (),
         keeps_orphans: bool = False,
+        cell: Cell | None = None,
     ) -> int:
-        """Start a program in a session of its own; its pid. Raises OSError if that can't be done.
+        """Start a program in a session of its own; its pid. Raises OSError or Refused if that can't be done.
 
-        One that `keeps_orphans` is a subreaper itself: while it lives, nothing below it comes to us.
+        One that `keeps_orphans` is a subreaper itself: while it lives, nothing below it comes to us. So is everything
+        in a sandbox. One in a `cell` is killed with all that is in there.
         """
-        process = subprocess.Popen(
-            words,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output if errors is None else errors,
-            env=environment,
-            cwd=directory,
-            pass_fds=keep,
-            start_new_session=True,
-            preexec_fn=die_with_parent,  # noqa: PLW1509 - two system calls, and nothing that takes a lock
-        )
+        if cell is not None:
+            words = cell.words(words, directory)
+            cell.unlock()
+        try:
+            process = subprocess.Popen(
+                words,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output if errors is None else errors,
+                env=environment,
+                cwd=directory,
+                pass_fds=keep,
+                start_new_session=True,
+                # A few system calls, and nothing that takes a lock.
+                preexec_fn=die_with_parent if cell is None else cell.enter,  # noqa: PLW1509
+            )
+        except subprocess.SubprocessError as error:
+            raise OSError(errno.EPERM, "it can't be confined here") from error
+        finally:
+            if cell is not None:
+                cell.lock()
         self._handles[process.pid] = process
+        if cell is not None:
+            self._cells[process.pid] = cell
+            keeps_orphans = keeps_orphans or cell.confinement.is_sandbox()
         if keeps_orphans:
             self._keepers.add(process.pid)
         self._exits[process.pid] = asyncio.get_running_loop().create_future()
@@ -142,25 +145,33 @@ class Processes:
     def forget(self, pid: int) -> None:
         """Nobody will ask for this process any more."""
         self._exits.pop(pid, None)
+        self._cells.pop(pid, None)
 
     def ask_to_end(self, pid: int) -> None:
-        """SIGTERM to the whole group of a process."""
-        _kill_group(pid, signal.SIGTERM)
+        """SIGTERM to the whole group of a process; in a sandbox to all but the one that holds it together."""
+        cell = self._cells.get(pid)
+        if cell is not None and cell.confinement.is_sandbox():
+            for one in descendants_of(pid):
+                _send(one, signal.SIGTERM)
+        else:
+            _kill_group(pid, signal.SIGTERM)
 
     def kill(self, pid: int) -> None:
-        """SIGKILL to the whole group of a process."""
+        """SIGKILL to the whole group of a process, and to all in its cell."""
         _kill_group(pid, signal.SIGKILL)
+        self._kill_cell(pid)
 
     async def clear(self, pid: int, mark: bytes) -> None:
         """Kill a process, its group, and all that carries the mark; come back when nothing of it runs."""
         for _ in range(_KILLED_TIMES):
             below = descendants_of(pid)
             _kill_group(pid, signal.SIGKILL)
+            is_in_cell = self._kill_cell(pid)
             strays = self._strays(mark)
             for one in (*below, *strays, *(two for stray in strays for two in descendants_of(stray))):
-                _kill(one)
+                _send(one, signal.SIGKILL)
             self.reap()
-            if not below and not strays and not _group_lives(pid):
+            if not below and not strays and not is_in_cell and not _group_lives(pid):
                 return
             await self._clock.sleep(0.005)
 
@@ -182,6 +193,11 @@ class Processes:
             if done is not None and not done.done():
                 done.set_result(code)
 
+    def _kill_cell(self, pid: int) -> bool:
+        """Kill what is in the cell of a process; whether something was."""
+        cell = self._cells.get(pid)
+        return cell is not None and cell.cgroup is not None and cell.cgroup.kill()
+
     def _strays(self, mark: bytes) -> list[int]:
         """Children that nobody here started and that carry the mark.
 
@@ -193,9 +209,9 @@ class Processes:
         return [pid for pid in strays if is_alone or carries(pid, mark)]
 
 
-def _kill(pid: int) -> bool:
+def _send(pid: int, number: signal.Signals) -> bool:
     try:
-        os.kill(pid, signal.SIGKILL)
+        os.kill(pid, number)
     except (ProcessLookupError, PermissionError):
         return False
     return True

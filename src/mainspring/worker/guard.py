@@ -25,15 +25,20 @@ from pathlib import Path
 import structlog
 
 from mainspring.clock import Clock, MachineClock
-from mainspring.core.work import Argv, ImportedFunction, MapReduce, ServedFunction, ShellText
+from mainspring.core.isolation import Isolation
+from mainspring.core.work import Argv, HttpCall, ImportedFunction, InContainer, MapReduce, ServedFunction, ShellText
 from mainspring.errors import Broken
 from mainspring.worker.attempt_files import clear_leftovers
+from mainspring.worker.cells import Cells
+from mainspring.worker.clusters import cluster_executors
 from mainspring.worker.ends import Ends, portions
 from mainspring.worker.exec_command import CommandExecutor
+from mainspring.worker.exec_container import ContainerExecutor
+from mainspring.worker.exec_http import HttpExecutor
 from mainspring.worker.exec_map import MapExecutor
 from mainspring.worker.exec_python import FunctionExecutor
 from mainspring.worker.frames import FrameReader, encode_frame
-from mainspring.worker.groups import Processes, become_subreaper, guard_mark, kill_marked
+from mainspring.worker.groups import Processes, guard_mark, kill_marked
 from mainspring.worker.guard_settings import SOCKET_FILE, read_settings
 from mainspring.worker.guard_wire import (
     Asked,
@@ -54,6 +59,7 @@ from mainspring.worker.guard_wire import (
     Unbegun,
     Unlaunch,
 )
+from mainspring.worker.prctl import become_subreaper, close_to_others
 from mainspring.worker.running import Running
 from mainspring.worker.secret_values import Secrets
 
@@ -67,14 +73,16 @@ _FAREWELL_SECONDS = 2.0
 class Guard:
     """Carries out what its agent says, and tells it what becomes of it."""
 
-    def __init__(self, state_dir: Path, clock: Clock) -> None:
+    def __init__(self, state_dir: Path, clock: Clock, cells: Cells) -> None:
         self._clock = clock
-        self._settings = read_settings(state_dir)
+        self._settings = cells.settings
+        self._cells = cells
         processes = Processes(clock)
         secrets = Secrets(processes, dict(os.environ), self._settings.secret_prefix)
-        commands = CommandExecutor(state_dir, self._settings, clock, processes, secrets)
-        functions = FunctionExecutor(state_dir, self._settings, clock, processes, secrets)
-        maps = MapExecutor(state_dir, self._settings, clock, processes, secrets)
+        commands = CommandExecutor(state_dir, self._settings, clock, processes, secrets, cells)
+        functions = FunctionExecutor(state_dir, self._settings, clock, processes, secrets, cells)
+        maps = MapExecutor(state_dir, self._settings, clock, processes, secrets, cells)
+        self._containers = ContainerExecutor(state_dir, self._settings, clock, processes, secrets, cells)
         self._running = Running(
             {
                 Argv: commands,
@@ -82,6 +90,9 @@ class Guard:
                 ImportedFunction: functions,
                 ServedFunction: functions,
                 MapReduce: maps,
+                InContainer: self._containers,
+                HttpCall: HttpExecutor(state_dir, self._settings, clock, secrets),
+                **cluster_executors(state_dir, self._settings, clock, secrets),
             },
             self._say,
         )
@@ -102,8 +113,10 @@ class Guard:
         server = await asyncio.start_unix_server(self._meet, sock=_listening_socket())
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, self._closing.set)
         self._waiting_for_agent = self._wait_for_agent()
+        self._containers.clear_leftovers()
         await self._closing.wait()
         await self._running.end_all(self._close_grace_seconds)
+        self._cells.end()
         self._flush()
         server.close()
         for writer in self._meetings:
@@ -278,12 +291,17 @@ def main() -> None:
     if killed:
         log.warning("guard.found_strays", killed=killed)
     clear_leftovers(state_dir)
-    asyncio.run(_serve(state_dir))
+    settings = read_settings(state_dir)
+    if settings.isolation is not Isolation.NONE:
+        close_to_others()
+    cells = Cells(state_dir, settings)
+    cells.prepare()
+    asyncio.run(_serve(state_dir, cells))
     Path(SOCKET_FILE).unlink(missing_ok=True)
 
 
-async def _serve(state_dir: Path) -> None:
-    await Guard(state_dir, MachineClock()).serve()
+async def _serve(state_dir: Path, cells: Cells) -> None:
+    await Guard(state_dir, MachineClock(), cells).serve()
 
 
 def _log_to_stderr() -> None:

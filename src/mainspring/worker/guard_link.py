@@ -21,7 +21,8 @@ log = structlog.get_logger()
 START_SECONDS = 15.0
 _LOOK_SECONDS = 0.02
 _LONGEST_SOCKET_PATH = 100
-_KEY_VARIABLE = "MAINSPRING_API_KEY"
+_SECRETS = frozenset({"MAINSPRING_API_KEY", "MAINSPRING_WORKER__JOIN"})
+"""Variables that say who the worker is: nothing that runs tasks has them."""
 
 
 class GuardLink:
@@ -119,7 +120,7 @@ class GuardLink:
 
     def _spawn(self) -> None:
         """Start a guard in a session of its own: it outlives this process, and hears none of its signals."""
-        environment = {name: value for name, value in os.environ.items() if name != _KEY_VARIABLE}
+        environment = {name: value for name, value in os.environ.items() if name not in _SECRETS}
         errors = str(self._state_dir / "guard.err")
         self._pid = os.posix_spawn(
             sys.executable,

@@ -7,12 +7,14 @@ from pathlib import Path
 
 import msgspec
 
+from mainspring.core.isolation import Isolation
 from mainspring.core.mapping import Invoker
+from mainspring.worker.container_engine import Engine
 
 SETTINGS_FILE = "guard.json"
 SOCKET_FILE = "guard.sock"
-LOG_FILE = "log"
-"""What an attempt printed: `attempts/<attempt>/log`. There is none if it printed nothing."""
+LOGS = "logs"
+"""What an attempt printed: `logs/<attempt>`, which it can't reach itself. There is none if it printed nothing."""
 
 
 class GuardSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,6 +38,43 @@ class GuardSettings(msgspec.Struct, frozen=True, kw_only=True):
     """References `env:NAME` reach only variables of the worker whose names begin like this. Never `MAINSPRING_*`."""
     invoker: Invoker | None = None
     """Who answers the prompts of map-reduces that name nobody themselves (FLD-8)."""
+    isolation: Isolation = Isolation.NONE
+    """Everything runs at least this far apart (WRK-4)."""
+    task_user: str = ""
+    """Tasks run as this user; as the guard's own if it is empty."""
+    memory_bytes: int = 0
+    """What the worker offers: a task that asks for no memory gets no more than that. 0: no limit."""
+    task_processes: int = 4_096
+    """So many processes and threads an attempt may have at once."""
+    task_file_bytes: int = 0
+    """No file of an attempt gets larger. 0: no limit."""
+    hidden: tuple[str, ...] = ()
+    """What a sandbox does not show, besides homes and what is temporary."""
+    shown: tuple[str, ...] = ()
+    """What a sandbox shows although it is below something hidden."""
+    container_engine: Engine | None = None
+    """What runs containers; without it no task runs in one (WRK-3)."""
+    allow_private_http: bool = False
+    """Whether HTTP calls of tasks may go to this machine and its network (SEC-5)."""
+    artifacts: str = ""
+    """Where files of attempts go: `file:///directory` or `s3://bucket/prefix`. Empty: below its own directory."""
+    largest_artifact_bytes: int = 10 * 1024**3
+    largest_artifacts_bytes: int = 50 * 1024**3
+    """All those of one attempt together."""
+    keep_artifacts_seconds: int = 0
+    """So long after the end of their run artifacts are kept; 0: for ever."""
+    servers: tuple[str, ...] = ()
+    """Whom to ask what there is to fetch."""
+    ca_cert: str = ""
+    """A file with the certificate that the servers' are signed with, if the machine does not know it."""
+    kubernetes: str = ""
+    """A context of the kubeconfig, or `in-cluster`; without one no task runs on Kubernetes (WRK-3)."""
+    kubernetes_namespaces: tuple[str, ...] = ()
+    """Those that tasks may ask for, the usual one first; that of the context if none is named."""
+    container_start_seconds: float = 120.0
+    """A pod whose container can't be started, for want of its image for example, is given up after so long."""
+    ray: str = ""
+    """The address of a Ray cluster's dashboard; without one no task runs on Ray (WRK-3)."""
     look_seconds: float = 0.5
     """How often the files of a running command are looked at: its progress, its checkpoint."""
 
@@ -52,4 +91,4 @@ def read_settings(state_dir: Path) -> GuardSettings:
 
 def log_path(state_dir: Path, attempt: str) -> Path:
     """Where the log of an attempt is."""
-    return state_dir / "attempts" / attempt / LOG_FILE
+    return state_dir / LOGS / attempt

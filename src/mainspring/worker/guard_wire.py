@@ -28,7 +28,7 @@ from __future__ import annotations
 
 import msgspec
 
-from mainspring.wire import Assignment, Outcome
+from mainspring.wire import Artifact, Assignment, Offer, Outcome
 
 
 class _Word(msgspec.Struct, frozen=True, array_like=True, tag=True, gc=False):
@@ -40,6 +40,8 @@ class Order(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     assignment: Assignment
     lease: str
+    needs: Offer = Offer(0, 0)
+    """The room that it has."""
 
 
 class Hello(_Word, frozen=True):
@@ -119,6 +121,7 @@ class Ended(_Word, frozen=True):
     output: str | None
     error: str | None
     log_bytes: int = 0
+    artifacts: tuple[Artifact, ...] = ()
 
 
 class Unbegun(_Word, frozen=True):

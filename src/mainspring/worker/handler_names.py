@@ -15,18 +15,22 @@ import msgspec
 
 from mainspring.errors import Refused
 from mainspring.worker.exec_command import clean_environment
+from mainspring.worker.task_user import TaskUser, run_as
 
 _SECONDS = 120.0
 
 
-def handler_names(handlers: Sequence[str]) -> tuple[str, ...]:
-    """The names that these modules and files serve. Raises Refused if one can't be imported, or none is served."""
+def handler_names(handlers: Sequence[str], user: TaskUser | None = None) -> tuple[str, ...]:
+    """The names that these modules and files serve. Raises Refused if one can't be imported, or none is served.
+
+    They are imported as the user that tasks run as.
+    """
     if not handlers:
         return ()
     # The modules are named by whoever started this worker, and no shell is between.
     command = [sys.executable, "-m", "mainspring.worker.handler_names", *handlers]
     try:
-        done = subprocess.run(command, capture_output=True, env=_environment(), timeout=_SECONDS, check=False)
+        done = run_as(user, command, _environment(), _SECONDS)
     except subprocess.TimeoutExpired as error:
         raise Refused(f"the handlers of {', '.join(handlers)} were not imported in {_SECONDS:.0f} s") from error
     if done.returncode != 0:

@@ -7,8 +7,8 @@ from enum import Enum
 
 import msgspec
 
-from mainspring.wire import Assignment, Beat, Checkpoint, Extend, FromWorker, Progress, Result, Started
-from mainspring.worker.steps import Mark, Record
+from mainspring.wire import Assignment, Beat, Checkpoint, Extend, FromWorker, Offer, Progress, Result, Started
+from mainspring.worker.steps import NO_ROOM, Mark, Record
 
 
 class Phase(Enum):
@@ -31,6 +31,7 @@ class Held(msgspec.Struct):
     lease: str = ""
     assignment: Assignment | None = None
     """None after a restart: the journal does not have it, for it holds a secret and is never started from there."""
+    needs: Offer = NO_ROOM
     recalled: bool = False
     pid: int = 0
     created: float = 0.0

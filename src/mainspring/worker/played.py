@@ -1,17 +1,18 @@
-"""A worker that is played inside the server's process: the real duties and messages, and processes that take no time.
+"""A worker that is played inside the server's process: the real duties and messages, and processes that do nothing.
 
-It stands in for the real agent where only the engine is of interest: `make up`, the benchmarks, and tests of the host.
+It stands in for the real agent where only the engine is of interest: the benchmarks, and tests of the host.
 """
 
 from __future__ import annotations
 
 import asyncio
+import heapq
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar
 
 from mainspring.clock import Clock
-from mainspring.wire import FromWorker, Offer, Outcome, Register, Seen, ToWorker
+from mainspring.wire import Assignment, FromWorker, Offer, Outcome, Register, Seen, ToWorker
 from mainspring.worker.duties import Duties
 from mainspring.worker.steps import Keep, Kill, LookFor, Prolong, Say, Start, Step, TakeBack
 
@@ -43,12 +44,23 @@ class Server(Protocol[S]):
         ...
 
 
-class PlayedWorker:
-    """A worker whose tasks succeed at once."""
+def _at_once(_assignment: Assignment) -> float:
+    return 0.0
 
-    def __init__(self, name: str, offer: Offer, clock: Clock, labels: dict[str, str] | None = None) -> None:
+
+class PlayedWorker:
+    """A worker whose tasks succeed, at once or after as long as is said. One that is to stop takes all of its grace."""
+
+    def __init__(
+        self, name: str, offer: Offer, clock: Clock, labels: dict[str, str] | None = None,
+        seconds_of: Callable[[Assignment], float] = _at_once,
+    ) -> None:  # fmt: skip
         self.name = name
         self.done = 0
+        self._seconds_of = seconds_of
+        self._ends: list[tuple[float, str, Outcome]] = []
+        """What runs: when it ends, and how. Of one that is to stop earlier the first entry counts."""
+        self._running: set[str] = set()
         self._offer = offer
         self._clock = clock
         self._labels = labels or {}
@@ -68,20 +80,22 @@ class PlayedWorker:
             if self._clock.monotonic() >= self._next_beat:
                 self._next_beat = self._clock.monotonic() + BEAT_SECONDS
                 self._carry_out(self._duties.beat(), said)
+            self._end_due(said)
             if said:
                 server.receive(link, said)
         self._duties.lost_session()
 
     async def _hear(self, link: Session) -> list[ToWorker]:
-        """What the server says; nothing if it is time for a beat first."""
+        """What the server says; nothing if it is time for a beat first, or something ends."""
+        until = min(self._next_beat, self._ends[0][0]) if self._ends else self._next_beat
         try:
-            async with asyncio.timeout(max(0.0, self._next_beat - self._clock.monotonic())):
+            async with asyncio.timeout(max(0.0, until - self._clock.monotonic())):
                 return await link.next()
         except TimeoutError:
             return []
 
     def _carry_out(self, steps: list[Step], said: list[FromWorker]) -> None:
-        """Do what duties ask for. Starting and ending take no time, and the journal is this object."""
+        """Do what duties ask for. The journal is this object."""
         waiting = deque(steps)
         while waiting:
             step = waiting.popleft()
@@ -91,13 +105,36 @@ class PlayedWorker:
                 case Start():
                     attempt = step.assignment.attempt
                     waiting.extend(self._duties.started(attempt))
-                    waiting.extend(self._duties.ended(attempt, Outcome.SUCCEEDED, "null"))
-                    self.done += 1
+                    seconds = self._seconds_of(step.assignment)
+                    if seconds > 0:
+                        self._running.add(attempt)
+                        self._end_after(seconds, attempt, Outcome.SUCCEEDED)
+                    else:
+                        waiting.extend(self._end(attempt, Outcome.SUCCEEDED))
                 case Kill():
-                    waiting.extend(self._duties.ended(step.attempt, Outcome.STOPPED))
+                    if step.attempt in self._running:
+                        self._end_after(step.grace_seconds, step.attempt, Outcome.STOPPED)
+                    else:
+                        waiting.extend(self._end(step.attempt, Outcome.STOPPED))
                 case LookFor():
                     said.append(Seen(step.question, exists=False))
                 case Keep() | TakeBack() | Prolong():
-                    pass  # what was started is over by now
+                    pass  # what was started has begun, and nothing of it is late
                 case _:
                     raise TypeError(f"nobody carries out {step}")
+
+    def _end_after(self, seconds: float, attempt: str, outcome: Outcome) -> None:
+        heapq.heappush(self._ends, (self._clock.monotonic() + seconds, attempt, outcome))
+
+    def _end_due(self, said: list[FromWorker]) -> None:
+        """End what has run its time."""
+        now = self._clock.monotonic()
+        while self._ends and self._ends[0][0] <= now:
+            _, attempt, outcome = heapq.heappop(self._ends)
+            if attempt in self._running:
+                self._running.discard(attempt)
+                self._carry_out(self._end(attempt, outcome), said)
+
+    def _end(self, attempt: str, outcome: Outcome) -> list[Step]:
+        self.done += outcome is Outcome.SUCCEEDED
+        return self._duties.ended(attempt, outcome, "null" if outcome is Outcome.SUCCEEDED else None)

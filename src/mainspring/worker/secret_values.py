@@ -10,15 +10,14 @@ name; no value, and nothing that a program said, gets into an error.
 
 from __future__ import annotations
 
-import asyncio
 import shlex
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
 from mainspring.core.work import RESERVED
 from mainspring.errors import Refused
 from mainspring.worker.groups import Processes
+from mainspring.worker.programs import ask_program
 
 LARGEST_BYTES = 64 * 1024
 COMMAND_SECONDS = 10.0
@@ -62,26 +61,15 @@ class Secrets:
         return self._environment[name]
 
     async def _from_command(self, words: list[str]) -> bytes:
-        with tempfile.TemporaryFile() as printed, tempfile.TemporaryFile() as unread:
-            pid = self._processes.spawn(
-                words,
-                environment=self._environment,
-                directory=Path("/"),
-                output=printed.fileno(),
-                errors=unread.fileno(),
+        try:
+            code, printed = await ask_program(
+                self._processes, words, self._environment, seconds=COMMAND_SECONDS, most_bytes=LARGEST_BYTES + 1
             )
-            try:
-                async with asyncio.timeout(COMMAND_SECONDS):
-                    code = await self._processes.exit_of(pid)
-            except TimeoutError:
-                raise Refused(f"the command took longer than {COMMAND_SECONDS:g} s") from None
-            finally:
-                self._processes.kill(pid)
-                self._processes.forget(pid)
-            if code != 0:
-                raise Refused(f"the command ended with {code}")
-            printed.seek(0)
-            return printed.read(LARGEST_BYTES + 1)
+        except TimeoutError:
+            raise Refused(f"the command took longer than {COMMAND_SECONDS:g} s") from None
+        if code != 0:
+            raise Refused(f"the command ended with {code}")
+        return printed
 
 
 def _read(path: Path) -> bytes:

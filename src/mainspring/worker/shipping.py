@@ -1,9 +1,9 @@
 """Sends what attempts print to the server, a piece at a time, and removes what the server has.
 
-The guard writes `attempts/<attempt>/log`, masked and capped; there is no file if nothing was printed. A log is sent
-while its attempt runs and after its end, from where the server's last `LogKept` says.
+The guard writes `logs/<attempt>`, masked and capped; there is no file if nothing was printed. A log is sent while its
+attempt runs and after its end, from where the server's last `LogKept` says.
 
-    followed ──ended──► whole ──all kept, result answered──► removed with its directory
+    followed ──ended──► whole ──all kept, result answered──► removed
 
 1. At most a window of bytes is under way at once, so that logs never fill a link that results have to pass.
 2. A new session begins where the server had kept each log. What was only sent is sent again; so it is if the server
@@ -14,7 +14,6 @@ while its attempt runs and after its end, from where the server's last `LogKept`
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -22,7 +21,7 @@ import msgspec
 import structlog
 
 from mainspring.wire import Log, LogKept
-from mainspring.worker.guard_settings import log_path
+from mainspring.worker.guard_settings import LOGS, log_path
 
 log = structlog.get_logger()
 
@@ -66,8 +65,8 @@ class Shipping:
         unfinished = set(unfinished)
         for attempt in unfinished:
             self.follow(attempt)
-        attempts = self._state_dir / "attempts"
-        found = {path.name for path in attempts.iterdir()} if attempts.is_dir() else set()
+        logs = self._state_dir / LOGS
+        found = {path.name for path in logs.iterdir()} if logs.is_dir() else set()
         for attempt in sorted(found.difference(self._trails)):
             self.end_as_is(attempt)
         self.answer(sorted((found | set(self._trails)).difference(unfinished, over)))
@@ -131,11 +130,9 @@ class Shipping:
         return [piece for attempt, trail in list(self._trails.items()) for piece in self._pieces(attempt, trail)]
 
     def remove(self) -> None:
-        """Remove the directories of attempts that are done with. May take a while: call it in a thread."""
+        """Remove the logs that are done with. May take a while: call it in a thread."""
         while self._gone:
-            directory = log_path(self._state_dir, self._gone.pop()).parent
-            if directory.exists():
-                shutil.rmtree(directory, ignore_errors=True)
+            log_path(self._state_dir, self._gone.pop()).unlink(missing_ok=True)
 
     def has_rubbish(self) -> bool:
         """Is there something to remove?"""

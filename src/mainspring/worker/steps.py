@@ -6,7 +6,9 @@ from enum import StrEnum
 
 import msgspec
 
-from mainspring.wire import Assignment, FromWorker, Result
+from mainspring.wire import Assignment, FromWorker, Offer, Result
+
+NO_ROOM = Offer(0, 0)
 
 
 class Mark(StrEnum):
@@ -54,6 +56,8 @@ class Start(Step, frozen=True):
 
     assignment: Assignment
     lease: str
+    needs: Offer = NO_ROOM
+    """The room that it has."""
 
 
 class TakeBack(Step, frozen=True):

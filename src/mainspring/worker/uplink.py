@@ -5,7 +5,8 @@
     └── backoff ◄───┴────────────────────────────────┴─────────────────┘
 
 1. While a frame is on its way, further messages pile up and become the next one.
-2. It gives up only if the first answer of all is that the token is not good. A server's trouble never ends a worker.
+2. It gives up only if the first answer of all is that the token or certificate is not good. A server's trouble never
+   ends a worker.
 3. The token goes only where the caller or a server said, and never from an encrypted link to one in the clear.
 """
 
@@ -14,6 +15,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from random import Random
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import msgspec
@@ -24,6 +26,9 @@ from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidSta
 from mainspring.clock import Clock
 from mainspring.errors import Forbidden, Refused, Unauthenticated
 from mainspring.wire import LARGEST_FRAME_BYTES, Elsewhere, FromWorker, Register, ToWorker, Welcome
+
+if TYPE_CHECKING:
+    from mainspring.worker.identity import Identity
 
 log = structlog.get_logger()
 
@@ -50,7 +55,7 @@ class Uplink:
     def __init__(
         self,
         servers: Sequence[str],
-        token: str,
+        identity: Identity,
         clock: Clock,
         random: Random,
         *,
@@ -60,7 +65,7 @@ class Uplink:
     ) -> None:
         """`hello` opens a session, `heard` takes a frame (empty: just a sign of life), `lost` ends the session."""
         self._servers = [link_address(server) for server in servers]
-        self._token = token
+        self._identity = identity
         self._clock = clock
         self._random = random
         self._hello = hello
@@ -115,6 +120,8 @@ class Uplink:
                 await self._serve(address)
             except InvalidStatus as error:
                 self._refused(address, error)
+            except Unauthenticated as error:
+                self._expired(error)
             except (OSError, InvalidHandshake, InvalidURI, ConnectionClosed, msgspec.MsgspecError) as error:
                 # No server, or not a good one: the next one is tried, and whoever watches the log sees it.
                 self._failures += 1
@@ -143,17 +150,27 @@ class Uplink:
         if status not in (401, 403):
             log.warning("link.refused", server=address, status=status)
             return
-        why = "does not know the token" if status == 401 else "does not take a worker with this token"
+        why = _said_in(error) or (
+            "does not know the token" if status == 401 else "does not take a worker with this token"
+        )
         if not self._welcomed:
             raise (Unauthenticated if status == 401 else Forbidden)(f"{address} {why} ({status})")
         self._failures = 10
         log.error("link.refused", server=address, status=status, because=f"the server {why}")
 
+    def _expired(self, error: Unauthenticated) -> None:
+        """The certificate is over: while the worker was away from all servers for so long."""
+        if not self._welcomed:
+            raise error
+        self._failures = 10
+        log.error("link.expired", because=str(error))
+
     async def _serve(self, address: str) -> None:
         """One session, from the handshake to its end."""
         async with connect(
             address,
-            additional_headers={"Authorization": f"Bearer {self._token}"} if self._token else {},
+            additional_headers=self._identity.headers(),
+            ssl=self._identity.context() if address.startswith("wss:") else None,
             compression=None,
             open_timeout=OPEN_SECONDS,
             ping_interval=None,
@@ -253,6 +270,15 @@ def link_address(server: str) -> str:
         raise Refused(f"{server!r} is no address of a server, such as http://127.0.0.1:8484")
     path = parts.path.rstrip("/").removesuffix(PATH)
     return f"{scheme}://{parts.netloc}{path}{PATH}"
+
+
+def _said_in(error: InvalidStatus) -> str:
+    """What the server says of it, if it says anything that we understand."""
+    try:
+        detail = msgspec.json.decode(error.response.body or b"", type=dict[str, object]).get("detail")
+    except msgspec.DecodeError:
+        return ""
+    return f"says: {detail}" if isinstance(detail, str) else ""
 
 
 def _frames(messages: list[FromWorker]) -> list[bytes]:

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import msgspec
 
-from mainspring.core.work import ServedFunction, Work, read_work
+from mainspring.core.isolation import ISOLATION_LABEL, Isolation
+from mainspring.core.work import OnKubernetes, OnRay, ServedFunction, Work, read_work
 from mainspring.wire import Assignment, Offer
 
 _WORKS_IN_MIND = 4_096
@@ -24,11 +25,12 @@ def takes_all(_assignment: Assignment, _needs: Offer) -> str:
 
 
 class Verifier:
-    """Looks at assignments, for a worker that has this much room and serves these handlers."""
+    """Looks at assignments, for a worker that has this much room, serves these handlers and has these labels."""
 
-    def __init__(self, offer: Offer, handlers: Iterable[str] = ()) -> None:
+    def __init__(self, offer: Offer, handlers: Iterable[str] = (), labels: Iterable[str] = ()) -> None:
         self._offer = offer
         self._handlers = frozenset(handlers)
+        self._labels = frozenset(labels)
         self._read = lru_cache(_WORKS_IN_MIND)(_read)
 
     def __call__(self, assignment: Assignment, needs: Offer) -> str:
@@ -43,6 +45,10 @@ class Verifier:
             return work
         if isinstance(work, ServedFunction) and work.handler not in self._handlers:
             return f"no handler {work.handler} is served here"
+        if work.isolation not in (None, Isolation.NONE) and f"{ISOLATION_LABEL}{work.isolation}" not in self._labels:
+            return f"the isolation {work.isolation} is not offered here"
+        if isinstance(work, OnKubernetes | OnRay):
+            return ""
         if work.directory is not None and Path(work.directory).is_absolute() and not Path(work.directory).is_dir():
             return f"there is no directory {work.directory} here"
         return ""

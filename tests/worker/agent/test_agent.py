@@ -34,6 +34,7 @@ from mainspring.wire import (
     Stop,
     Verdict,
 )
+from mainspring.worker.guard_settings import log_path
 from tests.worker.agent.conftest import Shop
 from tests.worker.agent.desk import PATIENCE_SECONDS, Desk, open_desk
 
@@ -96,14 +97,14 @@ async def test_it_registers_runs_what_it_is_given_and_reports(desk: Desk, shop: 
     heard = [one for one in desk.heard if isinstance(one, Received | Started | Result)]
     assert heard[0] == Received(("a", "b"))
     assert heard.index(Started("a")) < heard.index(Started("b"))
-    await gone(shop.state_dir / "attempts" / "b")
+    await gone(log_path(shop.state_dir, "b"))
 
 
 async def test_what_it_can_not_run_is_refused(desk: Desk, shop: Shop) -> None:
     """PLC-7: a handler that is not served, a kind that is not known, a directory that is not there."""
     shop.open(desk.url)
     await desk.wait_for(Register)
-    works = ('{"handler": "other"}', '{"container": "x"}', '{"run": ["true"], "directory": "/no/such/place"}')
+    works = ('{"handler": "other"}', '{"magic": "x"}', '{"run": ["true"], "directory": "/no/such/place"}')
     await desk.assign("lease", *((f"a{n}", work) for n, work in enumerate(works)), ("good", ECHO))
 
     assert (await desk.result("good")).outcome is Outcome.SUCCEEDED

@@ -25,7 +25,7 @@ def greet(name: str = "you") -> str:
 
 async def start(shop: Shop, desk: Desk, *options: str) -> asyncio.subprocess.Process:
     """A worker on the shop's directory."""
-    words = ("--server", desk.url, "--state-dir", str(shop.state_dir), "--name", "w1", *options)
+    words = ("--server", desk.url, "--state-dir", str(shop.state_dir), "--name", "w1", "--as-root", *options)
     return await asyncio.create_subprocess_exec(*COMMAND, *words, stderr=asyncio.subprocess.DEVNULL)
 
 
@@ -47,7 +47,7 @@ async def test_a_worker_that_is_killed_and_started_again_loses_nothing(desk: Des
 
     process = await start(shop, desk, "--ready-file", str(tmp_path / "ready"), "--label", "disk=ssd", "--cpu", "500m")
     hello = await desk.wait_for(Register, times=2)
-    assert (hello.holds, hello.labels, hello.offer.cpu_millis) == (("a",), {"disk": "ssd"}, 500)
+    assert (hello.holds, hello.labels["disk"], hello.offer.cpu_millis) == (("a",), "ssd", 500)
     (tmp_path / "go").touch()
     assert (await desk.result("a")).outcome is Outcome.SUCCEEDED
     assert (tmp_path / "runs").read_text() == "x\n"

@@ -11,6 +11,7 @@ import pytest
 
 from mainspring.wire import Outcome
 from mainspring.worker.groups import children_of
+from mainspring.worker.guard_settings import log_path
 from mainspring.worker.guard_wire import Asked, Began, End, Ended, Moved, Prolong, Saved
 from tests.worker.guard.rig import Rig
 
@@ -75,9 +76,9 @@ async def test_only_the_log_stays_and_nothing_if_nothing_was_printed(rig: Rig) -
     loud = await rig.ends({"shell": "echo a; mkdir -p deep/er; touch deep/er/file"})
     silent = await rig.ends({"run": ["true"]})
     attempts = rig.state_dir / "attempts"
-    assert [path.name for path in (attempts / loud.attempt).iterdir()] == ["log"]
-    assert stat.S_IMODE((attempts / loud.attempt / "log").stat().st_mode) == 0o600
-    assert not (attempts / silent.attempt).exists()
+    assert list(attempts.iterdir()) == []
+    assert stat.S_IMODE(log_path(rig.state_dir, loud.attempt).stat().st_mode) == 0o600
+    assert not log_path(rig.state_dir, silent.attempt).exists()
     assert (loud.log_bytes, silent.log_bytes) == (2, 0)
 
 
@@ -265,7 +266,7 @@ async def test_one_that_detached_itself_is_found_and_killed(rig: Rig, keeps_envi
 async def test_a_log_is_bounded_and_its_task_is_not_held_up(rig: Rig) -> None:
     await rig.start(log_cap_bytes=100_000)
     end = await rig.ends({"shell": "head -c 200000000 /dev/zero | tr '\\0' x; echo the end; exit 1"})
-    size = (rig.state_dir / "attempts" / end.attempt / "log").stat().st_size
+    size = log_path(rig.state_dir, end.attempt).stat().st_size
     assert 100_000 < size < 101_000
     assert end.log_bytes == size
     assert "more bytes were dropped" in rig.log(end.attempt)

@@ -1,0 +1,58 @@
+"""A pod's log, read piece by piece, also over several connections: nothing twice, and nothing left out.
+
+Lines come with the instant at which they were printed. After a connection was lost, they are asked for from the second
+of the last one on, and those that are known are passed over.
+"""
+
+from __future__ import annotations
+
+import re
+
+_LINE = re.compile(rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d) ")
+
+
+class LogPlace:
+    """How far a log was read."""
+
+    def __init__(self) -> None:
+        self._last: tuple[bytes, bytes] = (b"", b"")
+        self._count = 0
+        """So many lines of that instant were seen."""
+        self._zone = b""
+        self._again = 0
+        self._rest = b""
+
+    def since(self) -> str | None:
+        """From when on to ask, as the API wants it; None for all."""
+        return (self._last[0] + self._zone).decode() if self._zone else None
+
+    def begin(self) -> None:
+        """A new connection: what it begins with may be known."""
+        self._again = 0
+        self._rest = b""
+
+    def take(self, data: bytes) -> bytes:
+        """What is new in a piece of the answer, as it was printed."""
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        return b"".join(self._new(line + b"\n") for line in lines)
+
+    def end(self) -> bytes:
+        """The connection is over: a last line may have no end."""
+        rest, self._rest = self._rest, b""
+        return self._new(rest) if rest else b""
+
+    def _new(self, line: bytes) -> bytes:
+        found = _LINE.match(line)
+        if found is None:
+            return line
+        at = (found[1], (found[2] or b"").ljust(9, b"0"))
+        if at < self._last:
+            return b""
+        if at == self._last:
+            self._again += 1
+            if self._again <= self._count:
+                return b""
+            self._count += 1
+        else:
+            self._last, self._zone, self._count, self._again = at, found[3], 1, 1
+        return line[found.end() :]

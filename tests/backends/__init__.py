@@ -1,0 +1,1 @@
+"""Tests of the back ends beyond one machine: Kubernetes and Ray."""

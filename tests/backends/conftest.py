@@ -1,0 +1,37 @@
+"""A guard for each test, and the clusters that it speaks to."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from pathlib import Path
+
+import pytest
+
+from tests.backends.kubernetes import StandIn
+from tests.worker.guard.rig import Rig
+
+
+def pytest_asyncio_loop_factories(
+    config: pytest.Config, item: pytest.Item
+) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
+    """Processes take real time."""
+    return {"real": asyncio.new_event_loop}
+
+
+@pytest.fixture
+async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
+    """A guard, not started yet, and the agent that speaks to it."""
+    rig = Rig(tmp_path / "state", tmp_path / "code")
+    yield rig
+    await rig.end()
+    assert rig.left_running() == []
+
+
+@pytest.fixture
+async def cluster(tmp_path: Path) -> AsyncIterator[StandIn]:
+    """A stand-in of a Kubernetes cluster."""
+    directory = tmp_path / "cluster"
+    directory.mkdir()
+    async with StandIn(directory).running() as cluster:
+        yield cluster

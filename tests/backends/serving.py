@@ -1,0 +1,70 @@
+"""A stand-in of somebody's HTTP API: a real server on loopback, with the ways in which a network goes wrong."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import uvicorn
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+
+class Faults:
+    """What goes wrong between a client and a server."""
+
+    def __init__(self) -> None:
+        self.down = False
+        """Nobody answers: the connection is cut before anything was done."""
+        self.lost_answers: list[str] = []
+        """Methods whose next request is carried out, and whose answer is cut off."""
+        self.asked: list[str] = []
+        """`METHOD path` of each request that arrived while it was up."""
+
+
+class Unreliable:
+    """Puts the faults between the network and an application."""
+
+    def __init__(self, app: ASGIApp, faults: Faults) -> None:
+        self._app = app
+        self._faults = faults
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return
+        if self._faults.down:
+            await _cut(send)
+            return
+        self._faults.asked.append(f"{scope['method']} {scope['path']}")
+        if scope["method"] not in self._faults.lost_answers:
+            await self._app(scope, receive, send)
+            return
+        self._faults.lost_answers.remove(scope["method"])
+
+        async def swallow(message: Message) -> None:
+            """The answer goes nowhere."""
+
+        await self._app(scope, receive, swallow)
+        await _cut(send)
+
+
+async def _cut(send: Send) -> None:
+    """An answer that ends before it has begun: the client sees a broken connection."""
+    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"1")]})
+    await send({"type": "http.response.body", "body": b""})
+
+
+@asynccontextmanager
+async def serving(app: ASGIApp, faults: Faults) -> AsyncIterator[str]:
+    """Serve an application on a port of loopback; its address."""
+    config = uvicorn.Config(Unreliable(app, faults), port=0, log_level="critical", lifespan="off", ws="none")
+    server = uvicorn.Server(config)
+    server.install_signal_handlers = lambda: None  # type: ignore[attr-defined]
+    task = asyncio.create_task(server.serve())
+    while not server.started:  # noqa: ASYNC110 - it has no event for that
+        await asyncio.sleep(0.005)
+    [port] = [one.getsockname()[1] for one in server.servers[0].sockets]
+    yield f"http://127.0.0.1:{port}"
+    server.force_exit = True
+    server.should_exit = True
+    await task

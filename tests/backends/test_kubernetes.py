@@ -1,0 +1,276 @@
+"""Tasks on Kubernetes (WRK-3), against a stand-in of its API: see `tests/backends/kubernetes.py`."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+from collections.abc import Callable
+
+from mainspring.wire import Offer, Outcome
+from mainspring.worker.guard_wire import Began, End, Ended, Launch, Moved, Prolong, Saved
+from tests.backends.kubernetes import StandIn
+from tests.worker.guard.rig import DEADLINE_SECONDS, Rig
+
+
+async def start(rig: Rig, cluster: StandIn, **settings: object) -> None:
+    """A guard whose worker has this cluster."""
+    variables = {"KUBECONFIG": str(cluster.kubeconfig()), "DB_PASSWORD": "hunter2-hunter2"}
+    await rig.start(code="", variables=variables, kubernetes="here", **settings)
+
+
+def sh(script: str, **more: object) -> dict[str, object]:
+    """A task that runs a script in a pod."""
+    beside = {key: value for key, value in more.items() if key in {"env", "secrets", "grace_seconds", "directory"}}
+    inside = {key: value for key, value in more.items() if key not in beside}
+    return {"kubernetes": {"image": "tools:1", "run": ["sh", "-c", script], **inside}, **beside}
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    """Wait until something of the cluster is so."""
+    async with asyncio.timeout(DEADLINE_SECONDS):
+        while not holds():  # noqa: ASYNC110 - the cluster is looked at from outside
+            await asyncio.sleep(0.01)  # tidy: sleeps because nothing tells what the cluster has
+
+
+def error_of(end: Ended) -> dict[str, object]:
+    assert end.outcome is Outcome.FAILED
+    found: dict[str, object] = json.loads(end.error or "")
+    return found
+
+
+async def test_a_task_runs_as_a_job_and_nothing_of_it_stays(rig: Rig, cluster: StandIn) -> None:
+    await start(rig, cluster)
+    script = """
+        echo "day $0, try $MAINSPRING_ATTEMPT of $MAINSPRING_TASK_NAME"
+        echo '::mainspring-progress:: 40 loading'
+        echo '::mainspring-checkpoint:: {"page": 3}'
+        echo '::mainspring-output:: {"rows": 3}'
+    """
+    work = sh(script, env={"LEVEL": "{{ params.level }}"})
+    work["kubernetes"]["run"].append("{{ params.day }}")  # type: ignore[index]
+    end = await rig.ends(work, params='{"day": "monday; rm", "level": "$(HOME)"}', timeout_seconds=60.0)
+
+    assert (end.outcome, end.output) == (Outcome.SUCCEEDED, '{"rows":3}')
+    assert rig.log(end.attempt) == "day monday; rm, try 1 of load\n"
+    assert end.log_bytes == len(rig.log(end.attempt))
+    assert [word for word in rig.heard if isinstance(word, Moved | Saved)] == [
+        Moved(end.attempt, 40.0, "loading"), Saved(end.attempt, '{"page":3}')
+    ]  # fmt: skip
+    await until(lambda: not cluster.jobs and not cluster.pods and not cluster.secrets)
+
+
+async def test_a_job_is_tried_once_bounded_in_all_it_may_use_and_nobody_in_the_cluster(
+    rig: Rig, cluster: StandIn
+) -> None:
+    await start(rig, cluster)
+    order = rig.order(sh("true", grace_seconds=7), "lease", timeout_seconds=60.0, memory_bytes=2**30)
+    rig.say(Launch((type(order)(order.assignment, "lease", Offer(500, 2**20, 1, 2**31)),)))
+    await rig.hears(Ended, order.assignment.attempt)
+
+    job = next(one for one in cluster.history if one["kind"] == "Job")
+    spec, pod = job["spec"], job["spec"]["template"]["spec"]
+    assert (spec["backoffLimit"], spec["activeDeadlineSeconds"], spec["ttlSecondsAfterFinished"]) == (0, 120, 600)
+    assert (pod["restartPolicy"], pod["terminationGracePeriodSeconds"]) == ("Never", 7)
+    assert (pod["automountServiceAccountToken"], pod.get("serviceAccountName")) == (False, None)
+    [container] = pod["containers"]
+    assert container["resources"] == {
+        "requests": {"cpu": "500m", "memory": str(2**30), "nvidia.com/gpu": "1", "ephemeral-storage": str(2**31)},
+        "limits": {"memory": str(2**30), "nvidia.com/gpu": "1", "ephemeral-storage": str(2**31)},
+    }, "the memory that the attempt has, not that of its first try"
+    assert container["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "capabilities": {"drop": ["ALL"]},
+        "runAsNonRoot": True,
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
+
+
+async def test_secrets_reach_the_task_and_stand_in_no_spec_and_no_log(rig: Rig, cluster: StandIn) -> None:
+    await start(rig, cluster)
+    script = 'echo $PASSWORD; cat $MAINSPRING_TOKEN_FILE; grep -o \'"day": "[a-z]*"\' $MAINSPRING_CONTEXT'
+    work = sh(script, secrets={"PASSWORD": "env:DB_PASSWORD"}, env={"COPY": "$(PASSWORD)", "PRICE": "$$5"})
+    end = await rig.ends(work, params='{"day": "monday"}', token="token-of-the-attempt\n")
+
+    assert rig.log(end.attempt) == '••••\ntoken-of-the-attempt\n"day": "monday"\n'
+    [secret] = [one for one in cluster.history if one["kind"] == "Secret"]
+    [owner] = secret["metadata"]["ownerReferences"]
+    assert (owner["kind"], owner["name"], secret["immutable"]) == ("Job", secret["metadata"]["name"], True)
+    others = json.dumps([one for one in cluster.history if one["kind"] != "Secret"])
+    assert "hunter2" not in others
+    assert "token-of-the-attempt" not in others
+    assert '"$$(PASSWORD)"' in others
+    assert '"$$$$5"' in others, "what looks like a variable stays a text"
+
+
+async def test_how_a_container_ended_is_told_with_its_last_lines(rig: Rig, cluster: StandIn) -> None:
+    await start(rig, cluster)
+    error = error_of(await rig.ends(sh("echo one; echo two >&2; exit 3")))
+    assert (error["type"], error["exit_code"], error["last_lines"]) == ("Exit", 3, "one\ntwo\n")
+
+
+async def test_a_container_that_ran_out_of_memory_failed_for_want_of_it(rig: Rig, cluster: StandIn) -> None:
+    await start(rig, cluster)
+    (attempt,) = rig.launch(sh("echo up; sleep 100"))
+    await rig.prints(attempt, "up")
+    cluster.container().run_out_of_memory()
+    error = error_of(await rig.hears(Ended, attempt))
+    assert (error["type"], error["class"]) == ("OutOfMemory", "resource")
+
+
+async def test_a_container_that_can_not_start_is_given_up(rig: Rig, cluster: StandIn) -> None:
+    await start(rig, cluster, container_start_seconds=0.3)
+    expected = {
+        "nobody/has-this:1": ("transient", "not found"),
+        "NoSuch:1": ("permanent", "InvalidImageName"),
+        "python:3": ("permanent", "say as which `user` it runs"),
+    }
+    attempts = {image: rig.launch(sh("true", image=image))[0] for image in expected}
+    for image, (klass, says) in expected.items():
+        error = error_of(await rig.hears(Ended, attempts[image]))
+        assert (error["type"], error["class"]) == ("Start", klass)
+        assert says in str(error["message"])
+    await until(lambda: not cluster.jobs and not cluster.pods)
+
+
+async def test_a_root_image_runs_as_the_user_that_is_said(rig: Rig, cluster: StandIn) -> None:
+    await start(rig, cluster)
+    assert (await rig.ends(sh("true", image="python:3", user=1000))).outcome is Outcome.SUCCEEDED
+
+
+async def test_what_happens_to_a_pod_is_no_fault_of_the_task(rig: Rig, cluster: StandIn) -> None:
+    await start(rig, cluster)
+    for happens, says in (
+        (cluster.evict_pod, "low on resource"),
+        (cluster.delete_job, "somebody deleted"),
+        (cluster.delete_pod, "somebody deleted"),
+    ):
+        (attempt,) = rig.launch(sh("echo up; sleep 100"))
+        await rig.prints(attempt, "up")
+        happens()
+        error = error_of(await rig.hears(Ended, attempt))
+        assert error["class"] == "infrastructure"
+        assert says in str(error["message"])
+        await until(lambda: not cluster.jobs and not cluster.pods)
+
+
+async def test_a_job_that_nobody_ended_is_ended_by_the_cluster(rig: Rig, cluster: StandIn) -> None:
+    """A server that is gone for long does not leave it running for ever."""
+    await start(rig, cluster)
+    (attempt,) = rig.launch(sh("echo up; sleep 100"), timeout_seconds=1.0)
+    await rig.prints(attempt, "up")
+    [job] = cluster.jobs.values()
+    job["spec"]["activeDeadlineSeconds"] = 0
+    error = error_of(await rig.hears(Ended, attempt))
+    assert (error["type"], error["class"]) == ("TIMEOUT", "timeout")
+
+
+async def test_more_time_puts_the_deadline_of_the_job_off(rig: Rig, cluster: StandIn) -> None:
+    await start(rig, cluster)
+    (attempt,) = rig.launch(sh("echo up; sleep 100"), timeout_seconds=60.0)
+    await rig.prints(attempt, "up")
+    rig.say(Prolong(attempt, 1_000.0))
+    [job] = cluster.jobs.values()
+    await until(lambda: job["spec"]["activeDeadlineSeconds"] > 1_000)
+    rig.say(End(attempt, 0.0))
+    await rig.hears(Ended, attempt)
+
+
+async def test_a_stopped_task_is_asked_and_then_killed(rig: Rig, cluster: StandIn) -> None:
+    await start(rig, cluster)
+    for trap, grace_seconds, says in (("echo bye; exit 0", 20.0, "up\nbye\n"), ("", 0.0, "up\n")):
+        (attempt,) = rig.launch(sh(f"trap '{trap}' TERM; echo up; while :; do sleep 0.05; done", grace_seconds=20))
+        await rig.prints(attempt, "up")
+        rig.say(End(attempt, grace_seconds))
+        end = await rig.hears(Ended, attempt)
+        assert (end.outcome, end.error) == (Outcome.STOPPED, None)
+        assert rig.log(attempt) == says
+        await until(lambda: not cluster.jobs and not cluster.pods and not cluster.secrets)
+
+
+async def test_a_cluster_that_is_away_for_a_while_fails_no_task(rig: Rig, cluster: StandIn) -> None:
+    await start(rig, cluster)
+    cluster.faults.down = True
+    (attempt,) = rig.launch(sh("echo up; sleep 0.5; echo done"))
+    await asyncio.sleep(0.3)  # tidy: sleeps because the cluster is away for so long
+    cluster.faults.down = False
+    await rig.hears(Began, attempt)
+    cluster.faults.down = True
+    await asyncio.sleep(1)  # tidy: sleeps because the cluster is away for so long
+    cluster.faults.down = False
+    assert (await rig.hears(Ended, attempt)).outcome is Outcome.SUCCEEDED
+    assert rig.log(attempt) == "up\ndone\n"
+
+
+async def test_a_job_whose_answer_was_lost_is_found_and_not_made_twice(rig: Rig, cluster: StandIn) -> None:
+    await start(rig, cluster)
+    cluster.faults.lost_answers = ["POST", "POST"]
+    end = await rig.ends(sh("echo once; echo '::mainspring-output:: rows=3'"))
+    assert (end.outcome, end.output) == (Outcome.SUCCEEDED, '{"rows":"3"}')
+    assert rig.log(end.attempt) == "once\n"
+    assert sum(one["kind"] == "Job" for one in cluster.history) == 1
+
+
+async def test_a_log_whose_connections_break_is_whole_and_has_nothing_twice(rig: Rig, cluster: StandIn) -> None:
+    await start(rig, cluster)
+    cluster.cut_logs_after = [3, 3, 7]
+    end = await rig.ends(sh("for n in 1 2 3 4 5 6 7 8 9; do echo line $n; sleep 0.02; done; printf end"))
+    assert rig.log(end.attempt) == "".join(f"line {n}\n" for n in range(1, 10)) + "end"
+
+
+async def test_what_a_killed_guard_left_is_removed_before_anything_new_runs(rig: Rig, cluster: StandIn) -> None:
+    await start(rig, cluster)
+    (lost,) = rig.launch(sh("echo up; trap '' TERM; sleep 100"))
+    await rig.prints(lost, "up")
+    os.kill(rig.pid, signal.SIGKILL)
+    await rig.is_gone()
+    [old] = cluster.pods
+
+    await start(rig, cluster)
+    assert (await rig.ends(sh("echo new"))).outcome is Outcome.SUCCEEDED
+    assert old not in cluster.pods
+    made = [one["metadata"]["name"] for one in cluster.history if one["kind"] == "Job"]
+    assert len(made) == len(set(made)) == 2
+
+
+async def test_only_the_workers_namespaces_are_used(rig: Rig, cluster: StandIn) -> None:
+    await start(rig, cluster, kubernetes_namespaces=("other", "gone"))
+    assert (await rig.ends(sh("true"))).outcome is Outcome.SUCCEEDED
+    assert cluster.history[0]["metadata"]["namespace"] == "other"
+    for namespace, says in (("etl", "none of this worker's"), ("gone", "there is no namespace gone")):
+        error = error_of(await rig.ends(sh("true", namespace=namespace)))
+        assert (error["type"], error["class"]) == ("Start", "permanent")
+        assert says in str(error["message"])
+
+
+async def test_what_is_not_allowed_is_told_and_what_is_full_is_waited_for(rig: Rig, cluster: StandIn) -> None:
+    await start(rig, cluster)
+    cluster.forbidden["POST secrets"] = "secrets is forbidden"
+    error = error_of(await rig.ends(sh("true")))
+    assert "secrets is forbidden" in str(error["message"])
+    await until(lambda: not cluster.jobs and not cluster.pods)
+
+    cluster.forbidden = {"POST jobs": "exceeded quota: count/jobs.batch"}
+    (attempt,) = rig.launch(sh("true"))
+    await until(lambda: cluster.faults.asked.count("POST /apis/batch/v1/namespaces/etl/jobs") > 2)
+    cluster.forbidden.clear()
+    assert (await rig.hears(Ended, attempt)).outcome is Outcome.SUCCEEDED
+
+
+async def test_one_that_waits_says_why_and_can_be_stopped(rig: Rig, cluster: StandIn) -> None:
+    await start(rig, cluster)
+    (attempt,) = rig.launch(sh("true", image="nobody/has-this:1"))
+    moved = await rig.hears(Moved, attempt)
+    assert moved.note.startswith(("ErrImagePull: nobody/has-this:1", "ImagePullBackOff: nobody/has-this:1"))
+    rig.say(End(attempt, 5.0))
+    assert (await rig.hears(Ended, attempt)).outcome is Outcome.STOPPED
+    await until(lambda: not cluster.jobs and not cluster.pods)
+
+
+async def test_a_worker_without_a_cluster_says_so(rig: Rig) -> None:
+    await rig.start()
+    for work in (sh("true"), {"ray": {"run": ["true"]}}):
+        error = error_of(await rig.ends(work))
+        assert (error["type"], error["class"]) == ("Start", "permanent")
+        assert "this worker has no" in str(error["message"])

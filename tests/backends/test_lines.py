@@ -1,0 +1,62 @@
+"""What is read of a cluster: marked lines among what a task prints, and a log over several connections."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mainspring.worker.kubernetes_logs import LogPlace
+from mainspring.worker.remote_lines import MarkedLines, Said
+
+PRINTED = (
+    b"one\n::mainspring-output:: {}\n:: two\n::mainspring-\n x ::mainspring-output:: 1\n::mainspring-else:: 2\n\n"
+    b"::mainspring-progress:: 40 it is\r\n::mainspring-output:: a=b"
+)
+PLAIN = b"one\n:: two\n::mainspring-\n x ::mainspring-output:: 1\n::mainspring-else:: 2\n\n"
+SAID = [(Said.OUTPUT, b"{}"), (Said.PROGRESS, b"40 it is"), (Said.OUTPUT, b"a=b")]
+
+
+@given(st.lists(st.integers(0, len(PRINTED)), max_size=8))
+def test_marked_lines_are_found_wherever_the_pieces_end(cuts: list[int]) -> None:
+    plain: list[bytes] = []
+    said: list[tuple[Said, bytes]] = []
+    lines = MarkedLines(plain.append, lambda what, words: said.append((what, words)))
+    places = [0, *sorted(cuts), len(PRINTED)]
+    for begin, end in pairwise(places):
+        lines.feed(PRINTED[begin:end])
+    lines.close()
+    assert b"".join(plain) == PLAIN
+    assert said == SAID
+
+
+def test_a_marked_line_without_end_takes_no_more_memory_than_the_largest_output() -> None:
+    said: list[bytes] = []
+    lines = MarkedLines(lambda _: None, lambda _, words: said.append(words))
+    lines.feed(b"::mainspring-output:: ")
+    for _ in range(40):
+        lines.feed(b"x" * 100_000)
+    lines.feed(b"\n")
+    [words] = said
+    assert 1024 * 1024 < len(words) < 1_200_000
+
+
+STAMPS = ("2026-03-01T10:00:00.1Z", "2026-03-01T10:00:00.1Z", "2026-03-01T10:00:00.12Z", "2026-03-01T10:00:01Z")
+
+
+@given(st.lists(st.tuples(st.integers(0, 200), st.integers(1, 30)), max_size=6))
+def test_a_log_is_whole_whenever_its_connection_breaks(breaks: list[tuple[int, int]]) -> None:
+    """Two lines of one instant, and fractions of any length."""
+    lines = [f"{stamp} line {number}\n".encode() for number, stamp in enumerate(STAMPS)]
+    place = LogPlace()
+    got = b""
+    for length, size in [*breaks, (10_000, 7)]:
+        since = place.since()
+        known = [line for line in lines if since is None or line[:19] >= since.encode()[:19]]
+        place.begin()
+        answer = b"".join(known)[:length]
+        for at in range(0, len(answer), size):
+            got += place.take(answer[at : at + size])
+    got += place.end()
+    assert got == b"line 0\nline 1\nline 2\nline 3\n"

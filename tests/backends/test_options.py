@@ -1,0 +1,49 @@
+"""A worker's clusters on its command line: what it is called by then, and what is refused before it starts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from mainspring.errors import Refused
+from mainspring.worker.guard_settings import read_settings
+from mainspring.worker.launch import WorkerOptions, agent_settings
+from tests.backends.kubernetes import StandIn
+
+
+def test_a_worker_with_clusters_has_their_labels(
+    tmp_path: Path, cluster: StandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(cluster.kubeconfig()))
+    options = WorkerOptions(
+        servers=("http://127.0.0.1:1",), state_dir=tmp_path / "state", kubernetes="here",
+        kubernetes_namespaces=("etl", "other"), ray="http://127.0.0.1:8265",
+    )  # fmt: skip
+    settings = agent_settings(options)
+    assert {"runs/kubernetes": "", "runs/ray": ""}.items() <= settings.labels.items()
+    guard = read_settings(tmp_path / "state")
+    assert (guard.kubernetes, guard.kubernetes_namespaces) == ("here", ("etl", "other"))
+    assert guard.ray == "http://127.0.0.1:8265"
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        ({"kubernetes": "nowhere-known"}, "nowhere-known"),
+        ({"kubernetes": "by-program"}, "signs in by a program"),
+        ({"kubernetes": "in-cluster"}, "in-cluster can't be used"),
+        ({"kubernetes": "here", "kubernetes_namespaces": ("a/b",)}, "a/b must be"),
+        ({"kubernetes_namespaces": ("etl",)}, "without --kubernetes"),
+        ({"ray": "127.0.0.1:8265"}, "http://127.0.0.1:8265"),
+        ({"labels": {"runs/ray": ""}}, "can't be said"),
+    ],
+)
+def test_what_is_wrong_with_a_cluster_is_told_before_anything_runs(
+    tmp_path: Path, cluster: StandIn, monkeypatch: pytest.MonkeyPatch, said: dict[str, object], why: str
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(cluster.kubeconfig()))
+    options = {"servers": ("http://127.0.0.1:1",), "state_dir": tmp_path / "state", **said}
+    with pytest.raises(Refused, match="can't be started") as caught:
+        agent_settings(WorkerOptions(**options))  # type: ignore[arg-type]
+    assert why in str(caught.value)

@@ -1,0 +1,144 @@
+"""Tasks on Ray (WRK-3), against a stand-in of its jobs API; `test_ray_for_real.py` does the same to a real cluster."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+
+from mainspring.wire import Offer, Outcome
+from mainspring.worker.guard_wire import Began, End, Ended, Launch, Moved, Saved
+from tests.backends.ray import StandIn
+from tests.worker.guard.rig import DEADLINE_SECONDS, Rig
+
+
+@pytest.fixture
+async def ray(tmp_path: Path) -> AsyncIterator[StandIn]:
+    """A stand-in of a Ray cluster."""
+    directory = tmp_path / "ray"
+    directory.mkdir()
+    async with StandIn(directory).running() as ray:
+        yield ray
+
+
+def sh(script: str, *words: str, **more: object) -> dict[str, object]:
+    """A task that runs a script as a job of Ray."""
+    return {"ray": {"run": ["sh", "-c", script, *words]}, **more}
+
+
+def error_of(end: Ended) -> dict[str, object]:
+    assert end.outcome is Outcome.FAILED
+    found: dict[str, object] = json.loads(end.error or "")
+    return found
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    """Wait until something of the cluster is so."""
+    async with asyncio.timeout(DEADLINE_SECONDS):
+        while not holds():  # noqa: ASYNC110 - the cluster is looked at from outside
+            await asyncio.sleep(0.01)  # tidy: sleeps because nothing tells what the cluster has
+
+
+async def test_a_task_runs_as_a_job_of_its_own_name(rig: Rig, ray: StandIn) -> None:
+    await rig.start(ray=ray.address)
+    script = """
+        echo "$0 and $LEVEL on try $MAINSPRING_ATTEMPT"
+        echo '::mainspring-progress:: 40 loading'
+        echo '::mainspring-checkpoint:: {"page": 3}'
+        echo '::mainspring-output:: {"rows": 3}'
+    """
+    work = sh(script, "{{ params.day }}", env={"LEVEL": "{{ params.level }}"}, grace_seconds=7)
+    order = rig.order(work, "lease", params='{"day": "it\'s $(date)", "level": "low"}', token="secret-token")
+    rig.say(Launch((type(order)(order.assignment, "lease", Offer(500, 2**20, 1)),)))
+    end = await rig.hears(Ended, order.assignment.attempt)
+
+    assert (end.outcome, end.output) == (Outcome.SUCCEEDED, '{"rows":3}')
+    assert rig.log(end.attempt) == "it's $(date) and low on try 1\n", "no value becomes a command"
+    assert [word for word in rig.heard if isinstance(word, Moved | Saved)] == [
+        Moved(end.attempt, 40.0, "loading"), Saved(end.attempt, '{"page":3}')
+    ]  # fmt: skip
+    [request] = ray.requests
+    assert request["submission_id"] == end.attempt
+    assert request["runtime_env"]["env_vars"]["RAY_JOB_STOP_WAIT_TIME_S"] == "7"
+    room = ("entrypoint_num_cpus", "entrypoint_memory", "entrypoint_num_gpus")
+    assert [request[what] for what in room] == [0.5, 2**20, 1]
+    assert "secret-token" not in json.dumps(request), "everybody can read what is submitted"
+
+
+async def test_how_a_job_ended_is_told(rig: Rig, ray: StandIn) -> None:
+    await rig.start(ray=ray.address)
+    exited = error_of(await rig.ends(sh("echo one; exit 3")))
+    assert (exited["type"], exited["exit_code"], exited["last_lines"]) == ("Exit", 3, "one\n")
+    killed = error_of(await rig.ends(sh("kill -KILL $$")))
+    assert (killed["type"], killed["signal"]) == ("Signal", "SIGKILL")
+
+
+async def test_what_happens_to_the_cluster_is_no_fault_of_the_task(rig: Rig, ray: StandIn) -> None:
+    await rig.start(ray=ray.address)
+    lost, gone, stopped = (rig.launch(sh("echo up; sleep 100"))[0] for _ in range(3))
+    for attempt in (lost, gone, stopped):
+        await rig.prints(attempt, "up")
+    ray.lose(lost, "JOB_SUPERVISOR_ACTOR_DIED", "Job supervisor actor died: its node is gone")
+    del ray.jobs[gone]
+    ray.jobs[stopped]["status"] = "STOPPED"
+    for attempt, says in ((lost, "its node is gone"), (gone, "does not know it"), (stopped, "somebody stopped it")):
+        error = error_of(await rig.hears(Ended, attempt))
+        assert error["class"] == "infrastructure"
+        assert says in str(error["message"])
+
+
+async def test_a_stopped_task_is_stopped_there(rig: Rig, ray: StandIn) -> None:
+    await rig.start(ray=ray.address)
+    (attempt,) = rig.launch(sh("trap 'echo bye; exit 0' TERM; echo up; while :; do sleep 0.05; done"))
+    await rig.prints(attempt, "up")
+    rig.say(End(attempt, 20.0))
+    end = await rig.hears(Ended, attempt)
+    assert (end.outcome, end.error) == (Outcome.STOPPED, None)
+    assert ray.jobs[attempt]["status"] == "STOPPED"
+    assert "bye" in rig.log(attempt)
+
+
+async def test_a_cluster_that_is_away_for_a_while_fails_no_task_and_runs_none_twice(rig: Rig, ray: StandIn) -> None:
+    ray.faults.down = True
+    await rig.start(ray=ray.address)
+    (attempt,) = rig.launch(sh("echo up; sleep 0.5; echo done"))
+    await asyncio.sleep(0.3)  # tidy: sleeps because the cluster is away for so long
+    ray.faults.down = False
+    ray.faults.lost_answers = ["POST"]
+    await rig.hears(Began, attempt)
+    ray.faults.down = True
+    await asyncio.sleep(0.5)  # tidy: sleeps because the cluster is away for so long
+    ray.faults.down = False
+    assert (await rig.hears(Ended, attempt)).outcome is Outcome.SUCCEEDED
+    assert rig.log(attempt) == "up\ndone\n"
+    assert len(ray.requests) == 1
+
+
+async def test_what_a_killed_guard_left_is_removed_before_anything_new_runs(rig: Rig, ray: StandIn) -> None:
+    ray.jobs["of-somebody-else"] = {"submission_id": "of-somebody-else", "status": "RUNNING", "metadata": None}
+    await rig.start(ray=ray.address)
+    (lost,) = rig.launch(sh("echo up; sleep 100", grace_seconds=0))
+    await rig.prints(lost, "up")
+    os.kill(rig.pid, signal.SIGKILL)
+    await rig.is_gone()
+
+    await rig.start(ray=ray.address)
+    assert (await rig.ends(sh("echo new"))).outcome is Outcome.SUCCEEDED
+    assert ray.jobs[lost]["status"] == "STOPPED"
+    assert ray.jobs["of-somebody-else"]["status"] == "RUNNING"
+
+
+async def test_a_cluster_that_wants_a_token_gets_the_workers(rig: Rig, ray: StandIn) -> None:
+    ray.token = "let-me-in"
+    await rig.start(ray=ray.address)
+    error = error_of(await rig.ends(sh("true")))
+    assert (error["type"], error["class"]) == ("Start", "permanent")
+    assert "401" in str(error["message"])
+    await rig.end()
+    await rig.start(ray=ray.address, variables={"RAY_AUTH_TOKEN": "let-me-in"})
+    assert (await rig.ends(sh("true"))).outcome is Outcome.SUCCEEDED

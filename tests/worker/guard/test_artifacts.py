@@ -1,0 +1,202 @@
+"""Files that attempts leave (WRK-11): stored by the guard before their end is said, or the attempt has failed."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from pathlib import Path
+from urllib.parse import unquote
+
+import httpx2
+import pytest
+
+from mainspring.wire import Artifact, Outcome
+from mainspring.worker.guard_wire import End, Ended, Holding
+from tests.worker.buckets import running_buckets
+from tests.worker.guard.rig import Rig
+
+
+def content(artifact: Artifact) -> bytes:
+    """What is stored at a place on this machine."""
+    return Path(unquote(artifact.place.removeprefix("file://"))).read_bytes()
+
+
+def error_of(end: Ended) -> dict[str, object]:
+    """The error of an attempt that failed."""
+    assert end.outcome is Outcome.FAILED, end
+    error: dict[str, object] = json.loads(end.error or "")
+    return error
+
+
+async def test_what_a_command_leaves_is_stored_under_its_own_key_and_named_in_its_end(rig: Rig) -> None:
+    await rig.start(keep_artifacts_seconds=60)
+    script = 'mkdir -p "$MAINSPRING_ARTIFACTS/by day"; printf a,b > "$MAINSPRING_ARTIFACTS/by day/ü.csv"; '
+    end = await rig.ends({"shell": script + ': > "$MAINSPRING_ARTIFACTS/empty"'})
+
+    assert end.outcome is Outcome.SUCCEEDED
+    first, second = end.artifacts
+    key = f"acme/run_1/task_1/{end.attempt}"
+    assert first == Artifact(
+        "by day/ü.csv", 3, hashlib.sha256(b"a,b").hexdigest(),
+        f"file://{rig.state_dir}/artifacts/{key}/by%20day/%C3%BC.csv", 60,
+    )  # fmt: skip
+    assert (second.path, second.size_bytes) == ("empty", 0)
+    assert [content(first), content(second)] == [b"a,b", b""]
+    assert not (rig.state_dir / "attempts" / end.attempt).exists()
+
+
+async def test_two_attempts_of_a_task_do_not_share_a_place(rig: Rig, tmp_path: Path) -> None:
+    await rig.start(artifacts=f"file://{tmp_path}/shared")
+    work = {"shell": "echo $MAINSPRING_ATTEMPT_ID > $MAINSPRING_ARTIFACTS/same"}
+    one, two = await rig.ends(work), await rig.ends(work)
+
+    assert [content(*end.artifacts).decode().strip() for end in (one, two)] == [one.attempt, two.attempt]
+    assert str(tmp_path / "shared") in one.artifacts[0].place
+
+
+async def test_a_failed_attempts_files_are_stored_and_it_stays_the_failure_that_it_is(rig: Rig) -> None:
+    await rig.start()
+    left = await rig.ends({"shell": "echo why > $MAINSPRING_ARTIFACTS/report; exit 3"})
+    bad = await rig.ends({"shell": "ln -s /etc/passwd $MAINSPRING_ARTIFACTS/link; exit 4"})
+
+    assert error_of(left)["exit_code"] == 3
+    assert [one.path for one in left.artifacts] == ["report"]
+    assert (error_of(bad)["exit_code"], bad.artifacts) == (4, ())
+
+
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [
+        ("ln -s /etc/passwd link", "link is no plain file"),
+        ("mkfifo pipe", "pipe is no plain file"),
+        ("ln -s / folder", "is no plain file"),
+        ("cd ..; rmdir artifacts; ln -s /etc artifacts", "is none any more"),
+        ("cd ..; rmdir artifacts; echo > artifacts", "is none any more"),
+        ("touch $(seq 1001)", "more than 1000 artifacts"),
+        ("truncate -s 101 large", "101 bytes: 100 are allowed"),
+        ("for n in 1 2 3; do truncate -s 90 $n; done", "275 bytes: 200 are allowed"),
+        ("touch 'a#1'", "has a control character, a backslash or a #"),
+        ("touch \"$(printf 'a\\nb')\"", "has a control character"),
+        ("touch \"$(printf 'a\\377b')\"", "has a control character"),
+        ("p=$(printf 'x%.0s' $(seq 200)); mkdir -p $p/$p/$p; touch $p/$p/$p/f", "longer than 512 characters"),
+        ('touch "$PASSWORD.txt"', "has a secret in it"),
+    ],
+)
+async def test_a_hostile_folder_is_refused_as_a_whole(rig: Rig, script: str, said: str) -> None:
+    await rig.start(largest_artifact_bytes=100, largest_artifacts_bytes=200, variables={"PLACE": "hunter2hunter2"})
+    work = {
+        "shell": f"cd $MAINSPRING_ARTIFACTS; echo good > good; {script}".replace("echo good > good; cd ..", "cd .."),
+        "secrets": {"PASSWORD": "env:PLACE"},
+    }
+    end = await rig.ends(work)
+
+    error = error_of(end)
+    assert (error["type"], error["class"], end.artifacts) == ("Artifacts", "permanent", ())
+    assert said in str(error["message"])
+    assert "hunter2" not in str(error)
+    assert not list((rig.state_dir / "artifacts").rglob("*good*"))
+
+
+async def test_another_users_file_by_a_second_name_is_refused(rig: Rig) -> None:
+    """Only root can give a file away: for others it stays their own, which they may store."""
+    await rig.start()
+    script = "cd $MAINSPRING_ARTIFACTS; echo theirs > ../file; chown 12345 ../file; ln ../file mine"
+    end = await rig.ends({"shell": script})
+
+    if os.geteuid() == 0:
+        assert "another user's" in str(error_of(end)["message"])
+    else:
+        assert [one.path for one in end.artifacts] == ["mine"]
+
+
+async def test_a_storage_that_fails_is_a_failure_of_the_infrastructure_and_nothing_is_listed(
+    rig: Rig, tmp_path: Path
+) -> None:
+    (tmp_path / "file").touch()
+    await rig.start(artifacts=f"file://{tmp_path}/file/below")
+    end = await rig.ends({"shell": "echo > $MAINSPRING_ARTIFACTS/a"})
+    nothing = await rig.ends({"shell": "true"})
+
+    error = error_of(end)
+    assert (error["type"], error["class"], end.artifacts) == ("Artifacts", "infrastructure", ())
+    assert "a can't be stored at file://" in str(error["message"])
+    assert nothing.outcome is Outcome.SUCCEEDED
+
+
+async def test_functions_leave_files_too_and_those_that_do_not_have_no_folder(rig: Rig) -> None:
+    await rig.start(
+        code="""
+        from mainspring import Context
+
+        def leave(context: Context, text: str) -> str:
+            (context.artifacts / "said.txt").write_text(text)
+            return text
+
+        def fail(context: Context) -> None:
+            (context.artifacts / "trace.txt").write_text("here")
+            raise ValueError("no")
+
+        def nothing() -> str:
+            return "ok"
+        """
+    )
+    work = {"python": "work:leave", "args": {"text": "one"}}
+    other = {"python": "work:leave", "args": {"text": "two"}}
+    attempts = rig.launch(work, other, {"python": "work:fail"}, {"python": "work:nothing"})
+    one, two, failed, nothing = [await rig.hears(Ended, attempt) for attempt in attempts]
+
+    assert [content(*end.artifacts) for end in (one, two, failed)] == [b"one", b"two", b"here"]
+    assert (one.output, failed.outcome, nothing.artifacts) == ('"one"', Outcome.FAILED, ())
+    assert not list((rig.state_dir / "attempts").glob("*"))
+
+
+async def test_files_go_to_a_bucket_in_parts_and_are_not_in_memory_as_a_whole(rig: Rig) -> None:
+    with running_buckets("mainspring-guard-test") as variables:
+        await rig.start(artifacts="s3://mainspring-guard-test/some/prefix", variables=variables)
+        end = await rig.ends({"shell": "head -c 12000000 /dev/zero > $MAINSPRING_ARTIFACTS/zeros; env"})
+        url = end.artifacts[0].place.replace("s3://", f"{variables['AWS_ENDPOINT_URL']}/")
+        stored = httpx2.get(url, trust_env=False)
+
+    assert end.artifacts[0].sha256 == hashlib.sha256(bytes(12_000_000)).hexdigest()
+    assert end.artifacts[0].place.startswith(f"s3://mainspring-guard-test/some/prefix/acme/run_1/task_1/{end.attempt}/")
+    assert stored.content == bytes(12_000_000)
+    assert "AWS_" not in rig.log(end.attempt)
+
+
+async def test_a_bucket_that_is_not_there_is_said_plainly(rig: Rig) -> None:
+    with running_buckets("mainspring-other-test") as variables:
+        await rig.start(artifacts="s3://mainspring-missing-test", variables=variables)
+        error = error_of(await rig.ends({"shell": "echo > $MAINSPRING_ARTIFACTS/a"}))
+
+    assert error["class"] == "infrastructure"
+    assert "can't be stored at s3://mainspring-missing-test" in str(error["message"])
+
+
+async def test_an_end_with_artifacts_is_told_again_to_a_new_agent(rig: Rig) -> None:
+    """The agent dies between the storing and its own journal."""
+    await rig.start()
+    end = await rig.ends({"shell": "echo > $MAINSPRING_ARTIFACTS/a"})
+    rig.hang_up()
+    holding: Holding = await rig.connect()
+
+    assert holding.ended == (end,)
+    assert len(end.artifacts) == 1
+
+
+async def test_an_attempt_that_is_stopped_leaves_nothing_to_list(rig: Rig) -> None:
+    await rig.start()
+    (attempt,) = rig.launch({"shell": "echo > $MAINSPRING_ARTIFACTS/a; echo there; sleep 60"})
+    await rig.prints(attempt, "there")
+    rig.say(End(attempt, 5.0))
+    end = await rig.hears(Ended, attempt)
+
+    assert (end.outcome, end.artifacts) == (Outcome.STOPPED, ())
+
+
+async def test_a_fetch_without_a_server_to_ask_fails_before_it_begins(rig: Rig) -> None:
+    await rig.start()
+    error = error_of(await rig.ends({"shell": "echo began", "fetch": ["extract"]}))
+
+    assert (error["type"], error["class"]) == ("Fetch", "infrastructure")
+    assert "no server to ask" in str(error["message"])

@@ -1,0 +1,216 @@
+"""Containers on a real guard, run by a real podman (WRK-3, WRK-4)."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from mainspring.core.failures import Failure, classify
+from mainspring.errors import Refused
+from mainspring.wire import Outcome
+from mainspring.worker.container_engine import Engine, find_engine
+from mainspring.worker.exec_container import GUARD_LABEL
+from mainspring.worker.guard_wire import Began, End, Ended, Moved, Saved
+from tests.worker.guard.containers import IMAGE, podman, tell
+from tests.worker.guard.rig import Rig
+
+KEY = "canary-c0ffee-hunter2"
+
+
+@pytest.fixture(scope="module")
+def engine() -> Iterator[Engine]:
+    """A podman of this module's own."""
+    with podman() as found:
+        yield found
+
+
+async def start(rig: Rig, engine: Engine | None, **settings: Any) -> None:
+    """Start a guard that has the engine."""
+    await rig.start(container_engine=None if engine is None else msgspec.to_builtins(engine), **settings)
+
+
+def in_image(script: str, **more: object) -> dict[str, object]:
+    """A work that runs a script of /bin/sh in the image."""
+    return {"container": {"image": IMAGE, "run": ["/bin/sh", "-c", script], "pull": "never"}, **more}
+
+
+def failure_of(end: Ended) -> Failure:
+    """What the server makes of an attempt that failed."""
+    assert end.outcome is Outcome.FAILED, end
+    return classify(end.error)
+
+
+def containers_of(rig: Rig, engine: Engine) -> list[str]:
+    """Those of a guard, running or not."""
+    label = f"label={GUARD_LABEL}={rig.state_dir.resolve()}"
+    return tell(engine, "ps", "--all", "--quiet", "--filter", label).split()
+
+
+async def test_a_container_has_the_attempts_files_and_what_it_leaves_is_passed_on(rig: Rig, engine: Engine) -> None:
+    """Under the same paths as any command; words and variables are filled in, and a shell sees nothing of them."""
+    await start(rig, engine, look_seconds=0.05)
+    script = """
+        echo "running in $(pwd) for $MAINSPRING_TASK_NAME: $1"
+        echo "50 half" > $MAINSPRING_PROGRESS; echo '{"at": 1}' > $MAINSPRING_CHECKPOINT
+        while test ! -e $HOME/seen; do sleep 0.05; done
+        echo "{\\"day\\": \\"$DAY\\", \\"context\\": $(cat $MAINSPRING_CONTEXT)}" > $MAINSPRING_OUTPUT"""
+    work = in_image(script, env={"DAY": "{{ params.day }}"}, directory="inner")
+    work["container"]["run"] += ["sh", "$(id) {{ params.day }}"]  # type: ignore[index]
+    [attempt] = rig.launch(work, params='{"day": "monday"}')
+    assert (await rig.hears(Moved, attempt)).percent == 50.0
+    assert json.loads((await rig.hears(Saved, attempt)).document) == {"at": 1}
+    (rig.state_dir / "attempts" / attempt / "work" / "seen").touch()
+    end = await rig.hears(Ended, attempt)
+    assert end.outcome is Outcome.SUCCEEDED, end
+    output = json.loads(end.output or "")
+    assert (output["day"], output["context"]["attempt_id"]) == ("monday", attempt)
+    place = rig.state_dir.resolve() / "attempts" / attempt
+    assert rig.log(attempt) == f"running in {place}/work/inner for load: $(id) monday\n"
+    assert (containers_of(rig, engine), place.exists()) == ([], False)
+
+
+async def test_a_container_is_closed_on_every_side(rig: Rig, engine: Engine) -> None:
+    """No network, no writing but below its own directory and /tmp, no privilege, few processes, nothing of ours."""
+    await start(rig, engine, task_processes=50, variables={"PLANTED": KEY})
+    script = """
+        cat /proc/self/status /proc/net/dev /sys/fs/cgroup/pids.max /sys/fs/cgroup/pids/pids.max 2>/dev/null
+        touch /bin/x || echo "root: closed"; touch /tmp/x && touch $HOME/x && echo "own: open"
+        env; ls /"""
+    end = await rig.ends(in_image(script))
+    printed = rig.log(end.attempt)
+    assert "NoNewPrivs:\t1" in printed
+    assert "CapEff:\t0000000000000000" in printed
+    assert "CapBnd:\t0000000000000000" in printed
+    assert "root: closed" in printed
+    assert "own: open" in printed
+    assert "eth" not in printed
+    assert "\n50\n" in printed
+    assert KEY not in printed
+    assert "MAINSPRING_API_KEY" not in printed
+
+
+async def test_a_secret_is_in_the_container_and_nowhere_else(rig: Rig, engine: Engine) -> None:
+    """Not in any words that others on the machine can see, not in the log."""
+    await start(rig, engine, variables={"DB": KEY})
+    script = "echo my password is $PASSWORD; touch $HOME/there; while test ! -e $HOME/seen; do sleep 0.05; done"
+    [attempt] = rig.launch(in_image(script, secrets={"PASSWORD": "env:DB"}))
+    await rig.prints(attempt, "my password is")
+    seen = _words_of_all()
+    inspected = tell(engine, "ps", "--all", "--no-trunc", "--format", "json")
+    (rig.state_dir / "attempts" / attempt / "work" / "seen").touch()
+    end = await rig.hears(Ended, attempt)
+    assert end.outcome is Outcome.SUCCEEDED, end
+    assert attempt.encode() in seen
+    assert KEY.encode() not in seen
+    assert KEY not in inspected + rig.log(attempt)
+    assert "my password is ••••" in rig.log(attempt)
+
+
+async def test_a_container_that_is_stopped_gets_its_grace_and_then_is_killed(rig: Rig, engine: Engine) -> None:
+    """Nothing of it is left when its end is said."""
+    await start(rig, engine)
+    polite = "trap 'echo bye; exit 0' TERM; echo started; while :; do sleep 0.05; done"
+    stubborn = "trap '' TERM; echo started; while :; do sleep 0.05; done"
+    for script, grace_seconds, printed in ((polite, 60.0, "started\nbye\n"), (stubborn, 0.1, "started\n")):
+        [attempt] = rig.launch(in_image(script, grace_seconds=60))
+        await rig.prints(attempt, "started")
+        rig.say(End(attempt, grace_seconds))
+        assert (await rig.hears(Ended, attempt)).outcome is Outcome.STOPPED
+        assert (rig.log(attempt), containers_of(rig, engine)) == (printed, [])
+
+
+async def test_a_container_that_uses_up_its_memory_is_seen_as_such(rig: Rig, engine: Engine) -> None:
+    """So that it is tried again with more."""
+    await start(rig, engine)
+    end = await rig.ends(in_image("a=aaaaaaaaaaaaaaaa; while :; do a=$a$a; done"), memory_bytes=20 * 1024 * 1024)
+    failure = failure_of(end)
+    assert (failure.kind, failure.type) == ("resource", "OutOfMemory")
+    assert failure.message == "killed, as a container is whose 20 MiB of memory are used up"
+
+
+@pytest.mark.parametrize(
+    ("work", "kind", "said"),
+    [
+        (in_image("echo oh; exit 3"), "transient", "exited with 3"),
+        ({"container": {"image": IMAGE, "run": ["/bin/none"], "pull": "never"}}, "permanent", "exited with 127"),
+        ({"container": {"image": "localhost/none:1", "run": ["x"], "pull": "never"}}, "transient", "the container"),
+        (in_image("env", env={"A": "one\\ntwo"}), "permanent", f"{IMAGE} can't be started: the variable A has several"),
+    ],
+)
+async def test_what_can_not_be_run_is_told(
+    rig: Rig, engine: Engine, work: dict[str, object], kind: str, said: str
+) -> None:
+    """And what ends otherwise than well."""
+    await start(rig, engine)
+    failure = failure_of(await rig.ends(json.loads(json.dumps(work).replace("\\\\n", "\\n"))))
+    assert (failure.kind, failure.message[: len(said)]) == (kind, said)
+    assert containers_of(rig, engine) == []
+
+
+async def test_what_a_killed_guard_left_is_ended_by_the_next(rig: Rig, engine: Engine) -> None:
+    """Found by its label: its processes are nobody's children any more."""
+    await start(rig, engine)
+    [attempt] = rig.launch(in_image("echo started; while :; do sleep 0.1; done"))
+    await rig.hears(Began, attempt)
+    await rig.prints(attempt, "started")
+    os.kill(rig.pid, signal.SIGKILL)
+    await rig.is_gone()
+    assert len(containers_of(rig, engine)) == 1
+
+    await start(rig, engine)
+    end = await rig.ends(in_image("echo after"))
+    assert end.outcome is Outcome.SUCCEEDED, end
+    assert containers_of(rig, engine) == []
+
+
+async def test_a_worker_without_an_engine_says_so(rig: Rig) -> None:
+    """It is no mistake of the task's."""
+    await start(rig, None)
+    assert "has no docker or podman that works" in failure_of(await rig.ends(in_image("x"))).message
+
+
+def test_an_engine_that_is_named_and_does_not_work_is_refused(tmp_path: Path) -> None:
+    """Whatever is wrong with it; without one named, none is no fault."""
+    silent = tmp_path / "engine"
+    silent.write_text("#!/bin/sh\necho no daemon >&2; exit 1\n")
+    silent.chmod(0o755)
+    chatty = tmp_path / "chatty"
+    chatty.write_text("#!/bin/sh\necho hello\n")
+    chatty.chmod(0o755)
+    for wanted, why in (
+        (str(tmp_path / "gone"), "there is no container engine"),
+        (str(silent), "does not work: no daemon"),
+        (str(chatty), "says nothing that docker or podman would say"),
+    ):
+        with pytest.raises(Refused, match=why):
+            find_engine(wanted)
+    assert find_engine("") is None
+
+
+def test_docker_is_understood_too(tmp_path: Path) -> None:
+    """By what it says of itself: this one is played."""
+    told = {"ServerVersion": "28.2", "MemoryLimit": True, "SecurityOptions": ["name=seccomp,profile=builtin"]}
+    played = tmp_path / "docker"
+    played.write_text(f"#!/bin/sh\necho '{json.dumps(told)}'\n")
+    played.chmod(0o755)
+    found = find_engine(f"{played} --host x")
+    assert found == Engine(
+        words=(str(played), "--host", "x"), run_words=("--init",), limits_memory=True, has_users_of_machine=True
+    )
+
+
+def _words_of_all() -> bytes:
+    """What everybody on the machine can see of every process."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        with suppress(OSError):
+            found.append((entry / "cmdline").read_bytes())
+    return b"".join(found)

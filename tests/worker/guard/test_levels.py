@@ -1,0 +1,265 @@
+"""Levels of isolation (WRK-4): what each holds off, that it goes for every kind of work, and that nothing stays."""
+
+from __future__ import annotations
+
+import json
+import os
+import pwd
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from mainspring.errors import Refused
+from mainspring.wire import Outcome
+from mainspring.worker.cgroups import find_cgroups, name_of
+from mainspring.worker.guard_wire import Began, End, Ended
+from mainspring.worker.task_user import find_user
+from tests.folder.rights import shared_folder
+from tests.worker.guard.rig import Rig
+from tests.worker.guard.test_executors_command import error_of
+
+IS_ROOT = os.geteuid() == 0
+LIMITED = ["process", "sandbox"]
+MEGABYTE = 1024 * 1024
+HOG = "/usr/bin/env python3 -c 'x = bytearray({} * 1024 * 1024); print(len(x))'"
+PROJECT = Path(__file__).parents[3]
+"""Our package is shown in a sandbox, also if it is below /tmp."""
+CODE = """
+    import os, socket
+
+    def who() -> dict[str, object]:
+        return {"pid": os.getpid(), "state": os.path.exists(STATE), "home": os.environ["HOME"]}
+
+    def hog(megabytes: int) -> int:
+        return len(bytearray(megabytes * 1024 * 1024))
+
+    def write(path: str) -> None:
+        open(path, "w").close()
+"""
+
+
+@pytest.fixture
+async def open_rig() -> AsyncIterator[Rig]:
+    """A guard in a directory that every user can reach."""
+    with shared_folder() as folder:
+        rig = Rig(folder / "state", folder / "code")
+        yield rig
+        await rig.end()
+        assert rig.left_running() == []
+
+
+def has_cgroups(rig: Rig) -> bool:
+    """Whether attempts have cgroups here, which needs root or a part of the tree."""
+    found = find_cgroups(f"{name_of(rig.state_dir.resolve())}-test")
+    if found is not None:
+        found.end()
+    return found is not None
+
+
+def cgroups_left(rig: Rig) -> list[Path]:
+    """Cgroups that are there for the guard of a rig."""
+    return list(Path("/sys/fs/cgroup").rglob(f"{name_of(rig.state_dir.resolve())}*/*/cgroup.procs"))
+
+
+@pytest.mark.parametrize("level", LIMITED)
+async def test_a_task_that_uses_up_its_memory_is_killed_and_that_is_said(rig: Rig, level: str) -> None:
+    """Must show 2: OOM is seen as OOM."""
+    await rig.start(isolation=level)
+    small = await rig.ends({"shell": HOG.format(20)}, memory_bytes=64 * MEGABYTE)
+    assert small.outcome is Outcome.SUCCEEDED, rig.log(small.attempt)
+    error = error_of(await rig.ends({"shell": HOG.format(96)}, memory_bytes=64 * MEGABYTE))
+    if has_cgroups(rig):
+        assert (error["type"], error["class"], error["limit_bytes"]) == ("OutOfMemory", "resource", 64 * MEGABYTE)
+        assert 32 * MEGABYTE < int(str(error["peak_bytes"])) <= 64 * MEGABYTE
+        assert "64 MiB" in str(error["message"])
+    else:
+        assert "MemoryError" in str(error["last_lines"])
+    await rig.end()
+    assert cgroups_left(rig) == []
+
+
+@pytest.mark.parametrize("level", LIMITED)
+async def test_a_function_that_uses_up_its_memory_is_killed_and_the_next_one_is_not(rig: Rig, level: str) -> None:
+    await rig.start(code=CODE, isolation=level)
+    works = [{"python": "work:hog", "args": {"megabytes": size}} for size in (300, 1)]
+    first, second = [await rig.ends(work, memory_bytes=128 * MEGABYTE) for work in works]
+    error = error_of(first)
+    assert error["type"] == ("OutOfMemory" if has_cgroups(rig) else "MemoryError")
+    assert (second.outcome, second.output) == (Outcome.SUCCEEDED, str(MEGABYTE))
+
+
+@pytest.mark.parametrize("level", LIMITED)
+async def test_a_fork_bomb_stays_within_its_number_of_processes(rig: Rig, level: str) -> None:
+    await rig.start(isolation=level, task_processes=24)
+    bomb = "for i in $(seq 100); do sleep 60 & done; wait"
+    error = error_of(await rig.ends({"shell": bomb}))
+    if has_cgroups(rig):
+        assert "as many processes as it may have" in str(error["message"])
+    assert rig.left_running() == []
+    assert (await rig.ends({"shell": "echo fine"})).outcome is Outcome.SUCCEEDED
+
+
+@pytest.mark.parametrize("level", LIMITED)
+async def test_what_detaches_itself_and_wipes_its_environment_ends_with_its_task(rig: Rig, level: str) -> None:
+    """With a neighbour beside it, so that a stray can't be told by being the only one."""
+    await rig.start(isolation=level)
+    (neighbour,) = rig.launch({"shell": "while :; do sleep 0.1; done", "grace_seconds": 0})
+    await rig.hears(Began, neighbour)
+    end = await rig.ends({"shell": "env -i setsid sh -c 'setsid sleep 4242 & echo $! > leaf' & sleep 0.3; cat leaf"})
+    assert end.outcome is Outcome.SUCCEEDED
+    if has_cgroups(rig) or level == "sandbox":
+        assert "4242" not in all_commands()
+    rig.say(End(neighbour, 0))
+    assert (await rig.hears(Ended, neighbour)).outcome is Outcome.STOPPED
+    if "4242" in all_commands():
+        assert level == "process"
+
+
+def all_commands() -> list[str]:
+    """The words of every process here."""
+    found: list[str] = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                found += (entry / "cmdline").read_bytes().decode(errors="replace").split("\0")
+            except OSError:
+                continue  # gone meanwhile
+    return found
+
+
+@pytest.mark.parametrize("level", ["none", *LIMITED])
+async def test_a_task_is_asked_to_stop_before_it_is_killed(rig: Rig, level: str) -> None:
+    await rig.start(isolation=level)
+    text = "trap 'echo asked; exit 3' TERM; echo ready; while :; do sleep 0.05; done"
+    (polite,) = rig.launch({"shell": text})
+    await rig.prints(polite, "ready")
+    rig.say(End(polite, 20.0))
+    assert (await rig.hears(Ended, polite)).outcome is Outcome.STOPPED
+    assert "asked" in rig.log(polite)
+    (stubborn,) = rig.launch({"shell": "trap '' TERM; echo ready; while :; do sleep 0.05; done"})
+    await rig.prints(stubborn, "ready")
+    rig.say(End(stubborn, 0.2))
+    assert (await rig.hears(Ended, stubborn)).outcome is Outcome.STOPPED
+
+
+async def test_a_sandbox_shows_no_home_no_state_and_can_write_nothing_but_its_own(rig: Rig, tmp_path: Path) -> None:
+    await rig.start(isolation="sandbox", code=CODE.replace("STATE", repr(str(rig.state_dir / "guard.json"))))
+    secret = Path.home() / ".bashrc"
+    look = f"""
+    echo "state=$(ls {rig.state_dir})"; echo "home=$(ls -A {secret.parent} | grep -v '^[.]pyenv$')"
+    echo "processes=$(ls -d /proc/[0-9]* | wc -l)"
+    for place in /etc /usr /var {tmp_path}; do touch $place/mine 2>/dev/null && echo "wrote=$place"; done
+    touch /tmp/mine work && echo "own=$(ls /tmp | xargs)"; echo 'done=yes' > $MAINSPRING_OUTPUT; env | grep ^HOME=
+    """
+    end = await rig.ends({"shell": look})
+    assert (end.outcome, end.output) == (Outcome.SUCCEEDED, '{"done":"yes"}'), rig.log(end.attempt)
+    said = dict(line.split("=", 1) for line in rig.log(end.attempt).splitlines() if "=" in line)
+    assert said["state"] == "attempts"
+    assert said["home"] == ""
+    assert int(said["processes"]) < 10
+    assert "wrote" not in said or not Path(said["wrote"]).is_relative_to("/etc")
+    shown = {place.parts[2] for place in (PROJECT, rig.state_dir) if place.is_relative_to("/tmp")}
+    assert set(said["own"].split()) == {"mine", *shown}
+    assert not os.path.lexists("/tmp/mine")  # noqa: ASYNC240 - nothing else goes on
+    function = await rig.ends({"python": "work:who"})
+    assert json.loads(function.output or "")["state"] is False
+
+
+@pytest.mark.parametrize(("network", "reached"), [(False, "no"), (True, "yes")])
+async def test_a_sandbox_reaches_the_network_only_if_it_says_so(rig: Rig, network: bool, reached: str) -> None:
+    import socket
+
+    await rig.start(isolation="sandbox")
+    with socket.socket() as service:
+        service.bind(("127.0.0.1", 0))
+        service.listen()
+        call = f"bash -c 'exec 3<>/dev/tcp/127.0.0.1/{service.getsockname()[1]}' 2>/dev/null && echo yes || echo no"
+        end = await rig.ends({"shell": call, "network": network})
+    assert rig.log(end.attempt) == f"{reached}\n"
+
+
+async def test_a_task_can_ask_for_more_than_its_worker_does_by_itself(rig: Rig) -> None:
+    await rig.start(code=CODE.replace("STATE", repr(str(rig.state_dir / "guard.json"))))
+    plain = await rig.ends({"python": "work:who"})
+    apart = await rig.ends({"python": "work:who", "isolation": "sandbox"})
+    again = await rig.ends({"python": "work:who", "isolation": "sandbox"})
+    assert json.loads(plain.output or "")["state"] is True
+    assert json.loads(apart.output or "")["state"] is False
+    assert json.loads(again.output or "")["home"] != json.loads(apart.output or "")["home"]
+    shell = await rig.ends({"shell": f"ls {rig.state_dir}/guard.json", "isolation": "sandbox"})
+    assert shell.outcome is Outcome.FAILED
+
+
+async def test_a_directory_that_the_sandbox_does_not_show_is_refused(rig: Rig, tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "shown").mkdir()
+    (tmp_path / "shown" / "file").write_text("content")
+    await rig.start(isolation="sandbox", shown=(str(tmp_path / "shown"),))
+    error = error_of(await rig.ends({"shell": "true", "directory": str(tmp_path / "data")}))
+    assert "does not show" in str(error["message"])
+    assert error_of(await rig.ends({"shell": "true", "directory": str(rig.state_dir)}))["class"] == "permanent"
+    end = await rig.ends({"shell": "cat file; touch file && echo wrote", "directory": str(tmp_path / "shown")})
+    assert rig.log(end.attempt).startswith("content")
+    assert "wrote" not in rig.log(end.attempt)
+
+
+async def test_the_guard_is_closed_to_its_tasks(rig: Rig) -> None:
+    """Its environment and memory, for a task of the same user; root sees everything in any case."""
+    await rig.start(isolation="process", variables={"GUARDS_OWN": "canary"})
+    end = await rig.ends({"shell": f"cat /proc/{rig.pid}/environ | tr '\\0' '\\n' | grep -c canary"})
+    assert rig.log(end.attempt).splitlines()[-1] == ("1" if IS_ROOT else "0")
+
+
+async def test_another_user_owns_the_files_of_its_attempt_and_reaches_nothing_else(open_rig: Rig) -> None:
+    if not IS_ROOT:
+        with pytest.raises(Refused, match="only root"):
+            find_user("nobody")
+        return
+    rig = open_rig
+    await rig.start(isolation="process", task_user="nobody")
+    (first,) = rig.launch({"shell": "echo mine > file; echo ready; while :; do sleep 0.1; done", "grace_seconds": 0})
+    await rig.prints(first, "ready")
+    look = f"""
+    id -un; stat -c '%U %a' . $MAINSPRING_TOKEN_FILE; touch file; echo 'rows=3' > $MAINSPRING_OUTPUT
+    cd {rig.state_dir}; for place in . attempts logs; do ls $place; done
+    for file in guard.json guard.lock logs/{first} /proc/{rig.pid}/environ; do cat $file; done
+    """
+    end = await rig.ends({"shell": look}, token="token-of-it")
+    assert (end.outcome, end.output) == (Outcome.FAILED, None)
+    lines = rig.log(end.attempt).splitlines()
+    assert lines[:3] == ["nobody", "nobody 700", "nobody 600"]
+    assert len(lines) == 10
+    assert all("ermission denied" in line for line in lines[3:]), lines
+    rig.say(End(first, 0))
+    await rig.hears(Ended, first)
+    good = await rig.ends({"shell": "echo 'rows=3' > $MAINSPRING_OUTPUT; echo $HOME"})
+    assert good.output == '{"rows":"3"}'
+    assert rig.log(good.attempt) == f"{pwd.getpwnam('nobody').pw_dir}\n"
+
+
+async def test_links_that_a_task_leaves_are_not_followed_by_the_guard(open_rig: Rig) -> None:
+    """It may be root, and the task is not: neither reading nor writing goes where a link points."""
+    rig = open_rig
+    await rig.start(isolation="process", task_user="nobody" if IS_ROOT else "")
+    target = rig.state_dir.parent / "target"
+    target.write_text("rows=1\n")
+    work = f"ln -s {target} $MAINSPRING_OUTPUT; ln -s {target} $MAINSPRING_CONTEXT.new; ln -sf {target} work"
+    error = error_of(await rig.ends({"shell": work}))
+    assert error["type"] == "Output"
+    assert target.read_text() == "rows=1\n"
+
+
+async def test_what_a_guard_that_was_killed_left_in_cgroups_is_ended_by_the_next(rig: Rig) -> None:
+    await rig.start(isolation="process")
+    if not has_cgroups(rig):
+        return
+    cgroups = find_cgroups(name_of(rig.state_dir.resolve()))
+    assert cgroups is not None
+    left = cgroups.open("left", 0, 10)
+    await rig.end()
+    await rig.start(isolation="process")
+    assert not left.kill()
+    assert (await rig.ends({"shell": "true"})).outcome is Outcome.SUCCEEDED
+    await rig.end()
+    assert cgroups_left(rig) == []

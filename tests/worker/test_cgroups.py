@@ -1,0 +1,144 @@
+"""Cgroups: found where there are some, and what is written where.
+
+Version 2 on a tree of plain files, as this machine may have none; the kernel itself is tried in `guard/test_levels.py`.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from mainspring.worker.cgroups import Cgroups, Story, find_cgroups, name_of
+
+CONTROLLERS = "cpuset cpu io memory pids"
+
+
+class Machine:
+    """A tree of plain files that looks as the kernel's do."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        (root / "proc").mkdir()
+
+    def version_2(self, own: str, *ours: str) -> Path:
+        """One tree; `ours` are the directories that are delegated."""
+        top = self.root / "cgroup"
+        (self.root / "proc" / "mountinfo").write_text(f"31 23 0:28 / {top} rw - cgroup2 cgroup2 rw,nsdelegate\n")
+        (self.root / "proc" / "cgroup").write_text(f"0::{own}\n")
+        for name in ours:
+            self.directory(top / name)
+        return top
+
+    def version_1(self) -> None:
+        """A tree for each controller."""
+        lines = []
+        for number, name in enumerate(("memory", "pids", "cpu,cpuacct")):
+            (self.root / name / "own").mkdir(parents=True)
+            lines.append(f"{number} 1 0:1 / {self.root / name} rw,relatime - cgroup cgroup rw,{name}")
+        (self.root / "proc" / "mountinfo").write_text("\n".join(lines))
+        (self.root / "proc" / "cgroup").write_text("3:memory:/own\n2:pids:/own\n1:cpu,cpuacct:/\n0::/\n")
+
+    def directory(self, path: Path) -> Path:
+        """A cgroup of version 2."""
+        path.mkdir(parents=True, exist_ok=True)
+        for name, text in (
+            ("cgroup.controllers", CONTROLLERS), ("cgroup.subtree_control", ""), ("cgroup.procs", ""),
+            ("memory.max", ""), ("memory.swap.max", ""), ("memory.oom.group", ""), ("pids.max", ""),
+        ):  # fmt: skip
+            (path / name).write_text(text)
+        return path
+
+    def find(self, name: str = "mine") -> Cgroups | None:
+        """As a guard looks for it."""
+        return find_cgroups(name, self.root / "proc")
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    """A machine without any."""
+    return Machine(tmp_path)
+
+
+def test_without_cgroups_there_are_none(machine: Machine) -> None:
+    """On other systems, and where nothing is ours."""
+    assert machine.find() is None
+    machine.version_2("/user.slice/session.scope")
+    assert machine.find() is None
+
+
+def test_a_delegated_part_of_version_2_is_used_from_beside_the_agent(machine: Machine) -> None:
+    """The agent's own has processes in it, so the one above is divided: that is how systemd delegates."""
+    top = machine.version_2("/worker.service/agent", "worker.service")
+    machine.directory(top / "worker.service" / "mine")
+    found = machine.find()
+    assert found is not None
+    assert found.version == 2
+    for place in ("worker.service", "worker.service/mine"):
+        assert (top / place / "cgroup.subtree_control").read_text() == "+memory +pids"
+
+
+def test_an_attempt_has_its_limits_in_version_2(machine: Machine) -> None:
+    """No swap, killed as a whole, and so many processes."""
+    top = machine.version_2("/", "")
+    own = machine.directory(top / "mine" / "a1")
+    machine.directory(top / "mine")
+    found = machine.find()
+    assert found is not None
+    cgroup = found.open("a1", 64 << 20, 100)
+    said = {
+        name: (own / name).read_text() for name in ("memory.max", "memory.swap.max", "memory.oom.group", "pids.max")
+    }
+    assert said == {"memory.max": str(64 << 20), "memory.swap.max": "0", "memory.oom.group": "1", "pids.max": "100"}
+    (own / "memory.events").write_text("low 0\nhigh 0\nmax 12\noom 1\noom_kill 2\noom_group_kill 1\n")
+    (own / "memory.peak").write_text("67108864\n")
+    (own / "pids.events").write_text("max 3\n")
+    assert cgroup.story() == Story(out_of_memory=2, peak_bytes=67_108_864, refused_forks=3)
+
+
+def test_all_in_it_are_killed_and_none_can_be_started_meanwhile(machine: Machine) -> None:
+    """Whatever they have done to their sessions and environments."""
+    top = machine.version_2("/", "")
+    own = machine.directory(top / "mine" / "a1")
+    machine.directory(top / "mine")
+    found = machine.find()
+    assert found is not None
+    cgroup = found.open("a1", 0, 100)
+    assert not cgroup.kill()
+    with subprocess.Popen(["sleep", "60"]) as victim:
+        (own / "cgroup.procs").write_text(f"{victim.pid}\n")
+        assert cgroup.kill()
+        assert victim.wait(timeout=10) == -signal.SIGKILL
+    assert (own / "pids.max").read_text().startswith("0")
+
+
+def test_version_1_has_a_tree_for_each_controller(machine: Machine) -> None:
+    """Each is entered, and both limits on memory are set in the order that the kernel takes."""
+    machine.version_1()
+    found = machine.find()
+    assert found is not None
+    assert found.version == 1
+    places = {name: machine.root / name / "own" / "mine" / "a1" for name in ("memory", "pids")}
+    for place in places.values():
+        place.mkdir()
+        (place / "cgroup.procs").touch()
+    for file in ("memory.limit_in_bytes", "memory.memsw.limit_in_bytes"):
+        (places["memory"] / file).touch()
+    (places["pids"] / "pids.max").touch()
+    cgroup = found.open("a1", 1 << 30, 64)
+    assert (places["memory"] / "memory.memsw.limit_in_bytes").read_text() == str(1 << 30)
+    assert (places["pids"] / "pids.max").read_text() == "64"
+    entrances = cgroup.entrances()
+    assert len(entrances) == 2
+    for file_number in entrances:
+        os.close(file_number)
+    (places["memory"] / "memory.oom_control").write_text("oom_kill_disable 0\nunder_oom 0\noom_kill 1\n")
+    assert cgroup.story().out_of_memory == 1
+
+
+def test_guards_of_two_directories_share_nothing(tmp_path: Path) -> None:
+    """Their parts of the tree have different names, which are always the same."""
+    assert name_of(tmp_path / "a") == name_of(tmp_path / "a") != name_of(tmp_path / "b")

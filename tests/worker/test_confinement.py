@@ -1,0 +1,119 @@
+"""What is put around a task, level by level, as rules: words, limits, what a sandbox shows."""
+
+from __future__ import annotations
+
+import resource
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from mainspring.core.isolation import Isolation
+from mainspring.core.work import Argv, faults_in, labels_of
+from mainspring.errors import Refused
+from mainspring.worker.confinement import Confinement, confinement_of, is_seen, limits, sandbox_words, view_of
+
+VIEW = view_of(
+    [Path("/home"), Path("/home/ann/proj/.mainspring"), Path("/tmp"), Path("/tmp/state")],
+    [Path("/usr/lib/python3"), Path("/home/ann/proj"), Path("/home"), Path("/home/ann/.venv")],
+    [Path("/etc/token"), Path("/home/ann/key")],
+)
+OWN = Path("/tmp/state/attempts/a")
+
+
+def test_a_task_runs_at_the_level_of_its_worker_or_at_a_higher_one() -> None:
+    """Never at a lower one, whatever it asks for."""
+    for asked, least, level in (
+        (None, "process", "process"),
+        ("none", "process", "process"),
+        ("sandbox", "process", "sandbox"),
+        ("process", "sandbox", "sandbox"),
+        (None, "none", "none"),
+    ):
+        work = Argv(run=("true",), isolation=None if asked is None else Isolation(asked), network=True)
+        found = confinement_of(work, Isolation(least))
+        assert found.level == level
+        assert found.network is (level == "sandbox")
+        assert found.is_limited() is (level != "none")
+
+
+def test_a_sandbox_shows_parts_of_what_is_hidden_and_hides_parts_of_those() -> None:
+    """What is hidden as a whole is never shown as a whole, and what can be seen anyway is not said."""
+    assert VIEW.hidden == (Path("/home"), Path("/tmp"))
+    assert VIEW.shown == (Path("/home/ann/.venv"), Path("/home/ann/proj"))
+    assert VIEW.inner == (Path("/home/ann/proj/.mainspring"),)
+
+
+@pytest.mark.parametrize(
+    ("place", "seen"),
+    [
+        ("/srv/data", True),
+        ("/home/ann/proj/sub", True),
+        ("/home/ann/proj/.mainspring/worker", False),
+        ("/home/ann/other", False),
+        ("/home", False),
+        ("/tmp/state/attempts/b", False),
+        ("/tmp/state/attempts/a/work", True),
+        ("/home/ann/projects", False),
+    ],
+)
+def test_a_task_runs_only_in_directories_that_its_sandbox_shows(place: str, seen: bool) -> None:
+    """A hidden one is not shown because a job names it."""
+    assert is_seen(Path(place), VIEW, OWN) is seen
+    if seen:
+        words = sandbox_words(["true"], VIEW, OWN, Path(place), network=False)
+        assert words[words.index("--chdir") + 1] == place
+    else:
+        with pytest.raises(Refused, match="does not show"):
+            sandbox_words(["true"], VIEW, OWN, Path(place), network=False)
+
+
+def test_what_is_mounted_later_counts_and_the_words_of_the_task_come_last() -> None:
+    """Hidden, shown, hidden again, files, its own: in this order. Its words can't be taken for options."""
+    words = sandbox_words(["--bind", "/", "/"], VIEW, OWN, OWN, network=False)
+    places = [words.index(text) for text in ("/home", "/home/ann/proj", "/home/ann/proj/.mainspring", "/etc/token")]
+    assert places == sorted(places)
+    assert words[-4:] == ["--", "--bind", "/", "/"]
+    assert "/home/ann/key" not in words
+    assert "--share-net" not in words
+    assert "--share-net" in sandbox_words(["true"], VIEW, OWN, OWN, network=True)
+
+
+def test_limits_are_never_above_what_the_worker_itself_has() -> None:
+    """And there are none of a kind that was not asked for."""
+    found = {which: (soft, hard) for which, soft, hard in limits(processes=0, memory_bytes=0, file_bytes=1 << 40)}
+    assert found[resource.RLIMIT_CORE] == (0, 0)
+    assert resource.RLIMIT_NPROC not in found
+    assert resource.RLIMIT_DATA not in found
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    assert found[resource.RLIMIT_NOFILE][1] <= most
+    assert found[resource.RLIMIT_FSIZE][1] in (1 << 40, resource.getrlimit(resource.RLIMIT_FSIZE)[1])
+
+
+@pytest.mark.parametrize(
+    ("work", "labels"),
+    [
+        ('{"shell": "true"}', []),
+        ('{"shell": "true", "isolation": "none"}', []),
+        ('{"shell": "true", "isolation": "sandbox"}', ["isolation/sandbox"]),
+        ('{"shell": "true", "is\\u006flation": "process"}', ["isolation/process"]),
+        ('{"handler": "load", "isolation": "sandbox"}', ["handler/load", "isolation/sandbox"]),
+        ('{"container": {"image": "x"}}', ["isolation/container"]),
+        ('{"shell": "echo isolation"}', []),
+    ],
+)
+def test_a_task_that_asks_for_a_level_wants_a_worker_that_offers_it(work: str, labels: list[str]) -> None:
+    """As a label, so that it is placed by it; most works are told apart without being read."""
+    assert sorted(labels_of(msgspec.Raw(work.encode()))) == labels
+
+
+def test_a_container_needs_an_image() -> None:
+    """The level goes only with the kind that has one."""
+    assert [fault.where for fault in faults_in('{"shell": "true", "isolation": "container"}', "w")] == ["w.isolation"]
+    assert [fault.where for fault in faults_in('{"shell": "true", "isolation": "jail"}', "w")] == ["w.isolation"]
+    assert not list(faults_in('{"container": {"image": "x"}, "isolation": "sandbox"}', "w"))
+
+
+def test_a_confinement_is_one_key_for_all_that_run_alike() -> None:
+    """Children are kept by it."""
+    assert len({Confinement(), Confinement(level=Isolation.NONE), Confinement(level=Isolation.SANDBOX)}) == 2
