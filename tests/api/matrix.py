@@ -29,12 +29,16 @@ from mainspring.api.app import endpoints
 from mainspring.api.routing import Endpoint
 from mainspring.api.services import EVERY_TENANT, Role
 from mainspring.api.tokens import make_attempt_token, make_token
+from mainspring.bootstrap import POOL
 from mainspring.rest import RunView, TaskView, TokenView
-from mainspring.rest_admin import DeliveryView, WebhookView
+from mainspring.rest_admin import DeliveryView, JoinTokenView, WebhookView
 from mainspring.rest_schedules import ScheduleView
+from mainspring.rest_sharing import GroupView, PolicyView
+from mainspring.store.port_workers import IdentityRow
 from mainspring.wire import Assign, Received, Started
 from tests.api.office import NOOP, SECRET, Office, read, submit
 from tests.host.hall import Hand
+from tests.store.admin_builders import an_entry
 
 TABLE = Path(__file__).with_name("matrix.txt")
 OWN, OTHER = "acme", "globex"
@@ -43,7 +47,12 @@ SIDES = ("own", "other", "every")
 STRANGERS = ("none", "expired", "revoked")
 """No token, and tokens of an administrator that are good no more."""
 COLUMNS = [
-    *(f"{role}.{side}" for role in Role for side in SIDES if (role, side) != (Role.ATTEMPT, "every")),
+    *(
+        f"{role}.{side}"
+        for role in Role
+        for side in SIDES
+        if role is not Role.JOIN and (role, side) != (Role.ATTEMPT, "every")
+    ),
     *STRANGERS,
 ]
 OK = "ok"
@@ -53,6 +62,8 @@ THEIRS = {**NOOP, "name": "theirs"}
 NIGHTLY = {"name": "nightly", "job": "noop", "trigger": {"kind": "cron", "cron": "0 2 * * *"}}
 KEPT = {**NIGHTLY, "name": "kept"}
 EVENT = {"specversion": "1.0", "id": "1", "source": "/test", "type": "arrived"}
+POLICY = {"label": "eu_data", "requires": {"region": "eu"}}
+GROUP = {"most": 3}
 NOWHERE = "http://127.0.0.1:9/hook"
 """It is never called: addresses of this machine are refused."""
 BODIES: dict[str, object] = {
@@ -67,19 +78,38 @@ BODIES: dict[str, object] = {
     "put_schedule": {"definition": KEPT},
     "backfill_schedule": {"since": "2026-01-01T00:00:00Z", "before": "2026-01-02T00:00:00Z", "dry_run": True},
     "extend_task": {"seconds": 1.0},
+    "enrol_worker": {"name": "w9", "request": ""},
+    "renew_worker": {"request": ""},
     "receive_events": EVENT,
     "put_setting": {"value": 100},
     "create_webhook": {"url": NOWHERE, "tenant": OWN},
     "change_webhook": {"url": NOWHERE},
+    "put_policy": POLICY,
+    "raise_quota": {"seconds": 60.0},
+    "put_booking": {"cron": "0 2 * * *", "seconds": 60, "guaranteed": {"cpu": 1.0}},
+    "put_group": GROUP,
+    "freeze": {"kind": "tenant", "subject": OWN},
+    "suppose": {"changes": ["cpu 1"]},
+    "claim_runs": {"worker_id": "hands"},
+    "start_claimed_run": {"worker_id": "hands"},
 }
-QUERIES: dict[str, dict[str, str]] = {"follow_events": {"after": "nowhere"}}
-"""So that the answer has an end."""
+QUERIES: dict[str, dict[str, str]] = {
+    "follow_events": {"after": "nowhere"},
+    "unfreeze": {"kind": "tenant", "subject": OWN},
+}
+"""So that the answer has an end, and what was frozen goes on."""
 MISSING = {
     "attempts": "att_000000000000-0000000000000000",
+    "bookings": "never",
     "dead-letters": "task_000000000000-0000000000000000.0",
     "deliveries": "msg_000000000000-0000000000000000",
+    "groups": "never",
     "jobs": "never",
+    "join-tokens": "0" * 16,
     "logs": "att_000000000000-0000000000000000",
+    "pipeline-runs": "att_000000000000-0000000000000000",
+    "policies": "never",
+    "pools": "never",
     "runs": "run_000000000000-0000000000000000",
     "schedules": "sched_000000000000-0000000000000000",
     "settings": "never",
@@ -168,12 +198,23 @@ class Scene:
         token = read(await admin.post("/api/v1/tokens", json={"name": "x", "roles": ["viewer"]}), TokenView)
         webhook = read(await admin.post("/api/v1/webhooks", json={"url": NOWHERE}), WebhookView)
         delivery = read(await admin.post(f"/api/v1/webhooks/{webhook.id}/test"), DeliveryView)
+        read(await admin.put("/api/v1/groups/db", json=GROUP), GroupView)
+        everybody = await self.office.admin()
+        read(await everybody.put("/api/v1/policies/eu", json=POLICY), PolicyView)
+        joining = read(await everybody.post("/api/v1/join-tokens", json={}), JoinTokenView)
+        await self._join("w2", joining.id)
         self.things = {
             "attempts": self.attempts[OWN],
+            "bookings": "nightly",
             "dead-letters": task.id,
             "deliveries": delivery.id,
+            "groups": "db",
             "jobs": "noop",
+            "join-tokens": joining.id,
             "logs": self.attempts[OWN],
+            "pipeline-runs": self.attempts[OWN],
+            "policies": "eu",
+            "pools": POOL,
             "runs": run.id,
             "schedules": schedule.id,
             "settings": "retries_per_second",
@@ -184,10 +225,20 @@ class Scene:
             "workers": "w2",
         }
 
+    async def _join(self, worker: str, token: str) -> None:
+        """A worker is known by a certificate, with a key of its own each time."""
+        now = await self.office.store.time()
+        row = IdentityRow(
+            name=worker, key=token, pools=(POOL,), serial="1", join_token=token, enrolled_at=now, renewed_at=now,
+            expires_at=now,
+        )  # fmt: skip
+        assert await self.office.store.enrol(row, an_entry())
+
     async def _running(self, tenant: str) -> tuple[RunView, TaskView]:
         """A task that a worker has in hands."""
         admin = await self.office.admin(tenant)
-        run = await submit(admin, NOOP if tenant == OWN else THEIRS)
+        finish_by = (await self.office.store.time() + timedelta(days=1)).isoformat()
+        run = await submit(admin, NOOP if tenant == OWN else THEIRS, finish_by=finish_by)
         task = f"task_{run.id[4:]}.0"
         self.attempts[tenant] = await self._take(task)
         return run, read(await admin.get(f"/api/v1/tasks/{task}"), TaskView)
@@ -293,8 +344,9 @@ def print_line(name: str, answers: Mapping[str, str]) -> str:
 
 def print_header() -> list[str]:
     """The lines above the table that say whose columns are whose."""
-    roles = " | ".join(f"{role:{7 if role is Role.ATTEMPT else 11}}" for role in Role)
-    sides = " | ".join("own oth" if role is Role.ATTEMPT else "own oth all" for role in Role)
+    asking = [role for role in Role if role is not Role.JOIN]
+    roles = " | ".join(f"{role:{7 if role is Role.ATTEMPT else 11}}" for role in asking)
+    sides = " | ".join("own oth" if role is Role.ATTEMPT else "own oth all" for role in asking)
     strangers = " | ".join(f"{one[:3]}" for one in STRANGERS)
     return [f"#{'':75}| {roles} | {strangers}", f"#{'':75}| {sides} |     |     |"]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -12,6 +12,7 @@ from typing import Any
 import httpx2
 import msgspec
 
+from mainspring.api.enrolment import Enrolment
 from mainspring.api.log_files import LogFiles
 from mainspring.api.server import Front
 from mainspring.api.services import EVERY_TENANT, Role, Services
@@ -21,6 +22,7 @@ from mainspring.clock import MachineClock
 from mainspring.host.loop import Leader
 from mainspring.rest import JobView, Page, RunView, TaskView
 from mainspring.store.sqlite import SqliteStore
+from tests.generous import GENEROUS
 from tests.host.hall import Hand
 
 SECRET = "the secret of this cluster"
@@ -44,12 +46,22 @@ class HurriedClock(MachineClock):
 class Office:
     """One server, not listening: requests are handed to it."""
 
-    def __init__(self, directory: Path, *, open_locally: bool = False, resolve_url: ResolveUrl | None = None) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        open_locally: bool = False,
+        resolve_url: ResolveUrl | None = None,
+        given: Mapping[str, str] | None = None,
+        enrolment: Enrolment | None = None,
+    ) -> None:
+        """`given` is what is set on it, in the place of GENEROUS."""
         self.clock = HurriedClock()
         self.store = SqliteStore.open(directory / "store.db", clock=self.clock)
         self.engine = Engine(
-            self.store, self.clock, cluster_secret=SECRET, private_webhooks=True, resolve_url=resolve_url
-        )
+            self.store, self.clock, given=GENEROUS if given is None else given, cluster_secret=SECRET,
+            private_webhooks=True, resolve_url=resolve_url,
+        )  # fmt: skip
         self.front = Front(
             self.engine.host,
             self.store,
@@ -59,8 +71,11 @@ class Office:
             pool=POOL,
             files=LogFiles(directory / "logs"),
             open_locally=open_locally,
+            enrolment=enrolment,
         )
         self.services.settings = self.engine.settings
+        self.services.rules = self.engine.rules
+        self.services.levels = self.engine.levels
         self.services.has_url_references = resolve_url is not None
 
     @property
@@ -75,12 +90,10 @@ class Office:
         transport = httpx2.ASGITransport(self.front.app, client=(address, 50_000), raise_app_exceptions=False)
         return httpx2.AsyncClient(transport=transport, base_url="http://localhost:8484", headers=headers)
 
-    async def token(self, *roles: Role, tenant: str = EVERY_TENANT, days: float = 1) -> str:
+    async def token(self, *roles: Role, tenant: str = EVERY_TENANT, name: str = "a-test", days: float = 1) -> str:
         """A token that is kept."""
         now = await self.store.time()
-        token, row = make_token(
-            tenant=tenant, roles=roles, name="a-test", by="a test", now=now, life=timedelta(days=days)
-        )
+        token, row = make_token(tenant=tenant, roles=roles, name=name, by="a test", now=now, life=timedelta(days=days))
         await self.store.insert_token(row)
         return token
 

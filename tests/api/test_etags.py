@@ -14,6 +14,9 @@ THINGS = {
     "/api/v1/schedules/hourly": ({"definition": HOURLY}, {"definition": {**HOURLY, "priority": "P0"}}),
     "/api/v1/tenants/acme": ({"title": "Acme"}, {"title": "Acme Ltd"}),
     "/api/v1/settings/growth_burst": ({"value": 7}, {"value": 8}),
+    "/api/v1/pools/eu": ({"labels": {"region": "eu"}}, {}),
+    "/api/v1/tenants/acme/quota": ({"max_tasks": 7}, {"max_tasks": 8}),
+    "/api/v1/groups/db": ({"most": 7}, {"most": 8}),
 }
 
 
@@ -60,7 +63,7 @@ async def test_a_star_stands_for_any_version_of_what_is_there(office: Office) ->
 async def test_what_was_changed_is_not_deleted_by_who_has_not_seen_it(office: Office) -> None:
     admin = await office.admin()
     await submit(admin)
-    for url in ("/api/v1/schedules/hourly", "/api/v1/settings/growth_burst"):
+    for url in THINGS.keys() - {"/api/v1/tenants/acme", "/api/v1/pools/eu"}:
         for body in THINGS[url]:
             await admin.put(url, json=body)
 

@@ -9,10 +9,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from mainspring.api.forwarding import ASK, LOOK
+from mainspring.api.forwarding import ASK, DIAGNOSE, LOOK, STANDING, SUMS, SUPPOSE
 from mainspring.api.peers import SECRET_HEADER
 from mainspring.bootstrap import POOL
+from mainspring.core.diagnoses import Reason
 from mainspring.core.runs import RunState
+from mainspring.core.supposals import parse_supposal
 from mainspring.errors import NotLeading, Unavailable
 from mainspring.shard.effects import Reply
 from mainspring.shard.events import CancelRun, CordonWorker, RunsAged
@@ -71,6 +73,49 @@ async def test_a_question_about_a_file_reaches_a_worker_wherever_its_leader_is(y
         body = msgspec.msgpack.encode({"shard": POOL, "path": "/data/ready"})
         assert (await http.post(LOOK, content=body)).status_code == 404
         assert (await http.post(LOOK, content=body, headers={SECRET_HEADER: SECRET})).status_code == 421
+
+
+async def test_how_things_stand_is_known_wherever_the_leader_is(yard: Yard) -> None:
+    first = await yard.server("one")
+    await first.leader()
+    second = await yard.server("two")
+    async with first.caller("w1"):
+        for server in (first, second):
+            standing = await server.front.services.shards.standing(POOL)
+            assert (standing.pool, standing.workers) == (POOL, 1)
+    with pytest.raises(NotLeading):
+        await second.front.services.shards.standing("nobodys")
+    async with second.http() as http:
+        body = msgspec.msgpack.encode({"shard": POOL, "tenant": None})
+        assert (await http.post(STANDING, content=body)).status_code == 404
+        assert (await http.post(STANDING, content=body, headers={SECRET_HEADER: SECRET})).status_code == 421
+
+
+async def test_why_something_waits_is_known_wherever_the_leader_is(yard: Yard) -> None:
+    first = await yard.server("one")
+    leader = await first.leader()
+    second = await yard.server("two")
+    (run,) = await yard.submit()
+    await until(lambda: run.id in leader.shard.memory.runs)
+    task = f"task_{run.id[4:]}.0"
+    for server in (first, second):
+        shards = server.front.services.shards
+        found = await shards.diagnose(POOL, run.id)
+        assert found is not None
+        assert (found.subject, found.reason, found.by) == (task, Reason.NO_MATCHING_WORKER, "leader")
+        outcome = await shards.suppose(POOL, task, parse_supposal(["worker 8 16Gi"]))
+        assert outcome is not None
+        assert outcome.starts_now
+        assert [(one.tasks, one.example) for one in await shards.waiting_sums(POOL)] == [(1, task)]
+        assert await shards.waiting_sums(POOL, "nobody") == []
+        assert await shards.diagnose(POOL, "task_1.0") is None
+        assert await shards.suppose(POOL, "task_1.0", parse_supposal(["cpu 1"])) is None
+    async with second.http() as http:
+        for path in (DIAGNOSE, SUPPOSE, SUMS):
+            question: dict[str, object] = {"shard": POOL, "subject": task, "task": task, "supposal": {}, "tenant": None}
+            body = msgspec.msgpack.encode(question)
+            assert (await http.post(path, content=body)).status_code == 404
+            assert (await http.post(path, content=body, headers={SECRET_HEADER: SECRET})).status_code == 421
 
 
 async def test_without_a_leader_the_caller_is_told_to_come_back(yard: Yard) -> None:

@@ -72,8 +72,8 @@ def submissions(office: Office, slow: SlowStore) -> Submissions:
         slow,  # type: ignore[arg-type]
         office.clock,
         services.time,
+        services.gate,
         limits=Limits(),
-        pool="default",
         is_watched=services.webhooks.wants_any,
     )
 

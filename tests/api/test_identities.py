@@ -12,6 +12,7 @@ from mainspring.api.services import Role
 from mainspring.api.tokens import make_attempt_token, read_attempt_token
 from mainspring.ids import task_id
 from mainspring.rest import TaskView
+from mainspring.wire import Outcome, Result
 from tests.api.office import SECRET, Office, problem, read, running_task, submit, until
 
 RUNS = "/api/v1/runs"
@@ -160,6 +161,34 @@ async def test_an_attempt_sees_its_own_task_and_nothing_else_while_it_lasts(offi
     problem(lists, 403)
     problem(deed, 403)
     problem(afterwards, 401)
+
+
+async def test_the_token_of_an_attempt_dies_when_another_one_takes_its_place(office: Office) -> None:
+    """The task goes on: what was given to its first attempt is not for its second."""
+    operator = await office.admin("acme")
+    async with office.led() as leader:
+        hand, task = await running_task(office, operator, leader)
+        assert task.attempt_id is not None
+        later = await office.store.time() + timedelta(hours=1)
+        first = office.caller(make_attempt_token(SECRET, task.attempt_id, later))
+        path = f"/api/v1/tasks/{task.id}/checkpoint"
+        assert (await first.put(path, json={"at": 1})).is_success
+        killed = await operator.post(f"/api/v1/tasks/{task.id}/kill", json={"grace_seconds": 0, "again": True})
+        assert killed.is_success, killed.text
+        hand.say(Result(task.attempt_id, Outcome.STOPPED))
+        now = await hand.next_task()
+        second = office.caller(make_attempt_token(SECRET, now.attempt, later))
+
+        async def is_running() -> bool:
+            found = await office.store.find_task(task.id)
+            return found is not None and found.attempt_id == now.attempt and found.started_at is not None
+
+        await until(is_running)
+        assert now.task == task.id
+        problem(await first.put(path, json={"at": 2}), 401)
+        problem(await first.get(f"/api/v1/tasks/{task.id}"), 401)
+        assert read(await second.get(f"/api/v1/tasks/{task.id}"), TaskView).attempt_id == now.attempt
+        assert (await second.get(path)).json()["document"] == {"at": 1}
 
 
 async def test_the_token_of_an_attempt_can_not_be_made_up(office: Office) -> None:

@@ -17,9 +17,11 @@ from mainspring.api.services import Role
 from mainspring.api.tokens import id_of, read_attempt_token
 from mainspring.core.jobs import JobSpec, TaskSpec
 from mainspring.wire import (
+    AskEnds,
     Assign,
     Beat,
     Elsewhere,
+    Ends,
     Offer,
     Outcome,
     Register,
@@ -65,6 +67,24 @@ async def test_an_assignment_brings_its_attempts_token_unless_there_is_nothing_t
         await worker.finish(task.attempt)
         await yard.submit(JobSpec(name="nothing", tasks=(TaskSpec(name="only"),)))
         assert (await worker.next_task()).token == ""
+
+
+async def test_a_worker_is_told_since_when_runs_are_over(yard: Yard) -> None:
+    """What the server does not know is left out: its history is gone."""
+    server = await yard.server()
+    await server.leader()
+    over, going_on = await yard.submit() + await yard.submit()
+    async with server.caller() as worker:
+        first = await worker.next_task()
+        await worker.finish(first.attempt)
+        await worker.say(AskEnds((over.id, going_on.id, "run_never", "a\0b")))
+        answer = await worker.hear(Ends)
+
+    ended, other = (over, going_on) if first.run == over.id else (going_on, over)
+    assert set(answer.runs) == {over.id, going_on.id}
+    assert answer.runs[other.id] is None
+    assert (answer.runs[ended.id] or 0.0) >= 0.0
+    assert answer.runs[ended.id] is not None
 
 
 async def test_a_server_that_does_not_lead_says_where_the_leader_is(yard: Yard) -> None:

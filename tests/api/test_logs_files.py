@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import date, timedelta
+import os
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -110,6 +111,23 @@ def test_days_past_their_time_go_and_then_the_oldest_until_all_fits(tmp_path: Pa
     assert files.sweep(today) == 20
     assert sorted(path.name for path in tmp_path.iterdir()) == ["2026-11-13", "2026-11-16"]
     assert files.read(attempt_of(today - timedelta(days=7)), 0, 9) == b""
+
+
+def test_a_log_that_was_written_to_stays_however_old_its_attempt_is(tmp_path: Path) -> None:
+    """An attempt of last month that still prints, and one of the same day that is long over."""
+    today = date(2026, 11, 16)
+    files = LogFiles(tmp_path, kept=timedelta(days=7))
+    going_on = attempt_of(today - timedelta(days=30))
+    over = f"{going_on[:-1]}2"
+    for attempt, age in ((going_on, 6), (over, 9)):
+        files.append(Log(attempt, 0, b"0123456789"))
+        (path,) = tmp_path.glob(f"*/{attempt}*")
+        written = datetime(2026, 11, 16, 12, tzinfo=UTC) - timedelta(days=age)
+        os.utime(path, (written.timestamp(), written.timestamp()))
+
+    assert files.sweep(today) == 10
+    assert files.read(going_on, 0, 9) == b"012345678"
+    assert files.read(over, 0, 9) == b""
 
 
 def test_today_is_never_taken_away(tmp_path: Path) -> None:

@@ -30,6 +30,7 @@ from mainspring.api.app import endpoints
 from mainspring.api.examples import example_of
 from mainspring.rest import TokenRequest
 from mainspring.rest_admin import WebhookRequest
+from mainspring.rest_sharing import GroupRequest, PolicyRequest
 from mainspring.sdk.client import Client
 from tests.e2e.town import Town
 from tests.postgres import PostgresServer
@@ -44,6 +45,8 @@ WANTED_CHECKS = [
     content_type_conformance,
     response_schema_conformance,
 ]
+MAY_SAY_NO = frozenset({"get_readiness"})
+"""A documented 503 is what these are for: a pool that another test has just made has no leader yet."""
 
 Document = dict[str, Any]
 
@@ -120,6 +123,8 @@ def furnish(client: Client) -> dict[str, list[str]]:
     )
     token = client.create_token(TokenRequest(name="t", roles=["viewer"]))
     webhook = client.create_webhook(WebhookRequest(url="https://example.org/", enabled=False))
+    client.put_group("etl", GroupRequest(most=3))
+    client.put_policy("etl", PolicyRequest(label="eu_data", requires={"region": "eu"}))
     return {
         "run_id": [run.id],
         "task_id": [f"task_{run.id.removeprefix('run_')}.0"],
@@ -129,6 +134,7 @@ def furnish(client: Client) -> dict[str, list[str]]:
         "worker_id": ["w1"],
         "delivery_id": ["msg_1"],
         "name": ["etl", "default", "growth_burst"],
+        "booking": ["nightly"],
     }
 
 
@@ -137,6 +143,7 @@ def test_the_server_keeps_to_it(served: tuple[Any, dict[str, list[str]]], name: 
     """Whatever is asked."""
     schema, known = served
     operation = schema.find_operation_by_id(name)
+    checks = [check for check in WANTED_CHECKS if check is not not_a_server_error or name not in MAY_SAY_NO]
 
     @settings(
         max_examples=int(os.environ.get("OPENAPI_EXAMPLES", EXAMPLES)), deadline=None, database=None,
@@ -148,7 +155,7 @@ def test_the_server_keeps_to_it(served: tuple[Any, dict[str, list[str]]], name: 
             if part in case.path_parameters and len(str(case.path_parameters[part])) % 2:
                 case.path_parameters[part] = values[len(str(case.path_parameters[part])) % len(values)]
         try:
-            case.call_and_validate(checks=WANTED_CHECKS, timeout=30)
+            case.call_and_validate(checks=checks, timeout=30)
         except FailureGroup as failures:
             raise AssertionError("\n".join(str(one) for one in failures.exceptions)) from None
 
@@ -160,4 +167,4 @@ def test_the_server_keeps_to_it(served: tuple[Any, dict[str, list[str]]], name: 
             path_parameters={part: values[0] for part, values in known.items() if f"{{{part}}}" in operation.path},
         )  # fmt: skip
         for _ in range(2):
-            example.call_and_validate(checks=WANTED_CHECKS, timeout=30)
+            example.call_and_validate(checks=checks, timeout=30)

@@ -28,8 +28,11 @@ async def test_lists_have_the_work_of_ones_own_tenant(office: Office) -> None:
 
 @pytest.mark.parametrize(
     "path",
-    ["jobs", "runs", "tasks", "tokens", "schedules", "upcoming", "events/received", "alerts", "dead-letters"],
-)
+    [
+        "jobs", "runs", "tasks", "tokens", "schedules", "upcoming", "events/received", "alerts", "dead-letters",
+        "quotas", "groups", "p0-grants",
+    ],
+)  # fmt: skip
 async def test_another_tenant_can_not_be_asked_for(office: Office, path: str) -> None:
     acme = await office.admin("acme")
 

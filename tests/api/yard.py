@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
@@ -20,8 +21,9 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
 from mainspring.api import tokens
+from mainspring.api.enrolment import Enrolment
 from mainspring.api.log_files import LogFiles
-from mainspring.api.server import Front, listen
+from mainspring.api.server import Front, Tls, listen
 from mainspring.api.services import EVERY_TENANT, Role
 from mainspring.bootstrap import POOL
 from mainspring.clock import MachineClock
@@ -29,6 +31,7 @@ from mainspring.core.jobs import JobSpec, TaskSpec
 from mainspring.core.runs import Run
 from mainspring.host.host import Host
 from mainspring.host.loop import Leader
+from mainspring.host.settings import Settings
 from mainspring.store.sqlite import SqliteStore, inline
 from mainspring.wire import (
     Answer,
@@ -46,6 +49,7 @@ from mainspring.wire import (
     Verdict,
     Welcome,
 )
+from tests.generous import GENEROUS
 from tests.submitting import submit
 
 DEADLINE_SECONDS = 10.0
@@ -106,11 +110,15 @@ class Caller:
 class Server:
     """One server of a yard."""
 
-    def __init__(self, host: Host, front: Front, address: str, stop: Callable[[], None]) -> None:
+    def __init__(
+        self, host: Host, front: Front, address: str, stop: Callable[[], None], trust: ssl.SSLContext | None
+    ) -> None:
+        """`trust` is what its callers believe and show, unless they say otherwise; None if it is not encrypted."""
         self.host = host
         self.front = front
         self.address = address
         self.stop = stop
+        self._trust = trust
 
     async def leader(self) -> Leader:
         """The leader of the pool, once this server leads it."""
@@ -118,19 +126,28 @@ class Server:
         return self.host.leader(POOL)
 
     @asynccontextmanager
-    async def socket(self, headers: dict[str, str] | None = None) -> AsyncIterator[ClientConnection]:
+    async def socket(
+        self, headers: dict[str, str] | None = None, trust: ssl.SSLContext | None = None
+    ) -> AsyncIterator[ClientConnection]:
         """A link on which nothing has been said."""
         url = self.address.replace("http", "ws", 1) + "/api/v1/worker-link"
-        async with connect(url, compression=None, additional_headers=headers, proxy=None) as socket:
+        shown = trust or self._trust
+        async with connect(url, compression=None, additional_headers=headers, proxy=None, ssl=shown) as socket:
             yield socket
 
     @asynccontextmanager
     async def caller(
-        self, name: str = "w1", *, session: str = "s1", token: str | None = None, cores: int = 4
+        self,
+        name: str = "w1",
+        *,
+        session: str = "s1",
+        token: str | None = None,
+        cores: int = 4,
+        trust: ssl.SSLContext | None = None,
     ) -> AsyncIterator[Caller]:
         """A worker that has registered, and may send results."""
         headers = {"Authorization": f"Bearer {token}"} if token else None
-        async with self.socket(headers) as socket:
+        async with self.socket(headers, trust) as socket:
             caller = Caller(socket, name)
             await caller.say(Register(name, session, Offer(cores * 1000, cores << 30), {}))
             await caller.hear(Welcome)
@@ -138,11 +155,17 @@ class Server:
             yield caller
 
     @asynccontextmanager
-    async def http(self, token: str | None = None) -> AsyncIterator[httpx2.AsyncClient]:
+    async def http(
+        self, token: str | None = None, trust: ssl.SSLContext | None = None
+    ) -> AsyncIterator[httpx2.AsyncClient]:
         """A client of the API."""
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         async with httpx2.AsyncClient(
-            base_url=self.address, headers=headers, trust_env=False, timeout=DEADLINE_SECONDS
+            base_url=self.address,
+            headers=headers,
+            trust_env=False,
+            timeout=DEADLINE_SECONDS,
+            verify=trust or self._trust or ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT),
         ) as client:
             yield client
 
@@ -166,12 +189,20 @@ class Yard:
         await self._stack.aclose()
 
     async def server(
-        self, name: str = "one", *, open_locally: bool = True, lease: float = 5.0, largest_log: int = 1 << 20
+        self,
+        name: str = "one",
+        *,
+        open_locally: bool = True,
+        lease: float = 5.0,
+        largest_log: int = 1 << 20,
+        tls: Tls | None = None,
+        enrolment: Enrolment | None = None,
+        trust: ssl.SSLContext | None = None,
     ) -> Server:
-        """Start a server; it is stopped with the yard, or before."""
+        """Start a server; it is stopped with the yard, or before. `trust` is what its callers believe, with TLS."""
         host = Host(self.store, self.clock, name, lambda: next(self._nonces), timedelta(seconds=lease))
         listener = listen("127.0.0.1", 0)
-        address = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        address = f"{'http' if tls is None else 'https'}://127.0.0.1:{listener.getsockname()[1]}"
         front = Front(
             host,
             self.store,
@@ -181,12 +212,14 @@ class Yard:
             pool=POOL,
             files=LogFiles(self._directory / name / "logs", largest_log=largest_log),
             open_locally=open_locally,
+            enrolment=enrolment,
         )
+        front.services.settings = Settings(self.store, self.clock, GENEROUS)
         up, stopping = asyncio.Event(), asyncio.Event()
 
         async def run() -> None:
             hosting = asyncio.create_task(host.run())
-            async with front.running(listener):
+            async with front.running(listener, tls):
                 up.set()
                 await stopping.wait()
             host.stop()
@@ -200,7 +233,7 @@ class Yard:
 
         self._stack.push_async_callback(end)
         await up.wait()
-        return Server(host, front, address, stopping.set)
+        return Server(host, front, address, stopping.set, trust)
 
     async def submit(self, spec: JobSpec = ONE_TASK, runs: int = 1, tenants: Sequence[str] = ("acme",)) -> list[Run]:
         """Put runs of a job into intake."""

@@ -35,6 +35,7 @@ from mainspring.api.definitions import (
 )
 from mainspring.api.problems import problem_of
 from mainspring.api.services import Principal, Services
+from mainspring.core.job_places import needs_of_spec
 from mainspring.core.job_rules import Faults
 from mainspring.core.jobs import JobRow
 from mainspring.core.schedule_texts import decode_schedule
@@ -78,6 +79,8 @@ class _Item:
     tenant: str = ""
     name: str
     job: ReadJob | None = None
+    pool: str | None = None
+    """Where its runs go."""
     schedules: list[_Schedule] = field(default_factory=list)
     faults: Faults = field(default_factory=Faults)
     change: str = ""
@@ -155,6 +158,8 @@ class Applying:
     async def _put_group(self, group: Sequence[_Item]) -> None:
         now = await self._services.time.now()
         await self._look_up(group)
+        for item in group:
+            await self._check_places(item)
         good = [item for item in group if self._is_good(item, now)]
         if self._dry_run:
             return
@@ -174,6 +179,20 @@ class Applying:
         for one in wanted:
             one.row = schedules.get(one.spec.name)
             one.change = _change_of_schedule(one.spec, one.row)
+
+    async def _check_places(self, item: _Item) -> None:
+        """Note whether the job may run somewhere, and where, and whether its schedules may have their priorities."""
+        gate = self._services.gate
+        if item.job is None or all(
+            change == UNCHANGED for change in (item.change, *(s.change for s in item.schedules))
+        ):
+            return
+        for fault in await gate.check_job(item.job.spec):
+            item.faults.add(f"job.{fault.where}", fault.why)
+        item.pool = (await gate.place(needs_of_spec(item.job.spec))).pool
+        for one in item.schedules:
+            for fault in await gate.check_priority(one.spec.priority, item.tenant):
+                item.faults.add(f"{one.where}.{fault.where}", fault.why)
 
     def _is_good(self, item: _Item, now: datetime) -> bool:
         """Whether an item has no fault. If it has, nothing is done for it."""
@@ -242,6 +261,7 @@ class Applying:
             SpecWish(
                 spec=one.spec,
                 since=one.since,
+                pool=one.item.pool,
                 audit=tell_new_schedule(self._audit, one.spec, tenant=tenant, why=self._why),
             )
             for one in new

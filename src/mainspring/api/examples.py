@@ -28,7 +28,7 @@ from msgspec.inspect import (
     type_info,
 )
 
-from mainspring import rest, rest_admin, rest_apply, rest_schedules
+from mainspring import rest, rest_admin, rest_apply, rest_claims, rest_diagnosis, rest_schedules, rest_sharing
 from mainspring.api.job_schema import JobDefinition
 
 RUN = "run_018f3c2e9a41-9d2c44e1f0a7b35c"
@@ -58,6 +58,45 @@ EVENT = {
     "data": {"orders": 12},
 }
 
+_EXPECTED = {"foresight": "range", "basis": "its tasks usually take 4m 10s", "earliest": _AT, "latest": _LATER}
+_DIAGNOSIS = {
+    "subject": TASK,
+    "name": "acme/etl/load",
+    "tenant": "acme",
+    "state": "QUEUED",
+    "since": _AT,
+    "reason": "TENANT_OVER_QUOTA",
+    "verdict": "acme has too little of its quota left: its quota is 8 cores, and it uses 8 cores",
+    "is_problem": False,
+    "expected": _EXPECTED,
+    "gates": [{"name": "tenant quota", "passed": "holding", "says": "8 of 8 cores"}],
+    "in_the_way": [{"kind": "task", "id": TASK, "says": "train-42, for 4m", "tenant": "acme", "priority": "P2"}],
+    "others_in_the_way": 2,
+    "ruled_out": ["not your code: it has not started"],
+    "acts": [
+        {
+            "kind": "ask",
+            "says": "raise the quota",
+            "command": "mainspring quota set acme --burst-cpu 12",
+            "effect": "it would start now on w-07",
+        }
+    ],
+    "at": _AT,
+    "by": "leader",
+    "age_seconds": 0.8,
+    "is_stale": False,
+    "batch": 48211,
+    "run_id": RUN,
+    "task_id": TASK,
+    "pool": "default",
+    "priority": "P1",
+    "numbers": {"ahead": 2.0},
+}
+
+_PEM = "-----BEGIN {0}-----\nMIHzMIGbAgEAMDkxFTATBgNVBAMM..\n-----END {0}-----\n"
+_AMOUNTS = {"cpu": 8, "memory": 34359738368}
+_QUOTA = {"weight": 2, "max_tasks": 200, "guaranteed": _AMOUNTS, "burst": _AMOUNTS}
+
 WISHES: Mapping[object, object] = {
     JobDefinition: JOB,
     rest.RunRequest: {"job": "etl", "params": {"day": "2026-11-15"}, "priority": "P1"},
@@ -74,6 +113,28 @@ WISHES: Mapping[object, object] = {
         "url": "https://hooks.example.com/mainspring",
         "events": ["run.failed", "run.timed_out"],
     },
+    rest_admin.JoinTokenRequest: {"name": "rack-7", "pools": ["gpu"], "uses": 20, "expires_in_seconds": 3600},
+    rest_admin.EnrolRequest: {"name": "gpu-3", "request": _PEM.format("CERTIFICATE REQUEST")},
+    rest_admin.RenewRequest: {"request": _PEM.format("CERTIFICATE REQUEST")},
+    rest_claims.ClaimRequest: {
+        "worker_id": "worker-pod-abc123",
+        "max_claims": 10,
+        "claim_duration_seconds": 300,
+        "wait_seconds": 20,
+    },
+    rest_claims.StartRequest: {"worker_id": "worker-pod-abc123", "execution_context": {"region": "us-central1"}},
+    rest_claims.HeartbeatRequest: {
+        "current_stage": "transforming",
+        "progress_percentage": 45.5,
+        "records_processed": 1250000,
+        "estimated_completion_time": _LATER,
+    },
+    rest_claims.CompleteRequest: {"status": "SUCCESS", "result_summary": {"records_loaded": 1999500}},
+    rest_claims.FailRequest: {
+        "error_type": "SERVICE_UNAVAILABLE",
+        "error_details": {"message": "the billing export is not there yet", "provider_error_code": "503"},
+        "should_retry": True,
+    },
     rest_schedules.TriggerRequest: {"params": {"region": "us"}, "why": "the source was late"},
     rest_schedules.BackfillRequest: {
         "since": "2026-11-01T00:00:00Z",
@@ -88,6 +149,33 @@ WISHES: Mapping[object, object] = {
         "id": "sched_018f3c2e7f00-0e1b2c3d4a5f6978",
         "change": "created",
     },
+    rest_diagnosis.WhatIfRequest: {"changes": ["cpu 2", "burst 8"]},
+    rest_diagnosis.DiagnosisView: _DIAGNOSIS,
+    rest_diagnosis.ExpectedView: _EXPECTED,
+    rest_diagnosis.WaitingSumView: {
+        "reason": "TENANT_OVER_QUOTA",
+        "tasks": 41,
+        "oldest": _AT,
+        "example": TASK,
+        "says": "acme has too little of its quota left: its quota is 8 cores, and it uses 8 cores",
+    },
+    rest_sharing.Amounts: _AMOUNTS,
+    rest_sharing.PoolRequest: {"labels": {"region": "eu"}, "zones": ["eu-west-1a", "eu-west-1b"]},
+    rest_sharing.PolicyRequest: {"label": "eu_data", "requires": {"region": "eu"}},
+    rest_sharing.QuotaTerms: _QUOTA,
+    rest_sharing.QuotaRequest: {**_QUOTA, "why": "as agreed for this year"},
+    rest_sharing.RaiseRequest: {**_QUOTA, "max_tasks": 500, "seconds": 7200, "why": "the year is being closed"},
+    rest_sharing.BookingRequest: {
+        "cron": "0 2 * * *",
+        "zone": "Europe/Paris",
+        "seconds": 7200,
+        "lead_seconds": 600,
+        "guaranteed": {"cpu": 16.0},
+        "why": "the nightly close",
+    },
+    rest_sharing.GrantRequest: {"seconds": 86400, "why": "they are on call today"},
+    rest_sharing.GroupRequest: {"most": 10, "note": "connections that the warehouse allows"},
+    rest_sharing.FreezeRequest: {"kind": "pool", "subject": "default", "why": "the racks are moved", "seconds": 3600},
 }
 """What the bodies of requests look like."""
 

@@ -1,35 +1,41 @@
-"""Finds out who asks (SEC-1, SEC-2): by a token, or on a server for this machine alone by being on this machine.
+"""Finds out who asks (SEC-1, SEC-2, SEC-3): by a token, by the certificate of a worker, or on a server for this machine
+alone by being on this machine.
 
-1. A token that is brought decides, good or bad: whoever brings a bad one is nobody, also on this machine.
-2. Without one, only a server that is open locally answers, and only to a client on this machine that asks for it by a
-   name of this machine, and not on behalf of a page from elsewhere: a browser sends what foreign pages want, to any
+1. A token that is brought decides, good or bad: whoever brings a bad one is nobody, also on this machine. So does a
+   certificate without a token.
+2. Without either, only a server that is open locally answers, and only to a client on this machine that asks for it by
+   a name of this machine, and not on behalf of a page from elsewhere: a browser sends what foreign pages want, to any
    address (CSRF), and under any name (DNS rebinding). Nor is whoever came through a proxy taken for local.
-3. What is known of a token is asked for again after KNOWN_SECONDS: so long a revoked one may still work.
+3. What is known of a token or a worker is asked for again after KNOWN_SECONDS: so long a revoked one may still work.
+4. A certificate makes somebody a worker only if its key is the one on record for its name.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from ipaddress import IPv6Address, ip_address
+from typing import Generic, TypeVar
 
 import structlog
 
 from mainspring.api import tokens
-from mainspring.api.services import EVERY_TENANT, Principal, Role
+from mainspring.api.enrolment import ENROL
+from mainspring.api.services import EVERY_TENANT, GIVEN_TO_TOKENS, Principal, Role, WorkerIdentity
 from mainspring.api.store_time import AskedTime
+from mainspring.certificates import WorkerCertificate
 from mainspring.clock import Clock
 from mainspring.errors import Unauthenticated, Unavailable
 from mainspring.store.port import Store
-from mainspring.store.port_front import TokenRow
 
 log = structlog.get_logger()
+Row = TypeVar("Row")
 
 KNOWN_SECONDS = 5.0
 USE_NOTED_SECONDS = 60.0
 _MOST_KNOWN = 10_000
 _LOCAL = Principal(name="local", tenant=EVERY_TENANT, roles=frozenset({Role.ADMIN}))
-_ROLES = {role.value: role for role in Role if role is not Role.ATTEMPT}
+_ROLES = {role.value: role for role in GIVEN_TO_TOKENS}
 _FORWARDED = ("forwarded", "x-forwarded-for", "x-real-ip")
 
 
@@ -43,25 +49,37 @@ class TokenIdentities:
         self._time = AskedTime(store, clock)
         self._secret = cluster_secret
         self._open_locally = open_locally
-        self._known: dict[str, tuple[float, TokenRow | None]] = {}
+        self._tokens = _Known(clock, store.find_token)
+        self._workers = _Known(clock, store.find_identity)
         self._used: set[str] = set()
         self._next_note = clock.monotonic()
         self._noting: asyncio.Task[None] | None = None
 
-    async def of(self, headers: Mapping[str, str], client: str) -> Principal:
+    async def of(
+        self, headers: Mapping[str, str], client: str, certificate: WorkerCertificate | None = None
+    ) -> Principal:
         """Who sent a request with these headers (their names in lower case) from this address.
 
         Raises Unauthenticated.
         """
         said = headers.get("authorization")
         if said is None:
-            return self._local(headers, client)
+            return self._local(headers, client) if certificate is None else await self._worker(certificate)
         scheme, _, token = said.partition(" ")
         if scheme.lower() != "bearer":
             raise Unauthenticated("a token comes as `Authorization: Bearer ..`")
         if token.startswith("msa_"):
             return await self._attempt(token)
+        if token.startswith("msj_"):
+            return await self._joining(token)
         return await self._holder(token)
+
+    async def worker_named(self, name: str) -> WorkerIdentity | None:
+        """The worker that is known under this name by its certificate, if one is."""
+        row = await self._workers.find(name)
+        if row is None or row.revoked_at is not None or row.expires_at <= await self._time.now():
+            return None
+        return WorkerIdentity(name=row.name, pools=row.pools, key=row.key)
 
     def _local(self, headers: Mapping[str, str], client: str) -> Principal:
         if not self._open_locally:
@@ -78,7 +96,7 @@ class TokenIdentities:
 
     async def _holder(self, token: str) -> Principal:
         token_id = tokens.id_of(token)
-        row = await self._find(token_id) if token_id is not None else None
+        row = await self._tokens.find(token_id) if token_id is not None else None
         if row is None or not tokens.is_token_of(row, token):
             raise Unauthenticated("the token is unknown")
         if row.revoked_at is not None:
@@ -99,16 +117,35 @@ class TokenIdentities:
             name=f"attempt:{attempt}", tenant=task.tenant, roles=frozenset({Role.ATTEMPT}), attempt=attempt
         )
 
-    async def _find(self, id: str) -> TokenRow | None:
-        until, row = self._known.get(id, (0.0, None))
-        if self._clock.monotonic() < until:
-            return row
-        asked_at = self._clock.monotonic()
-        row = await self._store.find_token(id)
-        if len(self._known) >= _MOST_KNOWN:
-            self._known.clear()
-        self._known[id] = (asked_at + KNOWN_SECONDS, row)
-        return row
+    async def _worker(self, certificate: WorkerCertificate) -> Principal:
+        """The worker with this certificate, which TLS has found to be signed by the authority of workers."""
+        row = await self._workers.find(certificate.name)
+        if row is None or row.key != certificate.key:
+            row = await self._workers.find(certificate.name, anew=True)  # it may have joined a moment ago
+        if row is None or row.key != certificate.key:
+            raise Unauthenticated(f"the certificate is that of no worker on record: {ENROL}")
+        if row.revoked_at is not None:
+            raise Unauthenticated(f"the certificate of worker {row.name} was revoked: {ENROL}")
+        if certificate.expires_at <= await self._time.now():
+            raise Unauthenticated(f"the certificate of worker {row.name} has expired: {ENROL}")
+        return Principal(
+            name=f"worker:{row.name}",
+            tenant=EVERY_TENANT,
+            roles=frozenset({Role.WORKER}),
+            worker=WorkerIdentity(name=row.name, pools=row.pools, key=row.key),
+        )
+
+    async def _joining(self, token: str) -> Principal:
+        """Whoever brings a join token. Whether it is used up is seen when it is used."""
+        token_id = tokens.id_of(token)
+        row = await self._store.find_join_token(token_id) if token_id is not None else None
+        if row is None or not tokens.is_token_of(row, token):
+            raise Unauthenticated("the join token is unknown")
+        if row.revoked_at is not None:
+            raise Unauthenticated("the join token was revoked")
+        if row.expires_at <= await self._time.now():
+            raise Unauthenticated("the join token has expired")
+        return Principal(name=f"join:{row.name}", tenant=EVERY_TENANT, roles=frozenset({Role.JOIN}), join_token=row.id)
 
     def _note_use(self, id: str) -> None:
         """Have it written that a token was used: not now, and for all tokens together once a minute."""
@@ -124,6 +161,27 @@ class TokenIdentities:
         except Unavailable as fault:
             # Only the time of the last use is not written, and the next use will say it again.
             log.warning("tokens.use_not_noted", tokens=len(ids), fault=str(fault))
+
+
+class _Known(Generic[Row]):
+    """Rows that were asked for of late, also that there was none."""
+
+    def __init__(self, clock: Clock, ask: Callable[[str], Awaitable[Row | None]]) -> None:
+        self._clock = clock
+        self._ask = ask
+        self._rows: dict[str, tuple[float, Row | None]] = {}
+
+    async def find(self, key: str, *, anew: bool = False) -> Row | None:
+        """The row with this key, as it was within KNOWN_SECONDS; as it is now, if it is to be asked for anew."""
+        until, row = self._rows.get(key, (0.0, None))
+        if self._clock.monotonic() < until and not anew:
+            return row
+        asked_at = self._clock.monotonic()
+        row = await self._ask(key)
+        if len(self._rows) >= _MOST_KNOWN:
+            self._rows.clear()
+        self._rows[key] = (asked_at + KNOWN_SECONDS, row)
+        return row
 
 
 def is_loopback(host: str) -> bool:

@@ -15,6 +15,7 @@ from typing import TypeVar
 import msgspec
 
 from mainspring.clock import Clock
+from mainspring.core.job_places import JobNeeds, needs_of
 from mainspring.core.jobs import JobRow, count_tasks
 from mainspring.store.port import Store
 
@@ -34,6 +35,8 @@ class KnownJob(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     name: str
     version: int
     task_count: int
+    needs: JobNeeds = JobNeeds()
+    """What decides where its runs go."""
 
 
 class KnownJobs:
@@ -59,6 +62,17 @@ class KnownJobs:
             if known is not None and known.tenant == tenant:
                 return known if await self._is_there(known) else None
         return await self._find_latest(tenant, name)
+
+    def recall(self, tenant: str, reference: str) -> KnownJob | None:
+        """The job that was last found by this, if it is remembered: the store is not asked."""
+        name, _, version = reference.partition("@")
+        if version.isascii() and version.isdecimal() and len(version) <= 9:
+            return self._by_version.get((tenant, name, int(version)))
+        known = self._by_id.get(name)
+        if known is not None and known.tenant == tenant:
+            return known
+        _, latest = self._latest.get((tenant, name), (0.0, None))
+        return latest
 
     async def submitted(self, row: JobRow) -> KnownJob:
         """This is now the latest version of its name."""
@@ -124,11 +138,17 @@ class KnownJobs:
         known = self._by_id.get(row.id)
         if known is None:
             large = len(row.definition) > _LARGE_BYTES
-            count = await asyncio.to_thread(count_tasks, row) if large else count_tasks(row)
-            known = KnownJob(id=row.id, tenant=row.tenant, name=row.name, version=row.version, task_count=count)
+            known = await asyncio.to_thread(_read, row) if large else _read(row)
         _keep(self._by_id, known.id, known)
         _keep(self._by_version, (known.tenant, known.name, known.version), known)
         return known
+
+
+def _read(row: JobRow) -> KnownJob:
+    return KnownJob(
+        id=row.id, tenant=row.tenant, name=row.name, version=row.version, task_count=count_tasks(row),
+        needs=needs_of(row),
+    )  # fmt: skip
 
 
 def _keep(known: OrderedDict[_K, _V], key: _K, value: _V) -> None:

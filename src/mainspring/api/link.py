@@ -7,8 +7,9 @@
 1. A frame is decoded once, by types that carry their own limits. What does not fit closes this link, and harms nobody
    else.
 2. What goes out is what the leader put into this worker's link: nothing of another worker can be in it.
-3. A worker's id belongs to the token under which it is connected, until that link is closed.
-4. A link ends with the token that opened it.
+3. A worker's id belongs to the token under which it is connected, until that link is closed; one with a certificate has
+   its id for itself (`worker_access.py`).
+4. A link ends with the token or certificate that opened it.
 5. A browser has no business here: it would bring the trust of its user's machine along. Whoever sends an Origin is
    refused.
 
@@ -30,20 +31,24 @@ from msgspec.structs import replace
 from starlette.responses import Response
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from mainspring.api import permissions, problems
+from mainspring.api import problems
 from mainspring.api.logs import LogStore
-from mainspring.api.services import Principal, Role, Services
+from mainspring.api.services import Principal, Services, client_of
 from mainspring.api.standing import ASK_AGAIN_SECONDS, Standing
 from mainspring.api.tokens import make_attempt_token
+from mainspring.api.worker_access import check_worker, check_worker_is
+from mainspring.core.workers import CLAIMANT, is_claimant
 from mainspring.errors import Fault, Forbidden, MainspringError, NotLeading, Refused, Unavailable
 from mainspring.host.host import Host
 from mainspring.host.links import Link
 from mainspring.host.loop import Leader
 from mainspring.wire import (
     LARGEST_FRAME_BYTES,
+    AskEnds,
     Assign,
     Assignment,
     Elsewhere,
+    Ends,
     Frame,
     FromWorker,
     Log,
@@ -74,6 +79,9 @@ _NOTHING_TO_DO = "{}"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:@/+-]{0,199}")
 _FORBIDDEN = re.compile(r"[\x00-\x1f\x7f]")
 
+_FOR_OTHERS = (Log, AskEnds)
+"""What is not the leader's business."""
+
 _decoder = msgspec.msgpack.Decoder(Frame)
 _encoder = msgspec.msgpack.Encoder()
 
@@ -102,11 +110,11 @@ class WorkerLinks:
             code, reason = await self._session(socket, principal)
         except WebSocketDisconnect as gone:
             if gone.code == TOO_LARGE:
-                log.warning("link.refused", by=principal.name, client=_client(socket), fault="a frame is too large")
+                log.warning("link.refused", by=principal.name, client=client_of(socket), fault="a frame is too large")
             return
         except Refused as error:
             code, reason = MALFORMED, _reason(error)
-            log.warning("link.refused", by=principal.name, client=_client(socket), fault=reason)
+            log.warning("link.refused", by=principal.name, client=client_of(socket), fault=reason)
         except Unavailable as error:
             log.warning("link.unavailable", by=principal.name, fault=str(error))
         await _close(socket, code, reason)
@@ -120,15 +128,14 @@ class WorkerLinks:
     async def _admit(self, socket: WebSocket) -> Principal:
         if "origin" in socket.headers:
             raise Forbidden("the worker link is not for browsers")
-        principal = await self._services.identities.of(socket.headers, _client(socket))
-        if Role.ADMIN not in principal.roles:
-            permissions.check(principal, Role.WORKER, "worker_link")
-        permissions.check_every_tenant(principal)
+        principal = await self._services.who_asks(socket)
+        check_worker(self._services, principal)
         return principal
 
     async def _session(self, socket: WebSocket, principal: Principal) -> tuple[int, str]:
         """Greet a worker, and talk to it until one side ends; returns how to close."""
         hello = await _hello(socket)
+        await check_worker_is(self._services, principal, name=hello.worker, pool=hello.pool)
         if self._ending:
             return OVER, "the server ends"
         try:
@@ -139,13 +146,13 @@ class WorkerLinks:
             await socket.send_bytes(_encoder.encode([Elsewhere(address)]))
             return NORMAL, "another server leads the pool"
         link = self._enter(leader, hello, principal)
-        log.info("link.opened", worker=hello.worker, by=principal.name, client=_client(socket))
+        log.info("link.opened", worker=hello.worker, by=principal.name, client=client_of(socket))
         parts = [
             asyncio.create_task(part)
             for part in (
                 self._send(socket, leader, link),
                 self._receive(socket, leader, link),
-                self._watch(Standing(self._services, socket.headers, _client(socket))),
+                self._watch(Standing(self._services, socket)),
             )
         ]
         try:
@@ -195,20 +202,32 @@ class WorkerLinks:
         return replace(assignment, token=token)
 
     async def _watch(self, standing: Standing) -> None:
-        """Raises Refused when the worker's token is no longer good."""
+        """Raises Refused when the worker's token or certificate is no longer good."""
         while await standing.holds():
             await self._services.clock.sleep(ASK_AGAIN_SECONDS)
-        raise _fault("the token is no longer good")
+        raise _fault("the token or certificate is no longer good")
 
     async def _receive(self, socket: WebSocket, leader: Leader, link: Link) -> None:
         """Take what the worker says, until the link is closed. Raises Refused if it breaks the rules."""
         while not link.closed:
-            reports, logs = _sort(await _frame(socket))
+            reports, logs, asked = _sort(await _frame(socket))
             leader.receive(link, reports)
             if link.credit < 0:
                 raise _fault("a result came without credit")
             if logs:
                 await self._logs.take(link, logs)
+            for question in asked:
+                link.put(await self._ends(question))
+
+    async def _ends(self, question: AskEnds) -> Ends:
+        """Since when runs are over, as the rows say."""
+        now = await self._services.time.now()
+        ends: dict[str, float | None] = {}
+        for run_id in filter(str.isprintable, question.runs):
+            run = await self._services.store.run(run_id)
+            if run is not None:
+                ends[run_id] = None if run.ended_at is None else max(0.0, (now - run.ended_at).total_seconds())
+        return Ends(ends)
 
 
 async def _hello(socket: WebSocket) -> Register:
@@ -223,6 +242,8 @@ async def _hello(socket: WebSocket) -> Register:
     for what, name in (("worker", hello.worker), ("session", hello.session), ("pool", hello.pool)):
         if not _NAME.fullmatch(name):
             raise _fault(f"the {what} {name[:40]!r} is no name: letters, digits and . _ : @ / + -")
+    if is_claimant(hello.worker):
+        raise _fault(f"a worker on a link has no name that begins with {CLAIMANT}")
     texts = [hello.zone, hello.version, *hello.labels.keys(), *hello.labels.values(), *hello.holds]
     if any(_FORBIDDEN.search(text) for text in texts):
         raise _fault("a control character is in a text of the Register")
@@ -246,14 +267,17 @@ async def _frame(socket: WebSocket) -> list[FromWorker]:
     return messages
 
 
-def _sort(messages: list[FromWorker]) -> tuple[list[FromWorker], list[Log]]:
-    """Reports for the leader, pieces of logs for the disk."""
+def _sort(messages: list[FromWorker]) -> tuple[list[FromWorker], list[Log], list[AskEnds]]:
+    """Reports for the leader, pieces of logs for the disk, questions for the store."""
     logs: list[Log] = []
+    asked: list[AskEnds] = []
     strange = False
     for message in messages:
         kind = type(message)
         if kind is Log:
             logs.append(message)  # type: ignore[arg-type]
+        elif kind is AskEnds:
+            asked.append(message)  # type: ignore[arg-type]
         elif kind is Result:
             # Only a result's attempt is looked up in the store, which must be able to take its name.
             strange |= not message.attempt.isprintable()  # type: ignore[union-attr]
@@ -261,8 +285,8 @@ def _sort(messages: list[FromWorker]) -> tuple[list[FromWorker], list[Log]]:
             raise _fault("a second Register came on the same link")
     if strange:
         raise _fault("a control character is in an attempt's name")
-    reports = [message for message in messages if type(message) is not Log] if logs else messages
-    return reports, logs
+    reports = [one for one in messages if type(one) not in _FOR_OTHERS] if logs or asked else messages
+    return reports, logs, asked
 
 
 def _frames(messages: Sequence[ToWorker]) -> list[bytes]:
@@ -303,7 +327,3 @@ def _reason(error: Refused) -> str:
     """What is wrong, as short as a close frame needs it."""
     text = error.faults[0].why if error.faults else str(error)
     return text.encode()[:_LONGEST_REASON].decode("utf-8", "ignore")
-
-
-def _client(socket: WebSocket) -> str:
-    return socket.client.host if socket.client is not None else ""

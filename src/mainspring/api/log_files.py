@@ -174,7 +174,10 @@ class LogFiles:
         return self._written * 20 > self._largest_directory
 
     def sweep(self, today: date) -> int:
-        """Take away the days that are past their time, and the oldest ones while all is too large; returns the size."""
+        """Take away the days that are past their time, and the oldest ones while all is too large; returns the size.
+
+        A log that was written to within that time stays, however old its attempt is.
+        """
         self._written = 0
         sizes = {day.name: _size(day) for day in sorted(self._directory.glob("[0-9]*-[0-9]*-[0-9]*"))}
         total = sum(sizes.values())
@@ -182,11 +185,13 @@ class LogFiles:
         for day, size in sizes.items():
             if day >= oldest_kept and (total <= self._largest_directory or day == max(sizes)):
                 continue
-            because = "past its time" if day < oldest_kept else "all logs together are too large"
-            log.info("log.day_removed", day=day, size_bytes=size, because=because)
-            shutil.rmtree(self._directory / day, ignore_errors=True)
             self._days.pop(day, None)
-            total -= size
+            left = _remove_old(self._directory / day, today - self._kept) if total <= self._largest_directory else 0
+            if not left:
+                shutil.rmtree(self._directory / day, ignore_errors=True)
+            because = "past its time" if day < oldest_kept else "all logs together are too large"
+            log.info("log.day_removed", day=day, size_bytes=size - left, left_bytes=left, because=because)
+            total -= size - left
         return total
 
     def _path(self, attempt: str, segment: Segment) -> Path:
@@ -226,6 +231,18 @@ def _day_of(attempt: str) -> str:
     if named is None:
         raise ValueError(f"{attempt!r} is no attempt")
     return (_EPOCH + timedelta(milliseconds=int(named[1], 16))).date().isoformat()
+
+
+def _remove_old(directory: Path, oldest_kept: date) -> int:
+    """Remove the files that were not written to since then; returns the size of the others."""
+    left = 0
+    for path in directory.iterdir():
+        status = path.stat()
+        if datetime.fromtimestamp(status.st_mtime, UTC).date() < oldest_kept:
+            path.unlink(missing_ok=True)
+        else:
+            left += status.st_size
+    return left
 
 
 def _size(day: Path) -> int:

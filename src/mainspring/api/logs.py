@@ -89,6 +89,15 @@ class LogStore:
             self._room.clear()
             await self._room.wait()
 
+    async def add(self, attempt: str, data: bytes) -> None:
+        """Put a piece at the end of a log, which may be on another server: the parts are read as one."""
+        offset = (await self.read(attempt, -1, 1)).size
+        try:
+            await self._in_thread(lambda: self._files.append(Log(attempt, offset, data)))
+        except OSError as fault:
+            log.warning("log.not_kept", attempt=attempt, fault=str(fault))
+        _wake(self._followers.get(attempt, ()))
+
     async def run(self) -> None:
         """Write what comes, and sweep, until cancelled."""
         while True:

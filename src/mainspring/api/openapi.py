@@ -90,10 +90,9 @@ def _parameter(parameter: Parameter, schema_of: dict[str, Part]) -> Part:
 
 def _answers(endpoint: Endpoint, schema_of: dict[str, Part]) -> Part:
     schema = schema_of[repr(endpoint.returns)] if endpoint.returns is not None else {}
-    as_asked: Part = {
-        "description": "As asked.",
-        "content": {endpoint.answers: {"schema": schema, **_example(endpoint.returns)}},
-    }
+    content: Part = {endpoint.answers: {"schema": schema, **_example(endpoint.returns)}}
+    content |= {text: {"schema": {"type": "string"}} for text in endpoint.texts}
+    as_asked: Part = {"description": "As asked.", "content": content}
     answers: Part = {str(status): as_asked for status in (endpoint.status, endpoint.also) if status is not None}
     if endpoint.method == "GET" and _takes_header(endpoint, "If-None-Match"):
         answers["304"] = {"description": "It is the version that If-None-Match names."}

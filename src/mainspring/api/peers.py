@@ -44,14 +44,25 @@ class PeerAnswer(msgspec.Struct, frozen=True, kw_only=True):
 class Peers:
     """The servers of a store, as one of them sees them."""
 
-    def __init__(self, store: Store, clock: Clock, *, name: str, address: str, secret: str) -> None:
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        *,
+        name: str,
+        address: str,
+        secret: str,
+        trust: ssl.SSLContext | None = None,
+    ) -> None:
         self.name = name
         self.address = address
         self._store = store
         self._clock = clock
         self._secret = secret
         # The machine's proxies are not for servers that speak to each other.
-        self._http = httpx2.AsyncClient(timeout=_DEADLINE_SECONDS, trust_env=False, verify=ssl.create_default_context())
+        self._http = httpx2.AsyncClient(
+            timeout=_DEADLINE_SECONDS, trust_env=False, verify=trust or ssl.create_default_context()
+        )
         self._servers: list[ServerRow] = []
         self._leaders: dict[str, str] = {}
         self._looked_at = float("-inf")
@@ -69,6 +80,7 @@ class Peers:
                         name=self.name, address=self.address, version=__version__, started_at=started_at, heard_at=now
                     )
                 )
+                self._servers = await self._store.servers(ALIVE)
             except Unavailable as fault:
                 log.warning("server.unheard", fault=str(fault))
             await self._clock.sleep(HEARD_EVERY_SECONDS)
@@ -80,6 +92,10 @@ class Peers:
         except Unavailable as fault:
             log.warning("server.row_left", fault=str(fault))
         await self._http.aclose()
+
+    def count(self) -> int:
+        """How many servers were alive a moment ago, with this one."""
+        return max(1, len(self._servers))
 
     async def others(self) -> list[ServerRow]:
         """The other servers that are alive."""
@@ -97,13 +113,15 @@ class Peers:
         self._looked_at = float("-inf")
 
     async def call(
-        self, method: str, address: str, path: str, *, body: bytes = b"", query: Mapping[str, str] | None = None
-    ) -> PeerAnswer:
-        """Ask another server. Raises Unreachable."""
+        self, method: str, address: str, path: str, *, body: bytes = b"", query: Mapping[str, str] | None = None,
+        waits: float = 0.0,
+    ) -> PeerAnswer:  # fmt: skip
+        """Ask another server, which may take so many seconds longer than usual. Raises Unreachable."""
         try:
             answer = await self._http.request(
-                method, address + path, content=body, params=query, headers={SECRET_HEADER: self._secret}
-            )
+                method, address + path, content=body, params=query, headers={SECRET_HEADER: self._secret},
+                timeout=_DEADLINE_SECONDS + waits,
+            )  # fmt: skip
         except (httpx2.HTTPError, httpx2.InvalidURL) as error:
             self.forget()
             raise Unreachable(f"{address} does not answer: {error!r}") from error

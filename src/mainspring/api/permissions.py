@@ -2,7 +2,8 @@
 
     viewer ⊂ submitter ⊂ operator ⊂ admin          each also does what those before it do
     approver ⊃ viewer                               decides on what needs a decision, and runs nothing
-    worker                                          the worker link, and nothing else
+    worker                                          the worker link, what is for workers, and nothing else
+    join                                            to become a worker, and nothing else
     attempt                                         what is in OF_AN_ATTEMPT, of its own task, and nothing else
 
 A role that is not named here may do nothing. Whose work somebody sees is another question: `Principal.sees`. What an
@@ -23,13 +24,14 @@ HAVE: dict[Role, frozenset[Role]] = {
     R.OPERATOR: frozenset({R.OPERATOR, R.ADMIN}),
     R.APPROVER: frozenset({R.APPROVER, R.ADMIN}),
     R.ADMIN: frozenset({R.ADMIN}),
-    R.WORKER: frozenset({R.WORKER}),
+    R.WORKER: frozenset({R.WORKER, R.ADMIN}),
     R.ATTEMPT: frozenset({R.ATTEMPT}),
+    R.JOIN: frozenset({R.JOIN}),
 }
 """For the role that a route asks for: those that have it."""
 
-OF_AN_ATTEMPT = frozenset({"get_task", "get_checkpoint", "put_checkpoint"})
-"""Operations that a task may also ask for about itself, with the token of its attempt."""
+OF_AN_ATTEMPT = frozenset({"get_task", "get_checkpoint", "put_checkpoint", "list_run_artifacts"})
+"""Operations that a task may also ask for about itself, or its run, with the token of its attempt."""
 
 
 def check(principal: Principal, role: Role, operation: str) -> None:

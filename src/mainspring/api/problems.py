@@ -7,7 +7,7 @@
 | Outdated: `If-Match` names another version | 412 |
 | any other Conflict | 409 |
 | Overloaded | 429, with Retry-After |
-| Unavailable | 503, with Retry-After |
+| Unavailable | 503, with Retry-After: what the error says, in whole seconds, or a second |
 | anything else | 500 |
 
 The words of an error are shown only where they are about the request. What a store or a server says about itself is
@@ -19,6 +19,7 @@ from __future__ import annotations
 import ast
 import re
 from http import HTTPStatus
+from math import ceil
 
 import msgspec
 import structlog
@@ -27,6 +28,7 @@ from starlette.responses import Response
 
 from mainspring.errors import (
     Broken,
+    Closed,
     Conflict,
     Fault,
     Fenced,
@@ -51,6 +53,7 @@ log = structlog.get_logger()
 MEDIA_TYPE = "application/problem+json"
 DOCUMENTED_AT = "/docs/reference/errors"
 RETRY_AFTER_SECONDS = 1
+"""If an error does not say when, and at least."""
 
 STATUS: dict[type[Exception], int] = {
     NotFound: 404,
@@ -66,11 +69,7 @@ STATUS: dict[type[Exception], int] = {
 }
 """The first class of an error's ancestors that is here counts."""
 _ABOUT_US = (Rejected, StoreInUse, StoreUnfit, Fenced)
-_HEADERS = {
-    401: {"WWW-Authenticate": 'Bearer realm="mainspring"'},
-    429: {"Retry-After": str(RETRY_AFTER_SECONDS)},
-    503: {"Retry-After": str(RETRY_AFTER_SECONDS)},
-}
+_AUTHENTICATE = {"WWW-Authenticate": 'Bearer realm="mainspring"'}
 _OWN_WORDS = {
     422: "the store does not take what the request has in it",
     409: "something else was done first: look again",
@@ -80,7 +79,7 @@ _OWN_WORDS = {
 _HINTS = {
     401: "send a token: `Authorization: Bearer msp_..`",
     412: "look at it again, and change what you find then",
-    429: "wait as long as Retry-After says, then send it again",
+    429: "wait for as long as it says (`Retry-After`), then send it again",
     503: "send it again a little later; with an Idempotency-Key that is safe for runs too",
 }
 _STEP = re.compile(r"""\[(\d+|\.\.\.)\]|\[('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")\]|\.?([^.\[\]]+)""")
@@ -102,6 +101,7 @@ def problem_of(error: Exception, request_id: str = "") -> Problem:
         hint=_HINTS.get(status, ""),
         instance=request_id if status == HTTPStatus.INTERNAL_SERVER_ERROR else "",
         errors=[FaultView(pointer=pointer(fault.where), detail=fault.why) for fault in faults],
+        retry_after_seconds=error.retry_after_seconds if isinstance(error, Unavailable) else None,
     )
 
 
@@ -112,8 +112,12 @@ def respond(error: Exception, request_id: str) -> Response:
         log.error("request.broken", request=request_id, fault=repr(error), exc_info=error)
     elif not isinstance(error, HTTPException) and not _is_about_request(error):
         log.warning("request.failed", request=request_id, code=problem.code, fault=str(error))
-    headers = dict(_HEADERS.get(problem.status, {}))
-    if isinstance(error, HTTPException):
+    headers: dict[str, str] = {}
+    if isinstance(error, Unavailable):
+        headers["Retry-After"] = str(max(RETRY_AFTER_SECONDS, ceil(error.retry_after_seconds or 0)))
+    elif problem.status == HTTPStatus.UNAUTHORIZED:
+        headers |= _AUTHENTICATE
+    elif isinstance(error, HTTPException):
         headers |= error.headers or {}
     return Response(msgspec.json.encode(problem), problem.status, headers, MEDIA_TYPE)
 
@@ -157,4 +161,4 @@ def _of_http(error: HTTPException) -> Problem:
 def _is_about_request(error: Exception) -> bool:
     if isinstance(error, _ABOUT_US):
         return False
-    return isinstance(error, (Refused, Conflict, Overloaded, NotLeading))
+    return isinstance(error, (Refused, Conflict, Overloaded, Closed, NotLeading))

@@ -36,7 +36,7 @@ async def apply(
         audit.nothing_to_say()
     else:
         audit.will_tell()
-    standing = Standing(services, request.headers, request.client.host if request.client else "")
+    standing = Standing(services, request)
     return Lines(_answer(applying, body.items, standing))
 
 

@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
 import msgspec
 from starlette.requests import Request
@@ -17,6 +17,7 @@ from starlette.responses import Response
 from mainspring.api import filtering
 from mainspring.api.acts import carry_out, reason
 from mainspring.api.auditing import Auditor
+from mainspring.api.gate import refuse
 from mainspring.api.problems import problem_of, refusal
 from mainspring.api.routes_runs import priority_act, read_priority, run_act
 from mainspring.api.routes_submission import Lines
@@ -36,7 +37,7 @@ MOST_AT_ALL = 100_000
 _PAGE = 200
 _AT_ONCE = 32
 _ACTS: dict[str, type[Act]] = {"cancel": CancelRun, "pause": PauseRun, "resume": ResumeRun, "retry": RetryRun}
-_MakeAct = Callable[[Run], Act]
+_MakeAct = Callable[[Run], Awaitable[Act]]
 
 
 @router.post("/runs/act", role=Role.OPERATOR, answers=NDJSON, returns=BulkActLine)
@@ -62,7 +63,7 @@ async def act_on_runs(
         audit.nothing_to_say()
         return Lines(_list(services, chosen, body.most))
     audit.will_tell()
-    standing = Standing(services, request.headers, request.client.host if request.client else "")
+    standing = Standing(services, request)
     return Lines(_act_on_each(services, chosen, body.most, make, standing))
 
 
@@ -71,11 +72,20 @@ def _act_of(body: BulkActRequest, principal: Principal, services: Services, audi
     why = reason(body.why)
     kind = _ACTS.get(body.act)
     if kind is None:
-        priority = read_priority(services, body.priority)
-        return lambda run: priority_act(run, priority, principal, why, audit)
+        priority = read_priority(body.priority)
+
+        async def change(run: Run) -> Act:
+            refuse("the body", await services.gate.check_priority(priority, run.tenant))
+            return priority_act(run, priority, principal, why, audit)
+
+        return change
     if body.priority is not None:
         raise refusal("the body has 1 fault", "priority", "is for the act `priority` only")
-    return lambda run: run_act(kind, run, principal, why, audit)
+
+    async def make(run: Run) -> Act:
+        return run_act(kind, run, principal, why, audit)
+
+    return make
 
 
 async def _list(services: Services, chosen: RunFilter, most: int) -> AsyncIterator[bytes]:
@@ -91,13 +101,13 @@ async def _act_on_each(
             if not await standing.holds():
                 return
             group = page[first : first + _AT_ONCE]
-            yield _encode(await asyncio.gather(*(_act_on(services, listed, make(listed.run)) for listed in group)))
+            yield _encode(await asyncio.gather(*(_act_on(services, listed, make) for listed in group)))
 
 
-async def _act_on(services: Services, listed: ListedRun, act: Act) -> BulkActLine:
+async def _act_on(services: Services, listed: ListedRun, make: _MakeAct) -> BulkActLine:
     line = _line(listed)
     try:
-        done = await carry_out(services, listed.run.shard, act)
+        done = await carry_out(services, listed.run.shard, await make(listed.run))
     except MainspringError as error:
         return msgspec.structs.replace(line, problem=problem_of(error))
     return msgspec.structs.replace(line, changed=done.changed, detail=done.detail)

@@ -8,6 +8,7 @@ from mainspring.api import permissions, schedule_views, views
 from mainspring.api.acts import carry_out, reason
 from mainspring.api.auditing import Auditor
 from mainspring.api.problems import refusal
+from mainspring.api.rates import Counts
 from mainspring.api.repeats import Key
 from mainspring.api.routes_runs import find_run
 from mainspring.api.routes_tasks import find_task
@@ -68,7 +69,7 @@ async def retry_dead_letter(
     return Revived(run_id=task.run_id, is_new_run=False, detail=done.detail)
 
 
-@router.post("/runs/{run_id}/rerun", role=Role.OPERATOR, status=201)
+@router.post("/runs/{run_id}/rerun", role=Role.OPERATOR, status=201, counts=Counts.SUBMISSION)
 async def rerun_run(
     run_id: str, body: ActRequest, principal: Principal, services: Services, audit: Auditor, key: Key = None
 ) -> Revived:

@@ -63,7 +63,7 @@ async def follow_events(
     places = await services.live.now() if said is None else read_cursor(said)
     lines = format == "jsonl" or (format is None and NDJSON in accept)
     stream = _Stream(services, wanted, places, _line if lines else _event)
-    standing = Standing(services, request.headers, request.client.host if request.client else "")
+    standing = Standing(services, request)
     parts = stream.follow(standing) if follow else stream.catch_up()
     return StreamingResponse(parts, media_type=NDJSON if lines else _SSE)
 

@@ -19,6 +19,7 @@ from mainspring.api.bodies import LARGE_BYTES
 from mainspring.api.definitions import new_job, read_job, tell_job
 from mainspring.api.etags import IfMatch, IfNoneMatch
 from mainspring.api.filtering import Query
+from mainspring.api.gate import refuse
 from mainspring.api.job_schema import JobDefinition
 from mainspring.api.problems import not_found, refusal
 from mainspring.api.routing import Router, json_response
@@ -60,6 +61,7 @@ async def create_job(
     tenant = permissions.tenant_to_act_for(principal, tenant)
     large = len(body) > LARGE_BYTES
     job = await asyncio.to_thread(read_job, body, services.limits) if large else read_job(body, services.limits)
+    refuse("the job", await services.gate.check_job(job.spec))
     if match is not None:
         latest = await services.store.find_job(tenant, job.spec.name)
         etags.expected(match, None if latest is None else latest.version, f"job {job.spec.name}")
@@ -112,7 +114,7 @@ async def get_job(
     known: IfNoneMatch = None,
 ) -> Response:
     """One version of a job, the latest if none is named; the ETag is the version. Also of one that is deleted."""
-    row = await _find_job(services, principal, name, version, tenant)
+    row = await find_job(services, principal, name, version, tenant)
     state = f"{row.version}" if row.deleted_at is None else f"{row.version}-deleted"
     return etags.answer(views.job_view(row, with_definition=True), state, known)
 
@@ -130,7 +132,7 @@ async def list_job_versions(
     (before,) = views.read_cursor(cursor, 1)
     if before and not (before.isascii() and before.isdecimal() and len(before) < 10):
         raise refusal("the request has 1 fault", "query:cursor", "is not one that this list gave")
-    latest = await _find_job(services, principal, name, None, tenant)
+    latest = await find_job(services, principal, name, None, tenant)
     rows = await services.store.job_versions(latest.tenant, name, int(before) if before else None, limit)
     return views.page(rows, map(views.job_view, rows), limit, [str(rows[-1].version)] if rows else [])
 
@@ -149,7 +151,7 @@ async def delete_job(
 
     Refused (409) while a schedule is for it. Whoever submits a job of this name brings it back.
     """
-    row = await _find_job(services, principal, name, None, tenant)
+    row = await find_job(services, principal, name, None, tenant)
     etags.expected(match, row.version, f"job {name}")
     entry = audit.entry(name, tenant=row.tenant, why=reason(why), before={"id": row.id, "version": row.version})
     if not await services.store.delete_job(row.tenant, name, entry):
@@ -167,7 +169,7 @@ async def get_job_trend(
     tenant: str | None = None,
 ) -> TrendView:
     """What became of a job's runs that ended in the last days, by day in UTC, today included."""
-    row = await _find_job(services, principal, name, None, tenant)
+    row = await find_job(services, principal, name, None, tenant)
     now = await services.time.now()
     today = datetime(now.year, now.month, now.day, tzinfo=UTC)
     first = today - (days - 1) * _DAY
@@ -176,9 +178,10 @@ async def get_job_trend(
     return TrendView(tenant=row.tenant, job=name, days=list(map(_day_view, each)), total=_day_view(_sum(first, each)))
 
 
-async def _find_job(
+async def find_job(
     services: Services, principal: Principal, name: str, version: int | None, tenant: str | None
 ) -> JobRow:
+    """A version of a job that whoever asks may see, the latest if none is named. Raises NotFound."""
     row = await services.store.find_job(permissions.tenant_to_act_for(principal, tenant), name, version)
     if row is None:
         raise not_found("job", name if version is None else f"{name}@{version}")

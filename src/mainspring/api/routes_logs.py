@@ -67,7 +67,7 @@ async def get_task_log(
     if wanted is not None:
         return await _answer_part(services, attempt_id, piece, limit, headers)
     if follow:
-        standing = Standing(services, request.headers, request.client.host if request.client else "")
+        standing = Standing(services, request)
         return StreamingResponse(
             _follow(services, task_id, attempt_id, piece, standing), headers=headers, media_type=_TEXT
         )

@@ -7,6 +7,7 @@ from starlette.requests import Request
 from mainspring.api import bodies, permissions, schedule_views
 from mainspring.api.auditing import Auditor
 from mainspring.api.cloud_events import LARGEST_REQUEST_BYTES, STRUCTURED, read_events
+from mainspring.api.rates import Counts
 from mainspring.api.routes_jobs import TenantName
 from mainspring.api.routing import Router
 from mainspring.api.services import Principal, Role, Services
@@ -20,7 +21,7 @@ router = Router()
 _IDS_AUDITED = 10
 
 
-@router.post("/events", role=Role.SUBMITTER, takes=STRUCTURED, reads=CloudEvent)
+@router.post("/events", role=Role.SUBMITTER, takes=STRUCTURED, reads=CloudEvent, counts=Counts.SUBMISSION)
 async def receive_events(
     request: Request, principal: Principal, services: Services, audit: Auditor, tenant: TenantName | None = None
 ) -> Page[ReceivedView]:

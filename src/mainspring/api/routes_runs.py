@@ -7,10 +7,11 @@ from collections import Counter
 import msgspec
 from starlette.responses import Response
 
-from mainspring.api import filtering, preferences, run_graphs, views
+from mainspring.api import filtering, preferences, run_deadlines, run_graphs, views
 from mainspring.api.acts import carry_out, reason
 from mainspring.api.auditing import Auditor
 from mainspring.api.filtering import Counting, PriorityName, Query
+from mainspring.api.gate import refuse
 from mainspring.api.preferences import Prefer
 from mainspring.api.problems import not_found, refusal
 from mainspring.api.routing import Router, json_response
@@ -20,7 +21,7 @@ from mainspring.core.filters import Listed, fits
 from mainspring.core.runs import Run, RunState
 from mainspring.core.tasks import Priority, Task, TaskState
 from mainspring.rest import ActRequest, Done, Page, PriorityRequest, RunView, TaskView
-from mainspring.rest_overviews import GraphView
+from mainspring.rest_overviews import DeadlineView, GraphView
 from mainspring.shard.events import Act, CancelRun, ChangePriority, PauseRun, ResumeRun, RetryRun
 from mainspring.store.port_front import ListedRun, TaskFilter
 
@@ -87,6 +88,12 @@ async def get_run_graph(run_id: str, principal: Principal, services: Services) -
     return await run_graphs.graph_of(services, await find_run(services, principal, run_id))
 
 
+@router.get("/runs/{run_id}/deadline", role=Role.VIEWER)
+async def get_run_deadline(run_id: str, principal: Principal, services: Services) -> DeadlineView:
+    """By when a run is to be over, how long it can wait, and which of its tasks take longest. 404 if by no time."""
+    return await run_deadlines.deadline_of(services, await find_run(services, principal, run_id))
+
+
 @router.get("/runs/{run_id}/tasks", role=Role.VIEWER)
 async def list_tasks_of_run(
     run_id: str,
@@ -144,8 +151,9 @@ async def change_priority(
     run_id: str, body: PriorityRequest, principal: Principal, services: Services, audit: Auditor
 ) -> Done:
     """Give a run, and what is not over of it, another priority. What runs goes on."""
-    priority = read_priority(services, body.priority)
+    priority = read_priority(body.priority)
     found = await find_run(services, principal, run_id)
+    refuse("the body", await services.gate.check_priority(priority, found.run.tenant))
     act = priority_act(found.run, priority, principal, reason(body.why), audit)
     return await carry_out(services, found.run.shard, act)
 
@@ -159,14 +167,12 @@ async def whole_view(services: Services, found: ListedRun) -> RunView:
     return views.run_view(found, counts)
 
 
-def read_priority(services: Services, said: str | None) -> Priority:
+def read_priority(said: str | None) -> Priority:
     """The priority that a body asks for, in any case. Raises Refused."""
     priority = Priority.__members__.get((said or "").upper())
     if priority is None:
         why = f"must be one of {', '.join(Priority.__members__)}"
         raise refusal("the body has 1 fault", "priority", why)
-    if priority is Priority.P0 and not services.limits.p0_granted:
-        raise refusal("the body has 1 fault", "priority", "P0 needs a grant that this tenant does not have")
     return priority
 
 

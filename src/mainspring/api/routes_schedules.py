@@ -16,6 +16,7 @@ from mainspring.api.auditing import Auditor
 from mainspring.api.definitions import faults_in, tell_new_schedule, tell_schedule
 from mainspring.api.etags import IfMatch, IfNoneMatch
 from mainspring.api.problems import not_found, refusal
+from mainspring.api.rates import Counts
 from mainspring.api.repeats import REPLAYED, Key, key_for
 from mainspring.api.routing import Router, json_response
 from mainspring.api.services import Principal, Role, Services
@@ -157,7 +158,7 @@ async def resume_schedule(
     return Done(changed=row.paused or not row.enabled, detail=resumed.because)
 
 
-@router.post("/schedules/{ref}/trigger", role=Role.SUBMITTER, returns=FireView)
+@router.post("/schedules/{ref}/trigger", role=Role.SUBMITTER, returns=FireView, counts=Counts.SUBMISSION)
 async def trigger_schedule(
     ref: str,
     body: TriggerRequest,
@@ -182,7 +183,7 @@ async def trigger_schedule(
     return json_response(schedule_views.fire_view(triggered.fire), headers=REPLAYED if triggered.is_replay else None)
 
 
-@router.post("/schedules/{ref}/backfill", role=Role.SUBMITTER, returns=BackfillView)
+@router.post("/schedules/{ref}/backfill", role=Role.SUBMITTER, returns=BackfillView, counts=Counts.SUBMISSION)
 async def backfill_schedule(
     ref: str,
     body: BackfillRequest,

@@ -10,29 +10,36 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections import Counter
+from collections.abc import AsyncIterator, Iterable, Sequence
 from enum import StrEnum
+from functools import partial
+from math import ceil
 
 import msgspec
+from msgspec.structs import replace
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from mainspring.api import bodies, permissions, preferences, views
 from mainspring.api.auditing import Auditor
+from mainspring.api.gate import counted
 from mainspring.api.preferences import Prefer
 from mainspring.api.problems import problem_of, refusal
+from mainspring.api.rates import RUNS_OF_ONE, Counts, submission_uses
 from mainspring.api.repeats import Key
 from mainspring.api.routes_runs import find_run
-from mainspring.api.routing import NDJSON, Router, json_response
-from mainspring.api.services import Principal, Role, Services
+from mainspring.api.routing import NDJSON, Router, asker, json_response
+from mainspring.api.services import DEFAULT_TENANT, Principal, Role, Services
 from mainspring.api.submission import Made, Prepared, digest
 from mainspring.core.audit_trail import AuditEntry
-from mainspring.core.job_rules import Faults
-from mainspring.errors import Fault, MainspringError, Refused, TooLarge
+from mainspring.core.job_rules import NAME, Faults
+from mainspring.errors import Fault, MainspringError, Overloaded, Refused, TooLarge
 from mainspring.rest import BulkLine, RunRequest, RunView
 from mainspring.store.port import IdempotencyKey
 from mainspring.store.port_front import ListedRun
+from mainspring.telemetry.metrics import Refusal
 
 router = Router()
 
@@ -40,6 +47,8 @@ MOST_LINES_OF_ALL = 10_000
 LINES_AT_ONCE = 1_000
 BYTES_AT_ONCE = 8 * 1024 * 1024
 _ROOM_BESIDE_PARAMS = 64 * 1024
+_UNREADABLE = RunRequest(job="")
+"""In the place of a line that is none."""
 
 
 class Mode(StrEnum):
@@ -49,7 +58,7 @@ class Mode(StrEnum):
     ALL = "all"
 
 
-@router.post("/runs", role=Role.SUBMITTER, status=201, returns=RunView)
+@router.post("/runs", role=Role.SUBMITTER, status=201, returns=RunView, counts=Counts.SUBMISSION)
 async def create_run(
     body: RunRequest,
     principal: Principal,
@@ -67,7 +76,7 @@ async def create_run(
     if key is not None:
         if body.idempotency_key not in {None, key}:
             raise refusal("the body has 1 fault", "idempotency_key", "is not the one of the header")
-        body = msgspec.structs.replace(body, idempotency_key=key)
+        body = replace(body, idempotency_key=key)
     prepared = await _prepare(services, principal, body)
     made = await services.submissions.insert(told(prepared, audit))
     seconds = preferences.seconds_to_wait(prefer)
@@ -80,7 +89,10 @@ async def create_run(
     return json_response(views.run_view(await find_run(services, principal, made.id)), 201, headers)
 
 
-@router.post("/runs/bulk", role=Role.SUBMITTER, takes=NDJSON, answers=NDJSON, reads=RunRequest, returns=BulkLine)
+@router.post(
+    "/runs/bulk", role=Role.SUBMITTER, takes=NDJSON, answers=NDJSON, reads=RunRequest, returns=BulkLine,
+    counts=Counts.RUNS,
+)  # fmt: skip
 async def create_runs(
     request: Request,
     principal: Principal,
@@ -104,7 +116,7 @@ def told(prepared: Prepared, audit: Auditor, why: str = "") -> Prepared:
     """A run that may be made, with what the audit log will say of it: never its parameters."""
     run = prepared.run
     after = {"id": run.id, "job": prepared.job.name, "priority": run.priority.name}
-    return msgspec.structs.replace(prepared, audit=audit.entry(run.id, tenant=run.tenant, why=why, after=after))
+    return replace(prepared, audit=audit.entry(run.id, tenant=run.tenant, why=why, after=after))
 
 
 class Lines(Response):
@@ -127,13 +139,52 @@ class Lines(Response):
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
+class _CountedRuns:
+    """Counts the runs of one request: a submission for each RUNS_OF_ONE of them, in all and of each tenant (ADM-4)."""
+
+    def __init__(self, request: Request, principal: Principal, services: Services) -> None:
+        self._who = asker(request, principal)
+        self._principal = principal
+        self._services = services
+        self._paid: Counter[str] = Counter()
+        """Runs that may still come, by tenant."""
+        self._paid_in_all = 0
+
+    async def add(self, wishes: Iterable[RunRequest]) -> None:
+        """Count what these ask for. Raises Overloaded, and then none of them is counted."""
+        kinds = Counter((self._tenant(wish), wish.job, wish.priority) for wish in wishes)
+        runs: Counter[str] = Counter()
+        for (tenant, _, _), number in kinds.items():
+            runs[tenant] += number
+        shares = {tenant: _shares(number - self._paid[tenant]) for tenant, number in runs.items()}
+        in_all = _shares(runs.total() - self._paid_in_all)
+        services = self._services
+        part = min((services.submissions.part(*kind) for kind in kinds), default=1.0)
+        uses = submission_uses(services.settings.tuning, self._principal.name, shares, total=in_all, part=part)
+        if uses:
+            with counted(services.metrics, Refusal.RATE):
+                await services.rates.admit(self._who, uses)
+        self._paid_in_all += in_all * RUNS_OF_ONE - runs.total()
+        for tenant, number in runs.items():
+            self._paid[tenant] += shares[tenant] * RUNS_OF_ONE - number
+
+    def _tenant(self, wish: RunRequest) -> str:
+        if not self._principal.sees_everybody():
+            return self._principal.tenant
+        return wish.tenant if wish.tenant is not None and NAME.fullmatch(wish.tenant) else DEFAULT_TENANT
+
+
+def _shares(runs: int) -> int:
+    """How many submissions so many runs are."""
+    return max(0, ceil(runs / RUNS_OF_ONE))
+
+
 async def _create_all(
     request: Request, principal: Principal, services: Services, audit: Auditor, key: str | None
 ) -> Response:
     """Every line is good, or nothing is made."""
     faults = Faults()
     wishes: list[RunRequest] = []
-    runs: list[Prepared] = []
     size = 0
     number = 0
     async for line in bodies.lines(request, _longest_line(services)):
@@ -144,24 +195,40 @@ async def _create_all(
             wish = _read(line)
             if wish.idempotency_key is not None:
                 raise refusal("", "idempotency_key", "is for mode=each: here the header is for all lines")
-            prepared = await _prepare(services, principal, wish)
-            runs.append(prepared)
-            wishes.append(msgspec.structs.replace(wish, tenant=prepared.run.tenant))
+            wishes.append(wish)
         except Refused as error:
-            for fault in error.faults or [Fault(where="", why=str(error))]:
-                faults.add(_in_line(number, fault.where), fault.why)
+            faults.extend(_in_line(number, error))
+            wishes.append(_UNREADABLE)
         number += 1
+    await _CountedRuns(request, principal, services).add(wishes)
+    runs = await _prepare_all(wishes, principal, services, faults)
     if not number:
         faults.add("", "has no lines")
     if faults.total():
         raise Refused(f"nothing was made: there are {faults.total()} faults", faults.all())
     whole = None
     if key is not None:
-        whole = IdempotencyKey(tenant=runs[0].run.tenant, key=key, body_hash=digest(wishes))
+        said = [replace(wish, tenant=one.run.tenant) for wish, one in zip(wishes, runs, strict=True)]
+        whole = IdempotencyKey(tenant=runs[0].run.tenant, key=key, body_hash=digest(said))
     ids = await services.submissions.insert_all(runs, whole, _tell_together(audit, runs))
     headers = {"Idempotent-Replayed": "true"} if ids[0] != runs[0].run.id else None
     lines = [BulkLine(index=index, id=run_id) for index, run_id in enumerate(ids)]
     return Response(_encode(lines), 200, headers, NDJSON)
+
+
+async def _prepare_all(
+    wishes: Sequence[RunRequest], principal: Principal, services: Services, faults: Faults
+) -> list[Prepared]:
+    """The runs that are wished for; what is wrong with one is added to `faults`."""
+    runs = []
+    for number, wish in enumerate(wishes):
+        if wish is _UNREADABLE:
+            continue
+        try:
+            runs.append(await _prepare(services, principal, wish))
+        except Refused as error:
+            faults.extend(_in_line(number, error))
+    return runs
 
 
 async def _create_each(
@@ -171,38 +238,49 @@ async def _create_each(
     index = 0
     chunk: list[bytes] = []
     size = 0
+    make = partial(
+        _create_chunk, principal=principal, services=services, audit=audit,
+        counted=_CountedRuns(request, principal, services),
+    )  # fmt: skip
     try:
         async for line in bodies.lines(request, _longest_line(services)):
             chunk.append(line)
             size += len(line)
             if len(chunk) >= LINES_AT_ONCE or size >= BYTES_AT_ONCE:
-                yield _encode(await _create_chunk(chunk, index, principal, services, audit))
+                yield _encode(await make(chunk, index))
                 index += len(chunk)
                 chunk, size = [], 0
     except TooLarge as error:
         if chunk:
-            yield _encode(await _create_chunk(chunk, index, principal, services, audit))
+            yield _encode(await make(chunk, index))
         yield _encode([BulkLine(index=index + len(chunk), problem=problem_of(error))])
         return
     if chunk:
-        yield _encode(await _create_chunk(chunk, index, principal, services, audit))
+        yield _encode(await make(chunk, index))
 
 
 async def _create_chunk(
-    lines: list[bytes], first: int, principal: Principal, services: Services, audit: Auditor
+    lines: list[bytes], first: int, *, principal: Principal, services: Services, audit: Auditor, counted: _CountedRuns
 ) -> list[BulkLine]:
+    wishes = [_try_to_read(line) for line in lines]
+    try:
+        await counted.add(wish for wish in wishes if isinstance(wish, RunRequest))
+    except Overloaded as error:
+        return [BulkLine(index=index, problem=problem_of(error)) for index in range(first, first + len(lines))]
     prepared: list[Prepared | MainspringError] = []
-    for line in lines:
+    for wish in wishes:
         try:
-            one = await _prepare(services, principal, _read(line))
+            if isinstance(wish, MainspringError):
+                raise wish
+            one = await _prepare(services, principal, wish)
             prepared.append(one if one.key is None else told(one, audit))
         except MainspringError as error:
             prepared.append(error)
     good = [one for one in prepared if isinstance(one, Prepared)]
     ended = iter(await services.submissions.insert_each(good, lambda group: _tell_together(audit, group)))
     answers = []
-    for index, wish in enumerate(prepared, first):
-        end = next(ended) if isinstance(wish, Prepared) else wish
+    for index, one_or_fault in enumerate(prepared, first):
+        end = next(ended) if isinstance(one_or_fault, Prepared) else one_or_fault
         if isinstance(end, Made):
             answers.append(BulkLine(index=index, id=end.id))
         else:
@@ -233,6 +311,13 @@ def _read(line: bytes) -> RunRequest:
     return wish
 
 
+def _try_to_read(line: bytes) -> RunRequest | MainspringError:
+    try:
+        return _read(line)
+    except MainspringError as error:
+        return error
+
+
 def _view(prepared: Prepared) -> RunView:
     job = prepared.job
     return views.run_view(ListedRun(run=prepared.run, job_name=job.name, job_version=job.version))
@@ -242,8 +327,13 @@ def _longest_line(services: Services) -> int:
     return services.limits.max_payload_bytes + _ROOM_BESIDE_PARAMS
 
 
-def _in_line(number: int, where: str) -> str:
-    """The path of a fault in the line of this number."""
+def _in_line(number: int, error: Refused) -> list[Fault]:
+    """The faults of the line of this number, with their paths in the request."""
+    found = error.faults or [Fault(where="", why=str(error))]
+    return [Fault(where=_path(number, fault.where), why=fault.why) for fault in found]
+
+
+def _path(number: int, where: str) -> str:
     if where in {"", "body"}:
         return f"[{number}]"
     return f"[{number}]{where}" if where.startswith("[") else f"[{number}].{where}"

@@ -10,6 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from mainspring.api import permissions
+from mainspring.api.rates import Counts
 from mainspring.api.routing import API, JSON, Router
 from mainspring.api.services import Principal, Role, Services
 from mainspring.errors import NotLeading
@@ -55,14 +56,14 @@ async def get_server(services: Services) -> ServerView:
     )
 
 
-@router.get("/metrics", role=Role.VIEWER, answers="text/plain")
+@router.get("/metrics", role=Role.VIEWER, answers="text/plain", counts=Counts.NOTHING)
 async def get_metrics(principal: Principal, services: Services) -> Response:
     """Numbers for Prometheus, for those who see every tenant."""
     permissions.check_every_tenant(principal)
     return Response(services.metrics.text(), media_type=CONTENT_TYPE_LATEST)
 
 
-@router.get("/openapi.json", role=Role.VIEWER)
+@router.get("/openapi.json", role=Role.VIEWER, counts=Counts.NOTHING)
 async def get_openapi(request: Request) -> Response:
     """This document."""
     return Response(request.app.state.openapi(), media_type=JSON)

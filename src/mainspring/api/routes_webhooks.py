@@ -22,7 +22,8 @@ from mainspring.api.services import EVERY_TENANT, Principal, Role, Services
 from mainspring.api.tokens import webhook_secret
 from mainspring.api.views import USUAL_PAGE, Cursor, Limit
 from mainspring.core.job_rules import Faults, check_name
-from mainspring.core.webhook_events import EVENTS, LONGEST_URL, fault_of_url, reference_in, tell_test
+from mainspring.core.urls import LONGEST_URL, fault_of_url
+from mainspring.core.webhook_events import EVENTS, reference_in, tell_test
 from mainspring.errors import Conflict, Refused
 from mainspring.host.webhooks import MOST_OF_TENANT, new_delivery, outgoing
 from mainspring.ids import entropy, new_id

@@ -18,7 +18,9 @@
 
 1. A route says which role it asks for; None is for what anybody may ask. There is no default.
 2. Nobody's body is read before it is known who asks, and none further than `largest_body`.
-3. What a function returns is the answer: a struct as JSON, a `Response` as it is, a `Page` with what all lists have
+3. A route says what it is counted as (`api/rates.py`): a question is a query and everything else an act, unless it says
+   otherwise. It is counted before anything is done for it.
+4. What a function returns is the answer: a struct as JSON, a `Response` as it is, a `Page` with what all lists have
    (`api/paging.py`).
 
 The document of all routes is made by `api/openapi.py` from the same `Endpoint`s; `api/problems.py` answers for errors.
@@ -38,17 +40,25 @@ from starlette.responses import Response
 
 from mainspring.api import bodies, paging, permissions
 from mainspring.api.auditing import Auditor
-from mainspring.api.services import Principal, Role, Services
+from mainspring.api.gate import counted
+from mainspring.api.rates import Counts, act_use, query_use, submission_uses
+from mainspring.api.services import DEFAULT_TENANT, Principal, Role, Services, client_of
 from mainspring.core.hints import did_you_mean
+from mainspring.core.job_rules import NAME
 from mainspring.core.strict_json import fault_in_text
 from mainspring.errors import Broken, Fault, Refused
 from mainspring.rest import Page
+from mainspring.telemetry.metrics import Refusal
 
 JSON = "application/json"
 NDJSON = "application/x-ndjson"
 API = "/api/v1"
 LARGEST_STRUCT_BYTES = 1024 * 1024
 """Of a body that is read as a struct."""
+LONGEST_PARAMETER = 2_000
+"""Characters of one value in a path, a query or a header, unless its type says less."""
+MOST_PARAMETERS = 100
+"""In one query."""
 
 Call = TypeVar("Call", bound=Callable[..., Awaitable[object]])
 REQUEST_ID = "mainspring.request"
@@ -87,7 +97,7 @@ class Parameter:
             if self.required:
                 faults.append(Fault(where=where, why="is missing"))
             return self.default
-        unfit = next(filter(None, map(fault_in_text, [given] if isinstance(given, str) else given)), None)
+        unfit = next(filter(None, map(_fault_in, [given] if isinstance(given, str) else given)), None)
         if unfit is not None:
             faults.append(Fault(where=where, why=unfit))
             return None
@@ -143,6 +153,9 @@ class Endpoint:
     """Each answered request is in the audit log."""
     also: int | None
     """Another status that says that all is well: made just now where something was replaced, or the other way round."""
+    counts: Counts
+    texts: tuple[str, ...] = ()
+    """Media types of texts that say the same, for whoever accepts them instead."""
 
     @property
     def operation(self) -> str:
@@ -154,16 +167,23 @@ class Endpoint:
         services: Services = request.app.state.services
         arguments: dict[str, object] = {}
         given: dict[type, object] = {Services: services, Request: request}
+        principal: Principal | None = None
         auditor: Auditor | None = None
         if self.role is not None:
-            client = request.client.host if request.client is not None else ""
-            principal = await services.identities.of(request.headers, client)
+            principal = await services.who_asks(request)
             permissions.check(principal, self.role, self.operation)
             given[Principal] = principal
-            auditor = Auditor(principal, request_id=request.scope[REQUEST_ID], source=client, act=self.operation)
+            auditor = Auditor(
+                principal, request_id=request.scope[REQUEST_ID], source=client_of(request), act=self.operation
+            )
             given[Auditor] = auditor
+            await self._count(request, principal)
         for name, kind in self.injected.items():
             arguments[name] = given[kind]
+        if len(request.query_params.multi_items()) > MOST_PARAMETERS:
+            raise Refused(
+                "the query is too long", [Fault(where="query:", why=f"has more than {MOST_PARAMETERS} values")]
+            )
         faults: list[Fault] = []
         for parameter in self.parameters:
             arguments[parameter.name] = parameter.read(request, faults)
@@ -176,12 +196,39 @@ class Endpoint:
             raise Refused(f"the request has {len(faults)} fault{'s' if len(faults) > 1 else ''}", faults)
         if self.body is not None and self.body is not Request:
             arguments["body"] = await self._read_body(request, services)
+        if principal is not None and self.counts is Counts.SUBMISSION:
+            await self._count_submission(request, principal, arguments)
         result = await self.call(**arguments)
         if self.audited and (auditor is None or not auditor.is_done):
             raise Broken(f"{self.operation} was answered, and the audit log does not say so")
         if isinstance(result, Page) and item is not None:
             return paging.respond(result, request)
         return result if isinstance(result, Response) else json_response(result, self.status)
+
+    async def _count(self, request: Request, principal: Principal) -> None:
+        """Count a question or an act, but not what an attempt says of itself. Raises Overloaded."""
+        services: Services = request.app.state.services
+        if principal.attempt is not None:
+            return
+        if self.counts is Counts.QUERY:
+            await services.rates.admit(
+                asker(request, principal), [query_use(services.settings.tuning, principal.tenant)]
+            )
+        elif self.counts is Counts.ACT:
+            await services.rates.admit(asker(request, principal), [act_use(services.settings.tuning, principal.name)])
+
+    async def _count_submission(self, request: Request, principal: Principal, said: Mapping[str, object]) -> None:
+        """Count a submission, for the tenant that it is for. Raises Overloaded."""
+        services: Services = request.app.state.services
+        tenant = principal.tenant
+        if principal.sees_everybody():
+            wished = getattr(said.get("body"), "tenant", None) or said.get("tenant")
+            tenant = wished if isinstance(wished, str) and NAME.fullmatch(wished) else DEFAULT_TENANT
+        wish = said.get("body")
+        part = services.submissions.part(tenant, getattr(wish, "job", ""), getattr(wish, "priority", ""))
+        uses = submission_uses(services.settings.tuning, principal.name, {tenant: 1}, part=part)
+        with counted(services.metrics, Refusal.RATE):
+            await services.rates.admit(asker(request, principal), uses)
 
     def _misspelt(self, request: Request) -> Iterator[Fault]:
         """Parameters of the query that look like known ones: to ignore `stat=FAILED` would answer something else."""
@@ -209,20 +256,21 @@ class Router:
         self._prefix = prefix
 
     def get(
-        self, path: str, *, role: Role | None, answers: str = JSON, returns: object = None
-    ) -> Callable[[Call], Call]:
+        self, path: str, *, role: Role | None, answers: str = JSON, returns: object = None,
+        counts: Counts = Counts.QUERY, texts: tuple[str, ...] = (),
+    ) -> Callable[[Call], Call]:  # fmt: skip
         """Something is read."""
-        return self._route("GET", path, role=role, answers=answers, returns=returns)
+        return self._route("GET", path, role=role, answers=answers, returns=returns, counts=counts, texts=texts)
 
     def post(
         self, path: str, *, role: Role | None, status: int = 200, takes: str = JSON, answers: str = JSON,
         reads: type | None = None, returns: object = None, largest_body: int | None = None, audited: bool = True,
-        also: int | None = None,
+        also: int | None = None, counts: Counts = Counts.ACT, texts: tuple[str, ...] = (),
     ) -> Callable[[Call], Call]:  # fmt: skip
         """Something is made or done."""
         return self._route(
             "POST", path, role=role, status=status, takes=takes, answers=answers, reads=reads, returns=returns,
-            largest_body=largest_body, audited=audited, also=also,
+            largest_body=largest_body, audited=audited, also=also, counts=counts, texts=texts,
         )  # fmt: skip
 
     def put(
@@ -247,7 +295,7 @@ class Router:
     def _route(
         self, method: str, path: str, *, role: Role | None, status: int = 200, takes: str = JSON, answers: str = JSON,
         reads: type | None = None, returns: object = None, largest_body: int | None = None, audited: bool = False,
-        also: int | None = None,
+        also: int | None = None, counts: Counts = Counts.ACT, texts: tuple[str, ...] = (),
     ) -> Callable[[Call], Call]:  # fmt: skip
         def keep(call: Call) -> Call:
             whole = self._prefix + path
@@ -270,6 +318,7 @@ class Router:
                     method=method, path=whole, call=call, role=role, status=status, takes=takes, answers=answers,
                     reads=reads or body, returns=answer, largest_body=largest_body, body=body, injected=injected,
                     audited=audited, also=also, parameters=tuple(parameters),
+                    counts=Counts.NOTHING if role is None else counts, texts=texts,
                 )
             )  # fmt: skip
             return call
@@ -280,6 +329,12 @@ class Router:
 def json_response(value: object, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
     """A struct as JSON."""
     return Response(msgspec.json.encode(value), status, headers, JSON)
+
+
+def asker(request: Request, principal: Principal) -> str:
+    """Who asks, so that whoever asks again is known: by the connection, as one name may be used by many."""
+    client = request.client
+    return principal.name if client is None else f"{principal.name} {client.host}:{client.port}"
 
 
 def _parameters(call: Call, path: str, hints: Mapping[str, object], others: set[str]) -> list[Parameter]:
@@ -295,6 +350,13 @@ def _parameters(call: Call, path: str, hints: Mapping[str, object], others: set[
             Parameter(name=name, source=source, wire_name=wire_name, type=hints[name], default=argument.default)
         )
     return found
+
+
+def _fault_in(text: str) -> str | None:
+    """Why no parameter can be this text."""
+    if len(text) > LONGEST_PARAMETER:
+        return f"must have at most {LONGEST_PARAMETER} characters"
+    return fault_in_text(text)
 
 
 def _takes_several(kind: object) -> bool:

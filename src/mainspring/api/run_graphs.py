@@ -19,13 +19,18 @@ MOST_NODES = 10_000
 
 async def graph_of(services: Services, found: ListedRun) -> GraphView:
     """The graph of a run. Raises Refused if it is too large to be looked at."""
+    nodes = await nodes_of(services, found)
+    states = await services.store.task_states(found.run.id, found.run.task_count)
+    return GraphView(run_id=found.run.id, nodes=[_view(node, states.get(node.name, {})) for node in nodes])
+
+
+async def nodes_of(services: Services, found: ListedRun) -> list[GraphNode]:
+    """The nodes of a run's graph, each after all that it needs. Raises Refused if there are too many."""
     rows = await services.store.jobs([found.run.job_id])
     if not rows:
         raise JobMissing.of([found.run.job_id])
     spec = msgspec.json.decode(rows[0].definition, type=JobSpec)
-    nodes = draw(spec, await _added(services, found, spec))
-    states = await services.store.task_states(found.run.id, found.run.task_count)
-    return GraphView(run_id=found.run.id, nodes=[_view(node, states.get(node.name, {})) for node in nodes])
+    return draw(spec, await _added(services, found, spec))
 
 
 async def _added(services: Services, found: ListedRun, spec: JobSpec) -> dict[str, Expansion]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import socket
+import ssl
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
@@ -19,7 +20,10 @@ from starlette.routing import Route, WebSocketRoute
 
 from mainspring import __version__
 from mainspring.api.app import build_app
-from mainspring.api.forwarding import ASK, LOOK, Forwarding
+from mainspring.api.certified_connections import CertifiedConnection
+from mainspring.api.connections import Connection
+from mainspring.api.enrolment import Enrolment
+from mainspring.api.forwarding import ASK, DIAGNOSE, LOOK, STANDING, SUMS, SUPPOSE, Forwarding
 from mainspring.api.identities import TokenIdentities
 from mainspring.api.link import PATH, WorkerLinks
 from mainspring.api.live import Live
@@ -33,6 +37,7 @@ from mainspring.errors import Refused
 from mainspring.host.host import Host
 from mainspring.host.loop import Leader
 from mainspring.store.port import Store
+from mainspring.telemetry.levels import LevelNumbers
 from mainspring.telemetry.metrics import Metrics
 from mainspring.telemetry.stories import Stories, Teller
 from mainspring.telemetry.timetable import Timetable
@@ -49,6 +54,8 @@ class Tls(msgspec.Struct, frozen=True, kw_only=True):
 
     certificate: Path
     key: Path
+    worker_ca: Path | None = None
+    """The certificate of the authority of workers: whoever has one of its certificates may show it."""
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -86,9 +93,12 @@ class Front:
         files: LogFiles,
         open_locally: bool,
         tellers: Sequence[Teller] = (),
+        enrolment: Enrolment | None = None,
+        trust: ssl.SSLContext | None = None,
     ) -> None:
+        """`trust`: whose certificates are believed of other servers, if not those that the machine believes."""
         self._stories = Stories(tellers)
-        self._peers = Peers(store, clock, name=host.name, address=address, secret=cluster_secret)
+        self._peers = Peers(store, clock, name=host.name, address=address, secret=cluster_secret, trust=trust)
         self._logs = LogStore(files, host, store, self._peers, clock)
         self._live = Live(store, clock)
         self.reach = Forwarding(host, self._peers)
@@ -103,17 +113,24 @@ class Front:
             live=self._live,
             identities=TokenIdentities(store, clock, cluster_secret=cluster_secret, open_locally=open_locally),
             cluster_secret=cluster_secret,
+            enrolment=enrolment,
             pool=pool,
             metrics=Metrics(__version__),
         )
+        self.services.rates.servers = self._peers.count
         self._links = WorkerLinks(self.services, host, self._logs)
         self.app = build_app(self.services, websockets=[WebSocketRoute(PATH, self._links.serve)])
         self.app.router.routes += [
             Route(ASK, self.reach.answer, methods=["POST"]),
             Route(LOOK, self.reach.answer_look, methods=["POST"]),
+            Route(STANDING, self.reach.answer_standing, methods=["POST"]),
+            Route(DIAGNOSE, self.reach.answer_diagnose, methods=["POST"]),
+            Route(SUPPOSE, self.reach.answer_suppose, methods=["POST"]),
+            Route(SUMS, self.reach.answer_sums, methods=["POST"]),
             Route(f"{LOGS}{{attempt}}", self._logs.answer),
         ]
         self.services.metrics.watch(lambda: host.leaders)
+        self.services.metrics.add(LevelNumbers(lambda: self.services.levels))
         self.timetable = Timetable(store, clock, self.services.metrics.registry)
         self.on_batch: Callable[[Leader, Batch], None] | None = None
         """Told of each batch that became durable here. Must be quick, and raise nothing."""
@@ -134,6 +151,7 @@ class Front:
             yield
         finally:
             self._links.end_links()
+            self.services.claims.end()
             self._live.end_followers()
             self._logs.end_followers()
             server.should_exit = True
@@ -178,7 +196,7 @@ class _Server(uvicorn.Server):
 def _config(app: object, tls: Tls | None) -> uvicorn.Config:
     config = uvicorn.Config(
         app,  # type: ignore[arg-type]
-        http="httptools",
+        http=Connection if tls is None or tls.worker_ca is None else CertifiedConnection,
         ws="websockets-sansio",
         ws_max_size=LARGEST_FRAME_BYTES,
         ws_per_message_deflate=False,
@@ -193,6 +211,9 @@ def _config(app: object, tls: Tls | None) -> uvicorn.Config:
         timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
         ssl_certfile=tls.certificate if tls else None,
         ssl_keyfile=tls.key if tls else None,
+        ssl_ca_certs=tls.worker_ca if tls else None,
+        # Browsers and whoever has a token show none. One that is shown must be good.
+        ssl_cert_reqs=ssl.CERT_OPTIONAL if tls and tls.worker_ca else ssl.CERT_NONE,
     )
     try:
         config.load()

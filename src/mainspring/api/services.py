@@ -11,14 +11,27 @@ from enum import StrEnum
 from typing import Protocol
 
 import msgspec
+from starlette.requests import HTTPConnection
 
+from mainspring.api.claiming import Claims
+from mainspring.api.enrolment import Enrolment
+from mainspring.api.gate import Gate
+from mainspring.api.peer_certificates import certificate_of
+from mainspring.api.rates import Rates
 from mainspring.api.run_jobs import RunJobs
 from mainspring.api.run_waits import RunWaits
 from mainspring.api.store_time import AskedTime
 from mainspring.api.submission import Submissions
+from mainspring.certificates import WorkerCertificate
 from mainspring.clock import Clock
+from mainspring.core.diagnoses import Diagnosis, WaitingSum
 from mainspring.core.job_rules import Limits
+from mainspring.core.standings import Standing
+from mainspring.core.supposals import Outcome, Supposal
+from mainspring.host.levels import Levels
+from mainspring.host.rules import FollowedRules
 from mainspring.host.schedule_acts import ScheduleBook
+from mainspring.host.schedule_context import make_context
 from mainspring.host.settings import Settings
 from mainspring.host.webhooks import WebhookBook
 from mainspring.shard.effects import Answered
@@ -42,7 +55,22 @@ class Role(StrEnum):
     ADMIN = "admin"
     WORKER = "worker"
     ATTEMPT = "attempt"
-    """A task that speaks about itself, with the token of its attempt (WRK-6). No token of the store has this role."""
+    """A task that speaks about itself, with the token of its attempt (WRK-6)."""
+    JOIN = "join"
+    """A machine that is about to become a worker, with a join token (SEC-3)."""
+
+
+GIVEN_TO_TOKENS = frozenset(Role) - {Role.ATTEMPT, Role.JOIN}
+"""What a token of the store may have. The others come with what is brought."""
+
+
+class WorkerIdentity(msgspec.Struct, frozen=True, kw_only=True):
+    """A worker that is known by its certificate (SEC-3)."""
+
+    name: str
+    pools: tuple[str, ...]
+    """Those that it may serve."""
+    key: str
 
 
 class Principal(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,6 +83,10 @@ class Principal(msgspec.Struct, frozen=True, kw_only=True):
     roles: frozenset[Role]
     attempt: str | None = None
     """The attempt that speaks, if one does."""
+    worker: WorkerIdentity | None = None
+    """The worker that speaks, if it is known by its certificate."""
+    join_token: str | None = None
+    """The id of the join token that was brought."""
 
     def sees(self, tenant: str) -> bool:
         """Whether work of this tenant exists for whoever asks."""
@@ -73,6 +105,28 @@ class Shards(Protocol):
 
         Raises Overloaded, or NotLeading if nobody leads the shard now.
         """
+        ...
+
+    async def standing(self, shard: str, tenant: str | None = None) -> Standing:
+        """How things stand in a pool, as its leader sees it, here or on another server. Raises NotLeading.
+
+        With `tenant`, what is said of single tenants is said of that one only.
+        """
+        ...
+
+    async def diagnose(self, shard: str, subject: str) -> Diagnosis | None:
+        """Why a task, or that task of a run which tells most, is where it is; None: its leader has it not in mind.
+
+        Raises NotLeading.
+        """
+        ...
+
+    async def suppose(self, shard: str, task_id: str, supposal: Supposal) -> Outcome | None:
+        """What would become of a task if something were otherwise; None if it does not wait. Raises NotLeading."""
+        ...
+
+    async def waiting_sums(self, shard: str, tenant: str | None = None) -> list[WaitingSum]:
+        """How many tasks of a pool wait for what, of one tenant or of all. Raises NotLeading."""
         ...
 
     async def leader_address(self, shard: str) -> str | None:
@@ -106,6 +160,10 @@ class Logs(Protocol):
         """Come back when something was added to a log, or after so many seconds; False: this server ends."""
         ...
 
+    async def add(self, attempt: str, data: bytes) -> None:
+        """Put a piece at the end of a log: what a worker says that has no link (WRK-2)."""
+        ...
+
 
 class LiveStream(Protocol):
     """Transitions as they become durable (OBS-4)."""
@@ -129,8 +187,17 @@ class LiveStream(Protocol):
 class Identities(Protocol):
     """Finds out who asks."""
 
-    async def of(self, headers: Mapping[str, str], client: str) -> Principal:
-        """Who sent a request with these headers from this address. Raises Unauthenticated."""
+    async def of(
+        self, headers: Mapping[str, str], client: str, certificate: WorkerCertificate | None = None
+    ) -> Principal:
+        """Who sent a request with these headers from this address, over a connection with this certificate.
+
+        Raises Unauthenticated.
+        """
+        ...
+
+    async def worker_named(self, name: str) -> WorkerIdentity | None:
+        """The worker that is known under this name by its certificate, if one is."""
         ...
 
 
@@ -150,6 +217,8 @@ class Services:
     identities: Identities
     cluster_secret: str
     """Known to the servers of one store: signs the tokens of attempts, and lets servers speak to each other."""
+    enrolment: Enrolment | None = None
+    """How workers get certificates; None: they are known by their tokens."""
     limits: Limits = field(default_factory=Limits)
     pool: str = "default"
     """Where runs go."""
@@ -163,16 +232,36 @@ class Services:
     webhooks: WebhookBook = field(init=False)
     waits: RunWaits = field(init=False)
     run_jobs: RunJobs = field(init=False)
+    claims: Claims = field(init=False)
     settings: Settings = field(init=False)
-    """Those of the engine, if there is one: whoever builds both puts them here."""
+    """Those of the engine, if there is one: whoever builds both puts them here. So are the two below."""
+    rules: FollowedRules = field(init=False)
+    levels: Levels = field(init=False)
+    rates: Rates = field(init=False)
+    gate: Gate = field(init=False)
+
+    async def who_asks(self, connection: HTTPConnection) -> Principal:
+        """Whoever is at the other end of a connection. Raises Unauthenticated."""
+        return await self.identities.of(connection.headers, client_of(connection), certificate_of(connection.scope))
 
     def __post_init__(self) -> None:
         self.time = AskedTime(self.store, self.clock)
         self.webhooks = WebhookBook(self.store, self.clock)
+        self.gate = Gate(self)
         self.submissions = Submissions(
-            self.store, self.clock, self.time, limits=self.limits, pool=self.pool, is_watched=self.webhooks.wants_any
+            self.store, self.clock, self.time, self.gate, limits=self.limits, is_watched=self.webhooks.wants_any
         )
         self.settings = Settings(self.store, self.clock)
-        self.book = ScheduleBook(self.store, pool=self.pool, limits=self.limits)
+        self.rules = FollowedRules(self.store, self.clock)
+        self.levels = Levels(self.store, self.clock)
+        self.rates = Rates(self.store, self.clock)
+        context = make_context(rules=lambda: self.rules.now, tuning=lambda: self.settings.tuning)
+        self.book = ScheduleBook(self.store, pool=self.pool, limits=self.limits, context=context)
         self.waits = RunWaits(self.store, self.live, self.clock)
         self.run_jobs = RunJobs(self.store)
+        self.claims = Claims(self.store, self.shards)
+
+
+def client_of(connection: HTTPConnection) -> str:
+    """The address that a connection comes from; empty if it has none."""
+    return connection.client.host if connection.client is not None else ""

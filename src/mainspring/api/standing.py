@@ -1,12 +1,12 @@
 """Whether somebody may still do what was begun: a stream or a link outlives the token that opened it otherwise.
 
 A request that takes a moment is checked when it begins. What stays open asks again every few seconds, so that a token
-that was revoked, or has expired, ends what was opened with it.
+or certificate that was revoked, or has expired, ends what was opened with it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from starlette.requests import HTTPConnection
 
 from mainspring.api.services import Services
 from mainspring.errors import Unauthenticated, Unavailable
@@ -17,10 +17,9 @@ ASK_AGAIN_SECONDS = 5.0
 class Standing:
     """One caller's right to go on."""
 
-    def __init__(self, services: Services, headers: Mapping[str, str], client: str) -> None:
+    def __init__(self, services: Services, connection: HTTPConnection) -> None:
         self._services = services
-        self._headers = headers
-        self._client = client
+        self._connection = connection
         self._asked_at = services.clock.monotonic()
 
     async def holds(self) -> bool:
@@ -29,7 +28,7 @@ class Standing:
             return True
         self._asked_at = self._services.clock.monotonic()
         try:
-            await self._services.identities.of(self._headers, self._client)
+            await self._services.who_asks(self._connection)
         except Unauthenticated:
             return False
         except Unavailable:

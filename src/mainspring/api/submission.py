@@ -15,6 +15,7 @@ from random import Random
 
 import msgspec
 
+from mainspring.api.gate import Gate
 from mainspring.api.gathering import Gatherer
 from mainspring.api.known_jobs import KnownJob, KnownJobs
 from mainspring.api.store_time import AskedTime
@@ -68,21 +69,29 @@ class Submissions:
     """Makes runs."""
 
     def __init__(
-        self, store: Store, clock: Clock, time: AskedTime, *, limits: Limits, pool: str,
+        self, store: Store, clock: Clock, time: AskedTime, gate: Gate, *, limits: Limits,
         is_watched: Callable[[str], Awaitable[bool]],
     ) -> None:  # fmt: skip
         """`is_watched` says whether somebody outside wants to hear how runs of a tenant end."""
         self.jobs = KnownJobs(store, clock)
         self._store = store
         self._time = time
+        self._gate = gate
         self._limits = limits
-        self._pool = pool
         self._is_watched = is_watched
         self._random = Random(entropy())
         self._gatherer: Gatherer[Prepared, Made] = Gatherer(self.insert_each, lambda one: len(one.run.params))
 
+    def part(self, tenant: str, job: str, priority: str) -> float:
+        """The part of the usual rates at which such runs are taken (HA-5), as far as their job is remembered here.
+
+        To ask the store for it would cost what a limit is there to save.
+        """
+        known = self.jobs.recall(tenant, job)
+        return self._gate.part(None if known is None else known.needs, Priority.__members__.get(priority, Priority.P2))
+
     async def prepare(self, request: RunRequest, *, tenant: str, by: str) -> Prepared:
-        """The run that is wished for. Raises Refused, with every fault."""
+        """The run that is wished for. Raises Refused, with every fault, or what keeps it out for now."""
         now = await self._time.now()
         params = msgspec.json.encode(request.params).decode()
         faults: list[Fault] = []
@@ -91,16 +100,22 @@ class Submissions:
             faults.append(Fault(where="priority", why=f"must be one of {', '.join(Priority.__members__)}"))
         faults += check_run(
             tenant=tenant, params=params, priority=Priority.P2 if priority is None else priority, submitted_by=by,
-            now=now, start_at=request.start_at, key=request.idempotency_key, limits=self._limits,
+            now=now, start_at=request.start_at, finish_by=request.finish_by, key=request.idempotency_key,
+            limits=self._limits,
         )  # fmt: skip
         job = await self.jobs.find(tenant, request.job)
-        if job is None:
+        place = None if job is None else await self._gate.place(job.needs)
+        if place is None:
             faults.append(Fault(where="job", why=f"there is no job {request.job[:200]!a}"))
-        if faults or job is None or priority is None:
+        else:
+            faults += _about_job(place.faults)
+        faults += await self._gate.check_priority(priority, tenant)
+        if faults or job is None or place is None or priority is None:
             raise Refused(f"the run has {len(faults)} fault{'s' if len(faults) > 1 else ''}", _rename(faults))
+        await self._gate.let_in(place.pool, priority, by)
         run = Run(
             id=new_id("run", now, self._random),
-            shard=self._pool,
+            shard=place.pool,
             tenant=tenant,
             job_id=job.id,
             priority=priority,
@@ -110,6 +125,7 @@ class Submissions:
             watched=await self._is_watched(tenant),
             created_at=now,
             start_at=max(now, request.start_at or now),
+            finish_by=request.finish_by,
         )
         return Prepared(run=run, job=job, reference=request.job, key=key_of(request, tenant))
 
@@ -192,7 +208,10 @@ class Submissions:
         job = await self.jobs.find(prepared.run.tenant, prepared.reference)
         if job is None:
             raise error
-        run = msgspec.structs.replace(prepared.run, job_id=job.id, task_count=job.task_count)
+        place = await self._gate.place(job.needs)
+        if place.faults:
+            raise Refused("the run can't go anywhere", _about_job(place.faults))
+        run = msgspec.structs.replace(prepared.run, job_id=job.id, task_count=job.task_count, shard=place.pool)
         return msgspec.structs.replace(prepared, run=run, job=job)
 
 
@@ -236,6 +255,11 @@ def digest_of(wish: object) -> str:
     """The same for what means the same: fields in any order, with any space between them."""
     canonical = msgspec.json.encode(msgspec.json.decode(msgspec.json.encode(wish)), order="sorted")
     return hashlib.sha256(canonical).hexdigest()
+
+
+def _about_job(faults: Sequence[Fault]) -> list[Fault]:
+    """Faults of a job, for whoever named it."""
+    return [Fault(where="job", why=f"its {fault.where}: {fault.why}") for fault in faults]
 
 
 def _rename(faults: Sequence[Fault]) -> list[Fault]:

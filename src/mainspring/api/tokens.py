@@ -1,6 +1,7 @@
 """Tokens: how they are made, what is kept of them, and how one is recognised.
 
     msp_<id>_<secret>              of a person or a service: kept as a hash, with tenant, roles and expiry (SEC-2)
+    msj_<id>_<secret>              of a machine that is to be a worker: kept as a hash, with pools and expiry (SEC-3)
     msa_<attempt>.<until>.<seal>   of one attempt of a task (WRK-6): not kept, sealed with the secret of the cluster
 
 The id of a token is public; its secret has 256 bits, so a plain SHA-256 is enough to keep. `msp_` lets scanners for
@@ -19,10 +20,11 @@ from datetime import UTC, datetime, timedelta
 from mainspring.api.services import Role
 from mainspring.ids import entropy
 from mainspring.store.port_front import TokenRow
+from mainspring.store.port_workers import JoinTokenRow
 
 LONGEST_LIFE = timedelta(days=365)
 SHORTEST_LIFE = timedelta(minutes=1)
-_TOKEN = re.compile(r"msp_([0-9a-f]{16})_[0-9a-f]{64}")
+_TOKEN = re.compile(r"ms[pj]_([0-9a-f]{16})_[0-9a-f]{64}")
 _ATTEMPT_TOKEN = re.compile(r"msa_(att_[0-9a-f]{12}-[0-9a-f]{16})\.([0-9]{1,12})\.([0-9a-f]{64})")
 
 
@@ -31,13 +33,32 @@ def make_token(
 ) -> tuple[str, TokenRow]:
     """A new token, and what is kept of it. The same `key` gives the same id: the store keeps one token of an id."""
     token_id = f"{entropy():016x}" if key is None else _hash(f"token: {key}")[:16]
-    token = f"msp_{token_id}_{''.join(f'{entropy():016x}' for _ in range(4))}"
+    token = f"msp_{token_id}_{_secret()}"
     row = TokenRow(
         id=token_id,
         hash=_hash(token),
         tenant=tenant,
         roles=tuple(role.value for role in roles),
         name=name,
+        created_by=by,
+        created_at=now,
+        expires_at=now + life,
+    )
+    return token, row
+
+
+def make_join_token(
+    *, pools: Iterable[str], uses: int, name: str, by: str, now: datetime, life: timedelta
+) -> tuple[str, JoinTokenRow]:
+    """A new join token, and what is kept of it."""
+    token_id = f"{entropy():016x}"
+    token = f"msj_{token_id}_{_secret()}"
+    row = JoinTokenRow(
+        id=token_id,
+        hash=_hash(token),
+        name=name,
+        pools=tuple(pools),
+        uses_left=uses,
         created_by=by,
         created_at=now,
         expires_at=now + life,
@@ -56,7 +77,7 @@ def id_of(token: str) -> str | None:
     return found[1] if found else None
 
 
-def is_token_of(row: TokenRow, token: str) -> bool:
+def is_token_of(row: TokenRow | JoinTokenRow, token: str) -> bool:
     """Whether this is the token of which the row is kept, whether or not it is still good."""
     return hmac.compare_digest(_hash(token), row.hash)
 
@@ -82,6 +103,10 @@ def read_attempt_token(secret: str, token: str, now: datetime) -> str | None:
     if not hmac.compare_digest(seal, _seal(secret, attempt, seconds)):
         return None
     return attempt if now < datetime.fromtimestamp(seconds, UTC) else None
+
+
+def _secret() -> str:
+    return "".join(f"{entropy():016x}" for _ in range(4))
 
 
 def _hash(token: str) -> str:

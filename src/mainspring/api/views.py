@@ -109,6 +109,8 @@ def run_view(listed: ListedRun, task_states: Mapping[str, int] | None = None) ->
         window_at=run.window_at,
         retries=run.retries,
         started_at=run.started_at,
+        finish_by=run.finish_by,
+        at_risk_at=run.at_risk_at,
         in_history=listed.in_history,
     )
 

@@ -1,0 +1,83 @@
+"""A yard whose servers speak TLS and let machines join as workers, and the papers that those get."""
+
+from __future__ import annotations
+
+import ssl
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+
+import trustme
+
+from mainspring import certificates
+from mainspring.api.enrolment import Enrolment
+from mainspring.api.server import Tls
+from mainspring.api.tokens import make_join_token
+from mainspring.bootstrap import POOL
+from mainspring.certificates import AUTHORITY_CERTIFICATE, AUTHORITY_KEY, Authority
+from mainspring.rest_admin import CertificateView
+from tests.api.office import read
+from tests.api.yard import Server, Yard
+from tests.store.admin_builders import an_entry
+
+
+@dataclass(frozen=True)
+class Papers:
+    """A worker's certificate, and the key that it is for."""
+
+    name: str
+    certificate: str
+    key: str
+
+
+class Gatehouse:
+    """What machines come to that want to be workers."""
+
+    def __init__(self, yard: Yard, directory: Path) -> None:
+        self.yard = yard
+        self._directory = directory
+        certificates.make_authority(directory / "ca", now=yard.clock.wall())
+        self.authority = Authority(directory / "ca" / AUTHORITY_CERTIFICATE, directory / "ca" / AUTHORITY_KEY)
+        self.hosts = trustme.CA()
+        host = self.hosts.issue_cert("127.0.0.1")
+        host.private_key_pem.write_to_path(directory / "server.key")
+        host.cert_chain_pems[0].write_to_path(directory / "server.crt")
+
+    async def server(self, *, is_required: bool = False) -> Server:
+        """A server that leads the pool."""
+        certificate = self._directory / "ca" / AUTHORITY_CERTIFICATE
+        server = await self.yard.server(
+            open_locally=False,
+            tls=Tls(
+                certificate=self._directory / "server.crt", key=self._directory / "server.key", worker_ca=certificate
+            ),
+            enrolment=Enrolment(certificate=certificate, authority=self.authority, is_required=is_required),
+            trust=self.context(),
+        )
+        await server.leader()
+        return server
+
+    async def join_token(self, *pools: str, uses: int = 1, life: timedelta = timedelta(hours=1)) -> str:
+        """A join token that is kept."""
+        now = await self.yard.store.time()
+        token, row = make_join_token(pools=pools or (POOL,), uses=uses, name="rack", by="a test", now=now, life=life)
+        await self.yard.store.insert_join_token(row, an_entry())
+        return token
+
+    async def join(self, server: Server, name: str, *pools: str) -> Papers:
+        """A machine that becomes a worker."""
+        key = certificates.key_text(certificates.make_key())
+        wish = {"name": name, "request": certificates.make_request(key, name)}
+        async with server.http(await self.join_token(*pools)) as machine:
+            given = read(await machine.post("/api/v1/workers/enrol", json=wish), CertificateView)
+        return Papers(name, given.certificate, key)
+
+    def context(self, papers: Papers | None = None) -> ssl.SSLContext:
+        """What a caller believes of servers, and what it shows them."""
+        context = ssl.create_default_context()
+        self.hosts.configure_trust(context)
+        if papers is not None:
+            path = self._directory / f"{papers.name}.pem"
+            path.write_text(papers.certificate + papers.key)
+            context.load_cert_chain(path)
+        return context

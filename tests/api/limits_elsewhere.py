@@ -1,0 +1,66 @@
+"""Limits that no request exceeds: of the link, of what tasks leave, of files and answers (SEC-6)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import get_args
+
+import msgspec
+
+from mainspring import wire
+from mainspring.api import link, log_files
+from mainspring.core import artifacts, mapping, work
+from mainspring.folder import discovery
+from mainspring.host import links
+from mainspring.mapreduce import items, prompts
+from mainspring.notify import channels
+from mainspring.sdk import answers, sources
+from mainspring.worker import attempt_files, secret_values
+from tests.api.limit_words import characters, size
+
+Cells = tuple[str, str, str]
+"""What, how much, and what becomes of more."""
+
+
+def of_the_link() -> Iterable[Cells]:
+    """Of what workers send."""
+    yield "a frame", size(wire.LARGEST_FRAME_BYTES), "closed with 1009"
+    yield "messages of a frame", f"{link.MOST_IN_A_FRAME:,}", "closed with 1008"
+    yield "an id, a name, a label or its value", characters(length_of(wire.Id)), "closed with 1008"
+    yield "a reason or a note", characters(length_of(wire.Sentence)), "closed with 1008"
+    yield "labels of a worker", f"{length_of(wire.Labels)}", "closed with 1008"
+    yield "a piece of a log", size(wire.LARGEST_LOG_PIECE_BYTES), "closed with 1008"
+    yield "results that were not answered", f"{links.RESULTS_ON_CREDIT:,}", "closed with 1008"
+    yield "the output or the error of an attempt", size(links.LONGEST_TEXT), "`rejected`, and the task is QUARANTINED"
+    yield "a checkpoint of an attempt", size(work.LARGEST_CHECKPOINT_BYTES), "not kept, and noted as a dead letter"
+    yield "the log of an attempt", size(log_files.LARGEST_LOG_BYTES), "cut, which the log says (`--log-limit`)"
+
+
+def of_tasks() -> Iterable[Cells]:
+    """Of what tasks leave where their worker finds it."""
+    yield "`$MAINSPRING_OUTPUT`", size(attempt_files.LARGEST_OUTPUT_BYTES), "the attempt fails: `Output`"
+    yield "`$MAINSPRING_CHECKPOINT`", size(work.LARGEST_CHECKPOINT_BYTES), "not taken; the last one stays"
+    yield "`$MAINSPRING_PROGRESS`", size(attempt_files.LARGEST_PROGRESS_BYTES), "not taken"
+    yield "a note of its progress", characters(attempt_files.LONGEST_NOTE), "cut"
+    yield "a secret", size(secret_values.LARGEST_BYTES), "the attempt fails: `Secret`"
+    yield "files in `$MAINSPRING_ARTIFACTS`", f"{artifacts.MOST_ARTIFACTS:,}", "the attempt fails: `Artifacts`"
+    yield "the path of one", characters(artifacts.LONGEST_PATH), "the attempt fails: `Artifacts`"
+    yield "items of a map-reduce", f"{mapping.MOST_ITEMS:,}", "refused with the job, or the attempt fails"
+    yield "a line of its input", size(items.LONGEST_LINE), "the attempt fails"
+    yield "a prompt, or an answer", size(prompts.LONGEST_PROMPT), "the item fails"
+
+
+def of_files() -> Iterable[Cells]:
+    """Of what is read besides requests."""
+    yield "a file that is submitted", size(sources.LARGEST_TEXT_BYTES), "`invalid_file`"
+    yield "values of a YAML file", f"{sources.MOST_NODES:,}", "`invalid_file`"
+    yield "how deep it goes", f"{sources.DEEPEST}", "`invalid_file`"
+    yield "a `pipeline.yaml` of a folder", size(discovery.LARGEST_BYTES), "the pipeline is broken, and says why"
+    yield "channels of alerts", f"{channels.MOST_CHANNELS}", "`invalid_file`"
+    yield "an answer, as the SDK reads it", size(answers.LARGEST_ANSWER_BYTES), "`too_large`"
+    yield "how long it may take, with all its parts", f"{answers.LONGEST_ANSWER_SECONDS:,.0f} s", "`unreachable`"
+
+
+def length_of(kind: object) -> int:
+    """The most that a type of the link takes."""
+    return next(mark.max_length for mark in get_args(kind) if isinstance(mark, msgspec.Meta) and mark.max_length)

@@ -1,0 +1,44 @@
+"""Limits of single kinds of work, and of workers that speak plain HTTP, with requests that exceed them (SEC-6)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from mainspring import rest_claims
+from mainspring.core import artifacts, containers, http_calls, urls
+from tests.api.excess import Request, Things, long, many, post, task
+from tests.api.limit_words import REFUSED, characters, days, size
+
+Cells = tuple[str, str, str, Callable[[Things], Request] | None]
+
+
+def of_kinds_of_work() -> Iterable[Cells]:
+    """What single kinds of work may say."""
+    url = {"url": f"http://example.com/{long(urls.LONGEST_URL)}"}
+    yield "the address of an HTTP call", characters(urls.LONGEST_URL), REFUSED, task(work={"http": url})
+    headers = {"url": "http://example.com", "headers": many(http_calls.MOST_HEADERS)}
+    yield "its headers", f"{http_calls.MOST_HEADERS}", REFUSED, task(work={"http": headers})
+    large = {"url": "http://example.com", "method": "POST", "json": long(http_calls.LARGEST_JSON_BYTES)}
+    yield "its `json`", size(http_calls.LARGEST_JSON_BYTES), REFUSED, task(work={"http": large})
+    image = {"image": long(containers.LONGEST_IMAGE)}
+    yield "the name of an image", characters(containers.LONGEST_IMAGE), REFUSED, task(work={"container": image})
+    fetches = ["only/*"] * (artifacts.MOST_FETCHES + 1)
+    yield (
+        "what a task fetches", f"{artifacts.MOST_FETCHES}", REFUSED,
+        task(work={"run": ["true"], "fetch": fetches}),
+    )  # fmt: skip
+
+
+def of_claims() -> Iterable[Cells]:
+    """What workers that speak plain HTTP may say."""
+    path, worker = "/api/v1/scheduler/claim-runs", {"worker_id": "w1"}
+    yield "the name of a worker", characters(100), REFUSED, post(path, json={"worker_id": long(100)})
+    most = rest_claims.MOST_CLAIMED
+    yield "what is claimed at once", f"{most}", REFUSED, post(path, json={**worker, "max_claims": most + 1})
+    longest = rest_claims.LONGEST_CLAIM_SECONDS
+    claim = {**worker, "claim_duration_seconds": longest + 1}
+    yield "how long a claim lasts", days(longest), REFUSED, post(path, json=claim)
+    wait = rest_claims.LONGEST_WAIT_SECONDS
+    yield "how long it waits", f"{wait} s", REFUSED, post(path, json={**worker, "wait_seconds": wait + 1})
+    log, beat = rest_claims.LARGEST_LOG_BYTES, "/api/v1/pipeline-runs/att_1/heartbeat"
+    yield "the log of a heartbeat", size(log), REFUSED, post(beat, json={"log": long(log)})

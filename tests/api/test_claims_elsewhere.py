@@ -1,0 +1,132 @@
+"""Workers that speak plain HTTP to any server, while the leader is another, changes, or ends (WRK-2)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from mainspring.bootstrap import POOL
+from mainspring.core.tasks import TaskState
+from mainspring.host.loop import Leader
+from tests.api.yard import Yard, until
+
+CLAIM = "/api/v1/scheduler/claim-runs"
+
+
+@pytest.fixture
+async def yard(tmp_path: Path) -> AsyncIterator[Yard]:
+    """A store without a server."""
+    async with Yard(tmp_path) as yard:
+        yield yard
+
+
+async def claim(http: httpx2.AsyncClient, wait: float = 8.0) -> dict[str, Any]:
+    """The one run that a worker gets."""
+    answer = await http.post(CLAIM, json={"worker_id": "hands", "wait_seconds": wait})
+    (run,) = answer.json()["claimed_runs"]
+    assert isinstance(run, dict)
+    return run
+
+
+async def say(http: httpx2.AsyncClient, run: dict[str, Any], call: str, **body: object) -> httpx2.Response:
+    """Something is said of a run."""
+    return await http.post(f"/api/v1/pipeline-runs/{run['run_id']}/{call}", json=body)
+
+
+def waits(leader: Leader, claims: int) -> bool:
+    """Whether so many claims are open."""
+    return len(leader.shard.memory.claims.open) == claims
+
+
+async def test_any_server_takes_a_workers_calls(yard: Yard) -> None:
+    first = await yard.server("one")
+    leader = await first.leader()
+    second = await yard.server("two")
+    async with first.http() as here, second.http() as elsewhere:
+        waiting = asyncio.create_task(claim(elsewhere))
+        await until(lambda: waits(leader, 1))
+        await yard.submit()
+        run = await waiting
+        begun = await say(here, run, "start", worker_id="hands")
+        beat = await say(elsewhere, run, "heartbeat", checkpoint=[1], log="elsewhere\n")
+        large = await say(elsewhere, run, "complete", result_summary="x" * 1_000_000)
+        again = await say(here, run, "complete")
+        log = await first.front.services.logs.read(run["run_id"], 0, 100)
+
+    task = await yard.store.find_task(run["task_id"])
+    assert [one.status_code for one in (begun, beat, large, again)] == [200] * 4
+    assert task is not None
+    assert task.state is TaskState.SUCCEEDED
+    assert len(task.output or "") == 1_000_002
+    assert log.data == b"elsewhere\n"
+
+
+async def test_what_was_claimed_outlives_the_leader(yard: Yard) -> None:
+    """A clean hand-over: what is started and what is only claimed go on, and a claim that waited is tried again."""
+    first = await yard.server("one")
+    leader = await first.leader()
+    await yard.submit(runs=2)
+    second = await yard.server("two")
+    async with second.http() as http:
+        begun, waiting = await claim(http), await claim(http)
+        await say(http, begun, "start", worker_id="hands")
+        asking = asyncio.create_task(http.post(CLAIM, json={"worker_id": "hands", "wait_seconds": 8}))
+        await until(lambda: waits(leader, 1))
+
+        first.stop()
+        answer = await asking
+        assert answer.status_code == 503 or answer.json() == {"claimed_runs": []}
+        await second.leader()
+        await until(lambda: second.host.leader(POOL).is_ready)
+        answers = [
+            await say(http, begun, "heartbeat"),
+            await say(http, waiting, "start", worker_id="hands"),
+            await say(http, waiting, "start", worker_id="hands"),
+            await say(http, begun, "complete", result_summary=1),
+            await say(http, waiting, "fail", error_type="INVALID_CONFIGURATION"),
+            await say(http, begun, "complete", result_summary=2),
+        ]
+
+    tasks = [await yard.store.find_task(run["task_id"]) for run in (begun, waiting)]
+    assert [one.status_code for one in answers] == [200] * 6
+    assert [(task.state, task.output) for task in tasks if task] == [
+        (TaskState.SUCCEEDED, "1"),
+        (TaskState.FAILED, None),
+    ]
+
+
+async def test_whoever_hangs_up_elsewhere_leaves_nothing_behind(yard: Yard) -> None:
+    """The leader hears of it over the server in between."""
+    first = await yard.server("one")
+    leader = await first.leader()
+    second = await yard.server("two")
+    for server in (second, first):
+        async with server.http() as http:
+            asking = asyncio.create_task(claim(http))
+            await until(lambda: waits(leader, 1))
+            asking.cancel()
+            await asyncio.gather(asking, return_exceptions=True)
+        await until(lambda: waits(leader, 0))
+    (run,) = await yard.submit()
+
+    async with first.http() as http:
+        claimed = await claim(http)
+
+    assert (claimed["run"], claimed["attempt"]) == (run.id, 1)
+
+
+async def test_a_server_that_ends_lets_those_go_who_wait(yard: Yard) -> None:
+    first = await yard.server("one")
+    leader = await first.leader()
+    async with first.http() as http:
+        asking = asyncio.create_task(http.post(CLAIM, json={"worker_id": "hands", "wait_seconds": 30}))
+        await until(lambda: waits(leader, 1))
+        first.stop()
+        answer = await asking
+
+    assert answer.json() == {"claimed_runs": []}

@@ -1,0 +1,156 @@
+"""By when a run is to be over, and what is booked for that, over the API (PLC-11)."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from mainspring.bootstrap import POOL
+from mainspring.core.batch import Batch, DurationRow
+from mainspring.core.sharing_rules import rules_for
+from mainspring.rest import Done, RunView
+from mainspring.rest_overviews import DeadlineView
+from mainspring.rest_sharing import Amounts, QuotaView
+from tests.api.office import Office, pointers, problem, read, submit
+
+QUOTA = "/api/v1/tenants/acme/quota"
+NIGHTLY: dict[str, Any] = {
+    "cron": "0 2 * * *", "zone": "UTC", "seconds": 7200, "lead_seconds": 600, "guaranteed": {"cpu": 16},
+    "why": "the nightly close",
+}  # fmt: skip
+CHAIN: dict[str, object] = {
+    "name": "chain",
+    "tasks": [
+        {"name": "a", "expected_seconds": 60},
+        {"name": "b", "expected_seconds": 1, "needs": [{"task": "a"}]},
+        {"name": "c", "needs": [{"task": "b"}]},
+    ],
+}
+
+
+async def ahead(office: Office, seconds: float) -> str:
+    """So long from now."""
+    return (await office.store.time() + timedelta(seconds=seconds)).isoformat()
+
+
+async def test_a_run_says_by_when_it_is_to_be_over(office: Office) -> None:
+    acme = await office.admin("acme")
+    run = await submit(acme, finish_by=await ahead(office, 600))
+    assert run.finish_by is not None
+    assert read(await acme.get(f"/api/v1/runs/{run.id}"), RunView).finish_by == run.finish_by
+
+
+@pytest.mark.parametrize(
+    ("fields", "why"),
+    [
+        ({"finish_by": "2020-01-01T00:00:00Z"}, "must be later than the run starts"),
+        ({"finish_by": "2026-01-01T00:00:00"}, "must say its time zone"),
+        ({"finish_by": "9000-01-01T00:00:00Z"}, "must be within 366 days of its start"),
+    ],
+)
+async def test_a_time_that_can_not_be_is_refused(office: Office, fields: dict[str, Any], why: str) -> None:
+    acme = await office.admin("acme")
+    await acme.post("/api/v1/jobs", json=CHAIN)
+    body = problem(await acme.post("/api/v1/runs", json={"job": "chain", **fields}), 422)
+    assert [(fault["pointer"], fault["detail"]) for fault in body["errors"]] == [("/finish_by", why)]
+
+
+async def test_a_job_that_promises_to_take_no_time_is_refused(office: Office) -> None:
+    acme = await office.admin("acme")
+    body = problem(await acme.post("/api/v1/jobs", json={**CHAIN, "finish_within_seconds": 0}), 422)
+    assert list(pointers(body)) == ["/finish_within_seconds"]
+
+
+async def test_how_long_a_run_can_wait_and_what_takes_longest(office: Office) -> None:
+    """What was learnt of `b` goes before what its definition says; of `c` nobody knows anything."""
+    acme, now = await office.admin("acme"), await office.store.time()
+    usual = DurationRow(
+        shard=POOL, tenant="acme", job="chain", task="b", count=3, p50_seconds=20.0, p90_seconds=30.0,
+        p99_seconds=40.0, samples=(20.0, 30.0), updated_at=now,
+    )  # fmt: skip
+    await office.store.ensure_shard(POOL)
+    term = await office.store.campaign(POOL, "a test", 7, timedelta(seconds=60))
+    assert term is not None
+    await office.store.commit(term, 1, Batch(durations=[usual]))
+    run = await submit(acme, CHAIN, finish_by=(now + timedelta(seconds=600)).isoformat())
+
+    found = read(await acme.get(f"/api/v1/runs/{run.id}/deadline"), DeadlineView)
+
+    assert (found.left_seconds, found.unknown, found.is_late, found.at_risk_at) == (90.0, 1, False, None)
+    assert found.slack_seconds is not None
+    assert 0 < found.slack_seconds <= 510
+    assert found.latest_start_at == found.finish_by - timedelta(seconds=90)
+    assert [(task.name, task.usual_seconds) for task in found.path] == [("a", 60.0), ("b", 30.0), ("c", None)]
+    starts = [(found.finish_by - task.latest_start_at).total_seconds() for task in found.path]
+    assert starts == [90.0, 30.0, 0.0]
+
+
+async def test_of_a_run_that_nobody_knows_anything_of_nothing_is_said(office: Office) -> None:
+    acme = await office.admin("acme")
+    run = await submit(acme, finish_by=await ahead(office, 600))
+    found = read(await acme.get(f"/api/v1/runs/{run.id}/deadline"), DeadlineView)
+    assert (found.left_seconds, found.slack_seconds, found.latest_start_at, found.path) == (None, None, None, [])
+
+
+async def test_a_run_that_is_to_be_over_by_no_time_has_no_deadline(office: Office) -> None:
+    acme = await office.admin("acme")
+    run = await submit(acme)
+    problem(await acme.get(f"/api/v1/runs/{run.id}/deadline"), 404)
+
+
+async def test_more_is_guaranteed_at_recurring_times(office: Office) -> None:
+    everybody, acme = await office.admin(), await office.admin("acme")
+    await everybody.put(QUOTA, json={"max_tasks": 5, "guaranteed": {"cpu": 2}})
+
+    made = read(await everybody.put(f"{QUOTA}/bookings/nightly", json=NIGHTLY), QuotaView)
+
+    (booking,) = made.bookings
+    assert (booking.name, booking.cron, booking.guaranteed, booking.by) == (
+        "nightly", "0 2 * * *", Amounts(cpu=16.0), "token:a-test",
+    )  # fmt: skip
+    assert booking.next_at is not None
+    assert (made.quota.max_tasks, made.version) == (5, 2)
+    rules = rules_for(POOL, await office.services.rules.refresh())
+    assert cores(rules.quota("acme", booking.next_at - timedelta(seconds=601)).guaranteed.cpu_millis) == 2
+    assert cores(rules.quota("acme", booking.next_at - timedelta(seconds=600)).guaranteed.cpu_millis) == 16
+    assert read(await acme.get(QUOTA), QuotaView).bookings[0].name == "nightly"
+    kept = read(await everybody.put(QUOTA, json={"max_tasks": 6}), QuotaView)
+    assert [one.name for one in kept.bookings] == ["nightly"]
+    assert b"nightly" in (await acme.get("/api/v1/audit")).content
+
+
+def cores(millis: int) -> float:
+    """Thousandths of cores as cores."""
+    return millis / 1_000
+
+
+async def test_what_is_booked_under_a_name_is_replaced_and_taken_away(office: Office) -> None:
+    everybody = await office.admin()
+    await everybody.put(f"{QUOTA}/bookings/nightly", json=NIGHTLY)
+    await everybody.put(f"{QUOTA}/bookings/close", json={**NIGHTLY, "cron": "0 20 L * *"})
+    changed = read(await everybody.put(f"{QUOTA}/bookings/nightly", json={**NIGHTLY, "seconds": 60}), QuotaView)
+    assert [(one.name, one.seconds) for one in changed.bookings] == [("close", 7200), ("nightly", 60)]
+
+    assert read(await everybody.delete(f"{QUOTA}/bookings/nightly"), Done).changed
+    assert not read(await everybody.delete(f"{QUOTA}/bookings/nightly"), Done).changed
+    assert [one.name for one in read(await everybody.get(QUOTA), QuotaView).bookings] == ["close"]
+
+
+async def test_what_can_not_be_booked_is_refused_with_every_fault(office: Office) -> None:
+    everybody = await office.admin()
+    bad = {"cron": "0 25 * * *", "zone": "Mars", "seconds": 0, "lead_seconds": -1, "guaranteed": {"cpu": -1}}
+    body = problem(await everybody.put(f"{QUOTA}/bookings/No%20Name", json=bad), 422)
+    assert list(pointers(body)) == [
+        "/guaranteed/cpu", "/name", "/seconds", "/lead_seconds", "/guaranteed", "/zone", "/cron",
+    ]  # fmt: skip
+
+
+async def test_there_is_an_end_to_what_can_be_booked(office: Office) -> None:
+    everybody = await office.admin()
+    for number in range(20):
+        assert (await everybody.put(f"{QUOTA}/bookings/b{number}", json=NIGHTLY)).is_success
+    body = problem(await everybody.put(f"{QUOTA}/bookings/more", json=NIGHTLY), 422)
+    assert "20 are allowed" in str(body)
+    assert (await everybody.put(f"{QUOTA}/bookings/b3", json=NIGHTLY)).is_success

@@ -1,0 +1,104 @@
+"""Whoever sees one tenant learns no name of another from any field of a diagnosis, an advice or a what-if."""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+import pytest
+
+from mainspring.api.diagnosis_views import Form, answer, answer_what_if
+from mainspring.api.services import EVERY_TENANT, Principal, Role
+from mainspring.core.diagnoses import Diagnosis
+from mainspring.core.states import FINAL
+from mainspring.core.supposals import Outcome, parse_supposal
+from mainspring.core.tasks import Task
+from mainspring.shard.advising import advise
+from mainspring.shard.diagnosing import diagnose
+from mainspring.shard.forecasting import copy_around, suppose
+from mainspring.shard.memory import ShardMemory
+from mainspring.shard.waiting_sums import waiting_sums
+from tests.shard.mixed_load import TENANTS, MixedLoad
+
+SUPPOSED = ["priority P0"]
+FORMS: tuple[Form, ...] = ("json", "plain", "markdown")
+_ID = re.compile(r"(?:run|task)_(\d{5})")
+
+
+def _viewer(tenant: str) -> Principal:
+    return Principal(name="token:v", tenant=tenant, roles=frozenset({Role.VIEWER}))
+
+
+def _names_of_others(memory: ShardMemory, tenant: str) -> set[str]:
+    """Tenants, runs and jobs; the tasks of a run have its number."""
+    others = [run for run in memory.runs.values() if run.run.tenant != tenant]
+    numbers = {run.run.id.removeprefix("run_") for run in others}
+    return {*TENANTS} - {tenant} | numbers | {run.job.spec.name for run in others}
+
+
+def _said(found: Diagnosis, tenant: str) -> list[str]:
+    """All that a viewer of a tenant gets to read, in each form."""
+    return [bytes(answer(found, _viewer(tenant), form, "").body).decode() for form in FORMS]
+
+
+def _said_what_if(outcome: Outcome, tenant: str) -> list[str]:
+    return [bytes(answer_what_if(outcome, SUPPOSED, _viewer(tenant), form, "").body).decode() for form in FORMS]
+
+
+def _is_silent(texts: list[str], others: set[str]) -> None:
+    for text in texts:
+        words = {*re.findall(r"[a-z]+\d*", text), *_ID.findall(text)}
+        assert not words & others, (words & others, text)
+
+
+def _loaded(seed: int) -> tuple[MixedLoad, list[Task]]:
+    load = MixedLoad(seed)
+    load.submit_some(40)
+    load.advance(40)
+    tasks = [task for run in load.shard.memory.runs.values() for task in run.tasks if task.state not in FINAL]
+    return load, tasks
+
+
+@pytest.mark.parametrize("seed", [21, 22, 23])
+def test_nothing_of_others_is_named(seed: int) -> None:
+    """Of every task that is under way, among three tenants who push each other out."""
+    load, tasks = _loaded(seed)
+    memory = load.shard.memory
+    is_told = 0
+    for task in tasks:
+        others = _names_of_others(memory, task.tenant)
+        found = diagnose(memory, task.id, load.now)
+        assert found is not None
+        _is_silent(_said(found, task.tenant), others)
+        is_told += any(name in "".join(_said(found, EVERY_TENANT)) for name in {*TENANTS} - {task.tenant})
+    assert is_told, "whoever sees everybody is told of nobody: nothing was tried"
+
+
+def test_nor_by_advice_and_what_ifs() -> None:
+    """What would help, and whom it would push out."""
+    load, tasks = _loaded(24)
+    memory = load.shard.memory
+    pushed_out = 0
+    for task in [task for task in tasks if task.worker_id is None and task.id in {one.id for one in load.queued()}][
+        :12
+    ]:
+        others = _names_of_others(memory, task.tenant)
+        found, scene = diagnose(memory, task.id, load.now), copy_around(memory, task.id, load.now)
+        assert found is not None
+        _is_silent(_said(advise(found, scene), task.tenant), others)
+        outcome = suppose(scene, parse_supposal(SUPPOSED))
+        pushed_out += sum(victim.tenant != task.tenant for victim in outcome.victims)
+        _is_silent(_said_what_if(outcome, task.tenant), others)
+    assert pushed_out
+
+
+def test_nor_by_sums() -> None:
+    """Of all that wait, those of one tenant are counted, and an example of them is named."""
+    load, _ = _loaded(25)
+    memory = load.shard.memory
+    for tenant in TENANTS:
+        sums = waiting_sums(memory, load.now, tenant)
+        _is_silent([msgspec.json.encode(sums).decode()], _names_of_others(memory, tenant))
+    assert sum(one.tasks for tenant in TENANTS for one in waiting_sums(memory, load.now, tenant)) == sum(
+        one.tasks for one in waiting_sums(memory, load.now)
+    )

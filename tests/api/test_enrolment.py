@@ -1,0 +1,252 @@
+"""Joining: how often a token is used, whose a name is, and that no join token or certificate opens anything else."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from pathlib import Path
+
+import httpx2
+import pytest
+import pytest_asyncio
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.hazmat.primitives.serialization import Encoding
+from starlette.types import Receive, Scope, Send
+
+from mainspring import certificates
+from mainspring.api.app import endpoints
+from mainspring.api.enrolment import Enrolment
+from mainspring.api.identities import KNOWN_SECONDS
+from mainspring.api.peer_certificates import STATE
+from mainspring.api.services import Role
+from mainspring.certificates import AUTHORITY_CERTIFICATE, AUTHORITY_KEY, Authority, WorkerCertificate
+from mainspring.clock import MachineClock
+from mainspring.errors import Refused
+from mainspring.rest import Done, Page
+from mainspring.rest_admin import AuditView, CertificateView, IdentityView, JoinTokenView
+from tests.api.matrix import MISSING, shake_hands, ways
+from tests.api.office import Office, pointers, problem, read
+
+ENROL, RENEW = "/api/v1/workers/enrol", "/api/v1/workers/renew"
+
+
+@pytest_asyncio.fixture
+async def hall(tmp_path: Path) -> AsyncIterator[Office]:
+    """A server that gives certificates to workers."""
+    certificates.make_authority(tmp_path / "ca", now=MachineClock().wall())
+    certificate, key = tmp_path / "ca" / AUTHORITY_CERTIFICATE, tmp_path / "ca" / AUTHORITY_KEY
+    office = Office(tmp_path, enrolment=Enrolment(certificate=certificate, authority=Authority(certificate, key)))
+    yield office
+    await office.close()
+
+
+def a_key() -> str:
+    """A key in PEM."""
+    return certificates.key_text(certificates.make_key())
+
+
+def a_wish(name: str, key: str) -> dict[str, str]:
+    """What a machine sends."""
+    return {"name": name, "request": certificates.make_request(key, name)}
+
+
+async def a_join_token(office: Office, **fields: object) -> JoinTokenView:
+    """A join token, made over the API."""
+    made: JoinTokenView = read(await (await office.admin()).post("/api/v1/join-tokens", json=fields), JoinTokenView)
+    return made
+
+
+async def join(office: Office, name: str = "w1") -> WorkerCertificate:
+    """The certificate of a machine that has joined."""
+    machine = office.caller((await a_join_token(office)).token)
+    given = read(await machine.post(ENROL, json=a_wish(name, a_key())), CertificateView)
+    return certificates.read_certificate(given.certificate)
+
+
+def certified(office: Office, certificate: WorkerCertificate) -> httpx2.AsyncClient:
+    """Whoever asks over a connection with a certificate."""
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        await office.front.app({**scope, "state": {STATE: certificate}}, receive, send)
+
+    transport = httpx2.ASGITransport(app, client=("127.0.0.1", 50_000), raise_app_exceptions=False)
+    return httpx2.AsyncClient(transport=transport, base_url="http://localhost:8484")
+
+
+async def test_a_machine_joins_once_with_a_token_and_is_on_record(hall: Office) -> None:
+    token = await a_join_token(hall, name="rack-7", pools=["gpu", "spare"])
+    machine = hall.caller(token.token)
+
+    given = read(await machine.post(ENROL, json=a_wish("gpu-3", a_key())), CertificateView)
+    again = await machine.post(ENROL, json=a_wish("gpu-4", a_key()))
+
+    assert "used up" in problem(again, 401)["detail"]
+    made = certificates.read_certificate(given.certificate)
+    assert (made.name, made.serial, given.pools) == ("gpu-3", given.serial, ["gpu", "spare"])
+    assert timedelta(hours=24) <= made.expires_at - made.begins_at <= timedelta(hours=24) + 2 * certificates.SKEW
+    admin = await hall.admin()
+    (known,) = read(await admin.get("/api/v1/worker-identities"), Page[IdentityView]).items
+    assert (known.name, known.pools, known.join_token) == ("gpu-3", ["gpu", "spare"], token.id)
+    (listed,) = read(await admin.get("/api/v1/join-tokens"), Page[JoinTokenView]).items
+    assert (listed.uses_left, listed.token) == (0, None)
+    told = read(await admin.get("/api/v1/audit"), Page[AuditView]).items
+    assert [(entry.act, entry.object, entry.actor) for entry in told] == [
+        ("enrol_worker", "gpu-3", "join:rack-7"),
+        ("create_join_token", token.id, "token:a-test"),
+    ]
+    assert token.token is not None
+    assert token.token not in repr(told)
+
+
+async def test_whose_answer_was_lost_asks_again_with_the_same_key(hall: Office) -> None:
+    machine = hall.caller((await a_join_token(hall)).token)
+    wish = a_wish("w1", a_key())
+
+    first = read(await machine.post(ENROL, json=wish), CertificateView)
+    second = read(await machine.post(ENROL, json=wish), CertificateView)
+
+    assert first.serial != second.serial
+    kept = await hall.store.find_identity("w1")
+    assert kept is not None
+    assert kept.serial == second.serial
+
+
+async def test_a_name_that_is_taken_is_refused_and_nothing_is_used(hall: Office) -> None:
+    await join(hall, "w1")
+    before = await hall.store.find_identity("w1")
+    token = await a_join_token(hall)
+
+    problem(await hall.caller(token.token).post(ENROL, json=a_wish("w1", a_key())), 409)
+
+    assert await hall.store.find_identity("w1") == before
+    left = await hall.store.find_join_token(token.id)
+    assert left is not None
+    assert left.uses_left == 1
+
+
+async def test_who_joins_anew_is_known_at_once_though_the_one_before_was_revoked(hall: Office) -> None:
+    """The server has just looked at what it knows of the name."""
+    before = certified(hall, await join(hall, "w1"))
+    problem(await before.post(RENEW, json={"request": ""}), 422)
+    assert read(await (await hall.admin()).post("/api/v1/workers/w1/revoke", json={}), Done).changed
+
+    after = certified(hall, await join(hall, "w1"))
+
+    problem(await after.post(RENEW, json={"request": ""}), 422)
+    problem(await before.post(RENEW, json={"request": ""}), 401)
+
+
+async def test_a_join_token_ends_by_time_and_by_hand(hall: Office) -> None:
+    short, ended = await a_join_token(hall, expires_in_seconds=60), await a_join_token(hall)
+    admin = await hall.admin()
+    assert read(await admin.delete(f"/api/v1/join-tokens/{ended.id}"), Done).changed
+    assert not read(await admin.delete(f"/api/v1/join-tokens/{ended.id}"), Done).changed
+    hall.clock.ahead = 61.0
+
+    for token, why in ((short.token, "has expired"), (ended.token, "was revoked"), (f"msj_{'0' * 16}_{'0' * 64}", "")):
+        answer = await hall.caller(token).post(ENROL, json=a_wish("w1", a_key()))
+        assert why in problem(answer, 401)["detail"]
+    assert await hall.store.find_identity("w1") is None
+
+
+async def test_a_join_token_opens_nothing_but_the_gate(hall: Office) -> None:
+    machine = hall.caller((await a_join_token(hall)).token)
+    public = {endpoint.operation for endpoint in endpoints() if endpoint.role is None}
+    for way in ways(hall):
+        if way.method == "WS":
+            assert await shake_hands(hall, way.path, machine.headers) == "403"
+        elif way.endpoint is not None and way.endpoint.operation not in {*public, "enrol_worker"}:
+            problem(await machine.request(way.method, way.url(MISSING), **way.body()), 403)  # type: ignore[arg-type]
+
+
+async def test_a_certificate_opens_nothing_but_what_is_for_workers(hall: Office) -> None:
+    worker = certified(hall, await join(hall))
+    for way in ways(hall):
+        if way.endpoint is not None and way.endpoint.role not in {None, Role.WORKER}:
+            problem(await worker.request(way.method, way.url(MISSING), **way.body()), 403)  # type: ignore[arg-type]
+
+
+async def test_a_certificate_is_over_when_it_expires_or_is_revoked_and_says_what_to_do(hall: Office) -> None:
+    worker, other = certified(hall, await join(hall, "w1")), certified(hall, await join(hall, "w2"))
+    admin = await hall.admin()
+    assert read(await admin.post("/api/v1/workers/w2/revoke", json={"why": "stolen"}), Done).changed
+    problem(await admin.post("/api/v1/workers/w3/revoke", json={}), 404)
+    hall.clock.ahead = KNOWN_SECONDS
+    assert (
+        "was revoked: enrol it with `mainspring join-token create`"
+        in problem(await other.post(RENEW, json={"request": ""}), 401)["detail"]
+    )
+    problem(await worker.post(RENEW, json={"request": ""}), 422)
+
+    hall.clock.ahead = timedelta(hours=25).total_seconds()
+
+    assert (
+        "has expired: enrol it with `mainspring join-token create`"
+        in problem(await worker.post(RENEW, json={"request": ""}), 401)["detail"]
+    )
+
+
+def _by_rsa() -> str:
+    key = rsa.generate_private_key(65_537, 2_048)
+    return (
+        x509.CertificateSigningRequestBuilder(x509.Name([]))
+        .sign(key, hashes.SHA256())
+        .public_bytes(Encoding.PEM)
+        .decode()
+    )
+
+
+def _tampered() -> str:
+    """A request whose signature is not of what it says."""
+    request = x509.load_pem_x509_csr(certificates.make_request(a_key(), "w1").encode())
+    words = bytearray(request.public_bytes(Encoding.DER))
+    words[words.index(b"w1")] ^= 1
+    return x509.load_der_x509_csr(bytes(words)).public_bytes(Encoding.PEM).decode()
+
+
+@pytest.mark.parametrize("request_of", [lambda: "", lambda: "x" * 9_000, _by_rsa, _tampered])
+async def test_a_request_that_is_none_of_ours_uses_nothing(hall: Office, request_of: object) -> None:
+    token = await a_join_token(hall)
+    assert callable(request_of)
+
+    answer = await hall.caller(token.token).post(ENROL, json={"name": "w1", "request": request_of()})
+
+    assert pointers(problem(answer, 422)) == ["/request"]
+    left = await hall.store.find_join_token(token.id)
+    assert left is not None
+    assert left.uses_left == 1
+
+
+@pytest.mark.parametrize("name", ["", "a b", "http/w1", "../w1", "w" * 101, "w\n1"])
+async def test_a_name_that_no_worker_can_have_is_refused(hall: Office, name: str) -> None:
+    token = await a_join_token(hall)
+    wish = {**a_wish("w1", a_key()), "name": name}
+    assert pointers(problem(await hall.caller(token.token).post(ENROL, json=wish), 422)) == ["/name"]
+
+
+async def test_a_wish_for_a_join_token_names_all_that_is_wrong(hall: Office) -> None:
+    wish = {"name": "", "pools": ["Not a pool"], "uses": 0, "expires_in_seconds": 1}
+    body = problem(await (await hall.admin()).post("/api/v1/join-tokens", json=wish), 422)
+    assert set(pointers(body)) == {"/name", "/pools/0", "/uses", "/expires_in_seconds"}
+    problem(await (await hall.admin("acme")).post("/api/v1/join-tokens", json={}), 403)
+
+
+async def test_a_server_without_an_authority_says_so(office: Office) -> None:
+    machine = office.caller((await a_join_token(office)).token)
+    assert "--worker-ca" in problem(await machine.post(ENROL, json=a_wish("w1", a_key())), 403)["detail"]
+
+
+def test_an_authority_is_made_once_and_its_key_is_the_owners(tmp_path: Path) -> None:
+    now = MachineClock().wall()
+    certificates.make_authority(tmp_path / "one", now=now)
+    certificates.make_authority(tmp_path / "two", now=now)
+
+    assert (tmp_path / "one" / AUTHORITY_KEY).stat().st_mode & 0o777 == 0o600
+    with pytest.raises(Refused):
+        certificates.make_authority(tmp_path / "one", now=now)
+    with pytest.raises(Refused, match="is not the key of"):
+        Authority(tmp_path / "one" / AUTHORITY_CERTIFICATE, tmp_path / "two" / AUTHORITY_KEY)
+    with pytest.raises(Refused, match="can't be read"):
+        Authority(tmp_path / "one" / AUTHORITY_CERTIFICATE, tmp_path / "nowhere")

@@ -1,0 +1,115 @@
+"""Freezes over the API: who may freeze what, what is told, and what is refused (OPS-3)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx2
+import pytest
+
+from mainspring.api.services import Role
+from mainspring.bootstrap import POOL
+from mainspring.core.audit_trail import INSTALLATION
+from mainspring.rest import Done, Page
+from mainspring.rest_admin import AuditView
+from mainspring.rest_sharing import FreezeView
+from tests.api.office import NOOP, Office, pointers, problem, read
+
+URL = "/api/v1/freezes"
+
+
+@pytest.fixture
+async def acme(office: Office) -> httpx2.AsyncClient:
+    """An operator of a tenant that has a job."""
+    await (await office.admin("acme")).post("/api/v1/jobs", json=NOOP)
+    await office.store.ensure_shard(POOL)
+    return office.caller(await office.token(Role.OPERATOR, tenant="acme"))
+
+
+async def frozen(caller: httpx2.AsyncClient) -> list[tuple[str, str]]:
+    """What is."""
+    items = read(await caller.get(URL), Page[FreezeView]).items
+    return [(one.kind, one.subject) for one in items]
+
+
+async def test_everything_is_frozen_and_goes_on(office: Office, acme: httpx2.AsyncClient) -> None:
+    everybody = office.caller(await office.token(Role.OPERATOR))
+
+    made = read(await everybody.post(URL, json={"kind": "all", "why": "the disk is full"}), FreezeView)
+
+    assert (made.kind, made.subject, made.by, made.why) == ("all", "", "token:a-test", "the disk is full")
+    assert made.until is None
+    assert await frozen(acme) == [("all", "")]
+    assert read(await everybody.delete(URL, params={"kind": "all", "why": "it is not"}), Done).changed
+    assert not read(await everybody.delete(URL, params={"kind": "all"}), Done).changed
+    assert await frozen(everybody) == []
+    told = read(await (await office.admin()).get("/api/v1/audit", params={"object": "all"}), Page[AuditView]).items
+    assert [(one.act, one.why, one.tenant) for one in told] == [
+        ("unfreeze", "", INSTALLATION), ("unfreeze", "it is not", INSTALLATION),
+        ("freeze", "the disk is full", INSTALLATION),
+    ]  # fmt: skip
+    assert b"the disk is full" in bytes(told[1].before)
+
+
+async def test_a_leader_goes_by_it_at_once(office: Office) -> None:
+    everybody = await office.admin()
+    async with office.led() as leader:
+        await everybody.post(URL, json={"kind": "pool", "subject": POOL})
+
+        assert leader.rules.freeze_of_all(await office.store.time()) is not None
+
+
+async def test_a_tenants_people_freeze_what_is_its(office: Office, acme: httpx2.AsyncClient) -> None:
+    globex, everybody = await office.admin("globex"), await office.admin()
+
+    read(await acme.post(URL, json={"kind": "tenant", "subject": "acme"}), FreezeView)
+    read(await acme.post(URL, json={"kind": "job", "subject": "noop"}), FreezeView)
+
+    own = [("job", "acme/noop"), ("tenant", "acme")]
+    assert await frozen(acme) == await frozen(everybody) == own
+    assert await frozen(globex) == []
+    told = read(await (await office.admin("acme")).get("/api/v1/audit"), Page[AuditView]).items
+    assert [one.object for one in told[:2]] == ["job:acme/noop", "tenant:acme"]
+    assert read(await everybody.delete(URL, params={"kind": "job", "subject": "acme/noop"}), Done).changed
+
+
+@pytest.mark.parametrize(
+    "wish",
+    [
+        {"kind": "all"},
+        {"kind": "pool", "subject": POOL},
+        {"kind": "tenant", "subject": "globex"},
+        {"kind": "job", "subject": "globex/noop"},
+    ],
+)
+async def test_and_nothing_else(acme: httpx2.AsyncClient, wish: dict[str, str]) -> None:
+    problem(await acme.post(URL, json=wish), 403)
+    problem(await acme.delete(URL, params=wish), 403)
+
+
+async def test_a_freeze_ends_by_itself(office: Office, acme: httpx2.AsyncClient) -> None:
+    made = read(await acme.post(URL, json={"kind": "tenant", "subject": "acme", "seconds": 60}), FreezeView)
+    assert made.until is not None
+
+    office.clock.ahead = 61
+
+    assert await frozen(acme) == []
+
+
+@pytest.mark.parametrize(
+    ("wish", "where"),
+    [
+        ({"kind": "all", "subject": "acme"}, ["/subject"]),
+        ({"kind": "pool"}, ["/subject"]),
+        ({"kind": "pool", "subject": "never"}, ["/subject"]),
+        ({"kind": "tenant", "subject": "nobody"}, ["/subject"]),
+        ({"kind": "job", "subject": "acme/never"}, ["/subject"]),
+        ({"kind": "job", "subject": "a/b/c"}, ["/subject"]),
+        ({"kind": "tenant", "subject": "No Name", "seconds": -1, "why": "x" * 1_001}, ["/why", "/seconds", "/subject"]),
+        ({"kind": "some"}, ["/kind"]),
+    ],
+)
+async def test_what_is_wrong_is_named(office: Office, wish: dict[str, Any], where: list[str]) -> None:
+    body = problem(await (await office.admin()).post(URL, json=wish), 422)
+
+    assert list(pointers(body)) == where

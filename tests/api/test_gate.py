@@ -1,0 +1,219 @@
+"""What a submission has to pass: a grant for P0, a pool that may have it, and a pool that takes it (ADM-3, 6, 8)."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+import pytest_asyncio
+
+from mainspring.core.pools import Policy, PoolRow
+from mainspring.core.quotas import P0Grant
+from mainspring.core.resources import Resources
+from mainspring.core.zones import EPOCH
+from mainspring.rest import BulkLine, RunView
+from mainspring.rest_schedules import FireView, ScheduleView
+from tests.api.office import NOOP, Office, pointers, problem, read, submit
+from tests.generous import GENEROUS
+from tests.store.admin_builders import an_entry
+
+NIGHTLY: dict[str, object] = {"name": "nightly", "job": "noop", "trigger": {"kind": "cron", "cron": "0 3 * * *"}}
+EU_JOB: dict[str, object] = {**NOOP, "name": "eu-job", "labels": {"eu_data": "yes"}}
+_LAST: dict[str, Any] = {"note": "", "version": 0, "updated_at": EPOCH, "updated_by": "ann"}
+
+
+@pytest_asyncio.fixture
+async def guarded(tmp_path: Path) -> Any:
+    """A server on which P0 needs a grant."""
+    office = Office(tmp_path, given={**GENEROUS, "p0_needs_grant": "1"})
+    yield office
+    await office.close()
+
+
+async def put_pool(office: Office, name: str, most: Resources | None = None, **labels: str) -> None:
+    """Describe a pool."""
+    row = PoolRow(name=name, labels=json.dumps(labels), zones=(), max_resources=most, **_LAST)
+    await office.store.put_pool(row, None, an_entry())
+    await office.services.rules.refresh()
+
+
+async def pool_of(office: Office, run_id: str) -> str:
+    """Where a run is."""
+    found = await office.store.find_run(run_id)
+    assert found is not None
+    return found.run.shard
+
+
+async def put_policy(office: Office) -> None:
+    """Jobs with EU data stay in the EU."""
+    row = Policy(name="residency", label="eu_data", value="", requires='{"region": "eu"}', **_LAST)
+    await office.store.put_policy(row, None, an_entry())
+    await office.services.rules.refresh()
+
+
+async def grant(office: Office, tenant: str, life: timedelta | None = None) -> None:
+    """Let a tenant ask for P0."""
+    now = await office.store.time()
+    until = None if life is None else now + life
+    await office.store.grant_p0(P0Grant(tenant=tenant, since=now, until=until, by="boss", why="on call"), an_entry())
+    await office.services.rules.refresh()
+
+
+async def test_p0_needs_a_grant_and_the_refusal_says_how_to_get_one(guarded: Office) -> None:
+    """Each tenant has its own; one that has ended is none."""
+    acme = await guarded.admin("acme")
+    await submit(acme)
+    body = problem(await acme.post("/api/v1/runs", json={"job": "noop", "priority": "P0"}), 422)
+    assert body["errors"][0]["pointer"] == "/priority"
+    assert "mainspring tenants grant-p0 acme" in body["errors"][0]["detail"]
+    await grant(guarded, "other")
+    problem(await acme.post("/api/v1/runs", json={"job": "noop", "priority": "P0"}), 422)
+    await grant(guarded, "acme", timedelta(hours=1))
+    run = read(await acme.post("/api/v1/runs", json={"job": "noop", "priority": "P0"}), RunView)
+    assert run.priority == "P0"
+    guarded.clock.ahead += 3_601
+    problem(await acme.post("/api/v1/runs", json={"job": "noop", "priority": "P0"}), 422)
+
+
+async def test_no_other_way_leads_to_p0_either(guarded: Office) -> None:
+    """Schedules, what is applied, and other priorities for runs that are there."""
+    acme = await guarded.admin("acme")
+    run = await submit(acme)
+    urgent = {**NIGHTLY, "priority": "P0"}
+    refused = problem(await acme.post("/api/v1/schedules", json={"definition": urgent}), 422)
+    assert pointers(refused) == ["/definition/priority"]
+    item = {"job": NOOP, "schedules": [{"definition": urgent}]}
+    applied = await acme.post("/api/v1/apply", json={"items": [item]})
+    assert "grant-p0 acme" in applied.text
+    async with guarded.led():
+        changed = await acme.post(f"/api/v1/runs/{run.id}/priority", json={"priority": "p0"})
+        assert pointers(problem(changed, 422)) == ["/priority"]
+        wish = {"act": "priority", "priority": "p0", "q": "job:noop", "most": 10}
+        (line,) = (await acme.post("/api/v1/runs/act", json=wish)).text.splitlines()
+        assert "grant-p0 acme" in line
+
+
+async def test_a_schedule_that_lost_its_grant_is_not_triggered_at_another_priority(guarded: Office) -> None:
+    """And the answer says why."""
+    acme = await guarded.admin("acme")
+    await submit(acme)
+    await grant(guarded, "acme", timedelta(hours=1))
+    made = read(await acme.post("/api/v1/schedules", json={"definition": {**NIGHTLY, "priority": "P0"}}), ScheduleView)
+    guarded.clock.ahead += 3_601
+    refused = problem(await acme.post(f"/api/v1/schedules/{made.id}/trigger", json={}), 422)
+    assert "grant-p0 acme" in refused["errors"][0]["detail"]
+
+
+async def test_a_labelled_job_goes_to_a_pool_that_qualifies(office: Office) -> None:
+    """Others go where they always went."""
+    acme = await office.admin("acme")
+    await put_pool(office, "us", region="us")
+    await put_pool(office, "frankfurt", region="eu")
+    await put_policy(office)
+    assert await pool_of(office, (await submit(acme)).id) == "default"
+    run = await submit(acme, EU_JOB)
+    assert await pool_of(office, run.id) == "frankfurt"
+    again = read(await acme.post(f"/api/v1/runs/{run.id}/rerun", json={}), dict)
+    assert await pool_of(office, again["run_id"]) == "frankfurt"
+    schedule = {**NIGHTLY, "job": "eu-job"}
+    made = read(await acme.post("/api/v1/schedules", json={"definition": schedule}), ScheduleView)
+    assert made.pool == "frankfurt"
+    fire = read(await acme.post(f"/api/v1/schedules/{made.id}/trigger", json={}), FireView)
+    assert await pool_of(office, fire.run_id) == "frankfurt"
+
+
+async def test_where_no_pool_qualifies_everything_is_refused(office: Office) -> None:
+    """With the policy, what it requires, and the pools that there are."""
+    acme = await office.admin("acme")
+    await submit(acme, EU_JOB)
+    made = read(await acme.post("/api/v1/schedules", json={"definition": {**NIGHTLY, "job": "eu-job"}}), ScheduleView)
+    await put_pool(office, "us", region="us")
+    await put_policy(office)
+    answers = [
+        await acme.post("/api/v1/runs", json={"job": "eu-job"}),
+        await acme.post("/api/v1/jobs", json={**EU_JOB, "description": "another"}),
+        await acme.post(f"/api/v1/schedules/{made.id}/trigger", json={}),
+        await acme.post("/api/v1/schedules", json={"definition": {**NIGHTLY, "name": "n2", "job": "eu-job"}}),
+    ]
+    for answer in answers:
+        (fault,) = problem(answer, 422)["errors"]
+        for words in ("policy residency", "eu_data=yes", "region=eu", "us (region=us)"):
+            assert words in fault["detail"], answer.url
+    lines = (await acme.post("/api/v1/runs/bulk", content='{"job": "eu-job"}\n{"job": "noop2"}\n')).text
+    assert "policy residency" in lines.splitlines()[0]
+    applied = await acme.post(
+        "/api/v1/apply", json={"items": [{"job": {**EU_JOB, "description": "x"}, "schedules": []}]}
+    )
+    assert "policy residency" in applied.text
+
+
+async def test_a_job_that_names_a_pool_goes_there_and_nowhere_else(office: Office) -> None:
+    """A pool that is not there is refused with the one that was meant."""
+    acme = await office.admin("acme")
+    await put_pool(office, "frankfurt", region="eu")
+    run = await submit(acme, {**NOOP, "name": "far", "pool": "frankfurt"})
+    assert await pool_of(office, run.id) == "frankfurt"
+    body = problem(await acme.post("/api/v1/jobs", json={**NOOP, "pool": "frankfrut"}), 422)
+    assert body["errors"] == [{"pointer": "/pool", "detail": "there is no pool 'frankfrut', did you mean frankfurt?"}]
+
+
+async def test_a_task_is_no_larger_than_its_pool_takes(office: Office) -> None:
+    """ADM-1: at the submission of the job, and of a run when the pool was described later."""
+    acme = await office.admin("acme")
+    large: dict[str, object] = {
+        "name": "large",
+        "tasks": [{"name": "small"}, {"name": "big", "resources": {"cpu_millis": 64_000}}],
+    }
+    await submit(acme, large)
+    most = Resources(cpu_millis=32_000, memory_bytes=1 << 40, gpus=8, disk_bytes=1 << 40)
+    await put_pool(office, "default", most)
+    assert pointers(problem(await acme.post("/api/v1/jobs", json={**large, "description": "x"}), 422)) == [
+        "/tasks/1/resources/cpu_millis"
+    ]
+    body = problem(await acme.post("/api/v1/runs", json={"job": "large"}), 422)
+    assert body["errors"][0]["pointer"] == "/job"
+    assert "at most 32 cores" in body["errors"][0]["detail"]
+
+
+async def test_when_too_much_waits_p2_is_shed_line_by_line_and_p0_never(tmp_path: Path) -> None:
+    """ADM-6: every second one first; each with when to come again."""
+    office = Office(tmp_path, given={**GENEROUS, "shed_half_p2_at": "2", "shed_p2_at": "1000"})
+    acme = await office.admin("acme")
+    await submit(acme)
+    await submit(acme)
+    async with office.led():
+        pass
+    await office.services.levels.look()
+    await submit(acme)
+    await submit(acme)
+    await office.services.levels.count()
+    lines = "".join(
+        f'{{"job": "noop", "priority": "{priority}"}}\n' for priority in ("P2", "P2", "P0", "P1", "P2", "P2")
+    )
+    answer = await acme.post("/api/v1/runs/bulk", content=lines)
+    ends = [read_line(line) for line in answer.text.splitlines()]
+    assert [end.problem is None for end in ends] in (
+        [True, False, True, True, True, False],
+        [False, True, True, True, False, True],
+    )
+    for end in ends:
+        if end.problem is not None:
+            assert (end.problem.status, end.problem.code) == (429, "overloaded")
+            assert end.problem.retry_after_seconds == 2.0
+    await office.close()
+
+
+def read_line(line: str) -> BulkLine:
+    """A line of an answer."""
+    return read(httpx2.Response(200, content=line), BulkLine)
+
+
+@pytest.mark.parametrize("pool", ["", "a b", "x" * 200])
+async def test_a_pool_has_a_name(office: Office, pool: str) -> None:
+    """As everything has."""
+    acme = await office.admin("acme")
+    assert "/pool" in pointers(problem(await acme.post("/api/v1/jobs", json={**NOOP, "pool": pool}), 422))

@@ -1,0 +1,74 @@
+"""Approvers let tenants ask for P0, for a while or until they take it back (ADM-3)."""
+
+from __future__ import annotations
+
+import httpx2
+import pytest
+
+from mainspring.api.services import Role
+from mainspring.rest import Done, Page
+from mainspring.rest_admin import AuditView
+from mainspring.rest_sharing import GrantView
+from tests.api.office import Office, pointers, problem, read
+
+URL = "/api/v1/tenants/acme/p0-grant"
+
+
+@pytest.fixture
+async def approver(office: Office) -> httpx2.AsyncClient:
+    """Somebody who decides, for all tenants."""
+    return office.caller(await office.token(Role.APPROVER))
+
+
+async def grants(caller: httpx2.AsyncClient, **params: str) -> list[GrantView]:
+    """Those that hold."""
+    return read(await caller.get("/api/v1/p0-grants", params=params), Page[GrantView]).items
+
+
+async def test_an_approver_grants_and_takes_back(office: Office, approver: httpx2.AsyncClient) -> None:
+    acme, globex = await office.admin("acme"), await office.admin("globex")
+
+    made = read(await approver.put(URL, json={"why": "on call"}), GrantView)
+
+    assert (made.tenant, made.by, made.why, made.until) == ("acme", "token:a-test", "on call", None)
+    assert await grants(acme) == await grants(approver) == [made]
+    assert await grants(globex) == []
+    rules = await office.services.rules.refresh()
+    assert rules.granted_p0("acme", await office.store.time())
+    assert read(await approver.delete(URL, params={"why": "no more"}), Done).changed
+    assert not read(await approver.delete(URL), Done).changed
+    assert await grants(approver) == []
+    told = read(await acme.get("/api/v1/audit"), Page[AuditView]).items
+    assert [(one.act, one.why) for one in told] == [
+        ("revoke_p0", ""),
+        ("revoke_p0", "no more"),
+        ("grant_p0", "on call"),
+    ]
+
+
+async def test_a_grant_ends_by_itself(office: Office, approver: httpx2.AsyncClient) -> None:
+    made = read(await approver.put(URL, json={"seconds": 60}), GrantView)
+    assert made.until is not None
+
+    office.clock.ahead = 61
+
+    assert await grants(approver) == []
+    assert not (await office.services.rules.refresh()).granted_p0("acme", await office.store.time())
+
+
+async def test_nobody_grants_it_to_their_own_tenant(office: Office) -> None:
+    operator = office.caller(await office.token(Role.OPERATOR))
+    own = office.caller(await office.token(Role.APPROVER, tenant="acme"))
+
+    for caller in (operator, own, await office.admin("acme")):
+        problem(await caller.put(URL, json={}), 403)
+        problem(await caller.delete(URL), 403)
+    problem(await own.get("/api/v1/p0-grants", params={"tenant": "globex"}), 403)
+
+
+async def test_what_is_wrong_with_a_grant_is_named(approver: httpx2.AsyncClient) -> None:
+    wish = {"seconds": 0, "why": "x" * 1_001}
+
+    body = problem(await approver.put("/api/v1/tenants/No%20Name/p0-grant", json=wish), 422)
+
+    assert list(pointers(body)) == ["path:name", "/why", "/seconds"]

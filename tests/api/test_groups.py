@@ -1,0 +1,79 @@
+"""Groups of work are defined over the API by the tenant's own operators (PLC-12)."""
+
+from __future__ import annotations
+
+import httpx2
+
+from mainspring.api.services import Role
+from mainspring.rest import Done, Page
+from mainspring.rest_admin import AuditView
+from mainspring.rest_sharing import GroupView
+from tests.api.office import Office, pointers, problem, read
+
+URL = "/api/v1/groups/db"
+
+
+async def groups(caller: httpx2.AsyncClient, **params: str) -> list[tuple[str, str]]:
+    """Whose there are, by which name."""
+    items = read(await caller.get("/api/v1/groups", params=params), Page[GroupView]).items
+    return [(one.tenant, one.name) for one in items]
+
+
+async def test_a_group_is_its_tenants(office: Office) -> None:
+    acme, globex, everybody = await office.admin("acme"), await office.admin("globex"), await office.admin()
+
+    made = read(await acme.put(URL, json={"most": 3, "note": "connections"}), GroupView)
+    rate = read(await everybody.put(URL, json={"most": 9, "per_seconds": 60}, params={"tenant": "globex"}), GroupView)
+
+    assert (made.tenant, made.most, made.per_seconds, made.note, made.version) == ("acme", 3, None, "connections", 1)
+    assert (rate.tenant, rate.most, rate.per_seconds) == ("globex", 9, 60.0)
+    assert read(await acme.get(URL), GroupView) == made
+    assert read(await globex.get(URL), GroupView) == rate
+    assert await groups(acme) == [("acme", "db")]
+    assert await groups(everybody) == [("acme", "db"), ("globex", "db")]
+    assert await groups(everybody, tenant="globex") == [("globex", "db")]
+    problem(await acme.get(URL, params={"tenant": "globex"}), 403)
+    problem(await acme.put(URL, json={"most": 1}, params={"tenant": "globex"}), 403)
+    problem(await acme.get("/api/v1/groups/never"), 404)
+
+
+async def test_a_leader_goes_by_it_at_once(office: Office) -> None:
+    acme = await office.admin("acme")
+    async with office.led() as leader:
+        await acme.put(URL, json={"most": 3})
+
+        assert [row.most for row in leader.rules.groups.values()] == [3]
+
+
+async def test_operators_define_groups_and_submitters_look(office: Office) -> None:
+    operator = office.caller(await office.token(Role.OPERATOR, tenant="acme"))
+    submitter = office.caller(await office.token(Role.SUBMITTER, tenant="acme"))
+
+    made = read(await operator.put(URL, json={"most": 3}), GroupView)
+
+    assert read(await submitter.get(URL), GroupView) == made
+    problem(await submitter.put(URL, json={"most": 4}), 403)
+    problem(await submitter.delete(URL), 403)
+
+
+async def test_a_group_is_taken_away_and_that_is_told(office: Office) -> None:
+    acme = await office.admin("acme")
+    await acme.put(URL, json={"most": 3})
+    await acme.put(URL, json={"most": 4})
+
+    assert read(await acme.delete(URL, params={"why": "moved"}), Done).changed
+
+    problem(await acme.delete(URL), 404)
+    told = read(await acme.get("/api/v1/audit", params={"object": "db"}), Page[AuditView]).items
+    assert [(one.act, one.why) for one in told] == [("drop_group", "moved"), ("put_group", ""), ("put_group", "")]
+    assert bytes(told[1].before) == b'{"most":3}'
+
+
+async def test_what_is_wrong_with_a_group_is_named(office: Office) -> None:
+    wish = {"most": 0, "per_seconds": 0.5, "note": "x" * 4_001}
+
+    body = problem(
+        await (await office.admin()).put("/api/v1/groups/No%20Name", json=wish, params={"tenant": "No Tenant"}), 422
+    )
+
+    assert list(pointers(body)) == ["query:tenant", "path:name", "/most", "/per_seconds", "/note"]

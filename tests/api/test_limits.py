@@ -1,0 +1,214 @@
+"""Nothing that a caller sizes is without a limit: each is documented, holds, and costs nobody else anything (SEC-6)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from mainspring import wire
+from mainspring.api import routes_groups
+from mainspring.api.app import endpoints
+from mainspring.api.link import MALFORMED, MOST_IN_A_FRAME
+from mainspring.api.routing import LONGEST_PARAMETER
+from mainspring.core.bookings import MOST_BOOKINGS
+from mainspring.core.tasks import TaskState
+from mainspring.core.work import LARGEST_CHECKPOINT_BYTES
+from mainspring.host.links import LONGEST_TEXT, RESULTS_ON_CREDIT
+from mainspring.host.webhooks import MOST_OF_TENANT
+from mainspring.wire import (
+    Answer,
+    Beat,
+    Checkpoint,
+    FromWorker,
+    Log,
+    Offer,
+    Outcome,
+    Progress,
+    Register,
+    Result,
+    Started,
+    Verdict,
+)
+from tests.api.limits import rows, table
+from tests.api.limits_elsewhere import length_of
+from tests.api.matrix import BODIES, NOWHERE, OWN, scene_of, ways
+from tests.api.office import Office, problem, submit
+from tests.api.yard import Caller, Yard
+from tests.store.admin_builders import an_entry
+from tests.store.sharing_builders import a_group
+
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "limits.md"
+ENDLESS = {"follow_events"}
+"""Answers that have no end of their own."""
+
+
+def test_the_page_says_what_the_code_goes_by() -> None:
+    """`python -m tests.api.limits` prints the tables."""
+    text = PAGE.read_text()
+    for section in dict.fromkeys(row.section for row in rows()):
+        _, found, rest = text.partition(f"\n## {section}\n")
+        assert found, section
+        lines = [line for line in rest.partition("\n## ")[0].splitlines() if line.startswith("|")]
+        assert lines == table(section)
+
+
+async def test_what_exceeds_a_limit_is_refused_and_the_server_goes_on(office: Office) -> None:
+    wrong = {}
+    async with scene_of(office) as scene:
+        await scene.renew()
+        admin = await office.admin()
+        for row in rows():
+            if row.request is None:
+                continue
+            method, path, more = row.request(scene.things)
+            answer = await admin.request(method, path, **more)  # type: ignore[arg-type]
+            said = f"{answer.status_code} `{answer.json().get('code')}`"
+            if said != row.answer:
+                wrong[row.what] = f"{said} {answer.text[:200]}"
+        await submit(await office.admin(OWN))
+    assert not wrong
+
+
+LONG_ID, LONG_NOTE = "x" * (length_of(wire.Id) + 1), "x" * (length_of(wire.Sentence) + 1)
+ON_THE_LINK: dict[str, Sequence[FromWorker]] = {
+    "messages": [Beat()] * (MOST_IN_A_FRAME + 1),
+    "an id": [Started(LONG_ID)],
+    "a note": [Beat((Progress("att_1", 1.0, LONG_NOTE),))],
+    "a piece of a log": [Log("att_1", 0, b"x" * (wire.LARGEST_LOG_PIECE_BYTES + 1))],
+    "results without credit": [Result(f"att_{number}", Outcome.SUCCEEDED) for number in range(RESULTS_ON_CREDIT + 1)],
+}
+LABELS = {f"l{number}": "x" for number in range(length_of(wire.Labels) + 1)}
+
+
+async def test_what_exceeds_a_limit_of_the_link_closes_it_and_others_work_on(tmp_path: Path) -> None:
+    """A frame that is too large is in `test_link.py`."""
+    async with Yard(tmp_path) as yard:
+        server = await yard.server()
+        await server.leader()
+        async with server.caller("good") as good:
+            closed = {}
+            for what, said in ON_THE_LINK.items():
+                async with server.caller("bad") as bad:
+                    await bad.say(*said)
+                    closed[what] = (await bad.closed())[0]
+            async with server.socket() as socket:
+                caller = Caller(socket, "labelled")
+                await caller.say(Register("labelled", "s1", Offer(1_000, 1 << 30), LABELS))
+                closed["labels"] = (await caller.closed())[0]
+            await yard.submit()
+            assert await good.finish((await good.next_task()).attempt) is Verdict.APPLIED
+    assert set(closed.values()) == {MALFORMED}, closed
+
+
+async def test_a_result_that_is_too_large_changes_nothing_but_its_task(tmp_path: Path) -> None:
+    async with Yard(tmp_path) as yard:
+        server = await yard.server()
+        await server.leader()
+        async with server.caller() as worker:
+            await yard.submit(runs=2)
+            first = await worker.next_task()
+            second = await worker.next_task()
+            await worker.say(Checkpoint(second.attempt, f'"{"x" * LARGEST_CHECKPOINT_BYTES}"'))
+            await worker.say(Result(first.attempt, Outcome.SUCCEEDED, f'"{"x" * LONGEST_TEXT}"'))
+            assert (await worker.hear(Answer)).verdict is Verdict.REJECTED
+            assert await worker.finish(second.attempt) is Verdict.APPLIED
+        refused, taken = [await yard.store.find_task(one.task) for one in (first, second)]
+        assert await yard.store.checkpoint(second.task) is None
+    assert refused is not None
+    assert taken is not None
+    assert (refused.state, taken.state) == (TaskState.QUARANTINED, TaskState.SUCCEEDED)
+
+
+async def test_things_of_a_tenant_are_counted(office: Office) -> None:
+    admin = await office.admin(OWN)
+    for number in range(MOST_OF_TENANT):
+        assert (await admin.post("/api/v1/webhooks", json={"url": f"{NOWHERE}/{number}"})).is_success
+    problem(await admin.post("/api/v1/webhooks", json={"url": NOWHERE}), 409)
+
+    everybody = await office.admin()
+    path = f"/api/v1/tenants/{OWN}/quota/bookings"
+    body = {"cron": "0 2 * * *", "seconds": 60, "guaranteed": {"cpu": 1.0}}
+    for number in range(MOST_BOOKINGS):
+        answer = await everybody.put(f"{path}/b{number}", json=body)
+        assert answer.is_success, answer.text
+    problem(await everybody.put(f"{path}/more", json=body), 422)
+
+
+async def test_groups_of_a_tenant_are_counted(office: Office) -> None:
+    """There may be as many as every leader can have in mind."""
+    admin = await office.admin(OWN)
+    for number in range(routes_groups.MOST_OF_TENANT):
+        await office.store.put_group(a_group(tenant=OWN, name=f"g{number}"), None, an_entry(id=f"req_{number}"))
+
+    problem(await admin.put("/api/v1/groups/more", json={"most": 1}), 409)
+    assert (await admin.put("/api/v1/groups/g1", json={"most": 2})).is_success
+    assert (await (await office.admin("globex")).put("/api/v1/groups/more", json={"most": 1})).is_success
+
+
+async def test_no_text_in_a_path_a_query_or_a_header_is_longer_than_any_may_be(office: Office) -> None:
+    """Whatever route it is for, also one that was added today."""
+    long, unbounded = "x" * (LONGEST_PARAMETER + 1), []
+    async with scene_of(office) as scene:
+        await scene.renew()
+        admin = await office.admin()
+        for way in ways(office):
+            if way.endpoint is None or way.endpoint.operation in ENDLESS:
+                continue
+            for one in way.endpoint.parameters:
+                query, body, things = way.query(with_tenant=True), way.body(), dict(scene.things)
+                if one.source == "query":
+                    query[one.wire_name] = long
+                elif one.source == "header":
+                    body["headers"] = {**msgspec.convert(body.get("headers", {}), dict[str, str]), one.wire_name: long}
+                else:
+                    things |= {kind: long for kind in way.kinds() if f"{kind}/{{{one.name}}}" in way.path}
+                answer = await admin.request(way.method, way.url(things), params=query, **body)  # type: ignore[arg-type]
+                if answer.status_code != 422:
+                    unbounded.append(f"{way.name} {one.wire_name}: {answer.status_code}")
+    assert not unbounded
+
+
+async def test_no_text_or_list_in_a_body_is_without_a_limit(office: Office) -> None:
+    """Every field of every struct that a route takes: what is not refused for being long is not kept either."""
+    unbounded = []
+    async with scene_of(office) as scene:
+        await scene.renew()
+        admin = await office.admin()
+        for way in ways(office):
+            endpoint = way.endpoint
+            if endpoint is None or endpoint.body is None or not issubclass(endpoint.body, msgspec.Struct):
+                continue
+            body = msgspec.convert(BODIES.get(endpoint.operation, {}), dict[str, object])
+            for field in msgspec.structs.fields(endpoint.body):
+                for value in _too_long(str(field.type)):
+                    answer = await admin.request(
+                        way.method, way.url(scene.things), params=way.query(with_tenant=True),
+                        json={**body, field.encode_name: value},
+                    )  # fmt: skip
+                    if answer.status_code not in {413, 422}:
+                        unbounded.append(f"{endpoint.operation}.{field.encode_name}: {answer.status_code}")
+    only_compared = {"act_on_runs.tenant: 200", "put_schedule.tenant: 200"}
+    refused_before = {"enrol_worker.name: 403", "enrol_worker.request: 403"}
+    below_its_limit = {"fail_claimed_run.error_details: 409"}  # an error may have 1 MiB, here as on the link
+    assert set(unbounded) == only_compared | refused_before | below_its_limit
+
+
+def _too_long(kind: str) -> list[object]:
+    """Values of a type that no field can have been meant for."""
+    text = "x" * 300_000
+    found: list[object] = [text] if "str" in kind else []
+    if "list" in kind or "tuple" in kind:
+        found += [[f"x{number}" for number in range(50_000)], [text]]
+    if "dict" in kind:
+        found += [{f"k{number}": "v" for number in range(50_000)}, {text: "v"}, {"k": text}]
+    if "int" in kind or "float" in kind:
+        found += [10**40, 1e300]
+    return found
+
+
+def test_every_route_with_a_body_says_how_large_it_may_be() -> None:
+    """What a route reads by itself, it reads with a limit of its own."""
+    by_itself = {one.operation for one in endpoints() if one.body is not None and one.body.__name__ == "Request"}
+    assert by_itself == {"create_runs", "receive_events"}

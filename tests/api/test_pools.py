@@ -1,0 +1,113 @@
+"""Pools and policies are described over the API by those who see every tenant, and everybody may look (ADM-8)."""
+
+from __future__ import annotations
+
+import httpx2
+
+from mainspring.api.services import Role
+from mainspring.bootstrap import POOL
+from mainspring.core.audit_trail import INSTALLATION
+from mainspring.rest import Done, Page
+from mainspring.rest_admin import AuditView
+from mainspring.rest_sharing import PolicyView, PoolView
+from tests.api.office import Office, all_pages, pointers, problem, read
+
+EU = {"labels": {"region": "eu"}, "zones": ["eu-1", "eu-2"], "max_resources": {"cpu": 1.5}, "note": "the old racks"}
+POLICY = {"label": "eu_data", "requires": {"region": "eu"}}
+
+
+async def policies(caller: httpx2.AsyncClient) -> list[PolicyView]:
+    """The policies that there are."""
+    return read(await caller.get("/api/v1/policies"), Page[PolicyView]).items
+
+
+async def test_a_pool_is_described_and_known_by_everybody(office: Office) -> None:
+    everybody, acme = await office.admin(), await office.admin("acme")
+
+    made = read(await everybody.put("/api/v1/pools/eu", json=EU), PoolView)
+
+    assert read(await acme.get("/api/v1/pools/eu"), PoolView) == made
+    assert (made.labels, made.zones, made.version) == ({"region": "eu"}, ["eu-1", "eu-2"], 1)
+    assert made.max_resources is not None
+    assert (made.max_resources.cpu, made.max_resources.memory) == (1.5, None)
+    assert made.updated_by == "token:a-test"
+    (told,) = read(await everybody.get("/api/v1/audit", params={"object": "eu"}), Page[AuditView]).items
+    assert (told.act, told.tenant, bytes(told.before)) == ("put_pool", INSTALLATION, b"null")
+    assert b"the old racks" in bytes(told.after)
+
+
+async def test_a_pool_that_nobody_described_is_there_with_who_leads_it(office: Office) -> None:
+    acme = await office.admin("acme")
+    async with office.led():
+        pool = read(await acme.get(f"/api/v1/pools/{POOL}"), PoolView)
+    await office.store.ensure_shard("other")
+
+    names = [pool.name async for page in all_pages(acme, "/api/v1/pools", PoolView, limit=1) for pool in page]
+
+    assert (pool.version, pool.labels, pool.leader) == (0, {}, office.services.name)
+    assert names == sorted([POOL, "other"])
+    problem(await acme.get("/api/v1/pools/never"), 404)
+
+
+async def test_a_described_pool_has_a_shard(office: Office) -> None:
+    everybody = await office.admin()
+
+    await everybody.put("/api/v1/pools/eu", json=EU)
+
+    assert "eu" in {row.id for row in await office.store.shards()}
+
+
+async def test_whoever_sees_one_tenant_changes_neither(office: Office) -> None:
+    acme = await office.admin("acme")
+    operator = office.caller(await office.token(Role.OPERATOR))
+
+    for caller in (acme, operator):
+        problem(await caller.put("/api/v1/pools/eu", json=EU), 403)
+        problem(await caller.put("/api/v1/policies/eu", json=POLICY), 403)
+        problem(await caller.delete("/api/v1/policies/eu"), 403)
+
+
+async def test_what_is_wrong_with_a_pool_is_named(office: Office) -> None:
+    wish = {
+        "labels": {"a b": "c"}, "zones": ["eu", "No Zone"], "max_resources": {"cpu": -1, "gpu": 10**9},
+        "note": "x" * 4_001,
+    }  # fmt: skip
+
+    body = problem(await (await office.admin()).put("/api/v1/pools/No%20Name", json=wish), 422)
+
+    assert list(pointers(body)) == [
+        "path:name", "/labels/a b", "/zones/1", "/max_resources/cpu", "/max_resources/gpu", "/note",
+    ]  # fmt: skip
+
+
+async def test_a_policy_says_which_pools_qualify(office: Office) -> None:
+    everybody, acme = await office.admin(), await office.admin("acme")
+    made = read(await everybody.put("/api/v1/policies/eu", json=POLICY), PolicyView)
+
+    await everybody.put("/api/v1/pools/eu", json=EU)
+    await everybody.put("/api/v1/pools/us", json={"labels": {"region": "us"}})
+
+    assert (made.label, made.value, made.requires, made.pools) == ("eu_data", "", {"region": "eu"}, [])
+    assert [policy.pools for policy in await policies(acme)] == [["eu"]]
+
+
+async def test_a_policy_is_taken_away_and_that_is_told(office: Office) -> None:
+    everybody = await office.admin()
+    await everybody.put("/api/v1/policies/eu", json=POLICY)
+    problem(await everybody.delete("/api/v1/policies/eu", headers={"If-Match": '"9"'}), 412)
+
+    assert read(await everybody.delete("/api/v1/policies/eu", params={"why": "sold"}), Done).changed
+
+    assert await policies(everybody) == []
+    problem(await everybody.delete("/api/v1/policies/eu"), 404)
+    told = read(await everybody.get("/api/v1/audit", params={"object": "eu"}), Page[AuditView]).items
+    assert [(one.act, one.why) for one in told] == [("drop_policy", "sold"), ("put_policy", "")]
+    assert b"eu_data" in bytes(told[0].before)
+
+
+async def test_what_is_wrong_with_a_policy_is_named(office: Office) -> None:
+    wish = {"label": "eu data", "value": "x" * 64, "requires": {}, "note": "x" * 4_001}
+
+    body = problem(await (await office.admin()).put("/api/v1/policies/No%20Name", json=wish), 422)
+
+    assert list(pointers(body)) == ["path:name", "/label", "/value", "/requires", "/note"]

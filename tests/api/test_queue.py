@@ -1,0 +1,131 @@
+"""How things stand in a pool, over the API: its leader is asked, and nobody sees whose the others' work is (OPS-2)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+
+import httpx2
+import pytest
+
+from mainspring.api.services import Role
+from mainspring.bootstrap import POOL
+from mainspring.core.levels import PARTIAL_AFTER_SECONDS
+from mainspring.host.loop import Leader
+from mainspring.rest import Page
+from mainspring.rest_sharing import LevelView, QueueView, TenantUseView
+from tests.api.office import Office, all_pages, problem, read, submit, until
+from tests.host.hall import Hand
+
+LARGE: dict[str, object] = {
+    "name": "large",
+    "tasks": [{"name": "only", "resources": {"cpu_millis": 2_000, "memory_bytes": 2**20}}],
+}
+
+
+@asynccontextmanager
+async def crowded(office: Office) -> AsyncIterator[Leader]:
+    """A worker with four cores, on which acme has two tasks; one more of acme waits, and one of globex."""
+    acme, globex = await office.admin("acme"), await office.admin("globex")
+    async with office.led() as leader:
+        hand = await Hand("w1", leader, "s1").welcome()
+        beating = asyncio.create_task(hand.beat())
+        for _ in range(2):
+            await submit(acme, LARGE)
+            await hand.next_task()
+        for caller in (acme, globex):
+            await submit(caller, LARGE, priority="P1" if caller is acme else "P2")
+
+        async def all_wait() -> bool:
+            standing = await office.services.shards.standing(POOL)
+            return sum(line.waiting for line in standing.lines) == 2
+
+        await until(all_wait)
+        yield leader
+        beating.cancel()
+
+
+async def queue(caller: httpx2.AsyncClient, **params: str) -> QueueView:
+    """What waits."""
+    found: QueueView = read(await caller.get("/api/v1/queue", params=params), QueueView)
+    return found
+
+
+async def test_the_queue_says_what_there_is_and_what_waits(office: Office) -> None:
+    async with crowded(office):
+        found = await queue(await office.admin(), pool=POOL)
+
+    assert (found.pool, found.workers, found.held_from, found.stopping) == (POOL, 1, None, 0)
+    assert (found.capacity.cpu, found.used.cpu) == (4.0, 4.0)
+    assert [(line.priority, line.tenant, line.waiting) for line in found.lines] == [
+        ("P1", "acme", 1),
+        ("P2", "globex", 1),
+    ]
+    assert {name: count for name, count in found.waiting.items() if count} == {"P1": 1, "P2": 1}
+    assert not any(found.intake.values())
+
+
+async def test_of_other_tenants_only_sums_are_shown(office: Office) -> None:
+    async with crowded(office):
+        every, own = await queue(await office.admin()), await queue(await office.admin("acme"))
+        answer = await (await office.admin("acme")).get("/api/v1/use")
+
+    assert {line.tenant for line in own.lines} == {"acme"}
+    assert (own.waiting, own.used) == (every.waiting, every.used)
+    assert [one.tenant for one in read(answer, Page[TenantUseView]).items] == ["acme"]
+
+
+async def test_who_uses_how_much_and_may(office: Office) -> None:
+    everybody = await office.admin()
+    await everybody.put("/api/v1/tenants/acme/quota", json={"weight": 3, "guaranteed": {"cpu": 1}})
+    await everybody.put("/api/v1/tenants/acme/p0-grant", json={})
+    async with crowded(office):
+        pages = [page async for page in all_pages(everybody, "/api/v1/use", TenantUseView, limit=1)]
+        own = read(await (await office.admin("acme")).get("/api/v1/tenants/acme/use"), TenantUseView)
+        idle = read(await everybody.get("/api/v1/tenants/nobody/use", params={"pool": POOL}), TenantUseView)
+
+    acme, globex = [one for page in pages for one in page]
+    assert (acme.tenant, acme.pool, acme.rooms, acme.use.cpu, acme.share) == ("acme", POOL, 2, 4.0, 1.0)
+    assert (acme.is_on_burst, acme.p0, acme.quota.weight, acme.quota.guaranteed.cpu) == (True, True, 3.0, 1.0)
+    assert (globex.tenant, globex.rooms, globex.use.cpu, globex.p0) == ("globex", 0, 0.0, False)
+    assert acme.entitled == pytest.approx(0.75)
+    assert own == acme
+    assert (idle.rooms, idle.share, idle.quota.weight) == (0, 0.0, 1.0)
+
+
+async def test_another_tenants_use_is_not_there(office: Office) -> None:
+    async with office.led():
+        problem(await (await office.admin("globex")).get("/api/v1/tenants/acme/use"), 404)
+
+
+async def test_without_a_leader_one_is_told_to_come_back(office: Office) -> None:
+    everybody = await office.admin()
+    await office.store.ensure_shard("lonely")
+
+    for path in ("queue", "use", "tenants/acme/use"):
+        assert problem(await everybody.get(f"/api/v1/{path}", params={"pool": "lonely"}), 503)["code"] == "not_leading"
+        problem(await everybody.get(f"/api/v1/{path}", params={"pool": "never"}), 404)
+
+
+async def test_a_cursor_of_another_list_is_refused(office: Office) -> None:
+    async with office.led():
+        problem(await (await office.admin()).get("/api/v1/use", params={"cursor": "WyJ4Il0"}), 422)
+
+
+async def test_the_level_is_that_of_the_worst_pool_or_of_the_one_that_is_named(office: Office) -> None:
+    viewer = office.caller(await office.token(Role.VIEWER, tenant="acme"))
+    for pool in (POOL, "lonely"):
+        await office.store.ensure_shard(pool)
+    await office.store.campaign(POOL, "somebody", 1, timedelta(hours=1))
+    for _ in range(int(PARTIAL_AFTER_SECONDS) + 2):
+        office.clock.ahead += 1.0
+        await office.services.levels.look()
+
+    worst = read(await viewer.get("/api/v1/level"), LevelView)
+    named = read(await viewer.get("/api/v1/level", params={"pool": POOL}), LevelView)
+
+    assert (worst.pool, worst.level, worst.accepts, worst.shedding) == ("lonely", "partial", 0.0, "")
+    assert (named.pool, named.level) == (POOL, "normal")
+    problem(await viewer.get("/api/v1/level", params={"pool": "never"}), 404)

@@ -1,0 +1,334 @@
+"""Limits of requests hold for all servers together, and what is told to those who are refused is true (ADM-4)."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections import Counter
+from collections.abc import Callable, Sequence
+from contextvars import ContextVar
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from mainspring.api.app import endpoints
+from mainspring.api.rates import RUNS_OF_ONE, Counts, Rates, Use
+from mainspring.api.services import Role
+from mainspring.clock import MachineClock
+from mainspring.core.allowances import Allowance, Wish
+from mainspring.core.zones import EPOCH
+from mainspring.errors import Overloaded, Unavailable
+from mainspring.rest import BulkLine
+from mainspring.store.sqlite import SqliteStore
+from tests.api.office import NOOP, HurriedClock, Office, problem, read
+from tests.generous import GENEROUS
+
+SUBMITTERS = 64
+LOOKED_AT: ContextVar[datetime] = ContextVar("LOOKED_AT", default=EPOCH)
+
+
+class StillClock(HurriedClock):
+    """A clock that only a test moves."""
+
+    def __init__(self) -> None:
+        self._began, self._wall = MachineClock().monotonic(), MachineClock().wall()
+
+    def monotonic(self) -> float:
+        """Seconds."""
+        return self._began + self.ahead
+
+    def wall(self) -> datetime:
+        """The time."""
+        return self._wall + timedelta(seconds=self.ahead)
+
+
+class NotedClock(MachineClock):
+    """The machine's clock, which tells a task when the store looked at it last on its behalf."""
+
+    def wall(self) -> datetime:
+        """The time."""
+        now = super().wall()
+        LOOKED_AT.set(now)
+        return now
+
+
+class Ledger:
+    """A store that says of each grant when it was, and may be away."""
+
+    def __init__(self, store: SqliteStore) -> None:
+        self._store = store
+        self.calls = 0
+        self.granted: list[tuple[float, int]] = []
+        self.is_away = False
+        self.while_asked: Callable[[], None] = lambda: None
+
+    async def take_allowances(self, wishes: Sequence[Wish]) -> list[Allowance]:
+        """As the store does."""
+        self.calls += 1
+        if self.is_away:
+            raise Unavailable("it is away")
+        answers = await self._store.take_allowances(wishes)
+        self.while_asked()
+        self.granted += [(LOOKED_AT.get().timestamp(), answer.granted) for answer in answers]
+        return answers
+
+
+@pytest.fixture
+def clock() -> StillClock:
+    """Time stands still until the test moves it."""
+    return StillClock()
+
+
+@pytest.fixture
+async def ledger(tmp_path: Path, clock: StillClock) -> Ledger:
+    """A store."""
+    return Ledger(SqliteStore.open(tmp_path / "store.db", clock=clock))
+
+
+def rates_on(ledger: Ledger, clock: MachineClock, servers: int = 1) -> Rates:
+    """A server's."""
+    return Rates(ledger, clock, lambda: servers)  # type: ignore[arg-type]
+
+
+async def told(rates: Rates, who: str, use: Use) -> float | None:
+    """In how many seconds somebody is to come again; None: they are let in."""
+    try:
+        await rates.admit(who, [use])
+    except Overloaded as refused:
+        return refused.retry_after_seconds
+    return None
+
+
+async def test_two_servers_let_in_what_one_would_in_every_second(tmp_path: Path) -> None:
+    """64 submitters who wait as told, for two seconds, by the store's time."""
+    clock, most = NotedClock(), 50
+    ledger = Ledger(SqliteStore.open(tmp_path / "store.db", clock=clock))
+    servers = [rates_on(ledger, clock, 2) for _ in range(2)]
+    until = clock.monotonic() + 2.0
+
+    async def submit(number: int) -> Counter[bool]:
+        ends: Counter[bool] = Counter()
+        while clock.monotonic() < until:
+            wait = await told(servers[number % 2], f"s{number}", Use("submit", most))
+            ends[wait is None] += 1
+            await clock.sleep(min(wait or 0.001, max(0.0, until - clock.monotonic())))
+        return ends
+
+    let_in = sum(ends[True] for ends in await asyncio.gather(*map(submit, range(SUBMITTERS))))
+    grants = [at for at, amount in ledger.granted for _ in range(amount)]
+    busiest = max(sum(at <= other < at + 1.0 for other in grants) for at in grants)
+    assert busiest <= most
+    assert most <= let_in <= len(grants) <= 3 * most
+
+
+@pytest.mark.parametrize("in_whole_seconds", [False, True], ids=["exactly", "by-the-header"])
+@pytest.mark.parametrize("waiters", [1, 7, 64])
+async def test_whoever_waits_exactly_as_told_is_let_in(
+    ledger: Ledger, clock: StillClock, waiters: int, in_whole_seconds: bool
+) -> None:
+    """All are told at the same moment, and each comes when told and not before."""
+    rates, use = rates_on(ledger, clock), Use("submit:tenant:acme", 10)
+    for number in range(10):
+        assert await told(rates, f"first-{number}", use) is None
+    waits = {str(number): await told(rates, str(number), use) for number in range(waiters)}
+    at = {who: math.ceil(wait or 0) if in_whole_seconds else wait or 0 for who, wait in waits.items()}
+    assert min(at.values()) > 0
+    began = clock.ahead
+    for who in sorted(at, key=lambda who: at[who]):
+        clock.ahead = began + at[who]
+        assert await told(rates, who, use) is None, f"{who}, who was told {at[who]} s"
+    assert max(at.values()) <= 2 + waiters / 9
+
+
+async def test_those_who_wait_on_two_servers_are_told_times_for_all_of_them(ledger: Ledger, clock: StillClock) -> None:
+    """Each server knows how many there are."""
+    servers, use = [rates_on(ledger, clock, 2) for _ in range(2)], Use("submit", 10)
+    for number in range(10):
+        assert await told(servers[number % 2], f"first-{number}", use) is None
+    waits = {number: await told(servers[number % 2], str(number), use) or 0 for number in range(30)}
+    began = clock.ahead
+    for number in sorted(waits, key=lambda number: waits[number]):
+        clock.ahead = began + waits[number]
+        assert await told(servers[number % 2], str(number), use) is None
+
+
+async def test_the_store_is_not_asked_while_it_is_known_that_there_is_nothing(
+    ledger: Ledger, clock: StillClock
+) -> None:
+    """However many come."""
+    rates, use = rates_on(ledger, clock), Use("act:user:ann", 3)
+    for number in range(4):
+        await told(rates, str(number), use)
+    before = ledger.calls
+    for number in range(50):
+        assert await told(rates, str(number), use) is not None
+    assert ledger.calls == before
+
+
+async def test_those_who_come_at_the_same_time_share_a_call(ledger: Ledger, clock: StillClock) -> None:
+    """A hundred of them."""
+    rates = rates_on(ledger, clock)
+    await asyncio.gather(
+        *(rates.admit(str(one), [Use("submit", 1000), Use("submit:user:a", 1000)]) for one in range(100))
+    )
+    assert ledger.calls <= 2
+
+
+async def test_what_was_taken_is_not_used_later(ledger: Ledger, clock: StillClock) -> None:
+    """After a tenth of a second it is taken anew."""
+    rates, use = rates_on(ledger, clock), Use("submit", 100)
+    for _ in range(20):
+        await rates.admit("a", [use])
+    clock.ahead += 0.2
+    before = ledger.calls
+    await rates.admit("a", [use])
+    assert ledger.calls == before + 1
+
+
+async def test_what_is_held_is_not_over_while_another_limit_is_asked_for(ledger: Ledger, clock: StillClock) -> None:
+    """A store that answers slowly makes nobody wait for what there is plenty of."""
+    rates = rates_on(ledger, clock)
+    for _ in range(40):
+        await rates.admit("ann", [Use("submit", 1_000)])
+        clock.ahead += 0.02
+
+    def take_long() -> None:
+        clock.ahead += 0.3
+
+    ledger.while_asked = take_long
+    await rates.admit("ann", [Use("submit", 1_000), Use("submit:user:ann", 1_000)])
+
+
+async def test_a_request_that_one_limit_refuses_uses_up_nothing_of_the_others(
+    ledger: Ledger, clock: StillClock
+) -> None:
+    """The tenant has none left, all together have."""
+    rates = rates_on(ledger, clock)
+    await rates.admit("a", [Use("submit", 3), Use("submit:tenant:acme", 1)])
+    for _ in range(5):
+        with pytest.raises(Overloaded, match="tenant acme may make 1 submission in 1 s"):
+            await rates.admit("a", [Use("submit", 3), Use("submit:tenant:acme", 1)])
+    await rates.admit("b", [Use("submit", 3), Use("submit:tenant:other", 1)])
+
+
+async def test_without_the_store_each_server_counts_by_itself(ledger: Ledger, clock: StillClock) -> None:
+    """A limit does not take the API down, and still is one. The store is asked again after a while."""
+    rates, use = rates_on(ledger, clock), Use("submit", 5)
+    ledger.is_away = True
+    ends = [await told(rates, str(number), use) for number in range(8)]
+    assert [end is None for end in ends] == [True] * 5 + [False] * 3
+    assert ledger.calls == 1
+    ledger.is_away = False
+    clock.ahead += 5.0
+    assert await told(rates, "later", use) is None
+    assert ledger.calls == 2
+
+
+FROM_WORKERS = {
+    "claim_runs", "start_claimed_run", "heartbeat_claimed_run", "complete_claimed_run", "fail_claimed_run",
+}  # fmt: skip
+"""ADM-6: heartbeats and results are never held off."""
+
+
+def test_every_route_is_counted_as_something() -> None:
+    """What makes runs as a submission; nothing that is changed goes uncounted."""
+    counts = {endpoint.operation: endpoint.counts for endpoint in endpoints()}
+    of = {kind: {operation for operation, counted in counts.items() if counted is kind} for kind in Counts}
+    assert of[Counts.SUBMISSION] == {
+        "create_run", "rerun_run", "trigger_schedule", "backfill_schedule", "receive_events",
+    }  # fmt: skip
+    assert of[Counts.RUNS] == {"create_runs"}
+    assert of[Counts.NOTHING] == {
+        endpoint.operation for endpoint in endpoints() if endpoint.role is None
+    } | {"get_metrics", "get_openapi", "get_level"} | FROM_WORKERS  # fmt: skip
+    changing = {endpoint.operation for endpoint in endpoints() if endpoint.method != "GET"} - {"suppose"} - FROM_WORKERS
+    assert changing <= of[Counts.SUBMISSION] | of[Counts.RUNS] | of[Counts.ACT]
+
+
+@pytest.fixture
+async def strict(tmp_path: Path) -> Office:
+    """A server on which little is allowed."""
+    settings = {
+        "acts_per_second": "3", "queries_per_second": "4", "user_submissions_per_second": "2",
+        "tenant_submissions_per_second": "5",
+    }  # fmt: skip
+    return Office(tmp_path, given={**GENEROUS, **settings})
+
+
+async def test_an_answer_says_which_limit_and_when(strict: Office) -> None:
+    """429, with whole seconds in the header and the exact time in the body; other kinds of requests go on."""
+    caller = await strict.admin("acme")
+    for _ in range(3):
+        assert (await caller.post("/api/v1/jobs", json=NOOP)).is_success
+    answer = await caller.post("/api/v1/jobs", json=NOOP)
+    body = problem(answer, 429)
+    assert body["code"] == "overloaded"
+    assert "user token:a-test may make 3 changes in 1 s: come again in " in body["detail"]
+    assert int(answer.headers["retry-after"]) == max(1, math.ceil(body["retry_after_seconds"]))
+    assert (await caller.get("/api/v1/runs")).is_success
+    assert (await caller.post("/api/v1/runs", json={"job": "noop"})).is_success
+    strict.clock.ahead += body["retry_after_seconds"]
+    assert (await caller.post("/api/v1/jobs", json=NOOP)).is_success
+    await strict.close()
+
+
+async def test_a_submission_counts_for_its_user_and_its_tenant(strict: Office) -> None:
+    """Two of one user, and five of a tenant, whoever they are of."""
+    admin = await strict.admin("acme")
+    assert (await admin.post("/api/v1/jobs", json=NOOP)).is_success
+    ends = [(await admin.post("/api/v1/runs", json={"job": "noop"})).status_code for _ in range(3)]
+    assert ends == [201, 201, 429]
+    others = strict.caller(await strict.token(Role.ADMIN, tenant="other"))
+    assert "user token:" in problem(await others.post("/api/v1/runs", json={"job": "noop"}), 429)["detail"]
+    users = [strict.caller(await strict.token(Role.ADMIN, tenant="acme", name=f"user-{number}")) for number in range(3)]
+    more = [await user.post("/api/v1/runs", json={"job": "noop"}) for user in users for _ in range(2)]
+    assert [answer.status_code for answer in more] == [201, 201, 201, 429, 429, 429]
+    assert "tenant acme may make 5 submissions in 1 s" in problem(more[3], 429)["detail"]
+    await strict.close()
+
+
+async def test_questions_are_counted_for_the_tenant(strict: Office) -> None:
+    """Health and numbers are not."""
+    caller = await strict.admin("acme")
+    ends = [(await caller.get("/api/v1/runs")).status_code for _ in range(6)]
+    assert ends == [200] * 4 + [429] * 2
+    for path in ("/healthz", "/metrics", "/openapi.json"):
+        assert {(await caller.get(path)).status_code for _ in range(10)} <= {200, 403}
+    assert (await (await strict.admin("other")).get("/api/v1/runs")).is_success
+    await strict.close()
+
+
+@pytest.mark.parametrize("mode", ["each", "all"])
+async def test_a_thousand_runs_of_one_request_count_as_one(strict: Office, mode: str) -> None:
+    """2,000 are two submissions of the user, and one more is refused, before anything of it is made."""
+    caller = await strict.admin("acme")
+    await caller.post("/api/v1/jobs", json=NOOP)
+    lines = '{"job": "noop"}\n' * (2 * RUNS_OF_ONE)
+    answer = await caller.post("/api/v1/runs/bulk", params={"mode": mode}, content=lines)
+    assert answer.text.count('"id":"run_') == 2 * RUNS_OF_ONE
+    again = await caller.post("/api/v1/runs/bulk", params={"mode": mode}, content='{"job": "noop"}\n' * 3)
+    if mode == "all":
+        assert "user token:" in problem(again, 429)["detail"]
+    else:
+        refused = [read_line(line) for line in again.text.splitlines()]
+        assert [line.index for line in refused] == [0, 1, 2]
+        assert {line.problem.status for line in refused if line.problem is not None} == {429}
+        assert all(line.problem is not None and line.problem.retry_after_seconds for line in refused)
+    assert read(await caller.get("/api/v1/runs", params={"count": "exact"}), dict)["count"]["value"] == 2 * RUNS_OF_ONE
+    await strict.close()
+
+
+async def test_a_limit_is_changed_while_everything_runs(strict: Office) -> None:
+    """The next request goes by it."""
+    caller = await strict.admin()
+    assert (await caller.put("/api/v1/settings/queries_per_second", json={"value": 50})).is_success
+    ends = {(await caller.get("/api/v1/runs")).status_code for _ in range(20)}
+    assert ends == {200}
+    await strict.close()
+
+
+def read_line(line: str) -> BulkLine:
+    """A line of an answer."""
+    return msgspec.json.decode(line, type=BulkLine)

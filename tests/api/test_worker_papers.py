@@ -1,0 +1,144 @@
+"""What a worker keeps of who it is: it joins once, renews in time, and says what to do when it is too late."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from mainspring import certificates
+from mainspring.api.services import Role
+from mainspring.errors import Conflict, Refused, Unauthenticated
+from mainspring.worker.identity import Identity, read_join_token
+from tests.api.gatehouse import Gatehouse
+from tests.api.office import HurriedClock
+from tests.api.yard import Yard
+
+
+@pytest.fixture
+async def gatehouse(tmp_path: Path) -> AsyncIterator[Gatehouse]:
+    """Where workers join."""
+    async with Yard(tmp_path) as yard:
+        yield Gatehouse(yard, tmp_path)
+
+
+class Machine:
+    """A machine with a directory for its worker."""
+
+    def __init__(self, gatehouse: Gatehouse, directory: Path, server: str, name: str = "w1") -> None:
+        self.clock = HurriedClock()
+        self.directory = directory
+        directory.mkdir(exist_ok=True)
+        trusted = directory / "servers.crt"
+        gatehouse.hosts.cert_pem.write_to_path(trusted)
+        self.identity = Identity(directory, name, [server], self.clock, token="msp_unused", ca_cert=trusted)
+
+    def serial(self) -> str:
+        """Of the certificate that it has now."""
+        return certificates.read_certificate((self.directory / "identity" / "worker.pem").read_text()).serial
+
+
+async def test_it_joins_once_and_finds_its_certificate_after_a_restart(gatehouse: Gatehouse, tmp_path: Path) -> None:
+    server = await gatehouse.server()
+    token = await gatehouse.join_token()
+    machine = Machine(gatehouse, tmp_path / "m", server.address)
+    assert machine.identity.headers() == {"Authorization": "Bearer msp_unused"}
+
+    await machine.identity.join(token)
+    first = machine.serial()
+    await Machine(gatehouse, tmp_path / "m", server.address).identity.join(token)
+
+    assert machine.serial() == first
+    assert machine.identity.headers() == {}, "its token goes nowhere any more"
+    kept = [path for path in (tmp_path / "m" / "identity").iterdir() if "PRIVATE KEY" in path.read_text()]
+    assert [(path.name, path.stat().st_mode & 0o777) for path in kept] == [("worker.pem", 0o600)]
+    assert (tmp_path / "m" / "identity").stat().st_mode & 0o777 == 0o700
+
+
+async def test_another_join_token_gives_another_identity(gatehouse: Gatehouse, tmp_path: Path) -> None:
+    server = await gatehouse.server()
+    machine = Machine(gatehouse, tmp_path / "m", server.address)
+    await machine.identity.join(await gatehouse.join_token())
+    async with server.http(await gatehouse.yard.token(Role.ADMIN)) as admin:
+        assert (await admin.post("/api/v1/workers/w1/revoke", json={})).is_success
+    revoked = machine.serial()
+
+    await machine.identity.join(await gatehouse.join_token())
+
+    assert machine.serial() != revoked
+    kept = await gatehouse.yard.store.find_identity("w1")
+    assert kept is not None
+    assert kept.revoked_at is None
+
+
+async def test_a_name_that_another_machine_has_is_refused(gatehouse: Gatehouse, tmp_path: Path) -> None:
+    server = await gatehouse.server()
+    await Machine(gatehouse, tmp_path / "one", server.address).identity.join(await gatehouse.join_token())
+    with pytest.raises(Conflict):
+        await Machine(gatehouse, tmp_path / "two", server.address).identity.join(await gatehouse.join_token())
+    assert not (tmp_path / "two" / "identity" / "worker.pem").exists()
+
+
+async def test_it_is_renewed_from_half_of_its_life_on(gatehouse: Gatehouse, tmp_path: Path) -> None:
+    server = await gatehouse.server()
+    machine = Machine(gatehouse, tmp_path / "m", server.address)
+    await machine.identity.join(await gatehouse.join_token())
+    first, renewed = machine.serial(), asyncio.Event()
+
+    async def note() -> None:
+        renewed.set()
+
+    machine.clock.ahead = timedelta(hours=13).total_seconds()
+    renewing = asyncio.create_task(machine.identity.keep_renewed(note))
+    async with asyncio.timeout(10):
+        await renewed.wait()
+    renewing.cancel()
+
+    assert machine.serial() != first
+    kept = await gatehouse.yard.store.find_identity("w1")
+    assert kept is not None
+    assert kept.serial == machine.serial()
+    async with server.caller("w1", trust=machine.identity.context()):
+        pass
+
+
+async def test_one_that_was_away_for_too_long_is_told_how_to_join_again(gatehouse: Gatehouse, tmp_path: Path) -> None:
+    server = await gatehouse.server()
+    machine = Machine(gatehouse, tmp_path / "m", server.address)
+    await machine.identity.join(await gatehouse.join_token())
+    machine.clock.ahead = timedelta(hours=25).total_seconds()
+    with pytest.raises(Unauthenticated, match=r"expired at .* UTC: join again: `mainspring join-token create`"):
+        machine.identity.context()
+
+
+async def test_a_server_that_is_not_trusted_gets_no_join_token(gatehouse: Gatehouse, tmp_path: Path) -> None:
+    """Whoever is at the address shows a certificate of nobody that is believed."""
+    server = await gatehouse.server()
+    seen = len(await gatehouse.yard.store.list_identities("", 10))
+    stranger = Identity(tmp_path, "w1", [server.address], HurriedClock(), token="", ca_cert=None)
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.5):
+            await stranger.join(await gatehouse.join_token())
+    assert len(await gatehouse.yard.store.list_identities("", 10)) == seen
+    assert stranger.context().verify_mode is ssl.CERT_REQUIRED
+
+
+async def test_a_certificate_is_shown_over_https_only(gatehouse: Gatehouse, tmp_path: Path) -> None:
+    machine = Machine(gatehouse, tmp_path / "m", "http://127.0.0.1:8484")
+    with pytest.raises(Refused, match="not encrypted"):
+        await machine.identity.join(await gatehouse.join_token())
+    (tmp_path / "m" / "identity" / "worker.pem").write_text("")
+    with pytest.raises(Refused, match="not encrypted"):
+        machine.identity.check_addresses()
+
+
+def test_a_join_token_comes_from_a_file_or_as_it_is(tmp_path: Path) -> None:
+    (tmp_path / "join").write_text("msj_1_2\n")
+    assert read_join_token("", tmp_path / "join") == "msj_1_2"
+    assert read_join_token("said", None) == "said"
+    with pytest.raises(Refused):
+        read_join_token("", tmp_path / "nowhere")
