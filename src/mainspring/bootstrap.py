@@ -17,17 +17,19 @@ from pathlib import Path
 
 from mainspring.api import tokens
 from mainspring.api.auditing import Auditor
-from mainspring.api.services import EVERY_TENANT, Principal, Role
+from mainspring.api.services import EVERY_TENANT, GIVEN_TO_TOKENS, Principal, Role
 from mainspring.clock import Clock, MachineClock
 from mainspring.core.webhook_events import reference_in
 from mainspring.errors import Fault, NotLeading, Refused, StoreUnfit
 from mainspring.host.alerting import NOTIFY_KIND, Alerting
 from mainspring.host.fire_news import ASIDE, RUN_ENDED, FireNews
 from mainspring.host.host import Host
+from mainspring.host.levels import Levels
 from mainspring.host.loop import Leader
 from mainspring.host.outbox import OutboxDelivery
 from mainspring.host.reaching import HostReach, Reach
-from mainspring.host.schedule_acts import make_context
+from mainspring.host.rules import FollowedRules
+from mainspring.host.schedule_context import make_context
 from mainspring.host.sealing import Sealer
 from mainspring.host.settings import Settings
 from mainspring.host.settler import Settler
@@ -86,9 +88,14 @@ class Engine:
         self.settings = Settings(store, clock, given)
         self.host = Host(store, clock, name, draw_nonce=lambda: entropy() >> 1, tuning=self.settings.tuning)
         self.settings.on_change = self.host.retune
+        self.rules = FollowedRules(store, clock)
+        self.rules.on_change = self.host.rule
+        self.levels = Levels(store, clock, lambda: self.host.leaders, lambda: self.settings.tuning)
         self.reach: Reach = HostReach(self.host)
         """How leaders are reached; whoever speaks to other servers puts theirs in its place."""
-        self.context = make_context(default_jitter_seconds)
+        self.context = make_context(
+            default_jitter_seconds, rules=lambda: self.rules.now, tuning=lambda: self.settings.tuning
+        )
         self.settler = Settler(store, self.context)
         self.triggers = Triggers(store, clock, self.settler)
         news = FireNews(store, self.settler, lambda: self.reach)
@@ -111,7 +118,9 @@ class Engine:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[Host]:
         """Take part in the scheduling for as long as the block lasts, then hand everything over."""
-        duties = (self._outbox, self._sweeper, self.triggers, self._sealer, self.settings)
+        duties = (
+            self._outbox, self._sweeper, self.triggers, self._sealer, self.settings, self.rules, self.levels,
+        )  # fmt: skip
         helpers = [asyncio.create_task(one.run()) for one in duties]
         hosting = asyncio.create_task(self.host.run())
         try:
@@ -161,9 +170,9 @@ def create_token(
     store_url: str, name: str, roles: Sequence[str], tenant: str = EVERY_TENANT, expires: timedelta = timedelta(days=90)
 ) -> str:
     """Make a token by going to the store itself: the first one can't be asked for with a token. Raises Refused."""
-    unknown = [role for role in roles if role not in set(Role) - {Role.ATTEMPT}]
+    unknown = [role for role in roles if role not in GIVEN_TO_TOKENS]
     if unknown or not roles:
-        known = ", ".join(role for role in Role if role is not Role.ATTEMPT)
+        known = ", ".join(role for role in Role if role in GIVEN_TO_TOKENS)
         raise Refused("the token can't be made", [Fault(where="roles", why=f"must be some of {known}")])
     if not tokens.SHORTEST_LIFE <= expires <= tokens.LONGEST_LIFE:
         why = f"must be from a minute to {tokens.LONGEST_LIFE.days} days"

@@ -56,6 +56,11 @@ class MachineClock:
         time.sleep(seconds)
 
 
+def cpu_seconds() -> float:
+    """How much CPU time this thread has used: for saying what something costs, never for deciding."""
+    return time.thread_time()
+
+
 class StoreTime:
     """The store's time as a host knows it: the store's last words plus monotonic time since."""
 

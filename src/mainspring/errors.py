@@ -119,6 +119,24 @@ class KeyReused(Conflict):
     code = "key_reused"
 
 
+class ClaimExpired(Conflict):
+    """What was claimed was not started in time, or was called back: it comes again under another id, to anybody."""
+
+    code = "claim_expired"
+
+
+class AttemptOver(Conflict):
+    """The attempt has ended, or was given up: stop what you do for it. What you said of it changed nothing."""
+
+    code = "attempt_over"
+
+
+class NotYours(Conflict):
+    """The attempt is another worker's."""
+
+    code = "not_yours"
+
+
 class Outdated(Conflict):
     """Something was changed since the caller looked: the version that they name is not the one that it has."""
 
@@ -146,11 +164,22 @@ class Unavailable(MainspringError):
 
     code = "unavailable"
 
+    def __init__(self, *words: object, retry_after_seconds: float | None = None) -> None:
+        super().__init__(*words)
+        self.retry_after_seconds = retry_after_seconds
+        """When it is worth trying again, if that is known."""
+
 
 class Overloaded(Unavailable):
     """More is waiting than may wait. The request was not taken."""
 
     code = "overloaded"
+
+
+class Closed(Unavailable):
+    """The pool takes nothing new at the moment: nobody leads it, or the store can't be reached (HA-5)."""
+
+    code = "closed"
 
 
 class NotLeading(Unavailable):

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import secrets
 from datetime import UTC, datetime, timedelta
+from hashlib import blake2b
 from random import Random
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -28,6 +29,12 @@ def entropy() -> int:
 def new_id(prefix: str, now: datetime, random: Random) -> str:
     """A fresh id that sorts after the older ones of its kind."""
     return f"{prefix}_{(now - _EPOCH) // _MILLISECOND:012x}-{random.getrandbits(64):016x}"
+
+
+def derived_id(prefix: str, now: datetime, number: int, subject: str) -> str:
+    """The id of the `number`th of its kind at a time, up to 65,535, derived from what it is about."""
+    digest = blake2b(subject.encode(), digest_size=6).hexdigest()
+    return f"{prefix}_{(now - _EPOCH) // _MILLISECOND:012x}-{number:04x}{digest}"
 
 
 def task_id(run_id: str, index: int) -> str:

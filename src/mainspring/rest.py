@@ -62,6 +62,8 @@ class Problem(View, frozen=True, kw_only=True, omit_defaults=True):
     hint: str = ""
     instance: str = ""
     errors: list[FaultView] = []
+    retry_after_seconds: float | None = None
+    """When it is worth trying again, exactly; the header says it in whole seconds."""
 
 
 # jobs
@@ -95,6 +97,8 @@ class RunRequest(Wish, frozen=True, kw_only=True):
     tenant: str | None = None
     """Whose run it is; the token's tenant unless the token may act for others."""
     start_at: datetime | None = None
+    finish_by: datetime | None = None
+    """When it is to be over; else as its job says."""
     idempotency_key: str | None = None
     """In a bulk request each run may have its own; for one run the header `Idempotency-Key` is the same."""
 
@@ -133,6 +137,10 @@ class RunView(View, frozen=True, kw_only=True):
     """How often a task of it was tried again."""
     started_at: datetime | None = None
     """When the first of its tasks started, once it is over."""
+    finish_by: datetime | None = None
+    """When it is to be over, if somebody or its job says so."""
+    at_risk_at: datetime | None = None
+    """When it was found that it may not be over by then."""
     in_history: bool = False
     """It has moved to history, and can't be acted on any more."""
 

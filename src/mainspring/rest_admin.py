@@ -164,3 +164,75 @@ class DeliveryView(View, frozen=True, kw_only=True):
     status: int | None
     fault: str
     last_at: datetime | None
+
+
+# who workers are
+
+
+class JoinTokenRequest(Wish, frozen=True, kw_only=True):
+    """A wish for a token with which machines become workers."""
+
+    name: str = "worker"
+    """What it is for."""
+    pools: tuple[str, ...] = ("default",)
+    """The pools that they may serve."""
+    uses: int = 1
+    """How many may join with it."""
+    expires_in_seconds: float = 3_600.0
+
+
+class JoinTokenView(View, frozen=True, kw_only=True, omit_defaults=True):
+    """A join token, as far as it may be shown."""
+
+    id: str
+    name: str
+    pools: list[str]
+    uses_left: int
+    created_by: str
+    created_at: datetime
+    expires_at: datetime
+    revoked_at: datetime | None = None
+    token: str | None = None
+    """The token itself: in the answer to its making, and never again."""
+
+
+class EnrolRequest(Wish, frozen=True, kw_only=True):
+    """A machine wants to be a worker."""
+
+    name: str
+    request: str
+    """A request for a certificate (PKCS#10) in PEM, signed with the worker's key on the curve P-256."""
+
+
+class RenewRequest(Wish, frozen=True, kw_only=True):
+    """A worker wants its next certificate."""
+
+    request: str
+    """As when it joined, with the same key."""
+
+
+class CertificateView(View, frozen=True, kw_only=True):
+    """A certificate of a worker."""
+
+    certificate: str
+    """In PEM."""
+    name: str
+    pools: list[str]
+    serial: str
+    expires_at: datetime
+
+
+class IdentityView(View, frozen=True, kw_only=True, omit_defaults=True):
+    """A worker that is known by its certificate."""
+
+    name: str
+    pools: list[str]
+    serial: str
+    """Of its latest certificate."""
+    join_token: str
+    """The id of the token that it joined with."""
+    enrolled_at: datetime
+    renewed_at: datetime
+    expires_at: datetime
+    """When its latest certificate ends."""
+    revoked_at: datetime | None = None

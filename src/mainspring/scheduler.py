@@ -77,11 +77,12 @@ class PipelineScheduler:
         port: int = DEFAULT_PORT,
         exact_port: bool = False,
         cpu_millis: int | None = None,
+        container_engine: str = "",
     ) -> None:
         """`ai_invoker` is a function, or what `mainspring up --invoker` takes. Raises Refused.
 
         `workspace_root` is where Python functions are found besides the folder. `port` is where the API answers; if it
-        is taken, the next one that is free.
+        is taken, the next one that is free. `container_engine` is what `mainspring up --container-engine` takes.
         """
         self.root = Path(pipelines_directory).resolve()
         self._ask = ai_invoker if callable(ai_invoker) else None
@@ -92,6 +93,7 @@ class PipelineScheduler:
         self._max_history_entries = max_history_entries
         self._heartbeat_seconds = heartbeat_interval_ms / 1_000
         self._port, self._exact_port, self._cpu_millis = port, exact_port, cpu_millis
+        self._container_engine = container_engine
         self._clock = MachineClock()
         self._lock = FolderLock(self.root, self._clock, stale_seconds=lock_stale_threshold_ms / 1_000)
         self._listeners: dict[str, list[Listener]] = defaultdict(list)
@@ -148,7 +150,7 @@ class PipelineScheduler:
             invoker = f"socket:{own / SOCKET}"
         settings = StandaloneSettings(
             directory=own, port=self._port, exact_port=self._exact_port, fires=False, cpu_millis=self._cpu_millis,
-            invoker=invoker, python_path=self._python_path,
+            invoker=invoker, python_path=self._python_path, container_engine=self._container_engine,
         )  # fmt: skip
         self._box = Standalone(settings, on_run=self._note_run, on_schedules=self._note_schedules)
         await self._stack.enter_async_context(self._box)

@@ -33,7 +33,9 @@ from mainspring.api.server import Front, listen
 from mainspring.bootstrap import POOL, Engine
 from mainspring.clock import MachineClock
 from mainspring.core.batch import Batch
+from mainspring.core.isolation import Isolation
 from mainspring.core.tasks import TaskState
+from mainspring.core.tuning import SETTINGS
 from mainspring.errors import NotLeading, Refused
 from mainspring.folder import kept_files
 from mainspring.folder.records import ADDRESS_FILE
@@ -48,6 +50,12 @@ log = structlog.get_logger()
 
 LEAST_CPU_MILLIS = 4_000
 """Tasks of one person mostly wait: so much is offered at least, however few processors there are."""
+RATES = (
+    "submissions_per_second", "tenant_submissions_per_second", "user_submissions_per_second", "queries_per_second",
+    "acts_per_second",
+)  # fmt: skip
+FOR_ONE_PERSON = ("p0_needs_grant=0", *(f"{name}={SETTINGS[name].most}" for name in RATES))
+"""There is nobody to be fair to, and nobody to ask for a grant. What is set while it runs goes before this."""
 _PORTS_TRIED = 20
 _LOOK_SECONDS = 0.05
 _LEAVE_SECONDS = 1.0
@@ -68,6 +76,8 @@ class StandaloneSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Who answers the prompts of map-reduce tasks that name nobody, as `core/invoker_texts.py` reads it."""
     python_path: tuple[Path, ...] = ()
     """Where the worker finds Python functions."""
+    container_engine: str = ""
+    """What runs containers, as `mainspring worker --container-engine` takes it."""
 
 
 class RunNote(msgspec.Struct, frozen=True, kw_only=True):
@@ -152,7 +162,7 @@ class Standalone:
         make_private(directory)
         server = ServerSettings(
             store=f"sqlite:///{directory / 'mainspring.db'}", port=listener.getsockname()[1], private_webhooks=True,
-            webhook_references=True,
+            webhook_references=True, tuning=FOR_ONE_PERSON,
         )  # fmt: skip
         assembly = await self._stack.enter_async_context(assemble(server, listener, self._prepare))
         self._engine, self.address = assembly.engine, assembly.ready.address
@@ -194,6 +204,7 @@ class Standalone:
             WorkerOptions(
                 servers=(self.address,), name=host, cpu_millis=cpu, state_dir=settings.directory / "worker",
                 drain_seconds=_LEAVE_SECONDS, python_path=settings.python_path, invoker=settings.invoker,
+                isolation=Isolation.NONE, container_engine=settings.container_engine, allow_private_http=True,
             )
         )  # fmt: skip
 

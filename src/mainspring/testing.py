@@ -21,10 +21,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import msgspec
 
+from mainspring.errors import Refused
 from mainspring.local.runner import run_virtually
 from mainspring.local.world import World as World  # noqa: PLC0414 - a part of this module
 from mainspring.sdk.context import Context, Identity, inside
@@ -72,8 +75,12 @@ def context(
     deadline: datetime | None = None,
     tenant: str = "default",
     task_name: str = "task",
+    inputs: Path | None = None,
 ) -> Iterator[SpokenContext]:
-    """What a task that is called in this block finds: its attempt, checkpoint, parameters, outputs of its upstream."""
+    """What a task that is called in this block finds: its attempt, checkpoint, parameters, outputs of its upstream.
+
+    `inputs` is a folder with the files that it would have fetched; what it leaves is in `context.artifacts`.
+    """
     identity = Identity(
         run_id="run_test",
         task_id="task_test.0",
@@ -88,7 +95,7 @@ def context(
     )
     made = SpokenContext(
         identity,
-        voice=_Ear(),
+        voice=_Ear(inputs),
         params=_json(params or {}),
         outputs={name: _json(output) for name, output in (outputs or {}).items()},
         checkpoint=None if checkpoint is None else _json(checkpoint),
@@ -126,7 +133,9 @@ class FrozenClock:
 class _Ear:
     """Hears what a task says."""
 
-    def __init__(self) -> None:
+    def __init__(self, inputs: Path | None) -> None:
+        self._inputs = inputs
+        self._files: TemporaryDirectory[str] | None = None
         self.checkpoints: list[Any] = []
         self.progresses: list[tuple[float | None, str]] = []
         self.extensions: list[float] = []
@@ -146,6 +155,18 @@ class _Ear:
     def deadline(self) -> datetime | None:
         """Nothing has changed since it began."""
         return None
+
+    def artifacts(self) -> Path:
+        """A folder for what it leaves; it goes with the context."""
+        if self._files is None:
+            self._files = TemporaryDirectory(prefix="mainspring-")
+        return Path(self._files.name)
+
+    def inputs(self) -> Path:
+        """What the test gives it."""
+        if self._inputs is None:
+            raise Refused("the test gives it no inputs: say context(inputs=FOLDER)")
+        return self._inputs
 
 
 def _json(value: object) -> str:

@@ -21,6 +21,8 @@
       Result(attempt, STOPPED) ──────────────►
                ◄────────────── Look(question, path)     is there such a file?
       Seen(question, exists) ────────────────►
+      AskEnds([run ..]) ─────────────────────►          whose files it has kept for long
+               ◄────────────── Ends({run: ..})          since when they are over
       Leaving() ─────────────────────────────►          give me nothing more
       Goodbye() ─────────────────────────────►          my hands are empty, I am off
 
@@ -137,6 +139,22 @@ class Progress(msgspec.Struct, frozen=True, array_like=True, gc=False):
 # from worker to server
 
 
+class Artifact(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A file that an attempt left, and that its worker has stored (WRK-11)."""
+
+    path: Annotated[str, msgspec.Meta(min_length=1, max_length=512)]
+    """Below the attempt's folder, as `core/artifacts.py` allows it."""
+    size_bytes: Annotated[int, msgspec.Meta(ge=0, le=2**53)]
+    sha256: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
+    place: Annotated[str, msgspec.Meta(max_length=4_096)]
+    """A URL that ends in its key: `s3://bucket/prefix/<tenant>/<run>/<task>/<attempt>/<path>`."""
+    keep_seconds: Annotated[int, msgspec.Meta(ge=0, le=2**31)] = 0
+    """So long after the end of its run it is kept at least; 0: nobody takes it away."""
+
+
+Artifacts = Annotated[tuple[Artifact, ...], msgspec.Meta(max_length=1_000)]
+
+
 class Register(_Message, frozen=True):
     """A worker opens a session. `holds` is all it has: received, running, or ended and not yet answered."""
 
@@ -175,6 +193,7 @@ class Result(_Message, frozen=True):
     outcome: Outcome
     output: str | None = None
     error: str | None = None
+    artifacts: Artifacts = ()
 
 
 class Returned(_Message, frozen=True):
@@ -220,6 +239,12 @@ class Log(_Message, frozen=True):
     data: Annotated[bytes, msgspec.Meta(max_length=LARGEST_LOG_PIECE_BYTES)]
     last: bool = False
     """The process is gone, and this is the end of it."""
+
+
+class AskEnds(_Message, frozen=True):
+    """How long are these runs over? Answered with `Ends` (WRK-11)."""
+
+    runs: Annotated[tuple[Id, ...], msgspec.Meta(max_length=100)]
 
 
 class Leaving(_Message, frozen=True):
@@ -297,6 +322,13 @@ class LogKept(_Message, frozen=True):
     offset: int
 
 
+class Ends(_Message, frozen=True):
+    """The answer to `AskEnds`. What is left out is not known any more."""
+
+    runs: dict[str, float | None]
+    """Since how many seconds each is over; None if it is not."""
+
+
 class Elsewhere(_Message, frozen=True):
     """The pool is led by another server: go there. Without an address nobody leads it now: come back soon."""
 
@@ -304,9 +336,9 @@ class Elsewhere(_Message, frozen=True):
 
 
 FromWorker = (
-    Register | Received | Started | Beat | Result | Returned | Refusal | Checkpoint | Extend | Seen | Log | Leaving
-    | Goodbye
+    Register | Received | Started | Beat | Result | Returned | Refusal | Checkpoint | Extend | Seen | Log | AskEnds
+    | Leaving | Goodbye
 )  # fmt: skip
-ToWorker = Welcome | Credit | Assign | Stop | Recall | Answer | Extended | Look | LogKept | Elsewhere
+ToWorker = Welcome | Credit | Assign | Stop | Recall | Answer | Extended | Look | LogKept | Ends | Elsewhere
 
 Frame = list[FromWorker]

@@ -45,7 +45,7 @@ def test_the_folder_one_is_in_is_meant_if_none_is_said(tmp_path: Path, monkeypat
 
 def test_each_error_has_its_place_and_the_exit_code_says_so(tmp_path: Path) -> None:
     bad = put(tmp_path, "bad", "name: x\nshedule: {}\ntasks:\n  - {id: a, run: b}\nsla: {finish_within: 1h}\n")
-    warned = put(tmp_path, "warned", "sla: {finish_within: 1h}\n" + scheduled("every: 1h, after: bd"))
+    warned = put(tmp_path, "warned", "sla: {start_within: 1h}\n" + scheduled("every: 1h, after: bd"))
     result = Terminal().call("validate", tmp_path)
 
     assert (result.exit_code, result.stderr) == (2, "2 files, 1 with errors\n")
@@ -56,7 +56,7 @@ def test_each_error_has_its_place_and_the_exit_code_says_so(tmp_path: Path) -> N
         "    2 | shedule: {}\n"
         "      | ^^^^^^^ did you mean `schedule`?\n"
         "\n"
-        f"warning: {warned}:1:1: `sla` is not followed yet: nothing watches it\n"
+        f"warning: {warned}:1:7: `start_within` is not followed yet: nothing watches it\n"
         f"warning: {warned}:2:23: it waits for `bd`, and there is no such pipeline here, did you mean `bad`?\n"
     )
 

@@ -8,6 +8,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from mainspring.core.schedule_texts import decode_schedule
+from mainspring.core.tasks import Priority
 from mainspring.errors import InvalidFile
 from mainspring.folder.deployment import (
     change_of,
@@ -64,6 +66,15 @@ def test_a_job_gets_the_mark_of_its_folder_beside_its_own_labels() -> None:
     item = item_of(read_pipeline(text, "pipeline.yaml", id="etl", directory="/srv"), "shop")
 
     assert msgspec.json.decode(bytes(item.job))["labels"] == {"team": "ml", "deployed-from": "shop"}
+
+
+@pytest.mark.parametrize("priority", Priority.__members__)
+def test_a_schedule_keeps_the_priority_of_its_file(priority: str) -> None:
+    """The server reads it as people write it."""
+    when = f"priority: {priority}\nschedule: {{cron: '0 5 * * *', timezone: UTC}}\n"
+    [wanted] = item_of(pipeline("etl", when=when), "shop").schedules
+
+    assert decode_schedule(bytes(wanted.definition)).priority is Priority[priority]
 
 
 @pytest.mark.parametrize(

@@ -51,11 +51,14 @@ class HttpServer:
         self._news: asyncio.Queue[Request] = asyncio.Queue()
         self.status = "204 No Content"
         self.more_headers: Sequence[str] = ()
+        self.body = b""
         self.endless = False
         """Its answer does not end."""
         self.silent = False
         """It does not answer."""
         self.port = 0
+        self.connections = 0
+        """How often somebody connected, whatever was said then."""
 
     async def next(self) -> Request:
         """The next request, when it is there."""
@@ -64,6 +67,7 @@ class HttpServer:
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """One connection, one request."""
+        self.connections += 1
         try:
             head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
             headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in head[1:] if line)}
@@ -72,9 +76,9 @@ class HttpServer:
             self._news.put_nowait(self.got[-1])
             if self.silent:
                 await reader.read()
-            length = () if self.endless else ("content-length: 0",)
+            length = () if self.endless else (f"content-length: {len(self.body)}",)
             answer = "\r\n".join([f"HTTP/1.1 {self.status}", "connection: close", *length, *self.more_headers, "", ""])
-            writer.write(answer.encode())
+            writer.write(answer.encode() + self.body)
             while self.endless and not writer.is_closing():
                 writer.write(b"x" * 65_536)
                 await writer.drain()

@@ -76,7 +76,8 @@ def scripted(*answers: Answer) -> Iterator[Scripted]:
             self.send_response(answer.status)
             for name, value in answer.headers.items():
                 self.send_header(name, value)
-            self.send_header("Content-Length", str(len(answer.body) + (100 if answer.cut_off else 0)))
+            if "Content-Length" not in answer.headers:
+                self.send_header("Content-Length", str(len(answer.body) + (100 if answer.cut_off else 0)))
             self.end_headers()
             self.wfile.write(answer.body)
 

@@ -117,6 +117,16 @@ def test_what_is_not_safe_is_not_repeated() -> None:
     assert len(server.heard) == 1
 
 
+def test_what_the_server_has_not_taken_is_asked_for_again_as_soon_as_it_said() -> None:
+    """Also without a key, and by the exact time, not the header's."""
+    busy = {"type": "x", "title": "x", "status": 429, "code": "overloaded", "retry_after_seconds": 0.01}
+    later = Answer(429, msgspec.json.encode(busy), {"Retry-After": "3600"})
+    with scripted(later, says({"changed": True})) as server, Client(server.url, patience=5) as client:
+        assert client.cancel_run("run_1").changed
+
+    assert len(server.heard) == 2
+
+
 def test_nobody_waits_longer_than_patience_lasts() -> None:
     later = Answer(503, b"", {"Retry-After": "3600"})
     with scripted(later) as server, Client(server.url, patience=5) as client, pytest.raises(errors.Unavailable):
@@ -146,6 +156,16 @@ def test_a_list_is_read_page_by_page_and_no_further_than_wanted() -> None:
         "/api/v1/runs?state=FAILED&state=RUNNING&limit=2",
         "/api/v1/runs?state=FAILED&state=RUNNING&limit=2&cursor=c0",
     ]
+
+
+def test_a_list_that_does_not_go_on_is_not_read_for_ever() -> None:
+    again = [says({"items": [], "next_cursor": "c"})] * 3
+    with (
+        scripted(*again) as server,
+        Client(server.url) as client,
+        pytest.raises(errors.Unavailable, match="the same page"),
+    ):
+        list(client.runs())
 
 
 def test_many_wishes_go_a_thousand_at_a_time_each_with_a_key() -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from mainspring.core.admission import Limits, decode_job
 from mainspring.core.failure_policy import FailureClass
+from mainspring.core.work import KINDS
 from mainspring.errors import Fault, InvalidFile, Refused
 from mainspring.sdk.definitions import blame, read_definition
 
@@ -300,8 +301,8 @@ tasks:
     [
         ("run: a | b", "`|` means nothing without a shell"),
         ("run: echo 'a", "can't be split into words"),
-        ("run: true\nshell: 'true'", "a task needs one of run, shell, python, handler, map; it has run and shell"),
-        ("env: {A: b}", "a task needs one of run, shell, python, handler, map; it has none of them"),
+        ("run: true\nshell: 'true'", f"a task needs one of {', '.join(KINDS)}; it has run and shell"),
+        ("env: {A: b}", f"a task needs one of {', '.join(KINDS)}; it has none of them"),
         ("run: echo a {{ b", "a {{ is not closed: '{{'"),
         ("run: true\nwork: {}", "`work` says the same as `run`"),
         ("name: twice", "`name` says the same as `id`"),

@@ -51,7 +51,10 @@ def test_calls_become_tasks_that_need_each_other() -> None:
 
 
 def test_what_the_decorator_says_is_in_the_definition() -> None:
-    @job(on_failure="skip_failed", timeout="1h", labels={"team": "ml"}, max_retries=7, max_fan_out=9)
+    @job(
+        on_failure="skip_failed", timeout="1h", labels={"team": "ml"}, max_retries=7, max_fan_out=9,
+        finish_within="45m", escalate=False,
+    )  # fmt: skip
     def all_of_it() -> object:
         """What it is for.
 
@@ -67,7 +70,8 @@ def test_what_the_decorator_says_is_in_the_definition() -> None:
     whole = {key: value for key, value in all_of_it.definition().items() if key != "tasks"}
     assert whole == {
         "name": "all_of_it", "on_failure": "skip_failed", "timeout_seconds": 3600.0, "max_retries": 7,
-        "max_fan_out": 9, "labels": {"team": "ml"}, "description": "What it is for.",
+        "max_fan_out": 9, "labels": {"team": "ml"}, "description": "What it is for.", "finish_within_seconds": 2700.0,
+        "escalate": False,
     }  # fmt: skip
 
 
@@ -202,3 +206,32 @@ def test_parameters_are_converted_and_every_fault_is_named() -> None:
     assert "did you mean prices?" in str(refused.value)
     with pytest.raises(Refused, match="day is given twice"):
         typed.bind((date(2026, 1, 2),), {"day": date(2026, 1, 2), "prices": []})
+
+
+def test_where_tasks_run_and_what_counts_them() -> None:
+    """PLC-3, PLC-12: what the decorators say is what the definition says."""
+
+    @task
+    def first() -> int:
+        return 1
+
+    @task(prefer={"disk": "ssd"}, prefer_zone="z1", near=["first"], apart=["second"], groups=["gpu"])
+    def second(one: int) -> int:
+        return one
+
+    @job(pool="eu", groups=["nightly"])
+    def placed() -> int:
+        return second(first())
+
+    definition = placed.definition()
+    assert (definition["pool"], definition["groups"]) == ("eu", ["nightly"])
+    said = next(one for one in definition["tasks"] if one["name"] == "second")
+    assert {name: said[name] for name in ("prefer", "prefer_zone", "near", "apart", "groups")} == {
+        "prefer": {"disk": "ssd"}, "prefer_zone": "z1", "near": ["first"], "apart": ["second"], "groups": ["gpu"],
+    }  # fmt: skip
+
+
+def test_a_name_alone_is_no_list_of_names() -> None:
+    """It would be taken for the letters that it has."""
+    with pytest.raises(Refused, match="near is a list of names, not 'first'"):
+        task(name="second", near="first")(lambda: None)

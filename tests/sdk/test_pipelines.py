@@ -15,7 +15,7 @@ from mainspring.core.triggers import CronTrigger, EventTrigger, IntervalTrigger,
 from mainspring.core.work import MapReduce, read_work
 from mainspring.errors import Fault, InvalidFile
 from mainspring.sdk.definitions import read_definition
-from mainspring.sdk.pipelines import Notice, Param, Pipeline, blame, read_pipeline
+from mainspring.sdk.pipelines import Notice, Param, Pipeline, SharedGroup, blame, read_pipeline
 
 FILES = Path(__file__).parent / "pipelines"
 TASKS = "tasks:\n  - {id: only, run: echo}\n"
@@ -119,6 +119,7 @@ def test_the_other_format_is_read_whole_and_says_what_is_not_followed() -> None:
     assert transform["for_each"] == "outputs.extract.files"
     assert publish["when"] is None
     assert "retry" not in job(pipeline)
+    assert job(pipeline)["finish_within_seconds"] == 2_700
     assert by_clock.trigger == CronTrigger(cron="30 5 * * 1-5", timezone="Europe/Paris")
     assert (by_event.name, by_event.trigger) == ("etl-event", EventTrigger(type="orders.ready"))
     for schedule in pipeline.schedules:
@@ -128,10 +129,23 @@ def test_the_other_format_is_read_whole_and_says_what_is_not_followed() -> None:
     assert pipeline.params == {"day": Param(type="date", default="{{ scheduled_for | yesterday }}")}
     assert pipeline.notices == (Notice(url="${env:HOOK}", events=("run.failed", "run.timed_out")),)
     assert [f"{fault.where} {fault.why}" for fault in pipeline.warnings] == [
-        "pipeline.yaml:14:1 `sla` is not followed yet: nothing watches it",
+        "pipeline.yaml:14:28 `warn_at` is not followed yet: nothing watches it",
         "pipeline.yaml:29:25 `late` is not told yet: nobody will hear of it",
         "pipeline.yaml:29:31 `recovered` is not told yet: nobody will hear of it",
     ]
+
+
+@pytest.mark.parametrize("text", ["finish_within: 45m", "finish_within_seconds: 2700", "sla: {finish_within: 45m}"])
+def test_by_when_runs_are_to_be_over_is_said_of_the_job_or_in_sla(text: str) -> None:
+    pipeline = read_pipeline(f"{text}\nescalate: false\ntasks:\n  - {{id: a, run: b}}\n", "pipeline.yaml")
+    assert (job(pipeline)["finish_within_seconds"], job(pipeline)["escalate"]) == (2_700, False)
+    assert pipeline.warnings == ()
+
+
+def test_it_can_not_be_said_in_both_places() -> None:
+    text = "finish_within: 1h\nsla: {finish_within: 45m}\ntasks:\n  - {id: a, run: b}\n"
+    with pytest.raises(InvalidFile, match="2:7: `finish_within` is said twice"):
+        read_pipeline(text, "pipeline.yaml")
 
 
 @pytest.mark.parametrize(
@@ -347,3 +361,25 @@ def test_what_a_server_refuses_is_led_back_to_the_lines() -> None:
         "pipeline.yaml:17:5 `work` is forbidden",
         "pipeline.yaml:24:5 `resources` is more than any worker has",
     ]
+
+
+def test_a_group_of_several_pipelines_counts_the_runs_of_each() -> None:
+    """It is the job's, with how many if the file says that; the schedule is not limited by it."""
+    text = "name: p\non: {every: 1h}\n"
+    pipeline = read(f"{text}concurrency: {{group: etl, max: 2, when_busy: queue}}\n{TASKS}")
+
+    assert msgspec.json.decode(pipeline.job)["groups"] == ["etl"]
+    assert pipeline.group == SharedGroup(name="etl", most=2)
+    assert only(pipeline).max_active == only(read(text + TASKS)).max_active
+
+
+def test_where_tasks_run_and_what_counts_them() -> None:
+    """PLC-3, PLC-12: fields of the file are fields of the job."""
+    text = (
+        "name: p\npool: eu\ngroups: [nightly]\ntasks:\n- {id: a, run: 'true'}\n"
+        "- {id: b, needs: a, run: 'true', prefer: {disk: ssd}, prefer_zone: z1, near: [a], apart: [b], groups: [gpu]}\n"
+    )
+    job = msgspec.json.decode(read_pipeline(text, "p.yaml").job)
+    assert (job["pool"], job["groups"]) == ("eu", ["nightly"])
+    said = {name: job["tasks"][1][name] for name in ("prefer", "prefer_zone", "near", "apart", "groups")}
+    assert said == {"prefer": {"disk": "ssd"}, "prefer_zone": "z1", "near": ["a"], "apart": ["b"], "groups": ["gpu"]}

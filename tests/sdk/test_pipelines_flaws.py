@@ -180,8 +180,11 @@ def test_mistakes_of_when_it_runs(text: str, found: list[str]) -> None:
         ("priority: p7\n", ["1:11 `priority` must be one of P0, P1, P2"]),
         ("concurrency: {group: other, max: 0, when_busy: wait}\n",
          ["1:34 `max` must be from 1 to 1000", "1:48 `when_busy` must be one of queue, skip, cancel_running"]),
-        ("name: p\nconcurrency: {group: other}\n",
-         ["2:22 `group` can only be p: groups of several pipelines are not offered yet, leave it out"]),
+        ("name: p\nconcurrency: {group: other, when_busy: skip}\n",
+         [("2:40 runs of a group wait for each other: `when_busy` can only be queue, without `group: other` it is "
+           "about the runs of this pipeline alone")]),
+        ("name: p\nconcurrency: {group: Some others}\n",
+         ["2:1 'Some others' is no name: 1 to 128 of a to z, 0 to 9, dot, hyphen and underscore"]),
         ("sla: {finish_within: x, warn_at: 800%, finish: 1h}\n",
          [f"1:22 `finish_within` {LENGTH}", "1:34 `warn_at` must be from 1% to 100%",
           "1:40 unknown field `finish` of `sla`, did you mean `finish_within`?"]),

@@ -21,7 +21,7 @@ def greet(name):
     return f"hello {name}"
 
 if __name__ == "__main__":
-    serve(greet, server="http://127.0.0.1:1", state_dir=sys.argv[1], name="server-less")
+    serve(greet, server="http://127.0.0.1:1", state_dir=sys.argv[1], name="server-less", as_root=True)
     print("served")
 """
 

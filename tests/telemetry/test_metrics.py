@@ -13,14 +13,24 @@ from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
 from mainspring.bootstrap import POOL, play
+from mainspring.core.batch import Batch, TaskChange
+from mainspring.core.jobs import JobSpec, TaskSpec, compile_job
+from mainspring.core.quotas import Quota, QuotaRow
 from mainspring.core.resources import Resources
+from mainspring.core.runs import Run
 from mainspring.core.shapes import Shape
-from mainspring.core.tasks import Priority, Task, TaskState
+from mainspring.core.sharing_rules import SharingRules
+from mainspring.core.tasks import Priority, StopKind, StopRequest, Task, TaskState
+from mainspring.core.zones import EPOCH
+from mainspring.shard.memory import ShardMemory
+from mainspring.shard.run_memory import RunMemory
+from mainspring.telemetry.metrics import Refusal
 from mainspring.wire import Offer
 from mainspring.worker.played import PlayedWorker
 from tests.api.office import Office, submit, until
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "reference" / "metrics.md"
+ALONE = compile_job("job_1", JobSpec(name="job", tasks=(TaskSpec(name="t"),)))
 SMALL = Shape(resources=Resources(cpu_millis=1000, memory_bytes=1))
 
 
@@ -89,6 +99,16 @@ async def test_the_page_lists_every_number_and_no_other(office: Office) -> None:
     assert listed == told
 
 
+def wait(memory: ShardMemory, task: Task, shape: Shape) -> None:
+    """A task of a run of its own waits in a line."""
+    run = Run(
+        id=task.run_id, shard=POOL, tenant=task.tenant, job_id=ALONE.id, priority=task.priority, params="{}",
+        task_count=1, submitted_by="somebody", created_at=task.since, start_at=task.since,
+    )  # fmt: skip
+    memory.runs[run.id] = RunMemory(run=run, job=ALONE, tasks=[task], waiting=[0])
+    memory.queues.push(task, shape)
+
+
 async def test_ten_thousand_tenants_have_few_labels(office: Office) -> None:
     """However many there are, what is told stays small, and nothing is left out of the sums."""
     async with office.led() as leader:
@@ -98,11 +118,12 @@ async def test_ten_thousand_tenants_have_few_labels(office: Office) -> None:
                 id=f"task_{number}.0", run_id=f"run_{number}", shard=POOL, tenant=f"tenant-{number}", name="t",
                 position=0, priority=Priority.P1, state=TaskState.QUEUED, since=leader.time.now(),
             )  # fmt: skip
-            memory.queues.push(task, SMALL)
+            wait(memory, task, SMALL)
             memory.use[task.tenant] = Resources(cpu_millis=1000 + number, memory_bytes=1)
         queued = families(office)["mainspring_tasks_queued"].samples
         slots = families(office)["mainspring_tenant_slots"].samples
         memory.queues.depth.clear()
+        memory.runs.clear()
         memory.use.clear()
 
     assert len({sample.labels["tenant"] for sample in queued}) == 201
@@ -125,7 +146,7 @@ async def test_why_tasks_wait_is_told(office: Office) -> None:
                 id=f"task_{name}.0", run_id=f"run_{name}", shard=POOL, tenant=name, name="t", position=0,
                 priority=Priority.P0, state=TaskState.QUEUED, since=leader.time.now() - timedelta(seconds=90),
             )  # fmt: skip
-            queues.push(task, shape)
+            wait(leader.shard.memory, task, shape)
         queues.park(Shape(resources=Resources(cpu_millis=9, memory_bytes=1), zone="moon"), "nowhere")
         queued = {
             sample.labels["tenant"]: sample.labels["reason"]
@@ -133,6 +154,62 @@ async def test_why_tasks_wait_is_told(office: Office) -> None:
         }
         age = value(office, "mainspring_queue_oldest_age_seconds", priority="P0")
         queues.depth.clear()
+        leader.shard.memory.runs.clear()
 
     assert queued == {"big": "NO_MATCHING_WORKER", "s": "PRIORITY_QUEUE_WAIT"}
     assert age >= 90
+
+
+async def test_what_a_tenant_is_promised_and_what_it_uses_beyond_it_is_told(office: Office) -> None:
+    """acme is promised 4 cores and uses 6, beta is promised 2 and uses none, and nobody promised carl anything."""
+    promised = {"acme": 4_000, "beta": 2_000}
+    async with office.led() as leader:
+        memory = leader.shard.memory
+        quotas = {tenant: promise(tenant, millis) for tenant, millis in promised.items()}
+        leader.rules = SharingRules(version=99, quotas=quotas)
+        memory.rule(leader.rules)
+        for tenant, millis in (("acme", 6_000), ("carl", 1_000)):
+            memory.use[tenant] = Resources(cpu_millis=millis, memory_bytes=1)
+            memory.rooms[tenant] = 3
+        told = families(office)
+        memory.use.clear()
+        memory.rooms.clear()
+
+    slots = {(one.labels["tenant"], one.labels["kind"]): one.value for one in told["mainspring_tenant_slots"].samples}
+    assert slots == {
+        ("acme", "used"): 6, ("carl", "used"): 1, ("acme", "guaranteed"): 4, ("beta", "guaranteed"): 2,
+        ("acme", "burst"): 2, ("beta", "burst"): 0,
+    }  # fmt: skip
+    rooms = {one.labels["tenant"]: one.value for one in told["mainspring_tenant_rooms"].samples}
+    assert rooms == {"acme": 3, "carl": 3}
+
+
+async def test_who_was_asked_to_make_room_is_counted_once(office: Office) -> None:
+    """However often the row of its task is written until it is gone."""
+    async with office.led() as leader:
+        now = leader.time.now()
+        task = Task(
+            id="task_a.0", run_id="run_a", shard=POOL, tenant="acme", name="t", position=0, priority=Priority.P2,
+            state=TaskState.RUNNING, since=now, attempt_id="att_1",
+            stop=StopRequest(StopKind.PREEMPT, "shard", "preempted for another", now, "task_b.0"),
+        )  # fmt: skip
+        asked = Batch(tasks=[TaskChange(task, TaskState.RUNNING, 1)])
+        assert leader.on_commit is not None
+        leader.on_commit(1, asked)
+        leader.on_commit(2, asked)
+    assert value(office, "mainspring_preemptions_total", priority="P2") == 1
+
+
+async def test_levels_and_what_was_refused_are_told(office: Office) -> None:
+    async with office.led():
+        await office.engine.levels.look()
+        assert value(office, "mainspring_level", shard=POOL) == 0
+        assert "mainspring_runs_waiting" in families(office)
+        office.services.metrics.refused(Refusal.SHED)
+        assert value(office, "mainspring_submissions_refused_total", reason="shed") == 1
+
+
+def promise(tenant: str, cpu_millis: int) -> QuotaRow:
+    """A tenant is promised some cores."""
+    quota = Quota(guaranteed=Resources(cpu_millis=cpu_millis))
+    return QuotaRow(tenant=tenant, pool="", quota=quota, raised=None, version=1, updated_at=EPOCH, updated_by="ann")

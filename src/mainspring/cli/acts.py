@@ -96,7 +96,7 @@ def rerun(reach: Reach, printing: Printing, runs: tuple[str, ...], why: str, yes
 @click.argument("ids", metavar="RUN...", nargs=-1, shell_complete=completing.runs)
 @click.option(
     "--priority", type=click.Choice(["P0", "P1", "P2"], case_sensitive=False), default="P1", show_default=True,
-    help="Which; P2 is the lowest.",
+    help="Which; P2 is the lowest. P0 needs a grant: `mainspring tenants grant-p0`.",
 )  # fmt: skip
 @takes_filter
 @_why
@@ -106,7 +106,7 @@ def rerun(reach: Reach, printing: Printing, runs: tuple[str, ...], why: str, yes
 def promote(
     reach: Reach, printing: Printing, ids: tuple[str, ...], chosen: Filtered | None, priority: str, why: str, yes: bool
 ) -> None:
-    """Give runs another priority; what runs of them goes on.
+    """Give runs another priority; what runs of them goes on, what is queued is placed by it from now on.
 
     \b
     Examples:
@@ -140,8 +140,9 @@ def kill(reach: Reach, printing: Printing, task: str, again: bool, grace: str, w
       mainspring kill @latest/load --again --grace 10s
     """
     from mainspring.cli.references import find_task
+    from mainspring.cli.times import read_length
 
-    grace_seconds = _seconds("--grace", grace)
+    grace_seconds = read_length(grace, "--grace")
 
     def act(client: Client, word: str) -> tuple[str, Done]:
         found = find_task(client, word)
@@ -164,8 +165,9 @@ def extend(reach: Reach, printing: Printing, task: str, length: str, why: str) -
       mainspring extend @latest/load 30m --why "the disk is slow today"
     """
     from mainspring.cli.references import find_task
+    from mainspring.cli.times import read_length
 
-    seconds = _seconds("LENGTH", length)
+    seconds = read_length(length, "LENGTH")
 
     def act(client: Client, word: str) -> tuple[str, Done]:
         found = find_task(client, word)
@@ -322,13 +324,3 @@ def _run(client: Client, word: str) -> str:
     from mainspring.cli.references import find_run
 
     return find_run(client, word)
-
-
-def _seconds(option: str, text: str) -> float:
-    """A length of time that was typed. Raises UsageError."""
-    from mainspring.sdk.quantities import seconds_of
-
-    try:
-        return seconds_of(text)
-    except ValueError as error:
-        raise click.UsageError(f"{option} {text}: {error}") from error

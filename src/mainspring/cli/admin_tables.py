@@ -1,4 +1,4 @@
-"""How the audit log, tenants, settings and webhooks are listed."""
+"""How the audit log, settings, webhooks, and who workers are, are listed."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from mainspring.rest_admin import (
     AuditView,
     DeliveryView,
     HeadView,
+    IdentityView,
+    JoinTokenView,
     SettingView,
-    TenantView,
     VerificationView,
     WebhookView,
 )
@@ -58,20 +59,6 @@ AUDIT_FAULTS: Table[AuditFaultView] = Table(
     ],
     id=lambda fault: f"{fault.tenant}/{fault.seq}",
 )
-TENANTS: Table[TenantView] = Table(
-    [
-        Column("name", lambda tenant, _: tenant.name),
-        Column("title", lambda tenant, _: tenant.title),
-        Column("contact", lambda tenant, _: tenant.contact),
-        Column("updated", lambda tenant, _: tenant.updated_at),
-        Column("detail", lambda tenant, _: tenant.note),
-        Column("version", lambda tenant, _: tenant.version, wide=True),
-        Column("updated_by", lambda tenant, _: tenant.updated_by, wide=True),
-        Column("created", lambda tenant, _: tenant.created_at, wide=True),
-        Column("created_by", lambda tenant, _: tenant.created_by, wide=True),
-    ],
-    id=lambda tenant: tenant.name,
-)
 SETTINGS: Table[SettingView] = Table(
     [
         Column("name", lambda setting, _: setting.name),
@@ -116,4 +103,30 @@ DELIVERIES: Table[DeliveryView] = Table(
         Column("body", lambda message, _: say_json(message.body), wide=True),
     ],
     id=lambda message: message.id,
+)
+JOIN_TOKENS: Table[JoinTokenView] = Table(
+    [
+        Column("id", lambda token, _: token.id),
+        Column("name", lambda token, _: token.name),
+        Column("pools", lambda token, _: ",".join(token.pools)),
+        Column("left", lambda token, _: token.uses_left),
+        Column("expires", lambda token, _: token.expires_at),
+        Column("revoked", lambda token, _: token.revoked_at),
+        Column("created", lambda token, _: token.created_at, wide=True),
+        Column("created_by", lambda token, _: token.created_by, wide=True),
+    ],
+    id=lambda token: token.id,
+)
+IDENTITIES: Table[IdentityView] = Table(
+    [
+        Column("worker", lambda one, _: one.name),
+        Column("pools", lambda one, _: ",".join(one.pools)),
+        Column("renewed", lambda one, _: one.renewed_at),
+        Column("expires", lambda one, _: one.expires_at),
+        Column("revoked", lambda one, _: one.revoked_at),
+        Column("joined", lambda one, _: one.enrolled_at, wide=True),
+        Column("join_token", lambda one, _: one.join_token, wide=True),
+        Column("serial", lambda one, _: one.serial, wide=True),
+    ],
+    id=lambda one: one.name,
 )

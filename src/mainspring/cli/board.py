@@ -15,6 +15,7 @@ from mainspring.cli.tables import RUNS, TASKS
 from mainspring.clock import MachineClock
 from mainspring.rest import Count, RunView, ServerView, TaskView, WorkerView
 from mainspring.rest_schedules import ScheduleView
+from mainspring.rest_sharing import LevelView
 from mainspring.sdk.client import Client
 
 T = TypeVar("T", bound=msgspec.Struct)
@@ -31,6 +32,7 @@ class Board(msgspec.Struct, frozen=True, kw_only=True):
 
     at: datetime
     server: ServerView
+    level: LevelView
     workers: list[WorkerView]
     running: Count
     """Tasks on workers."""
@@ -53,6 +55,7 @@ def read_board(client: Client) -> Board:
     return Board(
         at=now,
         server=client.server(),
+        level=client.level(),
         workers=list(client.workers(limit=_MOST)),
         running=client.count_tasks(states=["ASSIGNED", "RUNNING"]),
         queued={name: client.count_tasks(states=["QUEUED"], q=f"priority:{name.lower()}") for name in PRIORITIES},
@@ -79,6 +82,7 @@ def headline(board: Board) -> list[str]:
     """Two lines about the whole."""
     ready = sum(worker.status == "ready" for worker in board.workers)
     leads = f"leads {', '.join(board.server.leads)}" if board.server.leads else "leads nothing"
+    level = "" if board.level.level == "normal" else f", level {board.level.level}"
     others = f", {len(board.server.servers)} servers" if len(board.server.servers) > 1 else ""
     queued = " ".join(f"{name} {say_count(board.queued[name])}" for name in PRIORITIES)
     counts = [
@@ -87,7 +91,7 @@ def headline(board: Board) -> list[str]:
         f"queued {queued}",
         f"{board.runs_per_minute:.0f} runs/min",
     ]
-    return [f"{board.server.address}  mainspring {board.server.version}, {leads}{others}", "   ".join(counts)]
+    return [f"{board.server.address}  mainspring {board.server.version}, {leads}{others}{level}", "   ".join(counts)]
 
 
 def say_count(count: Count) -> str:

@@ -108,6 +108,26 @@ def settings(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -
     return _ask(ctx, incomplete, lambda client: ((one.name, one.about) for one in client.settings()))
 
 
+def tenants(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> Items:
+    """Names of tenants."""
+    return _ask(ctx, incomplete, lambda client: ((one.name, one.title) for one in client.tenants(limit=_MOST)))
+
+
+def pools(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> Items:
+    """Names of pools."""
+    return _ask(ctx, incomplete, lambda client: ((one.name, one.note) for one in client.pools(limit=_MOST)))
+
+
+def groups(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> Items:
+    """Names of groups of work."""
+    return _ask(ctx, incomplete, lambda client: ((one.name, one.note) for one in client.groups(limit=_MOST)))
+
+
+def policies(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> Items:
+    """Names of policies."""
+    return _ask(ctx, incomplete, lambda client: ((one.name, one.note) for one in client.policies(limit=_MOST)))
+
+
 def _ask(ctx: click.Context, incomplete: str, offers: Callable[[Client], Offers]) -> Items:
     """What a server offers that begins so; nothing if it does not answer."""
     from mainspring.cli.options import Reach

@@ -4,7 +4,7 @@ A command's module is imported when somebody asks for it, and imports what it ne
 has only click and `options`. So `mainspring --help` stays under 0.3 s, however much there is behind the commands.
 
 When you add a command: write its file beside this one, add its line to `_COMMANDS` and its name to a panel of
-`_PANELS`, and say in tests/cli/test_walk.py how it is called.
+`_PANELS`, and say in tests/cli/calls.py how it is called.
 """
 
 from __future__ import annotations
@@ -27,8 +27,10 @@ if TYPE_CHECKING:
 
 _COMMANDS = {
     "alerts": "mainspring.cli.alerts",
+    "artifacts": "mainspring.cli.artifacts",
     "audit": "mainspring.cli.audit",
     "backfill": "mainspring.cli.backfill",
+    "ca": "mainspring.cli.ca",
     "cancel": "mainspring.cli.acts",
     "clear": "mainspring.cli.acts",
     "commands": "mainspring.cli.commands",
@@ -37,26 +39,36 @@ _COMMANDS = {
     "context": "mainspring.cli.context",
     "cordon": "mainspring.cli.workers",
     "dead-letters": "mainspring.cli.dead_letters",
+    "decisions": "mainspring.cli.decisions",
     "demo": "mainspring.cli.demo",
     "deploy": "mainspring.cli.deploy",
+    "doctor": "mainspring.cli.doctor",
     "drain": "mainspring.cli.workers",
     "evict": "mainspring.cli.workers",
     "durations": "mainspring.cli.durations",
     "events": "mainspring.cli.events",
     "example": "mainspring.cli.examples",
     "extend": "mainspring.cli.acts",
+    "freeze": "mainspring.cli.freezes",
+    "freezes": "mainspring.cli.freezes",
     "graph": "mainspring.cli.graph",
+    "groups": "mainspring.cli.groups",
     "history": "mainspring.cli.history",
     "import": "mainspring.cli.imports",
     "init": "mainspring.cli.init",
     "jobs": "mainspring.cli.jobs",
+    "join-token": "mainspring.cli.join_token",
     "kill": "mainspring.cli.acts",
     "logs": "mainspring.cli.logs",
     "next": "mainspring.cli.upcoming",
     "openapi": "mainspring.cli.openapi",
     "pause": "mainspring.cli.acts",
     "plan": "mainspring.cli.plan",
+    "policies": "mainspring.cli.policies",
+    "pools": "mainspring.cli.pools",
     "promote": "mainspring.cli.acts",
+    "queue": "mainspring.cli.queue",
+    "quota": "mainspring.cli.quota",
     "rerun": "mainspring.cli.acts",
     "resume": "mainspring.cli.acts",
     "retry": "mainspring.cli.acts",
@@ -68,6 +80,8 @@ _COMMANDS = {
     "server": "mainspring.cli.server",
     "settings": "mainspring.cli.settings",
     "show": "mainspring.cli.show",
+    "simulate": "mainspring.cli.simulate",
+    "smoke": "mainspring.cli.smoke",
     "submit": "mainspring.cli.submit",
     "tasks": "mainspring.cli.tasks",
     "tenants": "mainspring.cli.tenants",
@@ -75,17 +89,19 @@ _COMMANDS = {
     "top": "mainspring.cli.top",
     "trigger": "mainspring.cli.trigger",
     "uncordon": "mainspring.cli.workers",
+    "unfreeze": "mainspring.cli.freezes",
     "up": "mainspring.cli.up",
     "upcoming": "mainspring.cli.upcoming",
     "validate": "mainspring.cli.validate",
     "version": "mainspring.cli.version",
     "watch": "mainspring.cli.watch",
     "webhooks": "mainspring.cli.webhooks",
+    "why": "mainspring.cli.why",
     "worker": "mainspring.cli.worker",
     "workers": "mainspring.cli.workers",
 }
 """Each command and its module, which has a function of the command's name, or of the one in _FUNCTIONS."""
-_FUNCTIONS = {"dead-letters": "dead_letters", "next": "what_is_next", "import": "imports"}
+_FUNCTIONS = {"dead-letters": "dead_letters", "join-token": "join_token", "next": "what_is_next", "import": "imports"}
 _ALIASES = {"ls": "jobs", "list": "jobs", "dev": "up"}
 """Words that are understood, and not listed."""
 
@@ -93,16 +109,18 @@ _PANELS = {
     "Pipelines in a folder": ("init", "example", "validate", "plan", "import", "deploy"),
     "Run something": ("demo", "up", "run", "submit", "trigger", "backfill", "watch", "logs", "top"),
     "Look": (
-        "jobs", "runs", "tasks", "show", "graph", "schedules", "next", "upcoming", "events", "alerts", "durations",
-        "history",
+        "jobs", "runs", "tasks", "queue", "why", "show", "graph", "schedules", "next", "upcoming", "events", "alerts",
+        "durations", "history", "decisions", "artifacts",
     ),
     "Act": (
-        "cancel", "retry", "rerun", "promote", "kill", "extend", "clear", "pause", "resume", "dead-letters",
+        "cancel", "retry", "rerun", "promote", "kill", "extend", "clear", "pause", "resume", "freeze", "unfreeze",
+        "freezes", "dead-letters",
     ),
     "Run Mainspring": (
-        "server", "worker", "scheduler", "workers", "drain", "cordon", "evict", "uncordon", "token", "tenants",
-        "settings", "webhooks", "audit",
+        "server", "worker", "scheduler", "workers", "drain", "cordon", "evict", "uncordon", "token", "join-token", "ca",
+        "settings", "webhooks", "audit", "doctor", "smoke", "simulate",
     ),
+    "Share a fleet": ("tenants", "quota", "groups", "pools", "policies"),
     "This program": ("context", "config", "completion", "commands", "openapi", "schema", "version"),
 }  # fmt: skip
 """How --help groups the commands."""

@@ -66,6 +66,7 @@ class Reach:
     token_file: Path | None = None
     tenant: str | None = None
     context: str | None = None
+    ca_cert: Path | None = None
 
     def client(self, patience: float = _PATIENCE_SECONDS, timeout_seconds: float = _TIMEOUT_SECONDS) -> Client:
         """A client for it. What the command does not say is found elsewhere (`whereabouts.py`)."""
@@ -81,6 +82,7 @@ class Reach:
             tenant=found.tenant.value,
             timeout_seconds=timeout_seconds,
             patience=patience,
+            ca_cert=self.ca_cert,
         )
 
     def watching_client(self) -> Client:
@@ -166,6 +168,10 @@ def reaches_server(command: Call) -> Call:
             "--context", metavar="NAME", shell_complete=completing.contexts,
             help="A server by name, of those in `mainspring context ls`; the one in use if not said.",
         ),
+        click.option(
+            "--ca-cert", type=click.Path(exists=True, dir_okay=False, path_type=Path),
+            help="The certificate that the server's is signed with; MAINSPRING_CA_CERT if not said.",
+        ),
     )  # fmt: skip
 
     @functools.wraps(command)
@@ -175,9 +181,10 @@ def reaches_server(command: Call) -> Call:
         token_file: Path | None,
         tenant: str | None,
         context: str | None,
+        ca_cert: Path | None,
         **rest: object,
     ) -> object:
-        reach = Reach(server=server, token_file=token_file, tenant=tenant, context=context)
+        reach = Reach(server=server, token_file=token_file, tenant=tenant, context=context, ca_cert=ca_cert)
         return command(*args, reach=reach, **rest)
 
     return _with(call, options)  # type: ignore[return-value]  # as above
@@ -189,13 +196,13 @@ def watched(command: Call) -> Call:
 
 
 def asks_first(command: Call) -> Call:
-    """For a command that asks before it does something to several things: it takes `yes`, for `agreed`."""
+    """For a command that asks before it does something to several things, or to all: it takes `yes`, for `agreed`."""
 
     def note(ctx: click.Context, _parameter: click.Parameter, value: bool) -> None:
         ctx.meta[_NO_INPUT] = value
 
     options = (
-        click.option("-y", "--yes", is_flag=True, help="Do not ask before acting on several."),
+        click.option("-y", "--yes", is_flag=True, help="Do not ask first."),
         click.option(
             "--no-input", is_flag=True, expose_value=False, callback=note,
             help="Never ask: what would need an answer is refused.",
@@ -244,6 +251,17 @@ def agreed(question: str, *, yes: bool) -> bool:
     if not sys.stdin.isatty() or _no_input():
         raise click.UsageError(f"{question} Say --yes: there is nobody to ask")
     return click.confirm(question, err=True)
+
+
+def named_values(ctx: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
+    """The callback of an option that is given as NAME=VALUE, several times."""
+    named = {}
+    for value in values:
+        name, sign, content = value.partition("=")
+        if not name or not sign:
+            raise click.BadParameter(f"{value!r} must be NAME=VALUE", ctx, parameter)
+        named[name] = content
+    return named
 
 
 def _no_input() -> bool:

@@ -173,12 +173,13 @@ def say(value: Cell, now: datetime) -> str:
 
 
 def say_ago(at: datetime, now: datetime) -> str:
-    """How long ago, in one unit: `12s ago`, `3m ago`; or `in 5m`."""
+    """How long ago, in one unit: `12s ago`, `3m ago`; or `in 5m`, to the nearest: what lasts 4h begins with `in 4h`."""
     seconds = (now - at).total_seconds()
     for unit, size in (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1)):
-        if abs(seconds) >= size or unit == "s":
-            amount = f"{abs(seconds) // size:.0f}{unit}"
-            return f"{amount} ago" if seconds >= 0 else f"in {amount}"
+        if seconds >= size or (seconds >= 0 and unit == "s"):
+            return f"{seconds // size:.0f}{unit} ago"
+        if seconds < 0 and (round(-seconds) >= size or unit == "s"):
+            return f"in {-seconds / size:.0f}{unit}"
     raise AssertionError("seconds are the last unit")
 
 

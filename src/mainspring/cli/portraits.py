@@ -12,21 +12,32 @@ import rich_click as click
 
 from mainspring.cli.facts import print_facts, say_when
 from mainspring.cli.options import Printing
-from mainspring.cli.output import Table, print_one, print_rows, say
+from mainspring.cli.output import Table, print_one, print_rows, say, say_time
 from mainspring.cli.references import find_run, find_task, is_run, is_task, without_address
 from mainspring.cli.schedule_tables import SCHEDULES, fires_table
-from mainspring.cli.tables import ATTEMPTS, TASKS, TRANSITIONS, say_counts, say_failure, say_json, say_labels, say_task
+from mainspring.cli.tables import (
+    ATTEMPTS,
+    TASKS,
+    TRANSITIONS,
+    say_counts,
+    say_failure,
+    say_json,
+    say_labels,
+    say_promise,
+    say_task,
+)
 from mainspring.clock import MachineClock
 from mainspring.errors import NotFound
 from mainspring.rest import JobView, RunView, TaskView, WorkerView
 from mainspring.rest_schedules import ScheduleView
 from mainspring.sdk.client import Client
-from mainspring.sdk.quantities import say_bytes
+from mainspring.sdk.quantities import say_bytes, say_seconds
 
 T = TypeVar("T", bound=msgspec.Struct)
 
 _MOST_TASKS = 50
 _LATEST_FIRES = 10
+_TASKS_OF_PATH = 5
 _ATTEMPT = "att_"
 _SCHEDULE = "sched_"
 
@@ -91,6 +102,7 @@ class Portraits:
                 ("cancelled by", run.cancelled_by),
                 ("priority", run.priority),
                 ("tenant", run.tenant),
+                ("pool", run.pool),
                 ("submitted by", run.submitted_by),
                 ("created", self._when(run.created_at)),
                 ("starts", self._when(run.start_at) if run.start_at != run.created_at else None),
@@ -100,11 +112,32 @@ class Portraits:
                 ("schedule", run.schedule_id),
                 ("window", self._when(run.window_at)),
                 ("retries", run.retries or None),
+                *self._deadline(run),
                 ("tasks", f"{run.task_count}: {counts}" if counts else run.task_count),
             )
             self._table(self._client.tasks_of(run.id, limit=_MOST_TASKS), TASKS)
 
         print_one(run, run.id, self._printing, for_people)
+
+    def _deadline(self, run: RunView) -> list[tuple[str, str | int | None]]:
+        """By when a run is to be over, and how that looks."""
+        if run.finish_by is None:
+            return []
+        facts: list[tuple[str, str | int | None]] = [
+            ("to be over", f"{say_time(run.finish_by, self._printing)} ({say_promise(run, self._now)})"),
+            ("at risk", self._when(run.at_risk_at)),
+        ]
+        if run.ended_at is not None:
+            return facts
+        found = self._client.deadline(run.id)
+        if found.left_seconds is None:
+            return [*facts, ("slack", "nobody knows how long its tasks take")]
+        left = f"{'at least ' if found.unknown else ''}{say_seconds(found.left_seconds)}"
+        path = " → ".join(task.name for task in found.path[:_TASKS_OF_PATH])
+        more = f" and {len(found.path) - _TASKS_OF_PATH} more" if len(found.path) > _TASKS_OF_PATH else ""
+        slack = found.slack_seconds or 0.0
+        spare = f"{say_seconds(slack)} to spare" if slack >= 0 else f"{say_seconds(-slack)} too long"
+        return [*facts, ("slack", f"{spare}: {left} left ({path}{more})")]
 
     def _show_task(self, task: TaskView) -> None:
         def for_people() -> None:

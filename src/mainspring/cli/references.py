@@ -66,15 +66,26 @@ def find_schedule(client: Client, word: str) -> ScheduleView:
     return client.schedule(of_job[0].id)
 
 
+def lacks_job(refused: Refused) -> bool:
+    """Whether a run was refused because there is no such job, and not for what the job is."""
+    return any(fault.where == "/job" and fault.why.startswith("there is no job") for fault in refused.faults)
+
+
 def find_task(client: Client, word: str) -> str:
-    """The id of the task that is meant: an id, RUN/NAME, or RUN/NAME[LABEL] for one of a fan-out."""
+    """The id of the task that is meant: an id, RUN/NAME, RUN/NAME[LABEL] for one of a fan-out, or JOB/NAME."""
     word = without_address(word) if "://" in word else word
     run, slash, name = word.partition("/")
     if not slash:
         return word
-    run_id = find_run(client, run)
+    run_id = find_run(client, run) if is_run(run) else _latest_run_of(client, run)
     plain, bracket, label = name.removesuffix("]").partition("[")
     for task in client.tasks(run=run_id, name=plain if bracket else name):
         if not bracket or task.label == label:
             return task.id
     raise NotFound(f"{run_id} has no task {name}")
+
+
+def _latest_run_of(client: Client, job: str) -> str:
+    for latest in client.runs(job=job, limit=1):
+        return latest.id
+    raise NotFound(f"there is no run of a job {job}")

@@ -65,6 +65,8 @@ def run(
         port=0,
         python_path=(file.resolve().parent,),
         invoker=_invoker(invoker),
+        # To look for an engine takes a moment: only who needs one does.
+        container_engine="auto" if b'"container"' in pipeline.job else "",
     )
     try:
         with in_background(settings) as address, Client(address, token="", tenant=pipeline.tenant or "") as client:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import rich_click as click
 
-from mainspring.cli.process_options import ProcessCommand
+from mainspring.cli.process_options import ProcessCommand, quantity
 
 if TYPE_CHECKING:
     from mainspring.serving import Ready
@@ -27,6 +27,14 @@ _FOLDER = click.Path(file_okay=False, path_type=Path)
 @click.option("--data-dir", type=_FOLDER, help="Where logs are kept; beside a SQLite store, unless said.")
 @click.option("--tls-cert", type=_FILE, help="The server's certificate, in PEM.")
 @click.option("--tls-key", type=_FILE, help="The key of the certificate, in PEM.")
+@click.option("--ca-cert", type=_FILE, help="What other servers' certificates are signed with, if not known here.")
+@click.option(
+    "--worker-ca", type=click.Path(path_type=Path),
+    help="The authority of workers' certificates: the directory that `mainspring ca init` made, or its certificate.",
+)  # fmt: skip
+@click.option("--worker-ca-key", type=_FILE, help="The authority's key; in the directory, unless said.")
+@click.option("--worker-cert-hours", default=24.0, show_default=True, help="So long a worker's certificate is good.")
+@click.option("--require-worker-cert", is_flag=True, help="Let no worker in with a token alone.")
 @click.option("--behind-proxy", is_flag=True, help="Something in front of it speaks TLS.")
 @click.option("--require-token", is_flag=True, help="Ask for a token on this machine too.")
 @click.option("--pool", default="default", show_default=True, help="Where runs go.")
@@ -40,6 +48,10 @@ _FOLDER = click.Path(file_okay=False, path_type=Path)
 )  # fmt: skip
 @click.option("--log-limit", default="64Mi", show_default=True, metavar="SIZE", help="Of one attempt's log.")
 @click.option("--logs-limit", default="10Gi", show_default=True, metavar="SIZE", help="Of all logs together.")
+@click.option(
+    "--keep-logs", callback=quantity("seconds_of"), default="7d", show_default=True, metavar="LENGTH",
+    help="How long after they were last written to logs are kept.",
+)  # fmt: skip
 @click.option("--alerts", type=_FILE, help="The channels that alerts are sent to, in YAML.")
 @click.option(
     "--jitter", type=click.IntRange(0, 86_400), default=0, show_default=True, metavar="SECONDS",
@@ -55,9 +67,11 @@ _FOLDER = click.Path(file_okay=False, path_type=Path)
 @click.option("--ready-file", type=_FILE, help="Write {address, pid} there as JSON when it is ready.")
 def server(
     store: str, host: str, port: int, address: str | None, data_dir: Path | None, tls_cert: Path | None,
-    tls_key: Path | None, behind_proxy: bool, require_token: bool, pool: str, log_format: str, log_level: str,
-    log_limit: str, logs_limit: str, alerts: Path | None, jitter: int, tuning: tuple[str, ...],
-    private_webhooks: bool, otlp: str | None, lineage: str | None, ready_file: Path | None,
+    tls_key: Path | None, ca_cert: Path | None, worker_ca: Path | None, worker_ca_key: Path | None,
+    worker_cert_hours: float, require_worker_cert: bool, behind_proxy: bool, require_token: bool, pool: str,
+    log_format: str, log_level: str, log_limit: str, logs_limit: str, keep_logs: float, alerts: Path | None,
+    jitter: int, tuning: tuple[str, ...], private_webhooks: bool, otlp: str | None, lineage: str | None,
+    ready_file: Path | None,
 ) -> None:  # fmt: skip
     """Run a server: the scheduler, the API, and the end of the workers' links.
 
@@ -73,10 +87,11 @@ def server(
 
     settings = ServerSettings(
         store=store, host=host, port=port, address=address, data_dir=data_dir, tls_cert=tls_cert, tls_key=tls_key,
-        behind_proxy=behind_proxy, require_token=require_token, pool=pool, log_format=log_format, log_level=log_level,
-        alerts=alerts, jitter_seconds=jitter, tuning=tuning, ready_file=ready_file, largest_log_bytes=_bytes(log_limit),
-        largest_logs_bytes=_bytes(logs_limit), private_webhooks=private_webhooks, otlp=otlp,
-        lineage=lineage,
+        ca_cert=ca_cert, worker_ca=worker_ca, worker_ca_key=worker_ca_key, worker_cert_hours=worker_cert_hours,
+        require_worker_cert=require_worker_cert, behind_proxy=behind_proxy, require_token=require_token, pool=pool,
+        log_format=log_format, log_level=log_level, alerts=alerts, jitter_seconds=jitter, tuning=tuning,
+        ready_file=ready_file, largest_log_bytes=_bytes(log_limit), largest_logs_bytes=_bytes(logs_limit),
+        keep_logs_seconds=keep_logs, private_webhooks=private_webhooks, otlp=otlp, lineage=lineage,
     )  # fmt: skip
     reason = reason_to_refuse(settings)
     if reason is not None:

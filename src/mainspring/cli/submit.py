@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -25,8 +26,13 @@ _STDIN = "-"
 @click.option("-p", "--param", "params", metavar="NAME=VALUE", multiple=True, help="A parameter; JSON, or else text.")
 @click.option(
     "--priority", type=click.Choice(["P0", "P1", "P2"], case_sensitive=False), default="P2", show_default=True,
-    help="How urgent it is; P0 before all others.",
+    help="How urgent it is; P0 before all others, if its tenant has a grant.",
 )  # fmt: skip
+@click.option(
+    "--finish-by",
+    metavar="TIME",
+    help="When it is to be over, such as 2026-11-15T06:00 or 4h from now; else as it says.",
+)
 @click.option("--count", type=click.IntRange(min=1), help="Ask for so many runs of it.")
 @click.option(
     "--bulk", type=click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path),
@@ -49,6 +55,7 @@ def submit(
     file: str,
     params: tuple[str, ...],
     priority: str,
+    finish_by: str | None,
     count: int | None,
     bulk: Path | None,
     mode: Literal["each", "all"],
@@ -66,11 +73,12 @@ def submit(
     Examples:
       mainspring submit etl.yaml -p day=2026-11-15 --watch
       mainspring submit etl --priority P1 --wait --timeout 10m
+      mainspring submit etl --finish-by 4h
       mainspring submit etl.yaml --bulk days.jsonl --mode all
       mainspring submit etl.yaml --dry-run
     """
     from mainspring.cli.ending import read_timeout
-    from mainspring.cli.times import read_params
+    from mainspring.cli.times import read_params, read_time_ahead
 
     many = count is not None or bulk is not None
     if count is not None and bulk is not None:
@@ -79,6 +87,7 @@ def submit(
         raise click.UsageError("--wait, --watch and --idempotency-key are for one run; the key also for --mode all")
     timeout_seconds = read_timeout(timeout)
     given = read_params(params)
+    promise = None if finish_by is None else read_time_ahead(finish_by, "--finish-by", printing)
     definition = _read_file(file)
     if dry_run:
         _print_definition(file, definition, printing)
@@ -87,11 +96,20 @@ def submit(
         job = file if definition is None else _submit_job(client, definition)
         given = given if definition is None else {**definition.params, **given}
         if many:
-            wishes = _wishes(client, job, given, priority, count, bulk)
+            request = partial(client.request, job, priority=priority, finish_by=promise)
+            wishes = _wishes(request, given, count, bulk)
             lines = client.submit_many(wishes, mode=mode, idempotency_key=idempotency_key)
             _print_bulk(lines, count, printing)
             return
-        run = _submit_run(client, job, given, priority, idempotency_key)
+        submit_run = partial(client.submit, job, priority=priority, finish_by=promise, idempotency_key=idempotency_key)
+        run = _submit_run(submit_run, job, given)
+    _show(reach, run, printing, timeout_seconds, wait=wait, watch=watch)
+
+
+def _show(
+    reach: Reach, run: RunView, printing: Printing, timeout_seconds: float | None, *, wait: bool, watch: bool
+) -> None:
+    """Print the run, or stay until it is over."""
     if not wait and not watch:
         from mainspring.cli.output import print_one
 
@@ -104,14 +122,15 @@ def submit(
         (watch_run if watch else wait_for_end)(client, run.id, printing, timeout_seconds)
 
 
-def _submit_run(client: Client, job: str, params: dict[str, object], priority: str, key: str | None) -> RunView:
+def _submit_run(submit: Callable[..., RunView], job: str, params: dict[str, object]) -> RunView:
     """Ask for one run. Raises NotFound if the server does not know the job."""
+    from mainspring.cli.references import lacks_job
     from mainspring.errors import NotFound, Refused
 
     try:
-        return client.submit(job, params=params, priority=priority, idempotency_key=key)
+        return submit(params=params)
     except Refused as refused:
-        if not any(fault.where == "/job" for fault in refused.faults):
+        if not lacks_job(refused):
             raise
         raise NotFound(f"there is neither a file nor a job {job}") from refused
 
@@ -145,19 +164,19 @@ def _submit_job(client: Client, definition: Definition) -> str:
 
 
 def _wishes(
-    client: Client, job: str, params: dict[str, object], priority: str, count: int | None, bulk: Path | None
+    request: Callable[..., RunRequest], params: dict[str, object], count: int | None, bulk: Path | None
 ) -> Iterator[RunRequest]:
     """A wish for each run that is asked for, as they are needed."""
     if bulk is None:
         for _ in range(count or 0):
-            yield client.request(job, params=params, priority=priority)
+            yield request(params=params)
         return
     if str(bulk) != _STDIN:
         # All of it is looked at before any of it is sent: half of a file would be worse than none.
         for _ in _lines_of(bulk):
             pass
     for own in _lines_of(bulk):
-        yield client.request(job, params={**params, **own}, priority=priority)
+        yield request(params={**params, **own})
 
 
 def _lines_of(path: Path) -> Iterator[dict[str, object]]:

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 import msgspec
 
 from mainspring.cli.output import Column, Table
+from mainspring.core.isolation import LEVELS, label_of
 from mainspring.rest import (
     AttemptView,
     BulkActLine,
@@ -19,9 +20,21 @@ from mainspring.rest import (
     WorkerView,
 )
 from mainspring.rest_overviews import JobDayView
-from mainspring.sdk.quantities import say_bytes
+from mainspring.sdk.quantities import say_bytes, say_seconds
 
 _FAILED = ("FAILED", "PARTIAL", "TIMED_OUT")
+
+
+def say_promise(run: RunView, now: datetime) -> str | None:
+    """By when a run is to be over, and whether that is kept; nothing if it is by no time."""
+    if run.finish_by is None:
+        return None
+    if run.ended_at is not None:
+        return "kept" if run.ended_at < run.finish_by else f"late by {_say_length(run.ended_at - run.finish_by)}"
+    if now >= run.finish_by:
+        return f"late by {_say_length(now - run.finish_by)}"
+    return f"in {_say_length(run.finish_by - now)}{', at risk' if run.at_risk_at is not None else ''}"
+
 
 RUNS: Table[RunView] = Table(
     [
@@ -34,6 +47,7 @@ RUNS: Table[RunView] = Table(
         Column("created", lambda run, _: run.created_at),
         Column("took", lambda run, now: _took(run.adopted_at, run.ended_at, now)),
         Column("because", lambda run, _: run.because),
+        Column("finish_by", say_promise, wide=True),
         Column("pool", lambda run, _: run.pool, wide=True),
         Column("submitted_by", lambda run, _: run.submitted_by, wide=True),
         Column("starts", lambda run, _: run.start_at, wide=True),
@@ -92,10 +106,11 @@ WORKERS: Table[WorkerView] = Table(
         Column("cpu", lambda worker, _: f"{worker.cpu_millis / 1_000:g}"),
         Column("memory", lambda worker, _: say_bytes(worker.memory_bytes)),
         Column("gpus", lambda worker, _: worker.gpus),
+        Column("pool", lambda worker, _: worker.pool),
         Column("zone", lambda worker, _: worker.zone),
+        Column("isolation", lambda worker, _: say_levels(worker.labels)),
         Column("heard", lambda worker, _: worker.last_heard_at),
         Column("version", lambda worker, _: worker.version),
-        Column("pool", lambda worker, _: worker.pool, wide=True),
         Column("disk", lambda worker, _: say_bytes(worker.disk_bytes), wide=True),
         Column("since", lambda worker, _: worker.since, wide=True),
         Column("hold_why", lambda worker, _: worker.hold_why, wide=True),
@@ -188,6 +203,11 @@ def say_labels(labels: dict[str, str]) -> str:
     return " ".join(f"{name}={value}" if value else name for name, value in sorted(labels.items()))
 
 
+def say_levels(labels: dict[str, str]) -> str:
+    """The levels of isolation that a worker offers, from the least to the most."""
+    return " ".join(level for level in LEVELS if label_of(level) in labels)
+
+
 def say_json(raw: msgspec.Raw) -> str | None:
     """JSON of the user's, in one line; nothing for null."""
     text = bytes(raw).decode(errors="replace")
@@ -199,6 +219,10 @@ def say_failure(raw: msgspec.Raw) -> str | None:
     error = msgspec.json.decode(raw)
     message = error.get("message") if isinstance(error, dict) else None
     return message if isinstance(message, str) else say_json(raw)
+
+
+def _say_length(length: timedelta) -> str:
+    return say_seconds(length.total_seconds())
 
 
 def _seconds(length: float | None) -> timedelta | None:

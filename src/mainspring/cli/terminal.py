@@ -78,6 +78,16 @@ def bar(what: str, total: int | None) -> Iterator[Callable[[int], None]]:
 
 
 @contextmanager
+def status(what: str) -> Iterator[Callable[[int], None]]:
+    """A line on stderr that moves if somebody looks on, for what has no end that is known before; as with `bar`."""
+    if not is_drawn_to(sys.stderr):
+        yield lambda done: None
+        return
+    with console("auto", sys.stderr).status(what) as drawn:
+        yield lambda done: drawn.update(f"{what} ({done})")
+
+
+@contextmanager
 def live_view(color: str, draw: Callable[[], RenderableType]) -> Iterator[Live]:
     """A view that is drawn every second, and when it is refreshed, from another thread.
 
@@ -86,7 +96,7 @@ def live_view(color: str, draw: Callable[[], RenderableType]) -> Iterator[Live]:
     from rich.live import Live
 
     with (
-        _leaving_when_told(),
+        leaving_when_told(),
         Live(
             console=console(color, sys.stdout), get_renderable=draw, refresh_per_second=1, vertical_overflow="crop"
         ) as live,
@@ -100,14 +110,14 @@ def whole_screen(color: str, draw: Callable[[], RenderableType]) -> Iterator[Liv
     from rich.live import Live
 
     with (
-        _leaving_when_told(),
+        leaving_when_told(),
         Live(console=console(color, sys.stdout), get_renderable=draw, auto_refresh=False, screen=True) as live,
     ):
         yield live
 
 
 @contextmanager
-def _leaving_when_told() -> Iterator[None]:
+def leaving_when_told() -> Iterator[None]:
     """SIGTERM ends the block as an interrupt does, so that what is in it can clean up."""
 
     def leave(_number: int, _frame: FrameType | None) -> None:

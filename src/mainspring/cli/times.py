@@ -1,4 +1,4 @@
-"""Times and parameters as people type them."""
+"""Times, lengths of time and parameters as people type them."""
 
 from __future__ import annotations
 
@@ -31,6 +31,14 @@ def read_time_ahead(text: str, option: str, printing: Printing) -> datetime:
         return read_time(text, option, printing)
     except OverflowError as error:
         raise click.UsageError(f"{option} {text}: nobody looks so far ahead") from error
+
+
+def read_length(text: str, option: str) -> float:
+    """A length of time such as 30m, in seconds. Raises UsageError."""
+    try:
+        return seconds_of(text)
+    except ValueError as error:
+        raise click.UsageError(f"{option} {text}: {error}") from error
 
 
 def read_params(words: tuple[str, ...]) -> dict[str, object]:

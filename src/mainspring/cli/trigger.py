@@ -66,7 +66,7 @@ def _trigger(
     client: Client, name: str, params: dict[str, object], window_at: datetime | None, key: str | None, why: str
 ) -> RunView | FireView:
     """A fire of a schedule, or a run of a job. Raises NotFound if there is neither."""
-    from mainspring.cli.references import find_schedule
+    from mainspring.cli.references import find_schedule, lacks_job
     from mainspring.errors import NotFound, Refused
 
     try:
@@ -79,7 +79,7 @@ def _trigger(
     try:
         return client.submit(name, params=params, idempotency_key=key)
     except Refused as refused:
-        if not any(fault.where == "/job" for fault in refused.faults):
+        if not lacks_job(refused):
             raise
         whose = client.tenant or "whoever asks"
         missing = NotFound(f"there is neither a schedule nor a job {name} of {whose}")

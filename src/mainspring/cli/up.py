@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     help="Who answers prompts: command:WORDS, python:MODULE:FUNCTION, or an http(s) URL.",
 )  # fmt: skip
 @click.option(
+    "--container-engine", default="auto", show_default=True, metavar="WORDS",
+    help="What runs containers, as /usr/bin/podman, with words for it; auto: docker or podman if one works.",
+)  # fmt: skip
+@click.option(
     "--cpu", metavar="CORES", callback=quantity("millis_of"), help="How much may run at once; at least 4 unless said."
 )
 @click.option(
@@ -48,6 +52,7 @@ def up(
     directory: Path,
     port: int | None,
     invoker: str | None,
+    container_engine: str,
     cpu: int | None,
     timeout: str,
     heartbeat: str,
@@ -85,7 +90,7 @@ def up(
     async def run() -> int:
         scheduler = PipelineScheduler(
             directory, ai_invoker=invoker, port=DEFAULT_PORT if port is None else port, exact_port=bool(port),
-            cpu_millis=cpu, heartbeat_interval_ms=round(beat_seconds * 1_000),
+            cpu_millis=cpu, heartbeat_interval_ms=round(beat_seconds * 1_000), container_engine=container_engine,
         )  # fmt: skip
         view = FolderView(console(color, sys.stdout), directory, quiet=quiet)
         return await _until_stopped(scheduler, view, wait_seconds)

@@ -9,25 +9,23 @@ from typing import Any
 import rich_click as click
 
 from mainspring.cli import completing
+from mainspring.cli.options import named_values
 from mainspring.cli.process_options import ProcessCommand, quantity
 
 _NOT_AUTHORISED = 3
+
+
+def _level(_ctx: click.Context, _parameter: click.Parameter, value: str) -> object:
+    from mainspring.core.isolation import Isolation
+
+    return Isolation(value)
+
+
 _FILE = click.Path(dir_okay=False, path_type=Path)
 _READABLE = click.Path(dir_okay=False, exists=True, path_type=Path)
 _DIRECTORY = click.Path(file_okay=False, path_type=Path)
-
-
-def _labels(ctx: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
-    labels = {}
-    for value in values:
-        name, sign, content = value.partition("=")
-        if not name or not sign:
-            raise click.BadParameter(f"{value!r} must be NAME=VALUE", ctx, parameter)
-        labels[name] = content
-    return labels
-
-
-_CPU, _BYTES = quantity("millis_of"), quantity("bytes_of")
+_PLACE = click.Path(path_type=Path)
+_CPU, _BYTES, _SECONDS = quantity("millis_of"), quantity("bytes_of"), quantity("seconds_of")
 
 _OPTIONS = (
     click.option(
@@ -42,7 +40,7 @@ _OPTIONS = (
     click.option("--gpus", type=click.IntRange(min=0), default=0, help="GPUs to offer."),
     click.option("--disk", "disk_bytes", callback=_BYTES, default="0", metavar="SIZE", help="Disk to offer, as 100Gi."),
     click.option(
-        "--label", "labels", multiple=True, callback=_labels, metavar="NAME=VALUE",
+        "--label", "labels", multiple=True, callback=named_values, metavar="NAME=VALUE",
         help="Something that tasks can ask for. Can be given several times.",
     ),
     click.option("--zone", default="", help="Where it stands."),
@@ -51,6 +49,15 @@ _OPTIONS = (
         help="Where it keeps its journal and its tasks' files: one for each worker. [default: .mainspring/worker-NAME]",
     ),
     click.option("--token-file", type=_READABLE, help="A file with the token. Without it, MAINSPRING_API_KEY has it."),
+    click.option(
+        "--join", default="", metavar="TOKEN",
+        help="Get a certificate of its own for this join token, once. Others on the machine see it: see --join-file.",
+    ),
+    click.option("--join-file", type=_READABLE, help="A file with the join token."),
+    click.option(
+        "--ca-cert", type=_READABLE, envvar="MAINSPRING_CA_CERT",
+        help="The certificate that the servers' are signed with, in PEM, if this machine does not know it.",
+    ),
     click.option(
         "--context", metavar="NAME", shell_complete=completing.contexts,
         help="Take the server and the token of `mainspring context`. The one in use is not taken by itself.",
@@ -65,8 +72,59 @@ _OPTIONS = (
         help="Who answers the prompts of map-reduces: command:.., http://..#MODEL, python:MODULE:FUNCTION, or JSON.",
     ),
     click.option(
+        "--kubernetes", default="", metavar="CONTEXT",
+        help="Run tasks of the kind `kubernetes` on the cluster of this kubeconfig context, or of in-cluster.",
+    ),
+    click.option(
+        "--kubernetes-namespace", "kubernetes_namespaces", multiple=True, metavar="NAME",
+        help="A namespace that tasks may run in, the usual one first; else the context's. Can be given several times.",
+    ),
+    click.option("--ray", default="", metavar="URL", help="Run tasks of the kind `ray` on this dashboard's cluster."),
+    click.option(
+        "--artifacts", default="", metavar="URL",
+        help="Where files that tasks leave are stored: file:///DIRECTORY or s3://BUCKET/PREFIX; else in its state-dir.",
+    ),
+    click.option(
+        "--keep-artifacts", callback=_SECONDS, metavar="LENGTH",
+        help="How long after the end of a run its files are kept, as 30d; else for ever.",
+    ),
+    click.option(
+        "--largest-artifact", callback=_BYTES, default="10Gi", show_default=True, metavar="SIZE",
+        help="No file that a task leaves may be larger.",
+    ),
+    click.option(
+        "--largest-artifacts", callback=_BYTES, default="50Gi", show_default=True, metavar="SIZE",
+        help="All files that an attempt leaves may not be larger together.",
+    ),
+    click.option(
         "--drain-seconds", type=click.FloatRange(min=0), default=60.0, show_default=True,
         help="How long running tasks may take to finish when it is told to leave.",
+    ),
+    click.option(
+        "--isolation", type=click.Choice(["none", "process", "sandbox"]), callback=_level, default="process",
+        show_default=True, help="How far tasks are kept apart at least; a task can ask for more.",
+    ),
+    click.option("--task-user", default="", metavar="NAME", help="Run tasks as this user. Only root can do that."),
+    click.option("--as-root", is_flag=True, help="Run tasks as root, if this is root. Without it that is refused."),
+    click.option(
+        "--task-processes", type=click.IntRange(min=1), default=4_096, show_default=True,
+        help="Processes and threads that a task may have at once, where there is a cgroup or a user for tasks.",
+    ),
+    click.option(
+        "--task-file-size", "task_file_bytes", callback=_BYTES, default="0", metavar="SIZE",
+        help="The largest file that a task may write, as 10Gi; else any.",
+    ),
+    click.option(
+        "--container-engine", default="auto", show_default=True, metavar="WORDS",
+        help="What runs containers, as /usr/bin/podman, with words for it; auto: docker or podman if one works.",
+    ),
+    click.option(
+        "--allow-private-http", is_flag=True, help="Let HTTP calls of tasks go to this machine and its network."
+    ),
+    click.option("--hide", type=_PLACE, multiple=True, help="Not shown in a sandbox. Can be given several times."),
+    click.option(
+        "--show", type=_PLACE, multiple=True,
+        help="Shown in a sandbox, read-only, although it is in a home or a temporary directory.",
     ),
     click.option("--ready-file", type=_FILE, help="Written when a server has said welcome."),
     click.option(
@@ -106,12 +164,15 @@ def worker(ctx: click.RichContext, /, context: str | None, **said: Any) -> None:
       mainspring worker --server https://mainspring.example.org --token-file token --pool gpu --gpus 1
     """
     from mainspring.errors import Forbidden, Unauthenticated
-    from mainspring.worker.launch import WorkerOptions, run_worker
+    from mainspring.worker.launch import WorkerOptions, fault_of_user, run_worker
 
     if context is not None:
         said |= _of_context(context)
+    options = WorkerOptions(**said)
+    if fault := fault_of_user(options):
+        raise click.UsageError(fault, ctx)
     try:
-        run_worker(WorkerOptions(**said))
+        run_worker(options)
     except (Unauthenticated, Forbidden) as error:
         click.echo(f"error: {error}", err=True)
         ctx.exit(_NOT_AUTHORISED)

@@ -1,33 +1,76 @@
-"""`mainspring workers`, and what is done to one: `drain`, `cordon`, `uncordon`."""
+"""`mainspring workers`, who they are, and what is done to one: `drain`, `cordon`, `uncordon`."""
 
 from __future__ import annotations
 
 import rich_click as click
 
 from mainspring.cli import completing
-from mainspring.cli.options import Listing, Printing, Reach, limited, prints, prints_rows, reaches_server, watched
+from mainspring.cli.options import Noun, Printing, Reach, limited, prints, prints_rows, reaches_server, watched
 
 _why = click.option("--why", default="", help="Why; it is shown with the worker.")
 
 
-@click.command(cls=Listing)
+@click.group(cls=Noun, invoke_without_command=True)
 @watched
 @limited(200)
 @prints_rows
 @reaches_server
-def workers(reach: Reach, printing: Printing, watch: bool, limit: int) -> None:
-    """List workers.
+@click.pass_context
+def workers(ctx: click.Context, /, reach: Reach, printing: Printing, watch: bool, limit: int) -> None:
+    """List workers; see and end the certificates that they are known by.
 
     \b
     Examples:
       mainspring workers
       mainspring workers -o wide --sort -running
+      mainspring workers revoke gpu-3
     """
+    if ctx.invoked_subcommand is not None:
+        return
     from mainspring.cli.listing import show_list
     from mainspring.cli.tables import WORKERS
 
     with reach.client() as client:
         show_list(lambda: client.workers(limit=limit), WORKERS, printing, watch=watch, limit=limit)
+
+
+@workers.command()
+@watched
+@limited(200)
+@prints_rows
+@reaches_server
+def identities(reach: Reach, printing: Printing, watch: bool, limit: int) -> None:
+    """List the workers that are known by their certificates, also those whose certificate is over.
+
+    \b
+    Examples:
+      mainspring workers identities --sort expires
+    """
+    from mainspring.cli.admin_tables import IDENTITIES
+    from mainspring.cli.listing import show_list
+
+    with reach.client() as client:
+        show_list(lambda: client.worker_identities(limit=limit), IDENTITIES, printing, watch=watch, limit=limit)
+
+
+@workers.command()
+@click.argument("worker", shell_complete=completing.workers)
+@_why
+@prints
+@reaches_server
+def revoke(reach: Reach, printing: Printing, worker: str, why: str) -> None:
+    """End WORKER's certificate: within ten seconds its link is closed, and it is not let in again.
+
+    What it has in hands is lost to it, and runs elsewhere. It comes back with a new join token.
+
+    \b
+    Examples:
+      mainspring workers revoke gpu-3 --why "its disk was stolen"
+    """
+    from mainspring.cli.deeds import Deed, print_deeds
+
+    with reach.client() as client:
+        print_deeds([Deed.of(worker, "revoke", client.revoke_worker(worker, why))], printing)
 
 
 @click.command()

@@ -23,7 +23,7 @@ from mainspring.errors import Broken
 from mainspring.rest import WorkerView
 from mainspring.sdk.aio.client import AsyncClient
 from mainspring.serving import ServerSettings, assemble
-from mainspring.standalone import claim_port
+from mainspring.standalone import FOR_ONE_PERSON, claim_port
 from mainspring.worker.groups import guard_mark, kill_marked
 
 WORKERS: Mapping[str, str] = {
@@ -99,7 +99,9 @@ class Stage:
         self._stack.callback(listener.close)
         store = self._folder / "server" / "mainspring.db"
         store.parent.mkdir(parents=True)
-        settings = ServerSettings(store=f"sqlite:///{store}", port=listener.getsockname()[1], tuning=SILENCE)
+        settings = ServerSettings(
+            store=f"sqlite:///{store}", port=listener.getsockname()[1], tuning=(*SILENCE, *FOR_ONE_PERSON)
+        )
         _, _, ready = await self._stack.enter_async_context(assemble(settings, listener))
         self.address = ready.address
         _forget_settings()
@@ -114,6 +116,7 @@ class Stage:
     def _start_worker(self, name: str, zone: str) -> None:
         words = ["--server", self.address, "--name", name, "--zone", zone, "--state-dir", str(self._state_of(name))]
         words += ["--cpu", str(CORES), "--memory", MEMORY, "--children", "1", "--drain-seconds", "0"]
+        words += ["--isolation", "none", "--as-root"]  # what it runs is our own
         with (self._folder / f"{name}.log").open("wb") as log:
             self._workers[name] = subprocess.Popen(
                 [sys.executable, "-m", "mainspring.cli.main", "worker", *words, "--log-level", "warning"],

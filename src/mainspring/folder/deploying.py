@@ -10,9 +10,11 @@ from functools import partial
 from itertools import zip_longest
 
 import msgspec
+from msgspec.structs import replace
 
 from mainspring.errors import Conflict, Forbidden, MainspringError, Refused
 from mainspring.folder.deployment import change_of, gone_schedules, item_of, mark_label, pipeline_of, plan_webhooks
+from mainspring.folder.shared_groups import define_group, key_of, wanted_groups
 from mainspring.rest import JobView
 from mainspring.rest_admin import WebhookView
 from mainspring.rest_apply import ApplyLine
@@ -92,6 +94,10 @@ class Deploying:
 
         A pipeline that the server refuses does not touch the others. Runs that go on go on.
         """
+        ungrouped = {
+            key: self._try(partial(define_group, self._clients(key[0]), key, wish))
+            for key, wish in wanted_groups(self._pipelines.values()).items()
+        }
         items = [item_of(pipeline, self._mark) for pipeline in self._pipelines.values()]
         lines = list(self._clients(None).apply(items, dry_run=self._dry_run, why=self._why))
         told = self._tell(prune=gone is not None)
@@ -100,7 +106,10 @@ class Deploying:
             if line is None:
                 yield Deployed(pipeline=pipeline.id, change=REFUSED, detail="the server gave no answer to it")
             else:
-                yield self._row(pipeline, line, told, parts.get(pipeline.id))
+                key = key_of(pipeline)
+                row = self._row(pipeline, line, told, parts.get(pipeline.id))
+                refusal = None if key is None else ungrouped[key]
+                yield row if refusal is None else _without_group(row, refusal)
         for one in gone or ():
             if one.is_whole:
                 refusal = self._try(partial(self._delete, one))
@@ -175,3 +184,9 @@ class Deploying:
             schedules=schedules,
             detail="\n".join(refusals),
         )
+
+
+def _without_group(row: Deployed, refusal: MainspringError) -> Deployed:
+    """What became of a pipeline whose group could not be defined."""
+    detail = "\n".join(filter(None, [row.detail, f"its group can't be defined: {refusal}"]))
+    return replace(row, change=REFUSED, detail=detail)

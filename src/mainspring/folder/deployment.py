@@ -15,6 +15,7 @@ from pathlib import Path
 
 import msgspec
 
+from mainspring.core.schedule_texts import encode_schedule
 from mainspring.errors import Fault, InvalidFile
 from mainspring.folder.discovery import ROOT, Found, scan
 from mainspring.folder.records import PIPELINE_FILE
@@ -87,9 +88,10 @@ def item_of(pipeline: Pipeline, mark: str) -> ApplyItem:
     job = msgspec.json.decode(pipeline.job, type=dict[str, object])
     labels = job.get("labels")
     job["labels"] = {**(labels if isinstance(labels, dict) else {}), LABEL: mark}
+    schedules = (encode_schedule(msgspec.json.encode(spec).decode()) for spec in pipeline.schedules)
     return ApplyItem(
         job=msgspec.Raw(msgspec.json.encode(job)),
-        schedules=[WantedSchedule(definition=msgspec.Raw(msgspec.json.encode(spec))) for spec in pipeline.schedules],
+        schedules=[WantedSchedule(definition=msgspec.Raw(text)) for text in schedules],
         tenant=pipeline.tenant,
     )
 

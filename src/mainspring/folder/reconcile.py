@@ -360,7 +360,7 @@ def _has_lost_its_schedule(one: Directory) -> bool:
 
 def _digest(pipeline: Pipeline, schedules: Sequence[tuple[str, bytes]]) -> str:
     """Of all that the server is told of a pipeline."""
-    notices = msgspec.json.encode([pipeline.notices, pipeline.tenant, pipeline.id])
+    notices = msgspec.json.encode([pipeline.notices, pipeline.tenant, pipeline.id, pipeline.group])
     parts = (pipeline.job, notices, *(text for _, text in schedules))
     return hashlib.sha256(b"\0".join(parts)).hexdigest()[:32]
 

@@ -41,6 +41,7 @@ from mainspring.folder.reconcile import (
     reconcile,
 )
 from mainspring.folder.records import ScheduleState, ScheduleStatus
+from mainspring.folder.shared_groups import follow_groups
 from mainspring.rest import Problem
 from mainspring.rest_apply import ApplyItem, ApplyLine, WantedSchedule
 from mainspring.rest_schedules import ScheduleView
@@ -177,6 +178,7 @@ class Upkeep:
     async def _carry_out(self, plan: Plan) -> dict[str, str]:
         """Tell the server, and put the files in order; what it refused, by path."""
         refused: dict[str, str] = {}
+        warnings = await follow_groups(self._client, [one.pipeline for one in plan.wanted])
         lines = [line async for line in self._client.apply([self._item(one) for one in plan.wanted], why=_WHY)]
         for wanted, line in zip(plan.wanted, lines, strict=True):
             if line.problem is not None:
@@ -196,7 +198,7 @@ class Upkeep:
                 state_files.drop_state(self._root / path)
         for identity in plan.identities:
             self._describe(identity)
-        self.warnings = (*self._look.faults, *self._said_in_files(), *plan.warnings)
+        self.warnings = (*self._look.faults, *self._said_in_files(), *plan.warnings, *warnings)
         return refused
 
     def _item(self, wanted: Wanted) -> ApplyItem:

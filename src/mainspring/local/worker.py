@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from contextvars import copy_context
 from datetime import datetime, timedelta
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from threading import Thread
 from typing import Any
 
@@ -60,6 +61,14 @@ class LocalWorker:
         self._link: Link | None = None
         self._latest: dict[str, asyncio.Task[None]] = {}
         self._stopped: list[Thread] = []
+        self._directory: TemporaryDirectory[str] | None = None
+
+    @property
+    def files(self) -> Path:
+        """Where tasks leave files. They go with the worker."""
+        if self._directory is None:
+            self._directory = TemporaryDirectory(prefix="mainspring-")
+        return Path(self._directory.name)
 
     async def serve(self, leader: Leader) -> None:
         """Work for a leader until its link is closed, or until cancelled; then nothing is left running."""
@@ -273,6 +282,18 @@ class _Call:
     def deadline(self) -> datetime | None:
         """When it will be ended."""
         return self.until
+
+    def artifacts(self) -> Path:
+        """A folder of the run's that those downstream find by the task's name."""
+        one = self.assignment
+        folder = self.inputs() / one.name
+        folder = folder if one.partition is None else folder / str(one.partition)
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder
+
+    def inputs(self) -> Path:
+        """What all tasks of the run have left so far: nothing need be fetched here."""
+        return self._worker.files / self.assignment.run
 
 
 def _ask_to_stop(thread: Thread) -> None:

@@ -17,7 +17,8 @@ from mainspring.host.alerting import Alerting
 from mainspring.host.fire_news import ASIDE, FireNews
 from mainspring.host.outbox import OutboxDelivery
 from mainspring.host.reaching import HostReach
-from mainspring.host.schedule_acts import ScheduleBook, make_context
+from mainspring.host.schedule_acts import ScheduleBook
+from mainspring.host.schedule_context import make_context
 from mainspring.host.settler import Settler
 from mainspring.host.triggers import Triggers
 from mainspring.local.engine import POOL, TENANT, LocalEngine, quiet

@@ -6,9 +6,6 @@ refuses for another reason, it refuses again. The key is in no error, also if th
 
 from __future__ import annotations
 
-from datetime import UTC
-from email.utils import parsedate_to_datetime
-
 import httpx2
 import msgspec
 
@@ -16,6 +13,7 @@ from mainspring.clock import Clock
 from mainspring.core.expressions import shorten
 from mainspring.errors import MainspringError, Refused, TaskError
 from mainspring.mapreduce.answers import LONGEST_ANSWER
+from mainspring.outgoing.retry_after import seconds_in
 
 _TOO_MANY_REQUESTS = 429
 _REQUEST_TIMEOUT, _TOO_EARLY = 408, 425
@@ -82,23 +80,12 @@ class Chat:
         code = response.status_code
         said = self._without_key(content.decode(errors="replace"))
         message = f"the invoker {self._url} answered {code}" + (f": {said}" if said else "")
-        wait = self._seconds_in(response.headers.get("retry-after", ""))
+        wait = seconds_in(response.headers.get("retry-after", ""), self._clock.wall())
         if code == _TOO_MANY_REQUESTS:
             return TaskError(message, failure="rate_limited", retry_after_seconds=wait)
         if code >= _SERVER_ERROR or code in (_REQUEST_TIMEOUT, _TOO_EARLY):
             return TaskError(message, failure="transient", retry_after_seconds=wait)
         return Refused(message) if code in _MISTAKES else TaskError(message, failure="permanent")
-
-    def _seconds_in(self, said: str) -> float | None:
-        """How long to wait, by a number of seconds or a date; None if neither is said."""
-        if said.strip().isdecimal():
-            return float(said[:9])
-        try:
-            until = parsedate_to_datetime(said)
-        except (ValueError, TypeError):
-            return None
-        until = until if until.tzinfo is not None else until.replace(tzinfo=UTC)
-        return max(0.0, (until - self._clock.wall()).total_seconds())
 
     def _without_key(self, text: str) -> str:
         return shorten(text.replace(self._key, _MASK) if self._key else text)

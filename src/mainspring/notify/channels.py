@@ -29,13 +29,13 @@ from mainspring.core.alerts import AlertKind, Severity
 from mainspring.core.notices import Wish
 from mainspring.errors import InvalidFile, Refused
 from mainspring.notify import by_apprise
-from mainspring.notify.addresses import obstacle
 from mainspring.notify.by_apprise import ByApprise
 from mainspring.notify.email import Email, Encryption
 from mainspring.notify.fields import Fields
 from mainspring.notify.references import Secret, is_reference
 from mainspring.notify.signed_post import key_of
 from mainspring.notify.webhook import Webhook
+from mainspring.outgoing.addresses import obstacle
 from mainspring.sdk.sources import Flaw, Node, parse, where
 
 Channel: TypeAlias = "Webhook | Email | ByApprise"

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from mainspring.core.webhook_events import fault_of_url
+from mainspring.core.urls import fault_of_url
 from mainspring.errors import Refused
 
 FORMS = "env:NAME or file:/path"

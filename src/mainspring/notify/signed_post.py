@@ -4,8 +4,8 @@
     webhook-timestamp   seconds since 1970, when it was tried
     webhook-signature   v1, and the base64 of the HMAC-SHA256 of `id.timestamp.body`
 
-Any 2xx is success. Redirects are not followed, what is answered is not read, and no proxy of the environment is used:
-the request goes to the address that was looked at (`addresses.py`).
+Any 2xx is success. What is answered is not read, and the request goes to the address that was looked at
+(`outgoing/pinned.py`).
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ import hashlib
 import hmac
 import ssl
 
-import httpx2
-
 from mainspring.clock import Clock
 from mainspring.errors import Refused, Unavailable
-from mainspring.notify.addresses import CHANNEL, Resolve, choose, resolve
 from mainspring.notify.references import Secret
+from mainspring.outgoing.addresses import Resolve, resolve
+from mainspring.outgoing.pinned import Pinned, parse_url
 
 TIMEOUT_SECONDS = 10.0
 PREFIX = "whsec_"
-_MOST_ADDRESSES = 3
+CHANNEL = "the channel does not say `allow_private: true`"
+"""Why a channel of alerts may not go to an address that is not public."""
 
 
 class SignedPost:
@@ -44,16 +44,16 @@ class SignedPost:
         timeout_seconds: float = TIMEOUT_SECONDS,
         allowed_by: str = CHANNEL,
     ) -> None:
-        """`allowed_by`: what would have to be otherwise for a private address. Raises Refused for a useless secret."""
+        """`allowed_by`: what would have to be otherwise for a private address.
+
+        Raises Refused for a useless secret, or an address that is none.
+        """
         self._clock = clock
-        self._url = httpx2.URL(url.value)
+        self._url = parse_url(url.value)
         self._host = self._url.raw_host.decode()
         self._key = key_of(secret)
-        self._allow_private = allow_private
-        self._allowed_by = allowed_by
-        self._resolve = resolve
+        self._way = Pinned(allow_private=allow_private, allowed_by=allowed_by, resolve=resolve, trust=trust)
         self._timeout_seconds = timeout_seconds
-        self._trust = trust or ssl.create_default_context()
 
     async def send(self, delivery: str, body: bytes) -> None:
         """Post it. Raises Unavailable, also if it was not taken, or Refused if it may not go there."""
@@ -70,51 +70,16 @@ class SignedPost:
             raise Unavailable(f"{self._host} did not answer within {self._timeout_seconds:g} s") from None
 
     async def _send(self, delivery: str, body: bytes, media_type: str) -> int:
-        port = self._url.port or (443 if self._url.scheme == "https" else 80)
-        addresses = await choose(
-            self._host, port, allow_private=self._allow_private, resolve=self._resolve, allowed_by=self._allowed_by
-        )
         timestamp = str(int(self._clock.wall().timestamp()))
         headers = {
-            "host": self._url.netloc.decode(),
             "content-type": media_type,
             "user-agent": "mainspring",
             "webhook-id": delivery,
             "webhook-timestamp": timestamp,
             "webhook-signature": signature(self._key, delivery, timestamp, body),
         }
-        *others, last = addresses[:_MOST_ADDRESSES]
-        for address in others:
-            try:
-                return await self._post(address, headers, body)
-            except httpx2.ConnectError:
-                continue
-        try:
-            return await self._post(last, headers, body)
-        except httpx2.ConnectError as error:
-            raise Unavailable(f"{self._host} could not be reached: {type(error).__name__}") from None
-
-    async def _post(self, address: str, headers: dict[str, str], body: bytes) -> int:
-        """Connect to this address, as if its name had been looked up there; the certificate is the name's."""
-        client = httpx2.AsyncClient(
-            verify=self._trust, timeout=self._timeout_seconds, follow_redirects=False, trust_env=False
-        )
-        request = client.build_request(
-            "POST",
-            self._url.copy_with(host=address),
-            content=body,
-            headers=headers,
-            extensions={"sni_hostname": self._host},
-        )
-        try:
-            async with client:
-                answer = await client.send(request, stream=True)
-                await answer.aclose()
-        except httpx2.ConnectError:
-            raise
-        except httpx2.HTTPError as error:
-            raise Unavailable(f"{self._host} could not be told: {type(error).__name__}") from None
-        return answer.status_code
+        async with self._way.send("POST", self._url, headers=headers, body=body) as answer:
+            return answer.status_code
 
 
 def is_taken(status: int) -> bool:

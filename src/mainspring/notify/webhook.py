@@ -8,9 +8,9 @@ import msgspec
 
 from mainspring.clock import Clock
 from mainspring.core.notices import Notice, Wish
-from mainspring.notify.addresses import Resolve, resolve
 from mainspring.notify.references import Secret
 from mainspring.notify.signed_post import TIMEOUT_SECONDS, SignedPost
+from mainspring.outgoing.addresses import Resolve, resolve
 
 
 class Webhook:

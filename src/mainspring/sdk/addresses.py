@@ -5,11 +5,12 @@ from __future__ import annotations
 import ipaddress
 import ssl
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TypeAlias
 
 import httpx2
 
-from mainspring.errors import Unreachable
+from mainspring.errors import Refused, Unreachable
 
 API = "/api/v1"
 Parameters: TypeAlias = "Mapping[str, str | int | bool | Sequence[str] | None]"
@@ -47,9 +48,23 @@ def is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-def trust(scheme: str) -> ssl.SSLContext:
-    """Which certificates are believed: the machine's, or those in SSL_CERT_FILE. Loading them takes a while."""
-    return ssl.create_default_context() if scheme == "https" else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+def trust(
+    scheme: str, *, ca_cert: Path | str | None = None, certificate: tuple[Path, Path] | None = None
+) -> ssl.SSLContext:
+    """Which certificates are believed: those that `ca_cert` has signed, else the machine's, or those in SSL_CERT_FILE.
+
+    `certificate` is what is shown to the server, and its key. Loading all that takes a while. Raises Refused.
+    """
+    if scheme != "https":
+        return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    try:
+        context = ssl.create_default_context(cafile=ca_cert)
+        if certificate is not None:
+            context.load_cert_chain(*certificate)
+    except OSError as error:  # ssl.SSLError is one too
+        names = ", ".join(map(str, filter(None, (ca_cert, *(certificate or ())))))
+        raise Refused(f"the certificates can't be used: {error} ({names})") from error
+    return context
 
 
 def unreachable(url: str, fault: httpx2.TransportError) -> Unreachable:

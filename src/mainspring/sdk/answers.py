@@ -8,7 +8,7 @@ import httpx2
 import msgspec
 
 from mainspring import errors
-from mainspring.errors import Fault, MainspringError, Refused, Unavailable
+from mainspring.errors import Fault, MainspringError, Refused, TooLarge, Unavailable, Unreachable
 from mainspring.rest import CheckpointView, FaultView, Problem
 
 T = TypeVar("T")
@@ -25,6 +25,12 @@ _BY_STATUS: dict[int, type[MainspringError]] = {
 """For an answer without a problem in it: something between us and the server gave it."""
 
 
+LARGEST_ANSWER_BYTES = 512 * 1024 * 1024
+LONGEST_ANSWER_SECONDS = 900.0
+"""Of what is answered as a whole; what is followed while it comes, such as a log, has neither limit."""
+_OF_THE_BODY = ("content-encoding", "content-length", "transfer-encoding")
+
+
 class LogPart(msgspec.Struct, frozen=True, kw_only=True):
     """A part of an attempt's log."""
 
@@ -35,6 +41,43 @@ class LogPart(msgspec.Struct, frozen=True, kw_only=True):
     complete: bool
     """Nothing will be added after `size`."""
     attempt: int
+
+
+class Gathered:
+    """An answer of which the parts come one after another, up to a limit."""
+
+    def __init__(self, answer: httpx2.Response, until: float) -> None:
+        """Raises TooLarge if it says itself that it is."""
+        self._answer = answer
+        self._until = until
+        self._parts: list[bytes] = []
+        self._size = 0
+        announced = answer.headers.get("Content-Length", "")
+        if announced.isdecimal() and int(announced) > LARGEST_ANSWER_BYTES:
+            raise self._too_large()
+
+    def add(self, part: bytes, now: float) -> None:
+        """One more. Raises TooLarge or Unreachable if that is too much, or too late."""
+        self._size += len(part)
+        if self._size > LARGEST_ANSWER_BYTES:
+            raise self._too_large()
+        if now > self._until:
+            url = self._answer.request.url
+            raise Unreachable(f"the answer of {url} did not end within {LONGEST_ANSWER_SECONDS:.0f} s")
+        self._parts.append(part)
+
+    def whole(self) -> httpx2.Response:
+        """The answer with all of its parts."""
+        answer = self._answer
+        headers = [(name, value) for name, value in answer.headers.multi_items() if name not in _OF_THE_BODY]
+        return httpx2.Response(
+            answer.status_code, headers=headers, content=b"".join(self._parts), request=answer.request
+        )
+
+    def _too_large(self) -> TooLarge:
+        error = TooLarge(f"the answer of {self._answer.request.url} has more than {LARGEST_ANSWER_BYTES} bytes")
+        error.hint = "ask for less at once, for instance with a smaller limit"
+        return error
 
 
 def decode(answer: httpx2.Response, kind: type[T]) -> T:
@@ -112,7 +155,9 @@ def problem_of(error: MainspringError) -> Problem:
 
 
 def asked_to_wait(error: Unavailable) -> float:
-    """The seconds that the server asked to wait for, if it did."""
+    """The seconds that the server asked to wait for, if it did: exactly, if it said that."""
+    if isinstance(error.problem, Problem) and error.problem.retry_after_seconds is not None:
+        return error.problem.retry_after_seconds
     if not isinstance(error.__cause__, httpx2.HTTPStatusError):
         return 0.0
     words = error.__cause__.response.headers.get("Retry-After", "")

@@ -11,8 +11,8 @@ Answers are the structs of `rest.py`; lists are read page by page while they are
 `errors.py`, by the code of the problem that the server answered with, which they carry as `problem`. What is safe to
 repeat is repeated by itself for a while (`connection.py`); `submit` draws an idempotency key, so it is safe too.
 
-Runs and what is done to them are here; definitions in numbers, tasks, schedules, failures, webhooks, and what looks
-after an installation are in the files beside this one. A client has all of it.
+Runs and what is done to them are here; definitions in numbers, tasks, schedules, diagnoses, failures, webhooks, how a
+fleet is shared, and what looks after an installation are in the files beside this one. A client has all of it.
 """
 
 from __future__ import annotations
@@ -35,13 +35,16 @@ from mainspring.rest import (
     RunRequest,
     RunView,
 )
-from mainspring.rest_overviews import GraphView, TrendView
+from mainspring.rest_overviews import DeadlineView, GraphView, TrendView
 from mainspring.sdk.answers import decode
 from mainspring.sdk.calls import only_if
 from mainspring.sdk.client_admin import AdminCalls
 from mainspring.sdk.client_apply import ApplyCalls
+from mainspring.sdk.client_claims import ClaimCalls
+from mainspring.sdk.client_diagnosis import DiagnosisCalls
 from mainspring.sdk.client_failures import FailureCalls
 from mainspring.sdk.client_schedules import ScheduleCalls
+from mainspring.sdk.client_sharing import SharingCalls
 from mainspring.sdk.client_tasks import TaskCalls
 from mainspring.sdk.client_webhooks import WebhookCalls
 from mainspring.sdk.streams import EventStream
@@ -57,7 +60,17 @@ _LONGEST_WAIT_SECONDS = 20.0
 """For the end of a run, at the server, in one request."""
 
 
-class Client(ApplyCalls, TaskCalls, ScheduleCalls, FailureCalls, WebhookCalls, AdminCalls):
+class Client(
+    ApplyCalls,
+    TaskCalls,
+    ScheduleCalls,
+    DiagnosisCalls,
+    FailureCalls,
+    WebhookCalls,
+    SharingCalls,
+    ClaimCalls,
+    AdminCalls,
+):
     """A server of Mainspring, for programs. Not for several threads at once."""
 
     # jobs
@@ -112,10 +125,11 @@ class Client(ApplyCalls, TaskCalls, ScheduleCalls, FailureCalls, WebhookCalls, A
         params: Mapping[str, object] | None = None,
         priority: str = "P2",
         start_at: datetime | None = None,
+        finish_by: datetime | None = None,
         idempotency_key: str | None = None,
     ) -> RunView:
         """Ask for a run of a job. Repeated with the same key, it is the same run."""
-        wish = self.request(job, params=params, priority=priority, start_at=start_at)
+        wish = self.request(job, params=params, priority=priority, start_at=start_at, finish_by=finish_by)
         return self._post("/runs", wish, RunView, key=idempotency_key or self._draw_key())
 
     def request(
@@ -125,6 +139,7 @@ class Client(ApplyCalls, TaskCalls, ScheduleCalls, FailureCalls, WebhookCalls, A
         params: Mapping[str, object] | None = None,
         priority: str = "P2",
         start_at: datetime | None = None,
+        finish_by: datetime | None = None,
         idempotency_key: str | None = None,
     ) -> RunRequest:
         """A wish for a run, for `submit_many`."""
@@ -134,6 +149,7 @@ class Client(ApplyCalls, TaskCalls, ScheduleCalls, FailureCalls, WebhookCalls, A
             priority=priority,
             tenant=self.tenant,
             start_at=start_at,
+            finish_by=finish_by,
             idempotency_key=idempotency_key,
         )
 
@@ -201,6 +217,10 @@ class Client(ApplyCalls, TaskCalls, ScheduleCalls, FailureCalls, WebhookCalls, A
     def graph(self, run_id: str) -> GraphView:
         """The graph of a run, with the state of each part of it."""
         return self._get(f"/runs/{run_id}/graph", GraphView)
+
+    def deadline(self, run_id: str) -> DeadlineView:
+        """By when a run is to be over, and whether it will be. Raises NotFound if it is by no time."""
+        return self._get(f"/runs/{run_id}/deadline", DeadlineView)
 
     def wait(self, run_id: str, timeout_seconds: float | None = None) -> RunView:
         """A run, once it is over. Raises TimeoutError if it is not after so long.

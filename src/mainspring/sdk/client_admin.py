@@ -9,13 +9,20 @@ from datetime import datetime
 from mainspring.rest import LONGEST_PAGE, Done, Page, ServerView, TokenRequest, TokenView, WorkerView
 from mainspring.rest_admin import (
     AuditView,
+    CertificateView,
+    EnrolRequest,
     HeadView,
+    IdentityView,
+    JoinTokenRequest,
+    JoinTokenView,
+    RenewRequest,
     SettingRequest,
     SettingView,
     TenantRequest,
     TenantView,
     VerificationView,
 )
+from mainspring.rest_overviews import CheckupView
 from mainspring.sdk.calls import Calls
 
 
@@ -48,6 +55,36 @@ class AdminCalls(Calls):
         """Take everything that a worker has in hands away from it, now."""
         return self._act(f"/workers/{worker_id}/evict", why)
 
+    def revoke_worker(self, worker_id: str, why: str = "") -> Done:
+        """End a worker's certificate, and so its link."""
+        return self._act(f"/workers/{worker_id}/revoke", why)
+
+    # who workers are
+
+    def create_join_token(self, wish: JoinTokenRequest) -> JoinTokenView:
+        """Make a token with which machines become workers. Only this answer has the token itself."""
+        return self._post("/join-tokens", wish, JoinTokenView)
+
+    def join_tokens(self) -> list[JoinTokenView]:
+        """The join tokens, without themselves."""
+        return self._all("/join-tokens", JoinTokenView)
+
+    def revoke_join_token(self, token_id: str) -> Done:
+        """End a join token."""
+        return self._delete(f"/join-tokens/{token_id}")
+
+    def worker_identities(self, *, limit: int | None = None) -> Iterator[IdentityView]:
+        """The workers that are known by their certificates."""
+        return self._list("/worker-identities", IdentityView, {}, limit)
+
+    def enrol(self, wish: EnrolRequest) -> CertificateView:
+        """Become a worker. The token of this client is a join token."""
+        return self._post("/workers/enrol", wish, CertificateView)
+
+    def renew(self, wish: RenewRequest) -> CertificateView:
+        """Get the next certificate of a worker, over a connection with the one before."""
+        return self._post("/workers/renew", wish, CertificateView)
+
     # tokens and the server
 
     def create_token(self, wish: TokenRequest) -> TokenView:
@@ -65,6 +102,10 @@ class AdminCalls(Calls):
     def server(self) -> ServerView:
         """Who answers, and what it leads."""
         return self._get("/server", ServerView)
+
+    def checkup(self) -> CheckupView:
+        """How the server is, its store, and the servers that share the store; also while the store does not answer."""
+        return self._get("/checkup", CheckupView)
 
     def openapi(self) -> bytes:
         """The OpenAPI document of the server."""

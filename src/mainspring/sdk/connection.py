@@ -4,7 +4,8 @@
     Unreachable    no answer came: the message says which address, why, and what to do
     anything else  the server answered with a problem, which became the error of `errors.py` with the same code
 
-1. Only what is safe is repeated: a question (GET), or a wish that carries an idempotency key.
+1. Only what is safe is repeated: a question (GET), a wish that carries an idempotency key, and whatever the server says
+   that it has not taken (Overloaded).
 2. It is repeated only while the moment is wrong (Unavailable and its kinds), longer apart each time, and as a whole for
    no longer than `patience`.
 """
@@ -13,13 +14,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 
 import httpx2
 
 from mainspring.clock import MachineClock
-from mainspring.errors import Unavailable
+from mainspring.errors import Overloaded, Unavailable
 from mainspring.sdk.addresses import API, Parameters, is_loopback, read_address, said, trust, unreachable
-from mainspring.sdk.answers import asked_to_wait, error_of
+from mainspring.sdk.answers import LONGEST_ANSWER_SECONDS, Gathered, asked_to_wait, error_of
 
 _FIRST_DELAY_SECONDS = 0.1
 _LONGEST_DELAY_SECONDS = 5.0
@@ -28,7 +30,16 @@ _LONGEST_DELAY_SECONDS = 5.0
 class Connection:
     """The way to one server."""
 
-    def __init__(self, url: str, *, headers: Mapping[str, str], timeout_seconds: float, patience: float) -> None:
+    def __init__(
+        self,
+        url: str,
+        *,
+        headers: Mapping[str, str],
+        timeout_seconds: float,
+        patience: float,
+        ca_cert: Path | str | None = None,
+        certificate: tuple[Path, Path] | None = None,
+    ) -> None:
         self.url = url.rstrip("/")
         self.timeout_seconds = timeout_seconds
         self.patience = patience
@@ -40,7 +51,7 @@ class Connection:
             timeout=timeout_seconds,
             # A proxy that the environment names leads away from this machine.
             trust_env=not is_loopback(address.host),
-            verify=trust(address.scheme),
+            verify=trust(address.scheme, ca_cert=ca_cert, certificate=certificate),
         )
 
     def close(self) -> None:
@@ -67,11 +78,12 @@ class Connection:
             sent["Content-Type"] = media_type
         if repeatable is None:
             repeatable = method == "GET" or key is not None
-        for delay in self.delays() if repeatable else ():
+        for delay in self.delays():
             try:
                 return self._once(method, path, params, body, sent)
             except Unavailable as error:
-                if asked_to_wait(error) > self.patience:
+                is_safe = repeatable or isinstance(error, Overloaded)
+                if not is_safe or asked_to_wait(error) > self.patience:
                     raise
                 self.clock.pause(max(delay, asked_to_wait(error)))
         return self._once(method, path, params, body, sent)
@@ -94,8 +106,7 @@ class Connection:
                 method, path, params=said(params), content=body, headers=dict(headers or {}), timeout=timeout
             ) as response:
                 if response.is_error:
-                    response.read()
-                    raise error_of(response)
+                    raise error_of(self._read(response))
                 yield response
         except httpx2.TransportError as error:
             raise unreachable(self.url, error) from error
@@ -112,9 +123,17 @@ class Connection:
         self, method: str, path: str, params: Parameters | None, body: bytes | None, headers: Mapping[str, str]
     ) -> httpx2.Response:
         try:
-            response = self._http.request(method, path, params=said(params), content=body, headers=dict(headers))
+            with self._http.stream(method, path, params=said(params), content=body, headers=dict(headers)) as answer:
+                response = self._read(answer)
         except httpx2.TransportError as error:
             raise unreachable(self.url, error) from error
         if response.is_error:
             raise error_of(response)
         return response
+
+    def _read(self, answer: httpx2.Response) -> httpx2.Response:
+        """All of an answer. Raises TooLarge or Unreachable if it does not end."""
+        gathered = Gathered(answer, self.clock.monotonic() + LONGEST_ANSWER_SECONDS)
+        for part in answer.iter_bytes():
+            gathered.add(part, self.clock.monotonic())
+        return gathered.whole()

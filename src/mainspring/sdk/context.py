@@ -51,6 +51,14 @@ class Voice(Protocol):
         """When the attempt will be ended, if that has changed since it began."""
         ...
 
+    def artifacts(self) -> Path:
+        """The folder for files that the task leaves; it is there."""
+        ...
+
+    def inputs(self) -> Path:
+        """The folder with the files that the task fetches."""
+        ...
+
 
 class Identity(msgspec.Struct, frozen=True, kw_only=True):
     """Which attempt of which task this is."""
@@ -186,6 +194,16 @@ class Context:
         """What an earlier attempt saved last; None if there is nothing."""
         return msgspec.json.decode(self._checkpoint) if self._checkpoint is not None else None
 
+    @cached_property
+    def artifacts(self) -> Path:
+        """A folder for files that the task leaves: its worker stores them when it is over (WRK-11)."""
+        return self._voice.artifacts()
+
+    @property
+    def inputs(self) -> Path:
+        """A folder with the files that the task fetches: `inputs / "extract" / "orders.csv"`."""
+        return self._voice.inputs()
+
     def save_checkpoint(self, document: object) -> None:
         """Save what the next attempt is to find, wherever it runs: anything that JSON can say, up to 256 KiB."""
         from mainspring.core.work import LARGEST_CHECKPOINT_BYTES
@@ -310,6 +328,14 @@ class _Files:
         """Look again into the file of the context: the worker writes it anew."""
         saved = Path(os.environ["MAINSPRING_CONTEXT"]).read_bytes()
         return msgspec.json.decode(saved, type=_SavedDeadline).deadline
+
+    def artifacts(self) -> Path:
+        """A folder that the worker made."""
+        return Path(os.environ["MAINSPRING_ARTIFACTS"])
+
+    def inputs(self) -> Path:
+        """Another one."""
+        return Path(os.environ["MAINSPRING_INPUTS"])
 
 
 def _read(path: Path) -> Context:

@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from mainspring.core.failure_policy import FailureClass
+from mainspring.core.isolation import Isolation
+from mainspring.sdk.errand_fields import HTTP_NAMES, as_container, as_http
 from mainspring.sdk.field_values import (
     Field,
     Inner,
@@ -30,6 +32,7 @@ from mainspring.sdk.field_values import (
 )
 from mainspring.sdk.mapping_fields import MAP_NAMES, as_input, as_invoker, as_map, as_reduce
 from mainspring.sdk.quantities import bytes_of, millis_of
+from mainspring.sdk.remote_fields import as_kubernetes, as_ray
 from mainspring.sdk.sources import Entry, Node, plain
 
 _MOST_RETRIES = 4
@@ -102,6 +105,15 @@ def _failure(node: Node) -> str:
     return kind
 
 
+def as_level(node: Node) -> str:
+    """How far a task is kept apart."""
+    levels = [level.value for level in Isolation]
+    level = as_text(node)
+    if level not in levels:
+        raise unknown(node, f"there is no level of isolation `{level}`", level, levels)
+    return level
+
+
 def _rule(node: Node) -> dict[str, object]:
     return Inside("a rule", RULE)(node)
 
@@ -155,9 +167,14 @@ JOB_FIELDS = {
     "on_failure": Field(("on_failure",), as_text),
     "timeout": Field(("timeout_seconds",), as_seconds),
     "timeout_seconds": Field(("timeout_seconds",), plain),
+    "finish_within": Field(("finish_within_seconds",), as_seconds),
+    "finish_within_seconds": Field(("finish_within_seconds",), plain),
+    "escalate": Field(("escalate",), as_flag),
     "retry": Field(("retry",), _retry, _RETRY_NAMES),
     "max_retries": Field(("max_retries",), as_count),
     "max_fan_out": Field(("max_fan_out",), as_count),
+    "pool": Field(("pool",), as_text),
+    "groups": Field(("groups",), ListOf(as_text)),
     "tasks": Field(("tasks",), plain),
     "defaults": Field(("defaults",), plain),
 }
@@ -176,14 +193,26 @@ TASK_FIELDS = {
     "reduce": Field(("work", "reduce"), as_reduce),
     "invoker": Field(("work", "invoker"), as_invoker),
     "results": Field(("work", "results"), as_text),
+    "http": Field(("work", "http"), as_http, HTTP_NAMES),
+    "container": Field(("work", "container"), as_container),
+    "kubernetes": Field(("work", "kubernetes"), as_kubernetes),
+    "ray": Field(("work", "ray"), as_ray),
     "env": Field(("work", "env"), as_texts),
     "secrets": Field(("work", "secrets"), as_texts),
     "directory": Field(("work", "directory"), as_directory),
     "grace": Field(("work", "grace_seconds"), as_seconds),
+    "isolation": Field(("work", "isolation"), as_level),
+    "network": Field(("work", "network"), as_flag),
+    "fetch": Field(("work", "fetch"), ListOf(as_text)),
     "work": Field(("work",), plain),
     "resources": Field(("resources",), _resources),
     "labels": Field(("labels",), as_texts),
     "zone": Field(("zone",), as_text),
+    "prefer": Field(("prefer",), as_texts),
+    "prefer_zone": Field(("prefer_zone",), as_text),
+    "near": Field(("near",), ListOf(as_text)),
+    "apart": Field(("apart",), ListOf(as_text)),
+    "groups": Field(("groups",), ListOf(as_text)),
     "retries": Field(("max_attempts",), _attempts),
     "max_attempts": Field(("max_attempts",), plain),
     "retry_delay": Field(("retry_delay_seconds",), as_seconds),
@@ -207,7 +236,8 @@ TASK_FIELDS = {
 }
 MAP_FIELDS = frozenset({"map", "input", "reduce", "invoker", "results"})
 OWN_FIELDS = MAP_FIELDS | frozenset(
-    {"id", "name", "needs", "run", "shell", "python", "handler", "args", "values", "work", "for_each", "label"}
+    {"id", "name", "needs", "run", "shell", "python", "handler", "args", "values", "work", "for_each", "label", "near"}
+    | {"fetch", "http", "container", "kubernetes", "ray"}
 )
 
 

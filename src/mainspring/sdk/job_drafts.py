@@ -80,7 +80,8 @@ class JobDraft(Draft):
             kinds = [kind for kind in KINDS if kind in work]
             if len(kinds) != 1:
                 why = f"a task needs one of {', '.join(KINDS)}; it has {' and '.join(kinds) or 'none of them'}"
-                self.add(Flaw(place=node.place, why=why), at)
+                note = "what runs in a container is said inside of `container`" if kinds == ["run", "container"] else ""
+                self.add(Flaw(place=node.place, why=why, note=note), at)
         if "name" not in task and not self.was_read(at):
             # Who needs it would seem to need a task that is not there.
             self.unread.add(())

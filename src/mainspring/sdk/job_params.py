@@ -18,7 +18,7 @@ from mainspring.errors import Fault, Refused
 from mainspring.sdk.later import Later, as_json
 from mainspring.sdk.signatures import declared_types
 
-RESERVED = frozenset({"idempotency_key", "priority", "start_at"})
+RESERVED = frozenset({"finish_by", "idempotency_key", "priority", "start_at"})
 """What `trigger` takes besides the parameters."""
 _BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 

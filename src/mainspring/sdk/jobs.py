@@ -16,9 +16,9 @@ its calls of tasks become the graph (`sdk/recording.py`).
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypeVar, Unpack, cast, overload
 
 import msgspec
 
@@ -59,12 +59,20 @@ class JobOptions(ScheduleOptions, total=False):
     """`fail_fast`, `fail_after_all` or `skip_failed`."""
     timeout: str | float
     """The whole run is ended after so long."""
+    finish_within: str | float
+    """A run is to be over within so long, from its window or start on: somebody is told before it is late."""
+    escalate: bool
+    """False: a run that may be late keeps its priority."""
     max_retries: int
     """Of all tasks together, in one run."""
     max_fan_out: int
     labels: Mapping[str, str]
     description: str
     """The first line of the function's docstring unless said."""
+    pool: str
+    """Where its runs go."""
+    groups: Sequence[str]
+    """Groups that count each of its runs."""
 
 
 class Job(Generic[P, R]):
@@ -144,6 +152,7 @@ class Job(Generic[P, R]):
         idempotency_key: str | None = None,
         priority: str | None = None,
         start_at: datetime | None = None,
+        finish_by: datetime | None = None,
         **params: Any,
     ) -> RunHandle:
         """Run the job on a server, with the definition that is here. Repeated with the same key, it is the same run.
@@ -158,6 +167,7 @@ class Job(Generic[P, R]):
                 params=given,
                 priority=(priority or self.priority).upper(),
                 start_at=start_at,
+                finish_by=finish_by,
                 idempotency_key=idempotency_key,
             )
         return RunHandle(self._connect, run.id, self.recorded)
@@ -193,19 +203,26 @@ class Job(Generic[P, R]):
     def _fields(self) -> dict[str, object]:
         """What the definition says of the whole job."""
         options = self._options
-        try:
-            timeout = seconds_of(options["timeout"]) if "timeout" in options else None
-        except ValueError as error:
-            raise Refused(f"@job {self.name}: timeout {error}") from None
         fields = {
             "on_failure": options.get("on_failure"),
-            "timeout_seconds": timeout,
+            "timeout_seconds": self._seconds("timeout"),
+            "finish_within_seconds": self._seconds("finish_within"),
+            "escalate": options.get("escalate"),
             "max_retries": options.get("max_retries"),
             "max_fan_out": options.get("max_fan_out"),
             "labels": dict(options.get("labels") or {}) or None,
+            "pool": options.get("pool"),
+            "groups": list(options.get("groups") or ()) or None,
             "description": options.get("description") or (self.fn.__doc__ or "").strip().partition("\n")[0] or None,
         }
         return {field: value for field, value in fields.items() if value is not None}
+
+    def _seconds(self, option: Literal["timeout", "finish_within"]) -> float | None:
+        """A length of time among the options; None if it is not said. Raises Refused."""
+        try:
+            return seconds_of(self._options[option]) if option in self._options else None
+        except ValueError as error:
+            raise Refused(f"@job {self.name}: {option} {error}") from None
 
     def bind(self, args: tuple[object, ...], params: Mapping[str, object]) -> dict[str, Any]:
         """All parameters of a run, by name, as JSON. Raises Refused, with every fault."""

@@ -22,6 +22,7 @@ from mainspring.sdk.pipeline_fields import (
     SCHEDULE_KEYS,
     TRIES,
     Param,
+    SharedGroup,
     Wanted,
     as_notices,
 )
@@ -32,8 +33,16 @@ ONLY_IN_PIPELINES = frozenset({*PIPELINE_FIELDS, *SCHEDULE_KEYS, *MAP_FIELDS} - 
 _KEYS = frozenset({*JOB_FIELDS, *PIPELINE_FIELDS, *SCHEDULE_KEYS, *MAP_FIELDS})
 _TASK = "map"
 """What the one task of a map-reduce is called."""
+_ELSEWHERE = frozenset({"http", "container", "kubernetes", "ray"})
+"""Kinds of work that do not run in a directory of the worker's machine."""
+_TEMPLATES = {
+    "http": ("url", "headers", "body", "json"), "container": ("run",), "kubernetes": ("run",), "ray": ("run",)
+}  # fmt: skip
+"""Kinds of work whose fields are inside of their own, and which of these may have templates."""
 _EVENT = "event"
 """The parameter that an event brings along, declared or not."""
+_WAITS = "queue"
+_PROMISE = "finish_within"
 
 
 class PipelineDraft(Draft):
@@ -86,12 +95,19 @@ class PipelineDraft(Draft):
         tasks = self._tasks()
         if tasks is not None:
             entries["tasks"] = tasks
+        self._promise(entries)
         policy = self._policy()
         job = self._jobs.job(Node(value=entries, place=self._root.place), policy)
         if policy:
             retry = job.setdefault("retry", {})
             assert isinstance(retry, dict)
             retry.setdefault("linear", True)
+        group = self.group(name)
+        if group is not None:
+            groups = job.setdefault("groups", [])
+            assert isinstance(groups, list)
+            self._jobs.places["groups", len(groups)] = self._entries["concurrency"].place
+            groups.append(group.name)
         if directory is not None:
             _put_into(directory, job)
         body = msgspec.json.encode(job)
@@ -106,21 +122,49 @@ class PipelineDraft(Draft):
         if concurrency is None or not isinstance(concurrency.node.value, dict) or "concurrency" not in self._said:
             return found
         inner = concurrency.node.value
-        if "group" in inner and inner["group"].node.text not in {name, self.title}:
-            why = f"`group` can only be {name}: groups of several pipelines are not offered yet"
-            self.add(Flaw(place=inner["group"].node.place, why=why, note="leave it out"), ())
+        if self.group(name) is not None:
+            if "when_busy" in inner and inner["when_busy"].node.text != _WAITS:
+                why = f"runs of a group wait for each other: `when_busy` can only be {_WAITS}"
+                note = f"without `group: {inner['group'].node.text}` it is about the runs of this pipeline alone"
+                self.add(Flaw(place=inner["when_busy"].node.place, why=why, note=note), ())
+            return found
         return found | {f"concurrency.{key}": inner[key] for key in ("max", "when_busy") if key in inner}
+
+    def group(self, name: str) -> SharedGroup | None:
+        """The group of several pipelines that counts its runs, if it names one; its own is its schedules' business."""
+        said = self._said.get("concurrency")
+        group = said.get("group") if isinstance(said, dict) else None
+        if not isinstance(said, dict) or not isinstance(group, str) or group in {name, self.title}:
+            return None
+        return SharedGroup(name=group, most=said.get("max"))
 
     def warnings(self) -> Iterator[Flaw]:
         """What was read and is not followed."""
-        if "sla" in self._said:
-            yield Flaw(place=self._entries["sla"].place, why="`sla` is not followed yet: nothing watches it")
+        for key, entry in self._sla().items():
+            if key != _PROMISE:
+                yield Flaw(place=entry.place, why=f"`{key}` is not followed yet: nothing watches it")
         if self.blocks.manual_off is not None:
             why = "`manual: false` is not followed: whoever may start runs can start this one"
             yield Flaw(place=self.blocks.manual_off, why=why)
         for wanted in self.notices:
             for word, place in wanted.ignored:
                 yield Flaw(place=place, why=f"`{word}` is not told yet: nobody will hear of it")
+
+    def _sla(self) -> Mapping[str, Entry]:
+        """What `sla` says, if it can be read."""
+        sla = self._entries["sla"].node.value if "sla" in self._said else None
+        return sla if isinstance(sla, dict) else {}
+
+    def _promise(self, entries: dict[str, Entry]) -> None:
+        """By when runs are to be over is a field of the job, also where it stands in `sla`."""
+        said = self._sla().get(_PROMISE)
+        if said is None:
+            return
+        if _PROMISE in entries:
+            why = f"`{_PROMISE}` is said twice: here and beside `sla`"
+            self.add(Flaw(place=said.place, why=why), ())
+        else:
+            entries[_PROMISE] = said
 
     def _tasks(self) -> Entry | None:
         """The `tasks` of a file that has none: one, of its `map`. None if it has some."""
@@ -203,8 +247,26 @@ def _templates(task: object) -> Iterator[tuple[str, str]]:
     work = work if isinstance(work, dict) else {}
     if isinstance(words := work.get("run"), list):
         yield from (("work.run", word) for word in words if isinstance(word, str))
+    for kind, fields in _TEMPLATES.items():
+        inside = work.get(kind)
+        if isinstance(inside, dict):
+            yield from ((f"work.{kind}.{field}", text) for field in fields for text in _texts_in(inside.get(field)))
     if isinstance(variables := work.get("env"), dict):
         yield from ((f"work.env.{name}", text) for name, text in variables.items() if isinstance(text, str))
+
+
+def _texts_in(value: object) -> Iterator[str]:
+    """Every text of a value, but for keys."""
+    match value:
+        case str():
+            yield value
+        case list() | tuple():
+            for one in value:
+                yield from _texts_in(one)
+        case dict():
+            yield from _texts_in(list(value.values()))
+        case _:
+            pass
 
 
 def _put_into(directory: str, job: dict[str, object]) -> None:
@@ -212,7 +274,7 @@ def _put_into(directory: str, job: dict[str, object]) -> None:
     tasks = job.get("tasks")
     for task in tasks if isinstance(tasks, list) else ():
         match task:
-            case {"work": dict() as work} if not KINDS.keys().isdisjoint(work):
+            case {"work": dict() as work} if not (KINDS.keys() - _ELSEWHERE).isdisjoint(work):
                 own = work.get("directory")
                 if own is None or isinstance(own, str):
                     work["directory"] = posixpath.join(directory, own) if own else directory

@@ -71,6 +71,14 @@ class Notice(msgspec.Struct, frozen=True, kw_only=True):
     """As webhooks call them (`core/webhook_events.py`): `run.failed`, .."""
 
 
+class SharedGroup(msgspec.Struct, frozen=True, kw_only=True):
+    """A group of several pipelines, of which at most so many runs go on at once."""
+
+    name: str
+    most: int | None = None
+    """None: as somebody else defines it."""
+
+
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     """A notice as it was read, with the words that nobody follows yet."""
 

@@ -13,8 +13,9 @@ from typing import TypeAlias
 import msgspec
 
 from mainspring.core.failure_policy import FailureClass
+from mainspring.core.isolation import Isolation
 from mainspring.core.runs import FailurePolicy
-from mainspring.sdk import definition_fields, mapping_fields, pipeline_fields
+from mainspring.sdk import definition_fields, errand_fields, mapping_fields, pipeline_fields, remote_fields
 from mainspring.sdk.field_values import (
     Field,
     Inner,
@@ -66,6 +67,7 @@ _BY_READER: dict[Reader, Schema] = {
     as_path_inside: {"type": "string", "pattern": r"^(?!/)(?!(.*/)?\.\.(/|$))"},
     as_expression: {"type": ["string", "array"]},
     as_words: {"type": ["string", "array"], "items": _TEXT},
+    definition_fields.as_level: {"enum": [level.value for level in Isolation]},
 }
 
 
@@ -188,6 +190,14 @@ def _reduce() -> Schema:
     return _either(_form("reduce", mapping_fields.REDUCTION), _form("type", mapping_fields.REDUCE["type"][1]))
 
 
+def _http() -> Schema:
+    return _either({"type": "string"}, _object("http", _inner(errand_fields.HTTP), ["url"]))
+
+
+def _container() -> Schema:
+    return _either({"type": "string"}, _object("container", _inner(errand_fields.CONTAINER), ["image"]))
+
+
 def _resources() -> Schema:
     return _object("resources", dict.fromkeys(definition_fields.RESOURCES, as_text))
 
@@ -231,6 +241,7 @@ _FORMS: dict[tuple[str, str], Callable[[], Schema]] = {
     **{(what, key): _shared(key) for what in ("pipeline", "task") for key in ("input", "map", "reduce", "invoker")},
     ("pipeline", "on_failure"): _fixed({"enum": list(FailurePolicy)}),
     ("pipeline", "timeout_seconds"): _fixed(_NUMBER),
+    ("pipeline", "finish_within_seconds"): _fixed(_NUMBER),
     ("pipeline", "retry"): _shared("retry"),
     ("pipeline", "tasks"): lambda: {"type": "array", "items": _task(), "minItems": 1},
     ("pipeline", "defaults"): _defaults,
@@ -244,6 +255,11 @@ _FORMS: dict[tuple[str, str], Callable[[], Schema]] = {
     ("task", "args"): _fixed(_MAPPING),
     ("task", "values"): _fixed(_MAPPING),
     ("task", "work"): _fixed(_MAPPING),
+    ("task", "http"): _http,
+    ("task", "container"): _container,
+    ("task", "kubernetes"): lambda: _object("kubernetes", _inner(remote_fields.KUBERNETES), ["image"]),
+    ("task", "ray"): lambda: _object("ray", _inner(remote_fields.RAY), ["run"]),
+    ("ray", "runtime_env"): _fixed(_MAPPING),
     ("task", "resources"): _shared("resources"),
     ("task", "retries"): _fixed(_RETRIES),
     ("task", "max_attempts"): _fixed(_TRIES),
@@ -263,6 +279,7 @@ _FORMS: dict[tuple[str, str], Callable[[], Schema]] = {
     ("retry", "rules"): lambda: _list_or_one(_object("rule", _inner(definition_fields.RULE), required=["failure"])),
     ("rule", "failure"): _fixed({"enum": list(FailureClass)}),
     ("map", "retries"): _fixed({"type": "integer", "minimum": 0, "maximum": 9}),
+    ("http", "json"): _fixed(_ANYTHING),
     ("input", "items"): _fixed({"type": "array", "items": _MAPPING}),
     ("schedule", "every"): _fixed(_LENGTH),
     ("schedule", "jitter"): _fixed(_LENGTH),

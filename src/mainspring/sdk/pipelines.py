@@ -29,11 +29,11 @@ from mainspring.sdk.field_values import Path
 from mainspring.sdk.local_zones import system_zone
 from mainspring.sdk.names import job_name
 from mainspring.sdk.pipeline_drafts import ONLY_IN_PIPELINES, PipelineDraft
-from mainspring.sdk.pipeline_fields import Notice, Param
+from mainspring.sdk.pipeline_fields import Notice, Param, SharedGroup
 from mainspring.sdk.pipeline_schedules import Surroundings, make_schedules
 from mainspring.sdk.sources import Flaw, Node, Place, parse, where
 
-__all__ = ["Notice", "Param", "Pipeline", "blame", "is_pipeline", "read_pipeline"]
+__all__ = ["Notice", "Param", "Pipeline", "SharedGroup", "blame", "is_pipeline", "read_pipeline"]
 
 _IN_FOLDERS = "pipeline.yaml"
 """What the files of a folder of pipelines are called."""
@@ -58,6 +58,8 @@ class Pipeline(msgspec.Struct, frozen=True, kw_only=True):
     priority: str | None = None
     params: dict[str, Param] = {}
     notices: tuple[Notice, ...] = ()
+    group: SharedGroup | None = None
+    """A group of several pipelines that counts its runs; with how many, if it says that."""
     warnings: tuple[Fault, ...] = ()
     """What was read, and is not followed: each with `file:line:column`."""
     places: dict[Path, Place] = {}
@@ -105,7 +107,7 @@ def read_pipeline(
     return Pipeline(
         file=file, text=text, id=name, title=draft.title or name, job=job, schedules=tuple(schedules),
         tenant=draft.tenant, priority=draft.priority, params=draft.params,
-        notices=tuple(wanted.notice for wanted in draft.notices if wanted.notice.events),
+        notices=tuple(wanted.notice for wanted in draft.notices if wanted.notice.events), group=draft.group(name),
         warnings=tuple(Fault(where=where(file, flaw.place), why=flaw.why) for flaw in draft.warnings()),
         places=places, schedule_places=schedule_places,
     )  # fmt: skip

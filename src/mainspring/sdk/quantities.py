@@ -2,53 +2,8 @@
 
 from __future__ import annotations
 
-import re
-
+from mainspring.core.amounts import bytes_of as bytes_of  # noqa: PLC0414 - a part of this module
+from mainspring.core.amounts import millis_of as millis_of  # noqa: PLC0414 - a part of this module
+from mainspring.core.amounts import say_bytes as say_bytes  # noqa: PLC0414 - a part of this module
+from mainspring.core.lengths import say_seconds as say_seconds  # noqa: PLC0414 - a part of this module
 from mainspring.core.lengths import seconds_of as seconds_of  # noqa: PLC0414 - a part of this module
-
-_BYTES = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15}
-_BYTES |= {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50, "K": 10**3}
-_SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?([kKMGTP]?i?)B?")
-_CPU = re.compile(r"([0-9]+(?:\.[0-9]+)?)(m?)")
-
-
-def bytes_of(value: object) -> int:
-    """A size in bytes: a number of them, or `512Mi`, `1.5G`. Raises ValueError."""
-    if isinstance(value, int) and not isinstance(value, bool):
-        return value
-    match = _SIZE.fullmatch(value) if isinstance(value, str) else None
-    if match is None or match[2] not in _BYTES:
-        raise ValueError("must be a size such as 512Mi or 2G, or a number of bytes")
-    return round(float(match[1]) * _BYTES[match[2]])
-
-
-def millis_of(value: object) -> int:
-    """A share of processors in thousandths: `0.5`, `2` or `500m`. Raises ValueError."""
-    match = _CPU.fullmatch(str(value)) if isinstance(value, str | int | float) else None
-    if match is None or isinstance(value, bool):
-        raise ValueError("must be a number of processors such as 0.5 or 2, or thousandths such as 500m")
-    return round(float(match[1]) * (1 if match[2] else 1_000))
-
-
-def say_seconds(seconds: float) -> str:
-    """A length of time in two units at most: `0.3s`, `42s`, `4m 07s`, `1h 04m`, `3d 02h`."""
-    if seconds < 10:
-        return f"{max(0.0, seconds):.1f}s"
-    whole = int(seconds)
-    if whole < 60:
-        return f"{whole}s"
-    if whole < 3_600:
-        return f"{whole // 60}m {whole % 60:02d}s"
-    if whole < 86_400:
-        return f"{whole // 3_600}h {whole % 3_600 // 60:02d}m"
-    return f"{whole // 86_400}d {whole % 86_400 // 3_600:02d}h"
-
-
-def say_bytes(size: int) -> str:
-    """A size in the largest unit that leaves a number above one: `512Mi`, `1.5Gi`."""
-    amount, unit = float(size), ""
-    for larger in ("Ki", "Mi", "Gi", "Ti", "Pi"):
-        if amount < 1_024:
-            break
-        amount, unit = amount / 1_024, larger
-    return f"{amount:.1f}".removesuffix(".0") + unit

@@ -48,7 +48,7 @@ class Recorder:
 
     def add(
         self,
-        handler: str,
+        work: Mapping[str, object],
         fields: Mapping[str, object],
         arguments: Mapping[str, object],
         wishes: Wishes,
@@ -56,7 +56,7 @@ class Recorder:
         items: object = msgspec.UNSET,
     ) -> Later:
         """A task is called: with `items`, once for each of them."""
-        name = self._name(handler, wishes.name)
+        name = self._name(str(work["handler"]), wishes.name)
         needs: Needs = {}
         values = {key: written(value, f"{name}({key})", needs) for key, value in arguments.items()}
         for_each = None if items is msgspec.UNSET else _for_each(items, name, needs)
@@ -69,7 +69,7 @@ class Recorder:
             "on_skip": "run" if wishes.even_if_skipped else None,
         }
         said = {field: value for field, value in optional.items() if value not in (None, [])}
-        self.nodes[name] = {"name": name, "work": {"handler": handler, "values": values}, **fields, **said}
+        self.nodes[name] = {"name": name, "work": {**work, "values": values}, **fields, **said}
         return Later(Path("outputs", (name,)), msgspec.UNSET if for_each is None else [])
 
     def _name(self, handler: str, wanted: str | None) -> str:

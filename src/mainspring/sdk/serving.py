@@ -26,7 +26,9 @@ from mainspring.sdk.tasks import Task
 _PASSED_ON = (signal.SIGTERM, signal.SIGINT)
 
 
-def serve(*tasks: Task[..., Any], server: str | None = None, name: str | None = None, **options: str | float) -> None:
+def serve(
+    *tasks: Task[..., Any], server: str | None = None, name: str | None = None, **options: str | float | bool
+) -> None:
     """Serve all tasks of the modules that these come from, until the worker ends.
 
     Its name is the machine's and the program's unless said, so that it can work beside other workers of the folder.
@@ -39,7 +41,9 @@ def serve(*tasks: Task[..., Any], server: str | None = None, name: str | None = 
     sources = list(dict.fromkeys(map(_source_of, tasks)))
     given = {"server": server, "name": name or _name_for(sources[0]), **options}
     for option, value in given.items():
-        if value is not None:
+        if value is True:
+            command += [f"--{option.replace('_', '-')}"]
+        elif value is not None:
             command += [f"--{option.replace('_', '-')}", str(value)]
     for source in sources:
         command += ["--handlers", source]

@@ -66,6 +66,17 @@ class TaskOptions(TypedDict, total=False):
     labels: Mapping[str, str]
     """Labels that a worker must have."""
     zone: str
+    prefer: Mapping[str, str]
+    """Labels that a worker had better have."""
+    prefer_zone: str
+    near: Sequence[str]
+    """Tasks of the job on whose worker it must run, once they have started."""
+    apart: Sequence[str]
+    """Tasks of the job on whose worker it must not run at the same time; its own name spreads a fan-out."""
+    groups: Sequence[str]
+    """Groups that count it while it runs."""
+    fetch: Sequence[str]
+    """Files of tasks upstream that it finds in `context.inputs`: `extract`, `extract/*.csv`."""
 
 
 class _Callable(Generic[P, R]):
@@ -159,6 +170,7 @@ class Task(_Callable[P, R]):
         try:
             self.fields = _fields(options)
             """What a definition says of it, besides its name and work."""
+            self.work = {"handler": self.name, **_of_work(options)}
         except ValueError as error:
             raise Refused(f"@task {self.name}: {error}") from None
         setattr(self, TASK_ATTRIBUTE, self.name)
@@ -173,7 +185,7 @@ class Task(_Callable[P, R]):
 
         With `for_each`, an expression that gives a list, there is a task for each item: `city="{{ item.city }}"`.
         """
-        work: dict[str, object] = {"handler": self.name}
+        work = dict(self.work)
         if args:
             work["args"] = args
         optional: dict[str, object] = {"needs": [{"task": upstream} for upstream in needs], "for_each": for_each}
@@ -187,7 +199,7 @@ class Task(_Callable[P, R]):
         if wishes.label is not None:
             raise Refused(f"{self.name}: a label is for .map(..)")
         recording.note(self.name, self)
-        return recording.add(self.name, self.fields, self._bound(args, kwargs), wishes)
+        return recording.add(self.work, self.fields, self._bound(args, kwargs), wishes)
 
     def record_map(self, recording: Recorder, wishes: Wishes, items: object, constants: Mapping[str, object]) -> Later:
         """A fan-out in the body of a job."""
@@ -196,7 +208,7 @@ class Task(_Callable[P, R]):
             raise Refused(f"{self.name}.map: the function has no parameter left for the item")
         arguments = self._bound((), {free[0].name: Later(Path("item", ())), **constants})
         recording.note(self.name, self)
-        return recording.add(self.name, self.fields, arguments, wishes, items=items)
+        return recording.add(self.work, self.fields, arguments, wishes, items=items)
 
     def _parameters(self) -> list[inspect.Parameter]:
         return list(inspect.signature(self.fn).parameters.values())
@@ -263,9 +275,26 @@ def _fields(options: TaskOptions) -> dict[str, object]:
         fields["resources"] = {resource: amount for resource, amount in (usual | said).items() if amount}
     if labels := options.get("labels"):
         fields["labels"] = dict(labels)
-    if zone := options.get("zone"):
-        fields["zone"] = zone
+    if prefer := options.get("prefer"):
+        fields["prefer"] = dict(prefer)
+    for option in ("zone", "prefer_zone"):
+        if zone := options.get(option):
+            fields[option] = zone
+    for option in ("near", "apart", "groups"):
+        if names := options.get(option):
+            fields[option] = _names(option, names)
     return fields
+
+
+def _of_work(options: TaskOptions) -> dict[str, object]:
+    """What the work says besides what is called. Raises ValueError."""
+    return {"fetch": _names("fetch", fetch)} if (fetch := options.get("fetch")) else {}
+
+
+def _names(option: str, names: object) -> list[object]:
+    if isinstance(names, str) or not isinstance(names, Sequence):
+        raise ValueError(f"{option} is a list of names, not {names!r}")  # noqa: TRY004 - as for all that is said
+    return list(names)
 
 
 def _measured(read: Callable[[object], int], amount: object) -> int | None:

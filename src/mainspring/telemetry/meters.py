@@ -1,6 +1,7 @@
 """Counts what leaders commit: how tasks move, how long they waited and ran, how runs end, which failures there are.
 
 mainspring_transitions_total{state}       mainspring_failures_total{class}
+mainspring_preemptions_total{priority}    tasks that were asked to make room
 mainspring_task_wait_seconds{priority}    from being ready to the start of its process
 mainspring_task_run_seconds{priority}     from the start of an attempt to its end
 mainspring_runs_total{job,result}         mainspring_run_seconds{result}
@@ -19,7 +20,7 @@ from mainspring.core.failure_policy import FailureClass
 from mainspring.core.failures import classify
 from mainspring.core.runs import FINAL_RUN, Run
 from mainspring.core.states import FINAL
-from mainspring.core.tasks import Attempt, AttemptEnd, Priority, TaskState
+from mainspring.core.tasks import Attempt, AttemptEnd, Priority, StopKind, TaskState
 from mainspring.host.loop import Leader
 from mainspring.telemetry.labels import FewLabels
 
@@ -41,6 +42,11 @@ class Meters:
             "mainspring_failures", "Attempts that failed, by the class of the failure, without jobs' own rules.",
             ["class"], registry=registry,
         )  # fmt: skip
+        preemptions = Counter(
+            "mainspring_preemptions", "Tasks that were asked to make room for others.", ["priority"],
+            registry=registry,
+        )  # fmt: skip
+        self.preemptions = {priority: preemptions.labels(priority.name) for priority in Priority}
         self.runs = Counter("mainspring_runs", "Runs that ended.", ["job", "result"], registry=registry)
         self.run_seconds = Histogram(
             "mainspring_run_seconds", "From a run's first start to its end.", ["result"], buckets=_LENGTHS,
@@ -71,12 +77,15 @@ class LeaderMeter:
         self._leader = leader
         self._ready: dict[str, datetime] = {}
         """Since when a task has been in the queue, for those that came into it in this term."""
+        self._preempted: set[str] = set()
+        """Attempts that were asked to make room, and are not over."""
 
     def committed(self, batch: Batch) -> None:
         """A batch is durable."""
         for state, number in Tally(transition.end for transition in batch.transitions).items():
             self._meters.transitions.labels(state.value).inc(number)
         self._measure_waits(batch)
+        self._count_preempted(batch)
         for attempt in batch.attempts:
             self._count_attempt(attempt)
         for run in batch.runs:
@@ -95,6 +104,14 @@ class LeaderMeter:
                     wait[priorities.get(moved.task_id, Priority.P2)].observe((moved.at - since).total_seconds())
         if len(ready) > _MOST_REMEMBERED:
             ready.clear()
+
+    def _count_preempted(self, batch: Batch) -> None:
+        for change in batch.tasks:
+            stop, attempt = change.task.stop, change.task.attempt_id
+            if stop is not None and stop.kind is StopKind.PREEMPT and attempt and attempt not in self._preempted:
+                self._preempted.add(attempt)
+                self._meters.preemptions[change.task.priority].inc()
+        self._preempted.difference_update(attempt.id for attempt in batch.attempts)
 
     def _count_attempt(self, attempt: Attempt) -> None:
         if attempt.started_at is not None:

@@ -3,6 +3,7 @@
     http_requests_total{operation,status}  http_request_seconds{operation}      by the entrance of the app
     transitions_total{state}  task_wait_seconds{priority} ..                    by each leader (`meters.py`)
     tasks_queued{tenant,priority,reason}  worker_slots{zone,state} ..           looked up in leaders (`standing.py`)
+    level{shard}  runs_waiting{shard}                                           of what is watched (`levels.py`)
     schedule_next_fire_timestamp_seconds ..                                     read now and then (`timetable.py`)
 
 Each name begins with `mainspring_`. A label that a caller can choose (a tenant, a job, a schedule, a zone) has a
@@ -12,6 +13,7 @@ bounded number of values (`labels.py`); ids of runs and tasks are never labels. 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from enum import StrEnum
 
 from prometheus_client import (
     CollectorRegistry,
@@ -32,6 +34,17 @@ from mainspring.telemetry.standing import Standing
 BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
 
+class Refusal(StrEnum):
+    """Why a submission was not taken, though nothing is wrong with it."""
+
+    RATE = "rate"
+    """Too many came (ADM-4)."""
+    SHED = "shed"
+    """Too many wait (ADM-6)."""
+    CLOSED = "closed"
+    """The pool takes nothing new (HA-5)."""
+
+
 class Metrics:
     """All numbers of one server."""
 
@@ -44,6 +57,10 @@ class Metrics:
         self._request_seconds = Histogram(
             "mainspring_http_request_seconds", "From request to the end of its answer.", ["operation"],
             buckets=BUCKETS, registry=self.registry,
+        )  # fmt: skip
+        self._refused = Counter(
+            "mainspring_submissions_refused", "Submissions that were not taken because of a limit.", ["reason"],
+            registry=self.registry,
         )  # fmt: skip
         self._rows = Counter("mainspring_commit_rows", "Rows written by commits.", registry=self.registry)
         self._commit_seconds = Histogram(
@@ -58,6 +75,10 @@ class Metrics:
         """A request was answered."""
         self._requests.labels(operation, status).inc()
         self._request_seconds.labels(operation).observe(seconds)
+
+    def refused(self, reason: Refusal) -> None:
+        """A submission was not taken."""
+        self._refused.labels(reason.value).inc()
 
     def commit_took(self, rows: int, seconds: float) -> None:
         """A commit of the store took so long."""

@@ -3,11 +3,12 @@
     mainspring_leader{shard}  mainspring_shards_led  mainspring_inbox_events{shard}
     mainspring_tasks_queued{tenant,priority,reason}  mainspring_queue_oldest_age_seconds{priority}
     mainspring_tenant_slots{tenant,kind}             mainspring_worker_slots{zone,state}      in cores
+    mainspring_tenant_rooms{tenant}
     mainspring_workers{shard,status}                 mainspring_heartbeat_age_seconds{shard}
 
-Why tasks are queued, as far as the queues know it: their shape found no worker that could ever take it, or none that
-has room now, or they wait for their turn. While tasks are being cancelled, how many wait for which reason is a little
-off; how many there are is exact.
+Why tasks are queued, by the codes of diagnosis, is what the oldest of each line waits for; `PRIORITY_QUEUE_WAIT` also
+while they wait for the next turn. What is set aside is counted as the lines of its tenant are. While tasks are being
+cancelled, how many wait for which reason is a little off; how many there are is exact.
 """
 
 from __future__ import annotations
@@ -18,19 +19,17 @@ from collections.abc import Callable, Iterator, Mapping
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from mainspring.core.placement import Hindrance, obstacles
-from mainspring.core.shapes import Shape
+from mainspring.core.diagnoses import Reason
+from mainspring.core.resources import NOTHING
 from mainspring.core.tasks import Priority
 from mainspring.core.workers import WorkerStatus
 from mainspring.host.loop import Leader
+from mainspring.shard.line_reasons import of_line
 from mainspring.shard.memory import ShardMemory
+from mainspring.shard.surveys import Survey
 from mainspring.telemetry.labels import largest, shared_names
 
 _CORE = 1000
-_PASSING = frozenset({Hindrance.NO_ROOM, Hindrance.NOT_READY, Hindrance.HELD})
-"""What may be over in a moment."""
-_WORKERS_ASKED = 200
-"""So many are asked whether a shape could ever fit: more would hold everybody up."""
 
 
 class Standing(Collector):
@@ -45,9 +44,10 @@ class Standing(Collector):
         yield GaugeMetricFamily("mainspring_shards_led", "Shards that this server leads.", value=len(leaders))
         yield from _of_shards(leaders)
         memories = [leader.shard.memory for leader in leaders.values()]
-        yield _queued(memories)
+        yield _queued(leaders)
         yield _oldest(leaders)
-        yield _used_by_tenants(memories)
+        yield _used_by_tenants(leaders)
+        yield _rooms_of_tenants(memories)
         yield _slots(memories)
 
 
@@ -70,18 +70,19 @@ def _of_shards(leaders: Mapping[str, Leader]) -> Iterator[GaugeMetricFamily]:
     yield from (leads, inbox, workers, silence)
 
 
-def _queued(memories: list[ShardMemory]) -> GaugeMetricFamily:
+def _queued(leaders: Mapping[str, Leader]) -> GaugeMetricFamily:
     gauge = GaugeMetricFamily(
         "mainspring_tasks_queued",
         "Tasks that are ready and wait for a worker.",
         labels=["tenant", "priority", "reason"],
     )
     counts: Tally[tuple[str, Priority, str]] = Tally()
-    for memory in memories:
-        reasons: dict[Shape, str] = {}
+    for leader in leaders.values():
+        memory, now = leader.shard.memory, leader.time.now()
+        survey = Survey(memory, now)
         by_line: dict[tuple[Priority, str], dict[str, int]] = {}
         for line in memory.queues.lines():
-            reason = reasons.get(line.shape) or reasons.setdefault(line.shape, _reason(memory, line.shape))
+            reason = (of_line(survey, line).reason or Reason.PRIORITY_QUEUE_WAIT).value
             lengths = by_line.setdefault((line.priority, line.tenant), {})
             lengths[reason] = lengths.get(reason, 0) + line.length
         for (priority, tenant), depth in memory.queues.depth.items():
@@ -100,21 +101,11 @@ def _split(depth: int, lengths: Mapping[str, int]) -> dict[str, int]:
     """So many tasks, by reason, as the lengths of the lines are."""
     total = sum(lengths.values())
     if not total:
-        return {"PRIORITY_QUEUE_WAIT": depth}
+        return {Reason.PRIORITY_QUEUE_WAIT.value: depth}
     shares = {reason: depth * length // total for reason, length in lengths.items()}
     longest = max(shares, key=lambda reason: shares[reason])
     shares[longest] += depth - sum(shares.values())
     return {reason: share for reason, share in shares.items() if share}
-
-
-def _reason(memory: ShardMemory, shape: Shape) -> str:
-    """Why tasks of a shape are still queued, by the codes of diagnosis."""
-    if shape not in memory.queues.parked:
-        return "PRIORITY_QUEUE_WAIT"
-    for place, worker in enumerate(memory.workers.values()):
-        if place >= _WORKERS_ASKED or all(one.kind in _PASSING for one in obstacles(shape, worker)):
-            return "NO_WORKER_CAPACITY"
-    return "NO_MATCHING_WORKER"
 
 
 def _oldest(leaders: Mapping[str, Leader]) -> GaugeMetricFamily:
@@ -132,14 +123,34 @@ def _oldest(leaders: Mapping[str, Leader]) -> GaugeMetricFamily:
     return gauge
 
 
-def _used_by_tenants(memories: list[ShardMemory]) -> GaugeMetricFamily:
-    gauge = GaugeMetricFamily("mainspring_tenant_slots", "Cores in use, by tenant.", labels=["tenant", "kind"])
+def _used_by_tenants(leaders: Mapping[str, Leader]) -> GaugeMetricFamily:
+    """What each tenant uses; of those that are promised something, that too, and what they use beyond it."""
+    gauge = GaugeMetricFamily("mainspring_tenant_slots", "Cores of tenants.", labels=["tenant", "kind"])
     used: Tally[str] = Tally()
-    for memory in memories:
+    promised: Tally[str] = Tally()
+    beyond: Tally[str] = Tally()
+    for leader in leaders.values():
+        memory, now = leader.shard.memory, leader.time.now()
         for tenant, use in memory.use.items():
             used[tenant] += use.cpu_millis
-    for tenant, millis in largest(used).items():
-        gauge.add_metric([tenant, "used"], millis / _CORE)
+        for tenant, row in memory.rules.quotas.items():
+            guaranteed = row.at(now).guaranteed.cpu_millis
+            if guaranteed:
+                promised[tenant] += guaranteed
+                beyond[tenant] += max(0, memory.use.get(tenant, NOTHING).cpu_millis - guaranteed)
+    for kind, millis in (("used", used), ("guaranteed", promised), ("burst", beyond)):
+        for tenant, number in largest(millis).items():
+            gauge.add_metric([tenant, kind], number / _CORE)
+    return gauge
+
+
+def _rooms_of_tenants(memories: list[ShardMemory]) -> GaugeMetricFamily:
+    gauge = GaugeMetricFamily("mainspring_tenant_rooms", "Rooms that tenants have on workers.", labels=["tenant"])
+    rooms: Tally[str] = Tally()
+    for memory in memories:
+        rooms.update(memory.rooms)
+    for tenant, number in largest(rooms).items():
+        gauge.add_metric([tenant], number)
     return gauge
 
 

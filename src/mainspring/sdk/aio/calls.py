@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
 from random import Random
 from types import TracebackType
 from typing import Self, TypeVar
@@ -11,6 +12,7 @@ from typing import Self, TypeVar
 import msgspec
 
 from mainspring import __version__
+from mainspring.errors import Unavailable
 from mainspring.ids import entropy, new_id
 from mainspring.rest import LONGEST_PAGE, ActRequest, Count, Done, Page
 from mainspring.sdk.addresses import Parameters
@@ -32,10 +34,14 @@ class Calls:
         tenant: str | None = None,
         timeout_seconds: float = 30.0,
         patience: float = 10.0,
+        ca_cert: Path | str | None = None,
+        certificate: tuple[Path, Path] | None = None,
     ) -> None:
-        """What is not said comes from MAINSPRING_SERVER_URL, MAINSPRING_API_KEY and MAINSPRING_TENANT; an empty text is
-        said, and means none.
+        """What is not said comes from MAINSPRING_SERVER_URL, MAINSPRING_API_KEY, MAINSPRING_TENANT and
+        MAINSPRING_CA_CERT; an empty text is said, and means none.
 
+        `ca_cert` is a file with the certificate that the server's is signed with, if the machine does not know it.
+        `certificate` is the file of a certificate that is shown to the server, and that of its key.
         `patience` is for how many seconds a request that is safe to repeat is repeated while the moment is wrong.
         """
         token = os.environ.get("MAINSPRING_API_KEY") if token is None else token
@@ -48,6 +54,8 @@ class Calls:
             headers=headers,
             timeout_seconds=timeout_seconds,
             patience=patience,
+            ca_cert=(os.environ.get("MAINSPRING_CA_CERT") if ca_cert is None else ca_cert) or None,
+            certificate=certificate,
         )
         self._random = Random(entropy())
 
@@ -95,9 +103,11 @@ class Calls:
             asked = {**params, "limit": min(limit or LONGEST_PAGE, LONGEST_PAGE), "cursor": cursor}
             page: Page[T] = await self._get(path, Page[kind], asked)  # type: ignore[valid-type]
             yield page
-            cursor = page.next_cursor
+            before, cursor = cursor, page.next_cursor
             if cursor is None:
                 return
+            if cursor == before:
+                raise Unavailable(f"{path} does not go on: the server gives the same page again and again")
 
     async def _count(self, path: str, params: Parameters, *, exact: bool) -> Count:
         """How many things a list has."""

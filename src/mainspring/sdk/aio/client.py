@@ -10,8 +10,8 @@ Answers are the structs of `rest.py`; lists are read page by page while they are
 `errors.py`, by the code of the problem that the server answered with, which they carry as `problem`. What is safe to
 repeat is repeated by itself for a while (`connection.py`); `submit` draws an idempotency key, so it is safe too.
 
-Runs and what is done to them are here; definitions in numbers, tasks, schedules, failures, webhooks, and what looks
-after an installation are in the files beside this one. A client has all of it.
+Runs and what is done to them are here; definitions in numbers, tasks, schedules, diagnoses, failures, webhooks, how a
+fleet is shared, and what looks after an installation are in the files beside this one. A client has all of it.
 """
 
 from __future__ import annotations
@@ -34,12 +34,15 @@ from mainspring.rest import (
     RunRequest,
     RunView,
 )
-from mainspring.rest_overviews import GraphView, TrendView
+from mainspring.rest_overviews import DeadlineView, GraphView, TrendView
 from mainspring.sdk.aio.calls import only_if
 from mainspring.sdk.aio.client_admin import AdminCalls
 from mainspring.sdk.aio.client_apply import ApplyCalls
+from mainspring.sdk.aio.client_claims import ClaimCalls
+from mainspring.sdk.aio.client_diagnosis import DiagnosisCalls
 from mainspring.sdk.aio.client_failures import FailureCalls
 from mainspring.sdk.aio.client_schedules import ScheduleCalls
+from mainspring.sdk.aio.client_sharing import SharingCalls
 from mainspring.sdk.aio.client_tasks import TaskCalls
 from mainspring.sdk.aio.client_webhooks import WebhookCalls
 from mainspring.sdk.aio.streams import EventStream
@@ -56,7 +59,17 @@ _LONGEST_WAIT_SECONDS = 20.0
 """For the end of a run, at the server, in one request."""
 
 
-class AsyncClient(ApplyCalls, TaskCalls, ScheduleCalls, FailureCalls, WebhookCalls, AdminCalls):
+class AsyncClient(
+    ApplyCalls,
+    TaskCalls,
+    ScheduleCalls,
+    DiagnosisCalls,
+    FailureCalls,
+    WebhookCalls,
+    SharingCalls,
+    ClaimCalls,
+    AdminCalls,
+):
     """A server of Mainspring, for programs. Several calls may be under way at once, all in one event loop."""
 
     # jobs
@@ -113,10 +126,11 @@ class AsyncClient(ApplyCalls, TaskCalls, ScheduleCalls, FailureCalls, WebhookCal
         params: Mapping[str, object] | None = None,
         priority: str = "P2",
         start_at: datetime | None = None,
+        finish_by: datetime | None = None,
         idempotency_key: str | None = None,
     ) -> RunView:
         """Ask for a run of a job. Repeated with the same key, it is the same run."""
-        wish = self.request(job, params=params, priority=priority, start_at=start_at)
+        wish = self.request(job, params=params, priority=priority, start_at=start_at, finish_by=finish_by)
         return await self._post("/runs", wish, RunView, key=idempotency_key or self._draw_key())
 
     def request(
@@ -126,6 +140,7 @@ class AsyncClient(ApplyCalls, TaskCalls, ScheduleCalls, FailureCalls, WebhookCal
         params: Mapping[str, object] | None = None,
         priority: str = "P2",
         start_at: datetime | None = None,
+        finish_by: datetime | None = None,
         idempotency_key: str | None = None,
     ) -> RunRequest:
         """A wish for a run, for `submit_many`."""
@@ -135,6 +150,7 @@ class AsyncClient(ApplyCalls, TaskCalls, ScheduleCalls, FailureCalls, WebhookCal
             priority=priority,
             tenant=self.tenant,
             start_at=start_at,
+            finish_by=finish_by,
             idempotency_key=idempotency_key,
         )
 
@@ -202,6 +218,10 @@ class AsyncClient(ApplyCalls, TaskCalls, ScheduleCalls, FailureCalls, WebhookCal
     async def graph(self, run_id: str) -> GraphView:
         """The graph of a run, with the state of each part of it."""
         return await self._get(f"/runs/{run_id}/graph", GraphView)
+
+    async def deadline(self, run_id: str) -> DeadlineView:
+        """By when a run is to be over, and whether it will be. Raises NotFound if it is by no time."""
+        return await self._get(f"/runs/{run_id}/deadline", DeadlineView)
 
     async def wait(self, run_id: str, timeout_seconds: float | None = None) -> RunView:
         """A run, once it is over. Raises TimeoutError if it is not after so long.

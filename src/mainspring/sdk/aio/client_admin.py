@@ -8,13 +8,20 @@ from datetime import datetime
 from mainspring.rest import LONGEST_PAGE, Done, Page, ServerView, TokenRequest, TokenView, WorkerView
 from mainspring.rest_admin import (
     AuditView,
+    CertificateView,
+    EnrolRequest,
     HeadView,
+    IdentityView,
+    JoinTokenRequest,
+    JoinTokenView,
+    RenewRequest,
     SettingRequest,
     SettingView,
     TenantRequest,
     TenantView,
     VerificationView,
 )
+from mainspring.rest_overviews import CheckupView
 from mainspring.sdk.aio.calls import Calls
 
 
@@ -47,6 +54,36 @@ class AdminCalls(Calls):
         """Take everything that a worker has in hands away from it, now."""
         return await self._act(f"/workers/{worker_id}/evict", why)
 
+    async def revoke_worker(self, worker_id: str, why: str = "") -> Done:
+        """End a worker's certificate, and so its link."""
+        return await self._act(f"/workers/{worker_id}/revoke", why)
+
+    # who workers are
+
+    async def create_join_token(self, wish: JoinTokenRequest) -> JoinTokenView:
+        """Make a token with which machines become workers. Only this answer has the token itself."""
+        return await self._post("/join-tokens", wish, JoinTokenView)
+
+    async def join_tokens(self) -> list[JoinTokenView]:
+        """The join tokens, without themselves."""
+        return await self._all("/join-tokens", JoinTokenView)
+
+    async def revoke_join_token(self, token_id: str) -> Done:
+        """End a join token."""
+        return await self._delete(f"/join-tokens/{token_id}")
+
+    def worker_identities(self, *, limit: int | None = None) -> AsyncIterator[IdentityView]:
+        """The workers that are known by their certificates."""
+        return self._list("/worker-identities", IdentityView, {}, limit)
+
+    async def enrol(self, wish: EnrolRequest) -> CertificateView:
+        """Become a worker. The token of this client is a join token."""
+        return await self._post("/workers/enrol", wish, CertificateView)
+
+    async def renew(self, wish: RenewRequest) -> CertificateView:
+        """Get the next certificate of a worker, over a connection with the one before."""
+        return await self._post("/workers/renew", wish, CertificateView)
+
     # tokens and the server
 
     async def create_token(self, wish: TokenRequest) -> TokenView:
@@ -64,6 +101,10 @@ class AdminCalls(Calls):
     async def server(self) -> ServerView:
         """Who answers, and what it leads."""
         return await self._get("/server", ServerView)
+
+    async def checkup(self) -> CheckupView:
+        """How the server is, its store, and the servers that share the store; also while the store does not answer."""
+        return await self._get("/checkup", CheckupView)
 
     async def openapi(self) -> bytes:
         """The OpenAPI document of the server."""

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
+from datetime import datetime
 
 import msgspec
 
 from mainspring.rest import AttemptView, CheckpointView, Count, Done, KillRequest, TaskView, TransitionView
+from mainspring.rest_artifacts import ArtifactView
+from mainspring.rest_decisions import DecisionView
 from mainspring.sdk.aio.calls import Calls, only_if
 from mainspring.sdk.aio.streams import follow_log, read_log
 from mainspring.sdk.answers import LogPart, decode
@@ -51,6 +54,41 @@ class TaskCalls(Calls):
     async def transitions(self, task_id: str) -> list[TransitionView]:
         """The story of a task, in order."""
         return await self._all(f"/tasks/{task_id}/transitions", TransitionView)
+
+    def run_artifacts(
+        self, run_id: str, *, tasks: Sequence[str] = (), limit: int | None = None
+    ) -> AsyncIterator[ArtifactView]:
+        """The files that the tasks of a run left, each of its last success; of all tasks, or of those with a name."""
+        return self._list(f"/runs/{run_id}/artifacts", ArtifactView, {"task": tasks}, limit)
+
+    def task_artifacts(
+        self, task_id: str, *, attempt: str | None = None, limit: int | None = None
+    ) -> AsyncIterator[ArtifactView]:
+        """The files that a task left: of its last success, of the attempt with this id, or with `*` of all attempts."""
+        return self._list(f"/tasks/{task_id}/artifacts", ArtifactView, {"attempt": attempt}, limit)
+
+    def task_decisions(self, task_id: str, *, limit: int | None = None) -> AsyncIterator[DecisionView]:
+        """What was decided about a task, the latest first, as far as it is kept."""
+        return self._list(f"/tasks/{task_id}/decisions", DecisionView, {}, limit)
+
+    def decisions(
+        self,
+        *,
+        task: str | None = None,
+        run: str | None = None,
+        worker: str | None = None,
+        kind: str | None = None,
+        since: datetime | None = None,
+        before: datetime | None = None,
+        limit: int | None = None,
+    ) -> AsyncIterator[DecisionView]:
+        """What the scheduler decided and why, the latest first. `kind` is `placed`, `preempts` or `no_room`."""
+        wanted = {
+            "task": task, "run": run, "worker": worker, "kind": kind, **self._of_tenant(),
+            "since": None if since is None else since.isoformat(),
+            "before": None if before is None else before.isoformat(),
+        }  # fmt: skip
+        return self._list("/decisions", DecisionView, wanted, limit)
 
     async def cancel_task(self, task_id: str, why: str = "") -> Done:
         """Stop one task."""

@@ -1,0 +1,184 @@
+"""What is counted while a pool is played. It can be added up over pools, and sent from one process to another."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+_PER_DOUBLING = 32
+"""Steps of 2 %."""
+_SHORTEST_SECONDS = 0.00001
+
+
+class Spans(msgspec.Struct):
+    """Many lengths of time, counted in steps that grow by 2 %: percentiles of any number of them in little memory."""
+
+    counts: dict[int, int] = {}
+    longest: float = 0.0
+
+    def add(self, seconds: float) -> None:
+        """One more."""
+        step = 0
+        if seconds > _SHORTEST_SECONDS:
+            step = math.ceil(math.log2(seconds / _SHORTEST_SECONDS) * _PER_DOUBLING)
+        self.counts[step] = self.counts.get(step, 0) + 1
+        self.longest = max(self.longest, seconds)
+
+    def join(self, other: Spans) -> None:
+        """All of another's."""
+        for step, count in other.counts.items():
+            self.counts[step] = self.counts.get(step, 0) + count
+        self.longest = max(self.longest, other.longest)
+
+    def __len__(self) -> int:
+        return sum(self.counts.values())
+
+    def percentile(self, percent: float) -> float:
+        """So many percent are at most so long; 0 if there are none."""
+        left = math.ceil(len(self) * percent / 100)
+        for step in sorted(self.counts):
+            left -= self.counts[step]
+            if left <= 0:
+                return float(min(_SHORTEST_SECONDS * 2 ** (step / _PER_DOUBLING), self.longest))
+        return 0.0
+
+
+class Sample(msgspec.Struct, kw_only=True):
+    """How things stood at a moment, and what has happened since the one before."""
+
+    at: float
+    used_millis: int = 0
+    capacity_millis: int = 0
+    running: int = 0
+    waiting: list[int] = msgspec.field(default_factory=lambda: [0, 0, 0])
+    """By priority: tasks in the queues, and runs in intake."""
+    arrived: int = 0
+    """Tasks that were submitted."""
+    placed: int = 0
+    ended: int = 0
+    """Attempts that succeeded."""
+    failed: int = 0
+    preempted: int = 0
+    lost: int = 0
+    """Attempts that were lost with their worker."""
+
+    def join(self, other: Sample) -> None:
+        """The same moment of another pool."""
+        self.used_millis += other.used_millis
+        self.capacity_millis += other.capacity_millis
+        self.running += other.running
+        self.waiting = [mine + theirs for mine, theirs in zip(self.waiting, other.waiting, strict=True)]
+        self.arrived += other.arrived
+        self.placed += other.placed
+        self.ended += other.ended
+        self.failed += other.failed
+        self.preempted += other.preempted
+        self.lost += other.lost
+
+
+class Share(msgspec.Struct, kw_only=True):
+    """What a tenant had of its pool, in the seconds in which it and others had work waiting."""
+
+    had: float = 0.0
+    due: float = 0.0
+    """What its weight gives it of what they had together."""
+    seconds: int = 0
+
+    def join(self, other: Share) -> None:
+        """The same of another pool."""
+        self.had += other.had
+        self.due += other.due
+        self.seconds += other.seconds
+
+
+class Line(msgspec.Struct, kw_only=True):
+    """One tenant's tasks of one priority."""
+
+    priority: str
+    tenant: str
+    delays: Spans
+    """From ready to durably assigned."""
+    waiting: int = 0
+    """At the end."""
+    longest_waiting: float = 0.0
+
+
+class Cpu(msgspec.Struct, kw_only=True):
+    """What deciding cost on this machine: the only figures that the seed does not decide."""
+
+    seconds: float = 0.0
+    turns: int = 0
+    placed: int = 0
+    rows: int = 0
+    longest_turn: float = 0.0
+    spans: Spans = msgspec.field(default_factory=Spans)
+    """Of turns."""
+
+    def join(self, other: Cpu) -> None:
+        """The same of another pool."""
+        self.seconds += other.seconds
+        self.turns += other.turns
+        self.placed += other.placed
+        self.rows += other.rows
+        self.longest_turn = max(self.longest_turn, other.longest_turn)
+        self.spans.join(other.spans)
+
+
+class PoolMeasures(msgspec.Struct, kw_only=True):
+    """What became of one pool."""
+
+    pool: int
+    until: float
+    """How far it was played; less than the scenario says if it was interrupted."""
+    samples: list[Sample] = []
+    lines: list[Line] = []
+    shares: dict[str, Share] = {}
+    """By tenant."""
+    ends: dict[str, int] = {}
+    """How attempts ended: how many of each."""
+    runs: int = 0
+    """That were submitted and are counted."""
+    tasks: int = 0
+    preempted: int = 0
+    recalled: int = 0
+    """Groups of which the rest was called back."""
+    cpu: Cpu = msgspec.field(default_factory=Cpu)
+
+
+def lines_joined(pools: Iterable[PoolMeasures]) -> dict[tuple[str, str], Line]:
+    """The lines of all pools, by priority and tenant. They are not changed."""
+    found: dict[tuple[str, str], Line] = {}
+    for pool in pools:
+        for line in pool.lines:
+            mine = found.setdefault(
+                (line.priority, line.tenant), Line(priority=line.priority, tenant=line.tenant, delays=Spans())
+            )
+            add_line(mine, line)
+    return found
+
+
+def add_line(to: Line, line: Line) -> None:
+    """Count the tasks of a line as another's too."""
+    to.delays.join(line.delays)
+    to.waiting += line.waiting
+    to.longest_waiting = max(to.longest_waiting, line.longest_waiting)
+
+
+def samples_joined(pools: Iterable[PoolMeasures]) -> list[Sample]:
+    """The samples of all pools, for as long as each was played."""
+    found: dict[float, Sample] = {}
+    for pool in pools:
+        for sample in pool.samples:
+            found.setdefault(sample.at, Sample(at=sample.at)).join(sample)
+    return [found[at] for at in sorted(found)]
+
+
+def counts_joined(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    """Sums by name."""
+    found: dict[str, int] = {}
+    for one in counts:
+        for name, count in one.items():
+            found[name] = found.get(name, 0) + count
+    return dict(sorted(found.items()))

@@ -1,0 +1,291 @@
+"""What became of the probes, and whether that is what was asked for: every placement, every result."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from itertools import combinations
+
+import msgspec
+
+from mainspring.rest import AttemptView, RunView, TaskView, WorkerView
+from mainspring.smoke.probes import ABOUT, GROUP_MOST, Kind, Probe, Want
+
+_NOT_PLACED = frozenset({"PENDING", "QUEUED"})
+
+
+class Tried(msgspec.Struct, frozen=True, kw_only=True):
+    """A task, and the tries at it."""
+
+    task: TaskView
+    attempts: list[AttemptView]
+    verdict: str = ""
+    """Why it is not over, if it is not."""
+
+    @property
+    def name(self) -> str:
+        """The task's."""
+        return self.task.name
+
+    @property
+    def last(self) -> AttemptView | None:
+        """The last try, if there was one."""
+        return self.attempts[-1] if self.attempts else None
+
+    @property
+    def worker(self) -> str:
+        """Who made the last try; empty if nobody did."""
+        return "" if self.last is None else self.last.worker
+
+
+class Trace(msgspec.Struct, frozen=True, kw_only=True):
+    """A probe that was made, and what is known of it."""
+
+    probe: Probe
+    run: RunView
+    tasks: list[Tried]
+    said: str = ""
+    """Of one that must not be placed: what is said of it, if that is that it will never start."""
+
+
+class Wrong(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that is not as it was asked for."""
+
+    kind: str
+    task: str
+    worker: str
+    why: str
+
+
+class KindLine(msgspec.Struct, frozen=True, kw_only=True):
+    """How one kind of need was served."""
+
+    kind: str
+    about: str
+    tasks: int
+    right: int
+    waited_p50_seconds: float | None
+    """From the submission to the start; None for what did not start, or had to wait for others."""
+    waited_max_seconds: float | None
+    workers: int
+    """How many took some of it."""
+
+
+class Judgement(msgspec.Struct, frozen=True, kw_only=True):
+    """All probes together."""
+
+    kinds: list[KindLine]
+    wrong: list[Wrong]
+    notes: list[str]
+    """What is not wrong, and worth knowing."""
+
+
+def judge(traces: Sequence[Trace], workers: Mapping[str, WorkerView], *, is_strict: bool = False) -> Judgement:
+    """Whether everything was as it was asked for. With `is_strict`, what workers offer is to be true as well."""
+    faults = [(trace, check(trace, workers)) for trace in traces]
+    wrong = [one for _, found in faults for one in found] + overloaded(traces, workers)
+    boasting = boasts(traces, workers)
+    return Judgement(
+        kinds=[_sum_up(trace, found) for trace, found in faults],
+        wrong=wrong + (boasting if is_strict else []),
+        notes=[*_notes(traces, workers), *([] if is_strict else [one.why for one in boasting])],
+    )
+
+
+def check(trace: Trace, workers: Mapping[str, WorkerView]) -> list[Wrong]:
+    """Everything that is wrong with a probe; one task may have several faults."""
+    tasks = {tried.name: tried for tried in trace.tasks}
+    found: list[Wrong] = []
+    for name, want in trace.probe.wants.items():
+        tried = tasks.get(name)
+        if tried is None:
+            found.append(Wrong(kind=trace.probe.kind, task=name, worker="", why="it was never made"))
+            continue
+        whys = _faults(trace, tried, want, tasks, workers)
+        found += [Wrong(kind=trace.probe.kind, task=tried.task.id, worker=tried.worker, why=why) for why in whys]
+    if trace.probe.kind is Kind.APART:
+        found += _together(trace)
+    if trace.probe.kind is Kind.GROUP:
+        found += _crowded(trace)
+    return found
+
+
+def overloaded(traces: Sequence[Trace], workers: Mapping[str, WorkerView]) -> list[Wrong]:
+    """Workers that were given more at a time than they have."""
+    found = []
+    for worker in workers.values():
+        parts = [
+            (attempt.assigned_at, attempt.ended_at, trace.probe.wants[tried.name].cpu_millis)
+            for trace in traces
+            for tried in trace.tasks
+            for attempt in tried.attempts
+            if attempt.worker == worker.id
+        ]
+        most = _most_at_once(parts)
+        if most > worker.cpu_millis:
+            why = f"it was given {most / 1_000:g} cores at a time and has {worker.cpu_millis / 1_000:g}"
+            found.append(Wrong(kind="room", task="", worker=worker.id, why=why))
+    return found
+
+
+def _sum_up(trace: Trace, wrong: Iterable[Wrong]) -> KindLine:
+    """A probe in one line."""
+    faulty = {one.task for one in wrong}
+    right = sum(tried.task.id not in faulty for tried in trace.tasks)
+    waits = sorted(
+        (tried.last.started_at - trace.run.created_at).total_seconds()
+        for tried in trace.tasks
+        if tried.last is not None
+        and tried.last.started_at is not None
+        and _starts_at_once(trace.probe.wants.get(tried.name))
+    )
+    return KindLine(
+        kind=trace.probe.kind,
+        about=ABOUT[trace.probe.kind],
+        tasks=len(trace.probe.wants),
+        right=right,
+        waited_p50_seconds=waits[len(waits) // 2] if waits else None,
+        waited_max_seconds=waits[-1] if waits else None,
+        workers=len({attempt.worker for tried in trace.tasks for attempt in tried.attempts}),
+    )
+
+
+def _notes(traces: Sequence[Trace], workers: Mapping[str, WorkerView]) -> Iterator[str]:
+    """What is not wrong, and worth knowing."""
+    used = {attempt.worker for trace in traces for tried in trace.tasks for attempt in tried.attempts}
+    idle = sorted(worker for worker in workers if worker not in used)
+    if idle:
+        more = f" and {len(idle) - 3} more" if len(idle) > 3 else ""
+        yield f"nothing of it ran on {', '.join(idle[:3])}{more}"
+    for trace in traces:
+        if trace.probe.kind is Kind.PREFER:
+            liked = sum(_has(workers, tried, trace.probe.wants[tried.name].prefer) for tried in trace.tasks)
+            yield f"{liked} of {len(trace.tasks)} that had better have a label got a worker with it"
+
+
+def boasts(traces: Sequence[Trace], workers: Mapping[str, WorkerView]) -> list[Wrong]:
+    """Workers that offer more than their machine has, as a task there saw it."""
+    seen: dict[str, str] = {}
+    large = (tried for trace in traces if trace.probe.kind is Kind.LARGE for tried in trace.tasks)
+    for tried in large:
+        worker = workers.get(tried.worker)
+        output = _output(tried.task)
+        if worker is None:
+            continue
+        cores, memory = _number(output.get("cores")), _number(output.get("memory_kib")) * 1_024
+        if cores and worker.cpu_millis > 1_000 * cores:
+            seen[worker.id] = f"{worker.id} offers {worker.cpu_millis / 1_000:g} cores, and its machine has {cores}"
+        elif memory and worker.memory_bytes > memory:
+            offered, there = worker.memory_bytes / 2**30, memory / 2**30
+            seen[worker.id] = f"{worker.id} offers {offered:.1f} GiB of memory, and its machine has {there:.1f}"
+    return [Wrong(kind="machine", task="", worker=worker, why=why) for worker, why in sorted(seen.items())]
+
+
+def _faults(
+    trace: Trace, tried: Tried, want: Want, tasks: Mapping[str, Tried], workers: Mapping[str, WorkerView]
+) -> list[str]:
+    """What is wrong with one task."""
+    task = tried.task
+    if trace.probe.kind is Kind.NEVER:
+        return _never_faults(trace, tried)
+    if task.state != "SUCCEEDED":
+        return [f"{task.state}: {tried.verdict or task.because}{_error(tried)}"]
+    found = []
+    worker = workers.get(tried.worker)
+    if worker is None:
+        found.append(f"it ran on {tried.worker}, which is no worker of the pool")
+    else:
+        found += _misplaced(want, worker)
+    before = None if want.near is None else tasks.get(want.near)
+    if before is not None and before.worker != tried.worker:
+        found.append(f"it was to run where {before.name} ran, {before.worker}, and ran on {tried.worker}")
+    if len(tried.attempts) != want.attempts:
+        found.append(f"it was to take {want.attempts} attempts, and took {len(tried.attempts)}")
+    if _output(task).get("task") != task.name:
+        found.append(f"its output is {bytes(task.output).decode()[:80]}, not its name")
+    return found
+
+
+def _never_faults(trace: Trace, tried: Tried) -> list[str]:
+    if tried.task.state not in _NOT_PLACED or tried.attempts:
+        return [f"nobody has what it asks for, and it is {tried.task.state} on {tried.worker}"]
+    return [] if trace.said else ["nothing says that it will never start"]
+
+
+def _misplaced(want: Want, worker: WorkerView) -> Iterator[str]:
+    lacking = [name for name, value in want.labels.items() if worker.labels.get(name) != value]
+    if lacking:
+        yield f"it asked for {', '.join(f'{name}={want.labels[name]}' for name in lacking)}, which {worker.id} has not"
+    if want.zone is not None and worker.zone != want.zone:
+        yield f"it asked for zone {want.zone}, and {worker.id} is in {worker.zone or 'none'}"
+    if want.gpus > worker.gpus:
+        yield f"it asked for {want.gpus} GPU, and {worker.id} has {worker.gpus}"
+    if want.cpu_millis > worker.cpu_millis or want.memory_bytes > worker.memory_bytes:
+        yield f"it asked for more than {worker.id} has"
+
+
+def _together(trace: Trace) -> Iterator[Wrong]:
+    """Tasks that were to be apart, and were on one worker at the same time."""
+    for one, other in combinations(trace.tasks, 2):
+        if one.worker and one.worker == other.worker and _meet(one.last, other.last):
+            why = f"it was to be apart from {other.name}, and both were on {one.worker} at the same time"
+            yield Wrong(kind=trace.probe.kind, task=one.task.id, worker=one.worker, why=why)
+
+
+def _crowded(trace: Trace) -> Iterator[Wrong]:
+    attempts = [attempt for tried in trace.tasks for attempt in tried.attempts]
+    most = _most_at_once([(attempt.started_at, attempt.ended_at, 1) for attempt in attempts])
+    if most > GROUP_MOST:
+        why = f"{most} of its group ran at a time, and {GROUP_MOST} may"
+        yield Wrong(kind=trace.probe.kind, task=trace.tasks[0].task.id, worker="", why=why)
+
+
+def _meet(one: AttemptView | None, other: AttemptView | None) -> bool:
+    if one is None or other is None or one.ended_at is None or other.ended_at is None:
+        return False
+    return one.assigned_at < other.ended_at and other.assigned_at < one.ended_at
+
+
+def _most_at_once(parts: Iterable[tuple[datetime | None, datetime | None, int]]) -> int:
+    """The most that there was at any moment. What ended when something else began did not meet it."""
+    steps = []
+    for start, end, amount in parts:
+        if start is not None and end is not None:
+            steps += [(start, 1, amount), (end, 0, -amount)]
+    most = now = 0
+    for _, _, change in sorted(steps, key=lambda step: step[:2]):
+        now += change
+        most = max(most, now)
+    return most
+
+
+def _has(workers: Mapping[str, WorkerView], tried: Tried, labels: Mapping[str, str]) -> bool:
+    worker = workers.get(tried.worker)
+    return worker is not None and all(worker.labels.get(name) == value for name, value in labels.items())
+
+
+def _starts_at_once(want: Want | None) -> bool:
+    return want is not None and want.near is None and not want.groups and not want.apart and want.attempts == 1
+
+
+def _output(task: TaskView) -> dict[str, object]:
+    try:
+        return msgspec.json.decode(task.output, type=dict[str, object])
+    except msgspec.DecodeError:
+        return {}
+
+
+def _number(value: object) -> int:
+    text = str(value)
+    return int(text) if text.isdecimal() else 0
+
+
+def _error(tried: Tried) -> str:
+    """What the last try failed with, in one line, to end a sentence with."""
+    error = b"null" if tried.last is None else bytes(tried.last.error)
+    try:
+        said = msgspec.json.decode(error, type=dict[str, object] | None)
+    except msgspec.DecodeError:
+        return ""
+    message = None if said is None else said.get("message")
+    return f": {str(message).splitlines()[0][:120]}" if message else ""

@@ -1,0 +1,1 @@
+"""Tests of the questions that `mainspring doctor` answers."""

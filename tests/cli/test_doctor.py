@@ -1,0 +1,116 @@
+"""`mainspring doctor` against real servers that something is wrong with."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from mainspring.checkup.findings import Answer, Check, Report
+from mainspring.rest_sharing import FreezeRequest
+from tests.cli.terminal import Terminal
+from tests.e2e.town import Server, Town, submit, until
+
+WORK = {"name": "etl", "tasks": [{"name": "load", "work": {"run": ["true"]}, "labels": {"gpu": "a100"}}]}
+
+
+@pytest.fixture
+def town(tmp_path: Path, home: Path) -> Iterator[Town]:
+    """A town, for somebody without settings of their own."""
+    with Town(tmp_path / "town") as one:
+        yield one
+
+
+def ask(server: Server, *options: str) -> tuple[int, Report]:
+    """What the doctor says, and the exit code."""
+    result = Terminal().call("doctor", "--server", server.address, "-o", "json", *options)
+    assert result.stdout, result.stderr
+    return result.exit_code, msgspec.json.decode(result.stdout, type=Report)
+
+
+def wrong(report: Report) -> dict[str, Check]:
+    """The questions whose answer is no."""
+    return {check.question: check for check in report.checks if check.answer is Answer.NO}
+
+
+def test_what_is_wrong_is_found_and_is_over_once_what_it_says_was_done(town: Town) -> None:
+    """A frozen pool without workers, and a task that asks for what nobody has."""
+    server = town.server()
+    with server.client() as client, server.client("acme") as acme:
+        client.freeze(FreezeRequest(kind="pool", subject="default", why="the racks are moved"))
+        run = submit(acme, WORK)
+        until(lambda: sum(client.queue().waiting.values()), "it waits")
+
+        code, report = ask(server)
+        found = wrong(report)
+        assert code == 1
+        assert report.problems == len(found)
+        assert found["Is it unfrozen?"].command == "mainspring unfreeze pool default"
+        assert '"the racks are moved"' in found["Is it unfrozen?"].finding
+        assert found["Does it have workers that take work?"].command == f"mainspring worker --server {server.address}"
+
+        told = Terminal().call("doctor", "--server", server.address)
+        lines = [line.strip() for line in told.stdout.splitlines()]
+        assert told.exit_code == 1
+        assert any(line.startswith("✗ Is it unfrozen?") and '"the racks are moved"' in line for line in lines)
+        assert "mainspring unfreeze pool default" in lines
+        assert f"{len(found)} problems found" in lines[-1]
+
+        client.unfreeze("pool", "default")
+        town.worker(server, name="w1")
+        until(lambda: set(wrong(ask(server)[1])) == {"Will all that waits in pool default start?"}, "one thing is left")
+        _, of_tenant = ask(server, "-t", "acme")
+        assert "gpu=a100" in wrong(of_tenant)["Do its jobs ask for what some worker has?"].finding
+
+        acme.cancel_run(run.id)
+        until(lambda: ask(server, "-t", "acme")[0] == 0, "nothing is wrong any more")
+
+
+def test_without_an_answer_it_says_what_is_seen_from_here(town: Town) -> None:
+    """Stopped, the process is named with the signal that lets it go on; killed, it is gone."""
+    server = town.server()
+    server.signal(signal.SIGSTOP)
+
+    code, stopped = ask(server, "--store", town.store_url)
+    assert (code, stopped.is_reached, stopped.version) == (3, False, None)
+    process = wrong(stopped)["Does the process of the server run?"]
+    assert process.command == f"kill -CONT {server.pid}"
+
+    server.kill()
+    code, gone = ask(server, "--store", town.store_url)
+    assert code == 3
+    assert f"process {server.pid} had" in wrong(gone)["Does the process of the server run?"].finding
+    assert "Does something listen on its port?" in wrong(gone)
+
+
+def test_a_dead_leader_is_named_until_another_server_has_taken_over(
+    tmp_path: Path, home: Path, postgres_url: str
+) -> None:
+    with Town(tmp_path / "town", postgres_url) as town:
+        first = town.server()
+        second = town.server()
+        with first.client() as client:
+            (leader,) = {pool.leader for pool in client.pools()}
+            was, other = (first, second) if client.server().name == leader else (second, first)
+
+        was.kill()
+        found = until(lambda: _lost(other, leader), "it is said that the leader is gone", 20)
+        assert leader in found.finding
+        assert "take over" in found.advice
+
+        until(lambda: ask(other)[0] == 0, "the other one has taken over")
+
+
+def _lost(server: Server, leader: str) -> Check | None:
+    found = wrong(ask(server)[1]).get("Does its leader answer?")
+    return found if found is not None and leader in found.finding else None
+
+
+def test_a_pool_that_is_not_there_is_not_found(terminal: Terminal) -> None:
+    result = terminal.call("doctor", "--pool", "nowhere")
+
+    assert (result.exit_code, result.stdout) == (5, "")
+    assert "there is no pool nowhere" in result.stderr

@@ -1,0 +1,19 @@
+"""A server for one person has nobody to be fair to: no grants, no limits on requests."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from mainspring.standalone import RATES, Standalone, StandaloneSettings
+
+
+async def test_one_person_asks_for_p0_and_asks_as_often_as_it_likes(tmp_path: Path) -> None:
+    async with Standalone(StandaloneSettings(directory=tmp_path / "kept", port=0)) as box:
+        await box.client.submit_job({"name": "urgent", "tasks": [{"name": "only"}]})
+        run = await box.client.submit("urgent", priority="P0")
+        await asyncio.gather(*(box.client.run(run.id) for _ in range(150)))
+
+        settings = {one.name: one.value for one in await box.client.settings()}
+        assert settings["p0_needs_grant"] == 0
+        assert {settings[name] for name in RATES} == {1_000_000}

@@ -1,0 +1,41 @@
+"""Groups that several pipelines of a folder name are defined on the server before their jobs (PLC-12)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from mainspring.folder.shared_groups import wanted_groups
+from mainspring.sdk.pipelines import Pipeline, read_pipeline
+from tests.folder.house import living
+
+TASKS = "tasks: [{id: a, run: 'true'}]\n"
+
+
+def pipeline(name: str, group: str, tenant: str = "") -> Pipeline:
+    """A pipeline that is counted in a group."""
+    said = f"tenant: {tenant}\n" if tenant else ""
+    return read_pipeline(f"name: {name}\n{said}concurrency: {{{group}}}\n{TASKS}", f"{name}.yaml")
+
+
+def test_of_files_that_differ_the_smallest_counts() -> None:
+    """And a file that says no number defines nothing."""
+    files = [
+        pipeline("a", "group: etl, max: 3"), pipeline("b", "group: etl, max: 2"), pipeline("c", "group: etl"),
+        pipeline("d", "group: d, max: 5"), pipeline("e", "group: etl, max: 1", tenant="other"),
+    ]  # fmt: skip
+    assert {key: wish.most for key, wish in wanted_groups(files).items()} == {(None, "etl"): 2, ("other", "etl"): 1}
+
+
+async def test_a_folder_defines_its_groups_and_follows_their_files(tmp_path: Path) -> None:
+    """The group is there when the job is, and is changed with its file."""
+    file = tmp_path / "load" / "pipeline.yaml"
+    file.parent.mkdir()
+    file.write_text(f"name: load\nconcurrency: {{group: etl, max: 2}}\n{TASKS}")
+    async with living(tmp_path) as house:
+        group = await house.box.client.group_named("etl")
+        assert (group.most, group.per_seconds, group.version) == (2, None, 1)
+        job = await house.box.client.job("load")
+        assert isinstance(job.definition, msgspec.Raw)
+        assert b'"groups":["etl"]' in bytes(job.definition)
