@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from datetime import datetime
 
 import msgspec
 
@@ -14,8 +14,14 @@ from mainspring.core.states import FINAL, HELD_BY_A_WORKER, UNSUCCESSFUL, is_all
 from mainspring.core.tasks import Attempt, AttemptEnd, Task, TaskState, Transition
 from mainspring.core.work import digest_of
 from mainspring.wire import Outcome
+from tests.sim.check_artifacts import ArtifactCheck
+from tests.sim.check_deadlines import DeadlineCheck
+from tests.sim.check_decisions import DecisionCheck
 from tests.sim.check_failures import FailureCheck
+from tests.sim.check_groups import GroupCheck, runs_begun
 from tests.sim.check_growth import GrowthCheck, can_be_added, causes
+from tests.sim.check_rooms import RoomCheck
+from tests.sim.check_sharing import Before, Made, SharingCheck, waiting_tasks
 from tests.sim.check_when import WhenCheck
 from tests.sim.findings import Findings
 from tests.sim.jobs import CONDITIONS
@@ -28,27 +34,42 @@ _COUNTED = frozenset({AttemptEnd.SUCCEEDED, AttemptEnd.FAILED, AttemptEnd.TIMED_
 class CommitCheck:
     """Checks batches against the model, and applies them to it."""
 
-    def __init__(self, findings: Findings, ever: Ever, offers: dict[str, Any], failures: FailureCheck) -> None:
+    def __init__(
+        self, findings: Findings, ever: Ever, failures: FailureCheck, sharing: SharingCheck, rooms: RoomCheck,
+        groups: GroupCheck, decisions: DecisionCheck,
+    ) -> None:  # fmt: skip
         self._findings = findings
         self._failures = failures
+        self._sharing = sharing
+        self._rooms = rooms
+        self._groups = groups
+        self._decisions = decisions
+        self._artifacts = ArtifactCheck(findings)
         self._growth = GrowthCheck(findings, ever)
         self._whens = WhenCheck(findings)
+        self._deadlines = DeadlineCheck(findings, ever)
         self._require = findings.require
         self._ever = ever
-        self._offers = offers
         self._placed: list[Task] = []
         """Tasks that the batch gives a new attempt."""
+        self._queued_at: dict[str, datetime] = {}
+        """Since when those waited, if that was before the batch."""
 
-    def apply(self, model: Model, batch: Batch, *, in_order: bool) -> None:
-        """Check a batch that was written, and make it true in the model. `in_order`: by priority, as usual."""
-        queued_before = self._queued(model) if in_order and _assigns(batch) else []
+    def apply(self, model: Model, batch: Batch, made: Made | None) -> None:
+        """Check a batch that was written, and make it true in the model. `made`: by what it was decided."""
+        places = _assigns(batch)
+        before = Before(waiting_tasks(model) if places else [], dict(model.kept), dict(model.live))
+        begun = runs_begun(model) if places else set()
         self._placed.clear()
+        self._queued_at.clear()
         touched: dict[str, None] = {}
         last = self._check_history(model, batch)
         self._apply_checkpoints(model, batch)
         self._failures.check(model, batch)
         for attempt in batch.attempts:
             self._check_attempt(model, attempt, batch, last)
+        self._artifacts.check(batch)
+        self._deadlines.check(model, batch, made)
         for run in batch.runs:
             self._apply_run(model, run)
             touched[run.id] = None
@@ -69,15 +90,24 @@ class CommitCheck:
             if row.hold:
                 self._ever.held.add(row.id)
         self._apply_spreads(model, batch, touched)
+        self._groups.apply(model, batch)
         self._check_records(model, batch)
         self._failures.check_counted(model, batch)
         self._growth.check(model, batch)
         self._whens.check(model, batch)
         for run_id in touched:
             self._check_run(model, run_id)
-        if _assigns(batch):
-            self._check_placing(model, queued_before)
+        if places:
+            self._check_placing(model)
         self._failures.apply_openings(model, batch)
+        if made is not None:
+            self._groups.check_rules(made.rules)
+            self._rooms.check(model, before, batch, made)
+            self._decisions.check(model, before, batch, self._placed, made)
+            self._sharing.check_use(model, made)
+            if places:
+                self._sharing.check(model, before, self._placed, self._queued_at, made)
+                self._groups.check(model, begun, self._placed, made)
         for run_id in batch.archived:
             self._archive(model, run_id)
 
@@ -102,6 +132,11 @@ class CommitCheck:
             else:
                 self._require("I-04", is_allowed(state, step.end) and step.generation == generation, story)
             self._require("I-07", step.by and step.because, f"{story}: nobody says who or why")
+            if step.end is S.RUNNING:
+                model.first_starts.setdefault((step.task_id, step.generation), step.at)
+            if step.end in (S.FAILED, S.TIMED_OUT):
+                tenant = model.runs[f"run_{step.task_id[5:].partition('.')[0]}"].tenant
+                model.failures[tenant] = model.failures.get(tenant, 0) + 1
             last[step.task_id] = step
         return last
 
@@ -133,6 +168,8 @@ class CommitCheck:
                 self._ever.task_of[task.attempt_id] = task.id
                 self._ever.attempts[task.attempt_id] = task.worker_id or ""
                 self._placed.append(task)
+                if row is not None and row.state is S.QUEUED:
+                    self._queued_at[task.id] = row.since
             if task.stop is not None:
                 self._ever.stops.add(task.attempt_id)
         spec = model.spec_of(task)
@@ -240,8 +277,8 @@ class CommitCheck:
         )
         state = derive_run_state(counts, finish)
         self._require("I-44", run.state is state, f"{run_id} is {run.state}, its tasks say {state}: {counts} {finish}")
-        starts = [task.started_at for task in tasks if task.started_at is not None]
-        first = min(starts, default=None) if run.state in FINAL_RUN else None
+        starts = [model.first_starts.get((task.id, task.generation)) for task in tasks]
+        first = min(filter(None, starts), default=None) if run.state in FINAL_RUN else None
         self._require("OBS-5", run.started_at == first, f"{run_id} started at {run.started_at}, its tasks say {first}")
         if (run_id, SpreadKind.REPRIORITISE, "") not in model.spreads:
             others = [task.id for task in tasks if task.state not in FINAL and task.priority is not run.priority]
@@ -272,45 +309,15 @@ class CommitCheck:
 
     # placing
 
-    def _queued(self, model: Model) -> list[Task]:
-        return [
-            task
-            for run_id, run in model.runs.items()
-            if not run.paused and run.held is None and run.adopted_at is not None
-            for task in model.tasks[run_id]
-            if task.state is S.QUEUED
-        ]
-
-    def _check_placing(self, model: Model, queued_before: list[Task]) -> None:
+    def _check_placing(self, model: Model) -> None:
         for task in self._placed:
             self._check_causes(model, task)
             self._whens.check_placed(model, task)
             self._failures.check_placed(model, task)
-            worker = task.worker_id or ""
-            room = self._offers[worker] - model.use(worker)
-            self._require("I-60", not room.is_negative(), f"{worker} has {room} left after taking {task.id}")
-            row = model.workers.get(worker)
+            row = model.workers.get(task.worker_id or "")
             self._require("WRK-9", row is not None and not row.hold, f"{task.id} was placed on {row}")
             saved = model.checkpoints.get(task.id)
             self._ever.to_find[task.attempt_id or ""] = saved.document if saved is not None else None
-        for before in queued_before:
-            higher = model.task(before.id)
-            if higher is None or higher.seq != before.seq or _is_held(model.runs[higher.run_id]):
-                continue
-            for task in self._placed:
-                if task.priority > higher.priority:
-                    self._check_order(model, higher, task)
-
-    def _check_order(self, model: Model, higher: Task, task: Task) -> None:
-        """No task was placed where one of a higher priority waited and would have fitted (I-62)."""
-        worker = task.worker_id or ""
-        shape, mine = model.shape_of(higher), model.shape_of(task)
-        room = self._offers[worker] - model.use(worker) + mine.resources
-        fits = shape.resources.fits(room) and shape.labels == mine.labels and shape.zone == mine.zone
-        poisoned = any(shape in job.shapes for job in map(model.job_of, model.runs) if "-poison-place" in job.spec.name)
-        self._require(
-            "I-62", not fits or poisoned, f"{task.id} ({task.priority!r}) before {higher.id} ({higher.priority!r})"
-        )
 
     def _check_causes(self, model: Model, task: Task) -> None:
         """At the commit that makes an attempt, everything upstream is over, and as the rules want it (I-40)."""
@@ -339,13 +346,3 @@ def _allows(job: Job, spec: TaskSpec, parent: Task, task: Task, params: str) -> 
 
 def _assigns(batch: Batch) -> bool:
     return any(step.end is S.ASSIGNED for step in batch.transitions)
-
-
-def _is_held(run: Run) -> bool:
-    return (
-        run.paused
-        or run.held is not None
-        or run.cancelled_by is not None
-        or run.failed_task is not None
-        or run.timed_out
-    )

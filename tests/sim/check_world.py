@@ -11,7 +11,7 @@ from mainspring.core.resources import NOTHING, Resources
 from mainspring.core.runs import FINAL_RUN
 from mainspring.core.states import FINAL
 from mainspring.core.tasks import TaskState
-from mainspring.core.workers import use_of
+from mainspring.core.workers import is_claimant, use_of
 from mainspring.host.loop import Leader
 from mainspring.shard import audit
 from mainspring.store import sqlite_rows as rows
@@ -54,8 +54,12 @@ def _look_at(world: World, leader: Leader) -> None:
         require("I-45", not found, f"{[(task.id, task.state, fault) for task, fault in found]} in {run.run.state}")
     use: dict[str, Resources] = {}
     for worker in memory.workers.values():
-        quiet = memory.life - worker.heard
-        require("LIV-1", quiet < LONGEST_SILENCE, f"{worker.id} has been silent for {quiet:.0f} s, and is still here")
+        if worker.wants is None:
+            quiet = memory.life - worker.heard
+            story = f"{worker.id} has been silent for {quiet:.0f} s, and is still here"
+            require("LIV-1", quiet < LONGEST_SILENCE, story)
+        else:
+            world.checker.claims.look(leader, worker)
         require("I-60", worker.used == use_of(worker), f"{worker.id} uses {worker.used}, its leases {use_of(worker)}")
         for lease in worker.leases.values():
             use[lease.tenant] = use.get(lease.tenant, NOTHING) + lease.shape.resources
@@ -133,6 +137,8 @@ def check_end(world: World) -> None:
         model, ever, world.findings, world.store_clock.wall(), patience=patience, went_back=went_back
     )
     for attempt, (worker, result) in ever.left.items():
+        if is_claimant(worker):
+            continue  # It keeps nothing: what it could not say before it died is lost.
         known = attempt in ever.ended or attempt in ever.late or attempt in ever.rejected or attempt in ever.wiped
         mine = next(one for one in world.workers if one.name == worker)
         kept = attempt in mine.duties.holds() or any(one.attempt == attempt for one in mine.duties.aside)

@@ -12,31 +12,43 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from mainspring.core.audit_trail import AuditEntry
 from mainspring.core.batch import Batch, Outgoing
 from mainspring.core.jobs import JobRow, JobSpec, compile_job
-from mainspring.core.resources import Resources
 from mainspring.core.runs import Run
 from mainspring.core.schedule_rows import Docket, Ruling
-from mainspring.core.tasks import AttemptEnd
+from mainspring.core.sharing_rules import AllRules
+from mainspring.core.tasks import AttemptEnd, StopKind
 from mainspring.core.tuning import USUAL
+from mainspring.core.workers import Worker, WorkerStatus
+from mainspring.core.zones import EPOCH
 from mainspring.errors import Fenced, Rejected
 from mainspring.host.loop import MARGIN, Leader
 from mainspring.shard.effects import Answered, Reply
 from mainspring.shard.events import Act, Asked, CancelRun, PauseRun, UncordonWorker, WorkerAct
 from mainspring.shard.shard import Shard
 from mainspring.store.port import IdempotencyKey, Term
-from mainspring.wire import Answer, Assign, Assignment, Progress, Result, Stop, Verdict
+from mainspring.wire import Answer, Assign, Progress, Result, Stop, Verdict
 from tests.sim.check_audit import AuditCheck
+from tests.sim.check_claims import ClaimCheck
 from tests.sim.check_commit import CommitCheck
+from tests.sim.check_decisions import DecisionCheck
 from tests.sim.check_failures import FailureCheck
+from tests.sim.check_groups import GroupCheck
+from tests.sim.check_rooms import RoomCheck
 from tests.sim.check_schedules import ScheduleCheck
+from tests.sim.check_sharing import Made, SharingCheck, machine_of
 from tests.sim.findings import Findings
 from tests.sim.model import Ever, Model
 
 if TYPE_CHECKING:
+    from tests.sim.claimant import Claimant
+    from tests.sim.worker import SimWorker
     from tests.sim.world import World
 
 _SILENT = "was silent for"
+_MADE_KEPT = 100
+"""Batches that were made and not written: many hold no row, and some are never written."""
 _DRIFT = 0.95
 """How much slower the store's clock may make a length seem."""
 
@@ -50,18 +62,24 @@ class Checker:
         self._require = findings.require
         self.model = Model()
         self.ever = Ever()
-        offers = {
-            worker.name: Resources(worker.offer.cpu_millis, worker.offer.memory_bytes) for worker in world.workers
-        }
+        everybody: list[SimWorker | Claimant] = [*world.workers, *world.claimants.all]
+        machines = {one.name: machine_of(one.offer, one.labels, one.zone) for one in everybody}
         self.failures = FailureCheck(findings, self.ever, lambda: world.loop.now, world.store_clock, world.mix.alike)
-        self._commits = CommitCheck(findings, self.ever, offers, self.failures)
+        self.rooms = RoomCheck(findings, machines, world.is_calm)
+        self.groups = GroupCheck(findings, self.ever, lambda: world.loop.now, world.is_calm)
+        sharing = SharingCheck(findings, machines, world.store_clock)
+        decisions = DecisionCheck(findings, machines)
+        self._commits = CommitCheck(findings, self.ever, self.failures, sharing, self.rooms, self.groups, decisions)
         self.schedules = ScheduleCheck(findings, self.ever)
         self.audit = AuditCheck(findings, self.ever)
+        self.claims = ClaimCheck(
+            findings, self.ever, lambda: world.loop.now, world.store_clock, world.tuning.claim_silence_seconds
+        )
         self._heard: dict[tuple[int, str], float] = {}
         """When a leader (by nonce) last heard of a worker."""
         self._trusted_until: dict[int, float] = {}
         self._issued: dict[int, int] = {}
-        self._alone: Batch | None = None
+        self._made: dict[int, Made] = {}
         self.outbox: dict[str, int] = {}
 
     # the fence
@@ -96,7 +114,9 @@ class Checker:
         fence.batch_no = number
         fence.lease_until = self._world.store_clock.wall() + fence.ttl
         if batch.rows():
-            self._commits.apply(self.model, batch, in_order=batch is not self._alone)
+            made = self._made.pop(id(batch), None)
+            self.claims.committed(self.model, term, batch, alone=made is None or made.alone)
+            self._commits.apply(self.model, batch, made)
             self.audit.committed(self.model, batch)
             last = batch.transitions[-1] if batch.transitions else None
             what = f"{last.task_id} {last.end}" if last else ""
@@ -111,6 +131,11 @@ class Checker:
         for row in batch.outbox:
             if row.kind == "alert":
                 note(f"alert.{row.key.split(':')[1]}", row.id)
+        for task in (change.task for change in batch.tasks):
+            if task.reserved is not None:
+                note("kept", f"{task.reserved.worker} for {task.id}: {task.reserved.why}")
+            elif task.stop is not None and task.stop.kind is StopKind.PREEMPT:
+                note("makes_room", f"{task.id}: {task.stop.why}")
         born = [task for task in batch.new_tasks if task.birth is not None]
         if born:
             note("born", f"{len(born)} from {born[0].id}")
@@ -154,13 +179,33 @@ class Checker:
         self.ever.erased_attempts.update(attempt for attempt in now.ended if attempt not in then.ended)
         self.ever.erased_entries.update(entry for entry in now.audit if entry not in then.audit)
         self.ever.restores += 1
+        self.ever.restored_at = self._world.loop.now
         self.model = then
+        self.groups.ruled(self._world.truth.rules())
 
     # leaders
 
-    def made_alone(self, batch: Batch) -> None:
-        """A batch was made of one event alone: it places one shape, whatever else waits."""
-        self._alone = batch
+    def made(self, how: str, shard: Shard, batch: Batch) -> None:
+        """A leader has decided something: remember by what, until it is written."""
+        memory = shard.memory
+        led_since = max((self.ever.led_since[nonce] for nonce in self.ever.led_since), default=0.0)
+        self._made[id(batch)] = Made(
+            batch=batch, alone=how != "finish", rules=memory.rules, tuning=memory.tuning, led_since=led_since,
+            now=memory._last_turn or EPOCH, use=dict(memory.use), rooms=dict(memory.rooms),
+            groups=dict(memory.groups.use),
+            kept={name: worker.id for worker in memory.workers.values() for name in worker.kept},
+            open=frozenset(worker.id for worker in memory.workers.values() if _takes_anything(worker)),
+            recalled=frozenset(lease.id for lease in memory.leases.values() if lease.recalled),
+        )  # fmt: skip
+        if len(self._made) > _MADE_KEPT:
+            del self._made[next(iter(self._made))]
+
+    def ruled(self, rules: AllRules, entry: AuditEntry, dropped: str | None) -> None:
+        """Somebody has decided something about who may use what."""
+        self.model.audit.setdefault(entry.id, entry)
+        self.groups.ruled(rules)
+        if dropped is not None:
+            self.groups.dropped(self.model, dropped)
 
     def took_lead(self, leader: Leader) -> None:
         """A host believes that it leads."""
@@ -171,8 +216,10 @@ class Checker:
         now = self._world.loop.now
         trusted = self._trusted_until.get(term.nonce, now + 1)
         self._require("I-23", now <= trusted + 1e-6, f"{term.epoch} commits {now - trusted:.3f} s after its lease")
-        if batch.attempts and self._issued.get(term.nonce) != number:
-            self._check_losses(term, batch)
+        if self._issued.get(term.nonce) != number:
+            self.claims.issued(term, batch)
+            if batch.attempts:
+                self._check_losses(term, batch)
         self._issued[term.nonce] = number
 
     def renewed(self, term: Term, began: float) -> None:
@@ -270,9 +317,8 @@ class Checker:
 
     # workers
 
-    def process_begun(self, worker: str, assignment: Assignment) -> None:
+    def process_begun(self, worker: str, attempt: str) -> None:
         """A worker starts a process."""
-        attempt = assignment.attempt
         before = self.ever.begun.get(attempt)
         self._require("I-17", before is None, f"{attempt} was started on {before} and again on {worker}")
         self._require("STA-3", self.ever.attempts.get(attempt) == worker, f"{attempt} runs, and is not durable")
@@ -342,3 +388,7 @@ def say_act(act: Asked) -> str:
 def is_spoiled(shard: Shard) -> bool:
     """Whether a shard's memory is about to be thrown away."""
     return bool(getattr(shard.memory, "is_spoiled", False))
+
+
+def _takes_anything(worker: Worker) -> bool:
+    return worker.status is WorkerStatus.READY and worker.takes_new() and not worker.refused

@@ -15,6 +15,7 @@ from mainspring.core.runs import FailurePolicy
 from tests.sim.ailments import Ailment, draw_ailment
 from tests.sim.growing import draw_growing, encode_work
 from tests.sim.mix import Mix
+from tests.sim.sharing_jobs import promise, share
 from tests.sim.whens import add_whens
 from tests.sim.worker import Work
 
@@ -44,7 +45,8 @@ def draw_job(random: Random, mix: Mix, number: int, *, small: bool = False) -> J
     if more.random() < mix.linear:
         policy = RetryPolicy(linear=True, cap_seconds=more.choice((None, None, 20.0)))
         spec = msgspec.structs.replace(spec, retry=policy)
-    return spec
+    spec = share(Random(f"sharing:{mix.seed}:{number}:{small}"), mix, spec)
+    return promise(Random(f"deadline:{mix.seed}:{number}:{small}"), mix, spec)
 
 
 def _draw_plain(random: Random, mix: Mix, number: int, *, small: bool) -> JobSpec:

@@ -34,6 +34,7 @@ from mainspring.store.port import IdempotencyKey, Store
 from tests.sim.checker import say_act
 from tests.sim.jobs import draw_job
 from tests.sim.server import SHARD
+from tests.sim.sharing_jobs import crowd_job
 from tests.sim.store import HostStore
 
 if TYPE_CHECKING:
@@ -60,6 +61,29 @@ class Client:
         for number, at in enumerate(times):
             await asyncio.sleep(max(0.0, at - world.loop.now))
             world.loop.create_task(self._submit(number))
+
+    async def crowd(self) -> None:
+        """Submit small runs of one tenant, one after another, for a part of the time."""
+        world, mix, random = self._world, self._world.mix, Random(f"crowd:{self._world.mix.seed}")
+        if not mix.sharing.crowd:
+            return
+        definition = msgspec.json.encode(crowd_job()).decode()
+        row = JobRow(id="job_crowd", tenant="tenant0", name="crowd", version=0, definition=definition)
+        self._known[row.id] = row
+        priority = random.choice((Priority.P1, Priority.P2))
+        await asyncio.sleep(random.uniform(10.0, 100.0))
+        await self._store_definition(row)
+        for _ in range(mix.sharing.crowd):
+            await asyncio.sleep(random.uniform(0.5, 3.5))
+            now = world.store_clock.wall()
+            run = Run(
+                id=new_id("run", now, random), shard=SHARD, tenant="tenant0", job_id=row.id, priority=priority,
+                params="{}", task_count=5, submitted_by="crowd", created_at=now, start_at=now,
+            )  # fmt: skip
+            try:
+                await self._store.insert_runs([run])
+            except (Unavailable, JobMissing):
+                continue
 
     async def _submit(self, number: int) -> None:
         row, spec = await self._define(number)
@@ -161,6 +185,7 @@ class People:
         """Everything that only a person can move on: move it on. How many things there were."""
         model = self._world.checker.model
         self._world.planner.mend()
+        self._world.rulers.mend()
         held = [row.id for row in model.workers.values() if row.hold]
         acts: list[Asked] = [UncordonWorker(worker=worker, by="person:mender") for worker in held]
         for run in model.runs.values():

@@ -24,6 +24,8 @@ from mainspring.errors import MainspringError
 _T = TypeVar("_T")
 PASS_SECONDS = 1e-6
 MOST_STEPS_A_SECOND = 20_000
+_MOST_FINALLYS = 5
+"""One within the other, in a task that is left at the end."""
 
 
 class Process:
@@ -144,8 +146,12 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._timers.clear()
         for task in self._kept:
             task._log_destroy_pending = False  # type: ignore[attr-defined]
-            if not task.done():
-                task.get_coro().close()
+            for _ in range(_MOST_FINALLYS if not task.done() else 0):
+                try:
+                    task.get_coro().close()
+                except RuntimeError:
+                    continue  # It waits for something in a `finally`: that has to be closed, too.
+                break
         self._kept.clear()
         self.close()
 

@@ -6,6 +6,8 @@ from random import Random
 
 import msgspec
 
+from tests.sim.sharing_mix import SharingMix, draw_sharing
+
 STRIKES = (
     "server_stalled", "server_killed", "server_stopped", "worker_stalled", "worker_killed", "worker_wiped",
     "partition", "link_cut", "store_gone", "store_slow", "store_clock_jumped", "store_failed_over",
@@ -85,6 +87,7 @@ class Mix(msgspec.Struct, frozen=True, kw_only=True):
     """How often a run gets another priority."""
     retunings: int
     """How often an operator sets other measures."""
+    sharing: SharingMix
 
 
 def draw_mix(seed: int, seconds: float) -> Mix:
@@ -135,4 +138,5 @@ def draw_mix(seed: int, seconds: float) -> Mix:
         corrections=people.choice((0, 20, 60)),
         priorities=people.choice((0, 15, 40)),
         retunings=people.choice((0, 5, 15)),
+        sharing=draw_sharing(seed),
     )

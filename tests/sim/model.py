@@ -88,10 +88,18 @@ class Model:
         """By run and its generation: how often a task was tried again."""
         self.stories: dict[tuple[str, int], Story] = {}
         """By task and its generation."""
+        self.first_starts: dict[tuple[str, int], datetime] = {}
+        """By task and its generation: when it first went to RUNNING."""
         self.audit: dict[str, AuditEntry] = {}
         """What was carried out, by the request's id."""
         self.alerts: set[str] = set()
         """Keys of the alerts that were raised."""
+        self.kept: dict[str, Task] = {}
+        """Tasks for which room is kept, by id."""
+        self.shares: dict[tuple[str, str], int] = {}
+        """By limit and holder: what is granted."""
+        self.failures: dict[str, int] = {}
+        """By tenant: tasks that failed for good."""
         self.dirty: dict[str, None] = {}
         """Runs whose rows have changed since the tables were compared."""
 
@@ -101,7 +109,8 @@ class Model:
         other.fence = msgspec.structs.replace(self.fence)
         plain = (
             "jobs", "runs", "born", "archived", "spreads", "live", "ended", "counted", "keys", "workers", "checkpoints",
-            "schedules", "fires", "backfills", "breakers", "retries", "stories", "audit",
+            "schedules", "fires", "backfills", "breakers", "retries", "stories", "first_starts", "audit", "kept",
+            "shares", "failures",
         )  # fmt: skip
         for name in plain:
             setattr(other, name, dict(getattr(self, name)))
@@ -141,11 +150,15 @@ class Model:
         """What a task needs of a worker."""
         job = self.job_of(task.run_id)
         plain = task.position < len(job.tasks)
-        shape = job.shapes[task.position] if plain else shape_of(self.spec_of(task))
+        shape = job.shapes[task.position] if plain else shape_of(self.spec_of(task), job.spec.groups)
         if task.trail is None or task.trail.memory_bytes is None:
             return shape
         more = msgspec.structs.replace(shape.resources, memory_bytes=task.trail.memory_bytes)
         return msgspec.structs.replace(shape, resources=more)
+
+    def failed_lately(self, tenant: str) -> int:
+        """How many tasks of a tenant have failed for good: a seed is shorter than the hour that counts."""
+        return self.failures.get(tenant, 0)
 
     def put_task(self, task: Task) -> None:
         """A task has a new row: keep attempts and leases right."""
@@ -164,6 +177,10 @@ class Model:
             if old is None or old.attempt_id != task.attempt_id:
                 self._join(task)
             self.live[task.attempt_id] = task
+        if task.reserved is not None:
+            self.kept[task.id] = task
+        else:
+            self.kept.pop(task.id, None)
         self.dirty[task.run_id] = None
 
     def use(self, worker: str) -> Resources:
@@ -241,3 +258,5 @@ class Ever:
         """By tenant and name: from when on windows of a new schedule are to count."""
         self.acknowledged: dict[str, None] = {}
         self.restores = 0
+        self.restored_at = -1.0
+        """When the store last went back, by the loop's time."""

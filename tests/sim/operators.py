@@ -13,7 +13,6 @@ from mainspring.core.states import FINAL
 from mainspring.core.tasks import Priority, Task
 from mainspring.core.work import digest_of
 from mainspring.shard.events import Asked, ChangePriority, KillTask, SaveCheckpoint
-from tests.sim.sizes import SLOW
 
 if TYPE_CHECKING:
     from tests.sim.world import World
@@ -90,7 +89,7 @@ class Operators:
         if server.host is None or server.process.dead:
             return
         tuning = replace(
-            SLOW,
+            self._world.tuning,
             growth_per_second=random.choice((2, 20)),
             ready_burst=random.choice((4, 10, 200)),
             retries_per_second=random.choice((1, 5, 5_000)),

@@ -18,8 +18,10 @@ from mainspring.core.settling_acts import BackfillWish
 from mainspring.core.triggers import ManualTrigger
 from mainspring.errors import MainspringError, Unavailable
 from mainspring.host.fire_news import UNNOTED_AFTER, FireNews
-from mainspring.host.schedule_acts import ScheduleBook, Scheduled, make_context
+from mainspring.host.schedule_acts import ScheduleBook
+from mainspring.host.schedule_context import make_context
 from mainspring.host.settler import Settler
+from mainspring.store.port import Store
 from tests.sim.reaching import SimReach
 from tests.sim.server import SHARD
 from tests.sim.store import HostStore
@@ -40,7 +42,7 @@ class Planner:
     def __init__(self, world: World) -> None:
         self._world = world
         self._random = Random(f"planner:{world.mix.seed}")
-        self._store = cast("Scheduled", HostStore(world, "planner"))
+        self._store = cast("Store", HostStore(world, "planner"))
         self._book = ScheduleBook(self._store, pool=SHARD)
         self._jobs: dict[str, list[str]] = {}
         """Names of the jobs that have a schedule, by tenant."""

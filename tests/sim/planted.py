@@ -13,15 +13,12 @@ from datetime import timedelta
 from typing import Any, cast
 from unittest import mock
 
-from mainspring.core import placement
 from mainspring.core.batch import TaskChange
-from mainspring.core.placement import Hindrance, Obstacle
-from mainspring.core.shapes import Shape
 from mainspring.core.workers import Worker
 from mainspring.host.host import Host
 from mainspring.host.loop import Leader
 from mainspring.host.sweeps import Sweeper
-from mainspring.shard import adoption, fleet, flow, memory, reports
+from mainspring.shard import adoption, fleet, flow, reports
 from mainspring.shard.events import Event
 from mainspring.shard.run_memory import RunMemory
 from mainspring.shard.shard import Shard
@@ -30,6 +27,8 @@ from mainspring.store.port import ShardRow, Store
 from mainspring.worker.duties import Duties
 from mainspring.worker.steps import Keep, Mark, Record, Say, Step
 from tests.sim.planted_acts import PLANTS_OF_ACTS
+from tests.sim.planted_claims import PLANTS_OF_CLAIMS
+from tests.sim.planted_sharing import PLANTS_OF_SHARING
 from tests.sim.planted_time import PLANTS_OF_TIME
 from tests.sim.plants import Plant, patched
 
@@ -108,13 +107,9 @@ def _any_upstream() -> AbstractContextManager[None]:
 
 
 def _no_capacity() -> AbstractContextManager[None]:
-    real = placement.obstacles
-
-    def obstacles(shape: Shape, worker: Worker) -> list[Obstacle]:
-        return [one for one in real(shape, worker) if one.kind is not Hindrance.NO_ROOM]
-
     return patched(
-        mock.patch.object(placement, "obstacles", obstacles), mock.patch.object(memory, "obstacles", obstacles)
+        mock.patch.object(Worker, "free", property(lambda worker: worker.total)),
+        mock.patch.object(Worker, "free_for", lambda worker, _: worker.total),
     )
 
 
@@ -220,4 +215,6 @@ PLANTS = (
     Plant("both watches", "nobody looks for silent workers", _no_watch, 3),
     *PLANTS_OF_TIME,
     *PLANTS_OF_ACTS,
+    *PLANTS_OF_SHARING,
+    *PLANTS_OF_CLAIMS,
 )

@@ -25,13 +25,13 @@ class Stumbled(Exception):
 def poisoned(
     is_active: Callable[[], bool],
     met: Callable[[str, str], None],
-    alone: Callable[[Batch], None],
+    made: Callable[[str, Shard, Batch], None],
     loaded: Callable[[], None],
 ) -> Iterator[None]:
     """Make the shard stumble over poisoned jobs while `is_active`; tell `met` of it.
 
-    `alone` is told of each batch that was made of one event alone, after something went wrong, `loaded` of each time
-    that a shard is made of its rows.
+    `made` is told of each batch, by what it was made (`handle_alone`: of one event alone, after something went wrong),
+    `loaded` of each time that a shard is made of its rows.
     """
 
     def stumble(job: Job, where: str) -> None:
@@ -64,12 +64,11 @@ def poisoned(
         stack.enter_context(patch(placing, "_assignment", place))
         stack.enter_context(patch(Shard, "load", load))
         for name in ("begin", "take", "finish", "handle_alone", "reject"):
-            tell = alone if name == "handle_alone" else None
-            stack.enter_context(patch(Shard, name, _marking(getattr(Shard, name), tell)))
+            stack.enter_context(patch(Shard, name, _marking(getattr(Shard, name), name, made)))
         yield
 
 
-def _marking(real: Callable[..., Any], alone: Callable[[Batch], None] | None) -> Callable[..., Any]:
+def _marking(real: Callable[..., Any], name: str, made: Callable[[str, Shard, Batch], None]) -> Callable[..., Any]:
     """After an exception a shard's memory is not to be trusted: the host throws it away, and no check looks at it."""
 
     def wrapper(self: Shard, *args: Any, **kwargs: Any) -> Any:
@@ -78,8 +77,8 @@ def _marking(real: Callable[..., Any], alone: Callable[[Batch], None] | None) ->
         except Exception:
             self.memory.is_spoiled = True  # type: ignore[attr-defined]
             raise
-        if alone is not None:
-            alone(result)
+        if isinstance(result, Batch):
+            made(name, self, result)
         return result
 
     return wrapper

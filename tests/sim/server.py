@@ -15,7 +15,8 @@ from mainspring.host.host import Host
 from mainspring.host.links import Link
 from mainspring.host.loop import Leader
 from mainspring.host.outbox import GroupReceiver, OutboxDelivery, Receiver
-from mainspring.host.schedule_acts import make_context
+from mainspring.host.rules import FollowedRules
+from mainspring.host.schedule_context import make_context
 from mainspring.host.sealing import Sealer
 from mainspring.host.settler import Settler
 from mainspring.host.sweeps import Sweeper
@@ -25,7 +26,6 @@ from mainspring.wire import Beat, Register
 from tests.sim.loop import Process
 from tests.sim.network import CLOSED, PONG, Session
 from tests.sim.reaching import SimReach
-from tests.sim.sizes import SLOW
 from tests.sim.store import HostStore
 
 if TYPE_CHECKING:
@@ -46,6 +46,7 @@ class SimServer:
         self.process = Process(name)
         self.process.dead = True
         self.host: Host | None = None
+        self.rules: FollowedRules | None = None
         self.received: list[str] = []
 
     def boot(self) -> None:
@@ -115,7 +116,9 @@ class SimServer:
     def _start(self) -> None:
         world = self._world
         store = cast("Store", HostStore(world, f"{self.name}#{self._boots}"))
-        host = self.host = Host(store, world.clock, self.name, self._draw_nonce, tuning=SLOW)
+        host = self.host = Host(store, world.clock, self.name, self._draw_nonce, tuning=world.tuning)
+        rules = self.rules = FollowedRules(store, world.clock)
+        rules.on_change = host.rule
         host.on_lead = self._watch
         kept = Retention(**dict.fromkeys(_DAYS, 1), finished_runs_hours=world.mix.stay / 3600)
         sweeper = Sweeper(store, world.clock, lambda: list(host.leaders.values()), lambda: kept)
@@ -127,7 +130,7 @@ class SimServer:
         outbox = OutboxDelivery(store, world.clock, self.process.name, receivers, ASIDE, together)
         triggers = Triggers(store, world.clock, settler)
         sealer = Sealer(store, world.clock)
-        tasks = [world.loop.create_task(one.run()) for one in (sweeper, outbox, triggers, sealer)]
+        tasks = [world.loop.create_task(one.run()) for one in (sweeper, outbox, triggers, sealer, rules)]
         world.loop.create_task(self._serve(host, self.process, tasks))
 
     async def _serve(self, host: Host, process: Process, tasks: list[asyncio.Task[None]]) -> None:

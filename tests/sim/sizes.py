@@ -9,12 +9,15 @@ from types import ModuleType
 from typing import Any
 from unittest import mock
 
+from msgspec.structs import replace
+
 from mainspring.core import breakers
 from mainspring.core.tuning import Tuning
-from mainspring.host import host, outbox, schedule_acts, sealing, triggers
+from mainspring.host import host, limits_keeping, outbox, rules, schedule_acts, schedule_context, sealing, triggers
 from mainspring.host import pace as turns
 from mainspring.shard import adoption, breaking, pacing
 from tests.sim.mix import Mix
+from tests.sim.sharing_mix import SharingMix
 
 SLOW = Tuning(growth_per_second=2, growth_burst=4, ready_per_second=40, ready_burst=10)
 CIRCUITS: dict[str, float] = {
@@ -22,6 +25,19 @@ CIRCUITS: dict[str, float] = {
     "JOB_PROBE_EVERY_SECONDS": 8.0, "FORGOTTEN_AFTER_SECONDS": 60.0,
 }  # fmt: skip
 """So soon it is tried here whether a circuit may close."""
+
+
+def tuning_of(mix: SharingMix) -> Tuning:
+    """The measures of a seed."""
+    return replace(
+        SLOW,
+        preemption_grace_seconds=mix.grace_seconds,
+        kept_room_seconds=mix.kept_seconds,
+        keep_room_after_seconds=mix.keep_after_seconds,
+        defragment=int(mix.defragment),
+        throttled_starts_per_second=2,
+        decisions_kept_of_1000=mix.decisions_kept,
+    )
 
 
 @contextmanager
@@ -36,10 +52,13 @@ def sized(mix: Mix) -> Iterator[None]:
         (turns.Pace, "rows", rows),
         (adoption, "SMALL_RUN", mix.small_run),
         (host, "LOOK_SECONDS", 1.0),
+        (rules, "LOOK_SECONDS", 2.0),
+        (limits_keeping, "LOOK_SECONDS", 2.0),
         (outbox, "LOOK_SECONDS", 5.0),
         (triggers, "LOOK_SECONDS", 4.0),
         (sealing, "SEAL_SECONDS", 5.0),
         (schedule_acts, "entropy", lambda: draws.getrandbits(64)),
+        (schedule_context, "entropy", lambda: draws.getrandbits(64)),
     ]
     sizes.append((pacing, "LEAST_PART", 2))
     if mix.crowded:

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from mainspring.core.batch import Batch
 from mainspring.core.schedule_rows import Decide, Docket, Ruling
+from mainspring.core.sharing_rules import AllRules
+from mainspring.core.work_groups import limit_of
 from mainspring.errors import MainspringError, Rejected, Unavailable
 from mainspring.store.sqlite import SqliteStore, inline
 from tests.sim.loop import PROCESS, Process, VirtualLoop
@@ -28,6 +30,12 @@ _T = TypeVar("_T")
 _WRITES = frozenset({
     "commit", "campaign", "insert_runs", "insert_job", "release", "take_outgoing", "delivered", "insert_schedule",
     "settle_due", "settle_waiting", "settle", "receive_events", "open_alert", "resolve_alert", "seal_audit",
+    "take_share", "take_allowances", "put_quota", "drop_quota", "grant_p0", "revoke_p0", "put_pool", "put_policy",
+    "drop_policy", "put_group", "drop_group", "freeze", "unfreeze",
+})  # fmt: skip
+_RULES = frozenset({
+    "put_quota", "drop_quota", "grant_p0", "revoke_p0", "put_pool", "put_policy", "drop_policy", "put_group",
+    "drop_group", "freeze", "unfreeze",
 })  # fmt: skip
 
 
@@ -59,6 +67,10 @@ class Truth:
     def snapshot(self) -> sqlite3.Connection:
         """A copy of all that is stored."""
         return self.store.snapshot()
+
+    def rules(self) -> AllRules:
+        """What people have decided, as it is stored."""
+        return at_once(self.store.rules())
 
     def restore(self, snapshot: sqlite3.Connection) -> None:
         """Go back to a snapshot."""
@@ -92,11 +104,29 @@ class Truth:
             case "insert_schedule":
                 at_once(self.store.insert_schedule(*args, **kwargs))
                 checker.schedules.created(checker.model, args[0])
+            case "take_share":
+                share = at_once(self.store.take_share(*args))
+                checker.groups.shared(checker.model, args[2], share)
+                return share
+            case "take_allowances":
+                answers = at_once(self.store.take_allowances(*args))
+                checker.groups.took(args[0], answers, self._world.store_clock.wall())
+                return answers
+            case name if name in _RULES:
+                return self._rule(name, args)
             case "settle_due" | "settle_waiting" | "settle" | "receive_events":
                 return self._settle(name, args, kwargs)
             case _:
                 return at_once(getattr(self.store, name)(*args, **kwargs))
         return None
+
+    def _rule(self, name: str, args: tuple[Any, ...]) -> object:
+        """Change a rule: its entry in the audit log, and all rules as they are then, are shown to the checker."""
+        result = at_once(getattr(self.store, name)(*args))
+        if result is not False:
+            limit = limit_of(*args[:2]) if name == "drop_group" else None
+            self._world.checker.ruled(self.rules(), args[-1], limit)
+        return result
 
     def _settle(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> object:
         """Settle schedules: what was decided inside the call is shown to the checker once it is written."""

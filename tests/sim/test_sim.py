@@ -31,10 +31,16 @@ REGRESSIONS = {
     1094: "a failover lost runs that were only submitted, and their leader ended broken instead of stepping down",
     1428: "an attempt that was asked to stop and ended in one turn was signalled without a request in its row (STA-8)",
     207: "a task that was evicted and whose worker was lost with it lost more often than is allowed (I-18)",
-    59: "a fan-out that waited for another one of its run, which was paced, made the leader spin (L-5)",
+    59: "a fan-out that waited for another one of its run, which was paced, made the leader spin (L-5); "
+    "a P0 waited for room of its own while a P1 got some that was kept for a P2 (I-62)",
     197: "a leader that was stopping met a batch that the store refuses, and did not hand over",
+    57: "the end of a run came late, after a failover had given its window to another: the schedule was set aside",
     491: "a resume that met too long a list was ended in the middle of a visit, and counted one too many (SPREAD)",
     975: "the second watch gave a worker up that came back while the batch before was being written (I-16)",
+    549: "room that went over to an older task of its line did not stand in that task's row (PLC-6)",
+    164: "a group whose important task was over still counted as that, and a P1 made room instead of its P2 (PLC-6)",
+    525: "a P1 got room that was kept for a P2, and a P0 that waited for its next look did not (I-62)",
+    56: "whoever lost its kept room to a P0 waited anew until it had other room, and smaller ones took it all (L-6)",
 }
 """Seeds that failed once, and what was wrong."""
 
@@ -75,6 +81,17 @@ def test_a_seed_always_tells_the_same_story() -> None:
         ("entry of a lookup", 1, "I-73"),
         ("queue of a priority", 3, "I-62"),
         ("expected checkpoint", 1, "WRK-7"),
+        ("quota", 1, "ADM-5"),
+        ("slot of a group", 2, "PLC-12"),
+        ("preempted tries", 3, "PLC-6"),
+        ("grant of an escalation", 3, "PLC-11"),
+        ("first come, after a take-over", 3, "PLC-4"),
+        ("log of placements", 1, "PLC-8"),
+        ("whose a claimed attempt is", 16, "I-13"),
+        ("start of what is held", 16, "I-13"),
+        ("size of a claim", 16, "WRK-2"),
+        ("call back of what was claimed", 40, "LIV-3"),
+        ("claim that nobody waits for", 36, "LIV-3"),
     ],
 )
 def test_a_missing_guard_is_noticed(guard: str, seed: int, invariant: str) -> None:
@@ -83,6 +100,35 @@ def test_a_missing_guard_is_noticed(guard: str, seed: int, invariant: str) -> No
     result = run_planted_seed(plant, seed, WHOLE)
 
     assert result.found[0][0] == invariant
+
+
+@pytest.mark.parametrize(
+    ("guard", "invariant", "story"),
+    [
+        ("capacity check", "I-60", "left after taking"),
+        ("a group counts once", "I-60", "tenants use"),
+        ("burst before guaranteed", "PLC-6", "is guaranteed it, and others are not"),
+        ("no level evicts itself", "PLC-6", "and the other way round before"),
+        ("kept room", "PLC-6", "that is kept for others"),
+        ("kept room of a new leader", "PLC-6", "is kept, and a leader has"),
+        ("time of a kept room", "PLC-6", "kept until"),
+        ("strict priority", "I-62", "before"),
+        ("first come", "PLC-4", "starts before"),
+        ("no tenant is passed over", "L-6", "younger ones have"),
+    ],
+)
+def test_a_missing_guard_of_sharing_is_noticed_by_its_own_check(guard: str, invariant: str, story: str) -> None:
+    """No placement beyond capacity; use is what is leased, a group once; burst before guaranteed; nobody evicts each
+    other by turns; room is kept and given back; strict priority; first come; nobody waits for ever.
+
+    Each plant begins with a seed that shows it.
+    """
+    plant = next(plant for plant in PLANTS if plant.guard == guard)
+
+    result = run_planted_seed(plant, plant.first_seed, WHOLE)
+
+    assert result.found[0][0] == invariant
+    assert story in result.found[0][1]
 
 
 @pytest.mark.parametrize("seed", [1015, 1022])

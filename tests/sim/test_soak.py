@@ -9,7 +9,7 @@ import sys
 import pytest
 
 SEEDS_OF_A_WHOLE_SOAK = 10_000
-"""A tenth of them keeps two cores busy for about ten minutes."""
+"""A twentieth of them keeps two cores busy for about a quarter of an hour."""
 PARTS = 4
 """So that a runner with two processes shares them out, and says how far it is."""
 

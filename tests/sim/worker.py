@@ -19,6 +19,7 @@ from mainspring.worker.duties import Duties
 from mainspring.worker.guard_wire import Holding
 from mainspring.worker.steps import Keep, Kill, LookFor, Mark, Prolong, Record, Say, Start, Step, TakeBack
 from tests.sim.ailments import Ailment
+from tests.sim.check_artifacts import left_by
 from tests.sim.loop import Process
 from tests.sim.network import CLOSED, PONG, Session
 from tests.sim.store import POISON
@@ -224,7 +225,7 @@ class SimWorker:
         if self._is_silent():
             self._carry_out(self.duties.silence())
             return
-        self._world.checker.process_begun(self.name, assignment)
+        self._world.checker.process_begun(self.name, assignment.attempt)
         self._running[assignment.attempt] = False
         self._world.loop.call_later(0.001 + self._random.random() * 0.1, self._begun, assignment)
 
@@ -247,7 +248,8 @@ class SimWorker:
     def _end(self, attempt: str, outcome: Outcome, output: str | None = None, error: str | None = None) -> None:
         """Nothing of an attempt runs any more: the next one of its lease begins."""
         self._leave_lease(attempt)
-        self._carry_out(self.duties.ended(attempt, outcome, output, error))
+        left = () if outcome is Outcome.STOPPED else left_by(attempt)
+        self._carry_out(self.duties.ended(attempt, outcome, output, error, left))
         for line in list(self._leases.values()):
             if line[0].attempt not in self._running and not self.process.dead:
                 self._run(line[0])
@@ -257,7 +259,7 @@ class SimWorker:
         if attempt not in self._running:
             return
         self._running[attempt] = True
-        work = _read_work(assignment.work)
+        work = read_work(assignment.work)
         seconds = work.seconds * self._random.choice((0.2, 0.5, 1.0, 1.0, 1.5))
         if self._world.is_calm():
             seconds /= 10  # what is left is to be done soon
@@ -288,14 +290,8 @@ class SimWorker:
             self._end(attempt, Outcome.FAILED, None, work.ailment.error(attempt))
         elif random.random() < work.fails:
             self._end(attempt, Outcome.FAILED, None, '{"exit": 1}')
-        elif work.grows is not None:
-            self._end(attempt, Outcome.SUCCEEDED, work.grows)
         else:
-            output = f'{{"n": {random.randint(0, 9)}, "ok": {random.choice(("true", "true", "false"))}'
-            if work.items is not None:
-                items = '"none"' if work.items < 0 else list(range(work.items))
-                output += f', "items": {items}'
-            self._end(attempt, Outcome.SUCCEEDED, output + "}")
+            self._end(attempt, Outcome.SUCCEEDED, output_of(work, random))
 
     def _kill(self, attempt: str, grace: float) -> None:
         if attempt not in self._running:
@@ -310,7 +306,18 @@ class SimWorker:
             self._end(attempt, Outcome.STOPPED)
 
 
-def _read_work(text: str) -> Work:
+def output_of(work: Work, random: Random) -> str:
+    """What a process leaves that did what it should."""
+    if work.grows is not None:
+        return work.grows
+    output = f'{{"n": {random.randint(0, 9)}, "ok": {random.choice(("true", "true", "false"))}'
+    if work.items is not None:
+        items = '"none"' if work.items < 0 else list(range(work.items))
+        output += f', "items": {items}'
+    return output + "}"
+
+
+def read_work(text: str) -> Work:
     """How a task behaves. What an output has added says it in the words of a real kind of work."""
     fields = msgspec.json.decode(text)
     return msgspec.convert(fields.get("args", fields), type=Work)

@@ -8,11 +8,13 @@ from random import Random
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from mainspring.core.runs import FINAL_RUN
 from mainspring.wire import Offer
 from tests.sim import check_world
 from tests.sim.checker import Checker
+from tests.sim.claimant import Claimants
 from tests.sim.clocks import HostClock, StoreClock
 from tests.sim.findings import Findings
 from tests.sim.guard import sealed
@@ -20,13 +22,15 @@ from tests.sim.jobs import MIB
 from tests.sim.load import Client, People
 from tests.sim.loop import Stuck, VirtualLoop
 from tests.sim.mix import Mix, draw_mix
+from tests.sim.neighbour import Neighbour
 from tests.sim.nemesis import Nemesis
 from tests.sim.network import Network
 from tests.sim.operators import Operators
 from tests.sim.planner import Planner
 from tests.sim.poison import poisoned
+from tests.sim.rulers import Rulers
 from tests.sim.server import SHARD, SimServer
-from tests.sim.sizes import sized
+from tests.sim.sizes import sized, tuning_of
 from tests.sim.store import Truth, at_once
 from tests.sim.trace import Trace
 from tests.sim.whims import Whims
@@ -67,6 +71,10 @@ class World:
         self.findings.only = only
         self.workers: list[SimWorker] = []
         self._draw_workers()
+        self.claimants = Claimants(self)
+        self.tuning = tuning_of(mix.sharing)
+        if self.claimants.all:
+            self.tuning = replace(self.tuning, claim_silence_seconds=self.claimants.silence)
         self.checker = Checker(self, self.findings)
         self.truth = Truth(self)
         self.network = Network(self)
@@ -76,6 +84,8 @@ class World:
         self.whims = Whims(self)
         self.operators = Operators(self)
         self.planner = Planner(self)
+        self.rulers = Rulers(self)
+        self.neighbour = Neighbour(self)
         self.servers = [SimServer(self, f"server{number}") for number in range(mix.servers)]
 
     def is_calm(self) -> bool:
@@ -85,12 +95,20 @@ class World:
     def run(self) -> None:
         """Let it all happen."""
         at_once(self.truth.store.ensure_shard(SHARD))
+        self.neighbour.settle()
         for server in self.servers:
             server.boot()
         for worker in self.workers:
             worker.boot()
-        lives = (self.client, self.whims, self.operators, self.planner, self.nemesis)
-        for coroutine in (*(one.run() for one in lives), self.people.meddle(), self._watch(), self._look()):
+        self.claimants.boot()
+        lives = (self.client, self.whims, self.operators, self.planner, self.nemesis, self.rulers, self.neighbour)
+        for coroutine in (
+            *(one.run() for one in lives),
+            self.client.crowd(),
+            self.people.meddle(),
+            self._watch(),
+            self._look(),
+        ):
             self.loop.create_task(coroutine, context=self.loop.outside)
         try:
             self.loop.run_until(self.done)
@@ -114,6 +132,7 @@ class World:
             self.findings.count("CRASH")
             check_world.look_at_leaders(self)
             check_world.check_visible(self)
+            self.checker.rooms.look(self.checker.model, self.store_clock.wall())
             since += LOOK_SECONDS
             if since >= COMPARE_SECONDS:
                 since = 0.0
@@ -170,7 +189,7 @@ def run_seed(
             poisoned(
                 lambda: not world.is_calm(),
                 lambda where, job: world.trace.fault(f"poison_{where}", job),
-                world.checker.made_alone,
+                world.checker.made,
                 world.checker.failures.loaded,
             )
         )

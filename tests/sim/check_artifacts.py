@@ -1,0 +1,51 @@
+"""What is listed of an attempt's files is what its applied result named, once (WRK-11).
+
+1. A row of an artifact is of an attempt that ends in the same batch, by a success or a failure of its own.
+2. All that such an attempt left is listed, whatever became of its worker, its link and its server in between.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from mainspring.core.artifacts import ArtifactRow
+from mainspring.core.batch import Batch
+from mainspring.core.tasks import AttemptEnd
+from mainspring.wire import Artifact
+from tests.sim.findings import Findings
+
+_OF_A_RESULT = {AttemptEnd.SUCCEEDED: True, AttemptEnd.FAILED: False}
+_LEAVES = "05af"
+
+
+def left_by(attempt: str) -> tuple[Artifact, ...]:
+    """What an attempt leaves: a file or nothing, which only its id decides, so that everybody knows it."""
+    if attempt[-1] not in _LEAVES:
+        return ()
+    return (Artifact(f"{attempt}.csv", len(attempt), attempt[-1] * 64, f"file:///{attempt}.csv"),)
+
+
+class ArtifactCheck:
+    """Checks the artifacts of a batch."""
+
+    def __init__(self, findings: Findings) -> None:
+        self._require = findings.require
+
+    def check(self, batch: Batch) -> None:
+        """Look at what a batch lists."""
+        listed: dict[str, list[ArtifactRow]] = defaultdict(list)
+        for row in batch.artifacts:
+            listed[row.attempt_id].append(row)
+        for attempt in batch.attempts:
+            rows = listed.pop(attempt.id, [])
+            succeeded = _OF_A_RESULT.get(attempt.end)
+            if succeeded is None:
+                self._require("WRK-11", not rows, f"{attempt} has no result, and {rows}")
+                continue
+            for row in rows:
+                own = (row.task_id, row.run_id, row.tenant) == (attempt.task_id, attempt.run_id, attempt.tenant)
+                self._require("WRK-11", own and row.succeeded is succeeded, f"{row} is not of {attempt}")
+            if "/" not in attempt.worker_id:  # Who claims over HTTP leaves nothing here.
+                wanted = [one.path for one in left_by(attempt.id)]
+                self._require("WRK-11", [row.path for row in rows] == wanted, f"{attempt} left {wanted}, not {rows}")
+        self._require("WRK-11", not listed, f"{dict(listed)} is of attempts that do not end here")

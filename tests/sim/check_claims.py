@@ -1,0 +1,238 @@
+"""What must be true of workers that speak plain HTTP (WRK-2), beside what is checked of every worker.
+
+1. An attempt is given to one only as the answer to a claim of it that is open, in the same batch, and no claim is
+   answered with more than it wanted.
+2. Nobody is told that a call did something whose attempt was over before, or is another's (I-13). A start that was
+   taken is durable, and so is a result (STA-3); a start that was not taken leaves nothing behind that waits for it.
+3. What is claimed is held for as long as was said, and no longer. What was called back before it started is back at
+   once, and so is what was given to somebody who had gone (LIV-3).
+4. What was started is lost after the silence that is allowed, and not before: of its worker in this term (I-16), nor of
+   this term (I-42); and no leader waits for longer (LIV-1).
+
+Room, use, order, holds, histories, checkpoints and tries are checked as for any other worker; that all ends, by L-1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from mainspring.core.batch import Batch
+from mainspring.core.tasks import AttemptEnd, TaskState
+from mainspring.core.workers import Worker, is_claimant
+from mainspring.host.loop import Leader
+from mainspring.shard.claim_events import BeatClaimed, ClaimAct, ClaimWork, EndClaimed, StartClaimed
+from mainspring.shard.effects import Answered, Reply
+from mainspring.shard.shard import Shard
+from mainspring.store.port import Term
+from tests.sim.clocks import StoreClock
+from tests.sim.findings import Findings
+from tests.sim.model import Ever, Model
+
+S = TaskState
+_SAID_NOTHING = "said nothing of it for"
+_NOT_IN_TIME = "did not start it in time"
+_DRIFT = 0.95
+_SLACK = 10.0
+"""Seconds of a shard's life: so long after its time something may still be there when a leader is looked at."""
+_AT_ONCE = 3.0
+_LONGEST_ERRAND = 60.0
+"""So long one may say nothing while a claim of it waits, and then until what it got has expired."""
+
+
+class Question(msgspec.Struct, frozen=True):
+    """What was known when somebody asked."""
+
+    act: ClaimAct
+    was_over: bool
+    owner: str | None
+
+
+class ClaimCheck:
+    """Sees what claimants ask and are answered, and each batch."""
+
+    def __init__(
+        self, findings: Findings, ever: Ever, now: Callable[[], float], store: StoreClock, silence: float
+    ) -> None:
+        self._require = findings.require
+        self._ever = ever
+        self._now = now
+        self._store = store
+        self._silence = silence
+        self._open: dict[tuple[int, int], ClaimWork] = {}
+        """Claims by nonce and ticket, until a batch answers them with something."""
+        self._heard: dict[tuple[int, str], float] = {}
+        """When a leader (by nonce) last heard of an attempt from its worker."""
+        self._held: dict[str, tuple[int, float, float]] = {}
+        """By attempt that was claimed: the leader, when it decided so, and for how long."""
+        self._started: set[str] = set()
+        """Attempts that ran, durably."""
+        self._given: dict[tuple[int, int], tuple[str, ...]] = {}
+        """What claims were answered with, by nonce and ticket."""
+        self._dropped: set[tuple[int, int]] = set()
+        """Claims for whose answer nobody waits."""
+        self._nobodys: dict[str, int] = {}
+        """Attempts that were given to nobody who waited, and by which leader (by nonce)."""
+        self._seen: dict[str, tuple[Shard, float, bool]] = {}
+        """Attempts that wait to be started: since when in a memory's life, and whether nobody has them."""
+
+    # calls
+
+    def asked(self, model: Model, term: Term, ticket: int, act: ClaimAct) -> Question:
+        """A claimant's call has reached a leader."""
+        if isinstance(act, ClaimWork):
+            self._open[term.nonce, ticket] = act
+            return Question(act, was_over=False, owner=act.worker)
+        attempt = _attempt(act)
+        owner = self._ever.attempts.get(attempt)
+        if owner == act.worker:
+            self._heard[term.nonce, attempt] = self._now()
+        return Question(act, was_over=attempt in model.ended, owner=owner)
+
+    def answered(self, model: Model, question: Question, answered: Answered) -> None:
+        """A claimant's call is answered."""
+        act, ever = question.act, self._ever
+        if isinstance(act, ClaimWork):
+            self._check_claimed(act, answered)
+            return
+        attempt = _attempt(act)
+        said = f"{act} is answered {answered.reply} {answered.detail}"
+        if answered.reply is Reply.REFUSED:
+            live = model.live.get(attempt)
+            waits = isinstance(act, StartClaimed) and live is not None and live.state is S.ASSIGNED
+            self._require("WRK-2", not waits or question.owner != act.worker, f"{said}, and waits for it: {live}")
+            return
+        mine = question.owner == act.worker and (not question.was_over or ever.restores)
+        self._require("I-13", mine, f"{said}; it is of {question.owner}, over: {question.was_over}")
+        if isinstance(act, StartClaimed):
+            self._require("STA-3", attempt in self._started, f"{said}, and that is not durable")
+        elif isinstance(act, EndClaimed):
+            self._require("STA-3", attempt in ever.ended, f"{said}, and that is not durable")
+        elif answered.stop is not None:
+            self._require("STA-8", attempt in ever.stops, f"{said}: it is to stop, and nobody has asked for that")
+
+    def dropped(self, term: Term, ticket: int) -> None:
+        """Nobody waits for the answer to a claim any more."""
+        key = (term.nonce, ticket)
+        self._dropped.add(key)
+        self._nobodys.update(dict.fromkeys(self._given.get(key, ()), term.nonce))
+
+    def _check_claimed(self, act: ClaimWork, answered: Answered) -> None:
+        few = len(answered.claimed) <= act.wanted
+        self._require("WRK-2", few, f"{act} is answered with {len(answered.claimed)}")
+        for one in (claimed.assignment for claimed in answered.claimed):
+            known = self._ever.attempts.get(one.attempt) == act.worker
+            self._require("STA-3", known, f"{one.attempt} was given to {act.worker}, and is not durable")
+            latest = self._ever.to_find.get(one.attempt)
+            self._require("WRK-7", one.checkpoint == latest, f"{one} does not find {latest}")
+
+    # batches
+
+    def issued(self, term: Term, batch: Batch) -> None:
+        """A leader has decided something, and sends it to the store for the first time."""
+        for effect in batch.effects:
+            for one in effect.claimed if isinstance(effect, Answered) else ():
+                act = self._open.get((term.nonce, effect.ticket))  # type: ignore[attr-defined]
+                hold = act.hold_seconds if act is not None else 0.0
+                self._held[one.assignment.attempt] = (term.nonce, self._now(), hold)
+        why = {step.task_id: step.because for step in batch.transitions if step.start in (S.ASSIGNED, S.RUNNING)}
+        for attempt in batch.attempts:
+            because = why.get(attempt.task_id, "")
+            if attempt.end is AttemptEnd.LOST and _SAID_NOTHING in (attempt.error or ""):
+                self._check_loss(term, attempt.id, attempt.error or "")
+            elif attempt.end is AttemptEnd.RETURNED and _NOT_IN_TIME in because:
+                nonce, since, least = self._held.get(attempt.id, (0, 0.0, 0.0))
+                least = min(least, self._silence)  # A memory that is loaded anew gives it the time of a silence.
+                if nonce != term.nonce:
+                    since, least = self._ever.led_since[term.nonce], self._silence
+                self._check_length("LIV-3", since, least, f"{attempt.id} was taken back: {because}")
+
+    def _check_loss(self, term: Term, attempt: str, because: str) -> None:
+        since, began = self._heard.get((term.nonce, attempt), 0.0), self._ever.led_since[term.nonce]
+        self._check_length("I-16", since, self._silence, f"{attempt} was given up: {because}")
+        self._check_length("I-42", began, self._silence, f"{attempt} was given up: {because}")
+
+    def _check_length(self, name: str, since: float, length: float, story: str) -> None:
+        jumps = sum(1 for at in self._store.jumps if at > since - 1)
+        passed = self._now() - since
+        self._require(name, passed >= length * _DRIFT - 2.0 * jumps, f"{story}, after {passed:.1f} s of {length:g}")
+
+    def committed(self, model: Model, term: Term, batch: Batch, *, alone: bool) -> None:
+        """The store has taken a batch; the model is still as before it. `alone`: it was made of one event alone."""
+        if not alone and not self._ever.restores:
+            self._check_called_back(model, batch)
+        rows = [*(change.task for change in batch.tasks), *batch.new_tasks]
+        given = {
+            task.attempt_id: task.worker_id
+            for task in rows
+            if task.attempt_id not in model.live and is_claimant(task.worker_id or "")
+        }
+        told: dict[str | None, str | None] = {}
+        for effect in batch.effects:
+            if isinstance(effect, Answered) and effect.claimed:
+                self._check_answer(term, effect)
+                told.update((one.assignment.attempt, effect.worker) for one in effect.claimed)
+        if given or told:
+            self._require("WRK-2", given == told, f"{given} are given to claimants, and {told} are told so")
+        self._started.update(
+            task.attempt_id for task in rows if task.attempt_id is not None and task.state is S.RUNNING
+        )
+        self._started.update(one.id for one in batch.attempts if one.end is not AttemptEnd.RETURNED)
+
+    def _check_called_back(self, model: Model, batch: Batch) -> None:
+        """What had been called back before it started is back by the next turn."""
+        over = {attempt.id for attempt in batch.attempts}
+        for attempt, task in model.live.items():
+            if task.stop is not None and task.state is S.ASSIGNED and is_claimant(task.worker_id or ""):
+                story = f"{attempt} was called back from {task.worker_id}, and is still there: {task.stop}"
+                self._require("LIV-3", attempt in over, story)
+
+    def _check_answer(self, term: Term, effect: Answered) -> None:
+        key = (term.nonce, effect.ticket)
+        attempts = self._given[key] = tuple(one.assignment.attempt for one in effect.claimed)
+        if key in self._dropped:
+            self._nobodys.update(dict.fromkeys(attempts, term.nonce))
+        act = self._open.pop(key, None)
+        if act is None:
+            # A store that went back may be given the same batch again, by a call that was long on its way.
+            self._require("WRK-2", self._ever.restores, f"{effect} answers no claim that is open")
+            return
+        fits = act.worker == effect.worker and len(effect.claimed) <= act.wanted
+        self._require("WRK-2", fits, f"{act} is answered with {len(effect.claimed)} for {effect.worker}")
+
+    # leaders
+
+    def look(self, leader: Leader, worker: Worker) -> None:
+        """A live leader waits for nothing of a claimant that is long over its time."""
+        shard, memory = leader.shard, leader.shard.memory
+        quiet = memory.life - worker.heard
+        idle = not worker.leases and not worker.wants
+        most = 2 * self._silence + _LONGEST_ERRAND + _SLACK
+        self._require("LIV-1", not idle or quiet < most, f"{worker.id} is idle for {quiet:.0f} s")
+        for lease in worker.leases.values():
+            for attempt, task in lease.members.items():
+                if task.state is S.RUNNING:
+                    self._seen.pop(attempt, None)
+                    silent = memory.life - lease.heard
+                    story = f"nothing was said of {attempt} for {silent:.0f} s, and it is still {worker.id}'s"
+                    self._require("LIV-1", silent < self._silence + _SLACK, story)
+                    continue
+                before, since, was_nobodys = self._seen.get(attempt, (None, 0.0, False))
+                is_nobodys = self._nobodys.get(attempt) == leader.term.nonce
+                if before is not shard or was_nobodys is not is_nobodys:
+                    since = memory.life
+                    self._seen[attempt] = (shard, since, is_nobodys)
+                most = _AT_ONCE if is_nobodys else max(self._silence, self._hold(attempt)) + _SLACK
+                waits = memory.life - since
+                story = f"{attempt} waits for {worker.id} to start it, {waits:.0f} s; nobody has it: {is_nobodys}"
+                self._require("LIV-3", waits < most, story)
+
+    def _hold(self, attempt: str) -> float:
+        return self._held.get(attempt, (0, 0.0, 0.0))[2]
+
+
+def _attempt(act: Any) -> str:
+    assert isinstance(act, StartClaimed | BeatClaimed | EndClaimed)
+    return act.attempt

@@ -1,0 +1,101 @@
+"""What the log of decisions says of a batch is what the batch does (PLC-8).
+
+1. A task that is said to be placed is given that worker, as that attempt; what it asked for is what it asks for, fitted
+   what is said to have been free, and no more was free than leases leave that lived before and after.
+2. Those who are said to make room are asked to, for that task and on that worker; and everybody who is asked to is said
+   to be.
+3. A task that is said to have found no room waits, or got some in the same batch, or was put off by a circuit.
+4. If all placements are to be kept, all are.
+"""
+
+from __future__ import annotations
+
+from mainspring.core.batch import Batch
+from mainspring.core.decisions import MOST_IN_A_BATCH, MOST_NAMED, Decision, DecisionKind
+from mainspring.core.resources import NOTHING, Resources
+from mainspring.core.tasks import StopKind, Task, TaskState
+from tests.sim.check_sharing import Before, Machine, Made
+from tests.sim.findings import Findings
+from tests.sim.model import Model
+
+_WAITS = (TaskState.QUEUED, TaskState.ASSIGNED)
+_ALL = 1_000
+
+
+class DecisionCheck:
+    """Checks the decisions of a batch, after the batch was applied to the model."""
+
+    def __init__(self, findings: Findings, machines: dict[str, Machine]) -> None:
+        self._require = findings.require
+        self._machines = machines
+
+    def check(self, model: Model, before: Before, batch: Batch, placed: list[Task], made: Made) -> None:
+        """Look at what a batch says of itself."""
+        lasting = _lasting_use(model, before) if batch.decisions else {}
+        for decision in batch.decisions:
+            task = model.task(decision.task_id)
+            mine = task is not None and (task.run_id, task.tenant) == (decision.run_id, decision.tenant)
+            self._require("PLC-8", mine, f"{decision} is about {task}")
+            if task is None:
+                continue
+            match decision.kind:
+                case DecisionKind.PLACED:
+                    self._check_placed(model, decision, task, lasting)
+                case DecisionKind.PREEMPTS:
+                    self._check_victims(model, decision)
+                case DecisionKind.NO_ROOM:
+                    waits = task.state in _WAITS or task.due_at is not None
+                    self._require("PLC-8", waits, f"{task.id} found no room, and is {task.state}")
+        self._check_all_told(batch, before, placed, made)
+
+    def _check_placed(self, model: Model, decision: Decision, task: Task, lasting: dict[str, Resources]) -> None:
+        given = (task.worker_id, task.attempt, task.assigned_at)
+        story = f"{decision}, and the row says {given}"
+        self._require("PLC-8", given == (decision.worker_id, decision.attempt, decision.at), story)
+        wanted, free = decision.request.resources, decision.free
+        self._require("PLC-8", wanted == model.shape_of(task).resources, f"{story}: it asks for something else")
+        self._require("PLC-8", free is not None and wanted.fits(free), f"{story}: it did not fit")
+        machine = self._machines.get(decision.worker_id or "")
+        if machine is not None and free is not None:
+            most = machine.total - lasting.get(decision.worker_id or "", NOTHING)
+            self._require("PLC-8", free.fits(most), f"{story}: no more than {most} was free")
+
+    def _check_victims(self, model: Model, decision: Decision) -> None:
+        named, count = len(decision.victims), decision.victim_count
+        self._require("PLC-8", 0 < named == min(count, MOST_NAMED), f"{decision}: {named} of {count} are named")
+        for victim in decision.victims:
+            task = model.task(victim.task_id)
+            goes = task is not None and _goes_for(task) == decision.task_id and task.worker_id == decision.worker_id
+            self._require("PLC-8", goes, f"{decision}: {task} does not go for it")
+
+    def _check_all_told(self, batch: Batch, before: Before, placed: list[Task], made: Made) -> None:
+        told: dict[str, int] = {}
+        for decision in batch.decisions:
+            if decision.kind is DecisionKind.PREEMPTS:
+                told[decision.task_id] = told.get(decision.task_id, 0) + decision.victim_count
+        for change in batch.tasks:
+            task, was = change.task, before.live.get(change.task.attempt_id or "")
+            winner = _goes_for(task)
+            if winner is not None and (was is None or _goes_for(was) != winner):
+                told[winner] = told.get(winner, 0) - 1
+        self._require("PLC-8", not any(told.values()), f"more, or fewer, make room than is said: {told}")
+        if made.tuning.decisions_kept_of_1000 == _ALL and len(batch.decisions) < MOST_IN_A_BATCH:
+            kept = {one.task_id for one in batch.decisions if one.kind is DecisionKind.PLACED}
+            missing = [task.id for task in placed if task.id not in kept]
+            self._require("PLC-8", not missing, f"nothing is said of the placing of {missing}")
+
+
+def _goes_for(task: Task) -> str | None:
+    """For whom a task was asked to make room."""
+    return task.stop.for_task if task.stop is not None and task.stop.kind is StopKind.PREEMPT else None
+
+
+def _lasting_use(model: Model, before: Before) -> dict[str, Resources]:
+    """By worker: what the leases take that lived before the batch and do after it."""
+    old = {task.lease_id for task in before.live.values()}
+    leases = {task.lease_id: task for task in model.live.values() if task.lease_id in old}
+    use: dict[str, Resources] = {}
+    for task in leases.values():
+        worker = task.worker_id or ""
+        use[worker] = use.get(worker, NOTHING) + model.shape_of(task).resources
+    return use

@@ -1,0 +1,152 @@
+"""What must be true of groups (PLC-12), and of the rules themselves.
+
+1. The parts of a limit that are granted never add up to more than it by granting, and nobody but its holder lowers one.
+2. Who is let in counts: not more at a time than the pool's part, nor than the group allows.
+3. Of a rate, not more start than were taken, and no period has more takes than the rate.
+4. The rules that a leader goes by are those that the store had; in the calm, those that it has.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+
+from mainspring.core.allowances import Allowance, Wish
+from mainspring.core.batch import Batch
+from mainspring.core.runs import FINAL_RUN
+from mainspring.core.shares import ShareRow
+from mainspring.core.sharing_rules import AllRules, SharingRules, rules_for
+from mainspring.core.tasks import Task
+from tests.sim.check_sharing import Made
+from tests.sim.findings import Findings
+from tests.sim.model import Ever, Model
+from tests.sim.rulebook import has_begun, limits_of_run, limits_of_task
+
+SHARD = "pool"
+STALE_SECONDS = 6.0
+"""So long after a change a leader may go by the old rules in the calm: they are looked at each second."""
+
+
+class GroupCheck:
+    """Checks what is granted, and what a batch lets in, after the batch was applied to the model."""
+
+    def __init__(self, findings: Findings, ever: Ever, now: Callable[[], float], is_calm: Callable[[], bool]) -> None:
+        self._require = findings.require
+        self._ever = ever
+        self._now = now
+        self._is_calm = is_calm
+        self._takes: dict[str, list[tuple[datetime, int]]] = {}
+        self._periods: dict[str, timedelta] = {}
+        """By rate: the period for which its takes counted last."""
+        self._left: Counter[str] = Counter()
+        """By rate: what was taken and not started."""
+        self._known: dict[int, list[AllRules]] = {0: [AllRules()]}
+        """By version: the rules that the store had; after it went back there may be others of the same number."""
+        self._newest = AllRules()
+        self._changed = 0.0
+
+    # the store
+
+    def ruled(self, rules: AllRules) -> None:
+        """The store has these rules from now on."""
+        if rules != self._newest:
+            self._known.setdefault(rules.version, []).append(rules)
+            self._newest, self._changed = rules, self._now()
+
+    def shared(self, model: Model, total: int, row: ShareRow) -> None:
+        """The store has granted a part of a limit, or noted a need."""
+        was = model.shares.get((row.limit, row.holder), 0)
+        self._require("PLC-12", row.granted >= was, f"{row} had {was}, and nobody lowered it")
+        model.shares[row.limit, row.holder] = row.granted
+        together = sum(granted for (limit, _), granted in model.shares.items() if limit == row.limit)
+        fits = together <= total or row.granted == was
+        self._require("PLC-12", fits, f"{row} makes {together} of {total}")
+
+    def took(self, wishes: Sequence[Wish], answers: Sequence[Allowance], now: datetime) -> None:
+        """The store has let somebody take from rates.
+
+        What no longer counted when a rate was changed does not count again by the new one, if its period is longer.
+        """
+        for wish, answer in zip(wishes, answers, strict=True):
+            takes, period = self._takes.setdefault(wish.limit, []), timedelta(seconds=wish.per_seconds)
+            before = self._periods.get(wish.limit, period)
+            self._periods[wish.limit] = period
+            if before < period:
+                takes[:] = [(at, amount) for at, amount in takes if now - before < at]
+            takes.append((now, answer.granted))
+            self._left[wish.limit] += answer.granted
+            lately = sum(amount for at, amount in takes if now - period < at <= now)
+            fits = lately <= wish.most or not answer.granted or self._ever.restores
+            self._require("PLC-12", fits, f"{lately} of {wish.limit} were taken within {wish.per_seconds} s: {wish}")
+
+    def dropped(self, model: Model, limit: str) -> None:
+        """A group is gone, and its shares with it."""
+        for key in [key for key in model.shares if key[0] == limit]:
+            del model.shares[key]
+
+    # batches
+
+    def apply(self, model: Model, batch: Batch) -> None:
+        """A leader has lowered its parts."""
+        for row in batch.shares:
+            key = (row.limit, row.holder)
+            if key not in model.shares:
+                continue
+            self._require("PLC-12", row.granted <= model.shares[key], f"{row} is more than {model.shares[key]}")
+            if row.granted or row.needed:
+                model.shares[key] = row.granted
+            else:
+                del model.shares[key]
+
+    def check(self, model: Model, begun: set[str], placed: list[Task], made: Made) -> None:
+        """Look at what a batch has let in. `begun` are the runs that had begun before it."""
+        rules, entered = made.rules, Counter[str]()
+        for task in placed:
+            entered.update(limits_of_task(model, task))
+        for run_id in dict.fromkeys(task.run_id for task in placed if task.run_id not in begun):
+            entered.update(limits_of_run(model, run_id))
+        counted = self._count(model) if any(limit in rules.groups for limit in entered) else Counter()
+        for limit, more in entered.items():
+            group = rules.groups.get(limit)
+            if group is None:
+                continue
+            if group.per_seconds is not None:
+                self._left[limit] -= more
+                enough = self._left[limit] >= 0 or self._ever.restores
+                self._require("PLC-12", enough, f"{more} of {limit} start, {-self._left[limit]} more than were taken")
+                continue
+            if group not in self._newest.groups:
+                continue  # It was dropped or made anew, its shares with it, and the leader has not heard of that yet.
+            share = model.shares.get((limit, SHARD), 0)
+            few = counted[limit] <= min(share, group.most) or self._ever.restored_at > made.led_since
+            self._require("PLC-12", few, f"{counted[limit]} of {limit} at a time: {share} are granted, of {group.most}")
+
+    def check_rules(self, rules: SharingRules) -> None:
+        """The rules that a batch was made by are rules that there were."""
+        known = self._known.get(rules.version, [])
+        same = any(rules == rules_for(SHARD, one) for one in known)
+        self._require("RULES", same, f"a leader goes by {rules}, not by {known}")
+        if self._is_calm() and self._now() > self._changed + STALE_SECONDS:
+            newest = rules_for(SHARD, self._newest)
+            self._require("RULES", rules == newest, f"a leader goes by {rules.version}, and {newest.version} is old")
+
+    def _count(self, model: Model) -> Counter[str]:
+        """What counts by each limit: rooms, and runs that have begun."""
+        counted: Counter[str] = Counter()
+        leases: dict[str, Task] = {task.lease_id or "": task for task in model.live.values()}
+        for task in leases.values():
+            counted.update(limits_of_task(model, task))
+        for run_id, run in model.runs.items():
+            if run.state not in FINAL_RUN and has_begun(model, run_id):
+                counted.update(limits_of_run(model, run_id))
+        return counted
+
+
+def runs_begun(model: Model) -> set[str]:
+    """Runs with groups of which something has been placed."""
+    return {
+        run_id
+        for run_id, run in model.runs.items()
+        if run.state not in FINAL_RUN and model.job_of(run_id).spec.groups and has_begun(model, run_id)
+    }

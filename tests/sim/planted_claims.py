@@ -1,0 +1,91 @@
+"""Guards of workers that speak plain HTTP (WRK-2), switched off one at a time."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from unittest import mock
+
+from msgspec.structs import replace
+
+from mainspring.core.tasks import Task
+from mainspring.host.tickets import Tickets
+from mainspring.shard import claims
+from mainspring.shard.claim_events import ClaimAct, ClaimWork, StartClaimed
+from mainspring.shard.effects import Reply
+from mainspring.shard.turn import Turn
+from tests.sim.plants import Plant, patched
+
+
+def _whoever_asks() -> AbstractContextManager[None]:
+    """Whoever names a live attempt may speak of it."""
+    real = claims._held
+
+    def held(turn: Turn, event: ClaimAct, attempt: str) -> Task | None:
+        task = turn.memory.attempts.get(attempt)
+        owner = task.worker_id if task is not None else None
+        return real(turn, replace(event, worker=owner or event.worker), attempt)
+
+    return patched(mock.patch.object(claims, "_held", held))
+
+
+def _always_starts() -> AbstractContextManager[None]:
+    real = claims._start
+
+    def start(turn: Turn, event: StartClaimed) -> None:
+        if event.attempt in turn.memory.attempts:
+            real(turn, event)
+        else:
+            turn.answer(event, Reply.DONE)
+
+    return patched(mock.patch.object(claims, "_start", start))
+
+
+def _one_more() -> AbstractContextManager[None]:
+    real = claims._claim
+
+    def claim(turn: Turn, event: ClaimWork) -> None:
+        real(turn, replace(event, wanted=event.wanted + 1))
+
+    return patched(mock.patch.object(claims, "_claim", claim))
+
+
+def _deaf() -> AbstractContextManager[None]:
+    """What is said of an attempt does not make its time begin anew."""
+    real = claims._held
+
+    def held(turn: Turn, event: ClaimAct, attempt: str) -> Task | None:
+        heard = {lease.id: lease.heard for lease in turn.memory.leases.values()}
+        task = real(turn, event, attempt)
+        if task is not None and task.lease_id is not None:
+            turn.memory.leases[task.lease_id].heard = heard[task.lease_id]
+        return task
+
+    return patched(mock.patch.object(claims, "_held", held))
+
+
+def _never_silent() -> AbstractContextManager[None]:
+    """A new leader does not watch what it finds."""
+    return patched(mock.patch.object(claims, "_watch", return_value=None))
+
+
+def _stays_with_it() -> AbstractContextManager[None]:
+    return patched(mock.patch.object(claims, "take_back", return_value=None))
+
+
+def _given_to_nobody() -> AbstractContextManager[None]:
+    return patched(mock.patch.object(Tickets, "_drop", return_value=None))
+
+
+def _only(name: str) -> frozenset[str]:
+    return frozenset({name})
+
+
+PLANTS_OF_CLAIMS = (
+    Plant("whose a claimed attempt is", "another worker's word counts", _whoever_asks, 16, only=_only("I-13")),
+    Plant("start of what is held", "what was taken back can be started", _always_starts, 16, only=_only("I-13")),
+    Plant("size of a claim", "a claim gets one more than it wanted", _one_more, 16, only=_only("WRK-2")),
+    Plant("word of a claimed attempt", "its time goes on whatever is said", _deaf, 66, only=_only("I-16")),
+    Plant("silence about what was claimed", "nobody waits for it to end", _never_silent, 16, only=_only("LIV-1")),
+    Plant("call back of what was claimed", "it stays until its time is up", _stays_with_it, 40, only=_only("LIV-3")),
+    Plant("claim that nobody waits for", "it is answered all the same", _given_to_nobody, 36, only=_only("LIV-3")),
+)

@@ -1,0 +1,89 @@
+"""What of sharing a seed has: who is promised what, what is frozen, which groups there are. Each seed draws its own."""
+
+from __future__ import annotations
+
+from random import Random
+
+import msgspec
+from msgspec.structs import replace
+
+ALL_SHARED = 10
+SHARED_EVERY = 5
+"""The first seeds, and then each fifth, may have rules: a seed with rules takes nearly twice as long as one without."""
+NOTHING_SHARED = 0.2
+"""The part of these that has none all the same."""
+
+
+class SharingMix(msgspec.Struct, frozen=True, kw_only=True):
+    """The draw of one seed."""
+
+    quotas: int = 0
+    """How often somebody sets, raises or drops a quota."""
+    promises: bool = False
+    """Whether quotas have guarantees."""
+    ceilings: bool = False
+    """Whether quotas have a burst, and a number of tasks at a time."""
+    budgets: bool = False
+    """Whether quotas have small budgets of failures."""
+    freezes: int = 0
+    """How often something is frozen or unfrozen."""
+    groups: int = 0
+    """How many groups each tenant may have."""
+    group_acts: int = 0
+    """How often one is defined, changed or dropped."""
+    policies: int = 0
+    """How often a policy, or the pool, is described otherwise."""
+    kin: float = 0.0
+    """How likely a job is to have tasks that are near others or apart from them."""
+    sizes: bool = False
+    """Whether tasks ask for different amounts of memory."""
+    crowd: int = 0
+    """How many runs of small tasks come, one after another, so that no large room is ever free by itself."""
+    neighbour: bool = False
+    """Whether another pool takes its part of the groups' limits."""
+    grace_seconds: float = 30.0
+    kept_seconds: float = 60.0
+    keep_after_seconds: float = 5.0
+    defragment: bool = False
+    decisions_kept: int = 10
+    """Of 1,000 placements."""
+    deadlines: float = 0.0
+    """How likely a job is to promise by when its runs are over."""
+    grants: int = 0
+    """How often a tenant is granted P0, or not any more."""
+    bookings: float = 0.0
+    """How likely a quota is to have something booked."""
+
+
+def draw_sharing(seed: int) -> SharingMix:
+    """What of sharing this seed has."""
+    random = Random(f"mix of sharing:{seed}")
+    times = SharingMix(
+        grace_seconds=random.choice((2.0, 5.0, 30.0)),
+        kept_seconds=random.choice((5.0, 20.0, 60.0)),
+        keep_after_seconds=random.choice((1.0, 5.0, 5.0)),
+        defragment=random.random() < 0.4,
+        decisions_kept=Random(f"mix of decisions:{seed}").choice((0, 10, 1_000, 1_000)),
+        deadlines=Random(f"mix of deadlines:{seed}").choice((0.0, 0.0, 0.4, 0.8)),
+    )
+    may_have_rules = seed <= ALL_SHARED or seed % SHARED_EVERY == 0
+    if random.random() < NOTHING_SHARED or not may_have_rules:
+        return times
+    groups = random.choice((0, 1, 2))
+    return replace(
+        times,
+        quotas=random.choice((0, 6, 12, 30)),
+        promises=random.random() < 0.7,
+        ceilings=random.random() < 0.6,
+        budgets=random.random() < 0.3,
+        freezes=random.choice((0, 0, 4, 12)),
+        groups=groups,
+        group_acts=random.choice((3, 10)) if groups else 0,
+        policies=random.choice((0, 0, 4)),
+        kin=random.choice((0.0, 0.0, 0.4)),
+        sizes=random.random() < 0.5,
+        crowd=random.choice((0, 0, 0, 60)),
+        neighbour=bool(groups) and random.random() < 0.5,
+        grants=Random(f"mix of grants:{seed}").choice((0, 4, 8)),
+        bookings=Random(f"mix of bookings:{seed}").choice((0.0, 0.4)),
+    )
