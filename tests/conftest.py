@@ -14,6 +14,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import structlog
@@ -25,6 +26,23 @@ structlog.configure(
     processors=[structlog.processors.add_log_level, structlog.processors.KeyValueRenderer(key_order=["event"])],
     logger_factory=lambda *_: structlog.PrintLogger(sys.stderr),
 )
+
+
+@pytest.fixture(autouse=True)
+def _logs_as_before(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """What a command says about logs, when a test runs it in this process, holds for that test alone.
+
+    A logger that is kept for speed would still go by it later, so none is kept.
+    """
+    before = structlog.get_config()
+    configure = structlog.configure
+
+    def and_keep_none(**said: Any) -> None:
+        configure(**said | {"cache_logger_on_first_use": False})
+
+    monkeypatch.setattr(structlog, "configure", and_keep_none)
+    yield
+    configure(**before)
 
 
 @pytest.fixture(scope="session")

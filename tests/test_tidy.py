@@ -272,8 +272,9 @@ def test_the_project_numbers_its_migrations() -> None:
     _assert_none(migrations_are_numbered(_sources(".sql")))
 
 
-def test_the_project_has_a_lock_for_every_machine() -> None:
-    _assert_none(lock_fits_every_machine(_read("requirements.lock")))
+@pytest.mark.parametrize("lock", ["requirements.lock", "requirements-dev.lock"])
+def test_the_project_has_a_lock_for_every_machine(lock: str) -> None:
+    _assert_none(lock_fits_every_machine(_read(lock)))
 
 
 @cache

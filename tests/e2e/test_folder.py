@@ -141,7 +141,7 @@ def test_files_are_followed_while_it_runs(folder: Folder) -> None:
     with folder.client() as client:
         until(lambda: {one.job for one in client.schedules()} == {"other"}, "what is gone is not scheduled")
         assert [run.state for run in client.runs(q="state:failed job:other")] == []
-    assert (folder.root / "copied/.schedule-state.archive.json").exists()
+    until((folder.root / "copied/.schedule-state.archive.json").exists, "its state is put aside")
     assert folder.stop() == 0
 
 

@@ -60,6 +60,7 @@ def server(town: Town, monkeypatch: pytest.MonkeyPatch) -> Server:
     """A server, which is that of the environment."""
     server = town.server()
     monkeypatch.setenv("MAINSPRING_SERVER_URL", server.address)
+    monkeypatch.setenv("MAINSPRING_WORKER__AS_ROOT", "true")
     return server
 
 

@@ -16,7 +16,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Self, TypeVar
 
@@ -24,6 +24,7 @@ import psutil
 
 from mainspring.rest import RunView, TaskView
 from mainspring.sdk.client import Client
+from tests.generous import SET_GENEROUS
 
 T = TypeVar("T")
 Json = Mapping[str, object]
@@ -121,10 +122,11 @@ class Town:
             left.kill()
 
     def server(self, *extra: str, port: int = 0, environment: Mapping[str, str] | None = None) -> Server:
-        """Start a server, and come back when it is ready."""
+        """Start a server with `GENEROUS` limits, unless `extra` says otherwise; come back when it is ready."""
         self._count += 1
         name = f"server-{self._count}"
-        options = ["--store", self.store_url, "--port", str(port), "--data-dir", str(self.folder / name), *extra]
+        where = ["--store", self.store_url, "--port", str(port), "--data-dir", str(self.folder / name)]
+        options = [*where, *SET_GENEROUS, *extra]
         server = Server(self.folder, name, ["server", *options], environment or {})
         self._processes.append(server)
         server.address = str(json.loads(server.ready())["address"])
@@ -135,13 +137,15 @@ class Town:
         *servers: Server,
         name: str = "",
         cpu: float = 4,
-        extra: Iterable[str] = (),
+        extra: Sequence[str] = (),
         environment: Mapping[str, str] | None = None,
     ) -> Process:
         """Start a worker, and come back when a server has welcomed it. A name is a directory, found again."""
         self._count += 1
         name = name or f"worker-{self._count}"
         options = ["--name", name, "--cpu", str(cpu), "--memory", "64Gi", "--state-dir", str(self.state_of(name))]
+        if "--task-user" not in extra:
+            options += ["--as-root"]
         for server in servers:
             options += ["--server", server.address]
         worker = Process(self.folder, name, ["worker", *options, *extra], environment or {})

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 
 from mainspring.bootstrap import open_store
 from mainspring.clock import MachineClock
-from mainspring.host.schedule_acts import make_context
+from mainspring.host.schedule_context import make_context
 from mainspring.host.settler import Settler
 from mainspring.host.triggers import Triggers
 

@@ -32,6 +32,15 @@ def _area(ours: str = "", foreign: str = "", standard: frozenset[str] = _EVERYTH
 # A host reaches databases and networks through ports, never by itself.
 _CONCRETE = frozenset({"sqlite3", "http", "urllib", "socket", "subprocess"})
 
+_PORTS = (
+    "store.port store.port_admin store.port_artifacts store.port_front store.port_schedules store.port_sharing "
+    "store.port_terms store.port_workers"
+)
+_REST = (
+    "rest rest_admin rest_apply rest_artifacts rest_claims rest_decisions rest_diagnosis rest_overviews rest_schedules "
+    "rest_sharing"
+)
+
 # The part of a longer name wins: `mainspring.store.port` is its own part, the rest of the store another.
 AREAS: dict[str, Area] = {
     "mainspring.errors": _area("", "msgspec", _DATA_MODULES),
@@ -39,69 +48,94 @@ AREAS: dict[str, Area] = {
     "mainspring.ids": _area("errors", "uuid_utils"),
     "mainspring.clock": _area("errors"),
     "mainspring.event_loop": _area("", "uvloop"),
+    "mainspring.certificates": _area("errors", "msgspec cryptography"),
     "mainspring.core": _area("core errors", "msgspec minijinja", _DATA_MODULES),
     "mainspring.shard": _area("shard core errors wire ids", "msgspec", _DATA_MODULES),
     "mainspring.store.port": _area(
-        "core errors store.port_admin store.port_front store.port_schedules", "msgspec", _DATA_MODULES
+        "core errors store.port_admin store.port_artifacts store.port_front store.port_schedules store.port_sharing "
+        "store.port_terms store.port_workers",
+        "msgspec",
+        _DATA_MODULES,
     ),
     "mainspring.store.port_admin": _area("core errors", "msgspec", _DATA_MODULES),
+    "mainspring.store.port_artifacts": _area("core errors", "msgspec", _DATA_MODULES),
+    "mainspring.store.port_sharing": _area("core errors store.port_terms", "msgspec", _DATA_MODULES),
+    "mainspring.store.port_terms": _area("", "msgspec", _DATA_MODULES),
     "mainspring.store.port_front": _area("core errors", "msgspec", _DATA_MODULES),
+    "mainspring.store.port_workers": _area("core errors", "msgspec", _DATA_MODULES),
     "mainspring.store.port_schedules": _area("core errors", "msgspec", _DATA_MODULES),
     "mainspring.store": _area("store core errors wire clock ids", "msgspec asyncpg structlog"),
     "mainspring.host": _area(
-        "host shard core store.port store.port_admin store.port_front store.port_schedules clock errors wire ids",
+        f"host shard core {_PORTS} clock errors wire ids",
         "msgspec structlog",
         frozenset(sys.stdlib_module_names) - _CONCRETE,
     ),
     "mainspring.rest": _area("", "msgspec", _DATA_MODULES),
     "mainspring.rest_apply": _area("rest", "msgspec", _DATA_MODULES),
     "mainspring.rest_admin": _area("rest", "msgspec", _DATA_MODULES),
+    "mainspring.rest_artifacts": _area("rest", "msgspec", _DATA_MODULES),
+    "mainspring.rest_claims": _area("rest rest_sharing", "msgspec", _DATA_MODULES),
+    "mainspring.rest_decisions": _area("rest rest_sharing", "msgspec", _DATA_MODULES),
+    "mainspring.rest_diagnosis": _area("rest", "msgspec", _DATA_MODULES),
     "mainspring.rest_overviews": _area("rest", "msgspec", _DATA_MODULES),
     "mainspring.rest_schedules": _area("rest", "msgspec", _DATA_MODULES),
+    "mainspring.rest_sharing": _area("rest", "msgspec", _DATA_MODULES),
     "mainspring.telemetry": _area(
-        "telemetry core host shard errors clock store.port store.port_admin store.port_front store.port_schedules",
+        f"telemetry core host shard errors clock {_PORTS}",
         "msgspec structlog prometheus_client opentelemetry openlineage attr",
     ),
-    "mainspring.notify": _area("notify core clock errors sdk.sources", "msgspec httpx2 aiosmtplib apprise"),
+    "mainspring.outgoing": _area("outgoing errors", "httpx2"),
+    "mainspring.notify": _area("notify outgoing core clock errors sdk.sources", "msgspec httpx2 aiosmtplib apprise"),
     "mainspring.api": _area(
-        "api host shard core store.port store.port_admin store.port_front store.port_schedules clock errors wire "
-        "rest rest_admin rest_apply rest_overviews rest_schedules ids telemetry",
+        f"api host shard core {_PORTS} certificates clock errors wire ids telemetry {_REST}",
         "msgspec structlog starlette uvicorn websockets httpx2 prometheus_client psutil",
     ),
     "mainspring.worker": _area(
-        "worker wire event_loop errors clock ids log_output core.work core.expressions core.mapping core.references "
-        "core.invoker_texts core.trace_ids "
-        "sdk.context sdk.signatures",
-        "msgspec structlog psutil websockets uvloop",
+        "worker certificates rest_admin rest_artifacts sdk.addresses sdk.aio sdk.artifact_files core.artifacts "
+        "outgoing wire event_loop errors clock ids log_output core.isolation core.work core.http_calls core.containers "
+        "core.expressions core.mapping core.references core.invoker_texts core.remote_jobs core.trace_ids "
+        "core.urls sdk.context sdk.signatures",
+        "msgspec structlog psutil websockets uvloop httpx2 lightkube obstore",
     ),
     "mainspring.sdk": _area(
-        "sdk local rest rest_admin rest_apply rest_overviews rest_schedules errors clock ids core.work core.admission "
+        f"sdk local {_REST} errors clock ids core.work core.admission core.artifacts "
         "core.audit_trail core.expressions core.failure_policy core.fires core.hints core.job_rules core.jobs "
-        "core.lengths core.mapping core.references core.runs "
-        "core.schedules core.schedule_texts core.trace_ids core.triggers core.webhook_events core.zones",
-        "msgspec httpx2 yaml",
+        "core.amounts core.containers core.http_calls core.isolation core.lengths core.mapping core.references "
+        "core.runs core.schedules core.schedule_texts core.trace_ids core.triggers core.webhook_events core.zones",
+        "msgspec httpx2 obstore yaml",
     ),
     "mainspring.mapreduce": _area(
-        "mapreduce core.mapping core.work core.expressions core.expression_grammar core.expression_values core.hints "
-        "clock errors sdk.context",
+        "mapreduce outgoing core.mapping core.work core.expressions core.expression_grammar core.expression_values "
+        "core.hints clock errors sdk.context",
         "msgspec httpx2",
     ),
     "mainspring.folder": _area(
-        "folder sdk rest rest_admin rest_apply rest_overviews rest_schedules errors clock ids core.fires core.hints "
-        "core.schedule_texts core.schedules core.triggers",
+        f"folder sdk {_REST} errors clock ids core.fires core.hints core.schedule_texts core.schedules core.triggers",
         "msgspec structlog watchfiles psutil",
     ),
+    "mainspring.checkup": _area(f"checkup sdk {_REST} errors clock store.sqlite_file", "msgspec psutil"),
+    "mainspring.smoke": _area(
+        f"smoke sdk {_REST} errors clock ids core.isolation core.job_rules core.remote_jobs core.work", "msgspec"
+    ),
+    "mainspring.fleet": _area(
+        "fleet shard core host.intake host.loop host.pace wire ids clock errors worker.played sdk.drafts "
+        "sdk.field_values sdk.quantities sdk.sources",
+        "msgspec",
+    ),
     "mainspring.cli": _area(
-        "cli bootstrap errors folder sdk rest rest_admin rest_apply rest_overviews rest_schedules standalone clock "
-        "core.audit_trail core.clock_changes core.hints core.invoker_texts core.schedules core.triggers core.zones",
+        f"cli bootstrap certificates checkup errors folder sdk {_REST} smoke standalone clock "
+        "core.audit_trail core.clock_changes core.hints core.invoker_texts core.isolation core.schedules core.triggers "
+        "core.zones",
         "click rich_click rich msgspec yaml",
     ),
     "mainspring.cli.folder_view": _area("cli clock errors folder scheduler sdk.calls sdk.quantities", "rich"),
     "mainspring.cli.up": _area("cli event_loop folder log_output scheduler serving", "rich_click"),
     "mainspring.cli.run": _area("cli clock log_output sdk standalone", "rich_click"),
-    "mainspring.cli.worker": _area("cli worker.launch errors sdk.quantities", "rich_click"),
+    "mainspring.cli.worker": _area("cli worker.launch core.isolation errors sdk.quantities", "rich_click"),
     "mainspring.cli.server": _area("cli serving sdk.quantities", "rich_click"),
     "mainspring.cli.demo": _area("cli demo errors sdk.quantities", "rich_click rich"),
+    "mainspring.cli.simulate": _area("cli errors fleet", "rich_click"),
+    "mainspring.cli.simulate_tables": _area("cli fleet", "msgspec"),
     "mainspring.cli.openapi": _area("cli api.app api.openapi", "rich_click msgspec"),
     "mainspring.log_output": _area("", "structlog"),
     "mainspring.serving": Area(_EVERYTHING, _EVERYTHING),

@@ -1,0 +1,70 @@
+"""From the moments at which tasks began to rates and steps."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchmarks.peers.arithmetic import in_milliseconds, missing, rounded, steady_rate, steps, whole_rate
+
+
+def test_a_steady_rate_leaves_out_the_tenth_that_began_while_workers_were_starting() -> None:
+    warming = [0.5 * number for number in range(1, 11)]
+    steady = [5.0 + 0.01 * number for number in range(1, 91)]
+
+    assert steady_rate(warming + steady) == pytest.approx(100)
+
+
+def test_a_rate_is_the_same_in_whatever_order_tasks_began() -> None:
+    moments = [1.0 + 0.1 * number for number in range(20)]
+
+    assert steady_rate(moments[::-1]) == pytest.approx(10)
+    assert whole_rate(moments[::-1]) == pytest.approx(10)
+
+
+def test_a_rate_until_everything_is_recorded_counts_the_wait_for_it() -> None:
+    moments = [1.0 + 0.1 * number for number in range(11)]
+
+    assert steady_rate(moments) == pytest.approx(10)
+    assert steady_rate(moments, ended_at=2.9) == pytest.approx(9 / 1.8)
+
+
+def test_a_record_that_was_seen_before_the_last_task_began_makes_nothing_faster() -> None:
+    moments = [1.0 + 0.1 * number for number in range(11)]
+
+    assert steady_rate(moments, ended_at=1.5) == steady_rate(moments)
+
+
+@pytest.mark.parametrize("moments", [[], [0.0, 0.0], [4.0], [4.0, 0.0]])
+def test_nothing_is_said_of_fewer_than_two_tasks(moments: list[float]) -> None:
+    assert steady_rate(moments) is None
+    assert whole_rate(moments) is None
+
+
+def test_tasks_that_all_began_at_the_same_moment_have_no_rate() -> None:
+    assert steady_rate([3.0, 3.0, 3.0]) is None
+    assert whole_rate([3.0, 3.0, 3.0]) is None
+
+
+def test_tasks_that_have_not_begun_are_counted() -> None:
+    assert missing([1.0, 0.0, 2.0, 0.0]) == 2
+
+
+def test_a_step_is_the_time_from_one_beginning_to_the_next() -> None:
+    assert steps([1.0, 1.5, 1.75]) == [0.5, 0.25]
+
+
+def test_a_step_that_never_began_is_left_out_with_its_neighbours() -> None:
+    assert steps([1.0, 0.0, 2.0, 2.5]) == [0.5]
+
+
+def test_a_percentile_of_nothing_is_none() -> None:
+    assert in_milliseconds([], 50) is None
+
+
+def test_seconds_become_milliseconds() -> None:
+    assert in_milliseconds([0.001, 0.003, 0.002], 50) == pytest.approx(2)
+
+
+def test_only_digits_that_mean_something_are_kept() -> None:
+    assert rounded(12_345.6) == 12_300
+    assert rounded(0.0123456) == 0.0123

@@ -1,0 +1,36 @@
+"""What the benchmarks of sharing are made of."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+
+from benchmarks.engine import drain
+from benchmarks.placement import EACH, shapes
+from benchmarks.rules import GROUPS, SHARED, set_rules
+from mainspring.clock import MachineClock
+from mainspring.core.tasks import Priority
+from mainspring.shard.effects import TakeAllowance, TakeShare
+from mainspring.store.sqlite import SqliteStore
+from tests.submitting import submit
+
+
+def test_no_shape_is_decided_about_twice() -> None:
+    drawn = list(shapes(Random(1)))
+
+    assert len({shape for _, _, shape in drawn}) == len(drawn) == 14 * EACH * len(Priority)
+
+
+async def test_what_counting_in_groups_costs_is_in_the_drain(tmp_path: Path) -> None:
+    """A share and an allowance are asked for, and nothing waits for ever."""
+    store = SqliteStore.open(tmp_path / "store.db", clock=MachineClock())
+    await set_rules(store, ["acme"])
+    await submit(store, 20, ["acme"], spec=SHARED)
+
+    batches, _ = await drain("sqlite", store, 20)
+
+    effects = [effect for batch in batches for effect in batch.effects]
+    assert {one.limit for one in effects if isinstance(one, TakeShare)} == {"group:acme/licence"}
+    assert {one.limit for one in effects if isinstance(one, TakeAllowance)} == {"group:acme/partner"}
+    assert set(GROUPS) == {"licence", "partner"}
+    await store.close()

@@ -1,0 +1,26 @@
+"""The page about diagnoses has every reason, and every change that can be supposed is one."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from mainspring.core.diagnoses import Reason
+from mainspring.core.supposals import parse_supposal
+
+PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "diagnosis.md").read_text(encoding="utf-8")
+
+
+def test_every_reason_has_a_line() -> None:
+    lines = re.findall(r"^\| `([A-Z_]+)` \| .+ \| .+ \|$", PAGE, re.MULTILINE)
+
+    assert sorted(lines) == sorted(reason.value for reason in Reason)
+
+
+def test_every_change_that_the_page_names_can_be_supposed() -> None:
+    table = PAGE.partition("| words | what is supposed |")[2].partition("\n\n")[0]
+    words = [word for row in table.splitlines() for word in re.findall(r"`([^`]+)`", row.partition(" | ")[0])]
+
+    assert len(words) > 10
+    for word in words:
+        parse_supposal([word])

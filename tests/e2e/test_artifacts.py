@@ -1,0 +1,156 @@
+"""Files from task to task, with real processes: one worker stores, the server lists, another fetches (WRK-11)."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import signal
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+from mainspring.errors import NotFound
+from mainspring.sdk.artifact_files import copy_artifact
+from tests.e2e.town import Town, ended, in_state, submit, tasks_of, until
+from tests.worker.buckets import running_buckets
+
+EXTRACT = {
+    "name": "extract",
+    "work": {
+        "shell": "cd $MAINSPRING_ARTIFACTS; mkdir more; printf 1,2 > a.csv; printf 3,4 > more/b.csv; printf x > c.txt"
+    },
+}
+
+
+@pytest.fixture
+def stack() -> Iterator[ExitStack]:
+    """What is closed when the test is over."""
+    with ExitStack() as stack:
+        yield stack
+
+
+@pytest.fixture
+def town(tmp_path: Path) -> Iterator[Town]:
+    """A town with nothing in it."""
+    with Town(tmp_path) as town:
+        yield town
+
+
+def test_what_one_task_left_another_finds_on_another_worker_of_the_same_bucket(town: Town, stack: ExitStack) -> None:
+    with running_buckets("mainspring-e2e-test") as variables:
+        server = town.server()
+        storage = ["--artifacts", "s3://mainspring-e2e-test/town"]
+        town.worker(server, extra=[*storage, "--label", "first=yes"], environment=variables)
+        town.worker(server, extra=storage, environment=variables)
+        load = {
+            "name": "load",
+            "needs": [{"task": "extract"}],
+            "apart": ["extract"],
+            "work": {
+                "shell": "cd $MAINSPRING_INPUTS; find . -type f | sort; cat extract/a.csv extract/more/b.csv",
+                "fetch": ["extract/**/*.csv"],
+            },
+        }
+        extract = {**EXTRACT, "labels": {"first": "yes"}}
+        client = stack.enter_context(server.client())
+        run = submit(client, {"name": "files-s3", "tasks": [extract, load]})
+        assert ended(client, run.id).state == "SUCCEEDED"
+
+        listed = list(client.run_artifacts(run.id))
+        second = next(task for task in tasks_of(client, run.id) if task.name == "load")
+        log = b"".join(client.follow_log(second.id))
+
+    assert log == b"./extract/a.csv\n./extract/more/b.csv\n1,23,4"
+    assert [(one.task, one.path, one.size_bytes) for one in listed] == [
+        ("extract", "a.csv", 3), ("extract", "c.txt", 1), ("extract", "more/b.csv", 3),
+    ]  # fmt: skip
+    assert listed[0].sha256 == hashlib.sha256(b"1,2").hexdigest()
+    assert listed[0].place.startswith(f"s3://mainspring-e2e-test/town/default/{run.id}/")
+
+
+def test_functions_and_fan_outs_pass_files_on_and_a_wrong_hash_is_noticed(
+    town: Town, stack: ExitStack, tmp_path: Path
+) -> None:
+    handlers = tmp_path / "handlers.py"
+    handlers.write_text(
+        dedent("""
+        from mainspring import Context, task
+
+        @task
+        def split(item: int, context: Context) -> None:
+            (context.artifacts / "part.txt").write_text(str(item))
+
+        @task
+        def join(context: Context) -> list[str]:
+            found = sorted((context.inputs / "split").rglob("*.txt"))
+            return [f"{path.parent.name}:{path.read_text()}" for path in found]
+        """)
+    )
+    server = town.server()
+    town.worker(server, extra=["--handlers", str(handlers)])
+    tasks = [
+        {"name": "split", "for_each": "[7, 8]", "work": {"handler": "split"}},
+        {"name": "join", "needs": [{"task": "split"}], "work": {"handler": "join", "fetch": ["split"]}},
+    ]
+    client = stack.enter_context(server.client())
+    run = submit(client, {"name": "files-handlers", "tasks": tasks})
+    assert ended(client, run.id).state == "SUCCEEDED"
+    joined = next(task for task in tasks_of(client, run.id) if task.name == "join")
+    first, _ = client.run_artifacts(run.id, tasks=["split"])
+    kept: list[bytes] = []
+    copy_artifact(first, kept.append)
+    Path(first.place.removeprefix("file://")).write_text("9")
+    client.retry_task(joined.id, "again")
+    ended(client, run.id)
+    again = client.task(joined.id)
+
+    assert json.loads(bytes(joined.output)) == ["0:7", "1:8"]
+    assert kept == [b"7"]
+    assert again.state == "FAILED"
+    assert "is not what was stored" in bytes(again.error).decode()
+
+
+def test_what_is_missing_is_said_before_anything_begins(town: Town, stack: ExitStack) -> None:
+    server = town.server()
+    town.worker(server)
+    tasks = [
+        {"name": "extract", "work": {"shell": "true"}},
+        {"name": "load", "needs": [{"task": "extract"}], "work": {"shell": "echo began", "fetch": ["extract/*.csv"]}},
+    ]
+    client = stack.enter_context(server.client())
+    run = submit(client, {"name": "files-missing", "tasks": tasks})
+    assert ended(client, run.id).state == "FAILED"
+    load = next(task for task in tasks_of(client, run.id) if task.name == "load")
+
+    assert load.attempt == 1
+    assert "extract left no artifact that extract/*.csv names" in bytes(load.error).decode()
+    with pytest.raises(NotFound):
+        list(client.run_artifacts("run_018f3c2e9a41-9d2c44e1f0a7b35c"))
+
+
+def test_a_worker_that_is_killed_before_it_could_report_lists_its_files_once_it_is_back(
+    town: Town, stack: ExitStack
+) -> None:
+    """The guard has stored them and the agent is gone: a new agent on the same directory reports them."""
+    server = town.server()
+    first = town.worker(server, name="artist")
+    client = stack.enter_context(server.client())
+    run = submit(client, {"name": "files-crash", "tasks": [
+        {"name": "paint", "work": {"shell": "sleep 0.7; echo picture > $MAINSPRING_ARTIFACTS/picture"}},
+    ]})  # fmt: skip
+    in_state(client, run.id, "RUNNING", 1)
+    first.signal(signal.SIGSTOP)
+    stored = town.state_of("artist") / "artifacts"
+    until(lambda: list(stored.rglob("picture")), "the guard stores the picture")
+    first.kill()
+    before = list(client.run_artifacts(run.id))
+    town.worker(server, name="artist")
+    assert ended(client, run.id).state == "SUCCEEDED"
+    (listed,) = client.run_artifacts(run.id)
+    (task,) = tasks_of(client, run.id)
+
+    assert before == []
+    assert (listed.path, listed.size_bytes, task.attempt) == ("picture", 8, 1)

@@ -1,0 +1,88 @@
+"""Workers that speak plain HTTP, against real servers of which the leader is killed: none is lost, none is doubled."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from threading import Event
+
+import msgspec
+
+from mainspring.errors import AttemptOver, ClaimExpired, Unavailable
+from mainspring.rest_claims import ClaimRequest, CompleteRequest, HeartbeatRequest, StartRequest
+from mainspring.sdk.client import Client
+from tests.e2e.town import Town, until
+
+RUNS = 120
+WORKERS = 3
+JOB = {"name": "http-drain", "tasks": [{"name": "step", "max_attempts": 5}]}
+
+
+class HttpWorker:
+    """Claims and completes, and is as unreliable as workers are: by the numbers that it draws."""
+
+    def __init__(self, name: str, servers: list[str], over: Event) -> None:
+        self.name = name
+        self.applied: Counter[str] = Counter()
+        """How often a run was completed, by its task."""
+        self._servers = servers
+        self._over = over
+        self._random = random.Random(name)
+
+    def work(self) -> None:
+        """Until all is over. A server that does not answer is a reason to ask another."""
+        while not self._over.is_set():
+            try:
+                with Client(server=self._random.choice(self._servers), timeout_seconds=10) as client:
+                    self._work(client)
+            except Unavailable:
+                continue
+
+    def _work(self, client: Client) -> None:
+        claim = ClaimRequest(worker_id=self.name, max_claims=5, claim_duration_seconds=2, wait_seconds=1)
+        for run in client.claim_runs(claim):
+            if self._random.random() < 0.1:
+                continue  # it forgets what it has claimed
+            try:
+                self._finish(client, run.run_id, run.task_id)
+            except (ClaimExpired, AttemptOver):
+                continue  # it was too slow, or the answer to its first try was lost
+
+    def _finish(self, client: Client, run: str, task: str) -> None:
+        client.start_claimed_run(run, StartRequest(worker_id=self.name))
+        client.heartbeat_claimed_run(run, HeartbeatRequest(progress_percentage=50, checkpoint=msgspec.Raw(b"[1]")))
+        result = CompleteRequest(result_summary=msgspec.Raw(b"1"))
+        client.complete_claimed_run(run, result)
+        self.applied[task] += 1
+        if self._random.random() < 0.3:
+            client.complete_claimed_run(run, result)  # said twice, applied once
+
+
+def test_runs_are_drained_once_each_while_the_leader_is_killed(tmp_path: Path, postgres_url: str) -> None:
+    with Town(tmp_path, postgres_url) as town:
+        servers = [town.server("--set", "claim_silence_seconds=5") for _ in range(2)]
+        over = Event()
+        workers = [HttpWorker(f"drainer-{n}", [one.address for one in servers], over) for n in range(WORKERS)]
+        with servers[1].client() as client, ThreadPoolExecutor(WORKERS) as pool:
+            job = client.submit_job(JOB)
+            for _ in range(RUNS):
+                client.submit(job.id)
+            working = [pool.submit(one.work) for one in workers]
+            try:
+                until(lambda: sum(sum(one.applied.values()) for one in workers) > RUNS // 5, "some are done")
+                servers[0].kill()  # it came first, and leads
+                until(lambda: client.count_runs(states=["SUCCEEDED"], exact=True).value >= RUNS, "all are done")
+            finally:
+                over.set()
+            for one in working:
+                one.result()
+            tasks = list(client.tasks(name="step"))
+            attempts = [attempt for task in tasks for attempt in client.attempts(task.id)]
+
+    ends = Counter(attempt.end for attempt in attempts)
+    applied = sum((one.applied for one in workers), Counter[str]())
+    assert [task.state for task in tasks] == ["SUCCEEDED"] * RUNS
+    assert ends["succeeded"] == RUNS
+    assert set(applied.values()) == {1}

@@ -1,0 +1,85 @@
+"""Users' code is imported only in processes that have nothing by which the worker is known (SEC-3).
+
+The module writes down what each process that imports it has: its environment and its open files.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from mainspring.bootstrap import create_token
+from mainspring.worker.handler_names import handler_names
+from tests.e2e.town import Town, ended, submit
+
+SECRETS = {
+    "MAINSPRING_API_KEY": "msp_canary-of-the-worker",
+    "MAINSPRING_WORKER__JOIN": "msj_canary-of-the-worker",
+}
+LOOKS = """
+import json, os
+from pathlib import Path
+from mainspring import task
+
+_seen = {
+    "environment": dict(os.environ),
+    "files": [str(path.resolve()) for path in Path("/proc/self/fd").iterdir() if path.exists()],
+}
+(Path(__file__).parent / f"seen-{os.getpid()}.json").write_text(json.dumps(_seen))
+
+
+@task
+def looks() -> int:
+    return 1
+"""
+
+
+def seen(folder: Path) -> list[dict[str, object]]:
+    """What each process saw that imported the module."""
+    return [json.loads(path.read_text()) for path in folder.glob("seen-*.json")]
+
+
+def assert_nothing_of_the_worker(folder: Path, *files: Path) -> None:
+    """No process that imported the module has a secret of the worker's, nor a file open that holds one."""
+    found = seen(folder)
+    assert found
+    for one in found:
+        assert "canary" not in json.dumps(one)
+        assert not {str(path) for path in files} & set(one["files"])  # type: ignore[call-overload]
+
+
+def test_handlers_are_named_by_a_process_without_the_workers_secrets(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "handlers.py").write_text(LOOKS)
+    for name, value in SECRETS.items():
+        monkeypatch.setenv(name, value)
+    secret = tmp_path / "token"
+    secret.write_text("msp_canary-in-a-file")
+    with secret.open() as held:
+        os.set_inheritable(held.fileno(), False)
+        assert handler_names([str(tmp_path / "handlers.py")]) == ("looks",)
+    assert_nothing_of_the_worker(tmp_path, secret)
+
+
+def test_tasks_run_in_children_without_the_workers_secrets(tmp_path: Path) -> None:
+    """A worker with a token in its environment imports the module twice: for its names, and to run a task."""
+    (tmp_path / "handlers.py").write_text(LOOKS)
+    with Town(tmp_path) as town:
+        token = create_token(town.store_url, "of-the-worker", ["worker"])
+        server = town.server()
+        town.worker(
+            server,
+            name="imports-1",
+            extra=["--handlers", str(tmp_path / "handlers.py"), "--isolation", "none"],
+            environment={"MAINSPRING_API_KEY": token, "MAINSPRING_SECRET_OF_A_TEST": "canary"},
+        )
+        job = {"name": "imports", "tasks": [{"name": "only", "work": {"handler": "looks"}}]}
+        with server.client() as admin:
+            assert ended(admin, submit(admin, job).id).state == "SUCCEEDED"
+    assert len(seen(tmp_path)) >= 2
+    assert_nothing_of_the_worker(tmp_path)
+    assert token not in json.dumps(seen(tmp_path))

@@ -1,0 +1,119 @@
+"""Why something does not go on, with real servers, workers and processes (issue 'Why', 'Must show' 1 and 2)."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from mainspring.host.host import LEASE
+from mainspring.rest_diagnosis import DiagnosisView
+from mainspring.sdk.client import Client
+from tests.e2e.test_sharing import job, start, waiting_for
+from tests.e2e.town import Server, Town, ended, in_state, tasks_of, until
+
+
+def why(server: Server, *words: str) -> subprocess.CompletedProcess[str]:
+    """What the command prints."""
+    command = [sys.executable, "-m", "mainspring.cli.main", "why", *words, "--server", server.address]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def verdict_on(client: Client, task: str, reason: str) -> DiagnosisView:
+    """What its leader says of a task, once it waits for this reason, with what can be done."""
+
+    def ask() -> DiagnosisView | None:
+        found = client.diagnosis("tasks", task)
+        return found if found.reason == reason and found.by == "leader" and found.acts else None
+
+    return until(ask, f"{task} waits for {reason}, and something can be done")
+
+
+@pytest.fixture
+def town(tmp_path: Path, postgres_url: str) -> Iterator[Town]:
+    """A town on PostgreSQL."""
+    with Town(tmp_path, postgres_url) as one:
+        yield one
+
+
+def test_what_nobody_can_run_will_never_start_and_what_waits_says_what_would_help(tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    with Town(tmp_path) as town:
+        server = town.server()
+        town.worker(server, name="one", cpu=1)
+        with server.client() as client:
+            client.submit_job(job("thumbs", {"shell": "exit 0"}, labels={"gpu": "a100"}))
+            thumbs = client.submit("thumbs").id
+            (gpu,) = in_state(client, thumbs, "QUEUED", 1)
+            until(lambda: _is_never(client.diagnosis("tasks", gpu.id)), "nobody else is expected")
+
+            running = start(client, job("busy", waiting_for(gate)))
+            in_state(client, running, "RUNNING", 1)
+            waiting = start(client, job("next", {"shell": "exit 0"}))
+            (task,) = in_state(client, waiting, "QUEUED", 1)
+            found = verdict_on(client, task.id, "NO_WORKER_CAPACITY")
+            more = client.what_if(task.id, ["one more worker of 8 cores"])
+            text = why(server, "thumbs/thumbs")
+            checks = [why(server, name, "--check").returncode for name in ("thumbs", "busy")]
+            sums = {one.reason: one.tasks for one in client.queue_reasons().reasons}
+            town.worker(server, name="two", cpu=8)
+            assert ended(client, waiting).state == "SUCCEEDED"
+            over = client.diagnosis("runs", waiting)
+            gate.touch()
+            client.cancel_run(thumbs)
+
+    assert text.stdout.startswith("NO_MATCHING_WORKER  default/thumbs/thumbs, QUEUED for ")
+    assert "  expected    will never start: no worker offers gpu=a100" in text.stdout
+    assert (text.returncode, text.stderr) == (0, "")
+    assert checks == [1, 0]
+    assert [gate.name for gate in found.gates if gate.passed == "holding"]
+    assert more.starts_now
+    assert sums == {"NO_MATCHING_WORKER": 1, "NO_WORKER_CAPACITY": 1}
+    assert (over.reason, over.state) == (None, "SUCCEEDED")
+
+
+def test_while_the_leader_sleeps_another_server_says_how_old_it_is_and_advises_nothing(town: Town) -> None:
+    """SIGSTOP: first the rows answer, and after the take-over the next leader does."""
+    first, second = town.server(), town.server()
+    town.worker(first, second, name="one", cpu=1)
+    with first.client() as client:
+        client.submit_job(job("thumbs", {"shell": "exit 0"}, labels={"gpu": "a100"}))
+        run = client.submit("thumbs").id
+        in_state(client, run, "QUEUED", 1)
+        (task,) = tasks_of(client, run)
+        before = verdict_on(client, task.id, "NO_MATCHING_WORKER")
+
+    first.signal(signal.SIGSTOP)
+    asked: list[DiagnosisView] = []
+    with Client(second.address, patience=0.0) as client:
+
+        def ask() -> bool:
+            asked.append(client.diagnosis("tasks", task.id))
+            return asked[-1].by == "leader"
+
+        until(ask, "somebody else leads")
+        after = verdict_on(client, task.id, "NO_MATCHING_WORKER")
+    first.signal(signal.SIGCONT)
+
+    unled = [one for one in asked if one.by == "rows"]
+    assert unled
+    # The lease of a leader that sleeps is over after 5 s: who says that it still leads has not waited for that.
+    assert unled[0].reason == "SCHEDULER_LAG"
+    assert " is silent, last heard of " in unled[0].verdict
+    assert 0 < unled[0].age_seconds < LEASE.total_seconds()
+    for one in unled:
+        assert one.reason in {"SCHEDULER_LAG", "UNKNOWN"}
+        assert (one.acts, one.in_the_way) == ([], [])
+        assert "gpu" not in one.verdict
+    assert after.batch is not None
+    assert before.batch is not None
+    assert after.batch >= before.batch
+    assert after.at > before.at
+
+
+def _is_never(found: DiagnosisView) -> bool:
+    return found.expected is not None and found.expected.foresight == "never"

@@ -1,0 +1,118 @@
+"""A worker that joins, as people do it: five commands, real processes, real TLS."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from mainspring.rest_admin import JoinTokenRequest
+from mainspring.sdk.client import Client
+from tests.e2e.town import Server, Town, ended, submit, until
+
+JOB = {"name": "joined", "tasks": [{"name": "only", "work": {"run": ["echo", "hello"]}}]}
+
+
+def command(*words: str) -> subprocess.CompletedProcess[str]:
+    """What a command says."""
+    return subprocess.run(
+        [sys.executable, "-m", "mainspring.cli.main", *words], capture_output=True, text=True, check=False, timeout=60
+    )
+
+
+class Fort(Town):
+    """A town whose servers speak TLS and want certificates of workers."""
+
+    @property
+    def ca(self) -> Path:
+        """The authority."""
+        return self.folder / "ca"
+
+    def guarded(self, *extra: str) -> Server:
+        """A server that lets no worker in without a certificate."""
+        if not self.ca.exists():
+            for words in (("init", str(self.ca)), ("cert", str(self.ca), "127.0.0.1")):
+                done = command("ca", *words)
+                assert done.returncode == 0, done.stderr
+        pair = ("--tls-cert", str(self.ca / "127.0.0.1.crt"), "--tls-key", str(self.ca / "127.0.0.1.key"))
+        return self.server(*pair, "--worker-ca", str(self.ca), "--require-worker-cert", *extra)
+
+    def client(self, server: Server) -> Client:
+        """Speaks to a server of this town."""
+        return Client(server.address, ca_cert=self.ca / "ca.crt")
+
+    def join(self, client: Client, *pools: str) -> tuple[str, ...]:
+        """Options for a worker that joins."""
+        made = client.create_join_token(JoinTokenRequest(pools=pools or ("default",)))
+        (self.folder / "join").write_text(made.token or "")
+        return ("--join-file", str(self.folder / "join"), *self.trusting())
+
+    def trusting(self) -> tuple[str, ...]:
+        """Options for whoever believes the servers of this town."""
+        return ("--ca-cert", str(self.ca / "ca.crt"))
+
+
+@pytest.fixture
+def fort(tmp_path: Path) -> Iterator[Fort]:
+    """Nothing runs yet."""
+    with Fort(tmp_path) as fort:
+        yield fort
+
+
+def test_a_worker_joins_works_and_comes_back_without_its_join_token(fort: Fort) -> None:
+    server = fort.guarded()
+    with fort.client(server) as client:
+        worker = fort.worker(server, name="fort-1", extra=fort.join(client))
+        assert ended(client, submit(client, JOB).id).state == "SUCCEEDED"
+        worker.kill()
+        fort.worker(server, name="fort-1", extra=fort.trusting())
+        assert ended(client, submit(client, JOB).id).state == "SUCCEEDED"
+        listed = command("workers", "identities", "-q", "--server", server.address, *fort.trusting())
+        assert listed.stdout == "fort-1\n", listed.stderr
+
+
+def test_a_revoked_worker_is_shown_out_and_a_copy_of_its_files_does_not_help(fort: Fort) -> None:
+    server = fort.guarded()
+    with fort.client(server) as client:
+        worker = fort.worker(server, name="fort-2", extra=fort.join(client))
+        revoked = command("workers", "revoke", "fort-2", "--server", server.address, *fort.trusting())
+        assert revoked.returncode == 0, revoked.stderr
+        until(lambda: "was revoked" in worker.log.read_text(), "it is refused", 30)
+        worker.kill()
+        again = command(
+            "worker", "--name", "fort-2", "--state-dir", str(fort.state_of("fort-2")), "--server", server.address,
+            *fort.trusting(), "--as-root",
+        )  # fmt: skip
+        assert again.returncode == 3
+        assert "was revoked: enrol it with `mainspring join-token create`" in again.stderr
+        fort.worker(server, name="fort-2", extra=fort.join(client))
+        assert ended(client, submit(client, JOB).id).state == "SUCCEEDED"
+
+
+def test_who_can_not_join_is_told_why(fort: Fort) -> None:
+    server = fort.guarded()
+    words = ("worker", "--name", "fort-3", "--state-dir", str(fort.folder / "s3"), "--server", server.address)
+    with fort.client(server) as client:
+        options = fort.join(client)
+        client.revoke_join_token(client.join_tokens()[0].id)
+    for extra, status, why in (
+        (options, 3, "the join token was revoked"),
+        (fort.trusting(), 3, "a worker needs a certificate here"),
+    ):
+        refused = command(*words, *extra, "--as-root")
+        assert refused.returncode == status, refused.stderr
+        assert why in refused.stderr
+
+
+def test_a_server_says_what_it_needs_to_give_certificates(tmp_path: Path) -> None:
+    for words, why in (
+        (("--worker-ca", "ca"), "--tls-cert"),
+        (("--require-worker-cert",), "need --worker-ca"),
+        (("--worker-ca-key", "ca.key"), "need --worker-ca"),
+    ):
+        refused = command("server", "--port", "0", "--store", f"sqlite:///{tmp_path}/s.db", *words)
+        assert refused.returncode == 2
+        assert why in refused.stderr

@@ -1,0 +1,66 @@
+"""All who send requests for others, each by its own way in: an HTTP call of a task, an alert, a webhook."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Awaitable, Callable
+from typing import TypeAlias
+
+from mainspring.clock import MachineClock
+from mainspring.core.http_calls import Prepared
+from mainspring.core.notices import Wish
+from mainspring.core.urls import fault_of_url
+from mainspring.errors import Refused, Unavailable
+from mainspring.notify.references import Secret
+from mainspring.notify.signed_post import SignedPost
+from mainspring.notify.webhook import Webhook
+from mainspring.outgoing.addresses import Resolve
+from mainspring.worker.http_exchange import Exchange
+from tests.notify.servers import notice
+
+Send: TypeAlias = "Callable[[str, bool, Resolve], Awaitable[object]]"
+
+
+async def here(host: str, port: int) -> list[str]:
+    """What this machine makes of an address, however it is written; of names it knows only its own. Nobody is asked."""
+    if host.lower().rstrip(".") in {"localhost", "ip6-localhost"}:
+        return ["127.0.0.1", "::1"]
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
+    except (OSError, UnicodeError):
+        raise Unavailable(f"{host} has no address") from None
+    return [str(address[0]) for *_, address in found]
+
+
+async def by_task(url: str, allowed: bool, resolve: Resolve) -> object:
+    """As an HTTP call of a task does."""
+    if (why := fault_of_url(url)) is not None:
+        raise Refused(why)
+    exchange = Exchange(allow_private=allowed, resolve=resolve)
+    try:
+        return await exchange.ask(Prepared(method="GET", url=url, headers={}, body=b""), (), lambda line: None)
+    finally:
+        exchange.close()
+
+
+async def by_channel(url: str, allowed: bool, resolve: Resolve) -> object:
+    """As a channel of alerts does."""
+    channel = Webhook(
+        "ops", Wish(), MachineClock(), url=_url(url), secret=Secret("hush"), allow_private=allowed, resolve=resolve
+    )
+    await channel.send("d1", notice())
+    return None
+
+
+async def by_webhook(url: str, allowed: bool, resolve: Resolve) -> object:
+    """As the webhooks of a server do."""
+    post = SignedPost(_url(url), Secret("hush"), MachineClock(), allow_private=allowed, resolve=resolve)
+    await post.send("d1", b"{}")
+    return None
+
+
+def _url(url: str) -> Secret:
+    """A URL as those who keep one check it."""
+    if (why := fault_of_url(url)) is not None:
+        raise Refused(why)
+    return Secret(url)
