@@ -3,7 +3,7 @@
 # PYTHON=python3.13   the interpreter that `.venv` is made with, if it does not exist yet
 # PROCESSES=2         how many processes the tests are spread over
 # SEEDS=2000          how many seeds `make sim` runs
-# SCALE=1             how long `make soak` takes, as a factor: 0.1 is what CI does
+# SCALE=1             how long `make soak` takes, as a factor: 0.05 is what CI does
 
 PYTHON ?= python3
 PROCESSES ?= 2
@@ -13,19 +13,23 @@ SCALE ?= 1
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.set-up
+TOOLS := $(VENV)/.set-up-for-tests
+RAY := .venv-ray/.set-up
 SOURCES := src tests tools examples $(wildcard benchmarks)
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup up test check format client reference sim sim-faults soak bench lock clean
+.PHONY: help setup tools up test check format client reference sim sim-faults soak bench peers lock clean
 
 help: ## say what each target does
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
-setup: $(STAMP) ## make .venv with exactly what requirements.lock names (done by every other target)
+setup: $(STAMP) ## make .venv with what Mainspring runs with, exactly as requirements.lock names it
 
-# The stamp is written last, so an installation that was broken off is done again.
+tools: $(TOOLS) ## add what tests and checks need, PostgreSQL and Node among it, as requirements-dev.lock names it
+
+# The stamps are written last, so an installation that was broken off is done again.
 $(STAMP): requirements.lock pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Mainspring needs Python 3.11 or later: make setup PYTHON=python3.11")'
@@ -33,40 +37,55 @@ $(STAMP): requirements.lock pyproject.toml
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
 	@touch $(STAMP)
 
+$(TOOLS): requirements-dev.lock $(STAMP)
+	@$(BIN)/python -m tools.system_packages
+	$(BIN)/python -m pip install --quiet --require-hashes -r requirements-dev.lock
+	@touch $(TOOLS)
+
+# Ray has an environment of its own: its dependencies are many, and none of ours.
+$(RAY): tests/backends/ray-requirements.lock
+	@test -x .venv-ray/bin/python || $(PYTHON) -m venv .venv-ray
+	.venv-ray/bin/python -m pip install --quiet --require-hashes -r tests/backends/ray-requirements.lock
+	@touch $(RAY)
+
 up: setup ## run the pipelines of examples/ until Ctrl-C
 	$(BIN)/mainspring up examples
 
-test: setup ## run every test but the soak, in random order
+test: tools ## run every test but the soak, in random order
 	$(BIN)/python -m pytest -n $(PROCESSES) tests
 
-check: setup ## format, lint, types, house rules, fast tests: about two minutes
+check: tools ## format, lint, types, house rules, fast tests: about two minutes
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy $(SOURCES)
 	$(BIN)/python -m pytest -q -n $(PROCESSES) tests/test_tidy.py $(wildcard tests/core tests/shard tests/cli)
 
-format: setup ## put the source into its form and mend what ruff can mend
+format: tools ## put the source into its form and mend what ruff can mend
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-client: setup ## make the blocking client from the one that waits
+client: tools ## make the blocking client from the one that waits
 	$(BIN)/python -m tools.sync_client
 
-reference: setup ## make the pages of the reference that say what the code says
+reference: tools ## make the pages of the reference that say what the code says
 	$(BIN)/python -m tools.reference
 
-sim: setup ## run the simulator over SEEDS seeds
+sim: tools ## run the simulator over SEEDS seeds
 	PYTHONHASHSEED=0 $(BIN)/python -m tests.sim --seeds $(SEEDS)
 
-sim-faults: setup ## switch off one guard at a time and show that the simulator notices
+sim-faults: tools ## switch off one guard at a time and show that the simulator notices
 	PYTHONHASHSEED=0 $(BIN)/python -m tests.sim --planted
 
-soak: setup ## what takes longer than a test may: many seeds, long tests; SCALE=0.1 for a tenth
+soak: tools $(RAY) ## what takes longer than a test may: many seeds, long tests; SCALE=0.05 for a twentieth
 	SOAK_SCALE=$(SCALE) $(BIN)/python -m pytest -n $(PROCESSES) -m soak --timeout=7200 tests
 
-bench: setup ## measure the engine, graphs, schedules, lists, folders, everything together, and what a kill -9 costs
+bench: tools ## measure the engine, placement, fairness, graphs, schedules, lists, folders, everything together, and what a kill -9 costs
 	$(BIN)/python -m benchmarks.engine --store postgres -o json
 	$(BIN)/python -m benchmarks.engine --store sqlite -o json
+	$(BIN)/python -m benchmarks.placement -o json
+	$(BIN)/python -m benchmarks.fairness --store postgres -o json
+	$(BIN)/python -m benchmarks.fleet --store sqlite -o json
+	$(BIN)/python -m benchmarks.diagnosis -o json
 	$(BIN)/python -m benchmarks.graph -o json
 	$(BIN)/python -m benchmarks.end_to_end --store postgres -o json
 	$(BIN)/python -m benchmarks.schedules --store postgres -o json
@@ -74,13 +93,24 @@ bench: setup ## measure the engine, graphs, schedules, lists, folders, everythin
 	$(BIN)/python -m benchmarks.fan_out --store postgres -o json
 	$(BIN)/python -m benchmarks.lists --store postgres -o json
 	$(BIN)/python -m benchmarks.lists --store sqlite -o json
+	$(BIN)/python -m benchmarks.claims --store postgres -o json
+	$(BIN)/python -m benchmarks.claims --store sqlite -o json
 	$(BIN)/python -m benchmarks.folder -o json
 	$(BIN)/python -m benchmarks.recovery -o json
+	$(BIN)/python -m benchmarks.sizes -o json
 
-# No header and no index lines: the file is the same whoever writes it, wherever.
-lock: setup ## choose versions again within pyproject's ranges and write requirements.lock
-	$(BIN)/uv pip compile --quiet --no-config --upgrade --universal --python-version 3.11 --generate-hashes --no-header \
-		--no-emit-index-url --no-emit-find-links --group dev pyproject.toml -o requirements.lock
+peers: tools ## the same work on other systems and on ours: half an hour, on a quiet machine
+	$(BIN)/python -m benchmarks.peers --out compared
+
+# No header and no index lines: a file is the same whoever writes it, wherever. With extras: pip takes a dependency on
+# `coverage[toml]` for one without a pin if only `coverage` is named, and refuses to install anything once there is a newer one.
+COMPILE := $(BIN)/uv pip compile --quiet --no-config --upgrade --universal --python-version 3.11 --generate-hashes \
+	--no-header --no-strip-extras --no-emit-index-url --no-emit-find-links
+
+lock: tools ## choose versions again within the ranges and write the lock files
+	$(COMPILE) --group dev pyproject.toml -o requirements-dev.lock
+	$(COMPILE) --constraint requirements-dev.lock --group build pyproject.toml -o requirements.lock
+	$(COMPILE) tests/backends/ray-requirements.in -o tests/backends/ray-requirements.lock
 
 clean: ## remove what the other targets made
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage build dist
+	rm -rf $(VENV) .venv-ray .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage build dist

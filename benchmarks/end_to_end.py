@@ -37,6 +37,7 @@ from benchmarks.measure import Figures, arguments, durability, fresh_store, mill
 from mainspring.rest import RunRequest, TaskView
 from mainspring.sdk.client import Client
 from tests.e2e.town import Process, Server, Town, ended, tasks_of, until
+from tests.generous import GENEROUS
 from tests.postgres import DURABLE, running_postgres
 
 DRAINS = 3
@@ -73,6 +74,7 @@ def main(kind: str, tasks: int) -> Figures:
     limit = uvloop.run(_limit(kind, tasks))
     return {
         **uvloop.run(promises(kind)),
+        "set": GENEROUS,
         "tasks": tasks,
         **best,
         "tasks_per_s_by_drain": [one["tasks_per_s"] for one in drains],

@@ -4,6 +4,12 @@ The limit is measured in the same run: the batches that the best drain wrote are
 store, by a bare loop that does nothing else, merged to whatever size is best. Then a P0 tenant's latency is measured
 while another tenant's backlog of P2 drains.
 
+In turn with these drains there are others with everything on that a fleet is shared by: ten tenants, each with a
+weight, a guarantee, a burst and a limit of tasks, a pool with zones, policies and freezes; the tasks of two tenants are
+each in a group for concurrency and in one for a rate. Nothing of it is in the way. `shared_ratio` compares the best of
+both. What is in a group travels alone, and not with others of its shape, since each is counted when it starts:
+`grouped_ratio` is the same with the tasks of all ten tenants in groups.
+
     python -m benchmarks.engine --store postgres --tasks 50000 -o json
 """
 
@@ -19,6 +25,7 @@ import uvloop
 
 from benchmarks.load import Working, insert, p0_waits, submit
 from benchmarks.measure import Figures, Meter, arguments, durability, fresh_store, milliseconds, percentile, show
+from benchmarks.rules import LABELLED, SHARED, set_rules
 from mainspring.bootstrap import POOL, Engine
 from mainspring.clock import MachineClock
 from mainspring.core.batch import Batch
@@ -27,7 +34,7 @@ from mainspring.host.loop import Leader
 from mainspring.ids import entropy
 from mainspring.store.port import Store
 
-TENANTS = 5
+TENANTS = tuple(f"tenant-{number}" for number in range(10))
 DRAINS = 3
 """The best one counts, as of the replays: the machine is noisy, and both are to be measured in its good moments."""
 MERGES = (1, 2, 4, 8)
@@ -36,12 +43,18 @@ MERGES = (1, 2, 4, 8)
 async def main(kind: str, tasks: int, backlog: int, probes: int) -> Figures:
     """All figures for one kind of store."""
     drains = []
+    shared: list[Meter] = []
+    grouped: list[Meter] = []
     figures: Figures = {}
     for _ in range(DRAINS):
         async with fresh_store(kind) as store:
             figures = await durability(kind, store)
-            runs = await submit(store, tasks, [f"tenant-{number}" for number in range(TENANTS)])
+            runs = await submit(store, tasks, TENANTS)
             drains.append((*await drain(kind, store, tasks), runs))
+        for in_groups, meters in ((TENANTS[:2], shared), (TENANTS, grouped)):
+            async with fresh_store(kind) as store:
+                await submit_shared(store, tasks, in_groups)
+                meters.append((await drain(kind, store, tasks))[1])
     batches, meter, runs = min(drains, key=lambda one: one[1].seconds)
     limits = {}
     for merge in MERGES:
@@ -57,6 +70,11 @@ async def main(kind: str, tasks: int, backlog: int, probes: int) -> Figures:
         "tasks": tasks,
         "tasks_per_s": round(rate),
         "tasks_per_s_by_drain": [round(tasks / one.seconds) for _, one, _ in drains],
+        "shared_tasks_per_s": round(tasks / min(one.seconds for one in shared)),
+        "shared_tasks_per_s_by_drain": [round(tasks / one.seconds) for one in shared],
+        "shared_ratio": round(meter.seconds / min(one.seconds for one in shared), 3),
+        "grouped_tasks_per_s": round(tasks / min(one.seconds for one in grouped)),
+        "grouped_ratio": round(meter.seconds / min(one.seconds for one in grouped), 3),
         "limit_tasks_per_s": round(limits[best]),
         "limit_by_merge": {merge: round(limit) for merge, limit in limits.items()},
         "ratio": round(rate / limits[best], 3),
@@ -71,6 +89,14 @@ async def main(kind: str, tasks: int, backlog: int, probes: int) -> Figures:
         "p0_ready_to_assigned_ms_p50": milliseconds(waits, 50),
         "p0_ready_to_assigned_ms_p95": milliseconds(waits, 95),
     }
+
+
+async def submit_shared(store: Store, tasks: int, in_groups: Sequence[str]) -> None:
+    """Everything on that a fleet is shared by, and so many tasks, in turn for each tenant."""
+    await set_rules(store, TENANTS)
+    for tenant in TENANTS:
+        spec = SHARED if tenant in in_groups else LABELLED
+        await submit(store, tasks // len(TENANTS), [tenant], spec=spec)
 
 
 async def drain(kind: str, store: Store, tasks: int) -> tuple[list[Batch], Meter]:

@@ -30,6 +30,7 @@ from mainspring.core.jobs import Edge, JobSpec, TaskSpec
 from mainspring.host.loop import Leader
 from mainspring.sdk.client import Client
 from tests.e2e.town import Server, ended
+from tests.generous import GENEROUS
 
 WIDE, VERY_WIDE = 1_000, 10_000
 ROUNDS = 10
@@ -58,6 +59,7 @@ def main(kind: str) -> Figures:
     assigned_quiet, assigned_flooded = uvloop.run(_assigned(kind, 0)), uvloop.run(_assigned(kind, FLOODS))
     return {
         **uvloop.run(promises(kind)),
+        "set": GENEROUS,
         f"fan_out_{WIDE}_s": round(percentile([whole for whole, _ in rounds], 50), 3),
         f"from_list_{WIDE}_s": round(percentile([part for _, part in rounds], 50), 3),
         f"fan_out_{WIDE}_s_best": round(min(whole for whole, _ in rounds), 3),

@@ -36,6 +36,7 @@ from mainspring.core.runs import RunState
 from mainspring.store.port import Store
 from mainspring.store.port_front import RunFilter
 from tests.e2e.town import Town
+from tests.generous import GENEROUS
 from tests.postgres import DURABLE, running_postgres
 
 RUNS, FEW = 1_000_000, 1_000
@@ -93,7 +94,7 @@ async def main(kind: str, runs: int) -> Figures:
     async with _filled(kind, runs) as url:
         meter = Meter(kind)
         figures = await _of_store(kind, url, runs, small) | await asyncio.to_thread(_of_server, url)
-    return figures | {"foreign_cores": meter.stop().foreign_cores}
+    return figures | {"set": GENEROUS, "foreign_cores": meter.stop().foreign_cores}
 
 
 async def _of_store(kind: str, url: str, runs: int, small: dict[str, list[float]]) -> Figures:

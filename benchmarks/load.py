@@ -46,12 +46,18 @@ async def insert(store: Store, runs: Sequence[Run]) -> None:
     await submitting.insert(store, runs)
 
 
-class Working:
-    """Played workers for as long as a block lasts."""
+async def come_true(holds: Callable[[], bool], every_seconds: float = 0.1) -> None:
+    """Come back when something holds."""
+    while not holds():  # noqa: ASYNC110 - nothing tells of it
+        await asyncio.sleep(every_seconds)
 
-    def __init__(self, engine: Engine) -> None:
+
+class Working:
+    """Played workers for as long as a block lasts: the usual ones, or these."""
+
+    def __init__(self, engine: Engine, fleet: Sequence[PlayedWorker] = ()) -> None:
         offer = Offer(CORES_PER_WORKER * 1_000, 64 << 30)
-        self._fleet = [PlayedWorker(f"played-{number}", offer, MachineClock()) for number in range(WORKERS)]
+        self._fleet = fleet or [PlayedWorker(f"played-{number}", offer, MachineClock()) for number in range(WORKERS)]
         self._engine = engine
         self._playing: list[asyncio.Task[None]] = []
 
@@ -65,9 +71,16 @@ class Working:
 
 
 async def p0_waits(store: Store, probes: int, until: Callable[[Leader], bool]) -> list[float]:
+    """How long P0 runs of a tenant of its own wait while the engine works on whatever is in the store."""
+    engine = Engine(store, MachineClock())
+    async with engine.running(), Working(engine):
+        return await probe(engine, probes, until)
+
+
+async def probe(engine: Engine, probes: int, until: Callable[[Leader], bool] = lambda _: False) -> list[float]:
     """How long P0 runs of a tenant of its own wait, from acknowledged submission until durably assigned.
 
-    One after another, with a pause between them, while the engine works on whatever is in the store.
+    One after another, with a pause between them.
     """
     assigned: dict[str, asyncio.Future[float]] = {}
 
@@ -76,20 +89,18 @@ async def p0_waits(store: Store, probes: int, until: Callable[[Leader], bool]) -
             if transition.end is TaskState.ASSIGNED and transition.run_id in assigned:
                 assigned[transition.run_id].set_result(time.perf_counter())
 
+    store, leader = engine.store, await engine.leader(POOL)
+    leader.on_commit = committed
     spec = JobSpec(name="urgent", tasks=(TaskSpec(name="urgent"),))
     template = (await submit(store, 1, ["urgent"], spec=spec, priority=Priority.P0))[0]
-    engine = Engine(store, MachineClock())
-    engine.host.on_lead = lambda leader: setattr(leader, "on_commit", committed)
     waits: list[float] = []
-    async with engine.running(), Working(engine):
-        leader = await engine.leader(POOL)
-        while len(waits) < probes:
-            await asyncio.sleep(PROBE_EVERY_SECONDS)
-            if until(leader) and waits:
-                break
-            run = msgspec.structs.replace(template, id=new_id("run", await store.time(), _random))
-            assigned[run.id] = asyncio.get_running_loop().create_future()
-            await store.insert_runs([run])
-            acknowledged = time.perf_counter()
-            waits.append(max(0.0, await assigned[run.id] - acknowledged))
+    while len(waits) < probes:
+        await asyncio.sleep(PROBE_EVERY_SECONDS)
+        if until(leader) and waits:
+            break
+        run = msgspec.structs.replace(template, id=new_id("run", await store.time(), _random))
+        assigned[run.id] = asyncio.get_running_loop().create_future()
+        await store.insert_runs([run])
+        acknowledged = time.perf_counter()
+        waits.append(max(0.0, await assigned[run.id] - acknowledged))
     return waits

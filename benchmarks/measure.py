@@ -80,7 +80,7 @@ def milliseconds(values: Sequence[float], percent: float) -> float:
 
 
 class Meter:
-    """Wall time, our CPU time, and how many cores other processes took meanwhile."""
+    """Wall time, our CPU time, that with the database server's, and how many cores other processes took meanwhile."""
 
     def __init__(self, kind: str) -> None:
         self._clock = time.thread_time if kind == "sqlite" else time.process_time
@@ -91,14 +91,16 @@ class Meter:
         """Take the readings."""
         self.seconds = time.perf_counter() - self._wall
         self.cpu_seconds = self._clock() - self._cpu
-        others = (self._busy() - self._machine) - (self._family() - self._ours)
+        self.family_cpu_seconds = self._family() - self._ours
+        others = (self._busy() - self._machine) - self.family_cpu_seconds
         self.foreign_cores = round(max(0.0, others / self.seconds), 2)
         return self
 
     @staticmethod
     def _busy() -> float:
+        """Seconds of all cores; what another machine on the same hardware took from us is in it."""
         times = psutil.cpu_times()
-        return float(times.user + times.system + times.nice)
+        return float(times.user + times.system + times.nice + getattr(times, "steal", 0.0))
 
     @staticmethod
     def _family() -> float:

@@ -17,6 +17,7 @@ from mainspring.errors import Unavailable
 from mainspring.rest import RunView
 from mainspring.sdk.client import Client
 from tests.e2e.town import Town, ended, in_state, submit, tasks_of, until
+from tests.generous import GENEROUS
 from tests.postgres import DURABLE, running_postgres
 
 ROUNDS = 3
@@ -37,6 +38,7 @@ def main() -> Figures:
         "worker_killed_to_rerun_s_max": round(max(workers), 1),
         "leader_killed_to_work_s": round(percentile(leaders, 50), 1),
         "leader_killed_to_work_s_max": round(max(leaders), 1),
+        "set": GENEROUS,
     }
 
 

@@ -39,7 +39,7 @@ from mainspring.core.schedules import ScheduleSpec
 from mainspring.core.settling_acts import new_schedule
 from mainspring.core.tasks import Priority
 from mainspring.core.triggers import CronTrigger
-from mainspring.host.schedule_acts import make_context
+from mainspring.host.schedule_context import make_context
 from mainspring.host.settler import Settler
 from mainspring.host.triggers import AT_ONCE, Triggers
 from mainspring.ids import entropy, new_id

@@ -1,0 +1,118 @@
+"""How long a worker in any language waits for work that is there, over HTTP, from a server process of its own.
+
+    python -m benchmarks.claims --store postgres -o json
+
+Tasks wait in the queue. One worker claims them one at a time, starts each and completes it, one call after the other on
+one connection. Then several do the same at once.
+
+    claim_p50_ms, claim_p99_ms          POST /scheduler/claim-runs, with work waiting
+    start_p99_ms, complete_p99_ms       what follows; each is answered once it is durable
+    tasks_per_second                    claimed, started and completed by WORKERS workers at once
+"""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+import time
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import ParamSpec, TypeVar
+
+from benchmarks.measure import Figures, Meter, arguments, durability, milliseconds, show
+from mainspring.bootstrap import open_store
+from mainspring.clock import MachineClock
+from mainspring.rest_claims import ClaimRequest, CompleteRequest, StartRequest
+from mainspring.sdk.client import Client
+from tests.e2e.town import Town, until
+from tests.generous import GENEROUS
+from tests.postgres import DURABLE, running_postgres
+
+P = ParamSpec("P")
+T = TypeVar("T")
+TASKS = 2_000
+WORKERS = 8
+WARM_UP = 50
+JOB = {"name": "claimed", "tasks": [{"name": f"t{number}"} for number in range(TASKS)]}
+
+
+async def main(kind: str) -> Figures:
+    """All figures for one kind of store."""
+    with tempfile.TemporaryDirectory(prefix="mainspring-bench-") as folder:
+        async with _url(kind, Path(folder)) as url:
+            store = await open_store(url, MachineClock())
+            figures = await durability(kind, store)
+            await store.close()
+            meter = Meter(kind)
+            figures |= await asyncio.to_thread(_of_server, Path(folder), url)
+    return figures | {"set": GENEROUS, "foreign_cores": meter.stop().foreign_cores}
+
+
+def _of_server(folder: Path, url: str) -> Figures:
+    """What a server takes, as its callers see it."""
+    with Town(folder, url) as town:
+        server = town.server()
+        with server.client() as client:
+            run = client.submit(client.submit_job(JOB).id)
+            until(lambda: client.count_tasks(states=["QUEUED"], run=run.id).value == TASKS, "all tasks wait")
+            alone = _Worker(server.address, "alone")
+            alone.drain(TASKS // 2)
+            many = [_Worker(server.address, f"one-of-many-{number}") for number in range(WORKERS)]
+            began = time.perf_counter()
+            with ThreadPoolExecutor(WORKERS) as pool:
+                list(pool.map(lambda worker: worker.drain(TASKS // 2 // WORKERS), many))
+            lasted = time.perf_counter() - began
+    return {
+        "tasks": TASKS,
+        "claim_p50_ms": milliseconds(alone.claims[WARM_UP:], 50),
+        "claim_p99_ms": milliseconds(alone.claims[WARM_UP:], 99),
+        "start_p99_ms": milliseconds(alone.starts[WARM_UP:], 99),
+        "complete_p99_ms": milliseconds(alone.completes[WARM_UP:], 99),
+        "workers": WORKERS,
+        "tasks_per_second": round(sum(len(worker.claims) for worker in many) / lasted, 1),
+    }
+
+
+class _Worker:
+    """Does what it claims, and remembers how long it waited for each answer."""
+
+    def __init__(self, address: str, name: str) -> None:
+        self._address = address
+        self._name = name
+        self.claims: list[float] = []
+        self.starts: list[float] = []
+        self.completes: list[float] = []
+
+    def drain(self, tasks: int) -> None:
+        """So many tasks, one after another."""
+        wanted = ClaimRequest(worker_id=self._name, wait_seconds=10)
+        begun = StartRequest(worker_id=self._name)
+        with Client(server=self._address) as client:
+            for _ in range(tasks):
+                (run,) = _timed(self.claims, client.claim_runs, wanted)
+                _timed(self.starts, client.start_claimed_run, run.run_id, begun)
+                _timed(self.completes, client.complete_claimed_run, run.run_id, CompleteRequest())
+
+
+def _timed(lasted: list[float], ask: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    began = time.perf_counter()
+    answer = ask(*args, **kwargs)
+    lasted.append(time.perf_counter() - began)
+    return answer
+
+
+@asynccontextmanager
+async def _url(kind: str, folder: Path) -> AsyncIterator[str]:
+    """Where an empty store of this kind is, as durable as in production."""
+    if kind == "sqlite":
+        yield f"sqlite:///{folder / 'bench.db'}"
+        return
+    with running_postgres(DURABLE) as url:
+        yield url
+
+
+if __name__ == "__main__":
+    options = arguments(__doc__ or "").parse_args()
+    show(asyncio.run(main(options.store)), options.output)

@@ -1,0 +1,245 @@
+"""What a diagnosis with advice costs while 100,000 tasks wait, and how often what was expected came true.
+
+Cost: a leader's memory with a full fleet and 100,000 tasks that wait, in one line or in 10,000. Of tasks all over the
+lines a diagnosis is made (`diagnose`), the scene around it copied (`copy`: the loop waits for these two), and advice
+found (`advise`: in a thread). `all_ms` is the sum of the three, as CPU time of one thread; what the garbage collector
+takes for a memory of this size whenever it likes is left out.
+
+Over HTTP: a server process with a store and a worker that is full, as in production, and 100,000 tasks that wait in its
+leader's memory. Of some of them it is asked why, one after the other: wall clock, as it is for the one who asks.
+
+    why_p50_ms, why_p99_ms       GET /tasks/{id}/diagnosis, with advice; `under_50_ms` says whether the p99 is
+    by_leader, advised           the part of the answers that came from the leader, and that had advice
+    sums_p50_ms, sums_p99_ms     GET /queue/reasons: `mainspring why --queue`
+
+Truth: a mixed load (`tests/shard/mixed_load.py`) on a clock of its own. `ranges_true` is the part of the ranges that
+were given in which the real start lies, `ranges_given` how often one was given.
+
+    python -m benchmarks.diagnosis -o json
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import tempfile
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from random import Random
+
+from benchmarks.measure import Figures, milliseconds, show
+from mainspring.core.diagnoses import Expected, Foresight
+from mainspring.core.jobs import Job, JobSpec, TaskSpec, compile_job
+from mainspring.core.resources import Resources
+from mainspring.core.runs import Run
+from mainspring.core.tasks import Priority
+from mainspring.sdk.client import Client
+from mainspring.shard import events as happened
+from mainspring.shard.advising import advise
+from mainspring.shard.diagnosing import diagnose
+from mainspring.shard.forecasting import copy_around, foresee
+from mainspring.shard.shard import Shard
+from mainspring.wire import Offer
+from tests.e2e.town import Town, tasks_of, until
+from tests.shard.mixed_load import MixedLoad
+
+WAITING = 100_000
+WORKERS = 200
+ASKED = 60
+ASKED_OVER_HTTP = 200
+TASKS_OF_A_RUN, KINDS = 100, 50
+"""Over HTTP: so many tasks in each run, and so many jobs that ask for something that no other asks for."""
+QUICK_MS = 50.0
+_FILLED_WITHIN_SECONDS = 600.0
+_BETWEEN_SECONDS = 0.1
+"""Between two questions: who only looks has a fifth of the leader's time, and is answered from the rows beyond that."""
+_GIB = 1 << 30
+_NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def waiting_shard(lines: int, random: Random) -> tuple[Shard, datetime, list[str]]:
+    """A shard with a full fleet and as many tasks as wait, of so many lines; and the ids of some of these."""
+    shard, now = Shard("pool", seed=(1, 0)), _NOW
+    for number in range(WORKERS):
+        offer = Offer(4_000, 16 * _GIB)
+        name = f"w{number}"
+        shard.handle([_registered(name, offer)], now=now)
+    tenants = [f"tenant{number}" for number in range(max(1, min(100, lines // 100)))]
+    kinds = [_job(number, random) for number in range(max(1, lines // len(tenants)))]
+    for tenant in tenants:
+        for kind in kinds:
+            for _ in range(20):
+                shard.memory.durations.record(tenant, kind.spec.name, "t", random.uniform(20, 60), life=0.0)
+    for number in range(0, WAITING, 500):
+        now += timedelta(milliseconds=10)
+        events = [
+            _arrived(one, kinds[one % len(kinds)], tenants[one // len(kinds) % len(tenants)], now)
+            for one in range(number, number + 500)
+        ]
+        shard.handle(events, now=now, budget=4_000)
+        _start_all(shard, now)
+    while shard.has_more():
+        shard.handle([], now=now, budget=4_000)
+    _start_all(shard, now)
+    asked = random.sample(range(WAITING - 1_000), ASKED - 1)
+    ids = [f"task_{one:06}.0" for one in (WAITING - 1, *asked)]
+    return shard, now + timedelta(seconds=5), [one for one in ids if _is_queued(shard, one)]
+
+
+def _is_queued(shard: Shard, task_id: str) -> bool:
+    task = shard.memory.find(task_id)
+    return task is not None and task.worker_id is None
+
+
+def _job(number: int, random: Random) -> Job:
+    """A job of one task, which asks for something that no other asks for."""
+    needs = Resources(1_000 + number % 3_000, random.choice((1, 2, 4)) * _GIB + number)
+    return compile_job(f"job_{number}", JobSpec(name=f"kind{number}", tasks=(TaskSpec(name="t", resources=needs),)))
+
+
+def _registered(name: str, offer: Offer) -> happened.WorkerRegistered:
+    return happened.WorkerRegistered(
+        worker=name, session=name, offer=offer, labels={}, zone="", version="", holds=()
+    )  # fmt: skip
+
+
+def _arrived(number: int, job: Job, tenant: str, now: datetime) -> happened.RunArrived:
+    run = Run(
+        id=f"run_{number:06}", shard="pool", tenant=tenant, job_id=job.id, priority=Priority.P1, params="{}",
+        task_count=1, submitted_by="somebody", created_at=now, start_at=now,
+    )  # fmt: skip
+    return happened.RunArrived(run=run, job=job)
+
+
+def _start_all(shard: Shard, now: datetime) -> None:
+    events = [
+        happened.AttemptStarted(worker=task.worker_id or "", session=task.worker_id or "", attempt=attempt)
+        for attempt, task in shard.memory.attempts.items()
+        if task.started_at is None
+    ]
+    shard.handle(events, now=now, budget=4_000)
+
+
+def cost(lines: int, random: Random) -> Figures:
+    """How long the parts of an answer take."""
+    shard, now, asked = waiting_shard(lines, random)
+    parts: dict[str, list[float]] = {"diagnose": [], "copy": [], "advise": [], "all": []}
+    gc.collect()
+    gc.disable()
+    for task_id in asked:
+        began = time.thread_time()
+        found = diagnose(shard.memory, task_id, now)
+        diagnosed = time.thread_time()
+        scene = copy_around(shard.memory, task_id, now)
+        copied = time.thread_time()
+        assert found is not None, task_id
+        advise(found, scene)
+        ended = time.thread_time()
+        for name, seconds in zip(
+            parts, (diagnosed - began, copied - diagnosed, ended - copied, ended - began), strict=True
+        ):
+            parts[name].append(seconds)
+    gc.enable()
+    figures: Figures = {"lines": sum(1 for _ in shard.memory.queues.lines()), "asked": len(asked)}
+    for name, values in parts.items():
+        figures[f"{name}_ms_p50"] = milliseconds(values, 50)
+        figures[f"{name}_ms_p99"] = milliseconds(values, 99)
+    return figures
+
+
+def over_http(random: Random) -> Figures:
+    """How long whoever asks a real server waits for the answer."""
+    with tempfile.TemporaryDirectory(prefix="mainspring-bench-") as folder, Town(Path(folder)) as town:
+        server = town.server()
+        town.worker(server, name="full", cpu=4)
+        with server.client() as client:
+            runs = _fill(client)
+            tasks = [
+                task for run in random.sample(runs, 20) for task in tasks_of(client, run) if task.state == "QUEUED"
+            ]
+            asked = random.sample(tasks, ASKED_OVER_HTTP)
+            found = []
+            answers = [_lasts(lambda one=one: found.append(client.diagnosis("tasks", one.id))) for one in asked]  # type: ignore[misc]
+            sums = [_lasts(client.queue_reasons) for _ in range(ASKED_OVER_HTTP // 10)]
+            waiting = sum(client.queue().waiting.values())
+    return {
+        "waiting": waiting,
+        "asked": len(asked),
+        "by_leader": round(sum(one.by == "leader" for one in found) / len(found), 3),
+        "advised": round(sum(bool(one.acts) for one in found) / len(found), 3),
+        "why_p50_ms": milliseconds(answers, 50),
+        "why_p99_ms": milliseconds(answers, 99),
+        "under_50_ms": milliseconds(answers, 99) < QUICK_MS,
+        "sums_p50_ms": milliseconds(sums, 50),
+        "sums_p99_ms": milliseconds(sums, 99),
+    }
+
+
+def _fill(client: Client) -> list[str]:
+    """Let as many tasks wait as are to: of P0, since of others a leader has only so many in its memory."""
+    for kind in range(KINDS):
+        needs = {"cpu_millis": 1_000 + kind, "memory_bytes": _GIB}
+        tasks = [
+            {"name": f"t{one}", "work": {"shell": "sleep 3600"}, "resources": needs} for one in range(TASKS_OF_A_RUN)
+        ]
+        client.submit_job({"name": f"kind{kind}", "tasks": tasks})
+    runs = [client.submit(f"kind{number % KINDS}", priority="P0").id for number in range(1 + WAITING // TASKS_OF_A_RUN)]
+    until(lambda: sum(client.queue().waiting.values()) >= WAITING, "all of them wait", _FILLED_WITHIN_SECONDS)
+    return runs
+
+
+def _lasts(ask: Callable[[], object]) -> float:
+    time.sleep(_BETWEEN_SECONDS)
+    began = time.perf_counter()
+    ask()
+    return time.perf_counter() - began
+
+
+def truth(seeds: range) -> Figures:
+    """How often a task started when it was expected to."""
+    asked = given = true = 0
+    for seed in seeds:
+        load = MixedLoad(seed)
+        load.submit_some(40)
+        load.advance(30)
+        said: dict[str, tuple[datetime, Expected]] = {}
+        for _ in range(8):
+            waiting = [task.id for task in load.queued() if task.id not in said]
+            for task_id in load.random.sample(waiting, min(8, len(waiting))):
+                said[task_id] = load.now, foresee(copy_around(load.shard.memory, task_id, load.now))
+                load.first_starts.pop(task_id, None)
+            load.advance(20)
+        load.advance_until(said, 5_000)
+        asked += len(said)
+        for task_id, (_, expected) in said.items():
+            start = load.first_starts.get(task_id)
+            if expected.foresight is Foresight.RANGE and expected.earliest and expected.latest:
+                given += 1
+                true += start is not None and expected.earliest <= start <= expected.latest
+    return {
+        "starts_asked": asked,
+        "ranges_given": round(given / max(1, asked), 3),
+        "ranges_true": round(true / max(1, given), 3),
+    }
+
+
+def main(seed: int) -> Figures:
+    """All figures."""
+    return {
+        "waiting": WAITING,
+        "workers": WORKERS,
+        "in_one_line": cost(1, Random(seed)),
+        "in_10000_lines": cost(10_000, Random(seed)),
+        "over_http": over_http(Random(seed)),
+        **truth(range(seed, seed + 4)),
+    }
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("-o", "--output", choices=("json", "table"), default="table")
+    options = parser.parse_args()
+    show(main(options.seed), options.output)

@@ -1,0 +1,256 @@
+"""Whether a fleet is shared as was agreed: by weight, without a flood being felt, and with guarantees given back.
+
+Everything is real but the processes: engine, store and messages; workers are played, and their tasks take as long as
+they say. Three measurements, each on a store of its own:
+
+- Ten tenants of unequal weight, tasks of 1 to 4 cores that take half a second to three, more of everybody's than the
+  fleet can hold. What each has, as its dominant share over time, is compared with what its weight gives it.
+- P0 runs of one tenant, one after another, among ordinary work of others; then the same with 500,000 P2 runs of one
+  tenant waiting, of 2 to 4 seconds, whose quota lets it have 90 % of the fleet. From the acknowledged submission to
+  the durable assignment. `p0_noise_ms` is how far the quiet p95 moves by itself, from one part of its probes to
+  another.
+- A tenant with a guarantee of half the fleet comes back while another's burst has all of it, with tasks that would go
+  on for minutes and use all of their grace. From its submission until it has what it was promised: that is one grace,
+  and what is done before and after it, for which `allowed_s` has a second more than the grace.
+
+    python -m benchmarks.fairness --store postgres -o json
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import msgspec
+import uvloop
+
+from benchmarks.load import come_true, probe, submit
+from benchmarks.measure import Figures, Meter, arguments, durability, fresh_store, milliseconds, show
+from mainspring.bootstrap import POOL, Engine, play
+from mainspring.clock import MachineClock
+from mainspring.core.jobs import JobSpec, TaskSpec
+from mainspring.core.quotas import Ceiling, Quota, QuotaRow
+from mainspring.core.resources import NOTHING, Resources, dominant_share
+from mainspring.core.tasks import Priority
+from mainspring.host.loop import Leader
+from mainspring.store.port import Store
+from mainspring.wire import Assignment, Offer
+from mainspring.worker.played import PlayedWorker
+from tests.store.admin_builders import an_entry
+from tests.store.builders import NOW
+
+GIB = 1 << 30
+WORKERS = 60
+CORES = 32
+WEIGHTS = (1, 1, 2, 2, 3, 3, 4, 5, 6, 8)
+SIZES = ((1, 1, 0.5), (1, 2, 1.0), (2, 2, 1.5), (2, 8, 2.0), (4, 4, 3.0))
+"""Cores, GiB of memory, and seconds of the tasks, in equal numbers."""
+CORE_SECONDS = sum(cores * seconds for cores, _, seconds in SIZES) / len(SIZES)
+SURPLUS = 1.6
+"""So many times what the fleet can do is submitted: everybody has work waiting until the end."""
+WARM_UP_SECONDS = 6.0
+LOOK_EVERY_SECONDS = 0.1
+FLOOD_SECONDS = (2.0, 2.5, 3.0, 3.5, 4.0)
+"""Of different lengths, or all would go on ending at the same moment."""
+FLOOD_PART = 100
+GRACE_SECONDS = 5
+ALLOWANCE_SECONDS = 1.0
+"""Beside the grace: the runs are taken from intake, hundreds of tasks are asked to go, their ends are told and written,
+and as many are placed."""
+PARTS_OF_NOISE = 4
+
+
+async def main(kind: str, seconds: float, probes: int, flood: int) -> Figures:
+    """All figures for one kind of store."""
+    async with fresh_store(kind) as store:
+        figures = await durability(kind, store)
+        figures |= await measure_shares(kind, store, seconds)
+    async with fresh_store(kind) as store:
+        figures |= await measure_flood(store, probes, flood)
+    async with fresh_store(kind) as store:
+        figures |= await measure_return(store)
+    return figures
+
+
+# what is played
+
+
+def job(cores: int, gib: int, seconds: float) -> JobSpec:
+    """A job of one task that takes so much, for so long."""
+    room = Resources(cpu_millis=1_000 * cores, memory_bytes=gib * GIB)
+    work = msgspec.Raw(json.dumps({"seconds": seconds}).encode())
+    return JobSpec(name=f"takes-{cores}-{gib}-{seconds:g}", tasks=(TaskSpec(name="takes", resources=room, work=work),))
+
+
+def lasts(assignment: Assignment) -> float:
+    """For how long a task goes on."""
+    return float(json.loads(assignment.work).get("seconds", 0.0))
+
+
+@asynccontextmanager
+async def fleet(store: Store, settings: dict[str, str] | None = None) -> AsyncIterator[Engine]:
+    """An engine with all workers."""
+    engine = Engine(store, MachineClock(), given=settings)
+    offer = Offer(CORES * 1_000, 4 * CORES * GIB)
+    played = [PlayedWorker(f"played-{number}", offer, MachineClock(), seconds_of=lasts) for number in range(WORKERS)]
+    await store.ensure_shard(POOL)
+    async with engine.running():
+        playing = [asyncio.create_task(play(engine, worker)) for worker in played]
+        try:
+            leader = await engine.leader(POOL)
+            await come_true(lambda: leader.shard.memory.capacity.cpu_millis == WORKERS * CORES * 1_000)
+            yield engine
+        finally:
+            for one in playing:
+                one.cancel()
+            await asyncio.gather(*playing, return_exceptions=True)
+
+
+async def give(store: Store, tenant: str, quota: Quota) -> None:
+    """Set a tenant's quota in every pool."""
+    row = QuotaRow(tenant=tenant, pool="", quota=quota, raised=None, version=0, updated_at=NOW, updated_by="benchmark")
+    await store.put_quota(row, None, an_entry(act="put_quota"))
+
+
+async def submit_mixed(store: Store, tenant: str, tasks: int) -> None:
+    """So many tasks of all sizes, in turn."""
+    for _ in range(max(1, tasks // (20 * len(SIZES)))):
+        for size in SIZES:
+            await submit(store, 20, [tenant], spec=job(*size))
+
+
+# who gets how much
+
+
+async def measure_shares(kind: str, store: Store, seconds: float) -> Figures:
+    """What ten tenants have of a fleet that they all want more of."""
+    tenants = {f"tenant-{number}": weight for number, weight in enumerate(WEIGHTS)}
+    needed = SURPLUS * WORKERS * CORES * (seconds + WARM_UP_SECONDS) / CORE_SECONDS
+    for tenant, weight in tenants.items():
+        await give(store, tenant, Quota(weight=weight))
+        await submit_mixed(store, tenant, int(needed * weight / sum(WEIGHTS)))
+    async with fleet(store) as engine:
+        leader = await engine.leader(POOL)
+        await asyncio.sleep(WARM_UP_SECONDS)
+        meter = Meter(kind)
+        had, used, saturated = await _watch(leader, list(tenants), seconds)
+        meter.stop()
+    errors = {
+        tenant: round(had[tenant] / sum(had.values()) / (weight / sum(WEIGHTS)) - 1, 4)
+        for tenant, weight in tenants.items()
+    }
+    return {
+        "cores": WORKERS * CORES,
+        "weights": list(WEIGHTS),
+        "share_seconds": seconds,
+        "used": round(used, 3),
+        "saturated": round(saturated, 3),
+        "share_error_by_tenant": errors,
+        "max_share_error": max(map(abs, errors.values())),
+        "foreign_cores": meter.foreign_cores,
+    }
+
+
+async def _watch(leader: Leader, tenants: list[str], seconds: float) -> tuple[dict[str, float], float, float]:
+    """The mean dominant share of each, the part of all cores in use, and of the time in which all had work waiting."""
+    had = dict.fromkeys(tenants, 0.0)
+    used, saturated, looks = 0.0, 0, 0
+    began = time.perf_counter()
+    while time.perf_counter() - began < seconds:
+        await asyncio.sleep(LOOK_EVERY_SECONDS)
+        memory = leader.shard.memory
+        looks += 1
+        for tenant in tenants:
+            had[tenant] += dominant_share(memory.use.get(tenant, NOTHING), memory.capacity)
+        used += sum(use.cpu_millis for use in memory.use.values()) / memory.capacity.cpu_millis
+        saturated += {tenant for _, tenant in memory.queues.depth} >= set(tenants)
+    return {tenant: total / looks for tenant, total in had.items()}, used / looks, saturated / looks
+
+
+# whether a flood is felt
+
+
+async def measure_flood(store: Store, probes: int, flood: int) -> Figures:
+    """How long a P0 waits, before and with a flood of another tenant's P2."""
+    most = WORKERS * CORES * 900
+    await give(store, "flood", Quota(burst=Ceiling(cpu_millis=most)))
+    async with fleet(store) as engine:
+        ordinary = asyncio.create_task(_ordinary_work(store))
+        quiet = await probe(engine, probes)
+        began = time.perf_counter()
+        flooding = asyncio.create_task(_submit_flood(store, flood))
+        during = await probe(engine, 1_000_000, until=lambda _: flooding.done())
+        await flooding
+        took = time.perf_counter() - began
+        leader = await engine.leader(POOL)
+        await come_true(lambda: leader.shard.memory.use.get("flood", NOTHING).cpu_millis > most - 4_000)
+        felt = await probe(engine, probes)
+        waiting = dict(await store.count_intake(POOL, flood))
+        ordinary.cancel()
+    part = len(quiet) // PARTS_OF_NOISE
+    parts = [milliseconds(quiet[first * part : (first + 1) * part], 95) for first in range(PARTS_OF_NOISE)]
+    return {
+        "probes": probes,
+        "p0_p50_ms_quiet": milliseconds(quiet, 50),
+        "p0_p95_ms_quiet": milliseconds(quiet, 95),
+        "p0_noise_ms": round(max(parts) - min(parts), 2),
+        "flood": flood,
+        "flood_submission_s": round(took, 1),
+        "flood_waiting": waiting.get(Priority.P2, 0),
+        "p0_p95_ms_while_submitted": milliseconds(during, 95),
+        "p0_p50_ms_flood": milliseconds(felt, 50),
+        "p0_p95_ms_flood": milliseconds(felt, 95),
+    }
+
+
+async def _submit_flood(store: Store, runs: int) -> None:
+    """So many runs of one tenant, of all lengths in turn."""
+    for number in range(0, runs, FLOOD_PART):
+        seconds = FLOOD_SECONDS[number // FLOOD_PART % len(FLOOD_SECONDS)]
+        await submit(store, min(FLOOD_PART, runs - number), ["flood"], spec=job(4, 4, seconds))
+
+
+async def _ordinary_work(store: Store) -> None:
+    """A few tasks of some tenants in every second, until cancelled."""
+    while True:
+        for size in SIZES:
+            await submit(store, 4, ["north", "south", "east", "west"], spec=job(*size), priority=Priority.P1)
+            await asyncio.sleep(0.2)
+
+
+# whether a guarantee is given back
+
+
+async def measure_return(store: Store) -> Figures:
+    """How long it takes until a tenant has what it was promised, when another's burst has everything."""
+    promised = Resources(cpu_millis=WORKERS * CORES * 500)
+    await give(store, "owner", Quota(guaranteed=promised))
+    await submit(store, WORKERS * CORES // 4 + 50, ["guest"], spec=job(4, 4, 600.0))
+    async with fleet(store, {"preemption_grace_seconds": str(GRACE_SECONDS)}) as engine:
+        leader = await engine.leader(POOL)
+
+        def has(tenant: str) -> int:
+            return leader.shard.memory.use.get(tenant, NOTHING).cpu_millis
+
+        await come_true(lambda: has("guest") == WORKERS * CORES * 1_000)
+        began = time.perf_counter()
+        await submit(store, WORKERS * CORES // 8, ["owner"], spec=job(4, 4, 600.0))
+        await come_true(lambda: has("owner") >= promised.cpu_millis, 0.01)
+        took = time.perf_counter() - began
+    return {
+        "grace_s": GRACE_SECONDS,
+        "allowed_s": GRACE_SECONDS + ALLOWANCE_SECONDS,
+        "guarantee_return_s": round(took, 2),
+    }
+
+
+if __name__ == "__main__":
+    parser = arguments(__doc__ or "")
+    parser.add_argument("--seconds", type=float, default=40.0)
+    parser.add_argument("--probes", type=int, default=400)
+    parser.add_argument("--flood", type=int, default=500_000)
+    options = parser.parse_args()
+    show(uvloop.run(main(options.store, options.seconds, options.probes, options.flood)), options.output)

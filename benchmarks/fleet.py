@@ -1,0 +1,105 @@
+"""Whether the fleet simulation tells the truth: the same load on the real engine, and simulated.
+
+Everything of the real one is real but the processes: host, store, links and the duties of workers, in real time. Both
+get the same runs with the same ids, so that every task takes as long, and both are counted by the same code. The load
+is more than the fleet can hold, so that what waits, waits for room and not for us.
+
+`agree` is whether p50 and p95 of each priority, and of each tenant, differ by at most a quarter or 150 ms, the part of
+the cores in use by at most 0.05, and the tenants that differ by more than that come in the same order.
+
+    python -m benchmarks.fleet --store sqlite -o json
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import uvloop
+from msgspec.structs import replace
+
+from benchmarks.measure import Figures, arguments, durability, fresh_store, show
+from mainspring.clock import MachineClock, cpu_seconds
+from mainspring.fleet.driver import play_pool
+from mainspring.fleet.report import Delays, Report
+from mainspring.fleet.scenario import Host
+from tests.fleet.real import play_real
+from tests.fleet.small import report_of, small
+
+CLOSE_PART = 0.25
+CLOSE_SECONDS = 0.15
+CLOSE_USE = 0.05
+
+
+async def main(kind: str, seconds: float, seed: int) -> Figures:
+    """The figures of both, side by side."""
+    scenario = replace(small(), lasts=seconds, host=Host())
+    began = time.perf_counter()
+    simulated = report_of(scenario, [play_pool(scenario, 0, seed, cpu=cpu_seconds)])
+    took = time.perf_counter() - began
+    async with fresh_store(kind) as store:
+        figures = await durability(kind, store)
+        real = report_of(scenario, [await play_real(scenario, seed, store, MachineClock())])
+    pairs = list(_pairs(simulated, real))
+    orders = _order(simulated), _order(real)
+    figures |= {
+        "workers": scenario.workers.count,
+        "tasks": real.tasks,
+        "seconds": seconds,
+        "simulated_in_s": round(took, 2),
+        "used_simulated": simulated.used_mean,
+        "used_real": real.used_mean,
+        "preempted_simulated": simulated.preemptions,
+        "preempted_real": real.preemptions,
+        "tenants_simulated": orders[0],
+        "tenants_real": orders[1],
+    }
+    for name, ours, theirs in pairs:
+        figures[f"{name}_s_simulated"], figures[f"{name}_s_real"] = ours, theirs
+        figures[f"{name}_ratio"] = round(ours / theirs, 3) if theirs else None
+    figures["agree"] = all(_are_close(ours, theirs) for _, ours, theirs in pairs) and (
+        abs(simulated.used_mean - real.used_mean) <= CLOSE_USE and _same_order(simulated, real)
+    )
+    return figures
+
+
+def _pairs(simulated: Report, real: Report) -> Iterator[tuple[str, float, float]]:
+    rows: list[tuple[str, Delays, Delays]] = [
+        (ours.priority.lower(), ours.delays, theirs.delays)
+        for ours, theirs in zip(simulated.priorities, real.priorities, strict=True)
+    ]
+    rows += [
+        (ours.tenant, ours.delays, theirs.delays) for ours, theirs in zip(simulated.tenants, real.tenants, strict=True)
+    ]
+    for name, ours, theirs in rows:
+        yield f"{name}_p50", ours.p50_seconds, theirs.p50_seconds
+        yield f"{name}_p95", ours.p95_seconds, theirs.p95_seconds
+
+
+def _are_close(one: float, other: float) -> bool:
+    return abs(one - other) <= max(CLOSE_SECONDS, CLOSE_PART * max(one, other))
+
+
+def _order(report: Report) -> list[str]:
+    """The tenants, the one that waited longest first."""
+    return [row.tenant for row in sorted(report.tenants, key=lambda row: -row.delays.p95_seconds)]
+
+
+def _same_order(simulated: Report, real: Report) -> bool:
+    """Whether no two tenants that are clearly apart in both have changed places."""
+    ours = {row.tenant: row.delays.p95_seconds for row in simulated.tenants}
+    theirs = {row.tenant: row.delays.p95_seconds for row in real.tenants}
+    return all(
+        (ours[one] < ours[other]) == (theirs[one] < theirs[other])
+        for one in ours
+        for other in ours
+        if not _are_close(ours[one], ours[other]) and not _are_close(theirs[one], theirs[other])
+    )
+
+
+if __name__ == "__main__":
+    parser = arguments(__doc__ or "")
+    parser.add_argument("--seconds", type=float, default=30.0)
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args()
+    show(uvloop.run(main(options.store, options.seconds, options.seed)), options.output)

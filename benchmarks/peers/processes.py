@@ -1,0 +1,173 @@
+"""The processes of a system: started together, and gone together.
+
+Each is started in a session of its own, so that Ctrl-C reaches whoever measures, who then stops all of them in order.
+What they start in turn is found through the tree of processes. We are its root also for orphans: `become_subreaper`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Self
+
+import psutil
+
+from benchmarks.peers.peer import Service, Words
+
+READY_SECONDS = 180.0
+_STOP_SECONDS = 8.0
+_POLL_SECONDS = 0.02
+_LAST_LINES = 15
+_NOT_FOUND = 404
+
+
+class Trouble(Exception):
+    """A system does not do what it should. Says what, for the person who reads the report."""
+
+
+class Processes:
+    """What runs for one system, or for a part of it."""
+
+    def __init__(self, environment: Mapping[str, str], folder: Path) -> None:
+        self.environment = dict(environment)
+        self._folder = folder
+        self._running: list[subprocess.Popen[str]] = []
+        self._count = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    @property
+    def pids(self) -> list[int]:
+        """The processes that were started here, without what they started."""
+        return [process.pid for process in self._running]
+
+    def start_all(self, services: Iterable[Service]) -> None:
+        """Start these one after another, each when the one before it is ready."""
+        for service in services:
+            self._start(service)
+
+    def run(self, words: Words) -> None:
+        """Run a command to its end; it has to succeed."""
+        log = self._log(words)
+        with log.open("w") as out:
+            process = subprocess.Popen(
+                words, stdin=subprocess.DEVNULL, stdout=out, stderr=out, text=True,
+                env=self.environment, cwd=self._folder, start_new_session=True,
+            )  # fmt: skip
+        self._running.append(process)
+        try:
+            code = process.wait(READY_SECONDS)
+        except subprocess.TimeoutExpired:
+            raise Trouble(f"{words[0]} did not end in {READY_SECONDS:.0f} s: {last_words(log)}") from None
+        if code != 0:
+            raise Trouble(f"{words[0]} ended with {code}: {last_words(log)}")
+        self._running.remove(process)
+
+    def open(self, words: Words) -> subprocess.Popen[str]:
+        """Start a command that is spoken with through its stdin and stdout."""
+        log = self._log(words)
+        with log.open("w") as out:
+            process = subprocess.Popen(
+                words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=out, text=True, bufsize=1,
+                env=self.environment, cwd=self._folder, start_new_session=True,
+            )  # fmt: skip
+        self._running.append(process)
+        return process
+
+    def stop(self) -> None:
+        """Ask all of them to end, and end those that do not."""
+        family = [one for process in self._running for one in _family(process.pid)]
+        for process in self._running:
+            _signal(process, signal.SIGTERM)
+        give_up_at = time.monotonic() + _STOP_SECONDS
+        while time.monotonic() < give_up_at and any(process.poll() is None for process in self._running):
+            time.sleep(_POLL_SECONDS)
+        for one in family:
+            with contextlib.suppress(psutil.Error):  # it has ended by itself
+                one.kill()
+        for process in self._running:
+            _signal(process, signal.SIGKILL)
+            process.wait()
+            for pipe in (process.stdin, process.stdout):
+                if pipe is not None:
+                    with contextlib.suppress(BrokenPipeError):  # what was not yet sent has no reader any more
+                        pipe.close()
+        self._running.clear()
+
+    def check(self) -> None:
+        """Complain if one of them has ended."""
+        for process in self._running:
+            if process.poll() is not None:
+                raise Trouble(f"{process.args!r} ended with {process.returncode}: {self._last_words()}")
+
+    def _start(self, service: Service) -> None:
+        log = self._log(service.words)
+        with log.open("w") as out:
+            process = subprocess.Popen(
+                service.words, stdin=subprocess.DEVNULL, stdout=out, stderr=out, text=True,
+                env=self.environment, cwd=self._folder, start_new_session=True,
+            )  # fmt: skip
+        self._running.append(process)
+        give_up_at = time.monotonic() + READY_SECONDS
+        while service.ready and not _is_ready(service.ready):
+            if process.poll() is not None:
+                raise Trouble(f"{service.words[0]} ended with {process.returncode}: {last_words(log)}")
+            if time.monotonic() > give_up_at:
+                raise Trouble(f"{service.words[0]} was not ready in {READY_SECONDS:.0f} s: {last_words(log)}")
+            time.sleep(_POLL_SECONDS)
+
+    def _log(self, words: Words) -> Path:
+        self._count += 1
+        logs = self._folder / "logs"
+        logs.mkdir(exist_ok=True)
+        return logs / f"{time.monotonic_ns()}-{self._count}-{Path(words[0]).name}.log"
+
+    def _last_words(self) -> str:
+        return " / ".join(last_words(log) for log in sorted((self._folder / "logs").iterdir()))
+
+
+def stop_what_is_left() -> None:
+    """End whatever was started below this process and is still there."""
+    for one in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.Error):  # it has ended by itself
+            one.kill()
+
+
+def last_words(log: Path) -> str:
+    """The end of what a process wrote."""
+    return "\n".join(log.read_text(errors="replace").splitlines()[-_LAST_LINES:])
+
+
+def _family(pid: int) -> list[psutil.Process]:
+    try:
+        return psutil.Process(pid).children(recursive=True)
+    except psutil.Error:
+        return []  # it has ended by itself
+
+
+def _signal(process: subprocess.Popen[str], number: signal.Signals) -> None:
+    if process.poll() is None:
+        with contextlib.suppress(ProcessLookupError):  # it has ended by itself
+            process.send_signal(number)
+
+
+def _is_ready(ready: str) -> bool:
+    if not ready.startswith("http://"):
+        return Path(ready).exists()
+    try:
+        with urllib.request.urlopen(ready, timeout=2):  # noqa: S310 - an address of this machine, written in field_*.py
+            return True
+    except urllib.error.HTTPError as error:
+        return error.code != _NOT_FOUND  # it answers, whatever it thinks of the question
+    except OSError:
+        return False

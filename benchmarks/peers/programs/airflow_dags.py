@@ -1,0 +1,60 @@
+"""Airflow's DAGs. A copy of this file stands in its folder of DAGs."""
+
+from __future__ import annotations
+
+from airflow.sdk import dag, get_current_context, task
+
+from benchmarks.peers.marks import mark
+
+_STEPS = 10
+
+
+def _conf(name: str) -> int:
+    """What the run was asked for with."""
+    return int(get_current_context()["dag_run"].conf[name])
+
+
+@task
+def noop(offset: int) -> None:
+    """Says that it has begun."""
+    mark(_conf("first") + offset)
+
+
+@task
+def numbers() -> list[int]:
+    """The list."""
+    return list(range(_conf("count")))
+
+
+@task
+def last() -> None:
+    """Says that it has begun, after others."""
+    mark(_conf("first") + _conf("count"))
+
+
+@dag(schedule=None)
+def one() -> None:
+    """A DAG of one task."""
+    noop(0)
+
+
+@dag(schedule=None)
+def steps() -> None:
+    """One task after another."""
+    before = None
+    for number in range(_STEPS):
+        now = noop.override(task_id=f"step_{number}")(number)
+        if before is not None:
+            before >> now
+        before = now
+
+
+@dag(schedule=None)
+def spread() -> None:
+    """Tasks side by side, and one after them."""
+    noop.expand(offset=numbers()) >> last()
+
+
+one()
+steps()
+spread()

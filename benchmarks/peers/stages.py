@@ -1,0 +1,252 @@
+"""What is measured of a system that runs, one stage after another.
+
+    first run    from nothing but the installed packages to the first task that begins
+    enqueue      requests for tasks, one after another, and with whatever the system has for many at once
+    drain        tasks that wait, and workers that start: how many begin per second, and how many are recorded as done
+    starts       one task on an idle system, from the request to its first line
+    chain        from the beginning of each step to the beginning of the next
+    fan-out      from the request for tasks side by side to the beginning of the one that comes after all of them
+
+What a system has no notion of, its driver does not offer, and it has no figure.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from benchmarks.peers.arithmetic import in_milliseconds, missing, steady_rate, steps, whole_rate
+from benchmarks.peers.driver import Driver
+from benchmarks.peers.figures import Figure, Measure, figure
+from benchmarks.peers.load import Reading, between, memory_of, read_load
+from benchmarks.peers.marks import Marks
+from benchmarks.peers.peer import Service, Sizes
+from benchmarks.peers.processes import Processes, Trouble
+
+STEPS = 10
+_POLL_SECONDS = 0.02
+_PROBE_POLL_SECONDS = 0.0005
+_MEMORY_SECONDS = 2.0
+_GAPS_SECONDS = (0.01, 0.06)
+"""Between probes, at random: nobody may be lucky because he looks every so often."""
+_WARM_PROBES = 5
+_PROBE_BUDGET_SECONDS = 60.0
+_CHAIN_BUDGET_SECONDS = 40.0
+_SETTLE_SECONDS = 1.5
+_LEAST = 3
+Figures = dict[Measure, Figure]
+
+
+class Stand(NamedTuple):
+    """A system that is up, and all that is needed to measure it."""
+
+    driver: Driver
+    marks: Marks
+    sizes: Sizes
+    services: Processes
+    workers: Processes
+    worker_services: Sequence[Service]
+    driver_works: bool
+
+    def memory(self) -> int:
+        """Bytes that the system uses now, without its store."""
+        roots = [*self.services.pids, *self.workers.pids]
+        return memory_of([*roots, self.driver.pid] if self.driver_works else roots)
+
+
+def first_task(stand: Stand) -> float:
+    """Let one task run through everything; return when it began."""
+    stand.workers.start_all(stand.worker_services)
+    stand.marks.clear()
+    if "enqueue" in stand.driver.actions:
+        stand.driver.ask("enqueue", first=0, count=1)
+    else:
+        stand.driver.ask("run_many", first=0, count=1)
+    return _wait_for(stand, 0, stand.sizes.patience_seconds * 3)
+
+
+def drains(stand: Stand) -> Figures:
+    """The best of several drains, with what it took to enqueue its tasks."""
+    found: Figures = {}
+    for number in range(stand.sizes.drains):
+        fresh = _drain_of_a_queue(stand) if "enqueue" in stand.driver.actions else _drain_by_request(stand)
+        if not found or _is_better(fresh, found):
+            found |= fresh
+        if number == 0 and found[Measure.STARTED].value < _slow(stand.sizes):
+            break  # it took so long that once is enough
+    return found
+
+
+def starts(stand: Stand) -> Figures:
+    """How soon a single task begins on an idle system."""
+    action = "start" if "start" in stand.driver.actions else "enqueue"
+    if action not in stand.driver.actions:
+        return {}
+    if stand.worker_services and not stand.workers.pids:
+        stand.workers.start_all(stand.worker_services)
+    time.sleep(_SETTLE_SECONDS)
+    stand.marks.clear()
+    chance = random.Random(3)
+    waits: list[float] = []
+    before, give_up_at = read_load(), time.monotonic() + _PROBE_BUDGET_SECONDS
+    for number in range(_WARM_PROBES + stand.sizes.probes):
+        if time.monotonic() > give_up_at and len(waits) >= _LEAST:
+            break
+        sent_at = stand.driver.ask(action, first=number, count=1).began_at
+        began_at = _wait_for(stand, number, stand.sizes.patience_seconds, _PROBE_POLL_SECONDS)
+        if number >= _WARM_PROBES or stand.sizes.probes <= _WARM_PROBES:
+            waits.append(began_at - sent_at)
+        time.sleep(chance.uniform(*_GAPS_SECONDS))
+    foreign = between(before, read_load()).foreign_cores
+    return _percentiles({Measure.START_P50: 50, Measure.START_P95: 95}, waits, foreign)
+
+
+def chain(stand: Stand) -> Figures:
+    """How long it takes from one step of a chain to the next."""
+    if "chain" not in stand.driver.actions:
+        return {}
+    stand.marks.clear()
+    found: list[float] = []
+    before, give_up_at = read_load(), time.monotonic() + _CHAIN_BUDGET_SECONDS
+    for number in range(stand.sizes.chains):
+        if time.monotonic() > give_up_at and number > 1:
+            break
+        stand.driver.ask("chain", first=number * STEPS, count=STEPS)
+        _wait_for(stand, number * STEPS + STEPS - 1, stand.sizes.patience_seconds)
+        if number > 0:  # the first one warms everything up
+            found += steps(stand.marks.several(number * STEPS, STEPS))
+    foreign = between(before, read_load()).foreign_cores
+    return _percentiles({Measure.STEP_P50: 50, Measure.STEP_P95: 95}, found, foreign)
+
+
+def fan_out(stand: Stand) -> Figures:
+    """How long it takes from asking for tasks side by side to the one that comes after all of them; the best of two."""
+    if "fan_out" not in stand.driver.actions:
+        return {}
+    width, best = stand.sizes.width, None
+    for _ in range(min(2, stand.sizes.drains)):
+        stand.marks.clear()
+        before = read_load()
+        asked_at = stand.driver.ask("fan_out", first=0, count=width).began_at
+        ended_at = _wait_for(stand, width, stand.sizes.patience_seconds * 3)
+        spent = between(before, read_load())
+        if late := missing(stand.marks.several(0, width)):
+            raise Trouble(f"the last task of a fan-out began before {late} of the {width} others had")
+        one = figure(ended_at - asked_at, spent.foreign_cores, of=width)
+        best = one if best is None or one.value < best.value else best
+    return {Measure.FAN_OUT: best} if best is not None else {}
+
+
+def _drain_of_a_queue(stand: Stand) -> Figures:
+    """Enqueue everything while no worker is there; then start them."""
+    found: Figures = {}
+    sizes, has_many = stand.sizes, "enqueue_many" in stand.driver.actions
+    _wait_for_records(stand)  # what ended unrecorded would be run again, some time
+    stand.workers.stop()
+    stand.marks.clear()
+    singly = min(sizes.singly, sizes.tasks) if has_many else sizes.tasks
+    found[Measure.ENQUEUE] = _enqueue(stand, "enqueue", 0, singly)
+    if has_many and sizes.tasks > singly:
+        found[Measure.ENQUEUE_MANY] = _enqueue(stand, "enqueue_many", singly, sizes.tasks - singly)
+    stand.workers.start_all(stand.worker_services)
+    return found | _watch(stand, sizes.tasks)
+
+
+def _drain_by_request(stand: Stand) -> Figures:
+    """Of a system that has no queue to fill beforehand: ask for everything at once."""
+    _wait_for_records(stand)  # what is still to come of an earlier request would be taken for this one's
+    stand.marks.clear()
+    before = read_load()
+    stand.driver.ask("run_many", first=0, count=stand.sizes.tasks)
+    return _watch(stand, stand.sizes.tasks, before)
+
+
+def _enqueue(stand: Stand, action: str, first: int, count: int) -> Figure:
+    before = read_load()
+    answer = stand.driver.ask(action, first=first, count=count)
+    return figure(count / answer.seconds, between(before, read_load()).foreign_cores, of=count)
+
+
+def _watch(stand: Stand, tasks: int, before: Reading | None = None) -> Figures:
+    """Wait until all tasks have begun and are recorded; CPU counts from the first, or from a reading before it."""
+    memory, look_at = 0, 0.0
+    waiting, moved_at = tasks, time.monotonic()
+    while True:
+        now, left = time.monotonic(), stand.marks.several(0, tasks).count(0.0)
+        if before is None and left < tasks:
+            before = read_load()
+        if left != waiting:
+            waiting, moved_at = left, now
+        if left == 0 or now - moved_at > stand.sizes.patience_seconds:
+            break
+        if now > look_at:
+            stand.workers.check()
+            memory, look_at = max(memory, stand.memory()), now + _MEMORY_SECONDS
+        time.sleep(_POLL_SECONDS)
+    if waiting or before is None:
+        raise Trouble(f"{waiting} of {tasks} tasks never began")
+    recorded_at = _wait_for_records(stand)
+    spent = between(before, read_load())
+    moments = stand.marks.several(0, tasks)
+    memory = max(memory, stand.memory())
+    begun = sum(1 for moment in moments if moment > before.at) or tasks
+    return _rates(moments, recorded_at, spent.foreign_cores) | {
+        Measure.CPU: figure(1_000 * spent.system_cpu / begun, spent.foreign_cores, of=begun),
+        Measure.MEMORY: figure(memory / 2**20),
+    }
+
+
+def _rates(moments: Sequence[float], recorded_at: float | None, foreign: float) -> Figures:
+    values = {
+        Measure.RECORDED: steady_rate(moments, recorded_at) if recorded_at is not None else None,
+        Measure.STARTED: steady_rate(moments),
+        Measure.STARTED_WHOLE: whole_rate(moments),
+    }
+    return {measure: figure(value, foreign, of=len(moments)) for measure, value in values.items() if value is not None}
+
+
+def _wait_for_records(stand: Stand) -> float | None:
+    """When the system had recorded that all tasks are done; None if it keeps no such record."""
+    if "left" not in stand.driver.actions:
+        return None
+    give_up_at = time.monotonic() + stand.sizes.patience_seconds
+    while True:
+        answer = stand.driver.ask("left")
+        if not answer.answer:
+            return answer.ended_at
+        if time.monotonic() > give_up_at:
+            raise Trouble(f"{answer.answer:.0f} tasks have begun and were never recorded as done")
+        time.sleep(_POLL_SECONDS)
+
+
+def _wait_for(stand: Stand, number: int, seconds: float, poll_seconds: float = _POLL_SECONDS) -> float:
+    """When this task began."""
+    give_up_at = time.monotonic() + seconds
+    while not (moment := stand.marks.get(number)):
+        if time.monotonic() > give_up_at:
+            stand.workers.check()
+            raise Trouble(f"task {number} did not begin in {seconds:.0f} s")
+        time.sleep(poll_seconds)
+    return moment
+
+
+def _percentiles(measures: dict[Measure, int], seconds: Sequence[float], foreign: float) -> Figures:
+    found = {measure: in_milliseconds(seconds, percent) for measure, percent in measures.items()}
+    return {key: figure(value, foreign, of=len(seconds)) for key, value in found.items() if value is not None}
+
+
+def _is_better(fresh: Figures, found: Figures) -> bool:
+    """The drain that was faster counts, with all of its figures."""
+    key = Measure.RECORDED if Measure.RECORDED in found else Measure.STARTED
+    return fresh[key].value > found[key].value
+
+
+def _slow(sizes: Sizes) -> float:
+    """Tasks per second with which a drain takes half a minute."""
+    return sizes.tasks / 30
+
+
+Stage = Callable[[Stand], Figures]
+STAGES: dict[str, Stage] = {"drain": drains, "starts": starts, "chain": chain, "fan-out": fan_out}

@@ -1,0 +1,269 @@
+"""What a placement costs among 50,000 workers, and how well it fills them.
+
+Decisions: a fleet of four kinds of worker in five zones, filled to 70 % of its cores with tasks of many sizes, each on
+a worker drawn at random: that leaves more workers with some room, and more kinds of room, than our own code would, and
+so more to look at. Then one decision for each of 1,260 distinct shapes, so that nothing is found again: plain ones,
+memory-heavy ones, those with a zone, with a common or a rare label, with preferred labels, with gpus, and those that
+fit nowhere, each at every priority. What is measured is CPU time.
+
+Packing: the same mixed tasks onto identical empty workers, by our code and by first-fit-decreasing. Both get them
+largest first, as a batch of waiting tasks. `workers_used_vs_ffd` is to be at most 1.
+
+Utilisation: a mixed fleet and tasks of mixed sizes in random order, by our code and by random placement on any worker
+that has room. `utilisation` is the part of the fleet's cores in use when the first task found no room;
+`utilisation_in_the_end` when each was tried.
+
+    python -m benchmarks.placement -o json
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import time
+from collections.abc import Callable, Iterable, Iterator
+from random import Random
+
+from benchmarks.measure import Figures, percentile, show
+from mainspring.core.fit_index import OpenWorkers
+from mainspring.core.placement import choose
+from mainspring.core.resources import NOTHING, Resources
+from mainspring.core.shapes import Shape
+from mainspring.core.tasks import Priority
+from mainspring.core.workers import Lease, Worker, WorkerStatus
+
+WORKERS = 50_000
+FULL = 0.7
+EACH = 30
+"""Shapes of each sort, for each priority."""
+PACKED_TASKS = 10_000
+SPREAD_WORKERS = 500
+_GIB = 1 << 30
+_MACHINES = (
+    Resources(8_000, 32 * _GIB, 0, 200 * _GIB), Resources(32_000, 128 * _GIB, 0, 500 * _GIB),
+    Resources(64_000, 512 * _GIB, 0, 1_000 * _GIB), Resources(96_000, 768 * _GIB, 8, 2_000 * _GIB),
+)  # fmt: skip
+_SHARES = (0.4, 0.35, 0.2, 0.05)
+
+Place = Callable[[Resources], Worker | None]
+
+
+class Fleet:
+    """Workers that are filled as a shard fills them."""
+
+    def __init__(self, workers: Iterable[Worker]) -> None:
+        self.workers = list(workers)
+        self.open = OpenWorkers()
+        for worker in self.workers:
+            self.open.update(worker)
+
+    def take(self, worker: Worker, resources: Resources) -> None:
+        """Somebody has so much of a worker from now on."""
+        number = f"lease_{len(worker.leases)}"
+        worker.leases[number] = Lease(
+            id=number, worker_id=worker.id, tenant="t", priority=Priority.P2, shape=Shape(resources=resources),
+            members={},
+        )  # fmt: skip
+        worker.used += resources
+        self.open.update(worker)
+
+    def utilisation(self) -> float:
+        """The part of the cores that are in use."""
+        used = sum(worker.used.cpu_millis for worker in self.workers)
+        return used / sum(worker.total.cpu_millis for worker in self.workers)
+
+
+def a_fleet(size: int, random: Random) -> Fleet:
+    """Workers of four kinds in five zones. Each has its host's name, half have fast disks, one in 1,000 a licence."""
+    return Fleet(
+        Worker(
+            id=f"w{number}",
+            total=total,
+            status=WorkerStatus.READY,
+            zone=f"z{number % 5}",
+            labels={"host": f"h{number}"}
+            | ({"disk": "ssd"} if random.random() < 0.5 else {"disk": "hdd"})
+            | ({"licence": f"l{number % 7}"} if number % 1_000 == 0 else {}),
+        )
+        for number, total in enumerate(random.choices(_MACHINES, _SHARES, k=size))
+    )
+
+
+def some_tasks(random: Random) -> Iterator[Resources]:
+    """What tasks ask for: many small ones, a few large ones, from much memory for a core to little."""
+    while True:
+        millis = random.choice((250, 500, 1_000, 1_000, 2_000, 2_000, 4_000, 8_000))
+        if random.random() < 0.02:
+            millis = random.choice((16_000, 24_000))
+        memory = int(millis / 1_000 * _GIB * random.choice((1, 2, 4, 4, 8)) * random.uniform(0.5, 1.5))
+        yield Resources(millis, min(memory, 128 * _GIB), 0, random.choice((0, 0, 10 * _GIB)))
+
+
+def decisions(random: Random) -> Figures:
+    """How long a decision takes, for each sort of shape."""
+    fleet = a_fleet(WORKERS, random)
+    _fill(fleet, random)
+    by_sort: dict[str, list[float]] = {}
+    found = 0
+    gc.collect()
+    gc.disable()
+    for sort, priority, shape in shapes(random):
+        began = time.thread_time()
+        worker = choose(shape, fleet.open, random, priority=priority)
+        by_sort.setdefault(sort, []).append(1e6 * (time.thread_time() - began))
+        found += worker is not None
+        if worker is not None:
+            fleet.take(worker, shape.resources)
+    gc.enable()
+    every = [value for values in by_sort.values() for value in values]
+    return {
+        "workers": WORKERS,
+        "full": round(fleet.utilisation(), 3),
+        "shapes": len(every),
+        "shapes_placed": found,
+        "decision_us_mean": round(sum(every) / len(every), 1),
+        "decision_us_p99": round(percentile(every, 99), 1),
+        "decision_us_max": round(max(every), 1),
+        "decision_us_mean_by_sort": {sort: round(sum(values) / len(values), 1) for sort, values in by_sort.items()},
+    }
+
+
+def _fill(fleet: Fleet, random: Random) -> None:
+    """Fill the fleet: most workers to about the same part, some to the brim and some hardly."""
+    target = FULL * sum(worker.total.cpu_millis for worker in fleet.workers)
+    used = 0
+    tasks = some_tasks(random)
+    while used < target:
+        worker = random.choice(fleet.workers)
+        task = next(tasks)
+        if task.fits(worker.free):
+            worker.used += task
+            used += task.cpu_millis
+    for worker in fleet.workers:
+        fleet.open.update(worker)
+
+
+def shapes(random: Random) -> Iterator[tuple[str, Priority, Shape]]:
+    """Distinct shapes of each sort, in random order."""
+    tasks = some_tasks(random)
+    makers: dict[str, Callable[[], Shape]] = {
+        "plain": lambda: Shape(resources=next(tasks)),
+        "memory-heavy": lambda: Shape(resources=Resources(500, random.randrange(64 * _GIB, 200 * _GIB))),
+        "large": lambda: Shape(resources=Resources(random.randrange(12_000, 40_000), random.randrange(8, 64) * _GIB)),
+        "zone": lambda: Shape(resources=next(tasks), zone=f"z{random.randrange(5)}"),
+        "common label": lambda: Shape(resources=next(tasks), labels=(("disk", "ssd"),)),
+        "rare label": lambda: Shape(resources=next(tasks), labels=(("licence", f"l{random.randrange(7)}"),)),
+        "one host": lambda: Shape(resources=Resources(250, random.randrange(_GIB)), labels=(("host", "h17"),)),
+        "preferred": lambda: Shape(resources=next(tasks), prefer=(("disk", "ssd"),), prefer_zone="z1"),
+        "gpu": lambda: Shape(resources=next(tasks) + Resources(gpus=random.randrange(1, 9))),
+        "nowhere, too many cores": lambda: Shape(resources=Resources(random.randrange(96_001, 128_000))),
+        "nowhere, full": lambda: Shape(resources=Resources(random.randrange(90_000, 96_000), _GIB)),
+        "nowhere, gpu": lambda: Shape(resources=Resources(60_000, random.randrange(600 * _GIB, 768 * _GIB), 8)),
+        "nowhere, no such label": lambda: Shape(resources=next(tasks), labels=(("disk", "tape"),)),
+        "nowhere, zone and label": lambda: Shape(
+            resources=Resources(random.randrange(60_000, 96_000)), zone="z2", labels=(("disk", "hdd"),)
+        ),
+    }
+    drawn: set[Shape] = set()
+    every = [
+        (sort, priority, _another(maker, drawn))
+        for sort, maker in makers.items() for priority in Priority for _ in range(EACH)
+    ]  # fmt: skip
+    random.shuffle(every)
+    return iter(every)
+
+
+def _another(maker: Callable[[], Shape], drawn: set[Shape]) -> Shape:
+    """A shape that was not drawn before."""
+    while (shape := maker()) in drawn:
+        pass
+    drawn.add(shape)
+    return shape
+
+
+def packing(random: Random) -> Figures:
+    """How many workers the same tasks need, by our code and by first-fit-decreasing."""
+    machine = _MACHINES[1]
+    tasks = [task for task, _ in zip(some_tasks(random), range(PACKED_TASKS), strict=False)]
+    tasks.sort(key=lambda task: _size(task, machine), reverse=True)
+    fleet = Fleet(_identical(machine, PACKED_TASKS // 2))
+    for task in tasks:
+        worker = choose(Shape(resources=task), fleet.open, random, priority=Priority.P2)
+        assert worker is not None, "the fleet is too small"
+        fleet.take(worker, task)
+    ours = sum(worker.used != NOTHING for worker in fleet.workers)
+    ffd = _first_fit(tasks, machine)
+    return {"packed_tasks": len(tasks), "workers_used": ours, "workers_used_ffd": ffd,
+            "workers_used_vs_ffd": round(ours / ffd, 4)}  # fmt: skip
+
+
+def _identical(machine: Resources, size: int) -> Iterator[Worker]:
+    for number in range(size):
+        yield Worker(id=f"w{number}", total=machine, status=WorkerStatus.READY, zone=f"z{number % 5}")
+
+
+def _size(task: Resources, machine: Resources) -> float:
+    """How large a task is: the part of the worker that it takes of the resource of which it takes most."""
+    return max(task.cpu_millis / machine.cpu_millis, task.memory_bytes / machine.memory_bytes)
+
+
+def _first_fit(tasks: Iterable[Resources], machine: Resources) -> int:
+    """How many workers are used if each task goes to the first one with room."""
+    rooms: list[Resources] = []
+    for task in tasks:
+        place = next((place for place, room in enumerate(rooms) if task.fits(room)), None)
+        if place is None:
+            rooms.append(machine - task)
+        else:
+            rooms[place] -= task
+    return len(rooms)
+
+
+def utilisation(random: Random) -> Figures:
+    """How full a fleet gets, by our code and at random."""
+    seed = random.randrange(1 << 32)
+    figures: Figures = {}
+    for name in ("utilisation", "utilisation_random"):
+        fleet = a_fleet(SPREAD_WORKERS, Random(seed))
+        cores = sum(worker.total.cpu_millis for worker in fleet.workers)
+        place = (_ours if name == "utilisation" else _at_random)(fleet, Random(seed + 1))
+        asked, first = 0, None
+        for task in some_tasks(Random(seed)):
+            asked += task.cpu_millis
+            worker = place(task)
+            if worker is not None:
+                fleet.take(worker, task)
+            elif first is None:
+                first = fleet.utilisation()
+            if asked > 1.1 * cores:
+                break
+        figures[name] = round(first if first is not None else fleet.utilisation(), 4)
+        figures[f"{name}_in_the_end"] = round(fleet.utilisation(), 4)
+    return figures
+
+
+def _ours(fleet: Fleet, random: Random) -> Place:
+    return lambda task: choose(Shape(resources=task), fleet.open, random, priority=Priority.P2)
+
+
+def _at_random(fleet: Fleet, random: Random) -> Place:
+    """Any worker that has room, each as likely as another."""
+
+    def place(task: Resources) -> Worker | None:
+        having = [worker for worker in fleet.workers if task.fits(worker.free)]
+        return random.choice(having) if having else None
+
+    return place
+
+
+def main(seed: int) -> Figures:
+    """All figures."""
+    return decisions(Random(seed)) | packing(Random(seed)) | utilisation(Random(seed))
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("-o", "--output", choices=("json", "table"), default="table")
+    options = parser.parse_args()
+    show(main(options.seed), options.output)

@@ -1,0 +1,66 @@
+"""What may grow, and what stands at each size of it while everything else stays as it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from benchmarks.load import CORES_PER_WORKER, WORKERS
+
+HELD = 20_000
+"""Tasks that wait while tenants grow: so many are in memory at most at a priority, and two of each of 10^4 tenants."""
+PLACES = 10_000
+"""Places for tasks while workers grow: one on each, if there are as many workers."""
+
+
+class Setting(msgspec.Struct, frozen=True, kw_only=True):
+    """What there is beside the tasks that are measured, and around them."""
+
+    tenants: int = 10
+    """Whose tasks are measured."""
+    held: int = 0
+    """Tasks of others, of the same priority: of each tenant of these one runs, for ever, and its quota lets no more."""
+    held_tenants: int = 10
+    workers: int = WORKERS
+    places: int = WORKERS * CORES_PER_WORKER
+    """For tasks that are measured, on all workers together."""
+    history: int = 0
+    """Rows."""
+
+
+class Dimension(NamedTuple):
+    """Something that may grow."""
+
+    name: str
+    title: str
+    sizes: Sequence[int]
+    setting: Callable[[int], Setting]
+    about: str
+
+    def up_to(self, largest: int) -> Dimension:
+        """The same without the sizes that are larger, but for the first two."""
+        return self._replace(sizes=[size for size in self.sizes if size <= largest or size in self.sizes[:2]])
+
+
+DIMENSIONS = (
+    Dimension(
+        "waiting", "Tasks that wait", (10**3, 10**4, 10**5, 10**6), lambda size: Setting(held=size),
+        "Tasks of ten other tenants, of the same priority. Each tenant has as much running as its quota lets it have.",
+    ),
+    Dimension(
+        "tenants", "Tenants", (1, 10, 100, 10**3, 10**4),
+        lambda size: Setting(tenants=size, held=HELD, held_tenants=size, places=PLACES),
+        f"The tasks that are measured are of so many tenants, and beside them as many others have {HELD:,} tasks "
+        "together that wait for their quotas.",
+    ),
+    Dimension(
+        "workers", "Workers", (1, 10, 100, 10**3, 10**4), lambda size: Setting(workers=size, places=PLACES),
+        f"Played workers, which have {PLACES:,} places together: no two tasks share one.",
+    ),
+    Dimension(
+        "history", "Rows of history", (0, 10**5, 10**6, 10**7), lambda size: Setting(history=size),
+        "Runs, tasks, attempts and transitions of four weeks; what ended today is still among what is active.",
+    ),
+)  # fmt: skip

@@ -1,0 +1,225 @@
+"""A store in which something stands at a size, and visits to it: an engine comes, is measured there, and goes.
+
+Everything is real but the processes: engine, PostgreSQL and messages; workers are played. On each visit
+
+    1. the engine loads what is there, all workers come, and nothing happens any more;
+    2. every tenant has something done, so that the engine has heard of all of them;
+    3. no-op tasks are submitted, all at once, and drained: from the acknowledged submission until the last is over;
+    4. P0 runs of a tenant of its own are submitted, one after another, with nothing else to do: from the acknowledged
+       submission to the durable assignment.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from datetime import datetime
+from random import Random
+
+import asyncpg
+import msgspec
+
+from benchmarks.load import Working, probe
+from benchmarks.measure import Meter, milliseconds
+from benchmarks.sizes.dimensions import Setting
+from benchmarks.sizes.growth import Visit
+from benchmarks.sizes.history import write_history
+from mainspring.bootstrap import POOL, Engine, open_store
+from mainspring.clock import MachineClock
+from mainspring.core.batch import Batch
+from mainspring.core.jobs import JobSpec, TaskSpec
+from mainspring.core.quotas import Quota
+from mainspring.core.resources import Resources
+from mainspring.core.runs import Run
+from mainspring.core.tasks import Priority
+from mainspring.host.loop import Leader
+from mainspring.ids import entropy, new_id
+from mainspring.store.port import Store
+from mainspring.wire import Assignment, Offer
+from mainspring.worker.played import PlayedWorker
+from tests.postgres import DURABLE, running_postgres
+from tests.submitting import NOOP
+
+GIB = 1 << 30
+LEAST_WARMING = 500
+LOOK_SECONDS = 0.2
+QUIET_LOOKS = 5
+"""Nothing happens any more if so many looks in a row see the same."""
+FOR_EVER_SECONDS = 7_200.0
+HELD = JobSpec(
+    name="held",
+    tasks=(
+        TaskSpec(
+            name="held",
+            resources=Resources(memory_bytes=1 << 10),
+            work=msgspec.Raw(json.dumps({"seconds": FOR_EVER_SECONDS}).encode()),
+            timeout_seconds=2 * FOR_EVER_SECONDS,
+        ),
+    ),
+)
+"""Takes no room that others could miss."""
+
+_random = Random(entropy())
+
+
+class Site:
+    """A store with a setting, and the workers that come back on every visit."""
+
+    def __init__(self, store: Store, setting: Setting) -> None:
+        self.store = store
+        self._setting = setting
+        self._jobs: list[tuple[str, str]] = []
+        """Tenants whose tasks are measured, with the job of each."""
+        cores = setting.places // setting.workers
+        offer = Offer(cores * 1_000, 4 * cores * GIB)
+        names = (f"played-{number}" for number in range(setting.workers))
+        self._fleet = [PlayedWorker(name, offer, MachineClock(), seconds_of=_lasts) for name in names]
+
+    async def furnish(self, connection: asyncpg.Connection) -> None:
+        """Put there what stands there."""
+        setting = self._setting
+        now = await self.store.time()
+        await self.store.ensure_shard(POOL)
+        if setting.history:
+            await write_history(connection, setting.history, now)
+        self._jobs = await _make_jobs(connection, NOOP, _names("tenant", setting.tenants), now)
+        if setting.held:
+            held = await _make_jobs(connection, HELD, _names("held", setting.held_tenants), now)
+            await _allow_one_task(connection, [tenant for tenant, _ in held], now)
+            await _make_runs(connection, held, HELD, setting.held, now)
+        await connection.execute("VACUUM ANALYZE")
+        await connection.execute("CHECKPOINT")
+
+    async def visit(self, tasks: int, probes: int) -> Visit:
+        """Measure once what work costs here."""
+        engine = Engine(self.store, MachineClock())
+        async with engine.running(), Working(engine, self._fleet):
+            leader = await engine.leader(POOL)
+            await self._rest(leader)
+            await self._drain(leader, max(LEAST_WARMING, min(self._setting.tenants, tasks)))
+            meter = await self._drain(leader, tasks)
+            await self._rest(leader)
+            waits = await probe(engine, probes)
+        return Visit(
+            tasks_per_s=tasks / meter.seconds,
+            cpu_us=1e6 * meter.cpu_seconds / tasks,
+            store_cpu_us=1e6 * max(0.0, meter.family_cpu_seconds - meter.cpu_seconds) / tasks,
+            p50_ms=milliseconds(waits, 50),
+            p95_ms=milliseconds(waits, 95),
+            foreign_cores=meter.foreign_cores,
+        )
+
+    async def _rest(self, leader: Leader) -> None:
+        """Come back when everybody is here and nothing happens any more."""
+        same, before = 0, (0, 0, 0)
+        while same < QUIET_LOOKS:
+            await asyncio.sleep(LOOK_SECONDS)
+            memory = leader.shard.memory
+            seen = (memory.capacity.cpu_millis, len(memory.runs), len(memory.attempts))
+            is_whole = seen[0] >= self._setting.places * 1_000 and leader.is_ready
+            same = same + 1 if seen == before and is_whole else 0
+            before = seen
+
+    async def _drain(self, leader: Leader, tasks: int) -> Meter:
+        """Have so many tasks submitted and done."""
+        runs = _runs(self._jobs, NOOP, tasks, await self.store.time())
+        left = {run.id for run in runs}
+        done = asyncio.Event()
+
+        def committed(_number: int, batch: Batch) -> None:
+            left.difference_update(run.id for run in batch.runs if run.ended_at is not None)
+            if not left:
+                done.set()
+
+        leader.on_commit = committed
+        await self.store.insert_runs(runs)
+        meter = Meter("postgres")
+        await done.wait()
+        return meter.stop()
+
+
+@asynccontextmanager
+async def open_site(setting: Setting) -> AsyncIterator[Site]:
+    """A site in a database server of its own, as durable as in production."""
+    with running_postgres(DURABLE) as url:
+        store = await open_store(url, MachineClock())
+        try:
+            site = Site(store, setting)
+            connection = await asyncpg.connect(url)
+            try:
+                await site.furnish(connection)
+            finally:
+                await connection.close()
+            yield site
+        finally:
+            await store.close()
+
+
+def _lasts(assignment: Assignment) -> float:
+    return float(json.loads(assignment.work).get("seconds", 0.0))
+
+
+def _names(kind: str, number: int) -> list[str]:
+    return [f"{kind}-{one:05d}" for one in range(number)]
+
+
+async def _make_jobs(
+    connection: asyncpg.Connection, spec: JobSpec, tenants: Sequence[str], now: datetime
+) -> list[tuple[str, str]]:
+    """The same job for each tenant."""
+    definition = msgspec.json.encode(spec).decode()
+    jobs = [(tenant, new_id("job", now, _random)) for tenant in tenants]
+    rows = [(job_id, tenant, spec.name, 1, definition) for tenant, job_id in jobs]
+    await connection.copy_records_to_table(
+        "jobs", records=rows, columns=("id", "tenant", "name", "version", "definition")
+    )
+    return jobs
+
+
+async def _allow_one_task(connection: asyncpg.Connection, tenants: Sequence[str], now: datetime) -> None:
+    """Give each tenant a quota of one task at a time."""
+    quota = msgspec.json.encode(Quota(max_tasks=1)).decode()
+    rows = [(tenant, "", quota, None, 1, now, "benchmark") for tenant in tenants]
+    names = ("tenant", "pool", "quota", "raised", "version", "updated_at", "updated_by")
+    await connection.copy_records_to_table("quotas", records=rows, columns=names)
+    await connection.execute("UPDATE rules_version SET version = version + 1")
+
+
+async def _make_runs(
+    connection: asyncpg.Connection, jobs: Sequence[tuple[str, str]], spec: JobSpec, number: int, now: datetime
+) -> None:
+    """The same runs as `_runs` gives, made where they are to be: a million one after another would take minutes."""
+    like = msgspec.structs.asdict(_runs(jobs[:1], spec, 1, now)[0])
+    drawn = {"id", "tenant", "job_id"}
+    names = [name for name, value in like.items() if value is not None and name not in drawn]
+    given = [like[name] for name in names]
+    await connection.execute(
+        f"""INSERT INTO runs (id, tenant, job_id, {", ".join(names)})
+            SELECT substr($1, 1, 17) || lpad(to_hex(n * 2654435761 % 4294967296), 16, '0'),
+                ($2::text[])[1 + n % {len(jobs)}], ($3::text[])[1 + n % {len(jobs)}],
+                {", ".join(f"${place}" for place, _ in enumerate(names, 4))}
+            FROM generate_series(0::bigint, {number - 1}) AS up (n)""",
+        like["id"], [tenant for tenant, _ in jobs], [job_id for _, job_id in jobs], *given,
+        timeout=600,
+    )  # fmt: skip
+
+
+def _runs(jobs: Sequence[tuple[str, str]], spec: JobSpec, number: int, now: datetime) -> list[Run]:
+    """So many runs, in turn for each tenant."""
+    return [
+        Run(
+            id=new_id("run", now, _random),
+            shard=POOL,
+            tenant=jobs[one % len(jobs)][0],
+            job_id=jobs[one % len(jobs)][1],
+            priority=Priority.P2,
+            params="{}",
+            task_count=len(spec.tasks),
+            submitted_by="benchmark",
+            created_at=now,
+            start_at=now,
+        )
+        for one in range(number)
+    ]
