@@ -24,7 +24,7 @@ _WORDS = (
     (r"\basync(contextmanager)\b", r"\1"),
     (r"\b__a(enter|exit|iter)__\b", r"__\1__"),
     (r"\benter_async_context\b", "enter_context"),
-    (r"\.a(close|read|iter_raw|iter_lines)\(", r".\1("),
+    (r"\.a(close|read|iter_raw|iter_bytes|iter_lines)\(", r".\1("),
     (r"\bclock\.sleep\(", "clock.pause("),
     (r"\bmainspring\.sdk\.aio\b", "mainspring.sdk"),
     (r"Several calls may be under way at once, all in one event loop\.", "Not for several threads at once."),

@@ -1,0 +1,32 @@
+"""Brings the programs that tests run and that no wheel has: `python3 -m tools.system_packages`.
+
+Where apt-get is there and this is root, what is missing is installed; elsewhere it is said what to install, and the
+exit code is 1. Only the standard library is used: it runs before anything is installed.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+
+PACKAGES = {"bwrap": "bubblewrap", "curl": "curl", "jq": "jq", "podman": "podman", "runc": "runc"}
+"""Program to the package of Debian and Ubuntu that has it."""
+_APT = ["apt-get", "-qq", "-o", "Dpkg::Use-Pty=0"]
+
+
+def main() -> None:
+    """Install what is missing, or say what it is."""
+    missing = [package for program, package in PACKAGES.items() if shutil.which(program) is None]
+    if not missing:
+        return
+    if shutil.which("apt-get") is None or os.geteuid() != 0:
+        sys.exit(f"The tests run programs that are not here. As root: apt-get install {' '.join(missing)}")
+    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    for words in (["update"], ["install", "--yes", "--no-install-recommends", *missing]):
+        subprocess.run([*_APT, *words], env=environment, stdout=subprocess.DEVNULL, check=True)
+
+
+if __name__ == "__main__":
+    main()
