@@ -29,7 +29,10 @@ own line, as if the other one had as many who wait, so that two together can't a
 waits in 20 runs, none in 17 of them."""
 ROUNDS = 3
 """A machine that stands still for half a second makes all that was promised for it false: 34 of 117 were so in one
-run. So of several rounds one has to be true; how many are let in is looked at in all of them."""
+run, and 77 runs that were let in within two seconds were made within one. So of several rounds one has to be as
+promised; how many are let in is looked at in all of them in which the servers counted together."""
+ALONE = "rates.unavailable"
+"""What a server says that counts alone, because the store did not answer in time: then each lets in its own number."""
 NOTHING = {"name": "nothing", "tasks": [{"name": "nothing", "work": {"run": ["true"]}}]}
 AT_A_TIME = {"quota": 3, "group": 4}
 
@@ -62,28 +65,57 @@ class Answer(NamedTuple):
     at: float
 
 
+class Round(NamedTuple):
+    """What came of some seconds in which all asked."""
+
+    together: bool
+    """The servers shared their counts all the time."""
+    waits: Counter[bool]
+    """Whether those who waited as they were told were let in then."""
+    most_made: int
+    """The most runs that were made within a second."""
+
+    @property
+    def is_as_promised(self) -> bool:
+        """Whether all of it is as it has to be on a machine that does not stand still."""
+        is_true = self.waits[True] > TRUE_TO_FALSE * self.waits[False]
+        return self.together and is_true and self.most_made <= PER_SECOND * LEEWAY
+
+
 @pytest.mark.parametrize("request_", [*SUBMISSIONS, *OTHERS], ids=lambda one: one.setting)
 async def test_two_servers_let_in_no_more_than_one_would(tmp_path: Path, postgres_url: str, request_: Request) -> None:
     """ADM-4: in any second, and whoever waits as told is let in."""
     with Town(tmp_path, postgres_url) as town:
         settings = ("--set", f"{request_.setting}={PER_SECOND}")
         servers = [await asyncio.to_thread(town.server, *settings) for _ in range(2)]
-        addresses = cycle([server.address for server in servers])
         async with httpx2.AsyncClient() as web:
             made = await web.post(f"{servers[0].address}/api/v1/jobs", json=NOTHING)
             made.raise_for_status()
-        waits = []
-        for _ in range(ROUNDS):
-            told = await asyncio.gather(*(ask_for(next(addresses), request_) for _ in range(SUBMITTERS)))
-            check_what_is_let_in(told)
-            waits.append(
-                Counter(after.status < 300 for one in told for answer, after in pairwise(one) if is_refusal(answer))
-            )
-            if was_true(waits[-1]):
-                break
-    assert any(map(was_true, waits)), waits
-    if request_ in SUBMISSIONS:
-        assert most_in_a_second(await submissions(postgres_url)) <= PER_SECOND * LEEWAY
+        rounds = [await play_round(servers, request_, postgres_url)]
+        while not rounds[-1].is_as_promised and len(rounds) < ROUNDS:
+            rounds.append(await play_round(servers, request_, postgres_url))
+    assert rounds[-1].is_as_promised, rounds
+
+
+async def play_round(servers: Sequence[Server], request: Request, store_url: str) -> Round:
+    """Let all submitters ask for some seconds, and look at how many were let in."""
+    made_before = len(await submissions(store_url))
+    alone_before = times_alone(servers)
+    addresses = islice(cycle([server.address for server in servers]), SUBMITTERS)
+    told = await asyncio.gather(*(ask_for(address, request) for address in addresses))
+    together = times_alone(servers) == alone_before
+    if together:
+        check_what_is_let_in(told)
+    return Round(
+        together=together,
+        waits=Counter(after.status < 300 for one in told for answer, after in pairwise(one) if is_refusal(answer)),
+        most_made=most_in_a_second((await submissions(store_url))[made_before:]),
+    )
+
+
+def times_alone(servers: Sequence[Server]) -> int:
+    """How often one of the servers began to count alone."""
+    return sum(server.log.read_text().count(ALONE) for server in servers)
 
 
 def check_what_is_let_in(told: Sequence[Sequence[Answer]]) -> None:
@@ -99,11 +131,6 @@ def check_what_is_let_in(told: Sequence[Sequence[Answer]]) -> None:
 def is_refusal(answer: Answer) -> bool:
     """Whether it was told to come later."""
     return answer.status == 429
-
-
-def was_true(waits: Counter[bool]) -> bool:
-    """Whether those who waited as they were told were let in."""
-    return waits[True] > TRUE_TO_FALSE * waits[False]
 
 
 async def ask_for(address: str, request: Request) -> list[Answer]:
