@@ -44,6 +44,18 @@ def test_who_takes_all_of_it_at_once_waits_for_a_whole_period() -> None:
     assert (answer.granted, answer.more_at) == (5, NOW + 10 * SECOND)
 
 
+def test_what_is_taken_at_a_later_time_counts_from_then_on() -> None:
+    """Whoever does not know the store's time to the moment: what counted before is looked at by the earlier time."""
+    row = LimitRow(limit="a", takes=(Take(NOW - 10 * SECOND, 2), Take(NOW - 9 * SECOND, 1)), counts_until=NOW)
+    (answer,), (changed,) = take([a_wish(9)], {"a": row}, NOW, at=NOW + 2 * SECOND)
+    assert (answer.granted, answer.more_at) == (4, NOW + SECOND)
+    assert changed.takes == (Take(NOW - 9 * SECOND, 1), Take(NOW + 2 * SECOND, 4))
+    assert changed.counts_until == NOW + 12 * SECOND
+
+    (alone,), _ = take([a_wish(9)], {"a": unused()}, NOW, at=NOW + 2 * SECOND)
+    assert (alone.more_at, alone.wait_seconds) == (NOW + 12 * SECOND, 12.0)
+
+
 def test_a_take_counts_for_one_period_and_not_at_its_end() -> None:
     takes = [Take(NOW - 10 * SECOND, 5)]
     assert allow(a_wish(5), takes, NOW - timedelta(microseconds=1)).granted == 0
@@ -85,19 +97,20 @@ def test_a_clock_that_was_set_back_frees_nothing_early() -> None:
 STEPS = st.lists(st.tuples(st.floats(0.0, 3.0), st.integers(0, 8)), min_size=1, max_size=200)
 
 
-@given(steps=STEPS, most=st.integers(0, 40), per_seconds=st.sampled_from([0.001, 1.0, 7.3]))
+@given(steps=STEPS, most=st.integers(0, 40), per_seconds=st.sampled_from([0.001, 1.0, 7.3]), ahead=st.floats(0.0, 0.2))
 def test_no_stretch_as_long_as_a_period_has_more_than_the_limit(
-    steps: list[tuple[float, int]], most: int, per_seconds: float
+    steps: list[tuple[float, int]], most: int, per_seconds: float, ahead: float
 ) -> None:
-    """The takes as they were, against the limit; and what is kept of them stays small."""
+    """The takes as they were, at the latest, against the limit; and what is kept of them stays small."""
     period = timedelta(seconds=per_seconds)
     row, now = unused(), NOW
     taken: list[Take] = []
     for gap, wanted in steps:
         now += gap * period / 20
-        (answer,), changed = take([a_wish(wanted, most=most, per_seconds=per_seconds)], {"a": row}, now)
+        at = now + ahead * period
+        (answer,), changed = take([a_wish(wanted, most=most, per_seconds=per_seconds)], {"a": row}, now, at)
         row = changed[0] if changed else row
-        taken.append(Take(now, answer.granted))
+        taken.append(Take(at, answer.granted))
         assert len(row.takes) <= MOST_TAKES
         assert sum(one.amount for one in taken if one.at + period > now) <= most
         assert answer.granted == wanted or answer.more_at is not None

@@ -59,9 +59,9 @@ async def test_what_was_taken_counts_for_a_period_by_the_stores_time(store: Stor
 
 
 async def test_a_limit_that_is_changed_counts_what_was_taken_before(store: Store) -> None:
-    await granted(store, a_wish(wanted=5))
+    await granted(store, a_wish(wanted=5), a_wish(wanted=5, limit="raised"))
 
-    assert await granted(store, a_wish(wanted=5, most=7)) == [2]
+    assert await granted(store, a_wish(wanted=5, most=7, limit="raised")) == [2]
     assert await granted(store, a_wish(wanted=5, most=3)) == [0]
     assert await granted(store, a_wish(wanted=5, per_seconds=1e-9)) == [5]
 

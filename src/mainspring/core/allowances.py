@@ -70,12 +70,15 @@ class LimitRow(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """After this nothing of it counts any more."""
 
 
-def allow(wish: Wish, takes: Sequence[Take], now: datetime) -> Allowance:
-    """What can be granted now. `takes` are those that still count, or a few more, the oldest first."""
+def allow(wish: Wish, takes: Sequence[Take], now: datetime, at: datetime | None = None) -> Allowance:
+    """What can be granted now. `takes` are those that still count, or a few more, the oldest first.
+
+    `at` is the time of what is taken, if that is later.
+    """
     counting = _counting(takes, wish, now)
     free = max(0, wish.most - sum(take.amount for take in counting))
     granted = max(0, min(wish.wanted, free))
-    more_at = _more_at(wish, counting, granted, now)
+    more_at = _more_at(wish, counting, granted, at or now)
     wait = 0.0 if more_at is None else (more_at - now).total_seconds()
     return Allowance(
         limit=wish.limit, granted=granted, more_at=more_at, wait_seconds=max(0.0, wait), left=free - granted
@@ -83,17 +86,21 @@ def allow(wish: Wish, takes: Sequence[Take], now: datetime) -> Allowance:
 
 
 def take(
-    wishes: Sequence[Wish], limits: Mapping[str, LimitRow], now: datetime
+    wishes: Sequence[Wish], limits: Mapping[str, LimitRow], now: datetime, at: datetime | None = None
 ) -> tuple[list[Allowance], list[LimitRow]]:
-    """What can be granted of each wish, in order, and the limits that are others by it."""
+    """What can be granted of each wish, in order, and the limits that are others by it.
+
+    `at` is the time of what is taken, for whoever does not know that of the store to the moment: one that can't be over
+    yet. `now` must have come already.
+    """
     answers: list[Allowance] = []
     changed: dict[str, LimitRow] = {}
     for wish in wishes:
         row = changed.get(wish.limit) or limits[wish.limit]
-        answer = allow(wish, row.takes, now)
+        answer = allow(wish, row.takes, now, at)
         answers.append(answer)
         if answer.granted:
-            changed[wish.limit] = _taken(row, wish, answer.granted, now)
+            changed[wish.limit] = _taken(row, wish, answer.granted, now, at or now)
     return answers, list(changed.values())
 
 
@@ -102,8 +109,8 @@ def _counting(takes: Sequence[Take], wish: Wish, now: datetime) -> list[Take]:
     return [take for take in takes if take.at + period > now]
 
 
-def _more_at(wish: Wish, counting: Sequence[Take], granted: int, now: datetime) -> datetime | None:
-    """When one more fits beside what counts, with what is granted now."""
+def _more_at(wish: Wish, counting: Sequence[Take], granted: int, at: datetime) -> datetime | None:
+    """When one more fits beside what counts, with what is granted and counts from `at` on."""
     together = sum(take.amount for take in counting) + granted
     if together < wish.most:
         return None
@@ -112,15 +119,15 @@ def _more_at(wish: Wish, counting: Sequence[Take], granted: int, now: datetime) 
         together -= take.amount
         if together < wish.most:
             return take.at + period
-    return now + period
+    return at + period
 
 
-def _taken(row: LimitRow, wish: Wish, amount: int, now: datetime) -> LimitRow:
+def _taken(row: LimitRow, wish: Wish, amount: int, now: datetime, at: datetime) -> LimitRow:
     """The limit with one more take, and without those that count no more."""
     period = timedelta(seconds=wish.per_seconds)
     counting = _counting(row.takes, wish, now)
     # A clock may be set back; the order of the takes stays.
-    at = max([now, *(take.at for take in counting[-1:])])
+    at = max([at, *(take.at for take in counting[-1:])])
     takes = _joined([*counting, Take(at, amount)], period)
     return replace(row, takes=tuple(takes), counts_until=max(row.counts_until, at + period))
 

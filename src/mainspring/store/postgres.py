@@ -82,7 +82,7 @@ class PostgresStore(PostgresSchedules, PostgresLists, PostgresAdmin, PostgresSha
     async def close(self) -> None:
         """Let go of all connections."""
         await self._wakeups.close()
-        for pool in [self._pool, self._patient, *self._writers.values()]:
+        for pool in [self._pool, self._by_key, self._patient, *self._writers.values()]:
             await pool.close()
 
     async def settings_report(self) -> dict[str, str]:
@@ -173,13 +173,13 @@ class PostgresStore(PostgresSchedules, PostgresLists, PostgresAdmin, PostgresSha
         self, runs: Sequence[Run], key: IdempotencyKey | None = None, audit: Sequence[AuditEntry] = ()
     ) -> list[str]:
         """Make runs, once."""
-        ids = await self._call(submission.insert_runs, runs, key, audit)
+        ids = await self._call_by_key(submission.insert_runs, runs, key, audit)
         self._wakeups.work(sorted({run.shard for run in runs}))
         return ids
 
     async def insert_keyed(self, wishes: Sequence[KeyedRun]) -> list[str | KeyReused]:
         """Make runs that have a key each, once."""
-        ends = await self._call(submission.insert_keyed, wishes)
+        ends = await self._call_by_key(submission.insert_keyed, wishes)
         self._wakeups.work(sorted({wish.run.shard for wish in wishes}))
         return ends
 

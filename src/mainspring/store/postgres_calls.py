@@ -13,6 +13,7 @@ from mainspring.ids import entropy
 from mainspring.store import postgres_rows as rows
 from mainspring.store.listing import Listing
 from mainspring.store.postgres_connections import Connection, Limits, Pool, open_connection
+from mainspring.store.postgres_limits import Allowances
 from mainspring.store.postgres_wakeups import CHANNEL, Wakeups
 
 T = TypeVar("T")
@@ -27,7 +28,9 @@ class PostgresCalls:
         self._url = url
         self._limits = limits
         self._pool = Pool(partial(open_connection, url, limits), connections, limits.deadline)
+        self._by_key = Pool(partial(open_connection, url, limits, by_key=True), connections, limits.deadline)
         self._patient = Pool(partial(open_connection, url, limits, patient=True), 2, limits.long_deadline)
+        self._allowances = Allowances(clock)
         self._wakeups = Wakeups(
             sender=f"{entropy():016x}",
             clock=clock,
@@ -43,6 +46,13 @@ class PostgresCalls:
         self, work: Callable[Concatenate[Connection, P], Awaitable[T]], *args: P.args, **kwargs: P.kwargs
     ) -> T:
         async with self._pool.connection() as connection:
+            return await work(connection, *args, **kwargs)
+
+    async def _call_by_key(
+        self, work: Callable[Concatenate[Connection, P], Awaitable[T]], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        """The same for what only looks up rows by their keys, and somebody waits for: its plans are made once."""
+        async with self._by_key.connection() as connection:
             return await work(connection, *args, **kwargs)
 
     async def _call_patiently(

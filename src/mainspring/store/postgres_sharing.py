@@ -1,21 +1,17 @@
 """Who may use what, and limits that hold for the cluster, on PostgreSQL, as the port has them.
 
-Whoever takes from a limit holds the lock on its row in `limits` while it reads, decides and writes. Of several limits
-the rows are locked in the order of their names, so that nobody waits in a circle; a row that is missing is made before,
-in a transaction of its own, because making one in between would break that order.
-
-The time at which something is taken is asked for when the locks are held: no take is older than one that it knows of.
+How something is taken from a limit is in `postgres_limits.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TypeVar
 
 import msgspec
 
-from mainspring.core.allowances import Allowance, LimitRow, Wish, take
+from mainspring.core.allowances import Allowance, LimitRow, Wish
 from mainspring.core.audit_trail import AuditEntry
 from mainspring.core.freezes import FreezeKind, FreezeRow
 from mainspring.core.pools import Policy, PoolRow
@@ -24,7 +20,7 @@ from mainspring.core.shares import ShareRow, grant
 from mainspring.core.sharing_rules import AllRules
 from mainspring.core.tasks import Priority
 from mainspring.core.work_groups import GroupRow, limit_of
-from mainspring.errors import Fenced, Unavailable
+from mainspring.errors import Fenced
 from mainspring.store import postgres_rows as rows
 from mainspring.store import sharing_statements as statements
 from mainspring.store.loading import all_rules
@@ -33,12 +29,12 @@ from mainspring.store.postgres_admin import change, keep, put
 from mainspring.store.postgres_audit import write_audit
 from mainspring.store.postgres_calls import PostgresCalls
 from mainspring.store.postgres_connections import Connection, transaction
-from mainspring.store.postgres_queries import NOW, SNAPSHOT, ensure_shard, interval
+from mainspring.store.postgres_limits import holding
+from mainspring.store.postgres_queries import NOW, SNAPSHOT, ensure_shard
 from mainspring.store.postgres_rows import as_json, from_json
 from mainspring.store.sharing_statements import RuleTable
 
 S = TypeVar("S", bound=msgspec.Struct)
-T = TypeVar("T")
 
 _PUT = {
     table.struct: put(table.name, table.struct, table.keys)
@@ -53,24 +49,6 @@ def _replace(table: RuleTable) -> str:
 
 _REPLACE = {table.struct: _replace(table) for table in (statements.GRANTS, statements.FREEZES)}
 
-# The time is asked for outside, where a row arrives when its lock is held.
-_LOCK = f"""
-    SELECT locked.*, clock_timestamp() FROM (
-        SELECT {rows.LIMITS.select()} FROM limits WHERE "limit" = ANY($1::text[]) ORDER BY "limit" FOR UPDATE
-    ) AS locked
-"""
-_NEW_LIMITS = f"""
-    WITH forgotten AS (
-        DELETE FROM limits WHERE "limit" IN ({statements.unused_limits(NOW)} FOR UPDATE SKIP LOCKED)
-    )
-    INSERT INTO limits ({rows.LIMITS.select()})
-    SELECT name, '[]', {NOW} + {interval(statements.NEW_LIMIT_FOR)} FROM unnest($1::text[]) AS name
-    ON CONFLICT ("limit") DO NOTHING
-"""
-_TAKEN = f"""
-    UPDATE limits SET takes = u.takes, counts_until = u.counts_until
-    FROM ROWS FROM ({from_json("$1", rows.LIMITS)}) AS u WHERE limits."limit" = u."limit"
-"""
 # It holds off an election until the end of the transaction, and so does the fence of a batch.
 _IS_LED = f"{statements.IS_LED} FOR SHARE"
 _SHARE = f"""
@@ -155,7 +133,7 @@ class PostgresSharing(PostgresCalls):
 
     async def take_allowances(self, wishes: Sequence[Wish]) -> list[Allowance]:
         """Take from rates."""
-        return await self._call(_take_allowances, wishes) if wishes else []
+        return await self._call_by_key(self._allowances.take, wishes) if wishes else []
 
     async def count_intake(self, shard: str, most: int) -> Mapping[Priority, int]:
         """How many runs wait in intake. May take longer than other calls."""
@@ -231,31 +209,7 @@ async def _take_share(connection: Connection, term: Term, limit: str, total: int
         await connection.execute(_SHARE, share.limit, share.holder, share.granted, share.needed)
         return share
 
-    return await _holding(connection, [limit], decide)
-
-
-async def _take_allowances(connection: Connection, wishes: Sequence[Wish]) -> list[Allowance]:
-    async def decide(limits: Mapping[str, LimitRow], now: datetime) -> list[Allowance]:
-        answers, changed = take(wishes, limits, now)
-        if changed:
-            await connection.execute(_TAKEN, as_json(changed))
-        return answers
-
-    return await _holding(connection, sorted({wish.limit for wish in wishes}), decide)
-
-
-async def _holding(
-    connection: Connection, names: Sequence[str], work: Callable[[Mapping[str, LimitRow], datetime], Awaitable[T]]
-) -> T:
-    """Do some work while limits are locked: it is given their rows, and the time at which it had all the locks."""
-    for _ in range(2):
-        async with transaction(connection):
-            found = await connection.fetch(_LOCK, names)
-            limits = {row["limit"]: rows.LIMITS.struct(row) for row in found}
-            if len(limits) == len(names):
-                return await work(limits, max(row["clock_timestamp"] for row in found))
-        await connection.execute(_NEW_LIMITS, [name for name in names if name not in limits])
-    raise Unavailable("a limit was forgotten just now")
+    return await holding(connection, [limit], decide)
 
 
 async def _count_intake(connection: Connection, shard: str, most: int) -> Mapping[Priority, int]:
