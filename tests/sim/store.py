@@ -14,10 +14,12 @@ from random import Random
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from mainspring.core.batch import Batch
+from mainspring.core.runs import Run
 from mainspring.core.schedule_rows import Decide, Docket, Ruling
 from mainspring.core.sharing_rules import AllRules
 from mainspring.core.work_groups import limit_of
 from mainspring.errors import MainspringError, Rejected, Unavailable
+from mainspring.store.port import OnWork
 from mainspring.store.sqlite import SqliteStore, inline
 from tests.sim.loop import PROCESS, Process, VirtualLoop
 
@@ -57,10 +59,11 @@ class Truth:
         self.gone_until = 0.0
         self.slow_until = 0.0
         self.slowness = 0.0
-        self._listeners: list[tuple[Callable[[str], None], Process | None]] = []
+        self._listeners: list[tuple[OnWork, Process | None]] = []
         self._random = Random(f"hints:{world.mix.seed}")
+        self.store.on_work(self._hint)
 
-    def listen(self, call: Callable[[str], None]) -> None:
+    def listen(self, call: OnWork) -> None:
         """Hint at new runs."""
         self._listeners.append((call, PROCESS.get()))
 
@@ -95,7 +98,6 @@ class Truth:
             case "insert_runs":
                 ids = at_once(self.store.insert_runs(*args, **kwargs))
                 checker.inserted(args[0], kwargs.get("key"), ids)
-                self._hint(args[0][0].shard)
                 return ids
             case "insert_job":
                 row = at_once(self.store.insert_job(*args, **kwargs))
@@ -142,8 +144,6 @@ class Truth:
         result = at_once(getattr(self.store, name)(*args[:place], watch, *args[place + 1 :], **kwargs))
         for docket, rulings in decided:
             self._world.checker.settled(docket, rulings)
-            for shard in {run.shard: None for ruling in rulings for run in ruling.runs}:
-                self._hint(shard)
         return result
 
     def _commit(self, term: Any, number: int, batch: Batch) -> object:
@@ -159,12 +159,15 @@ class Truth:
         checker.committed(term, number, batch, expected)
         return at
 
-    def _hint(self, shard: str) -> None:
+    def _hint(self, shard: str, runs: Sequence[Run]) -> None:
+        """Say that there is work. One of those who hear it has made the runs, and may have heard of it last."""
         loop = self._world.loop
-        for call, process in self._listeners:
+        maker = self._random.randrange(len(self._listeners)) if self._listeners else None
+        for place, (call, process) in enumerate(self._listeners):
             if self._random.random() < 0.7:
                 context = process.context if process is not None else loop.outside
-                loop.call_later(0.001, call, shard, context=context)
+                at_hand = runs if place == maker else ()
+                loop.call_later(self._random.uniform(0.0, 0.01), call, shard, at_hand, context=context)
 
 
 class HostStore:
@@ -186,7 +189,7 @@ class HostStore:
         self.__dict__[name] = call
         return call
 
-    def on_work(self, call: Callable[[str], None]) -> None:
+    def on_work(self, call: OnWork) -> None:
         """Hints come without a call."""
         self._truth.listen(call)
 

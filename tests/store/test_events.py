@@ -140,7 +140,7 @@ async def test_a_fire_that_is_settled_again_with_a_later_event_does_not_count_fo
 async def test_runs_for_events_are_made_known(store: Store) -> None:
     await given(store, a_schedule(event_type="file.arrived"))
     told: list[str] = []
-    store.on_work(told.append)
+    store.on_work(lambda shard, _: told.append(shard))
 
     await store.receive_events(TENANT, [an_event()], fire_for_each)
 

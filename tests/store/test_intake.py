@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import timedelta
 
 from mainspring.core.runs import Run
 from mainspring.core.tasks import Priority
-from mainspring.store.port import Store, Waiting, Want
+from mainspring.store.port import IdempotencyKey, KeyedRun, Store, Waiting, Want
 from tests.store.builders import HOUR, NOW, Leader, a_run, adopted
 
 P0, P1, P2 = Priority
@@ -141,10 +142,29 @@ async def test_next_start_is_none_if_there_is_none(store: Store) -> None:
 
 
 async def test_on_work_calls_soon_after_runs_were_inserted(store: Store) -> None:
-    heard: list[str] = []
-    store.on_work(heard.append)
-    store.on_work(heard.append)
+    heard: list[tuple[str, Sequence[Run]]] = []
+    for _ in range(2):
+        store.on_work(lambda shard, runs: heard.append((shard, runs)))
+    first, second, third = a_run(), a_run(), a_run(shard="other")
 
-    await store.insert_runs([a_run(), a_run(), a_run(shard="other")])
+    await store.insert_runs([first, third, second])
 
-    assert heard == ["main", "main", "other", "other"]
+    assert heard == [("main", [first, second])] * 2 + [("other", [third])] * 2
+    assert [await store.run(run.id) for run in (first, second, third)] == [first, second, third]
+
+
+async def test_on_work_gives_no_runs_that_were_there_already(store: Store) -> None:
+    """Not those of a call that is repeated, nor of a key that was used before: somebody may have them by now."""
+    heard: list[Sequence[Run]] = []
+    key, run, keyed = IdempotencyKey(tenant="acme", key="k", body_hash="h"), a_run(), a_run()
+    await store.insert_runs([run])
+    await store.insert_runs([keyed], key)
+    store.on_work(lambda _, runs: heard.append(list(runs)))
+
+    await store.insert_runs([run])
+    await store.insert_runs([a_run()], key)
+    await store.insert_runs([keyed], key)
+    await store.insert_runs([run, a_run()])
+    await store.insert_keyed([KeyedRun(run=keyed, key=key)])
+
+    assert heard == [[]] * 5

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 
 import asyncpg
 import pytest
+from msgspec.structs import replace
 
 from mainspring.clock import MachineClock
 from mainspring.core.runs import RunState
@@ -18,6 +19,7 @@ from mainspring.store import (
     postgres_batch,
     postgres_lists,
     postgres_queries,
+    postgres_submission,
     run_lists,
     sqlite_admin,
     sqlite_audit,
@@ -27,10 +29,11 @@ from mainspring.store import (
     sqlite_sharing,
     sqlite_submission,
 )
-from mainspring.store.port import Want
+from mainspring.store.port import IdempotencyKey, Want
 from mainspring.store.port_front import DecisionFilter, RunFilter, TaskFilter
 from mainspring.store.postgres import PostgresStore
 from mainspring.store.postgres_connections import Connection, Limits, open_connection
+from mainspring.store.postgres_rows import as_json
 from mainspring.store.sqlite import SqliteStore, inline
 from mainspring.store.sqlite_lists import find
 from tests.store.builders import (
@@ -116,6 +119,35 @@ async def multiply(connection: Connection, table: str, row: str, *, key: str = "
         f"""INSERT INTO {table} OVERRIDING SYSTEM VALUE
             SELECT {columns} FROM {table}, generate_series(1, 50000) AS n WHERE {key} = '{row}'"""
     )
+
+
+@pytest.mark.parametrize("statistics", ["old", "new"])
+async def test_runs_are_made_by_looking_up_keys_and_jobs(
+    store: PostgresStore, other: Connection, postgres_url: str, statistics: str
+) -> None:
+    """However many keys, jobs and runs there are: those who submit have plans that are made once."""
+    by_key = await open_connection(postgres_url, Limits(), by_key=True)
+    run = a_run()
+    await store.insert_runs([run], IdempotencyKey(tenant="acme", key="k", body_hash="h"))
+    await multiply(other, "runs", run.id, id="'run_' || n")
+    await other.execute(
+        """INSERT INTO idempotency
+           SELECT tenant, 'k' || n, body_hash, run_ids, at FROM idempotency, generate_series(1, 50000) AS n"""
+    )
+    await multiply(other, "jobs", run.job_id, id="'job_' || n", name="'name' || n")
+    if statistics == "new":
+        await other.execute("ANALYZE")
+
+    job = await other.fetchval("SELECT id FROM jobs WHERE name = 'name7'")
+    runs = as_json([replace(a_run(), job_id=job)])
+    for query, args in (
+        (postgres_submission._INSERT_RUNS, f"'{runs}', '{{{job},unknown}}', '[]'"),
+        (postgres_submission._INSERT_RUNS, f"'{runs}', '{{{job}}}', '[]'"),
+        (postgres_submission._NEW_KEYS, "'{acme,acme}', '{k7,new}', '{h,h}', '{run_1,run_2}'"),
+        (postgres_submission._USES, "'{acme,acme}', '{k7,unknown}'"),
+    ):
+        assert await pages_of(by_key, query, args) < 80, query
+    await by_key.close()
 
 
 @pytest.mark.parametrize("statistics", ["old", "new"])

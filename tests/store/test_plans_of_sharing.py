@@ -9,7 +9,14 @@ import asyncpg
 import pytest
 
 from mainspring.clock import MachineClock
-from mainspring.store import postgres_batch, postgres_sharing, sqlite_batch, sqlite_queries, sqlite_sharing
+from mainspring.store import (
+    postgres_batch,
+    postgres_limits,
+    postgres_sharing,
+    sqlite_batch,
+    sqlite_queries,
+    sqlite_sharing,
+)
 from mainspring.store import sharing_statements as statements
 from mainspring.store.postgres import PostgresStore
 from mainspring.store.postgres_connections import Connection, Limits, open_connection
@@ -76,13 +83,24 @@ async def test_many_limits_cost_those_nothing_who_take_from_one(
 
     reader = await open_connection(postgres_url, Limits())
     for query, args in (
-        (postgres_sharing._LOCK, "'{flood7,held,unknown}'"),
         (postgres_sharing._SHARES, "'{held7,unknown}'"),
         (statements.SHARES_OF_LIMIT, "'held7'"),
         (statements.DROP_SHARES, "'held7'"),
     ):
         assert await pages_of(reader, query, args) < 40, query
     await reader.close()
+    by_key = await open_connection(postgres_url, Limits(), by_key=True)
+    taken = """'[{"limit": "flood7", "takes": [], "counts_until": "2026-11-16T12:00:00Z"}]'"""
+    seen = await other.fetchval('SELECT takes FROM limits WHERE "limit" = $1', "flood7")
+    soon = "clock_timestamp() + interval '0.9 s'"
+    for query, args in (
+        (postgres_limits._LOCK, "'{flood7,held,unknown}'"),
+        (postgres_limits._TAKEN_AT_ONCE, f"{taken}, '{{flood7}}', ARRAY['{seen}'], {soon}"),
+        (postgres_limits._TAKEN, taken),
+        (postgres_limits._NEW_LIMITS, "'{new}'"),
+    ):
+        assert await pages_of(by_key, query, args) < 40, query
+    await by_key.close()
 
 
 @pytest.mark.parametrize("statistics", ["old", "new"])

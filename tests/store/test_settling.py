@@ -343,7 +343,7 @@ async def test_a_settling_that_fails_in_the_middle_leaves_nothing_and_can_be_rep
 
 async def test_new_runs_are_made_known(store: Store) -> None:
     told: list[str] = []
-    store.on_work(told.append)
+    store.on_work(lambda shard, _: told.append(shard))
     schedule = a_schedule()
     await given(store, schedule)
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
+from mainspring.core.runs import Run
 from mainspring.core.tasks import Priority
 from mainspring.errors import JobMissing, KeyReused, Rejected
 from mainspring.store.port import IdempotencyKey, KeyedRun, Store
@@ -263,12 +265,15 @@ async def test_the_same_keys_used_by_many_at_once_in_any_order_make_one_run_each
 
 
 async def test_keyed_runs_are_work_for_their_shards(store: Store) -> None:
-    told: list[str] = []
-    store.on_work(told.append)
+    told: dict[str, Sequence[Run]] = {}
+    store.on_work(told.__setitem__)
+    used, new, elsewhere = a_wish("k1"), a_wish("k2"), a_wish("k3", shard="second")
+    await store.insert_keyed([used])
+    told.clear()
 
-    await store.insert_keyed([a_wish("k1", shard="second"), a_wish("k2", shard="main")])
+    await store.insert_keyed([a_wish("k1"), new, elsewhere])
 
-    assert sorted(told) == ["main", "second"]
+    assert told == {"main": [new.run], "second": [elsewhere.run]}
 
 
 async def test_run_and_tasks_of_an_unknown_run_are_nothing(store: Store) -> None:

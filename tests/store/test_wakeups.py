@@ -78,7 +78,7 @@ async def parts() -> AsyncIterator[tuple[Wakeups, HandClock, Wire]]:
 async def test_the_first_notification_is_sent_at_once(parts: tuple[Wakeups, HandClock, Wire]) -> None:
     wakeups, _, wire = parts
 
-    wakeups.work(["main"])
+    wakeups.work({"main": ()})
     await settle()
 
     assert wire.sent == ["me main"]
@@ -89,12 +89,12 @@ async def test_at_most_four_a_second_are_sent_for_a_shard_and_the_last_one_is_ne
 ) -> None:
     wakeups, clock, wire = parts
     for _ in range(100):
-        wakeups.work(["main"])
+        wakeups.work({"main": ()})
         await clock.advance(0.01)
 
     assert 3 <= len(wire.sent) <= 5
     before = len(wire.sent)
-    wakeups.work(["main"])
+    wakeups.work({"main": ()})
     await clock.advance(SECONDS_BETWEEN)
     assert len(wire.sent) == before + 1
     await clock.advance(10)
@@ -104,7 +104,7 @@ async def test_at_most_four_a_second_are_sent_for_a_shard_and_the_last_one_is_ne
 async def test_shards_do_not_wait_for_each_other(parts: tuple[Wakeups, HandClock, Wire]) -> None:
     wakeups, _, wire = parts
 
-    wakeups.work(["a", "b"])
+    wakeups.work({"a": (), "b": ()})
     await settle()
 
     assert sorted(wire.sent) == ["me a", "me b"]
@@ -115,11 +115,11 @@ async def test_a_notification_that_cant_be_sent_does_not_stop_the_next_ones(
 ) -> None:
     wakeups, clock, wire = parts
     wire.is_cut = True
-    wakeups.work(["main"])
+    wakeups.work({"main": ()})
     await settle()
     wire.is_cut = False
 
-    wakeups.work(["main"])
+    wakeups.work({"main": ()})
     await clock.advance(SECONDS_BETWEEN)
 
     assert wire.sent == ["me main"]
@@ -128,10 +128,10 @@ async def test_a_notification_that_cant_be_sent_does_not_stop_the_next_ones(
 async def test_who_is_in_the_same_process_is_called_at_once_each_time(parts: tuple[Wakeups, HandClock, Wire]) -> None:
     wakeups, _, _ = parts
     heard: list[str] = []
-    wakeups.on_work(heard.append)
+    wakeups.on_work(lambda shard, _: heard.append(shard))
 
-    wakeups.work(["main"])
-    wakeups.work(["main"])
+    wakeups.work({"main": ()})
+    wakeups.work({"main": ()})
 
     assert heard == ["main", "main"]
 
@@ -141,7 +141,7 @@ class Ear:
 
     def __init__(self, store: Store) -> None:
         self.heard: asyncio.Queue[str] = asyncio.Queue()
-        store.on_work(self.heard.put_nowait)
+        store.on_work(lambda shard, _: self.heard.put_nowait(shard))
 
 
 LISTENERS = """

@@ -7,12 +7,13 @@ cleanly releases its leases, so that another takes over at once; one that dies i
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 
 import structlog
 
 from mainspring.clock import Clock
+from mainspring.core.runs import Run
 from mainspring.core.sharing_rules import AllRules, rules_for
 from mainspring.core.tuning import USUAL, Tuning
 from mainspring.errors import Fenced, NotLeading, Unavailable
@@ -132,7 +133,7 @@ class Host:
         finally:
             del self.leaders[shard], self._leading[shard]
 
-    def _wake(self, shard: str) -> None:
+    def _wake(self, shard: str, runs: Sequence[Run]) -> None:
         leader = self.leaders.get(shard)
-        if leader is not None:
+        if leader is not None and not leader.intake.offer(runs):
             leader.intake.wake()

@@ -3,18 +3,24 @@
 A read may overlap a commit that adopts what it returns. So that no run is handed over twice, those handed over are
 remembered until a read that began after their commit. They are read again meanwhile, so only P0 is read while many of
 them are on their way. What an act did to a run on its way the shard remembers (`ShardMemory.overtake`).
+
+A run that this very process has made is handed over as it is, without being read, if nothing waits in the store before
+it and there is plenty of room: a start is then two round trips to the store sooner. A read may have found it before
+its maker says that it is there, so what was adopted of late is remembered as well.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
+from itertools import chain
 
 import structlog
 
 from mainspring.core.intake import Waiting, Want, choose, decide_wants, with_handed
+from mainspring.core.jobs import Job
 from mainspring.core.runs import Run
 from mainspring.core.tasks import Priority
 from mainspring.errors import Broken, Unavailable
@@ -31,6 +37,11 @@ CHUNK_TASKS = 1_000
 MOST_TENANTS = 1_000
 MOST_ON_THEIR_WAY = CHUNK_TASKS // 2
 POLL_SECONDS = 1.0
+MOST_OFFERED = 50
+"""So many runs that come together are taken without being read; more of them are shared out by a read."""
+MOST_ADOPTED = 2 * CHUNK_TASKS
+"""So many runs that were adopted are remembered: what a few turns adopt, in which a maker says that its run is there.
+"""
 LEAST_WAIT_SECONDS = 0.05
 """Should the store's clock and ours disagree about whether a run's time has come, the store is not asked all the time.
 """
@@ -54,7 +65,36 @@ class IntakeReader:
         """The tenant after which the next read begins, if there are too many for one."""
         self._left = True
         """Does more wait than the latest read has handed over?"""
+        self._adopted: dict[str, None] = {}
+        """Runs that were handed over and are committed, those of late."""
+        self._is_reading = False
+        self._memory: Callable[[], ShardMemory] | None = None
+        self._hold: Callable[[], Priority | None] = lambda: None
         self._wake = asyncio.Event()
+
+    def offer(self, runs: Sequence[Run]) -> bool:
+        """Take runs that were just made here, all of them or none; False: they have to be read."""
+        others_wait = self._left or self._is_reading or self._wake.is_set()
+        if not runs or len(runs) > MOST_OFFERED or others_wait or not self._have_room(runs):
+            return False
+        jobs = [self._jobs.kept(run.job_id) for run in runs]
+        if None in jobs:
+            return False
+        for run, job in zip(runs, jobs, strict=True):
+            if job is not None and run.id not in self._handed and run.id not in self._adopted:
+                self._hand_over(run, job)
+        return True
+
+    def _have_room(self, runs: Sequence[Run]) -> bool:
+        """Whether runs may start now, and there is surely room for all of them in the part of each one's tenant."""
+        if self._memory is None or self._hold() is not None:
+            return False
+        in_memory = self._memory().in_memory
+        on_their_way = sum(run.task_count for run in chain(self._handed.values(), runs))
+        room = HIGH_WATER_TASKS // (len(in_memory) + 1) - on_their_way
+        return all(
+            run.start_at <= run.created_at and in_memory.get((run.priority, run.tenant), 0) <= room for run in runs
+        )
 
     def wake(self) -> None:
         """There may be work."""
@@ -66,11 +106,14 @@ class IntakeReader:
         There may be room for others now, if others wait.
         """
         self._committed.update(run.id for run in runs)
+        if not self._is_reading:
+            self._forget_committed()
         if self._left:
             self._wake.set()
 
     async def run(self, memory: Callable[[], ShardMemory], hold: Callable[[], Priority | None]) -> None:
         """Read until cancelled."""
+        self._memory, self._hold = memory, hold
         while True:
             self._wake.clear()
             wait = POLL_SECONDS
@@ -91,9 +134,14 @@ class IntakeReader:
 
     async def _read(self, memory: ShardMemory, hold: Priority | None) -> bool:
         """Hand over what there is room for; True if that was something, and there may be more."""
-        for run_id in self._committed:
-            self._handed.pop(run_id, None)
-        self._committed.clear()
+        self._forget_committed()
+        self._is_reading = True
+        try:
+            return await self._read_what_waits(memory, hold)
+        finally:
+            self._is_reading = False
+
+    async def _read_what_waits(self, memory: ShardMemory, hold: Priority | None) -> bool:
         below = Priority.P1 if len(self._handed) >= MOST_ON_THEIR_WAY else hold
         waiting = await self._waiting(below)
         counts = with_handed(memory.in_memory, self._handed.values(), memory.runs)
@@ -110,13 +158,25 @@ class IntakeReader:
         jobs, faults = await self._jobs.get(run.job_id for run in fresh)
         fresh = [run for run in fresh if run.id not in self._committed]
         for run in fresh:
-            self._handed[run.id] = run
-            urgent = run.priority is Priority.P0
             if run.job_id in jobs:
-                self._inbox.put(RunArrived(run=run, job=jobs[run.job_id]), urgent=urgent)
+                self._hand_over(run, jobs[run.job_id])
             else:
-                self._inbox.put(RunUnreadable(run=run, fault=faults[run.job_id]), urgent=urgent)
+                self._handed[run.id] = run
+                self._inbox.put(RunUnreadable(run=run, fault=faults[run.job_id]), urgent=run.priority is Priority.P0)
         return bool(fresh) and self._left
+
+    def _hand_over(self, run: Run, job: Job) -> None:
+        self._handed[run.id] = run
+        self._inbox.put(RunArrived(run=run, job=job), urgent=run.priority is Priority.P0)
+
+    def _forget_committed(self) -> None:
+        """What was committed before a read begins is not found by it."""
+        for run_id in self._committed:
+            if self._handed.pop(run_id, None) is not None:
+                self._adopted[run_id] = None
+        self._committed.clear()
+        while len(self._adopted) > MOST_ADOPTED:
+            del self._adopted[next(iter(self._adopted))]
 
     async def _seconds_to_start(self) -> float:
         """How long to wait if nobody says that there is work: a run that starts later is not read later than it may."""

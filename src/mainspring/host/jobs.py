@@ -45,6 +45,10 @@ class JobCache:
         self._keep(found)
         return found, faults
 
+    def kept(self, job_id: str) -> Job | None:
+        """A job that is kept: the store is not asked."""
+        return self._jobs.get(job_id)
+
     def name_of(self, job_id: str) -> str | None:
         """The name of a job that is kept."""
         job = self._jobs.get(job_id)

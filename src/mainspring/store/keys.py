@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from mainspring.core.audit_trail import AuditEntry
+from mainspring.core.runs import Run
 from mainspring.errors import KeyReused
 from mainspring.store.port import IdempotencyKey, KeyedRun
 
@@ -47,6 +48,14 @@ def answers(
             found.append(uses[name(wish.key)].replay(wish.key)[0])
         except KeyReused as error:
             found.append(error)
+    return found
+
+
+def by_shard(runs: Iterable[Run], made: Iterable[Run]) -> dict[str, list[Run]]:
+    """The shards of these runs, each with those of its runs that were made just now."""
+    found: dict[str, list[Run]] = {shard: [] for shard in sorted({run.shard for run in runs})}
+    for run in made:
+        found[run.shard].append(run)
     return found
 
 

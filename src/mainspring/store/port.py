@@ -157,6 +157,10 @@ class Memory(Protocol):
         ...
 
 
+OnWork = Callable[[str, Sequence[Run]], None]
+"""Told of work in a shard: its name, and the runs themselves if they are at hand."""
+
+
 class Intake(Protocol):
     """For `host/intake.py`. A run is in intake while it is not adopted, not held, and its start time has come."""
 
@@ -175,8 +179,12 @@ class Intake(Protocol):
         """When the next run that is not yet in intake will be; None if there is none."""
         ...
 
-    def on_work(self, call: Callable[[str], None]) -> None:
-        """Call `call(shard)` soon after runs were inserted, here or by another process; a hint that may get lost."""
+    def on_work(self, call: OnWork) -> None:
+        """Call `call(shard, runs)` soon after runs were inserted, here or by another process; a hint that may get lost.
+
+        `runs` are those that were inserted here just now, as a read would find them, before whoever inserted them hears
+        of it. It has none of other processes and of schedules, nor any that were there already.
+        """
         ...
 
 

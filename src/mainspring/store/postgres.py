@@ -7,7 +7,7 @@ raises nothing but what the port promises.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from functools import partial
 
@@ -22,8 +22,20 @@ from mainspring.store import postgres_days as days
 from mainspring.store import postgres_front as front
 from mainspring.store import postgres_queries as queries
 from mainspring.store import postgres_submission as submission
+from mainspring.store.keys import by_shard
 from mainspring.store.migrations import migrations, outstanding
-from mainspring.store.port import IdempotencyKey, KeyedRun, Pruned, ShardRow, ShardRows, Store, Term, Waiting, Want
+from mainspring.store.port import (
+    IdempotencyKey,
+    KeyedRun,
+    OnWork,
+    Pruned,
+    ShardRow,
+    ShardRows,
+    Store,
+    Term,
+    Waiting,
+    Want,
+)
 from mainspring.store.port_front import ServerRow, TokenRow
 from mainspring.store.postgres_admin import PostgresAdmin
 from mainspring.store.postgres_batch import write_batch
@@ -155,8 +167,8 @@ class PostgresStore(PostgresSchedules, PostgresLists, PostgresAdmin, PostgresSha
         """When the next delayed run is due."""
         return await self._call(queries.next_start, shard)
 
-    def on_work(self, call: Callable[[str], None]) -> None:
-        """Call `call(shard)` after runs were inserted: here at once, elsewhere within a quarter of a second."""
+    def on_work(self, call: OnWork) -> None:
+        """Call `call(shard, runs)` after runs were inserted: here at once, elsewhere within a quarter of a second."""
         self._wakeups.on_work(call)
 
     # submission
@@ -173,14 +185,14 @@ class PostgresStore(PostgresSchedules, PostgresLists, PostgresAdmin, PostgresSha
         self, runs: Sequence[Run], key: IdempotencyKey | None = None, audit: Sequence[AuditEntry] = ()
     ) -> list[str]:
         """Make runs, once."""
-        ids = await self._call_by_key(submission.insert_runs, runs, key, audit)
-        self._wakeups.work(sorted({run.shard for run in runs}))
+        ids, made = await self._call_by_key(submission.insert_runs, runs, key, audit)
+        self._wakeups.work(by_shard(runs, made))
         return ids
 
     async def insert_keyed(self, wishes: Sequence[KeyedRun]) -> list[str | KeyReused]:
         """Make runs that have a key each, once."""
-        ends = await self._call_by_key(submission.insert_keyed, wishes)
-        self._wakeups.work(sorted({wish.run.shard for wish in wishes}))
+        ends, made = await self._call_by_key(submission.insert_keyed, wishes)
+        self._wakeups.work(by_shard((wish.run for wish in wishes), made))
         return ends
 
     async def run(self, run_id: str) -> Run | None:

@@ -66,5 +66,5 @@ class PostgresSchedules(PostgresCalls, ScheduleLists):
 
     def _tell(self, settled: Settled) -> Settled:
         """Let those know who adopt the new runs."""
-        self._wakeups.work(shards_of(settled))
+        self._wakeups.work(dict.fromkeys(shards_of(settled), ()))
         return settled

@@ -36,14 +36,14 @@ def _making(runs: str, jobs: str, audit: str) -> str:
         ), made AS (
             INSERT INTO runs ({rows.RUNS.select()})
             SELECT * FROM {from_json(runs, rows.RUNS)} WHERE NOT EXISTS (SELECT 1 FROM missing)
-            ON CONFLICT (id) DO NOTHING
+            ON CONFLICT (id) DO NOTHING RETURNING 1
         ), told AS (
             {new_entries(audit)} WHERE NOT EXISTS (SELECT 1 FROM missing) ON CONFLICT (id) DO NOTHING
         )
     """
 
 
-_INSERT_RUNS = f"WITH {_making('$1', '$2', '$3')} SELECT id FROM missing"
+_INSERT_RUNS = f"WITH {_making('$1', '$2', '$3')} SELECT ARRAY(SELECT id FROM missing), (SELECT count(*) FROM made)"
 """One statement, so that it needs no transaction around it."""
 _NEW_JOB = f"""
     INSERT INTO jobs ({rows.JOBS.select()}) VALUES ($1, $2, $3, $4, $5, clock_timestamp(), $6, NULL, $7)
@@ -58,10 +58,10 @@ _NEW_KEYS = """
 """
 _INSERT_KEYED = f"""
     WITH kept AS ({_NEW_KEYS}), {_making("$5", "$6", "$7")}
-    SELECT 1 / CASE WHEN (SELECT count(*) FROM kept) = cardinality($1::text[]) AND NOT EXISTS (SELECT 1 FROM missing)
-        THEN 1 ELSE 0 END
+    SELECT 1 / CASE WHEN (SELECT count(*) FROM kept) = cardinality($1::text[])
+        AND (SELECT count(*) FROM made) = cardinality($1::text[]) THEN 1 ELSE 0 END
 """
-"""All of it at once, if all keys are new and all jobs known. It fails otherwise: nothing else in it divides."""
+"""All of it at once, if all keys and runs are new and all jobs known. Otherwise it fails: nothing else in it divides."""
 AT_ONCE = 50
 """So few runs under keys are made by one statement in one round trip, instead of four. If that fails, it was for
 nothing, and is done again step by step: of many runs one would be enough for that."""
@@ -94,38 +94,39 @@ async def insert_jobs(connection: Connection, jobs: Sequence[tuple[JobRow, Audit
 
 async def insert_runs(
     connection: Connection, runs: Sequence[Run], key: IdempotencyKey | None, audit: Sequence[AuditEntry]
-) -> list[str]:
-    """Make runs, once."""
+) -> tuple[list[str], Sequence[Run]]:
+    """Make runs, once; the ids, and those that were not there before."""
     ids = [run.id for run in runs]
     if key is None:
-        await make_runs(connection, runs, audit)
-        return ids
+        return ids, await make_runs(connection, runs, audit)
     async with transaction(connection):
         if not await keep_key(connection, key, ids):
             ids = (await _uses(connection, [key]))[keys.name(key)].replay(key)
             await write_audit(connection, *audit)
-            return ids
-        await make_runs(connection, runs, audit)
-    return ids
+            return ids, ()
+        made = await make_runs(connection, runs, audit)
+    return ids, made
 
 
-async def insert_keyed(connection: Connection, wishes: Sequence[KeyedRun]) -> list[str | KeyReused]:
-    """Make runs that have a key each, once."""
+async def insert_keyed(
+    connection: Connection, wishes: Sequence[KeyedRun]
+) -> tuple[list[str | KeyReused], Sequence[Run]]:
+    """Make runs that have a key each, once; the answers, and the runs that were not there before."""
     firsts = keys.firsts(wishes)
     given = [(wish.key.tenant, wish.key.key, wish.key.body_hash, wish.run.id) for wish in firsts]
     columns = [list(column) for column in zip(*given, strict=True)]
     if not columns:
-        return []
+        return [], ()
     if len(firsts) == len(wishes) <= AT_ONCE and await _insert_at_once(connection, columns, firsts):
-        return [wish.run.id for wish in wishes]
+        return [wish.run.id for wish in wishes], [wish.run for wish in wishes]
     async with transaction(connection):
         taken = {(tenant, key) for tenant, key in await connection.fetch(_NEW_KEYS, *columns)}
         new = [wish for wish in firsts if keys.name(wish.key) in taken]
         used = [wish.key for wish in firsts if keys.name(wish.key) not in taken]
         before = await _uses(connection, used) if used else {}
         answers = keys.answers(wishes, new, before)
-        await make_runs(connection, [wish.run for wish in new], keys.entries(wishes, answers))
-    return answers
+        made = await make_runs(connection, [wish.run for wish in new], keys.entries(wishes, answers))
+    return answers, made
 
 
 async def _insert_at_once(connection: Connection, columns: Sequence[Sequence[str]], wishes: Sequence[KeyedRun]) -> bool:
@@ -143,12 +144,18 @@ async def _insert_at_once(connection: Connection, columns: Sequence[Sequence[str
     return True
 
 
-async def make_runs(connection: Connection, runs: Sequence[Run], audit: Sequence[AuditEntry] = ()) -> None:
-    """Make runs and tell of it, all or nothing. Raises JobMissing if there is a job that is not there."""
+async def make_runs(connection: Connection, runs: Sequence[Run], audit: Sequence[AuditEntry] = ()) -> Sequence[Run]:
+    """Make runs and tell of it, all or nothing; returns them if none was there before.
+
+    Raises JobMissing if there is a job that is not there.
+    """
     jobs = sorted({run.job_id for run in runs})
-    missing = await connection.fetch(_INSERT_RUNS, as_json(runs), jobs, as_json(audit))
+    found = await connection.fetchrow(_INSERT_RUNS, as_json(runs), jobs, as_json(audit))
+    assert found is not None
+    missing, made = found
     if missing:
-        raise JobMissing.of([row["id"] for row in missing])
+        raise JobMissing.of(missing)
+    return runs if made == len(runs) else ()
 
 
 async def keep_key(connection: Connection, key: IdempotencyKey, ids: Sequence[str]) -> bool:

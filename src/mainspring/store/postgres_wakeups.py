@@ -8,13 +8,15 @@ while it waits, so the last one is never left out. It is a hint all the same: wh
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 
 import structlog
 
 from mainspring.clock import Clock
+from mainspring.core.runs import Run
 from mainspring.errors import Unavailable
+from mainspring.store.port import OnWork
 from mainspring.store.postgres_connections import Connection, foreign_errors
 
 CHANNEL = "mainspring_work"
@@ -40,21 +42,21 @@ class Wakeups:
         self._clock = clock
         self._send = send
         self._open_listener = open_listener
-        self._calls: list[Callable[[str], None]] = []
+        self._calls: list[OnWork] = []
         self._sent_at: dict[str, float] = {}
         self._waiting: set[str] = set()
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def on_work(self, call: Callable[[str], None]) -> None:
-        """Call `call(shard)` when there is work. The first one starts listening to other processes."""
+    def on_work(self, call: OnWork) -> None:
+        """Call `call(shard, runs)` when there is work. The first one starts listening to other processes."""
         if not self._calls:
             self._start(self._listen())
         self._calls.append(call)
 
-    def work(self, shards: Iterable[str]) -> None:
-        """There is work in these shards: say so here, and have it said elsewhere."""
-        for shard in shards:
-            self._call(shard)
+    def work(self, shards: Mapping[str, Sequence[Run]]) -> None:
+        """There is work in these shards: say so here, with the runs that are at hand, and have it said elsewhere."""
+        for shard, runs in shards.items():
+            self._call(shard, runs)
             if shard not in self._waiting:
                 self._waiting.add(shard)
                 self._start(self._notify(shard))
@@ -68,9 +70,9 @@ class Wakeups:
             with suppress(asyncio.CancelledError):
                 await task
 
-    def _call(self, shard: str) -> None:
+    def _call(self, shard: str, runs: Sequence[Run]) -> None:
         for call in self._calls:
-            call(shard)
+            call(shard, runs)
 
     def _start(self, work: Awaitable[None]) -> None:
         task = asyncio.ensure_future(work)
@@ -123,4 +125,4 @@ class Wakeups:
     def _heard(self, _connection: object, _pid: int, _channel: str, payload: object) -> None:
         sender, _, shard = str(payload).partition(" ")
         if sender != self._sender:
-            self._call(shard)
+            self._call(shard, ())

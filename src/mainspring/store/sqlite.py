@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -28,8 +28,20 @@ from mainspring.errors import KeyReused
 from mainspring.store import sqlite_front as front
 from mainspring.store import sqlite_queries as queries
 from mainspring.store import sqlite_submission as submission
+from mainspring.store.keys import by_shard
 from mainspring.store.migrations import Migration, migrations, outstanding
-from mainspring.store.port import IdempotencyKey, KeyedRun, Pruned, ShardRow, ShardRows, Store, Term, Waiting, Want
+from mainspring.store.port import (
+    IdempotencyKey,
+    KeyedRun,
+    OnWork,
+    Pruned,
+    ShardRow,
+    ShardRows,
+    Store,
+    Term,
+    Waiting,
+    Want,
+)
 from mainspring.store.port_front import ServerRow, TokenRow
 from mainspring.store.sqlite_admin import SqliteAdmin
 from mainspring.store.sqlite_batch import write_batch
@@ -171,8 +183,8 @@ class SqliteStore(SqliteSchedules, SqliteLists, SqliteAdmin, SqliteSharing, Sqli
         """When the next delayed run is due."""
         return await self._read(queries.next_start, shard, self._now())
 
-    def on_work(self, call: Callable[[str], None]) -> None:
-        """Call `call(shard)` after each insertion of runs. Nobody else has the file, so nobody else makes any."""
+    def on_work(self, call: OnWork) -> None:
+        """Call `call(shard, runs)` after each insertion. Nobody else has the file, so nobody else makes any."""
         self._callbacks.append(call)
 
     # submission
@@ -189,14 +201,14 @@ class SqliteStore(SqliteSchedules, SqliteLists, SqliteAdmin, SqliteSharing, Sqli
         self, runs: Sequence[Run], key: IdempotencyKey | None = None, audit: Sequence[AuditEntry] = ()
     ) -> list[str]:
         """Make runs, once."""
-        ids = await self._write(submission.insert_runs, runs, key, audit, self._now())
-        self._tell(sorted({run.shard for run in runs}))
+        ids, made = await self._write(submission.insert_runs, runs, key, audit, self._now())
+        self._tell(by_shard(runs, made))
         return ids
 
     async def insert_keyed(self, wishes: Sequence[KeyedRun]) -> list[str | KeyReused]:
         """Make runs that have a key each, once."""
-        ends = await self._write(submission.insert_keyed, wishes, self._now())
-        self._tell(sorted({wish.run.shard for wish in wishes}))
+        ends, made = await self._write(submission.insert_keyed, wishes, self._now())
+        self._tell(by_shard((wish.run for wish in wishes), made))
         return ends
 
     async def run(self, run_id: str) -> Run | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
@@ -17,9 +17,11 @@ from typing import Concatenate, Literal, ParamSpec, Protocol, TypeVar
 import msgspec
 
 from mainspring.clock import Clock
+from mainspring.core.runs import Run
 from mainspring.errors import Broken, Rejected, StaleWrite, StoreDamaged, Unavailable
 from mainspring.store import sqlite_rows as rows
 from mainspring.store.listing import Listing
+from mainspring.store.port import OnWork
 from mainspring.store.sqlite_lists import find
 from mainspring.store.sqlite_rows import micros
 
@@ -66,7 +68,7 @@ class Calls:
         self._reader = reader
         self._clock = clock
         self._run = run
-        self._callbacks: list[Callable[[str], None]] = []
+        self._callbacks: list[OnWork] = []
         self._closed = False
         self._pid = os.getpid()
         self._path: str = writer.execute("PRAGMA database_list").fetchone()[2]
@@ -112,11 +114,11 @@ class Calls:
     async def _listed(self, struct: type[S], wanted: Listing) -> list[S]:
         return await self._read(lambda db: rows.BY_STRUCT[struct].structs(find(db, wanted.sql, wanted.parameters)))
 
-    def _tell(self, shards: Iterable[str]) -> None:
-        """There is work in these shards."""
-        for shard in shards:
+    def _tell(self, shards: Mapping[str, Sequence[Run]]) -> None:
+        """There is work in these shards, with the runs that are at hand."""
+        for shard, runs in shards.items():
             for call in self._callbacks:
-                call(shard)
+                call(shard, runs)
 
     def _check_usable(self) -> None:
         if os.getpid() != self._pid:

@@ -66,5 +66,5 @@ class SqliteSchedules(Calls, ScheduleLists):
 
     def _announce(self, settled: Settled) -> Settled:
         """Let those know who adopt the new runs."""
-        self._tell(shards_of(settled))
+        self._tell(dict.fromkeys(shards_of(settled), ()))
         return settled

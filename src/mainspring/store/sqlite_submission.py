@@ -57,22 +57,23 @@ def insert_jobs(db: sqlite3.Connection, jobs: Sequence[tuple[JobRow, AuditEntry]
 
 def insert_runs(
     db: sqlite3.Connection, runs: Sequence[Run], key: IdempotencyKey | None, audit: Sequence[AuditEntry], now: int
-) -> list[str]:
-    """Make runs, once."""
+) -> tuple[list[str], Sequence[Run]]:
+    """Make runs, once; the ids, and those that were not there before."""
     write_audit(db, now, *audit)
     ids = [run.id for run in runs]
     if key is not None:
         refuse_nul([key.tenant, key.key, key.body_hash])
         first = first_use(db, key)
         if first:
-            return first.replay(key)
+            return first.replay(key), ()
         keep_key(db, key, ids, now)
-    make_runs(db, runs)
-    return ids
+    return ids, make_runs(db, runs)
 
 
-def insert_keyed(db: sqlite3.Connection, wishes: Sequence[KeyedRun], now: int) -> list[str | KeyReused]:
-    """Make runs that have a key each, once."""
+def insert_keyed(
+    db: sqlite3.Connection, wishes: Sequence[KeyedRun], now: int
+) -> tuple[list[str | KeyReused], Sequence[Run]]:
+    """Make runs that have a key each, once; the answers, and the runs that were not there before."""
     firsts = keys.firsts(wishes)
     refuse_nul([text for wish in firsts for text in (wish.key.tenant, wish.key.key, wish.key.body_hash)])
     uses = {keys.name(wish.key): first_use(db, wish.key) for wish in firsts}
@@ -82,22 +83,23 @@ def insert_keyed(db: sqlite3.Connection, wishes: Sequence[KeyedRun], now: int) -
         _NEW_KEY,
         [(wish.key.tenant, wish.key.key, wish.key.body_hash, json.dumps([wish.run.id]), now) for wish in new],
     )
-    make_runs(db, [wish.run for wish in new])
+    made = make_runs(db, [wish.run for wish in new])
     answers = keys.answers(wishes, new, before)
     write_audit(db, now, *keys.entries(wishes, answers))
-    return answers
+    return answers, made
 
 
-def make_runs(db: sqlite3.Connection, runs: Sequence[Run]) -> None:
-    """Make runs. Raises JobMissing if there is a job that is not there."""
+def make_runs(db: sqlite3.Connection, runs: Sequence[Run]) -> Sequence[Run]:
+    """Make runs; returns them if none was there before. Raises JobMissing if there is a job that is not there."""
     if not runs:
-        return
+        return ()
     jobs = sorted({run.job_id for run in runs})
     refuse_nul(jobs)
     missing = [job for job in jobs if not db.execute("SELECT 1 FROM jobs WHERE id = ?", (job,)).fetchone()]
     if missing:
         raise JobMissing.of(missing)
-    db.executemany(_INSERT_RUNS, rows.RUNS.rows(runs))
+    made = db.executemany(_INSERT_RUNS, rows.RUNS.rows(runs)).rowcount
+    return runs if made == len(runs) else ()
 
 
 def keep_key(db: sqlite3.Connection, key: IdempotencyKey, ids: Sequence[str], now: int) -> None:

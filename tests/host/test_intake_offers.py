@@ -1,0 +1,177 @@
+"""A run that this process has made reaches the shard without being read, unless that would be unfair to others."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from datetime import timedelta
+
+import pytest
+import pytest_asyncio
+from msgspec.structs import replace
+
+from mainspring.core.runs import Run
+from mainspring.core.tasks import Priority
+from mainspring.host import intake
+from mainspring.host.inbox import Inbox
+from mainspring.host.jobs import JobCache
+from mainspring.shard.events import RunArrived
+from mainspring.shard.memory import ShardMemory
+from mainspring.store.port import Want
+from tests.host.hall import SHARD, Hall
+from tests.shard.jobs import job, task
+
+P0, P1, P2 = Priority
+
+
+class Reader:
+    """Intake by itself, which has nothing left to read and knows the job; it is offered what the test makes."""
+
+    def __init__(self, hall: Hall) -> None:
+        self.memory = ShardMemory(SHARD)
+        self.inbox = Inbox(1_000)
+        self.hold: Priority | None = None
+        self.intake = intake.IntakeReader(hall.store, JobCache(hall.store), self.inbox, SHARD, hall.clock.wall)
+        self.running = asyncio.create_task(self.intake.run(lambda: self.memory, lambda: self.hold))
+        self._hall = hall
+        self._like: Run | None = None
+
+    async def learn(self) -> None:
+        """Read a first run, which is adopted."""
+        (first,) = await self._hall.submit(job(task("a")))
+        await self._hall.wait(2.0)
+        assert await self.handed() == [first]
+        self._like = await self._hall.run(first)
+        self.adopt(self._like)
+        await self._hall.wait(2.0)
+
+    def adopt(self, run: Run) -> None:
+        """The shard has adopted a run, and that is committed."""
+        self._hall.store._writer.execute("UPDATE runs SET adopted_at = 1 WHERE id = ?", (run.id,))
+        self.intake.settled([run])
+
+    def make(self, name: str, **changes: object) -> Run:
+        """A run like the first one, which is not in the store."""
+        assert self._like is not None
+        now = self._hall.clock.wall()
+        return replace(self._like, **{"id": f"run_{name}", "created_at": now, "start_at": now, **changes})
+
+    async def handed(self) -> list[str]:
+        """Which runs were handed over since the last time."""
+        events = await self.inbox.next(wait=0, most=1_000)
+        return [event.run.id for event in events if isinstance(event, RunArrived)]
+
+
+@pytest_asyncio.fixture
+async def reader(hall: Hall) -> AsyncIterator[Reader]:
+    """A reader that is idle."""
+    await hall.store.ensure_shard(SHARD)
+    reader = Reader(hall)
+    await reader.learn()
+    yield reader
+    reader.running.cancel()
+
+
+async def test_runs_that_were_made_here_are_handed_over_at_once(reader: Reader) -> None:
+    assert reader.intake.offer([reader.make("a"), reader.make("b")])
+    assert await reader.handed() == ["run_a", "run_b"]
+
+
+async def test_a_p0_that_was_made_here_is_urgent(reader: Reader) -> None:
+    assert reader.intake.offer([reader.make("a", priority=P0)])
+    await reader.inbox.next(wait=0, most=1)
+    assert reader.inbox.gave_urgent
+
+
+async def test_what_has_to_be_read_is_not_taken(hall: Hall, reader: Reader) -> None:
+    """One that starts later, one of a job that nobody has read, many at once, and none at all."""
+    later = hall.clock.wall() + timedelta(seconds=30)
+    assert not reader.intake.offer([reader.make("a"), reader.make("b", start_at=later)])
+    assert not reader.intake.offer([reader.make("c"), reader.make("d", job_id="job_unknown")])
+    assert not reader.intake.offer([reader.make(f"{number}") for number in range(intake.MOST_OFFERED + 1)])
+    assert not reader.intake.offer([])
+    assert await reader.handed() == []
+
+
+async def test_nothing_is_taken_while_the_store_is_slow(reader: Reader) -> None:
+    reader.hold = P2
+    assert not reader.intake.offer([reader.make("a")])
+
+
+async def test_nobody_overtakes_those_who_wait_in_the_store(hall: Hall, reader: Reader) -> None:
+    """They wait for room; when all of it was read, runs are taken again."""
+    reader.memory.in_memory[P1, "acme"] = intake.HIGH_WATER_TASKS
+    (before,) = await hall.submit(job(task("a")))
+    reader.intake.wake()
+    assert not reader.intake.offer([reader.make("a")]), "a read is about to begin"
+    await hall.wait(0.5)
+    assert not reader.intake.offer([reader.make("a", tenant="other")])
+
+    reader.memory.in_memory.clear()
+    await hall.wait(2.0)
+    assert await reader.handed() == [before]
+    reader.adopt(await hall.run(before))
+    await hall.wait(2.0)
+    assert reader.intake.offer([reader.make("b", tenant="other")])
+
+
+async def test_a_tenant_fills_no_more_than_its_part(reader: Reader) -> None:
+    """Of two tenants each has half, whichever priority the other's work has."""
+    half = intake.HIGH_WATER_TASKS // 2
+    reader.memory.in_memory[P1, "acme"] = half - 2
+    assert reader.intake.offer([reader.make("a", task_count=2)])
+    assert not reader.intake.offer([reader.make("b")])
+    assert reader.intake.offer([reader.make("c", tenant="other", priority=P2, task_count=3)])
+    assert await reader.handed() == ["run_a", "run_c"]
+
+
+async def test_what_a_read_has_found_before_is_not_handed_over_again(hall: Hall, reader: Reader) -> None:
+    """It may be on its way, or adopted, or over by now."""
+    (found,) = await hall.submit(job(task("a")))
+    run = await hall.run(found)
+    await hall.wait(2.0)
+    assert await reader.handed() == [found]
+
+    reader.intake.offer([run])
+    reader.adopt(run)
+    reader.intake.offer([run])
+    await hall.wait(2.0)
+    reader.intake.offer([run])
+    assert await reader.handed() == []
+
+
+async def test_what_was_taken_is_not_read_as_well(hall: Hall, reader: Reader) -> None:
+    """Until its adoption is committed a read still finds it."""
+    made: list[Run] = []
+
+    def hear(_: str, runs: Sequence[Run]) -> None:
+        made.extend(replace(run, job_id=reader.make("x").job_id) for run in runs)
+        assert reader.intake.offer(made)
+
+    hall.store.on_work(hear)
+    (run,) = await hall.submit(job(task("a")))
+    reader.intake.wake()
+    await hall.wait(2.0)
+    assert await reader.handed() == [run]
+
+
+async def test_a_leader_adopts_what_its_own_process_made_without_reading_it(
+    hall: Hall, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await hall.lead()
+    (first,) = await hall.submit(job(task("a")))
+    await hall.wait(2.0)
+    read: list[Sequence[Want]] = []
+    find = hall.store.intake
+
+    async def watch(shard: str, wants: Sequence[Want]) -> list[Run]:
+        read.append(wants)
+        return await find(shard, wants)
+
+    monkeypatch.setattr(hall.store, "intake", watch)
+    now = hall.clock.wall()
+    run = replace(await hall.run(first), id="run_second", adopted_at=None, created_at=now, start_at=now, because="")
+    await hall.store.insert_runs([run])
+
+    assert await hall.until(lambda: hall.rows("SELECT count(*) FROM tasks") == [(2,)]) < 0.1
+    assert read == []
