@@ -18,8 +18,13 @@ from typing import Any
 
 import pytest
 import structlog
+from hypothesis import HealthCheck, settings
 
 from tests.postgres import FORGETFUL, PostgresServer, running_server
+
+# No test depends on how fast the machine is, nor on how long it takes to draw an example.
+settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("unhurried")
 
 # What a test starts in this process is inside of a program that has said where events go: not into results.
 structlog.configure(

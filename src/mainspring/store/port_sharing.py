@@ -105,10 +105,10 @@ class SharedLimits(Protocol):
     async def take_allowances(self, wishes: Sequence[Wish]) -> list[Allowance]:
         """Take from rates (`core.allowances.take`), each under a lock on its limit; an answer for each, in order.
 
-        Whoever asks at the same time, no period has more than the limit, by the store's time. What is taken may count for a
-        little longer than a period, by a twentieth of one at most. Of several wishes for one
-        limit the first comes first. What counts no more is deleted with it, and so are, by and by, limits that nobody
-        uses any more. A call whose answer was lost has taken all the same.
+        Whoever asks at the same time, no period has more than the limit, by the store's time. What is taken may count
+        for a little longer than a period, a twentieth of one at most. Of several wishes for one limit the first comes
+        first. What counts no more is deleted with it, and so are, by and by, limits that nobody uses any more. A call
+        whose answer was lost has taken all the same.
         """
         ...
 

@@ -61,7 +61,7 @@ _INSERT_KEYED = f"""
     SELECT 1 / CASE WHEN (SELECT count(*) FROM kept) = cardinality($1::text[])
         AND (SELECT count(*) FROM made) = cardinality($1::text[]) THEN 1 ELSE 0 END
 """
-"""All of it at once, if all keys and runs are new and all jobs known. Otherwise it fails: nothing else in it divides."""
+"""All of it at once, if all keys and runs are new and all jobs known, or it fails: nothing else in it divides."""
 AT_ONCE = 50
 """So few runs under keys are made by one statement in one round trip, instead of four. If that fails, it was for
 nothing, and is done again step by step: of many runs one would be enough for that."""
