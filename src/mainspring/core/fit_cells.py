@@ -7,6 +7,7 @@ resources are packed into one number, and one subtraction tells whether a shelf 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from operator import attrgetter
 from random import Random
 from typing import Protocol
@@ -134,23 +135,27 @@ class Kinds:
 
     def walk(self, wanted: Resources, random: Random) -> Iterator[Worker]:
         """A few of each shelf come first, so that those who compare them see rooms of different form."""
-        later: list[tuple[Cell, int, list[Worker], int]] = []
+        later: list[tuple[Cell, int, Iterator[Worker], int]] = []
         for cells in self._cells(wanted):
             few = max(1, _FEW // len(cells))
             for cell in cells:
                 size = len(cell.entries)
                 start = random.randrange(size - _LOOK + 1) if size > _LOOK else 0
-                some = _with_room(wanted, cell.entries[start : start + _LOOK])
-                yield from some[:few]
-                if size > _LOOK or len(some) > few:
-                    later.append((cell, start, some, few))
-                elif not some:
+                some, found = _with_room(wanted, cell.entries[start : start + _LOOK]), 0
+                for worker in islice(some, few):
+                    found += 1
+                    yield worker
+                if size > _LOOK or found == few:
+                    later.append((cell, start, some, found))
+                elif not found:
                     cell.tighten()
-        for cell, start, some, few in later:
-            yield from some[few:]
-            others = _with_room(wanted, cell.entries[:start]) + _with_room(wanted, cell.entries[start + _LOOK :])
-            yield from others
-            if not some and not others:
+        for cell, start, some, found in later:
+            yield from some
+            has_any = found > 0
+            for worker in _with_room(wanted, cell.entries[:start] + cell.entries[start + _LOOK :]):
+                has_any = True
+                yield worker
+            if not has_any:
                 cell.tighten()
 
     def _cells(self, wanted: Resources) -> Iterator[list[Cell]]:
@@ -194,8 +199,13 @@ def by_liking(entries: Iterable[Entry], lean: Lean | None) -> list[Group]:
     return [Few(liked[value]) for value in sorted(liked, reverse=True)]
 
 
-def _with_room(wanted: Resources, entries: Iterable[Entry]) -> list[Worker]:
-    return [entry.worker for entry in entries if wanted.fits(entry.free)]
+def _with_room(wanted: Resources, entries: Iterable[Entry]) -> Iterator[Worker]:
+    """Those who have so much, one by one: whoever asks often wants no more than a few."""
+    cpu, memory, gpus, disk = wanted.cpu_millis, wanted.memory_bytes, wanted.gpus, wanted.disk_bytes
+    for entry in entries:
+        free = entry.free
+        if free.cpu_millis >= cpu and free.memory_bytes >= memory and free.gpus >= gpus and free.disk_bytes >= disk:
+            yield entry.worker
 
 
 def code_of(room: Resources) -> int:
