@@ -34,6 +34,7 @@ from mainspring.core.quotas import Quota
 from mainspring.core.resources import Resources
 from mainspring.core.runs import Run
 from mainspring.core.tasks import Priority
+from mainspring.host.intake import HIGH_WATER_TASKS
 from mainspring.host.loop import Leader
 from mainspring.ids import entropy, new_id
 from mainspring.store.port import Store
@@ -112,13 +113,14 @@ class Site:
         )
 
     async def _rest(self, leader: Leader) -> None:
-        """Come back when everybody is here and nothing happens any more."""
+        """Come back when everybody is here, the memory is full of what waits, and nothing happens any more."""
         same, before = 0, (0, 0, 0)
         while same < QUIET_LOOKS:
             await asyncio.sleep(LOOK_SECONDS)
             memory = leader.shard.memory
             seen = (memory.capacity.cpu_millis, len(memory.runs), len(memory.attempts))
-            is_whole = seen[0] >= self._setting.places * 1_000 and leader.is_ready
+            is_full = seen[1] >= min(self._setting.held, HIGH_WATER_TASKS)
+            is_whole = seen[0] >= self._setting.places * 1_000 and is_full and leader.is_ready
             same = same + 1 if seen == before and is_whole else 0
             before = seen
 

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 import pytest_asyncio
 
+from mainspring.core.intake import Waiting
 from mainspring.core.jobs import Job
 from mainspring.core.runs import RunState
 from mainspring.core.tasks import Priority, TaskState
@@ -24,6 +25,10 @@ from tests.host.hall import SHARD, Hall, Hand, Trouble
 from tests.shard.jobs import chain, job, task, wide
 
 P0, P1, P2 = Priority
+
+
+Look = tuple[int, int]
+"""How many tenants were looked for, and how many events waited by then."""
 
 
 class Reader:
@@ -49,6 +54,20 @@ async def reader(hall: Hall) -> AsyncIterator[Reader]:
     reader = Reader(hall)
     yield reader
     reader.running.cancel()
+
+
+@pytest.fixture
+def looks(hall: Hall, reader: Reader, monkeypatch: pytest.MonkeyPatch) -> list[Look]:
+    """The reader's questions who waits, as they come."""
+    found: list[Look] = []
+    waiting = hall.store.waiting
+
+    async def look(shard: str, limit: int, after: str = "") -> list[Waiting]:
+        found.append((limit, len(reader.inbox)))
+        return await waiting(shard, limit, after)
+
+    monkeypatch.setattr(hall.store, "waiting", look)
+    return found
 
 
 async def test_a_run_is_never_handed_over_twice_though_reads_overlap_commits(hall: Hall) -> None:
@@ -141,6 +160,56 @@ async def test_a_tenant_beyond_those_that_are_read_at_once_gets_its_turn(hall: H
             reader.intake.settled(runs)
             await hall.wait(0.1)
     assert len(seen) > intake.MOST_TENANTS // 2
+
+
+async def test_many_tenants_are_not_looked_for_while_only_p0_may_be_read(
+    hall: Hall, reader: Reader, looks: list[Look]
+) -> None:
+    """So many runs are on their way that no others are wanted: every commit would pay for a long list of tenants."""
+    for number in range(2 * intake.FEW_TENANTS):
+        await hall.submit(job(task("a")), tenant=f"a{number:04}", runs=2 * intake.CHUNK_TASKS, priority=P2)
+    await hall.until(lambda: len(reader.inbox) >= intake.MOST_ON_THEIR_WAY)
+    await hall.wait(0.5)
+    looks.clear()
+
+    (urgent,) = await hall.submit(job(task("a")), priority=P0)
+    reader.intake.wake()
+    await hall.wait(5.0)
+
+    assert {most for most, _ in looks} == {intake.FEW_TENANTS}
+    assert urgent in {event.run.id for event in await reader.events()}
+
+
+async def test_a_p0_is_handed_over_before_many_tenants_are_looked_for(
+    hall: Hall, reader: Reader, looks: list[Look]
+) -> None:
+    """It does not wait for the list of all others."""
+    reader.hold = P0
+    for number in range(2 * intake.FEW_TENANTS):
+        await hall.submit(job(task("a")), tenant=f"a{number:04}", priority=P2)
+    await hall.submit(job(task("a")), tenant="zebra", priority=P0)
+    looks.clear()
+    reader.hold = None
+    reader.intake.wake()
+    await hall.wait(0.5)
+
+    assert looks[:2] == [(intake.FEW_TENANTS, 0), (intake.MOST_TENANTS, 1)]
+    assert len(reader.inbox) == 2 * intake.FEW_TENANTS + 1
+
+
+async def test_the_next_round_over_many_tenants_begins_at_once(
+    hall: Hall, reader: Reader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There are exactly as many tenants as are read at once, and each read has one run of each."""
+    monkeypatch.setattr(intake, "MOST_TENANTS", 20)
+    monkeypatch.setattr(intake, "CHUNK_TASKS", 20)
+    reader.hold = P0
+    for number in range(20):
+        await hall.submit(job(task("a")), tenant=f"a{number:04}", runs=5, priority=P2)
+    reader.hold = None
+    reader.intake.wake()
+
+    assert await hall.until(lambda: len(reader.inbox) == 100) < 0.5
 
 
 async def test_a_p0_is_read_however_full_the_memory_is(hall: Hall, reader: Reader) -> None:

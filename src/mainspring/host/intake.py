@@ -35,6 +35,7 @@ log = structlog.get_logger()
 HIGH_WATER_TASKS = 20_000
 CHUNK_TASKS = 1_000
 MOST_TENANTS = 1_000
+FEW_TENANTS = 16
 MOST_ON_THEIR_WAY = CHUNK_TASKS // 2
 POLL_SECONDS = 1.0
 MOST_OFFERED = 50
@@ -143,10 +144,25 @@ class IntakeReader:
 
     async def _read_what_waits(self, memory: ShardMemory, hold: Priority | None) -> bool:
         below = Priority.P1 if len(self._handed) >= MOST_ON_THEIR_WAY else hold
-        waiting = await self._waiting(below)
-        counts = with_handed(memory.in_memory, self._handed.values(), memory.runs)
+        few = await self._look(below, FEW_TENANTS)
+        if not _is_cut(few, FEW_TENANTS):
+            if below is None:
+                self._after = ""
+            return await self._hand_over(few, memory, is_all=below is None)
+        urgent = _urgent(few)
+        if urgent:
+            await self._hand_over(urgent, memory, is_all=False)
+        waiting, is_all = await self._waiting(below, urgent)
+        return await self._hand_over(waiting, memory, is_all=is_all and below is None)
+
+    async def _hand_over(self, waiting: list[Waiting], memory: ShardMemory, *, is_all: bool) -> bool:
+        """Hand over what there is room for of those who wait; True if that was something, and there may be more.
+
+        `is_all` says that nobody else waits.
+        """
+        self._left = bool(waiting) or not is_all
+        counts = with_handed(memory.in_memory, self._handed.values(), memory.runs) if waiting else {}
         wants = decide_wants(waiting, counts, HIGH_WATER_TASKS, CHUNK_TASKS)
-        self._left = bool(waiting or self._after or below is not None)
         if not wants:
             return False
         asked = self._with_handed(wants)
@@ -154,7 +170,7 @@ class IntakeReader:
         new = [run for run in read if run.id not in self._handed]
         fresh = choose(new, wants)
         took_all = len(wants) == len(waiting) and len(fresh) == len(new) and _has_all(asked, read)
-        self._left = bool(self._after or below is not None or not took_all)
+        self._left = not (is_all and took_all)
         jobs, faults = await self._jobs.get(run.job_id for run in fresh)
         fresh = [run for run in fresh if run.id not in self._committed]
         for run in fresh:
@@ -185,23 +201,43 @@ class IntakeReader:
             return POLL_SECONDS
         return min(max((start_at - self._store_time()).total_seconds(), LEAST_WAIT_SECONDS), POLL_SECONDS)
 
-    async def _waiting(self, below: Priority | None) -> list[Waiting]:
-        """Who has intake that may be read. If tenants are too many for one read, each goes on where the last ended."""
-        found = await self._store.waiting(self._shard, MOST_TENANTS)
-        allowed = [one for one in found if below is None or one.priority < below]
-        if max(Counter(one.priority for one in allowed).values(), default=0) < MOST_TENANTS:
-            return allowed
-        found = await self._store.waiting(self._shard, MOST_TENANTS, self._after)
-        others = [one for one in found if below is None or one.priority < below]
-        counts = Counter(one.priority for one in others)
-        self._after = max((one.tenant for one in others if counts[one.priority] >= MOST_TENANTS), default="")
-        urgent = [one for one in allowed if one.priority is Priority.P0]
-        return list(dict.fromkeys([*urgent, *others]))
+    async def _waiting(self, below: Priority | None, urgent: list[Waiting]) -> tuple[list[Waiting], bool]:
+        """Who has intake that may be read, and whether that is everybody.
+
+        If tenants are too many for one read, each goes on where the last ended. `urgent` are those of P0 that were
+        found already: all of them, unless they are more than a few.
+        """
+        after = self._after
+        found = await self._look(below, MOST_TENANTS, after)
+        is_all = not after and not _is_cut(found, MOST_TENANTS)
+        if after and (_is_cut(urgent, FEW_TENANTS) or not _is_cut(found, MOST_TENANTS)):
+            first = await self._look(below, MOST_TENANTS)
+            if not _is_cut(first, MOST_TENANTS):
+                self._after = ""
+                return first, True
+            urgent, found = _urgent(first), found or first
+        counts = Counter(one.priority for one in found)
+        self._after = max((one.tenant for one in found if counts[one.priority] >= MOST_TENANTS), default="")
+        return list(dict.fromkeys([*urgent, *found])), is_all
+
+    async def _look(self, below: Priority | None, most: int, after: str = "") -> list[Waiting]:
+        """Tenants that have intake which may be read, at most so many of each priority."""
+        found = await self._store.waiting(self._shard, most, after)
+        return [one for one in found if below is None or one.priority < below]
 
     def _with_handed(self, wants: list[Want]) -> list[Want]:
         """What was handed over and is not committed yet will be read again: ask for so many more."""
         handed = Counter((run.priority, run.tenant) for run in self._handed.values())
         return [Want(want.priority, want.tenant, want.runs + handed[want.priority, want.tenant]) for want in wants]
+
+
+def _urgent(waiting: list[Waiting]) -> list[Waiting]:
+    return [one for one in waiting if one.priority is Priority.P0]
+
+
+def _is_cut(found: list[Waiting], most: int) -> bool:
+    """Whether there may be more tenants of a priority than were looked for."""
+    return max(Counter(one.priority for one in found).values(), default=0) >= most
 
 
 def _has_all(asked: list[Want], read: list[Run]) -> bool:

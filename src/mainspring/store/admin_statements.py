@@ -90,7 +90,7 @@ def tenant(name: str) -> Listing:
 
 
 def tenants(after: str, limit: int) -> Listing:
-    """Tenants by name: a loose index scan, as in `statements.waiting_tenants`."""
+    """Tenants by name: a loose index scan, as of those who have intake (`sqlite_queries.py`)."""
     following = " UNION ALL ".join(
         f"SELECT min({table}.{column}) AS name FROM {table} WHERE {table}.{column} > {{after}} AND {which}"
         for table, (column, which) in _NAMED.items()

@@ -50,25 +50,3 @@ def not_replaced(task: str) -> str:
     Inside a text of it the quotes would be escaped.
     """
     return f"""({task}.birth IS NULL OR {task}.birth NOT LIKE '%"replaced":true%')"""
-
-
-def waiting_tenants(*, now: str, priority: str = "$2") -> str:
-    """Tenants after $3 with intake at priority $2 of shard $1, at most $4 of them, by name.
-
-    A loose index scan: from each tenant it jumps to the next one, so that it costs as much for a tenant with a million
-    runs as for one with a single run. (min and not EXISTS, which PostgreSQL may turn into a join over all runs.) `now`
-    is how the database names the time.
-    """
-    first = f"SELECT min(runs.tenant) FROM runs WHERE shard = $1 AND priority = {priority} AND {IN_INTAKE}"
-    return f"""
-        WITH RECURSIVE tenants(tenant) AS (
-            SELECT ({first} AND runs.tenant > $3)
-            UNION ALL
-            SELECT ({first} AND runs.tenant > tenants.tenant) FROM tenants WHERE tenants.tenant IS NOT NULL
-        )
-        SELECT tenant FROM tenants
-        WHERE tenant IS NOT NULL AND {now} >= (
-            SELECT min(start_at) FROM runs
-            WHERE shard = $1 AND priority = {priority} AND runs.tenant = tenants.tenant AND {IN_INTAKE})
-        LIMIT $4
-    """
