@@ -23,6 +23,7 @@ from datetime import datetime
 from itertools import islice
 from typing import NamedTuple
 
+from mainspring.core.line_owners import LineOwners
 from mainspring.core.shapes import Shape, without_kin
 from mainspring.core.tasks import Priority, Task
 
@@ -53,8 +54,7 @@ class FairQueues:
 
     def __init__(self) -> None:
         self._lines: dict[Priority, dict[str, dict[Shape, _Line]]] = {priority: {} for priority in Priority}
-        self._owners: dict[Priority, dict[Shape, dict[str, None]]] = {priority: {} for priority in Priority}
-        """Who has a line of a shape."""
+        self._owners = {priority: LineOwners() for priority in Priority}
         self._movers: dict[tuple[Priority, str, Shape], _Movers] = {}
         self._arrivals = 0
         self.depth: dict[tuple[Priority, str], int] = {}
@@ -64,9 +64,6 @@ class FairQueues:
         """Parked shapes that differ only in the run that they are of, by what they have in common."""
         self._full: dict[Shape, None] = {}
         """Of those that are common to several, what found no room wherever the others of a run are."""
-        self._sated: set[tuple[Priority, str]] = set()
-        """Tenants that may have no more at a priority. To find that out again for each, in every turn, is what 10,000
-        tenants at their quotas would cost: 0.1 s a turn, and 1 ms so."""
         self.woken = 0
         """How often parked shapes were let try again."""
 
@@ -107,21 +104,25 @@ class FairQueues:
         self._count_out(task.priority, task.tenant)
 
     def pass_over(self, priority: Priority, tenant: str) -> None:
-        """A tenant may have no more at this priority, for now."""
-        self._sated.add((priority, tenant))
+        """A tenant may have no more at this priority, for now.
+
+        To find that out again for each, in every turn, is what 10,000 tenants at their quotas would cost: 0.1 s a turn.
+        """
+        self._owners[priority].pass_over(tenant, self._lines[priority].get(tenant, ()))
 
     def let_try(self, tenant: str) -> None:
         """A tenant may have more than before."""
-        if self._sated:
-            self._sated.difference_update([(priority, tenant) for priority in Priority])
+        for owners in self._owners.values():
+            owners.let_try(tenant)
 
     def let_all_try(self) -> None:
         """Any tenant may have more than before."""
-        self._sated.clear()
+        for owners in self._owners.values():
+            owners.let_all_try()
 
     def _count_out(self, priority: Priority, tenant: str) -> None:
         key = (priority, tenant)
-        self._sated.discard(key)
+        self._owners[priority].let_try(tenant)
         if self.depth[key] == 1:
             del self.depth[key]
         else:
@@ -158,17 +159,15 @@ class FairQueues:
                 if not self._kinds[kind]:
                     del self._kinds[kind]
                 self.woken += 1
-                if self._sated:
-                    self._sated.difference_update(
-                        (priority, tenant) for priority in Priority for tenant in self._owners[priority].get(shape, ())
-                    )
+                for owners in self._owners.values():
+                    owners.let_all_try(owners.all.get(shape, ()))
 
     def as_full(self, priority: Priority, shape: Shape) -> list[Shape]:
         """Shapes of a priority that would be tried, and find no room for the same reason as this one."""
         if not self.is_full(shape):
             return []
         kind = without_kin(shape)
-        shapes = self._owners[priority]
+        shapes = self._owners[priority].all
         return [other for other in shapes if other not in self.parked and without_kin(other) == kind]
 
     def shapes(self) -> list[Shape]:
@@ -180,17 +179,15 @@ class FairQueues:
 
     def open_shapes(self, priority: Priority, *, only: Shape | None = None) -> set[Shape]:
         """Shapes that have tasks waiting at this priority and are not parked."""
-        found = self._owners[priority].keys() - self.parked.keys()
+        found = self._owners[priority].all.keys() - self.parked.keys()
         return found if only is None else found & {only}
 
     def tenants(self, priority: Priority, *, only: Shape | None = None) -> list[str]:
         """Tenants that have something to place at this priority, and may have more."""
         found: dict[str, None] = {}
-        for shape, owners in self._owners[priority].items():
+        for shape, owners in self._owners[priority].trying.items():
             if shape not in self.parked and (only is None or shape == only):
                 found.update(owners)
-        if self._sated:
-            return [tenant for tenant in found if (priority, tenant) not in self._sated]
         return list(found)
 
     def head(self, priority: Priority, tenant: str, *, only: Shape | None = None) -> Shape | None:
@@ -293,7 +290,7 @@ class FairQueues:
     def parked_lines(self, priorities: Iterable[Priority]) -> Iterator[tuple[Priority, str, Shape]]:
         """Every line of these priorities whose shape is parked."""
         for priority in priorities:
-            for shape, owners in self._owners[priority].items():
+            for shape, owners in self._owners[priority].all.items():
                 if shape in self.parked:
                     for tenant in owners:
                         yield priority, tenant, shape
@@ -311,24 +308,23 @@ class FairQueues:
                     yield QueueLine(priority, tenant, shape, len(line) + len(movers), min(ready))
 
     def _line(self, task: Task, shape: Shape) -> _Line:
-        self._sated.discard((task.priority, task.tenant))
         lines = self._lines[task.priority].setdefault(task.tenant, {})
         line = lines.get(shape)
         if line is None:
             line = lines[shape] = deque()
-            self._owners[task.priority].setdefault(shape, {})[task.tenant] = None
+            self._owners[task.priority].join(task.tenant, shape)
+        else:
+            self._owners[task.priority].let_try(task.tenant)
         return line
 
     def _forget(self, priority: Priority, tenant: str, shape: Shape) -> None:
         """A line is empty."""
-        lines, owners = self._lines[priority].get(tenant, {}), self._owners[priority]
+        lines = self._lines[priority].get(tenant, {})
         if lines.pop(shape, None) is None:
             return
         if not lines:
             del self._lines[priority][tenant]
-        del owners[shape][tenant]
-        if not owners[shape]:
-            del owners[shape]
+        self._owners[priority].leave(tenant, shape)
 
     def _first(self, priority: Priority, tenant: str, shape: Shape) -> _Entry | None:
         """The true entry at the head of a line."""

@@ -1,0 +1,62 @@
+"""Who has a line, and who of them may have more."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mainspring.core.line_owners import LineOwners
+from mainspring.core.resources import Resources
+from mainspring.core.shapes import Shape
+
+SHAPES = [Shape(resources=Resources(cpu)) for cpu in (1, 2, 3)]
+TENANTS = "abcd"
+
+steps = st.tuples(st.sampled_from(("join", "leave", "pass over", "let try", "let all try")),
+                  st.sampled_from(TENANTS), st.sampled_from(SHAPES))  # fmt: skip
+
+
+def pairs(owners: dict[Shape, dict[str, None]]) -> set[tuple[str, Shape]]:
+    """Tenants and shapes, one by one."""
+    assert all(owners.values()), "no shape is there without a tenant"
+    return {(tenant, shape) for shape, tenants in owners.items() for tenant in tenants}
+
+
+@given(st.lists(steps, max_size=60))
+def test_those_who_try_are_all_owners_but_those_who_are_passed_over(taken: list[tuple[str, str, Shape]]) -> None:
+    """Whatever happens, in whatever order."""
+    owners = LineOwners()
+    lines: set[tuple[str, Shape]] = set()
+    sated: set[str] = set()
+    for step, tenant, shape in taken:
+        match step:
+            case "join":
+                owners.join(tenant, shape)
+                lines.add((tenant, shape))
+                sated.discard(tenant)
+            case "leave":
+                owners.leave(tenant, shape)
+                lines.discard((tenant, shape))
+            case "pass over":
+                owners.pass_over(tenant, [of for who, of in sorted(lines, key=str) if who == tenant])
+                sated.add(tenant)
+            case "let try":
+                owners.let_try(tenant)
+                sated.discard(tenant)
+            case _:
+                owners.let_all_try()
+                sated.clear()
+        assert pairs(owners.all) == lines
+        assert pairs(owners.trying) == {line for line in lines if line[0] not in sated}
+
+
+def test_some_may_be_let_try() -> None:
+    """The others stay passed over."""
+    owners = LineOwners()
+    for tenant in TENANTS:
+        owners.join(tenant, SHAPES[0])
+        owners.pass_over(tenant, [SHAPES[0]])
+    owners.let_all_try(["a", "c", "unknown"])
+
+    assert list(owners.trying[SHAPES[0]]) == ["a", "c"]
+    assert list(owners.all[SHAPES[0]]) == list(TENANTS)
