@@ -1,0 +1,213 @@
+"""Intake by itself: who is looked for, and what is handed over, with as much in memory as is said."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable
+
+import pytest
+import pytest_asyncio
+
+from mainspring.core.intake import Waiting
+from mainspring.core.jobs import Job
+from mainspring.core.tasks import Priority
+from mainspring.host import intake
+from mainspring.host.inbox import Inbox
+from mainspring.host.jobs import JobCache
+from mainspring.shard.events import RunArrived
+from mainspring.shard.memory import ShardMemory
+from tests.host.hall import SHARD, Hall
+from tests.shard.jobs import job, task, wide
+
+P0, P1, P2 = Priority
+
+
+Look = tuple[int, int]
+"""How many tenants were looked for, and how many events waited by then."""
+
+
+class Reader:
+    """Intake by itself: a memory that is told how full it is, and an inbox that nobody empties."""
+
+    def __init__(self, hall: Hall) -> None:
+        self.memory = ShardMemory(SHARD)
+        self.inbox = Inbox(100_000)
+        self.hold: Priority | None = None
+        self.intake = intake.IntakeReader(hall.store, JobCache(hall.store), self.inbox, SHARD, hall.clock.wall)
+        self.running = asyncio.create_task(self.intake.run(lambda: self.memory, lambda: self.hold))
+
+    async def events(self) -> list[RunArrived]:
+        """What was handed over."""
+        events = await self.inbox.next(wait=0, most=100_000)
+        return [event for event in events if isinstance(event, RunArrived)]
+
+
+@pytest_asyncio.fixture
+async def reader(hall: Hall) -> AsyncIterator[Reader]:
+    """A reader of the shard's intake, for as long as the test lasts."""
+    await hall.store.ensure_shard(SHARD)
+    reader = Reader(hall)
+    yield reader
+    reader.running.cancel()
+
+
+@pytest.fixture
+def looks(hall: Hall, reader: Reader, monkeypatch: pytest.MonkeyPatch) -> list[Look]:
+    """The reader's questions who waits, as they come."""
+    found: list[Look] = []
+    waiting = hall.store.waiting
+
+    async def look(shard: str, limit: int, after: str = "") -> list[Waiting]:
+        found.append((limit, len(reader.inbox)))
+        return await waiting(shard, limit, after)
+
+    monkeypatch.setattr(hall.store, "waiting", look)
+    return found
+
+
+async def test_a_flood_waits_in_the_store_while_the_memory_is_full(hall: Hall, reader: Reader) -> None:
+    """HA-3: at the high-water mark nothing more is read, and what ends makes room."""
+    reader.memory.in_memory[P2, "acme"] = intake.HIGH_WATER_TASKS
+    await hall.submit(job(task("a")), runs=100, priority=P2)
+    await hall.wait(5.0)
+    assert len(reader.inbox) == 0
+
+    reader.memory.in_memory[P2, "acme"] = intake.HIGH_WATER_TASKS - 7
+    await hall.wait(5.0)
+    assert len(reader.inbox) == 7
+
+
+async def test_a_tenant_beyond_those_that_are_read_at_once_gets_its_turn(hall: Hall, reader: Reader) -> None:
+    """A thousand tenants before it by name have intake that never gets less."""
+    for number in range(intake.MOST_TENANTS):
+        await hall.submit(job(task("a")), tenant=f"a{number:04}", priority=P2)
+    await hall.submit(job(task("a")), tenant="zebra", priority=P2)
+    seen: set[str] = set()
+
+    async with asyncio.timeout(30.0):
+        while "zebra" not in seen:
+            runs = [event.run for event in await reader.events()]
+            seen.update(run.tenant for run in runs)
+            reader.intake.settled(runs)
+            await hall.wait(0.1)
+    assert len(seen) > intake.MOST_TENANTS // 2
+
+
+async def test_many_tenants_are_not_looked_for_while_only_p0_may_be_read(
+    hall: Hall, reader: Reader, looks: list[Look]
+) -> None:
+    """So many runs are on their way that no others are wanted: every commit would pay for a long list of tenants."""
+    for number in range(2 * intake.FEW_TENANTS):
+        await hall.submit(job(task("a")), tenant=f"a{number:04}", runs=2 * intake.CHUNK_TASKS, priority=P2)
+    await hall.until(lambda: len(reader.inbox) >= intake.MOST_ON_THEIR_WAY)
+    await hall.wait(0.5)
+    looks.clear()
+
+    (urgent,) = await hall.submit(job(task("a")), priority=P0)
+    reader.intake.wake()
+    await hall.wait(5.0)
+
+    assert {most for most, _ in looks} == {intake.FEW_TENANTS}
+    assert urgent in {event.run.id for event in await reader.events()}
+
+
+async def test_a_p0_is_handed_over_before_many_tenants_are_looked_for(
+    hall: Hall, reader: Reader, looks: list[Look]
+) -> None:
+    """It does not wait for the list of all others."""
+    reader.hold = P0
+    for number in range(2 * intake.FEW_TENANTS):
+        await hall.submit(job(task("a")), tenant=f"a{number:04}", priority=P2)
+    await hall.submit(job(task("a")), tenant="zebra", priority=P0)
+    looks.clear()
+    reader.hold = None
+    reader.intake.wake()
+    await hall.wait(0.5)
+
+    assert looks[:2] == [(intake.FEW_TENANTS, 0), (intake.MOST_TENANTS, 1)]
+    assert len(reader.inbox) == 2 * intake.FEW_TENANTS + 1
+
+
+async def test_the_next_round_over_many_tenants_begins_at_once(
+    hall: Hall, reader: Reader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There are exactly as many tenants as are read at once, and each read has one run of each."""
+    monkeypatch.setattr(intake, "MOST_TENANTS", 20)
+    monkeypatch.setattr(intake, "CHUNK_TASKS", 20)
+    reader.hold = P0
+    for number in range(20):
+        await hall.submit(job(task("a")), tenant=f"a{number:04}", runs=5, priority=P2)
+    reader.hold = None
+    reader.intake.wake()
+
+    assert await hall.until(lambda: len(reader.inbox) == 100) < 0.5
+
+
+async def test_a_p0_is_read_however_full_the_memory_is(hall: Hall, reader: Reader) -> None:
+    """Whatever waits at P0 is wanted."""
+    reader.memory.in_memory[P0, "acme"] = 10 * intake.HIGH_WATER_TASKS
+    await hall.submit(job(task("a")), runs=100, priority=P0)
+    await hall.wait(5.0)
+
+    assert len(reader.inbox) == 100
+
+
+async def test_a_tenant_that_comes_late_gets_its_part(hall: Hall, reader: Reader) -> None:
+    """One tenant's flood crowds out nobody else's."""
+    reader.memory.in_memory[P2, "flood"] = intake.HIGH_WATER_TASKS
+    await hall.submit(job(task("a")), runs=100, tenant="flood", priority=P2)
+    await hall.submit(job(task("a")), runs=100, tenant="late", priority=P2)
+    await hall.wait(5.0)
+
+    assert {event.run.tenant for event in await reader.events()} == {"late"}
+
+
+async def test_a_run_larger_than_the_room_is_taken_whole(hall: Hall, reader: Reader) -> None:
+    """A run once begun is adopted whole, and the next one waits."""
+    reader.memory.in_memory[P2, "acme"] = intake.HIGH_WATER_TASKS - 10
+    await hall.submit(wide(50), runs=3, priority=P2)
+    await hall.wait(5.0)
+
+    assert len(reader.inbox) == 1
+
+
+@pytest.mark.parametrize(("hold", "read"), [(P2, {P0, P1}), (P1, {P0}), (None, {P0, P1, P2})])
+async def test_what_is_held_is_not_read(hall: Hall, reader: Reader, hold: Priority | None, read: set[Priority]) -> None:
+    """HA-4: a slow store is not asked for work that may not be placed."""
+    reader.hold = hold
+    for priority in Priority:
+        await hall.submit(job(task("a")), priority=priority)
+    await hall.wait(5.0)
+
+    assert {event.run.priority for event in await reader.events()} == read
+
+
+async def test_a_run_that_was_changed_while_it_was_being_read_is_not_handed_over_as_it_was(
+    hall: Hall, reader: Reader
+) -> None:
+    """An act's commit fell between the read and the hand-over."""
+    (run,) = await hall.submit(job(task("a")))
+    row = await hall.run(run)
+    jobs = reader.intake._jobs.get
+
+    async def slowly(ids: Iterable[str]) -> tuple[dict[str, Job], dict[str, str]]:
+        reader.intake.settled([row])
+        return await jobs(ids)
+
+    reader.intake._jobs.get = slowly  # type: ignore[method-assign]
+    await hall.wait(0.5)
+    assert len(reader.inbox) == 0
+
+    reader.intake._jobs.get = jobs  # type: ignore[method-assign]
+    await hall.wait(2.0)
+    assert len(reader.inbox) == 1
+
+
+async def test_a_read_of_intake_that_fails_is_repeated(hall: Hall, reader: Reader) -> None:
+    """HA-4: the reader outlives it."""
+    hall.store.reads_that_fail = 3
+    await hall.submit(job(task("a")))
+    await hall.wait(10.0)
+
+    assert hall.store.reads_that_fail == 0
+    assert len(reader.inbox) == 1
