@@ -36,6 +36,7 @@ HIGH_WATER_TASKS = 20_000
 CHUNK_TASKS = 1_000
 MOST_TENANTS = 1_000
 FEW_TENANTS = 16
+"""A first look is for so many of each priority: 1,000 take 9 ms."""
 MOST_ON_THEIR_WAY = CHUNK_TASKS // 2
 POLL_SECONDS = 1.0
 MOST_OFFERED = 50
@@ -83,7 +84,7 @@ class IntakeReader:
             return False
         for run, job in zip(runs, jobs, strict=True):
             if job is not None and run.id not in self._handed and run.id not in self._adopted:
-                self._hand_over(run, job)
+                self._let_arrive(run, job)
         return True
 
     def _have_room(self, runs: Sequence[Run]) -> bool:
@@ -143,6 +144,7 @@ class IntakeReader:
             self._is_reading = False
 
     async def _read_what_waits(self, memory: ShardMemory, hold: Priority | None) -> bool:
+        """A few tenants are looked for first: mostly there are no more, and P0 does not wait for a longer look."""
         below = Priority.P1 if len(self._handed) >= MOST_ON_THEIR_WAY else hold
         few = await self._look(below, FEW_TENANTS)
         if not _is_cut(few, FEW_TENANTS):
@@ -175,13 +177,13 @@ class IntakeReader:
         fresh = [run for run in fresh if run.id not in self._committed]
         for run in fresh:
             if run.job_id in jobs:
-                self._hand_over(run, jobs[run.job_id])
+                self._let_arrive(run, jobs[run.job_id])
             else:
                 self._handed[run.id] = run
                 self._inbox.put(RunUnreadable(run=run, fault=faults[run.job_id]), urgent=run.priority is Priority.P0)
         return bool(fresh) and self._left
 
-    def _hand_over(self, run: Run, job: Job) -> None:
+    def _let_arrive(self, run: Run, job: Job) -> None:
         self._handed[run.id] = run
         self._inbox.put(RunArrived(run=run, job=job), urgent=run.priority is Priority.P0)
 
