@@ -26,7 +26,8 @@ from mainspring.wire import (
     Verdict,
     Welcome,
 )
-from mainspring.worker.duties import MOST_ASIDE, MOST_REMEMBERED, Duties
+from mainspring.worker.duties import MOST_ASIDE, Duties
+from mainspring.worker.held import MOST_REMEMBERED
 from mainspring.worker.steps import Keep, LookFor, Mark, Prolong, Record, Say, Start
 from tests.worker.words import assign, connected, hello, killed, marks, said, started, taken_back
 
@@ -124,6 +125,35 @@ def test_a_result_is_kept_before_it_is_sent() -> None:
 
     result = Result("a", Outcome.SUCCEEDED, "7", None)
     assert steps == [Keep(Record(Mark.ENDED, "a", result=result)), Say(result)]
+
+
+def test_of_what_began_and_ended_the_end_is_kept_and_both_are_said() -> None:
+    """A short task costs one line of the journal less."""
+    duties = connected()
+    duties.take(assign("lease", "a"))
+
+    steps = duties.ended("a", Outcome.SUCCEEDED, "7", passed=True)
+
+    result = Result("a", Outcome.SUCCEEDED, "7")
+    assert steps == [Keep(Record(Mark.ENDED, "a", result=result)), Say(Started("a")), Say(result)]
+    assert duties.ended("a", Outcome.SUCCEEDED, "7", passed=True) == []
+
+
+def test_the_beginning_of_what_ended_needs_no_credit() -> None:
+    """Its result waits."""
+    duties = connected(credit=0)
+    duties.take(assign("lease", "a"))
+
+    assert said(duties.ended("a", Outcome.SUCCEEDED, passed=True)) == [Started("a")]
+
+
+def test_a_beginning_that_was_said_is_not_said_again_with_the_end() -> None:
+    """A new agent has heard of it from its guard."""
+    duties = connected()
+    duties.take(assign("lease", "a"))
+    duties.started("a")
+
+    assert said(duties.ended("a", Outcome.SUCCEEDED, passed=True)) == [Result("a", Outcome.SUCCEEDED)]
 
 
 def test_an_end_that_is_reported_twice_counts_once() -> None:

@@ -77,6 +77,17 @@ def test_an_attempt_that_printed_nothing_sends_nothing(tmp_path: Path) -> None:
     assert shipping.next_pieces(0.0) == []
     assert shipping.is_idle()
     shipping.answer(["a"])
+    assert not shipping.has_rubbish()
+    assert removed(shipping, tmp_path)
+
+
+def test_an_empty_file_that_a_full_disk_left_is_removed_by_the_next_agent(tmp_path: Path) -> None:
+    """Its attempt printed, and nothing of that could be written."""
+    printed(tmp_path, "a", b"")
+    shipping = Shipping(tmp_path)
+    shipping.restore([], [])
+
+    assert shipping.is_idle()
     assert removed(shipping, tmp_path)
 
 

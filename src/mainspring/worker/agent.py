@@ -121,7 +121,7 @@ class Agent:
         self._something = asyncio.Event()
         self._next_beat = self._next_tick = 0.0
         self._taken: list[str] = []
-        """Ends that the guard may forget after the next write."""
+        """Ends that are written, or will be with the next words, and that the guard may then forget."""
 
     def leave(self) -> None:
         """Finish what runs, give back the rest, and end. Again: in a hurry."""
@@ -217,6 +217,7 @@ class Agent:
         """Leave the guard to its end if it has nothing to do, else to the next agent."""
         self._reading.cancel()
         await asyncio.gather(self._reading, return_exceptions=True)
+        self._guard.say(self._taken_word())
         if not self._duties.unfinished():
             self._guard.say([guard.Close()])
             await self._guard.ended(CLOSE_SECONDS)
@@ -263,21 +264,26 @@ class Agent:
             self._settings.ready_file.write_text(f"{self._settings.name}\n")
 
     def _take_words(self) -> list[Step]:
-        """What the guard said. An attempt that began and ended meanwhile needs no pid."""
+        """What the guard said. An attempt that began and ended meanwhile, with nothing in between, needs no pid."""
         words, self._from_guard = self._from_guard, []
-        over = {word.attempt for word in words if isinstance(word, guard.Ended)}
+        brief = {word.attempt for word in words if isinstance(word, guard.Ended)}
+        brief -= {word.attempt for word in words if isinstance(word, guard.Saved | guard.Asked)}
+        passed: set[str] = set()
         steps: list[Step] = []
         for word in words:
             match word:
                 case guard.Ended():
-                    steps += self._duties.ended(word.attempt, word.outcome, word.output, word.error, word.artifacts)
+                    steps += self._duties.ended(
+                        word.attempt, word.outcome, word.output, word.error, word.artifacts,
+                        passed=word.attempt in passed,
+                    )  # fmt: skip
                     self._shipping.end(word.attempt, word.log_bytes)
                     self._taken.append(word.attempt)
+                case guard.Began() if word.attempt in brief:
+                    passed.add(word.attempt)
                 case guard.Began():
-                    since = created(word.pid) if word.attempt not in over else 0.0
-                    steps += self._duties.started(word.attempt, word.pid, since)
-                    if word.attempt not in over:
-                        self._shipping.follow(word.attempt)
+                    steps += self._duties.started(word.attempt, word.pid, created(word.pid))
+                    self._shipping.follow(word.attempt)
                 case guard.Moved():
                     self._duties.moved(word.attempt, word.percent, word.note)
                 case guard.Saved():
@@ -330,13 +336,18 @@ class Agent:
             said += await self._keep(records)
         if orders:
             words.insert(0, guard.Launch(tuple(orders)))
-        if self._taken:
-            words.append(guard.Taken(tuple(self._taken)))
-            self._taken = []
+        if words:
+            # Alone it would wake the guard while a server waits for the result: the next tick is early enough.
+            words += self._taken_word()
         self._guard.say(words)
         if self._duties.session == session:
             self._uplink.send(said)
         await self._ship()
+
+    def _taken_word(self) -> list[guard.FromAgent]:
+        """What the guard may forget, once."""
+        taken, self._taken = self._taken, []
+        return [guard.Taken(tuple(taken))] if taken else []
 
     async def _keep(self, records: list[Record]) -> list[FromWorker]:
         """Write, however long it takes: until then nothing is started or said. Returns what is to be said besides."""
@@ -360,10 +371,11 @@ class Agent:
         if now < self._next_tick:
             return
         self._next_tick = now + TICK_SECONDS
+        self._guard.say(self._taken_word())
         if self._open:
             self._uplink.send(self._shipping.next_pieces(now))
         if self._shipping.has_rubbish():
             await asyncio.to_thread(self._shipping.remove)
 
     def _is_through(self) -> bool:
-        return self._drain.is_through(self._duties, self._shipping.is_idle(), self._clock.monotonic())
+        return self._drain.is_through(self._duties, self._shipping.is_idle, self._clock.monotonic())

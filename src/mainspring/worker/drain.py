@@ -7,6 +7,8 @@ Results that no server has taken by then stay in the journal: the next agent on 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import structlog
 
 from mainspring.worker.duties import Duties
@@ -51,10 +53,10 @@ class Drain:
             steps += [Kill(attempt, grace) for attempt in duties.unfinished()]
         return steps
 
-    def is_through(self, duties: Duties, shipped: bool, now: float) -> bool:
+    def is_through(self, duties: Duties, is_shipped: Callable[[], bool], now: float) -> bool:
         """May the agent end? Yes if nothing is in its hands, or nothing more can be waited for."""
         if not duties.leaving:
             return False
         if self._gone_at is not None and now >= self._gone_at:
             return True
-        return shipped and not duties.holds()
+        return not duties.holds() and is_shipped()

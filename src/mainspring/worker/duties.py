@@ -59,14 +59,12 @@ from mainspring.wire import (
     Welcome,
 )
 from mainspring.worker.guard_wire import Holding
-from mainspring.worker.held import NOT_BEGUN, WITH_GUARD, Held, Phase, Running
+from mainspring.worker.held import NOT_BEGUN, WITH_GUARD, Forgotten, Held, Phase, Running
 from mainspring.worker.steps import Keep, Kill, LookFor, Mark, Prolong, Record, Say, Start, Step, TakeBack
 from mainspring.worker.verify import Verify, takes_all
 
 MOST_ASIDE = 1_000
 LONGEST_NOTE = 1_000
-MOST_REMEMBERED = 20_000
-"""How many forgotten attempts are still known by name: far more than a session can repeat."""
 
 
 class Duties:
@@ -85,7 +83,7 @@ class Duties:
         self._held: dict[str, Held] = {}
         self._told: tuple[str, ...] = ()
         """What this session's `Register` said is held."""
-        self._forgotten: dict[str, None] = {}
+        self._forgotten = Forgotten()
         self._unsent: deque[str] = deque()
         self._moved: dict[str, None] = {}
         self.aside: deque[Result] = deque(maxlen=MOST_ASIDE)
@@ -210,18 +208,20 @@ class Duties:
         return [*self.beat(), *self._say(Extend(attempt, seconds))]
 
     def ended(
-        self, attempt: str, outcome: Outcome, output: str | None = None, error: str | None = None, left: Artifacts = ()
-    ) -> list[Step]:
-        """Nothing of an attempt runs any more: keep what it left, and report it."""
+        self, attempt: str, outcome: Outcome, output: str | None = None, error: str | None = None, left: Artifacts = (),
+        *, passed: bool = False,
+    ) -> list[Step]:  # fmt: skip
+        """Nothing of an attempt runs any more: keep what it left, and report it. What `passed` began just now, too."""
         held = self._held.get(attempt)
         if held is None or held.phase is Phase.OVER:
             return []
+        begins = self._say(Started(attempt)) if passed and held.phase in NOT_BEGUN else []
         held.phase = Phase.OVER
         held.assignment = None
         held.result = Result(attempt, outcome, output, error, left)
         self._moved.pop(attempt, None)
         self._unsent.append(attempt)
-        return [Keep(Record(Mark.ENDED, attempt, result=held.result)), *self._send_results()]
+        return [Keep(Record(Mark.ENDED, attempt, result=held.result)), *begins, *self._send_results()]
 
     def unbegun(self, attempts: Iterable[str]) -> list[Step]:
         """The guard gave these back: they never began. Give them back too, or hold them until a server is heard of."""
@@ -383,9 +383,7 @@ class Duties:
         for attempt in attempts:
             self._held.pop(attempt, None)
             self._moved.pop(attempt, None)
-            self._forgotten[attempt] = None
-        while len(self._forgotten) > MOST_REMEMBERED:
-            del self._forgotten[next(iter(self._forgotten))]
+            self._forgotten.add(attempt)
 
     def _send_results(self) -> list[Step]:
         steps: list[Step] = []

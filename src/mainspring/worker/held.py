@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterator
 from enum import Enum
 
@@ -20,6 +21,8 @@ class Phase(Enum):
     OVER = 4
 
 
+MOST_REMEMBERED = 20_000
+"""How many forgotten attempts are still known by name: far more than a session can repeat."""
 NOT_BEGUN = frozenset({Phase.WAITING, Phase.HANDED_OVER})
 WITH_GUARD = frozenset({Phase.HANDED_OVER, Phase.RUNNING})
 
@@ -63,6 +66,23 @@ class Held(msgspec.Struct):
                 self.phase, self.result = Phase.OVER, record.result
             case Mark.RECEIVED | Mark.FORGOTTEN | Mark.ASIDE:
                 pass  # how it comes and goes is no part of it
+
+
+class Forgotten:
+    """Names of attempts that are no longer held, the latest ones."""
+
+    def __init__(self) -> None:
+        # Not a plain dict: that looks for its first key behind all those that it has lost, a tenth of an agent's time.
+        self._names: OrderedDict[str, None] = OrderedDict()
+
+    def __contains__(self, attempt: str) -> bool:
+        return attempt in self._names
+
+    def add(self, attempt: str) -> None:
+        """One more; the oldest goes if there are too many."""
+        self._names[attempt] = None
+        if len(self._names) > MOST_REMEMBERED:
+            self._names.popitem(last=False)
 
 
 class Running(msgspec.Struct, frozen=True):

@@ -41,6 +41,8 @@ class Desk:
     def __init__(self) -> None:
         self.port = 0
         self.heard: list[FromWorker] = []
+        self.frames: list[list[FromWorker]] = []
+        """The same, as it came."""
         self.greets = True
         """Does it say welcome?"""
         self.answers = True
@@ -106,7 +108,8 @@ class Desk:
         try:
             async for data in link:
                 assert isinstance(data, bytes)
-                for message in _DECODER.decode(data):
+                self.frames.append(_DECODER.decode(data))
+                for message in self.frames[-1]:
                     self.heard.append(message)
                     await self._react(message)
                 self._something.set()

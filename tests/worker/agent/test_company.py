@@ -1,0 +1,57 @@
+"""What nobody waits for goes with what follows it, and by itself if nothing does."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from mainspring.wire import Received, Register, Started
+from mainspring.worker import uplink
+from tests.worker.agent.conftest import Shop
+from tests.worker.agent.desk import PATIENCE_SECONDS, Desk
+
+ECHO = '{"run": ["echo", "hello"]}'
+
+
+def until(path: Path) -> str:
+    """Work that ends when a file is there."""
+    return msgspec.json.encode({"shell": f"while [ ! -e {path} ]; do sleep 0.02; done"}).decode()
+
+
+async def test_a_receipt_goes_with_what_follows_it(desk: Desk, shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody waits for it: a step of a chain of short tasks is one frame to the server."""
+    monkeypatch.setattr(uplink, "RECEIPT_SECONDS", PATIENCE_SECONDS)
+    shop.open(desk.url)
+    await desk.wait_for(Register)
+    await desk.assign("lease", ("a", "{}"))
+
+    await desk.wait_for(Received)
+    assert Started("a") in desk.frames[-1]
+
+
+async def test_a_receipt_that_nothing_follows_is_sent_soon(desk: Desk, shop: Shop, tmp_path: Path) -> None:
+    """The server takes back what is not received."""
+    shop.open(desk.url)
+    await desk.wait_for(Register)
+    await desk.assign("lease", ("a", until(tmp_path / "go")))
+    await desk.wait_for(Started)
+    await desk.assign("lease", ("b", ECHO))
+
+    await desk.wait_for(Received, lambda one: one.attempts == ("b",))
+    (tmp_path / "go").touch()
+    await desk.result("b")
+
+
+async def test_what_was_taken_the_guard_forgets_also_if_nothing_follows(desk: Desk, shop: Shop) -> None:
+    """Its file of ends is empty then."""
+    shop.open(desk.url)
+    await desk.wait_for(Register)
+    await desk.assign("lease", ("a", ECHO))
+    await desk.result("a")
+
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while (await asyncio.to_thread((shop.state_dir / "ends").stat)).st_size:
+            pass
