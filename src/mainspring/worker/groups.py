@@ -15,7 +15,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -84,7 +84,10 @@ class Processes:
         self._handles: dict[int, subprocess.Popen[bytes]] = {}
         self._keepers: set[int] = set()
         self._cells: dict[int, Cell] = {}
-        asyncio.get_running_loop().add_signal_handler(signal.SIGCHLD, self.reap)
+        loop = asyncio.get_running_loop()
+        # uvloop keeps SIGCHLD from `add_signal_handler`. A turn of the loop reaps, never the handler itself: the child
+        # that it would meet may be one whose pid nobody has noted yet.
+        signal.signal(signal.SIGCHLD, lambda _number, _frame: _reap_soon(loop, self.reap))
 
     def spawn(
         self,
@@ -207,6 +210,11 @@ class Processes:
         strays = [pid for pid in children_of(os.getpid()) if pid not in self._handles]
         is_alone = len(self._handles) == len(self._keepers)
         return [pid for pid in strays if is_alone or carries(pid, mark)]
+
+
+def _reap_soon(loop: asyncio.AbstractEventLoop, reap: Callable[[], None]) -> None:
+    if not loop.is_closed():
+        loop.call_soon_threadsafe(reap)
 
 
 def _send(pid: int, number: signal.Signals) -> bool:

@@ -28,6 +28,7 @@ from mainspring.clock import Clock, MachineClock
 from mainspring.core.isolation import Isolation
 from mainspring.core.work import Argv, HttpCall, ImportedFunction, InContainer, MapReduce, ServedFunction, ShellText
 from mainspring.errors import Broken
+from mainspring.event_loop import fast_loop
 from mainspring.worker.attempt_files import clear_leftovers
 from mainspring.worker.cells import Cells
 from mainspring.worker.clusters import cluster_executors
@@ -296,7 +297,8 @@ def main() -> None:
         close_to_others()
     cells = Cells(state_dir, settings)
     cells.prepare()
-    asyncio.run(_serve(state_dir, cells))
+    with asyncio.Runner(loop_factory=fast_loop()) as runner:
+        runner.run(_serve(state_dir, cells))
     Path(SOCKET_FILE).unlink(missing_ok=True)
 
 
