@@ -56,6 +56,8 @@ class _Prepared(msgspec.Struct, frozen=True, kw_only=True):
     """Parameters that an upstream's output or a run's parameter may fill."""
     directory: str | None
     env: dict[str, str]
+    fitting: set[tuple[str, ...]]
+    """Names of arguments that the function has been seen to take together."""
 
 
 class Arranged(msgspec.Struct, frozen=True, kw_only=True):
@@ -104,10 +106,11 @@ class Functions:
             return None, failure("Call", str(error), klass="permanent")
         contexts.set_current(call.context)
         try:
-            with _surroundings(call.directory, call.env | secrets):
-                result = call.function(**call.arguments)
-                if inspect.iscoroutine(result):
-                    result = asyncio.run(result)
+            if call.directory is None and not call.env and not secrets:
+                result = _made(call)
+            else:
+                with _surroundings(call.directory, call.env | secrets):
+                    result = _made(call)
         finally:
             contexts.set_current(None)
         return give(result)
@@ -151,6 +154,7 @@ class Functions:
             open_names=tuple(one.name for one in free if one.name not in asks) if work.values is None else (),
             directory=work.directory,
             env=work.env,
+            fitting=set(),
         )
 
     def _served(self, name: str) -> Function:
@@ -278,11 +282,20 @@ def _arguments(prepared: _Prepared, assignment: Assignment, context: contexts.Co
                 arguments[name] = context.outputs[outputs[name]]
             elif name in context.params:
                 arguments[name] = context.params[name]
+    _check_fit(prepared, arguments)
+    return arguments
+
+
+def _check_fit(prepared: _Prepared, arguments: Mapping[str, object]) -> None:
+    """Raises Refused unless the function takes arguments of these names: it is asked once for the same ones."""
+    names = tuple(arguments)
+    if names in prepared.fitting:
+        return
     try:
         prepared.signature.bind(**arguments)
     except TypeError as error:
         raise Refused(f"the arguments do not fit: {error}") from None
-    return arguments
+    prepared.fitting.add(names)
 
 
 def _value(name: str, raw: msgspec.Raw, given: references.Given, types: Mapping[str, Any]) -> object:
@@ -330,9 +343,6 @@ def _as_name(task: str) -> str:
 @contextmanager
 def _surroundings(directory: str | None, variables: Mapping[str, str]) -> Iterator[None]:
     """The directory and the variables of one call, and afterwards those from before."""
-    if directory is None and not variables:
-        yield
-        return
     before = os.environ.copy()
     here = Path.cwd()
     try:
@@ -346,6 +356,12 @@ def _surroundings(directory: str | None, variables: Mapping[str, str]) -> Iterat
         os.environ.clear()
         os.environ.update(before)
         os.chdir(here)
+
+
+def _made(call: Arranged) -> object:
+    """What the function returns, or what it leads to if it is a coroutine."""
+    result = call.function(**call.arguments)
+    return asyncio.run(result) if inspect.iscoroutine(result) else result
 
 
 def give(result: object) -> tuple[str | None, str | None]:

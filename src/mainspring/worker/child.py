@@ -106,15 +106,20 @@ class Child:
         return datetime.fromtimestamp(self._page[UNTIL] / 1_000, UTC)
 
     def _make(self, call: Call) -> None:
-        """Make one call. Its answer goes out with the next word, or when nothing is left to do."""
+        """Make one call. Its answer goes out with the next word, or when nothing is left to do.
+
+        That the first of a slice is called goes out with what follows, too: the guard sees it in the page.
+        """
         serial = call.serial
         self._page[CURRENT] = serial
         if self._page[LIMIT] < serial:
             self._say(Left(serial))
             return
+        is_first = not self._unsaid
         self._say(Called(serial))
-        self._flush()
-        voice = _Voice(self, serial, self._directory / call.assignment.attempt)
+        if not is_first:
+            self._flush()
+        voice = _Voice(self, serial, self._directory, call.assignment.attempt)
         outcome, output, error = self._call(call, voice)
         has_printed = self._after_call()
         self._say(Answered(serial, outcome, output, error, has_printed, voice.has_left))
@@ -205,10 +210,11 @@ class Child:
 class _Voice:
     """How a function's context speaks to the guard."""
 
-    def __init__(self, child: Child, serial: int, folder: Path) -> None:
+    def __init__(self, child: Child, serial: int, directory: Path, attempt: str) -> None:
         self._child = child
         self._serial = serial
-        self._folder = folder
+        self._directory = directory
+        self._attempt = attempt
         self.has_left = False
         """Whether it may have left files."""
 
@@ -231,13 +237,13 @@ class _Voice:
     def artifacts(self) -> Path:
         """A folder for what the function leaves: one that nobody asks for is not made."""
         self.has_left = True
-        folder = self._folder / ARTIFACTS
+        folder = self._directory / self._attempt / ARTIFACTS
         folder.mkdir(parents=True, exist_ok=True)
         return folder
 
     def inputs(self) -> Path:
         """The folder with what the guard fetched."""
-        return self._folder / INPUTS
+        return self._directory / self._attempt / INPUTS
 
 
 def _end_descendants() -> None:

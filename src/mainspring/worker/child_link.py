@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
+from typing import cast
 
 import structlog
 
@@ -23,17 +24,15 @@ from mainspring.errors import Broken, Refused, Unavailable
 from mainspring.wire import Outcome
 from mainspring.worker.artifacts import Artifacts, Remains
 from mainspring.worker.attempt_files import ARTIFACTS, INPUTS
-from mainspring.worker.capture import Capture, Mask
 from mainspring.worker.cells import Cell, Cells
+from mainspring.worker.child_output import ChildOutput
 from mainspring.worker.child_wire import (
     CURRENT,
     GIVEN,
     LIMIT,
     NO_LIMIT,
     PAGE_BYTES,
-    READING,
     STOP,
-    TAKEN,
     UNTIL,
     Answered,
     Call,
@@ -52,15 +51,18 @@ from mainspring.worker.exec_command import clean_environment
 from mainspring.worker.executors import Job, failure
 from mainspring.worker.frames import FrameReader, encode_frame
 from mainspring.worker.groups import Processes, guard_variable
-from mainspring.worker.guard_settings import GuardSettings, log_path
+from mainspring.worker.guard_settings import GuardSettings
 from mainspring.worker.task_user import give
 
 log = structlog.get_logger(__name__)
 
 _PROGRAM = (sys.executable, "-P", "-m", "mainspring.worker.child")
 _LARGEST_SLICE_BYTES = 8 * 1024 * 1024
-_READ_BYTES = 1024 * 1024
 _START_SECONDS = 60.0
+_LOOK_SECONDS = 0.001
+_REST_SECONDS = 0.001
+"""While a child has calls for longer than this, what it says is read so often: waking up for each answer costs the two
+of them 20 us more a call."""
 _END_SECONDS = 2.0
 """So long a child that has hung up may take to be gone by itself, with an end of its own."""
 
@@ -92,12 +94,8 @@ class ChildLink:
         self._directory = state_dir / "children" / str(number)
         self._serial = 0
         self._jobs: dict[int, Job] = {}
-        self._secrets: Mapping[str, Mapping[str, str]] = {}
-        self._log: Capture | None = None
-        self._log_serial = 0
         self._killing: asyncio.Task[None] | None = None
         self._killed_serial = 0
-        self._pipe = -1
         self._pid = 0
         self._page = memoryview(b"")
         self.is_alive = False
@@ -109,8 +107,7 @@ class ChildLink:
             give(self._directory, self._cells.user)
         self._cell = self._cells.open(f"child-{self._number}", self._confinement, self._directory, 0)
         ours, theirs = socket.socketpair()
-        self._pipe, writing = os.pipe()
-        os.set_blocking(self._pipe, False)
+        reading, writing = os.pipe()
         with tempfile.TemporaryFile() as file, theirs:
             file.truncate(PAGE_BYTES)
             self._page = open_page(file.fileno())
@@ -126,13 +123,13 @@ class ChildLink:
                     cell=self._cell,
                 )
             except (OSError, Refused):
-                os.close(self._pipe)
+                os.close(reading)
                 ours.close()
                 raise
             finally:
                 os.close(writing)
         self.is_alive = True
-        asyncio.get_running_loop().add_reader(self._pipe, self._read_pipe)
+        self._output = ChildOutput(self._state_dir, self._settings.log_cap_bytes, self._page, reading, self._jobs)
         reader, self._writer = await asyncio.open_unix_connection(sock=ours)
         self._words: FrameReader[FromChild] = FrameReader(reader, list[FromChild])
         try:
@@ -158,7 +155,7 @@ class ChildLink:
         """Have these called, one after another. What is not over afterwards has not begun."""
         if not jobs:
             return
-        self._secrets = secrets
+        self._output.secrets = secrets
         self._page[LIMIT] = NO_LIMIT
         calls: list[Call] = []
         size_bytes = 0
@@ -171,15 +168,9 @@ class ChildLink:
         self._writer.write(encode_frame(calls))
         for call, job in zip(calls, jobs, strict=False):
             self._hand(job, call.serial)
-        while self._jobs and self.is_alive:
-            try:
-                heard = await self._words.next()
-            except (ConnectionError, Broken):
-                heard = []
-            if not heard:
-                await self._bury()
-            for word in heard:
-                self._hear(word)
+        self._look_later(calls[0].serial)
+        await self._hear_all()
+        self._looking.cancel()
         await asyncio.gather(*self._keeping)
         self._keeping.clear()
 
@@ -217,6 +208,48 @@ class ChildLink:
         )
 
     # what the child says
+
+    async def _hear_all(self) -> None:
+        """Take what the child says, until it has no call any more or is gone."""
+        heard_at, pace = self._clock.monotonic(), 0.0
+        while self._jobs and self.is_alive:
+            if len(self._jobs) * pace > _REST_SECONDS / 2:
+                await self._rest()
+            try:
+                heard = await self._words.next()
+            except (ConnectionError, Broken):
+                heard = []
+            if not heard:
+                await self._bury()
+            before = len(self._jobs)
+            for word in heard:
+                self._hear(word)
+            now = self._clock.monotonic()
+            pace, heard_at = (now - heard_at) / max(1, before - len(self._jobs)), now
+
+    async def _rest(self) -> None:
+        """Let the child say a few things that are then read together. Whoever prints waits for us: that ends it."""
+        transport = cast("asyncio.Transport", self._writer.transport)
+        transport.pause_reading()
+        self._output.printed.clear()
+        try:
+            async with asyncio.timeout(_REST_SECONDS):
+                await self._output.printed.wait()
+        except TimeoutError:
+            pass  # nothing was printed, as in most cases
+        if not transport.is_closing():
+            transport.resume_reading()
+
+    def _look_later(self, first: int) -> None:
+        self._looking = asyncio.get_running_loop().call_later(_LOOK_SECONDS, self._look, first)
+
+    def _look(self, first: int) -> None:
+        """See for ourselves whether the first call of a slice runs: the child says so only when it says more."""
+        serial = self._page[CURRENT]
+        if serial < first:
+            self._look_later(first)
+        elif serial in self._jobs and serial <= self._page[LIMIT]:
+            self._jobs[serial].begin(self._pid)
 
     def _hear(self, word: FromChild) -> None:
         match word:
@@ -269,10 +302,9 @@ class ChildLink:
 
     def _drain(self, serial: int = 0) -> int:
         """Take all that a call has printed, and let the child go on. The size of the call's log."""
-        while self._read_pipe():
-            pass
+        self._output.read_all()
         self._writer.write(encode_frame([Drained()]))
-        return self._close_log(serial)
+        return self._output.close_log(serial)
 
     async def _bury(self) -> None:
         """The child is gone, or has hung up: the call that it was making has failed with it."""
@@ -280,10 +312,7 @@ class ChildLink:
         code = await self._exit_code()
         await self._processes.clear(self._pid, f"MAINSPRING_CHILD={self._number}\0".encode())
         self._processes.forget(self._pid)
-        while self._read_pipe():
-            pass
-        asyncio.get_running_loop().remove_reader(self._pipe)
-        os.close(self._pipe)
+        self._output.close()
         self._writer.close()
         self._forget_killing()
         self._end_current(code)
@@ -306,8 +335,8 @@ class ChildLink:
         job = self._jobs.pop(serial, None)
         if job is None or job.is_over:
             return
-        last_lines = self._log.last_lines() if self._log is not None and self._log_serial == serial else ""
-        log_bytes = self._close_log(serial)
+        last_lines = self._output.last_lines(serial)
+        log_bytes = self._output.close_log(serial)
         job.begin(self._pid)
         if serial == self._killed_serial:
             job.end(Outcome.STOPPED, log_bytes=log_bytes)
@@ -349,39 +378,6 @@ class ChildLink:
         if self._killing is not None:
             self._killing.cancel()
             self._killing = None
-
-    # what the child prints
-
-    def _read_pipe(self) -> bool:
-        """Take what was printed, and give it to the call that printed it; False if there was nothing."""
-        self._page[READING] = 1
-        try:
-            data = os.read(self._pipe, _READ_BYTES)
-            if not data:
-                asyncio.get_running_loop().remove_reader(self._pipe)
-        except BlockingIOError:
-            data = b""
-        serial = self._page[CURRENT]
-        self._page[TAKEN] += len(data)
-        self._page[READING] = 0
-        if data and serial in self._jobs:
-            self._log_of(serial).feed(data)
-        return bool(data)
-
-    def _log_of(self, serial: int) -> Capture:
-        if self._log is None or self._log_serial != serial:
-            job = self._jobs[serial]
-            values = self._secrets.get(job.attempt, {}).values()
-            self._log_serial = serial
-            self._log = Capture(log_path(self._state_dir, job.attempt), self._settings.log_cap_bytes, Mask(values))
-        return self._log
-
-    def _close_log(self, serial: int) -> int:
-        if self._log is None or self._log_serial != serial:
-            return 0
-        log_bytes = self._log.close()
-        self._log = None
-        return log_bytes
 
 
 def _size_bytes(job: Job) -> int:

@@ -3,8 +3,7 @@
     guard                                      child
               ◄──────────────────────────────── Ready()                 the handlers are imported
       [Call(1, ..), Call(2, ..)] ─────────────►
-              ◄──────────────────────────────── Called(1)
-              ◄──────────────────────────────── Progressed, Checkpointed, Requested
+              ◄──────────────────────────────── Called(1), Progressed, Checkpointed, Requested
               ◄──────────────────────────────── Answered(1, ..), Called(2)     in one frame: one write for a call
       Drained() ──────────────────────────────►                         only if something was printed
               ◄──────────────────────────────── Left(2)                 beyond the limit: not called
@@ -22,7 +21,9 @@ The page holds seven numbers, so that each side can look without asking:
 1. All that a call prints is in the guard's hands before the next call begins: a child that finds something in the
    pipe after a call, or TAKEN changed, waits for `Drained`. So what comes out of the pipe belongs to CURRENT, as it
    stands after the read; the child does not go on while READING is 1. A call that prints nothing waits for nobody.
-2. The guard lowers LIMIT and then reads CURRENT; the child writes CURRENT and then reads LIMIT. What was recalled is
+2. `Called` of the first call that was given goes out with the next word: a short call costs one write, and wakes the
+   guard once. Until then CURRENT tells the guard that it began, if LIMIT is not below it.
+3. The guard lowers LIMIT and then reads CURRENT; the child writes CURRENT and then reads LIMIT. What was recalled is
    either known to have begun, or never begins.
 """
 

@@ -11,6 +11,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Mapping
 from datetime import datetime
+from functools import lru_cache
 
 import msgspec
 import structlog
@@ -22,6 +23,9 @@ from mainspring.worker.guard_wire import FromGuard, Order
 
 log = structlog.get_logger(__name__)
 
+_WORKS_IN_MIND = 1_000
+"""Tasks of one job have the same text: it is read once."""
+
 
 class Running:
     """All that was launched and is not over."""
@@ -29,6 +33,7 @@ class Running:
     def __init__(self, executors: Mapping[type[Work], Executor], say: Callable[[FromGuard], None]) -> None:
         self._executors = executors
         self._say = say
+        self._read = lru_cache(_WORKS_IN_MIND)(read_work)
         self._lines: dict[str, deque[Job]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self.jobs: dict[str, Job] = {}
@@ -37,7 +42,7 @@ class Running:
         """Put an order at the end of its lease's line."""
         attempt = order.assignment.attempt
         try:
-            work = read_work(order.assignment.work)
+            work = self._read(order.assignment.work)
         except (msgspec.DecodeError, ValueError) as error:
             job = Job(order, None, self._say)
             job.end(Outcome.FAILED, error=failure("Work", f"the work can't be read: {error}", klass="permanent"))
