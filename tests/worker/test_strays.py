@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from collections.abc import Iterator
 
@@ -9,7 +10,7 @@ import psutil
 import pytest
 
 from mainspring.worker.held import Running
-from mainspring.worker.strays import created, kill_strays
+from mainspring.worker.strays import Births, created, kill_strays
 
 
 @pytest.fixture
@@ -52,3 +53,19 @@ def test_what_is_gone_is_gone(sleeper: subprocess.Popen[bytes]) -> None:
 
     kill_strays([stray])
     assert created(sleeper.pid) == 0.0
+
+
+def test_a_birth_is_looked_up_once_and_not_believed_when_the_process_is_gone(
+    sleeper: subprocess.Popen[bytes],
+) -> None:
+    """Warm children make thousands of calls."""
+    births = Births()
+    first, own = created(sleeper.pid), created(os.getpid())
+    assert (births.of(sleeper.pid), births.of(os.getpid())) == (first, own)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delattr(psutil, "Process")
+        assert (births.of(sleeper.pid), births.of(os.getpid())) == (first, own)
+    sleeper.kill()
+    sleeper.wait()
+
+    assert births.of(sleeper.pid) == 0.0

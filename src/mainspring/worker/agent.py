@@ -41,7 +41,7 @@ from mainspring.worker.journal import LIMIT_BYTES, Journal
 from mainspring.worker.looking import Looking
 from mainspring.worker.shipping import SPOOL_BYTES, Shipping
 from mainspring.worker.steps import Keep, Kill, LookFor, Mark, Prolong, Record, Say, Start, Step, TakeBack
-from mainspring.worker.strays import created, kill_strays
+from mainspring.worker.strays import Births, kill_strays
 from mainspring.worker.uplink import Uplink
 from mainspring.worker.verify import Verifier
 
@@ -56,6 +56,9 @@ the beginning down while the end waits for its turn."""
 DISK_RETRY_SECONDS = 1.0
 FLUSH_SECONDS = 2.0
 CLOSE_SECONDS = 10.0
+
+_BETWEEN = (guard.Saved, guard.Asked)
+"""What a server is told of an attempt between its beginning and its end."""
 
 
 class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -102,6 +105,7 @@ class Agent:
         )
         self._guard = GuardLink(settings.state_dir, clock)
         self._shipping = Shipping(settings.state_dir, settings.spool_bytes)
+        self._births = Births()
         self._looking = Looking(lambda seen: self._uplink.send([seen]))
         self._sweep = ArtifactSweep(
             storage_of(settings.state_dir, settings.artifacts),
@@ -267,7 +271,7 @@ class Agent:
         """What the guard said. An attempt that began and ended meanwhile, with nothing in between, needs no pid."""
         words, self._from_guard = self._from_guard, []
         brief = {word.attempt for word in words if isinstance(word, guard.Ended)}
-        brief -= {word.attempt for word in words if isinstance(word, guard.Saved | guard.Asked)}
+        brief -= {word.attempt for word in words if isinstance(word, _BETWEEN)}
         passed: set[str] = set()
         steps: list[Step] = []
         for word in words:
@@ -282,7 +286,7 @@ class Agent:
                 case guard.Began() if word.attempt in brief:
                     passed.add(word.attempt)
                 case guard.Began():
-                    steps += self._duties.started(word.attempt, word.pid, created(word.pid))
+                    steps += self._duties.started(word.attempt, word.pid, self._births.of(word.pid))
                     self._shipping.follow(word.attempt)
                 case guard.Moved():
                     self._duties.moved(word.attempt, word.percent, word.note)

@@ -102,7 +102,8 @@ def portions(words: Sequence[W]) -> list[Sequence[W]]:
 
 def _size(end: Ended) -> int:
     """About how much an end takes in a frame."""
-    return len(end.output or "") + sum(len(one.path) + len(one.place) + 100 for one in end.artifacts)
+    size = len(end.output or "")
+    return size + sum(len(one.path) + len(one.place) + 100 for one in end.artifacts) if end.artifacts else size
 
 
 def _read(path: Path) -> list[Ended]:

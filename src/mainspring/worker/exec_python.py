@@ -64,7 +64,10 @@ class FunctionExecutor:
         except (Unavailable, Refused, OSError) as error:
             jobs[0].end(Outcome.FAILED, error=failure("Child", str(error), klass="infrastructure"))
             return
-        alike = list(itertools.takewhile(lambda job: self._confinement_of(job) == confinement, jobs))
+        first = jobs[0].work
+        alike = list(
+            itertools.takewhile(lambda job: job.work is first or self._confinement_of(job) == confinement, jobs)
+        )
         try:
             for job in alike:
                 if job.work is not None and job.work.fetch:

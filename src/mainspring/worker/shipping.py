@@ -95,9 +95,10 @@ class Shipping:
     def answer(self, attempts: Iterable[str]) -> None:
         """The server has these results: nothing but their logs is of interest any more."""
         for attempt in attempts:
-            trail = self._trails.setdefault(attempt, _Trail(whole=0, has_file=False))
-            trail.answered = True
-            self._finish(attempt, trail)
+            trail = self._trails.get(attempt)
+            if trail is not None:
+                trail.answered = True
+                self._finish(attempt, trail)
 
     def keep(self, message: LogKept) -> None:
         """The server has a log up to here."""
@@ -140,6 +141,8 @@ class Shipping:
         return bool(self._gone)
 
     def _end(self, attempt: str, size: int, *, has_file: bool) -> None:
+        if not has_file and attempt not in self._trails:
+            return
         trail = self._trails.setdefault(attempt, _Trail())
         if trail.whole is None:
             trail.whole = size

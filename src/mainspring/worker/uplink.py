@@ -42,8 +42,8 @@ ELECTION_BACKOFF_SECONDS = 1.0
 """Whoever was heard of so recently is most likely being replaced: the new leader is not to be waited for at length."""
 OPEN_SECONDS = 10.0
 RECEIPT_SECONDS = 0.005
-"""So long a receipt waits for the start or the end of a short task: one frame less for each step of a chain, which is
-0.1 ms less for the worker, and for the server too."""
+"""So long a receipt waits for the start or the end of a short task, so that a step of a chain is one frame to the
+server, not two."""
 _LARGEST_SENT_BYTES = LARGEST_FRAME_BYTES // 2
 _LARGEST_HEARD_BYTES = 64 * 1024 * 1024
 _MOST_HOPS = 3

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 
 import msgspec
@@ -32,10 +32,11 @@ class Verifier:
         self._handlers = frozenset(handlers)
         self._labels = frozenset(labels)
         self._read = lru_cache(_WORKS_IN_MIND)(_read)
+        self._lacking = lru_cache(_WORKS_IN_MIND)(partial(_lacking, self._offer))
 
     def __call__(self, assignment: Assignment, needs: Offer) -> str:
         """Why it can't be run here in so much room; empty if it can."""
-        short = _lacking(needs, self._offer)
+        short = self._lacking(needs)
         if short:
             return f"it asks for more {short} than there is here"
         work = self._read(assignment.work)
@@ -54,7 +55,7 @@ class Verifier:
         return ""
 
 
-def _lacking(needs: Offer, offer: Offer) -> str:
+def _lacking(offer: Offer, needs: Offer) -> str:
     for name in Offer.__struct_fields__:
         if getattr(needs, name) > getattr(offer, name):
             return name

@@ -303,6 +303,22 @@ async def test_calls_behind_a_long_one_can_be_given_back_or_stopped(rig: Rig) ->
     assert not any(word for word in rig.heard if isinstance(word, Began) and word.attempt in {second, third})
 
 
+async def test_a_function_that_says_nothing_is_seen_to_have_begun(rig: Rig) -> None:
+    """The first of a slice: its child says so only when it says more."""
+    await rig.start(code=CODE)
+    go = rig.state_dir / "go"
+    first, second = rig.launch({"python": "work:wait_for", "args": {"path": str(go)}}, {"python": "work:nothing"})
+    await rig.hears(Began, first)
+    assert not any(isinstance(word, Began) and word.attempt == second for word in rig.heard)
+    rig.say(Unlaunch((first, second)))
+    assert (await rig.hears(Kept)).attempts == (first,)
+    assert (await rig.hears(Unbegun)).attempts == (second,)
+
+    go.touch()
+    assert (await rig.hears(Ended, first)).outcome is Outcome.SUCCEEDED
+    assert [word.attempt for word in rig.heard if isinstance(word, Began)] == [first]
+
+
 async def test_long_functions_do_not_keep_others_waiting(rig: Rig) -> None:
     await rig.start(code=CODE, children=1)
     for _ in range(2):
