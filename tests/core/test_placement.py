@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mainspring.core.fit_index import OpenWorkers
-from mainspring.core.placement import LASTING, NO_KIN, Hindrance, Kin, obstacles, will_do, would_do
+from mainspring.core.placement import LASTING, NO_KIN, Hindrance, Kin, obstacles, would_do
 from mainspring.core.resources import NOTHING, Resources
 from mainspring.core.shapes import Shape
 from mainspring.core.tasks import Priority
@@ -175,8 +175,8 @@ def test_what_is_kept_for_a_task_is_said_anew_not_added() -> None:
 
 
 @given(st.randoms(use_true_random=False))
-def test_who_will_do_has_nothing_in_its_way_and_who_would_do_nothing_lasting(random: Random) -> None:
-    """`will_do`, `would_do` and `obstacles` are readings of one rule: they may never differ."""
+def test_who_would_do_has_nothing_lasting_in_its_way(random: Random) -> None:
+    """`would_do` and `obstacles` are two readings of one rule: they may never differ."""
     worker = a_worker(
         total=Resources(random.choice((1_000, 4_000)), 2**32, random.choice((0, 2))),
         used=random.choice((NOTHING, Resources(3_000))), status=random.choice(list(WorkerStatus)),
@@ -189,26 +189,9 @@ def test_who_will_do_has_nothing_in_its_way_and_who_would_do_nothing_lasting(ran
     )  # fmt: skip
     worker.refused = random.choice((set(), {shape}))
     worker.hold = random.choice(list(Hold))
-    worker.leaving, worker.wants = random.random() < 0.2, random.choice((None, None, 0, 1))
-    if random.random() < 0.5:
-        worker.keep(random.choice(("task_1", "task_2")), Resources(random.choice((500, 3_500))))
     kin = random.choice((NO_KIN, Kin(near=("w0",)), Kin(near=("w1",)), Kin(apart=frozenset({"w0"}))))
     zones = random.choice(((), ("eu-1",), ("us-1", "")))
-    task_id = random.choice(("", "task_1"))
 
-    kinds = {one.kind for one in obstacles(shape, worker, kin, task_id, zones)}
+    kinds = {one.kind for one in obstacles(shape, worker, kin, zones=zones)}
 
-    assert will_do(shape, worker, kin, task_id, zones) is (not kinds)
     assert would_do(shape, worker, kin, zones) is kinds.isdisjoint(LASTING)
-
-
-@given(st.randoms(use_true_random=False))
-def test_a_worker_that_only_lacks_room_or_has_it_will_do_as_obstacles_say(random: Random) -> None:
-    """Where nothing else is in the way: the room that is left, in use and kept, decides in the same way."""
-    worker = a_worker(used=Resources(random.choice((0, 2_000, 4_000)), random.choice((0, 2**31, 2**32))))
-    for name in random.sample(("task_1", "task_2"), random.randrange(3)):
-        worker.keep(name, Resources(random.choice((0, 1_000, 4_000)), random.choice((0, 2**31))))
-    shape = Shape(resources=Resources(random.choice((0, 2_000, 4_000)), random.choice((0, 2**31))))
-    task_id = random.choice(("", "task_1"))
-
-    assert will_do(shape, worker, task_id=task_id) is (not obstacles(shape, worker, task_id=task_id))

@@ -1,8 +1,8 @@
 """Which worker takes a task, and why another can't (PLC-1, PLC-2, PLC-3).
 
-`obstacles` is the one place that knows what stands between a shape and a worker, and diagnosis prints its list.
-Placement asks for emptiness, which `will_do` says of many workers in less time; a test holds it to the list. If you add
-a constraint, add it to `Shape`, here to both, and to the sentences of diagnosis.
+`obstacles` is the one place that knows what stands between a shape and a worker. Placement asks for emptiness,
+diagnosis prints the list: they can't disagree. If you add a constraint, add it to `Shape`, here, and to the sentences
+of diagnosis.
 
 Among those that will do, `score` says which is the best, as a sum of these, each between 0 and 1 times its weight:
 
@@ -141,39 +141,14 @@ def would_do(shape: Shape, worker: Worker, kin: Kin = NO_KIN, zones: tuple[str, 
 
     For looking at all of a large fleet: a third of what the list of obstacles costs.
     """
-    return _suits(shape, worker, kin, zones) and shape.resources.fits(worker.total)
-
-
-def will_do(
-    shape: Shape, worker: Worker, kin: Kin = NO_KIN, task_id: str = "", zones: tuple[str, ...] = ()
-) -> bool:  # fmt: skip
-    """Whether `obstacles` finds nothing: a worker can take such a task now.
-
-    For each of the many workers that a decision compares: 0.6 µs, where the list of obstacles costs 1.4.
-    """
-    if worker.status is not WorkerStatus.READY or not worker.takes_new() or not _suits(shape, worker, kin, zones):
-        return False
-    if kin.apart and worker.id in kin.apart:
-        return False
-    if worker.kept:
-        return shape.resources.fits(worker.free_for(task_id))
-    wanted, used, total = shape.resources, worker.used, worker.total
-    return (
-        wanted.cpu_millis + used.cpu_millis <= total.cpu_millis
-        and wanted.memory_bytes + used.memory_bytes <= total.memory_bytes
-        and wanted.gpus + used.gpus <= total.gpus
-        and wanted.disk_bytes + used.disk_bytes <= total.disk_bytes
-    )
-
-
-def _suits(shape: Shape, worker: Worker, kin: Kin, zones: tuple[str, ...]) -> bool:
-    """Whether nothing but its status, its room and those that a task must be apart from keep a worker from it."""
     for key, value in shape.labels:
         if not _has_label(worker, key, value):
             return False
     if (shape.zone is not None and shape.zone != worker.zone) or (zones and worker.zone not in zones):
         return False
-    return not ((kin.near is not None and worker.id not in kin.near) or (worker.refused and shape in worker.refused))
+    if (kin.near is not None and worker.id not in kin.near) or (worker.refused and shape in worker.refused):
+        return False
+    return shape.resources.fits(worker.total)
 
 
 def choose(
@@ -194,31 +169,31 @@ def choose(
        it likes best: of a sample of them, or, for P2 or if that has nobody, of those with little room.
     """
 
-    def suits(worker: Worker) -> bool:
-        return will_do(shape, worker, kin, task_id, zones)
+    def will_do(worker: Worker) -> bool:
+        return not obstacles(shape, worker, kin, task_id, zones)
 
     def known(ids: Iterable[str]) -> Iterable[Worker]:
         return (worker for worker in map(open_workers.get, ids) if worker is not None)
 
     keeper = open_workers.keeper(task_id) if task_id else None
-    if keeper is not None and suits(keeper):
+    if keeper is not None and will_do(keeper):
         return keeper
     if kin.near is not None:
-        return _best(shape, list(filter(suits, known(kin.near))), kin, ())
+        return _best(shape, list(filter(will_do, known(kin.near))), kin, ())
     if len(kin.local) > _LOCAL:
         kin = replace(kin, local=kin.local[:_LOCAL])
     local = _zones_of(kin.local, open_workers) if kin.local else ()
     if len(open_workers.all) <= SAMPLE:
-        return _best(shape, list(filter(suits, open_workers.all)), kin, local)
+        return _best(shape, list(filter(will_do, open_workers.all)), kin, local)
     wanted = shape.resources
-    found = list(filter(suits, known(kin.local)))
+    found = list(filter(will_do, known(kin.local)))
     for group in filter(None, map(open_workers.rare, shape.prefer)):
-        found += islice(filter(suits, group.walk(wanted, random)), SAMPLE)
+        found += islice(filter(will_do, group.walk(wanted, random)), SAMPLE)
     groups = open_workers.groups(shape.labels, shape.zone, zones, _lean(shape, kin, local))
     if priority is not Priority.P2:
-        found += _first(groups, SAMPLE, lambda group: filter(suits, group.sample(wanted, random)))
+        found += _first(groups, SAMPLE, lambda group: filter(will_do, group.sample(wanted, random)))
     if priority is Priority.P2 or not found:
-        found += _first(groups, _TIGHT, lambda group: filter(suits, group.walk(wanted, random)))
+        found += _first(groups, _TIGHT, lambda group: filter(will_do, group.walk(wanted, random)))
     return _best(shape, found, kin, local)
 
 
