@@ -37,7 +37,7 @@ from benchmarks.sizes.growth import Report, Series, Visit, is_within, points, wo
 from benchmarks.sizes.site import open_site
 from benchmarks.sizes.table import markdown, plain
 from mainspring.log_output import configure_logging
-from mainspring.serving import _collect_seldom
+from mainspring.serving import collect_seldom
 
 TASKS = 5_000
 PROBES = 60
@@ -96,7 +96,7 @@ def main() -> None:
     """Measure what was asked for, and write it down."""
     options = _options()
     configure_logging("text", "warning")
-    _collect_seldom()  # as a server does
+    collect_seldom()  # as a server does
     chosen = [one.up_to(options.largest) for one in DIMENSIONS if not options.only or one.name in options.only]
     report = uvloop.run(run(chosen, options.tasks, options.probes, options.visits))
     encoded = msgspec.json.format(msgspec.json.encode(report)).decode()

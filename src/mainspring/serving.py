@@ -165,7 +165,7 @@ async def _serve(settings: ServerSettings, listener: socket.socket, on_ready: Ca
     told_to_stop = _on_signals()
     async with assemble(settings, listener) as (_, _, ready):
         log.info("server.ready", address=ready.address, pid=ready.pid)
-        _collect_seldom()
+        collect_seldom()
         if settings.ready_file is not None:
             _write_whole(settings.ready_file, msgspec.json.encode({"address": ready.address, "pid": ready.pid}))
         on_ready(ready)
@@ -221,7 +221,7 @@ async def assemble(
         await store.close()
 
 
-def _collect_seldom() -> None:
+def collect_seldom() -> None:
     """Keep the collector of cycles from looking at everything in the midst of the work.
 
     Hardly anything here is in a cycle, and hundreds of thousands of things stay. As Python comes, a server with 2,000

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Sequence
 from datetime import timedelta
 
@@ -13,26 +12,19 @@ from msgspec.structs import replace
 from mainspring.core.runs import Run
 from mainspring.core.tasks import Priority
 from mainspring.host import intake
-from mainspring.host.inbox import Inbox
-from mainspring.host.jobs import JobCache
-from mainspring.shard.events import RunArrived
-from mainspring.shard.memory import ShardMemory
 from mainspring.store.port import Want
 from tests.host.hall import SHARD, Hall
+from tests.host.test_intake_reader import Reader as Plain
 from tests.shard.jobs import job, task
 
 P0, P1, P2 = Priority
 
 
-class Reader:
-    """Intake by itself, which has nothing left to read and knows the job; it is offered what the test makes."""
+class Reader(Plain):
+    """Has nothing left to read and knows the job; it is offered what the test makes."""
 
     def __init__(self, hall: Hall) -> None:
-        self.memory = ShardMemory(SHARD)
-        self.inbox = Inbox(1_000)
-        self.hold: Priority | None = None
-        self.intake = intake.IntakeReader(hall.store, JobCache(hall.store), self.inbox, SHARD, hall.clock.wall)
-        self.running = asyncio.create_task(self.intake.run(lambda: self.memory, lambda: self.hold))
+        super().__init__(hall)
         self._hall = hall
         self._like: Run | None = None
 
@@ -58,8 +50,7 @@ class Reader:
 
     async def handed(self) -> list[str]:
         """Which runs were handed over since the last time."""
-        events = await self.inbox.next(wait=0, most=1_000)
-        return [event.run.id for event in events if isinstance(event, RunArrived)]
+        return [event.run.id for event in await self.events()]
 
 
 @pytest_asyncio.fixture
