@@ -6,6 +6,7 @@ import asyncio
 import gzip
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from mainspring.bootstrap import play
 from mainspring.core.runs import RunState
 from mainspring.core.trace_ids import span_of, trace_of, traceparent, uuid_text
 from mainspring.errors import Refused
+from mainspring.host.loop import Leader
 from mainspring.rest import RunView
 from mainspring.telemetry.stories import Piece, Stories, Teller
 from mainspring.telemetry.tellers import make_tellers
@@ -43,9 +45,16 @@ async def told(office: Office, tellers: Sequence[Teller]) -> AsyncIterator[Stori
         telling = asyncio.create_task(stories.run())
         playing = asyncio.create_task(play(office.engine, PlayedWorker("w1", Offer(4_000, 8 << 30), office.clock)))
         yield stories
+        await until(partial(has_heard, office, leader))
         for task in (telling, playing):
             task.cancel()
         await asyncio.gather(telling, playing, return_exceptions=True)
+
+
+async def has_heard(office: Office, leader: Leader) -> bool:
+    """Whether a leader knows that its latest batch is durable: others see that a moment earlier."""
+    (row,) = [row for row in await office.store.shards() if row.id == leader.term.shard]
+    return leader.batch_no >= row.batch_no
 
 
 async def one_run(office: Office) -> RunView:
