@@ -109,7 +109,9 @@ class DeadlineCheck:
         looked = any(
             led == made.led_since and by - _LOOKED[0] <= at <= by - _LOOKED[1] for led, at in self._turns
         )  # fmt: skip
-        waited = any(_has_waited(task, by) for task in model.tasks[run_id])
+        # Of what an output has added nobody said how long it takes.
+        said = {task.name for task in spec.tasks}
+        waited = any(_has_waited(task, by) for task in model.tasks[run_id] if _of_many(task.name) in said)
         is_known = all((task.expected_seconds or 0) >= KNOWN_SECONDS for task in spec.tasks)
         is_known = is_known and not self._has_learnt(model, run, spec)
         rested = run_id in self._rested or run.generation > 1 or run.adopted_at > by - _WAITED

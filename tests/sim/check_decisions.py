@@ -73,9 +73,9 @@ class DecisionCheck:
         for decision in batch.decisions:
             if decision.kind is DecisionKind.PREEMPTS:
                 told[decision.task_id] = told.get(decision.task_id, 0) + decision.victim_count
-        for change in batch.tasks:
-            task, was = change.task, before.live.get(change.task.attempt_id or "")
-            winner = _goes_for(task)
+        # One that is made just now may be placed, and have to go again, in the same batch.
+        for task in (*batch.new_tasks, *(change.task for change in batch.tasks)):
+            winner, was = _goes_for(task), before.live.get(task.attempt_id or "")
             if winner is not None and (was is None or _goes_for(was) != winner):
                 told[winner] = told.get(winner, 0) - 1
         self._require("PLC-8", not any(told.values()), f"more, or fewer, make room than is said: {told}")

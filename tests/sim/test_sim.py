@@ -30,6 +30,8 @@ REGRESSIONS = {
     150: "a task that was late and lost by turns was tried for ever (I-18)",
     1094: "a failover lost runs that were only submitted, and their leader ended broken instead of stepping down",
     1428: "an attempt that was asked to stop and ended in one turn was signalled without a request in its row (STA-8)",
+    185: "a task that was made, placed and asked to go in one batch was not counted as one that goes (PLC-8)",
+    403: "a run was late of which nobody knew how long the rest takes: an output had added it (PLC-11)",
     207: "a task that was evicted and whose worker was lost with it lost more often than is allowed (I-18)",
     59: "a fan-out that waited for another one of its run, which was paced, made the leader spin (L-5); "
     "a P0 waited for room of its own while a P1 got some that was kept for a P2 (I-62)",
