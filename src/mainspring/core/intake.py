@@ -87,7 +87,7 @@ def _filled(
 ) -> dict[str, int]:
     """Who has how much in memory at a priority; without a mark only those that want more matter.
 
-    P0 waits for this: to look through the memory for 10,000 tenants takes 1 ms.
+    P0 waits for this: to look through the memory for 10,000 tenants takes 1.3 ms.
     """
     if priority in UNMARKED:
         return {tenant: in_memory.get((priority, tenant), 0) for tenant in tenants}

@@ -79,11 +79,11 @@ class IntakeReader:
         others_wait = self._left or self._is_reading or self._wake.is_set()
         if not runs or len(runs) > MOST_OFFERED or others_wait or not self._have_room(runs):
             return False
-        jobs = [self._jobs.kept(run.job_id) for run in runs]
-        if None in jobs:
+        jobs = [job for run in runs if (job := self._jobs.kept(run.job_id)) is not None]
+        if len(jobs) < len(runs):
             return False
         for run, job in zip(runs, jobs, strict=True):
-            if job is not None and run.id not in self._handed and run.id not in self._adopted:
+            if run.id not in self._handed and run.id not in self._adopted:
                 self._let_arrive(run, job)
         return True
 
