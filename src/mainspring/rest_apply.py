@@ -24,6 +24,8 @@ class WantedSchedule(Wish, frozen=True, kw_only=True):
     """A `ScheduleSpec`."""
     since: Instant | None = None
     """If it is new: windows after this instant count as missed."""
+    paused: bool = False
+    """If it is new: nothing of it is planned until somebody resumes it."""
 
 
 class ApplyItem(Wish, frozen=True, kw_only=True):

@@ -221,6 +221,23 @@ async def test_windows_since_an_instant_are_those_of_a_new_schedule_only(office:
     assert [where for where, _ in faults(ahead)] == ["/schedules/0/since"]
 
 
+async def test_a_schedule_may_begin_paused_and_one_that_is_there_is_not_paused_by_it(office: Office) -> None:
+    caller = await office.admin("acme")
+    item, other = an_item("a"), an_item("b")
+    await put(caller, other)
+    item["schedules"][0]["paused"] = other["schedules"][0]["paused"] = True
+
+    await put(caller, item, other)
+    begun = read(await caller.get("/api/v1/schedules/a-daily"), ScheduleView)
+    there = read(await caller.get("/api/v1/schedules/b-daily"), ScheduleView)
+
+    assert (begun.state, begun.next_at) == ("paused", None)
+    assert begun.because.startswith("paused by ")
+    assert there.state == "active"
+    await caller.post("/api/v1/schedules/a-daily/resume")
+    assert read(await caller.get("/api/v1/schedules/a-daily"), ScheduleView).next_at is not None
+
+
 async def test_what_is_unchanged_is_not_checked_again(office: Office) -> None:
     """A time that was to come when it was put has passed since."""
     caller = await office.admin("acme")

@@ -234,9 +234,14 @@ async def test_an_import_makes_up_for_the_window_that_was_missed_and_for_no_othe
 
 
 async def test_what_a_person_paused_stays_paused_on_a_new_database(tmp_path: Path) -> None:
-    put(tmp_path, "a", text(cron="* * * * * *"))
+    put(tmp_path, "a", text(cron="* * * * * *", run="sleep 100"))
     async with living(tmp_path) as house:
-        await house.client.pause_schedule(house.source.find("a").schedule_id)
+        schedule_id = house.source.find("a").schedule_id
+        await house.client.trigger(house.source.server_id("a"))
+        await house.told("execution:start", schedule_id=schedule_id)
+        await house.client.pause_schedule(schedule_id)
+        await house.source.close()
+        assert state(tmp_path, "a")["lastRun"]["completedAt"] is None
     shutil.rmtree(tmp_path / OWN_DIRECTORY)
 
     async with living(tmp_path, fires=True) as house:

@@ -180,6 +180,16 @@ def test_the_status_when_nothing_runs(view: str, success: bool, expected: Schedu
     assert state.enabled is (view != "disabled")
 
 
+def test_a_run_under_way_does_not_hide_that_somebody_paused_the_schedule() -> None:
+    under_way = RunRecord(started_at=at(100), completed_at=None, success=False)
+
+    state = shown(counted(record()), schedule("paused"), current=under_way)
+
+    assert state.status is ScheduleStatus.PAUSED
+    assert state.last_run is not None
+    assert state.last_run.completed_at is None
+
+
 def test_a_run_under_way_is_the_last_run_and_is_not_in_the_history() -> None:
     under_way = RunRecord(started_at=at(100), completed_at=None, success=False)
 

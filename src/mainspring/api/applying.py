@@ -61,6 +61,7 @@ class _Schedule:
     place: int
     spec: ScheduleSpec
     since: datetime | None
+    paused: bool
     row: ScheduleRow | None = None
     """What is there under its name."""
     change: str = ""
@@ -146,7 +147,7 @@ class Applying:
         for place, wanted in enumerate(wish.schedules):
             with _noted(item, f"schedules[{place}].definition"):
                 spec = decode_schedule(bytes(wanted.definition))
-                one = _Schedule(item=item, place=place, spec=spec, since=wanted.since)
+                one = _Schedule(item=item, place=place, spec=spec, since=wanted.since, paused=wanted.paused)
                 if item.name and spec.job != item.name:
                     item.faults.add(f"{one.where}.job", f"must be {item.name!a}, the job of the item")
                 if spec.name in names:
@@ -261,6 +262,7 @@ class Applying:
             SpecWish(
                 spec=one.spec,
                 since=one.since,
+                paused=one.paused,
                 pool=one.item.pool,
                 audit=tell_new_schedule(self._audit, one.spec, tenant=tenant, why=self._why),
             )

@@ -96,15 +96,18 @@ def new_schedule(
     why: str = "",
     now: datetime,
     since: datetime | None = None,
+    paused: bool = False,
 ) -> tuple[ScheduleRow, ScheduleChange]:
     """The first row of a schedule, and the record of its creation. Its definition has been checked.
 
-    `since`, which has been checked too, lets windows count from an earlier instant on: as missed.
+    `since`, which has been checked too, lets windows count from an earlier instant on: as missed. One that begins
+    `paused` plans none, not even the one that would be due at once.
     """
     text = msgspec.json.encode(spec).decode()
     row = ScheduleRow(
         id=id, tenant=tenant, name=spec.name, job=spec.job, version=1, spec=text, pool=pool, enabled=spec.enabled,
         enabled_since=now, through_at=since or now, created_at=now, created_by=by, updated_at=now, updated_by=by,
+        paused=paused, because=_say("paused", by, why) if paused else "",
     )  # fmt: skip
     row = _follow_spec(row, spec, since or now)
     return row, ScheduleChange(schedule_id=id, at=now, act="created", by=by, why=why, version=1, after=text)

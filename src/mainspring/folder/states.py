@@ -202,13 +202,14 @@ def state_of(
 
 
 def _status(view: ScheduleView | None, last: RunRecord | None, *, is_running: bool) -> ScheduleStatus:
+    if view is not None and view.state == "paused":
+        # Said before all else: it is what a person decided, and what a server without the schedule knows of it.
+        return ScheduleStatus.PAUSED
     if last is not None and is_running:
         # One that has gone wrong and is not over waits for its next try, or for a person.
         return ScheduleStatus.ERROR if isinstance(last.error, str) else ScheduleStatus.RUNNING
     if view is not None and view.state in {"disabled", "deleted"}:
         return ScheduleStatus.DISABLED
-    if view is not None and view.state == "paused":
-        return ScheduleStatus.PAUSED
     return ScheduleStatus.IDLE if last is None or last.success else ScheduleStatus.ERROR
 
 

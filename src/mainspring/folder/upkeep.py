@@ -53,7 +53,6 @@ from mainspring.sdk.pipelines import Pipeline, blame
 log = structlog.get_logger()
 
 _WHY = "as the files of the folder say"
-_WAS_PAUSED = "as its state file says"
 _GONE = "its file is gone from the folder"
 _STARTING_AFRESH = frozenset({Kind.NEW, Kind.COPY, Kind.RESTORED})
 """What was due before is not made up for."""
@@ -186,7 +185,6 @@ class Upkeep:
             else:
                 await self._leave_tenant(wanted)
                 self._accept(wanted, line)
-                await self._pause_again(wanted)
         for identity in plan.adopted:
             self._adopt(identity)
         await self._forget(plan, refused)
@@ -204,13 +202,15 @@ class Upkeep:
     def _item(self, wanted: Wanted) -> ApplyItem:
         identity = wanted.identity
         past = self._past(wanted)
-        is_due = past is not None and past.status is not ScheduleStatus.PAUSED
-        since = states.since_of(past, self._clock.wall()) if past is not None and is_due else None
+        is_paused = past is not None and past.status is ScheduleStatus.PAUSED
+        since = None if past is None or is_paused else states.since_of(past, self._clock.wall())
         return ApplyItem(
             job=msgspec.Raw(wanted.pipeline.job),
             schedules=[
-                WantedSchedule(definition=msgspec.Raw(text), since=since)
-                for _, text in definitions(wanted.pipeline, identity.schedule_id)
+                WantedSchedule(
+                    definition=msgspec.Raw(text), since=since, paused=is_paused and name == identity.schedule_id
+                )
+                for name, text in definitions(wanted.pipeline, identity.schedule_id)
             ],
             tenant=wanted.pipeline.tenant,
         )
@@ -222,12 +222,6 @@ class Upkeep:
             return None
         live = self._mirror.lives.get(identity.schedule_id)
         return self._look.state(identity.path) or (None if live is None else live.shown)
-
-    async def _pause_again(self, wanted: Wanted) -> None:
-        """A schedule that a person had paused stays so on a server that never had it."""
-        past = self._past(wanted)
-        if past is not None and past.status is ScheduleStatus.PAUSED:
-            await self._client.pause_schedule(self._server_ids[wanted.identity.schedule_id], _WAS_PAUSED)
 
     def _accept(self, wanted: Wanted, line: ApplyLine) -> None:
         """The server has what was wanted."""

@@ -66,6 +66,8 @@ class SpecWish(msgspec.Struct, frozen=True, kw_only=True):
     spec: ScheduleSpec
     since: datetime | None = None
     """Its windows after this instant have been missed, and are handled as its definition says of such."""
+    paused: bool = False
+    """It waits to be resumed from the beginning on."""
     audit: AuditEntry | None = None
     """What the audit log says of it; its object is filled in: the new id."""
     pool: str | None = None
@@ -288,6 +290,7 @@ class ScheduleBook:
             why=why,
             now=now,
             since=since,
+            paused=wish.paused,
         )
         audit = None if wish.audit is None else msgspec.structs.replace(wish.audit, object=row.id)
         return NewSchedule(row=row, change=change, audit=audit)
