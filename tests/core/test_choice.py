@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from random import Random
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mainspring.core import placement
 from mainspring.core.fit_cells import GUARDS, SAMPLE, code_of
 from mainspring.core.fit_index import OpenWorkers
 from mainspring.core.placement import NO_KIN, Kin, choose, obstacles, score
@@ -214,6 +216,25 @@ def test_p2_finds_the_tightest_fit_among_many() -> None:
     workers = [a_worker(number) for number in range(50 * SAMPLE)]
     workers[333].used = Resources(6_000, 6 * GIB)
     assert choose(SMALL, opened(workers), Random(1), priority=P2) is workers[333]
+
+
+def test_where_all_are_alike_p2_compares_a_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And where they are not, those of every size of room."""
+    compared: list[str] = []
+
+    def watched(shape: Shape, worker: Worker, *rest: Any) -> float:
+        compared.append(worker.id)
+        return score(shape, worker, *rest)
+
+    monkeypatch.setattr(placement, "score", watched)
+    alike = [a_worker(number) for number in range(100)]
+    assert choose(SMALL, opened(alike), Random(1), priority=P2) is not None
+    assert len(compared) == 5
+
+    compared.clear()
+    fuller = [a_worker(100 + number, used=Resources(4_000, 4 * GIB)) for number in range(2)]
+    assert choose(SMALL, opened([*alike, *fuller]), Random(1), priority=P2) in fuller
+    assert {"w100", "w101"} < set(compared)
 
 
 def test_what_is_left_is_left_evenly() -> None:

@@ -34,16 +34,43 @@ def leave(queues: FairQueues, task: Task, to: TaskState = TaskState.CANCELLED) -
     queues.left(task)
 
 
+def head_of(queues: FairQueues, priority: Priority, tenant: str) -> Shape | None:
+    """The shape of the tenant's oldest task that can be tried."""
+    return Heads(queues, priority).first(tenant)
+
+
+def test_a_look_at_the_front_of_a_line_says_what_is_next_and_changes_nothing() -> None:
+    """Also where the oldest was set aside, and joins the line when its turn comes."""
+    queues = FairQueues()
+    gone, old, young = (a_queued(name) for name in ("gone", "old", "young"))
+    for task, minutes in ((gone, 0), (old, 1), (young, 2)):
+        task.since = NOON + timedelta(minutes=minutes)
+    for task in (gone, young):
+        queues.push(task, SMALL)
+    queues.push(old, SMALL)
+    assert queues.take(P1, "acme", SMALL, 3) == [gone, young, old]
+    for task in (gone, young, old):
+        queues.put_back(task, SMALL)
+    leave(queues, gone)
+
+    seen = queues.front(P1, "acme", SMALL)
+    assert seen is not None
+    assert seen[2] is old
+    assert queues.front(P1, "acme", SMALL) == seen
+    assert queues.first(P1, "acme", SMALL) is old
+    assert queues.front(P1, "nobody", SMALL) is None
+
+
 def test_within_a_tenant_the_oldest_task_says_which_shape_is_next() -> None:
     """PLC-4: FIFO inside a tenant, over shapes."""
     queues = FairQueues()
     first, second = a_queued("first"), a_queued("second")
     queues.push(first, LARGE)
     queues.push(second, SMALL)
-    assert queues.head(P1, "acme") is LARGE
+    assert head_of(queues, P1, "acme") is LARGE
     assert queues.take(P1, "acme", LARGE, 5) == [first]
     leave(queues, first, TaskState.ASSIGNED)
-    assert queues.head(P1, "acme") is SMALL
+    assert head_of(queues, P1, "acme") is SMALL
 
 
 def test_priorities_and_tenants_do_not_mix() -> None:
@@ -51,10 +78,10 @@ def test_priorities_and_tenants_do_not_mix() -> None:
     queues = FairQueues()
     queues.push(a_queued("a", priority=P2), SMALL)
     queues.push(a_queued("b", tenant="zed"), SMALL)
-    assert queues.tenants(P0) == []
-    assert queues.tenants(P1) == ["zed"]
-    assert queues.tenants(P2) == ["acme"]
-    assert queues.head(P1, "acme") is None
+    assert queues.tenants(P0) == set()
+    assert queues.tenants(P1) == {"zed"}
+    assert queues.tenants(P2) == {"acme"}
+    assert head_of(queues, P1, "acme") is None
 
 
 def test_a_parked_shape_hides_nobody_behind_it_until_it_is_woken() -> None:
@@ -63,13 +90,13 @@ def test_a_parked_shape_hides_nobody_behind_it_until_it_is_woken() -> None:
     queues.push(a_queued("big"), LARGE)
     queues.push(a_queued("small"), SMALL)
     queues.park(LARGE, "no worker is large enough")
-    assert queues.head(P1, "acme") is SMALL
+    assert head_of(queues, P1, "acme") is SMALL
     assert queues.shapes() == [SMALL]
     queues.park(SMALL, "no room")
-    assert queues.head(P1, "acme") is None
-    assert queues.tenants(P1) == []
+    assert head_of(queues, P1, "acme") is None
+    assert queues.tenants(P1) == set()
     queues.wake(lambda shape: shape is LARGE)
-    assert queues.head(P1, "acme") is LARGE
+    assert head_of(queues, P1, "acme") is LARGE
     assert queues.parked == {SMALL: "no room"}
 
 
@@ -98,12 +125,12 @@ def test_a_tenant_that_may_have_no_more_is_passed_over_until_that_may_be_otherwi
     queues.park(LARGE, "no room")
 
     queues.pass_over(P1, "acme")
-    assert (queues.tenants(P1), queues.tenants(P2)) == (["zed"], ["acme"])
+    assert (queues.tenants(P1), queues.tenants(P2)) == ({"zed"}, {"acme"})
     queues.let_try("zed")
-    assert queues.tenants(P1) == ["zed"]
+    assert queues.tenants(P1) == {"zed"}
 
     again(queues, first)
-    assert sorted(queues.tenants(P1)) == ["acme", "zed"]
+    assert queues.tenants(P1) == {"acme", "zed"}
 
 
 @pytest.mark.parametrize("to", [TaskState.CANCELLED, TaskState.PENDING, TaskState.QUARANTINED])
@@ -150,7 +177,7 @@ def test_depth_counts_what_is_queued_and_everything_is_taken_once_in_order(
     for tenant, priority, _, _ in arrivals:
         tasks = waiting.pop((priority, tenant), [])
         taken: list[Task] = []
-        while (shape := queues.head(priority, tenant)) is not None:
+        while (shape := head_of(queues, priority, tenant)) is not None:
             [task] = queues.take(priority, tenant, shape, 1)
             leave(queues, task)
             taken.append(task)
@@ -185,7 +212,7 @@ def test_whoever_changes_priority_stands_where_it_would_if_it_had_always_had_it(
         mine = [task for task in tasks if task.priority is priority]
         assert queues.depth.get((priority, "acme"), 0) == len(mine)
         taken: list[Task] = []
-        while (head := queues.head(priority, "acme")) is not None:
+        while (head := head_of(queues, priority, "acme")) is not None:
             assert head is shapes[next(task.id for task in mine if task not in taken)]
             found = queues.take(priority, "acme", head, most)
             assert found == [task for task in mine if task not in taken and shapes[task.id] is head][:most]

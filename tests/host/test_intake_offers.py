@@ -9,8 +9,10 @@ import pytest
 import pytest_asyncio
 from msgspec.structs import replace
 
+from mainspring.core.intake import Waiting
 from mainspring.core.runs import Run
 from mainspring.core.tasks import Priority
+from mainspring.errors import Unavailable
 from mainspring.host import intake
 from mainspring.store.port import Want
 from tests.host.hall import SHARD, Hall
@@ -84,9 +86,11 @@ async def test_what_has_to_be_read_is_not_taken(hall: Hall, reader: Reader) -> N
     assert await reader.handed() == []
 
 
-async def test_nothing_is_taken_while_the_store_is_slow(reader: Reader) -> None:
+async def test_what_is_held_back_while_the_store_is_slow_is_not_taken(reader: Reader) -> None:
     reader.hold = P2
-    assert not reader.intake.offer([reader.make("a")])
+    assert not reader.intake.offer([reader.make("a", priority=P2)])
+    assert reader.intake.offer([reader.make("b", priority=P1)])
+    assert await reader.handed() == ["run_b"]
 
 
 async def test_nobody_overtakes_those_who_wait_in_the_store(hall: Hall, reader: Reader) -> None:
@@ -104,6 +108,75 @@ async def test_nobody_overtakes_those_who_wait_in_the_store(hall: Hall, reader: 
     reader.adopt(await hall.run(before))
     await hall.wait(2.0)
     assert reader.intake.offer([reader.make("b", tenant="other")])
+
+
+async def test_what_is_more_important_than_all_that_waits_in_the_store_overtakes_it(hall: Hall, reader: Reader) -> None:
+    reader.memory.in_memory[P1, "acme"] = intake.HIGH_WATER_TASKS
+    await hall.submit(job(task("a")))
+    reader.intake.wake()
+    await hall.wait(0.5)
+
+    assert not reader.intake.offer([reader.make("a", priority=P2)])
+    assert not reader.intake.offer([reader.make("b", priority=P1), reader.make("c", priority=P0)])
+    assert reader.intake.offer([reader.make("d", priority=P0)])
+    reader.hold = P1
+    assert reader.intake.offer([reader.make("e", priority=P0)])
+    assert await reader.handed() == ["run_d", "run_e"]
+
+
+async def test_what_is_offered_during_a_read_waits_until_it_is_over(
+    hall: Hall, reader: Reader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    look, run = hall.store.waiting, reader.make("a")
+
+    async def slowly(shard: str, limit: int, after: str = "") -> list[Waiting]:
+        assert reader.intake.offer([run])
+        assert await reader.handed() == []
+        found = await look(shard, limit, after)
+        assert not reader.intake.offer([reader.make(f"{number}") for number in range(intake.MOST_OFFERED)])
+        return found
+
+    monkeypatch.setattr(hall.store, "waiting", slowly)
+    reader.intake.wake()
+    await hall.wait(0.5)
+    assert await reader.handed() == ["run_a"]
+
+
+async def test_what_the_read_finds_goes_before_what_was_offered_meanwhile(
+    hall: Hall, reader: Reader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There is no room for what it finds: the other has to be read after it."""
+    reader.memory.in_memory[P1, "acme"] = intake.HIGH_WATER_TASKS
+    looks = 0
+    look = hall.store.waiting
+
+    async def count(shard: str, limit: int, after: str = "") -> list[Waiting]:
+        nonlocal looks
+        looks += 1
+        if looks == 1:
+            assert reader.intake.offer([reader.make("a")])
+        return await look(shard, limit, after)
+
+    monkeypatch.setattr(hall.store, "waiting", count)
+    await hall.submit(job(task("a")))
+    reader.intake.wake()
+    await hall.wait(0.5)
+    assert await reader.handed() == []
+    assert looks == 2, "it is read for at once"
+
+
+async def test_nothing_is_taken_when_the_store_did_not_answer(
+    hall: Hall, reader: Reader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it was to be asked for may be more important."""
+
+    async def fail(*_: object) -> list[Waiting]:
+        raise Unavailable("not now")
+
+    monkeypatch.setattr(hall.store, "waiting", fail)
+    reader.intake.wake()
+    await hall.wait(0.2)
+    assert not reader.intake.offer([reader.make("a")])
 
 
 async def test_a_tenant_fills_no_more_than_its_part(reader: Reader) -> None:

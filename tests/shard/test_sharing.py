@@ -51,6 +51,17 @@ def test_only_the_part_of_a_guarantee_that_was_said_counts(world: World) -> None
     assert (running(world, "big"), running(world, "small")) == (2, 2)
 
 
+def test_who_has_nothing_and_was_promised_nothing_comes_by_name(world: World) -> None:
+    """PLC-4: after guarantees and before whoever has something; a weight counts from the first room on."""
+    world.rule(rules(quota("m", guaranteed=1), quota("c", weight=2.0)))
+    for tenant in ("z", "b", "m", "c"):
+        world.submit(wide(5), tenant=tenant)
+
+    world.register("w1", cores=8)
+
+    assert tenants_served(world, "w1") == ["m", "b", "c", "z", "c", "c", "b", "m"]
+
+
 def test_a_weight_divides_what_is_spare(world: World) -> None:
     """PLC-4: three to one."""
     world.rule(rules(quota("three", weight=3.0), quota("one", weight=1.0)))

@@ -56,10 +56,11 @@ def hindering(policies: Iterable[Policy], labels: Mapping[str, str], pool: PoolR
 
     A pool that nobody has described has no labels.
     """
-    have = {} if pool is None else read_labels(pool.labels)
     for policy in policies:
-        if policy.concerns(labels) and not read_labels(policy.requires).items() <= have.items():
-            return policy
+        if policy.concerns(labels):
+            have = {} if pool is None else read_labels(pool.labels)
+            if not read_labels(policy.requires).items() <= have.items():
+                return policy
     return None
 
 

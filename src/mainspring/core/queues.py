@@ -19,6 +19,7 @@ import heapq
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Set as AbstractSet
 from datetime import datetime
 from itertools import islice
 from typing import NamedTuple
@@ -182,18 +183,14 @@ class FairQueues:
         found = self._owners[priority].all.keys() - self.parked.keys()
         return found if only is None else found & {only}
 
-    def tenants(self, priority: Priority, *, only: Shape | None = None) -> list[str]:
+    def tenants(self, priority: Priority, *, only: Shape | None = None) -> AbstractSet[str]:
         """Tenants that have something to place at this priority, and may have more."""
-        found: dict[str, None] = {}
-        for shape, owners in self._owners[priority].trying.items():
-            if shape not in self.parked and (only is None or shape == only):
-                found.update(owners)
-        return list(found)
-
-    def head(self, priority: Priority, tenant: str, *, only: Shape | None = None) -> Shape | None:
-        """The shape of this tenant's oldest task that can be tried now."""
-        heads = self.heads(priority, tenant, only=only)
-        return min(heads)[2] if heads else None
+        owners = [
+            owners.keys()
+            for shape, owners in self._owners[priority].trying.items()
+            if shape not in self.parked and (only is None or shape == only)
+        ]
+        return owners[0] if len(owners) == 1 else set().union(*owners)
 
     def heads(self, priority: Priority, tenant: str, *, only: Shape | None = None) -> list[Head]:
         """The lines of a tenant that can be tried now, in any order, each with the place of its oldest task."""
@@ -250,6 +247,12 @@ class FairQueues:
         true = sorted(entry for entry in movers if not _is_stale(entry[1:], priority))
         joined = heapq.merge(first, (entry[1:3] for entry in true), key=lambda entry: entry[1].since)
         return list(islice(joined, most))
+
+    def front(self, priority: Priority, tenant: str, shape: Shape) -> tuple[datetime, int, Task] | None:
+        """The oldest task of a line: since when it is ready, its arrival number, and itself. Changes nothing."""
+        for arrival, task in self.peek(priority, tenant, shape, 1):
+            return task.since, arrival, task
+        return None
 
     def count_before(self, task: Task, shape: Shape) -> int:
         """How many of its line stand before a task, or about so many: entries that are stale are counted too."""

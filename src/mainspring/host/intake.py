@@ -4,9 +4,9 @@ A read may overlap a commit that adopts what it returns. So that no run is hande
 remembered until a read that began after their commit. They are read again meanwhile, so only P0 is read while many of
 them are on their way. What an act did to a run on its way the shard remembers (`ShardMemory.overtake`).
 
-A run that this very process has made is handed over as it is, without being read, if nothing waits in the store before
-it and there is plenty of room: a start is then two round trips to the store sooner. A read may have found it before
-its maker says that it is there, so what was adopted of late is remembered as well.
+A run that this very process has made is handed over as it is, without being read, if nothing as important waits in the
+store before it and there is plenty of room: a start is then two round trips to the store sooner. A read may have found
+it before its maker says that it is there, so what was adopted of late is remembered as well.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from itertools import chain
 
 import structlog
 
-from mainspring.core.intake import Waiting, Want, choose, decide_wants, with_handed
+from mainspring.core.intake import UNMARKED, Waiting, Want, choose, decide_wants, with_handed
 from mainspring.core.jobs import Job
 from mainspring.core.runs import Run
 from mainspring.core.tasks import Priority
@@ -65,8 +65,13 @@ class IntakeReader:
         """Runs whose rows were committed since the latest read began."""
         self._after = ""
         """The tenant after which the next read begins, if there are too many for one."""
-        self._left = True
-        """Does more wait than the latest read has handed over?"""
+        self._left: Priority | None = Priority.P0
+        """The most important priority of which more may wait than the latest read has handed over; None: nothing does.
+        """
+        self._is_told = True
+        """Somebody said, since the latest read began, that there may be work in the store."""
+        self._offered: list[Run] = []
+        """Made here while a read goes on."""
         self._adopted: dict[str, None] = {}
         """Runs that were handed over and are committed, those of late."""
         self._is_reading = False
@@ -75,9 +80,20 @@ class IntakeReader:
         self._wake = asyncio.Event()
 
     def offer(self, runs: Sequence[Run]) -> bool:
-        """Take runs that were just made here, all of them or none; False: they have to be read."""
-        others_wait = self._left or self._is_reading or self._wake.is_set()
-        if not runs or len(runs) > MOST_OFFERED or others_wait or not self._have_room(runs):
+        """Take runs that were just made here, all of them or none; False: they have to be read.
+
+        What is offered during a read waits for its end, so that it overtakes nothing that the read finds.
+        """
+        if not runs or len(self._offered) + len(runs) > MOST_OFFERED or self._is_told:
+            return False
+        if self._is_reading:
+            self._offered.extend(runs)
+            return True
+        return self._take(runs)
+
+    def _take(self, runs: Sequence[Run]) -> bool:
+        """Hand over runs that nobody has to read, all of them or none."""
+        if not (self._may_pass(runs) and self._have_room(runs)):
             return False
         jobs = [job for run in runs if (job := self._jobs.kept(run.job_id)) is not None]
         if len(jobs) < len(runs):
@@ -87,37 +103,46 @@ class IntakeReader:
                 self._let_arrive(run, job)
         return True
 
+    def _may_pass(self, runs: Iterable[Run]) -> bool:
+        """Whether runs may start now, and all that waits in the store is less important, or nothing does."""
+        limits = [limit for limit in (self._left, self._hold()) if limit is not None]
+        return all(run.start_at <= run.created_at and all(run.priority < limit for limit in limits) for run in runs)
+
     def _have_room(self, runs: Sequence[Run]) -> bool:
-        """Whether runs may start now, and there is surely room for all of them in the part of each one's tenant."""
-        if self._memory is None or self._hold() is not None:
+        """Whether there is surely room for all of these in the part of each one's tenant."""
+        if self._memory is None:
             return False
+        marked = [run for run in runs if run.priority not in UNMARKED]
+        if not marked:
+            return True
         in_memory = self._memory().in_memory
-        on_their_way = sum(run.task_count for run in chain(self._handed.values(), runs))
+        on_their_way = sum(run.task_count for run in chain(self._handed.values(), marked))
         room = HIGH_WATER_TASKS // (len(in_memory) + 1) - on_their_way
-        return all(
-            run.start_at <= run.created_at and in_memory.get((run.priority, run.tenant), 0) <= room for run in runs
-        )
+        return all(in_memory.get((run.priority, run.tenant), 0) <= room for run in marked)
 
     def wake(self) -> None:
         """There may be work."""
+        self._is_told = True
         self._wake.set()
 
     def settled(self, runs: Iterable[Run]) -> None:
         """The rows of these runs have been committed: they are out of intake, or other than they were.
 
-        There may be room for others now, if others wait.
+        There may be room for others now, if others wait that are not more important.
         """
-        self._committed.update(run.id for run in runs)
+        for run in runs:
+            self._committed.add(run.id)
+            if self._left is not None and run.priority >= self._left:
+                self._wake.set()
         if not self._is_reading:
             self._forget_committed()
-        if self._left:
-            self._wake.set()
 
     async def run(self, memory: Callable[[], ShardMemory], hold: Callable[[], Priority | None]) -> None:
         """Read until cancelled."""
         self._memory, self._hold = memory, hold
         while True:
             self._wake.clear()
+            self._is_told = False
             wait = POLL_SECONDS
             try:
                 if await self._read(memory(), hold()):
@@ -125,7 +150,7 @@ class IntakeReader:
                 if not self._wake.is_set():
                     wait = await self._seconds_to_start()
             except Unavailable:
-                pass
+                self._is_told = True  # what it was told of was not read
             except Broken as fault:  # a row that nobody can read: what is in memory goes on without it
                 log.warning("intake.broken", shard=self._shard, fault=str(fault))
             try:
@@ -142,6 +167,9 @@ class IntakeReader:
             return await self._read_what_waits(memory, hold)
         finally:
             self._is_reading = False
+            offered, self._offered = self._offered, []
+            if offered and not self._take(offered):
+                self.wake()
 
     async def _read_what_waits(self, memory: ShardMemory, hold: Priority | None) -> bool:
         """A few tenants are looked for first: mostly there are no more, and P0 does not wait for a longer look."""
@@ -150,19 +178,20 @@ class IntakeReader:
         if not _is_cut(few, FEW_TENANTS):
             if below is None:
                 self._after = ""
-            return await self._hand_over(few, memory, is_all=below is None)
+            return await self._hand_over(few, memory, None if below is None else Priority.P1)
         urgent = _urgent(few)
+        others = Priority.P0 if _is_cut(urgent, FEW_TENANTS) else Priority.P1
         if urgent:
-            await self._hand_over(urgent, memory, is_all=False)
+            await self._hand_over(urgent, memory, others)
         waiting, is_all = await self._waiting(below, urgent)
-        return await self._hand_over(waiting, memory, is_all=is_all and below is None)
+        return await self._hand_over(waiting, memory, None if is_all and below is None else others)
 
-    async def _hand_over(self, waiting: list[Waiting], memory: ShardMemory, *, is_all: bool) -> bool:
+    async def _hand_over(self, waiting: list[Waiting], memory: ShardMemory, others: Priority | None) -> bool:
         """Hand over what there is room for of those who wait; True if that was something, and there may be more.
 
-        `is_all` says that nobody else waits.
+        `others` is the most important priority at which somebody else may wait; None: nobody does.
         """
-        self._left = bool(waiting) or not is_all
+        self._left = _first(others, *(one.priority for one in waiting))
         counts = with_handed(memory.in_memory, self._handed.values(), memory.runs) if waiting else {}
         wants = decide_wants(waiting, counts, HIGH_WATER_TASKS, CHUNK_TASKS)
         if not wants:
@@ -171,8 +200,7 @@ class IntakeReader:
         read = await self._store.intake(self._shard, asked)
         new = [run for run in read if run.id not in self._handed]
         fresh = choose(new, wants)
-        took_all = len(wants) == len(waiting) and len(fresh) == len(new) and _has_all(asked, read)
-        self._left = not (is_all and took_all)
+        self._left = _first(others, *_left_out(waiting, wants), *_cut_short(asked, read), *_refused(new, fresh))
         jobs, faults = await self._jobs.get(run.job_id for run in fresh)
         fresh = [run for run in fresh if run.id not in self._committed]
         for run in fresh:
@@ -181,7 +209,7 @@ class IntakeReader:
             else:
                 self._handed[run.id] = run
                 self._inbox.put(RunUnreadable(run=run, fault=faults[run.job_id]), urgent=run.priority is Priority.P0)
-        return bool(fresh) and self._left
+        return bool(fresh) and self._left is not None
 
     def _let_arrive(self, run: Run, job: Job) -> None:
         self._handed[run.id] = run
@@ -242,7 +270,23 @@ def _is_cut(found: list[Waiting], most: int) -> bool:
     return max(Counter(one.priority for one in found).values(), default=0) >= most
 
 
-def _has_all(asked: list[Want], read: list[Run]) -> bool:
-    """Whether each want got less than it asked for: then nothing of it is left."""
+def _first(*priorities: Priority | None) -> Priority | None:
+    """The most important of these."""
+    return min((one for one in priorities if one is not None), default=None)
+
+
+def _left_out(waiting: list[Waiting], wants: list[Want]) -> set[Priority]:
+    """The priorities of those who wait of whom nothing is wanted."""
+    wanted = {(want.priority, want.tenant) for want in wants}
+    return {one.priority for one in waiting if (one.priority, one.tenant) not in wanted}
+
+
+def _cut_short(asked: list[Want], read: list[Run]) -> set[Priority]:
+    """The priorities of wants that got as much as they asked for: something of them may be left."""
     got = Counter((run.priority, run.tenant) for run in read)
-    return all(got[want.priority, want.tenant] < want.runs for want in asked)
+    return {want.priority for want in asked if got[want.priority, want.tenant] >= want.runs}
+
+
+def _refused(new: list[Run], chosen: list[Run]) -> set[Priority]:
+    """The priorities of runs that were read and not chosen, for want of room."""
+    return {run.priority for run in new} if len(chosen) < len(new) else set()

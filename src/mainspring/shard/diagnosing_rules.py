@@ -208,7 +208,7 @@ def _older_over_quota(look: Look) -> Task | None:
     """The task of the same tenant and priority that is to be placed before, and is beyond the quota."""
     task, queues = look.task, look.memory.queues
     first = None if look.is_parked() else look.survey.first_beyond(task.priority, task.tenant)
-    mine = None if first is None else queues.look(task.priority, task.tenant, look.shape)
+    mine = None if first is None else queues.front(task.priority, task.tenant, look.shape)
     return first[2] if first is not None and mine is not None and first[:2] < mine[:2] else None
 
 

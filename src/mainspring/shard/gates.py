@@ -94,14 +94,8 @@ def hinders_run(memory: ShardMemory, run: RunMemory, now: datetime) -> tuple[str
     frozen = memory.frozen_jobs.get(run.subject()) if memory.frozen_jobs else None
     if frozen is not None and frozen.holds_at(now):
         return freeze_of_job(run.subject()), str(frozen)
-    if not memory.rules.policies:
-        return None
-    forbidden = memory.forbidden.get(run.job.id)
-    if forbidden is None:
-        policy = memory.rules.forbids(run.job.spec.labels)
-        forbidden = "" if policy is None else f"policy {policy.name} keeps it out of this pool"
-        memory.forbidden[run.job.id] = forbidden
-    return (f"{POLICY}{run.job.id}", forbidden) if forbidden else None
+    policy = memory.rules.forbids(run.job.spec.labels)
+    return None if policy is None else (f"{POLICY}{run.job.id}", f"policy {policy.name} keeps it out of this pool")
 
 
 def freeze_of_job(subject: str) -> str:

@@ -34,15 +34,15 @@ _NEXT = WhyLine(None, "")
 def of_line(survey: Survey, line: QueueLine) -> WhyLine:
     """What the tasks of a line wait for; the oldest of them, if not all wait for the same."""
     queues = survey.memory.queues
-    first = queues.first(line.priority, line.tenant, line.shape)
-    if first is None:
+    front = queues.front(line.priority, line.tenant, line.shape)
+    if front is None:
         return _NEXT
     survey.lines += 1
     parked = queues.parked.get(line.shape)
     otherwise = _NEXT if parked is None else WhyLine(Reason.NO_WORKER_CAPACITY, parked)
     if survey.lines > _LINES_EXPLAINED:
         return otherwise
-    look = survey.look_at(first, line.shape)
+    look = survey.look_at(front[2], line.shape)
     hold = held_by_rules(look)
     if hold is None and parked is not None:
         shapes = survey.shapes_known()

@@ -116,8 +116,6 @@ class ShardMemory:
         self.failures = FailureTallies()
         self.throttles: dict[str, Throttle] = {}
         """By tenant, for those that have used up their budget of failures."""
-        self.forbidden: dict[str, str] = {}
-        """By job, of those that were looked at: the policy that keeps it out of this pool, in words; empty: none."""
         self.rule(NO_RULES)
         self.capacity = NOTHING
         """What all ready workers offer together."""
@@ -171,7 +169,6 @@ class ShardMemory:
         self.frozen_tenants = {row.subject: row for row in rules.freezes if row.kind is FreezeKind.TENANT}
         self.zones = () if rules.pool is None else rules.pool.zones
         """Where workers must be to get something; empty: anywhere."""
-        self.forbidden.clear()
 
     def overtake(self, run_id: str, row: Run | None) -> None:
         """An act has changed a run that intake may have handed over; None: adopted it, so that it must not be again."""

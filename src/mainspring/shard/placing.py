@@ -7,7 +7,6 @@ though there may be room is for `shard/gates.py` to say.
 
 from __future__ import annotations
 
-import heapq
 from datetime import UTC, datetime
 
 from msgspec.structs import replace
@@ -34,7 +33,7 @@ from mainspring.shard import (
 from mainspring.shard.events import TimerDue, TimerKind
 from mainspring.shard.kin import kin_of
 from mainspring.shard.memory import ShardMemory
-from mainspring.shard.sharing import place_at
+from mainspring.shard.sharing import NextTenants
 from mainspring.shard.turn import Turn
 from mainspring.wire import Assign, Assignment, Offer, Recall
 
@@ -90,20 +89,21 @@ def _place_level(turn: Turn, priority: Priority, only: Shape | None, woken: int)
     """One room at a time, each for the tenant that is next by then. Who may have nothing now is passed over."""
     memory = turn.memory
     heads = Heads(memory.queues, priority, only)
-    tenants = [(place_at(turn, tenant, heads), tenant) for tenant in memory.queues.tenants(priority, only=only)]
-    heapq.heapify(tenants)
-    while tenants and heads.any_left() and not turn.spent() and memory.queues.woken == woken:
-        tenant = tenants[0][1]
+    tenants = NextTenants(turn, heads, memory.queues.tenants(priority, only=only))
+    while heads.any_left() and not turn.spent() and memory.queues.woken == woken:
+        tenant = tenants.first()
+        if tenant is None:
+            return
         shape = heads.first(tenant)
         if shape is None or gates.passes_over(turn, priority, tenant):
-            heapq.heappop(tenants)
+            tenants.drop()
         elif gates.exceeds(memory, priority, tenant, shape, turn.now) is None:
             _place_one(turn, priority, tenant, shape)
-            heapq.heapreplace(tenants, (place_at(turn, tenant, heads), tenant))
+            tenants.move()
         elif gates.never_fits(memory, tenant, shape, turn.now):
             heads.pass_over(tenant, shape)
         else:
-            heapq.heappop(tenants)
+            tenants.drop()
             if only is None and memory.rules.quotas[tenant].changes_at(turn.now) is None:
                 memory.queues.pass_over(priority, tenant)
 

@@ -8,7 +8,9 @@ between is Webster's way, which favours nobody.
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Iterable
+from collections.abc import Set as AbstractSet
 from datetime import datetime
 
 from mainspring.core.line_heads import Heads
@@ -35,14 +37,55 @@ def place_of(memory: ShardMemory, tenant: str, now: datetime, next_shape: Shape 
     return not is_guaranteed(quota, wanted), share / quota.weight
 
 
-def place_at(turn: Turn, tenant: str, heads: Heads) -> Place:
-    """Where a tenant stands with what it would place next of these lines."""
-    row = turn.memory.rules.quotas.get(tenant)
-    if row is None and tenant not in turn.memory.rooms:
-        return _NEW  # as `place_of` would say; with many tenants most of them are this one
-    if row is None or row.at(turn.now).guaranteed == NOTHING:
-        return place_of(turn.memory, tenant, turn.now)
-    return place_of(turn.memory, tenant, turn.now, heads.first(tenant))
+class NextTenants:
+    """The tenants of one priority while their lines are tried, whoever is next first, and by name those who are equal.
+
+    Those that have nothing and were promised nothing have one place. With thousands of tenants nearly all are these:
+    they are told from the others all at once, since each turn begins anew and comes to a few only.
+    """
+
+    def __init__(self, turn: Turn, heads: Heads, tenants: AbstractSet[str]) -> None:
+        self._turn = turn
+        self._heads = heads
+        memory = turn.memory
+        new = tenants - memory.rooms.keys() - memory.rules.quotas.keys()
+        self._new = list(new)
+        self._others = [(self._place(tenant), tenant) for tenant in tenants - new]
+        heapq.heapify(self._new)
+        heapq.heapify(self._others)
+
+    def first(self) -> str | None:
+        """Who is next; None: nobody is left."""
+        if self._is_new_next():
+            return self._new[0]
+        return self._others[0][1] if self._others else None
+
+    def drop(self) -> None:
+        """Whoever was next gets no more for now."""
+        if self._is_new_next():
+            heapq.heappop(self._new)
+        else:
+            heapq.heappop(self._others)
+
+    def move(self) -> None:
+        """Whoever was next got something, or its next line is another: it may stand elsewhere."""
+        if self._is_new_next():
+            tenant = heapq.heappop(self._new)
+            heapq.heappush(self._others, (self._place(tenant), tenant))
+        else:
+            tenant = self._others[0][1]
+            heapq.heapreplace(self._others, (self._place(tenant), tenant))
+
+    def _is_new_next(self) -> bool:
+        return bool(self._new) and (not self._others or (_NEW, self._new[0]) < self._others[0])
+
+    def _place(self, tenant: str) -> Place:
+        """Where a tenant stands with what it would place next."""
+        memory, now = self._turn.memory, self._turn.now
+        row = memory.rules.quotas.get(tenant)
+        if row is None or row.at(now).guaranteed == NOTHING:
+            return place_of(memory, tenant, now)
+        return place_of(memory, tenant, now, self._heads.first(tenant))
 
 
 def tenants_here(memory: ShardMemory) -> list[str]:

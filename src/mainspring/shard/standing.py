@@ -92,7 +92,7 @@ def _blocked(memory: ShardMemory, tenant: str, queued: dict[str, int], now: date
     for priority in Priority:
         if priority.name in queued:
             waiting = memory.queues.shapes_of(priority, tenant)
-            shapes = [shape for shape in waiting if memory.queues.first(priority, tenant, shape) is not None]
+            shapes = [shape for shape in waiting if memory.queues.front(priority, tenant, shape) is not None]
             whys = [_why_not(memory, priority, tenant, shape, now) for shape in (*shapes,) or (None,)]
             if all(whys):
                 return whys[0]

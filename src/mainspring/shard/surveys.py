@@ -110,11 +110,12 @@ class Survey:
         memory, queues, now = self.memory, self.memory.queues, self.now
         if not self._spend(len(queues.shapes_of(priority, tenant))):
             return None
-        for since, arrival, shape in sorted(queues.heads(priority, tenant), key=lambda head: head[:2]):
+        shapes = [shape for shape in queues.shapes_of(priority, tenant) if shape not in queues.parked]
+        fronts = [(front, shape) for shape in shapes if (front := queues.front(priority, tenant, shape)) is not None]
+        for front, shape in sorted(fronts, key=lambda one: one[0][:2]):
             is_beyond = gates.exceeds(memory, priority, tenant, shape, now) is not None
             if is_beyond and not gates.never_fits(memory, tenant, shape, now):
-                task = queues.first(priority, tenant, shape)
-                return None if task is None else (since, arrival, task)
+                return front
         return None
 
     def rivals(self, look: Look, priority: Priority) -> list[Rival]:
@@ -162,9 +163,10 @@ class Survey:
     def _may_be_placed(self, priority: Priority, tenant: str, shape: Shape) -> bool:
         """Whether no quota, group, freeze or policy holds the oldest task of a line."""
         memory, now = self.memory, self.now
-        head = memory.queues.first(priority, tenant, shape)
-        if head is None or gates.exceeds(memory, priority, tenant, shape, now) is not None:
+        front = memory.queues.front(priority, tenant, shape)
+        if front is None or gates.exceeds(memory, priority, tenant, shape, now) is not None:
             return False
+        head = front[2]
         run = memory.runs[head.run_id]
         if not run.may_place(head) or gates.hinders_run(memory, run, now) is not None:
             return False

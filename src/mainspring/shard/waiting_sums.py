@@ -56,11 +56,11 @@ def _queued(memory: ShardMemory, now: datetime, only: str | None) -> Iterator[_P
     """What is queued. Of entries that are stale none is counted more than there are tasks."""
     survey = Survey(memory, now)
     for line in memory.queues.lines():
-        first = memory.queues.first(line.priority, line.tenant, line.shape) if only in {None, line.tenant} else None
-        if first is not None:
+        front = memory.queues.front(line.priority, line.tenant, line.shape) if only in {None, line.tenant} else None
+        if front is not None:
             reason = of_line(survey, line).reason or Reason.PRIORITY_QUEUE_WAIT
             count = min(line.length, memory.queues.depth.get((line.priority, line.tenant), 0))
-            yield _Part(reason, count, line.since, first)
+            yield _Part(reason, count, line.since, front[2])
     for aside in memory.asides.lines():
         task = aside.first.task
         if only in {None, task.tenant}:

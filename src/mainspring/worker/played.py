@@ -74,25 +74,36 @@ class PlayedWorker:
         hello = self._duties.register(Register(self.name, f"{self.name}:{self._sessions}", self._offer, self._labels))
         link = server.open_link(hello)
         while not link.closed:
-            said: list[FromWorker] = []
-            for message in await self._hear(link):
-                self._carry_out(self._duties.take(message), said)
-            if self._clock.monotonic() >= self._next_beat:
-                self._next_beat = self._clock.monotonic() + BEAT_SECONDS
-                self._carry_out(self._duties.beat(), said)
-            self._end_due(said)
-            if said:
-                server.receive(link, said)
+            until = self._acts_at()
+            try:
+                # One timer for all that is said meanwhile: ten thousand of these play in one process.
+                async with asyncio.timeout(max(0.0, until - self._clock.monotonic())):
+                    while self._goes_on(link, until):
+                        self._work(server, link, await link.next())
+            except TimeoutError:
+                self._work(server, link, [])
         self._duties.lost_session()
 
-    async def _hear(self, link: Session) -> list[ToWorker]:
-        """What the server says; nothing if it is time for a beat first, or something ends."""
-        until = min(self._next_beat, self._ends[0][0]) if self._ends else self._next_beat
-        try:
-            async with asyncio.timeout(max(0.0, until - self._clock.monotonic())):
-                return await link.next()
-        except TimeoutError:
-            return []
+    def _goes_on(self, link: Session, until: float) -> bool:
+        """Whether the link is open, and nothing is to be done earlier."""
+        return not link.closed and self._acts_at() >= until
+
+    def _acts_at(self) -> float:
+        """When it does something by itself: it is time for a beat, or something ends."""
+        return min(self._next_beat, self._ends[0][0]) if self._ends else self._next_beat
+
+    def _work(self, server: Server[S], link: S, messages: Sequence[ToWorker]) -> None:
+        """Do what was said and what is due, and say what follows."""
+        said: list[FromWorker] = []
+        for message in messages:
+            self._carry_out(self._duties.take(message), said)
+        now = self._clock.monotonic()
+        if now >= self._next_beat:
+            self._next_beat = now + BEAT_SECONDS
+            self._carry_out(self._duties.beat(), said)
+        self._end_due(said)
+        if said:
+            server.receive(link, said)
 
     def _carry_out(self, steps: list[Step], said: list[FromWorker]) -> None:
         """Do what duties ask for. The journal is this object."""
