@@ -48,9 +48,12 @@ class NextTenants:
         self._turn = turn
         self._heads = heads
         memory = turn.memory
-        new = tenants - memory.rooms.keys() - memory.rules.quotas.keys()
+        others = set(tenants)
+        # Each step goes through these tenants only, never through all that have rooms or quotas.
+        new = others.difference(memory.rooms).difference(memory.rules.quotas)
+        others -= new
         self._new = list(new)
-        self._others = [(self._place(tenant), tenant) for tenant in tenants - new]
+        self._others = [(self._place(tenant), tenant) for tenant in others]
         heapq.heapify(self._new)
         heapq.heapify(self._others)
 
