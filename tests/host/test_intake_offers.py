@@ -224,7 +224,7 @@ async def test_a_leader_adopts_what_its_own_process_made_without_reading_it(
 ) -> None:
     await hall.lead()
     (first,) = await hall.submit(job(task("a")))
-    await hall.wait(2.0)
+    await hall.wait(2.3)
     read: list[Sequence[Want]] = []
     find = hall.store.intake
 

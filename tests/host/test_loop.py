@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 import pytest
 
 from mainspring.core.batch import Batch, SpreadKind
 from mainspring.core.runs import RunState
 from mainspring.core.tasks import TaskState
 from mainspring.errors import NotLeading
+from mainspring.host.loop import EVENTS_AT_ONCE
 from mainspring.shard.effects import Reply
 from mainspring.shard.events import CancelRun, Event, SpreadStep, TimerDue, TimerKind, WorkerRegistered
 from mainspring.store.port import Term
@@ -233,6 +236,30 @@ async def test_events_that_come_while_a_commit_is_under_way_share_the_next_one(h
     await hall.until(lambda: hall.rows("SELECT count(*) FROM tasks WHERE state = 'SUCCEEDED'") == [(40,)])
 
     assert sum(1 for call in hall.store.calls if call.batch.attempts) <= 5
+
+
+async def test_a_batch_is_sent_before_all_that_waits_is_taken(hall: Hall) -> None:
+    """The store works while the shard takes the rest."""
+    leader = await hall.lead()
+    hand = await Hand("w1", leader, "s1", cores=400).welcome()
+    await hall.submit(wide(400))
+    attempts: list[str] = []
+    while len(attempts) < 400:
+        attempts += [one.attempt for one in (await hand.hear(Assign)).group]
+    left: list[int] = []
+    commit = hall.store.commit
+
+    async def watched(term: Term, number: int, batch: Batch) -> datetime:
+        left.append(len(leader.inbox))
+        return await commit(term, number, batch)
+
+    hall.store.commit_seconds = 0.2
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(hall.store, "commit", watched)
+        hand.say(*(Result(attempt, Outcome.SUCCEEDED, "1") for attempt in attempts))
+        await hall.until(lambda: hall.rows("SELECT count(*) FROM tasks WHERE state = 'SUCCEEDED'") == [(400,)])
+
+    assert left[0] >= 400 - 3 * EVENTS_AT_ONCE
 
 
 async def test_an_idle_leader_renews_its_lease_every_second(hall: Hall) -> None:

@@ -183,6 +183,8 @@ class Leader:
         while not self._is_time() and not (urgent and self._is_writing()):
             self._take(await self.inbox.next(wait=self._longest_wait(), most=EVENTS_AT_ONCE))
             urgent = self.inbox.gave_urgent
+            # The batch before is sent, and the store's answers are heard, in between.
+            await asyncio.sleep(0)
         await self._written()
         # P0 does not wait for the next turn, and nobody is given up for silence whose words are waiting here.
         self._take(self.inbox.take_urgent(EVENTS_AT_ONCE))
