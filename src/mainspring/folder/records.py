@@ -37,7 +37,7 @@ class ScheduleStatus(StrEnum):
     """It waits for its next run."""
     RUNNING = "running"
     PAUSED = "paused"
-    """By a person."""
+    """By a person; also while a run of it is still under way."""
     ERROR = "error"
     """Its last run failed; it waits for the retry, or for the next run."""
     DISABLED = "disabled"
