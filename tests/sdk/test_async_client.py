@@ -18,6 +18,12 @@ NAP = {"name": "nap", "tasks": [{"name": "only", "work": {"shell": "for n in 1 2
 LONG = {"name": "long", "tasks": [{"name": "only", "work": {"shell": "echo begun; exec sleep 60"}}]}
 
 
+def until_kept(address: str, task: str) -> None:
+    """Come back when the server has all of a log: who follows one waits for two seconds after the task's end."""
+    with Client(address) as client:
+        until(lambda: client.log(task).complete, "the log has arrived")
+
+
 async def told_by_async(address: str) -> list[object]:
     """A run from its submission to its log, asked of the client that waits."""
     async with AsyncClient(address) as client:
@@ -32,6 +38,7 @@ async def told_by_async(address: str) -> list[object]:
                     break
         ended = await client.wait(run.id, timeout_seconds=30)
         (task,) = [task async for task in client.tasks_of(run.id)]
+        await asyncio.to_thread(until_kept, address, task.id)
         log = [piece async for piece in client.follow_log(task.id)]
         story = [step.end for step in await client.transitions(task.id)]
         counted = await client.count_runs(q=f"job:{job.name} state:succeeded")
@@ -52,6 +59,7 @@ def told_by_blocking(address: str) -> list[object]:
                     break
         ended = client.wait(run.id, timeout_seconds=30)
         (task,) = client.tasks_of(run.id)
+        until_kept(address, task.id)
         log = list(client.follow_log(task.id))
         story = [step.end for step in client.transitions(task.id)]
         counted = client.count_runs(q=f"job:{job.name} state:succeeded")
