@@ -61,6 +61,21 @@ def test_a_look_at_the_front_of_a_line_says_what_is_next_and_changes_nothing() -
     assert queues.front(P1, "nobody", SMALL) is None
 
 
+def test_who_comes_back_to_a_line_does_not_overtake_those_behind_stale_entries() -> None:
+    queues = FairQueues()
+    gone, old, back = (a_queued(name) for name in ("gone", "old", "back"))
+    old.since, back.since = NOON + timedelta(minutes=1), NOON + timedelta(minutes=2)
+    for task in (gone, old):
+        queues.push(task, SMALL)
+    leave(queues, gone)
+    gone.since = NOON + timedelta(minutes=9)
+    queues.push(back, LARGE)
+    assert queues.take(P1, "acme", LARGE, 1) == [back]
+    queues.put_back(back, SMALL)
+
+    assert queues.take(P1, "acme", SMALL, 2) == [old, back]
+
+
 def test_within_a_tenant_the_oldest_task_says_which_shape_is_next() -> None:
     """PLC-4: FIFO inside a tenant, over shapes."""
     queues = FairQueues()

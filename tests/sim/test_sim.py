@@ -19,6 +19,7 @@ SHORT = 300.0
 WHOLE = 900.0
 
 REGRESSIONS = {
+    2: "who came back to a line was compared with one that had left it, and overtook others (PLC-4)",
     1: "an event that failed alone ended the leader: a field of the log line had the name of the line itself",
     3: "a worker restarted in the middle of a group started the next attempt twice (I-17)",
     17: "silence was counted from the beginning of the turn in which a worker was heard of (I-16)",

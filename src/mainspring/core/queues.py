@@ -214,14 +214,9 @@ class FairQueues:
         """Take the oldest tasks of a line out of it, each once, also if it was restored. The caller moves them on."""
         line = self._lines[priority][tenant][shape]
         taken: dict[str, Task] = {}
-        while len(taken) < most:
-            if self._movers:
-                self._join(priority, tenant, shape, line)
-            if not line:
-                break
-            entry = line.popleft()
-            if not _is_stale(entry, priority):
-                taken[entry[1].id] = entry[1]
+        while len(taken) < most and (entry := self._first(priority, tenant, shape)) is not None:
+            line.popleft()
+            taken[entry[1].id] = entry[1]
         return list(taken.values())
 
     def first(self, priority: Priority, tenant: str, shape: Shape) -> Task | None:
