@@ -19,8 +19,8 @@ SHORT = 300.0
 WHOLE = 900.0
 
 REGRESSIONS = {
-    2: "who came back to a line was compared with one that had left it, and overtook others (PLC-4)",
     1: "an event that failed alone ended the leader: a field of the log line had the name of the line itself",
+    2: "who came back to a line was compared with one that had left it, and overtook others (PLC-4)",
     3: "a worker restarted in the middle of a group started the next attempt twice (I-17)",
     17: "silence was counted from the beginning of the turn in which a worker was heard of (I-16)",
     21: "a length of time that was almost over made the loop spin until its next renewal (L-5)",
