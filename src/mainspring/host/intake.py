@@ -288,5 +288,5 @@ def _cut_short(asked: list[Want], read: list[Run]) -> set[Priority]:
 
 
 def _refused(new: list[Run], chosen: list[Run]) -> set[Priority]:
-    """The priorities of runs that were read and not chosen, for want of room."""
+    """The priorities of all that was read, if there was no room for some of it: more of each may be left."""
     return {run.priority for run in new} if len(chosen) < len(new) else set()
