@@ -7,7 +7,9 @@ memory-heavy ones, those with a zone, with a common or a rare label, with prefer
 fit nowhere, each at every priority. What is measured is CPU time.
 
 Packing: the same mixed tasks onto identical empty workers, by our code and by first-fit-decreasing. Both get them
-largest first, as a batch of waiting tasks. `workers_used_vs_ffd` is to be at most 1.
+largest first, as a batch of waiting tasks. `workers_used_vs_ffd` is to be at most 1. No two of these tasks are alike;
+`few_shapes_...` is the same for tasks of 40 shapes in random order, as a shard places them: in turns, in which one look
+for workers serves several tasks of a shape.
 
 Utilisation: a mixed fleet and tasks of mixed sizes in random order, by our code and by random placement on any worker
 that has room. `utilisation` is the part of the fleet's cores in use when the first task found no room;
@@ -22,6 +24,7 @@ import argparse
 import gc
 import time
 from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 from random import Random
 
 from benchmarks.measure import Figures, percentile, show
@@ -29,6 +32,7 @@ from mainspring.core.fit_index import OpenWorkers
 from mainspring.core.placement import choose
 from mainspring.core.resources import NOTHING, Resources
 from mainspring.core.shapes import Shape
+from mainspring.core.shortlists import Shortlist
 from mainspring.core.tasks import Priority
 from mainspring.core.workers import Lease, Worker, WorkerStatus
 
@@ -37,6 +41,7 @@ FULL = 0.7
 EACH = 30
 """Shapes of each sort, for each priority."""
 PACKED_TASKS = 10_000
+TASKS_OF_A_TURN = 200
 SPREAD_WORKERS = 500
 _GIB = 1 << 30
 _MACHINES = (
@@ -44,6 +49,8 @@ _MACHINES = (
     Resources(64_000, 512 * _GIB, 0, 1_000 * _GIB), Resources(96_000, 768 * _GIB, 8, 2_000 * _GIB),
 )  # fmt: skip
 _SHARES = (0.4, 0.35, 0.2, 0.05)
+_PACKED = _MACHINES[1]
+"""What the workers are that tasks are packed onto."""
 
 Place = Callable[[Resources], Worker | None]
 
@@ -91,12 +98,19 @@ def a_fleet(size: int, random: Random) -> Fleet:
 
 def some_tasks(random: Random) -> Iterator[Resources]:
     """What tasks ask for: many small ones, a few large ones, from much memory for a core to little."""
+    for task in tasks_of_few_shapes(random):
+        memory = int(task.memory_bytes * random.uniform(0.5, 1.5))
+        yield Resources(task.cpu_millis, min(memory, 128 * _GIB), 0, random.choice((0, 0, 10 * _GIB)))
+
+
+def tasks_of_few_shapes(random: Random) -> Iterator[Resources]:
+    """The same, but what they ask for are round numbers."""
     while True:
         millis = random.choice((250, 500, 1_000, 1_000, 2_000, 2_000, 4_000, 8_000))
         if random.random() < 0.02:
             millis = random.choice((16_000, 24_000))
-        memory = int(millis / 1_000 * _GIB * random.choice((1, 2, 4, 4, 8)) * random.uniform(0.5, 1.5))
-        yield Resources(millis, min(memory, 128 * _GIB), 0, random.choice((0, 0, 10 * _GIB)))
+        memory = millis * _GIB // 1_000 * random.choice((1, 2, 4, 4, 8))
+        yield Resources(millis, min(memory, 128 * _GIB))
 
 
 def decisions(random: Random) -> Figures:
@@ -183,37 +197,55 @@ def _another(maker: Callable[[], Shape], drawn: set[Shape]) -> Shape:
 
 def packing(random: Random) -> Figures:
     """How many workers the same tasks need, by our code and by first-fit-decreasing."""
-    machine = _MACHINES[1]
-    tasks = [task for task, _ in zip(some_tasks(random), range(PACKED_TASKS), strict=False)]
-    tasks.sort(key=lambda task: _size(task, machine), reverse=True)
-    fleet = Fleet(_identical(machine, PACKED_TASKS // 2))
-    for task in tasks:
-        worker = choose(Shape(resources=task), fleet.open, random, priority=Priority.P2)
+    tasks = list(islice(some_tasks(random), PACKED_TASKS))
+    tasks.sort(key=_size, reverse=True)
+    few = list(islice(tasks_of_few_shapes(random), PACKED_TASKS))
+    began = time.thread_time()
+    ours_few = _pack(few, random, turn=TASKS_OF_A_TURN)
+    spent = time.thread_time() - began
+    ours, ffd = _pack(tasks, random, turn=1), _first_fit(tasks)
+    ffd_few = _first_fit(sorted(few, key=_size, reverse=True))
+    return {
+        "packed_tasks": len(tasks),
+        "workers_used": ours,
+        "workers_used_ffd": ffd,
+        "workers_used_vs_ffd": round(ours / ffd, 4),
+        "few_shapes_workers_used_vs_ffd": round(ours_few / ffd_few, 4),
+        "few_shapes_us_mean": round(1e6 * spent / len(few), 1),
+    }
+
+
+def _pack(tasks: Iterable[Resources], random: Random, *, turn: int) -> int:
+    """How many workers are used if so many tasks are placed in each turn."""
+    fleet = Fleet(_identical(PACKED_TASKS // 2))
+    shortlists: dict[Shape, Shortlist] = {}
+    for number, task in enumerate(tasks):
+        if number % turn == 0:
+            shortlists.clear()
+        shape = Shape(resources=task)
+        worker = choose(shape, fleet.open, random, priority=Priority.P2, shortlists=shortlists)
         assert worker is not None, "the fleet is too small"
         fleet.take(worker, task)
-    ours = sum(worker.used != NOTHING for worker in fleet.workers)
-    ffd = _first_fit(tasks, machine)
-    return {"packed_tasks": len(tasks), "workers_used": ours, "workers_used_ffd": ffd,
-            "workers_used_vs_ffd": round(ours / ffd, 4)}  # fmt: skip
+    return sum(worker.used != NOTHING for worker in fleet.workers)
 
 
-def _identical(machine: Resources, size: int) -> Iterator[Worker]:
+def _identical(size: int) -> Iterator[Worker]:
     for number in range(size):
-        yield Worker(id=f"w{number}", total=machine, status=WorkerStatus.READY, zone=f"z{number % 5}")
+        yield Worker(id=f"w{number}", total=_PACKED, status=WorkerStatus.READY, zone=f"z{number % 5}")
 
 
-def _size(task: Resources, machine: Resources) -> float:
+def _size(task: Resources) -> float:
     """How large a task is: the part of the worker that it takes of the resource of which it takes most."""
-    return max(task.cpu_millis / machine.cpu_millis, task.memory_bytes / machine.memory_bytes)
+    return max(task.cpu_millis / _PACKED.cpu_millis, task.memory_bytes / _PACKED.memory_bytes)
 
 
-def _first_fit(tasks: Iterable[Resources], machine: Resources) -> int:
+def _first_fit(tasks: Iterable[Resources]) -> int:
     """How many workers are used if each task goes to the first one with room."""
     rooms: list[Resources] = []
     for task in tasks:
         place = next((place for place, room in enumerate(rooms) if task.fits(room)), None)
         if place is None:
-            rooms.append(machine - task)
+            rooms.append(_PACKED - task)
         else:
             rooms[place] -= task
     return len(rooms)

@@ -16,6 +16,7 @@ from mainspring.core.fit_index import OpenWorkers
 from mainspring.core.placement import NO_KIN, Kin, choose, obstacles, score
 from mainspring.core.resources import NOTHING, Resources
 from mainspring.core.shapes import Shape
+from mainspring.core.shortlists import SERVES, Shortlist
 from mainspring.core.tasks import Priority
 from mainspring.core.workers import Hold, Lease, Worker, WorkerStatus
 
@@ -235,6 +236,58 @@ def test_where_all_are_alike_p2_compares_a_few(monkeypatch: pytest.MonkeyPatch) 
     fuller = [a_worker(100 + number, used=Resources(4_000, 4 * GIB)) for number in range(2)]
     assert choose(SMALL, opened([*alike, *fuller]), Random(1), priority=P2) in fuller
     assert {"w100", "w101"} < set(compared)
+
+
+@given(fleets(), st.lists(st.tuples(shapes, st.none() | kins, st.sampled_from(Priority)), max_size=3), st.data())
+def test_one_look_for_several_tasks_places_exactly_those_that_find_room(
+    workers: list[Worker], sorts: list[tuple[Shape, Kin | None, Priority]], data: st.DataObject
+) -> None:
+    """PLC-1, PLC-2: what has changed on a worker since the look counts."""
+    index, lists, random = opened(workers), dict[Shape, Shortlist](), Random(1)
+    for _ in range(30 if sorts else 0):
+        shape, kin, priority = data.draw(st.sampled_from(sorts))
+        kin, task_id = kin or NO_KIN, data.draw(st.sampled_from(("", "task_1")))
+
+        chosen = choose(shape, index, random, priority=priority, kin=kin, task_id=task_id, shortlists=lists)
+
+        will_do = [worker for worker in workers if not obstacles(shape, worker, kin, task_id)]
+        assert chosen in will_do if will_do else chosen is None
+        if chosen is not None:
+            chosen.used += shape.resources
+            chosen.hold = data.draw(st.sampled_from((Hold.NONE, Hold.NONE, Hold.CORDONED)))
+            index.update(chosen)
+
+
+def test_those_who_were_found_are_compared_as_they_are_now() -> None:
+    """PLC-2: one that has become fuller meanwhile is the tightest, and one that is full is left out."""
+    workers = [a_worker(number, used=Resources(1_000, GIB)) for number in range(3)]
+    index, lists = opened(workers), dict[Shape, Shortlist]()
+
+    def chosen() -> Worker | None:
+        return choose(SMALL, index, Random(1), priority=P2, shortlists=lists)
+
+    assert chosen() is workers[0]
+    workers[2].used = Resources(6_000, 6 * GIB)
+    assert chosen() is workers[2]
+    workers[2].used = ROOM
+    assert chosen() is workers[0]
+
+
+def test_after_some_tasks_somebody_looks_again() -> None:
+    """Others may fit better by then."""
+    workers = [a_worker(number) for number in range(50)]
+    index, lists = opened(workers), dict[Shape, Shortlist]()
+    assert choose(SMALL, index, Random(1), priority=P2, shortlists=lists) is not None
+    for worker in workers:
+        if worker is not workers[40]:
+            worker.used = Resources(1_000, GIB)
+    workers[40].used = Resources(7_000, 7 * GIB)
+    for worker in workers:
+        index.update(worker)
+
+    chosen = [choose(SMALL, index, Random(1), priority=P2, shortlists=lists) for _ in range(SERVES)]
+
+    assert chosen[-1] is workers[40]
 
 
 def test_what_is_left_is_left_evenly() -> None:

@@ -68,6 +68,21 @@ def test_one_slow_commit_holds_nothing() -> None:
     assert pace.hold is None
 
 
+def test_one_slow_commit_does_not_make_batches_short() -> None:
+    """The next ones cost what they cost before; a store that stays slow is known after a few of them."""
+    usual = after(0.02).rows()
+    pace = after(0.02)
+    pace.observe(1_000, 2.0)
+    assert pace.rows() > usual / 2
+
+    assert after(2.0, commits=12, pace=pace).rows() == LEAST_ROWS
+
+
+def test_a_store_that_cost_nothing_may_become_slow() -> None:
+    """However long it seemed to be free."""
+    assert after(1.0, commits=12, pace=after(0.0, commits=5_000)).rows() == LEAST_ROWS
+
+
 @pytest.mark.parametrize(("slow", "better", "hold"), [(0.6, 0.4, P2), (0.6, 0.2, None), (2.0, 1.0, P1), (2.0, 0.6, P2)])
 def test_what_is_held_stays_held_until_commits_take_half_as_long(
     slow: float, better: float, hold: Priority | None

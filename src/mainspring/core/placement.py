@@ -31,6 +31,7 @@ from mainspring.core.fit_cells import SAMPLE, Group, Lean, Pair
 from mainspring.core.fit_index import OpenWorkers
 from mainspring.core.resources import NAMES, Resources
 from mainspring.core.shapes import Shape, say_label
+from mainspring.core.shortlists import Shortlist
 from mainspring.core.tasks import Priority
 from mainspring.core.workers import Worker, WorkerStatus
 
@@ -163,6 +164,7 @@ def choose(
     kin: Kin = NO_KIN,
     task_id: str = "",
     zones: tuple[str, ...] = (),
+    shortlists: dict[Shape, Shortlist] | None = None,
 ) -> Worker | None:
     """The worker to give a task of this shape; None if none will do: then the shape is parked.
 
@@ -170,26 +172,41 @@ def choose(
     2. Of those that it must be near to, the best; of a fleet that is no larger than a sample, too.
     3. Else the best of its upstreams' workers, of those with a preferred label that few have, and of the groups that
        it likes best: of a sample of them, or, for P2 or if that has nobody, of those with little room.
+
+    P2 without kin takes the best of those who were found for its shape before, if they are among `shortlists`. If not,
+    they are from now on.
     """
 
     def will_do(worker: Worker) -> bool:
         return not obstacles(shape, worker, kin, task_id, zones)
 
-    def known(ids: Iterable[str]) -> Iterable[Worker]:
-        return (worker for worker in map(open_workers.get, ids) if worker is not None)
-
     keeper = open_workers.keeper(task_id) if task_id else None
     if keeper is not None and will_do(keeper):
         return keeper
     if kin.near is not None:
-        return _best(shape, list(filter(will_do, known(kin.near))), kin, ())
+        return _best(shape, list(filter(will_do, _known(kin.near, open_workers))), kin, ())
+    if shortlists is not None and priority is Priority.P2 and kin is NO_KIN:
+        listed = shortlists[shape].best(will_do) if shape in shortlists else None
+        if listed is None:
+            found = _found(shape, open_workers, random, priority, kin, (), zones, will_do)
+            shortlists[shape] = Shortlist(found, lambda worker: score(shape, worker))
+            listed = shortlists[shape].best(will_do)
+        return listed
     if len(kin.local) > _LOCAL:
         kin = replace(kin, local=kin.local[:_LOCAL])
     local = _zones_of(kin.local, open_workers) if kin.local else ()
+    return _best(shape, _found(shape, open_workers, random, priority, kin, local, zones, will_do), kin, local)
+
+
+def _found(
+    shape: Shape, open_workers: OpenWorkers, random: Random, priority: Priority, kin: Kin, local: tuple[str, ...],
+    zones: tuple[str, ...], will_do: Callable[[Worker], bool],
+) -> list[Worker]:  # fmt: skip
+    """Workers that will do, to be compared: all of a small fleet, some of a large one."""
     if len(open_workers.all) <= SAMPLE:
-        return _best(shape, list(filter(will_do, open_workers.all)), kin, local)
+        return list(filter(will_do, open_workers.all))
     wanted = shape.resources
-    found = list(filter(will_do, known(kin.local)))
+    found = list(filter(will_do, _known(kin.local, open_workers)))
     for group in filter(None, map(open_workers.rare, shape.prefer)):
         found += islice(filter(will_do, group.walk(wanted, random)), SAMPLE)
     groups = open_workers.groups(shape.labels, shape.zone, zones, _lean(shape, kin, local))
@@ -197,7 +214,12 @@ def choose(
         found += _first(groups, SAMPLE, lambda group: filter(will_do, group.sample(wanted, random)))
     if priority is Priority.P2 or not found:
         found += _first(groups, _TIGHT, lambda group: _varied(filter(will_do, group.walk(wanted, random))))
-    return _best(shape, found, kin, local)
+    return found
+
+
+def _known(ids: Iterable[str], open_workers: OpenWorkers) -> Iterator[Worker]:
+    """Those of these workers that are in."""
+    return (worker for worker in map(open_workers.get, ids) if worker is not None)
 
 
 def score(shape: Shape, worker: Worker, kin: Kin = NO_KIN, local: tuple[str, ...] = ()) -> float:
@@ -218,7 +240,7 @@ def score_of(shape: Shape, worker: Worker, open_workers: OpenWorkers, kin: Kin =
 
 def _zones_of(names: Iterable[str], open_workers: OpenWorkers) -> tuple[str, ...]:
     """The zones of those workers that are in, each once."""
-    return tuple(dict.fromkeys(worker.zone for worker in map(open_workers.get, names) if worker is not None))
+    return tuple(dict.fromkeys(worker.zone for worker in _known(names, open_workers)))
 
 
 def _best(shape: Shape, workers: Sequence[Worker], kin: Kin, local: tuple[str, ...]) -> Worker | None:

@@ -21,6 +21,10 @@ _SMALL_ROWS = 2 * LEAST_ROWS
 If every commit gets dearer, rows seem to first; then batches shrink until they are small, and the truth comes out.
 """
 
+_MOST_TIMES = 4.0
+"""No row counts as more than so many times as dear as before: one commit that had to wait, for a disk or for its turn,
+tells little about the next ones. If they stay dear, it is known after a few of them."""
+
 
 class Pace:
     """Learns from each commit."""
@@ -38,7 +42,8 @@ class Pace:
             self._every += _WEIGHT * (fixed - self._every)
         else:
             growing = max(seconds - self._every, 0.0) / rows
-            self._per_row += _WEIGHT * (growing - self._per_row)
+            believed = min(growing, _MOST_TIMES * max(self._per_row, AIM_SECONDS / MOST_ROWS))
+            self._per_row += _WEIGHT * (believed - self._per_row)
         self._usual += _WEIGHT * (seconds - self._usual)
         self.hold = self._decide_hold()
 

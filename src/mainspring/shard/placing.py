@@ -157,8 +157,9 @@ def _choose(turn: Turn, priority: Priority, tenant: str, shape: Shape) -> Worker
 
     def choose_for(shape: Shape, kin: Kin) -> Worker | None:
         return choose(
-            shape, memory.open_workers, turn.random, priority=priority, kin=kin, task_id=head.id, zones=memory.zones
-        )
+            shape, memory.open_workers, turn.random, priority=priority, kin=kin, task_id=head.id, zones=memory.zones,
+            shortlists=turn.shortlists,
+        )  # fmt: skip
 
     worker = choose_for(shape, kin_of(memory, head, shape))
     if worker is None and shape.run and choose_for(without_kin(shape), NO_KIN) is None:

@@ -32,6 +32,7 @@ from mainspring.core.batch import (
 from mainspring.core.runs import FINAL_RUN, Run, RunState, conclude
 from mainspring.core.shapes import Shape
 from mainspring.core.shares import ShareRow
+from mainspring.core.shortlists import Shortlist
 from mainspring.core.states import FINAL, create, move
 from mainspring.core.tasks import Attempt, AttemptEnd, Priority, Task, TaskState
 from mainspring.core.workers import Worker
@@ -63,6 +64,8 @@ class Turn:
         """Workers that are silent by the rows: looked at when all events of the turn are taken."""
         self.looks_left = MOST_LOOKS
         """So many more tasks may be looked at for whether their runs are in time: that writes nothing."""
+        self.shortlists: dict[Shape, Shortlist] = {}
+        """Workers that were found for tasks that have been placed, for the next ones of the same shape."""
         self._most = budget
         self._tasks: dict[str, tuple[Task, TaskState, int]] = {}
         self._new: dict[str, Task] = {}
