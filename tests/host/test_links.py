@@ -8,7 +8,7 @@ from mainspring.core.tasks import TaskState
 from mainspring.core.work import LARGEST_CHECKPOINT_BYTES
 from mainspring.errors import Broken, Refused
 from mainspring.host.inbox import Inbox
-from mainspring.host.links import LONGEST_TEXT, RESULTS_ON_CREDIT, Link, Links
+from mainspring.host.links import LEAST_GIVEN_BACK, LONGEST_TEXT, RESULTS_ON_CREDIT, Link, Links
 from mainspring.shard.effects import CloseLink, Send
 from mainspring.shard.events import (
     AttemptEnded,
@@ -69,6 +69,13 @@ class Desk:
         self.links.settle_credit()
         await self.events()
         return link
+
+    def answer(self, link: Link, results: int) -> None:
+        """So many results come in, and are answered together."""
+        for number in range(results):
+            self.links.receive(link, Result(f"att_{number}", Outcome.SUCCEEDED))
+            self.links.release(Send(link.worker, link.session, Answer(f"att_{number}", Verdict.APPLIED)))
+        self.links.settle_credit()
 
     async def events(self) -> list[Event]:
         """What has come in."""
@@ -291,32 +298,30 @@ async def test_a_welcome_brings_the_whole_credit() -> None:
     assert link.credit == RESULTS_ON_CREDIT
 
 
-async def test_a_result_costs_credit_and_its_answer_gives_it_back() -> None:
-    """So that the number of results on their way is bounded."""
+async def test_results_cost_credit_and_their_answers_give_it_back_some_at_a_time() -> None:
+    """So that the number of results on their way is bounded, and not each of them has a message more."""
     desk = Desk()
     link = await desk.open()
     await link.next()
-    desk.links.receive(link, Result("att_1", Outcome.SUCCEEDED))
-    assert link.credit == RESULTS_ON_CREDIT - 1
+    desk.answer(link, LEAST_GIVEN_BACK - 1)
+    assert link.credit == RESULTS_ON_CREDIT - (LEAST_GIVEN_BACK - 1)
+    assert {type(message) for message in await link.next()} == {Answer}
 
-    desk.links.release(Send("w1", "s1", Answer("att_1", Verdict.APPLIED)))
-    desk.links.settle_credit()
+    desk.answer(link, 1)
 
     assert link.credit == RESULTS_ON_CREDIT
-    assert await link.next() == [Answer("att_1", Verdict.APPLIED), Credit(1)]
+    assert await link.next() == [Answer("att_0", Verdict.APPLIED), Credit(LEAST_GIVEN_BACK)]
 
 
-async def test_credits_that_are_given_back_together_are_one_message() -> None:
-    """A batch answers many results."""
-    desk = Desk()
+async def test_who_has_used_up_its_credit_gets_all_of_it_back_with_the_answers() -> None:
+    """Nobody waits for ever: what is not given back yet is less than the whole."""
+    desk = Desk(limit=4 * RESULTS_ON_CREDIT)
     link = await desk.open()
-    await link.next()
-    for n in range(5):
-        desk.links.receive(link, Result(f"att_{n}", Outcome.SUCCEEDED))
-        desk.links.release(Send("w1", "s1", Answer(f"att_{n}", Verdict.APPLIED)))
-    desk.links.settle_credit()
+    for _ in range(3):
+        desk.answer(link, RESULTS_ON_CREDIT)
 
-    assert [message for message in await link.next() if isinstance(message, Credit)] == [Credit(5)]
+    assert link.credit == RESULTS_ON_CREDIT
+    assert not link.closed
 
 
 async def test_no_credit_is_given_while_the_inbox_is_full() -> None:
@@ -324,15 +329,12 @@ async def test_no_credit_is_given_while_the_inbox_is_full() -> None:
     desk = Desk(limit=2)
     link = await desk.open()
     await link.next()
-    for n in range(3):
-        desk.links.receive(link, Result(f"att_{n}", Outcome.SUCCEEDED))
-    desk.links.release(Send("w1", "s1", Answer("att_0", Verdict.APPLIED)))
-    desk.links.settle_credit()
-    assert await link.next() == [Answer("att_0", Verdict.APPLIED)]
+    desk.answer(link, LEAST_GIVEN_BACK)
+    assert {type(message) for message in await link.next()} == {Answer}
 
     await desk.events()
     desk.links.settle_credit()
-    assert await link.next() == [Credit(1)]
+    assert await link.next() == [Credit(LEAST_GIVEN_BACK)]
 
 
 async def test_a_result_without_credit_closes_the_link() -> None:

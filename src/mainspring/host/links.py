@@ -2,7 +2,7 @@
 
 1. Nothing waits for a link: one that is full is closed, and its worker registers again.
 2. A message goes out only in the session in which it was decided.
-3. Results come in on credit. Each answer gives one back, unless the inbox is full.
+3. Results come in on credit. Each answer earns one back; some at a time are given, unless the inbox is full.
 4. What a worker is asked about its files is no business of the shard: whoever asks waits here, and the end of the link
    is an answer too.
 """
@@ -60,6 +60,8 @@ from mainspring.wire import (
 )
 
 RESULTS_ON_CREDIT = 4_096
+LEAST_GIVEN_BACK = RESULTS_ON_CREDIT // 8
+"""Fewer are not given back: a message for each result would tell nobody anything."""
 MOST_WAITING = 50_000
 LONGEST_TEXT = 1024 * 1024
 """Bytes of an output or an error."""
@@ -75,7 +77,8 @@ class Link:
         self.credit = 0
         self._most = most_waiting
         self._out: deque[ToWorker] = deque()
-        self._something = asyncio.Event()
+        self._waiter: asyncio.Future[None] | None = None
+        """Whoever waits for something to be sent: nobody else does."""
         self._numbers = itertools.count(1)
         self._questions: dict[str, asyncio.Future[bool]] = {}
 
@@ -86,13 +89,13 @@ class Link:
         self._out.append(message)
         if len(self._out) > self._most:
             self.close()
-        self._something.set()
+        self._wake()
 
     def close(self) -> None:
         """End the session. What has not been sent is dropped: the worker registers again, and is told again."""
         self.closed = True
         self._out.clear()
-        self._something.set()
+        self._wake()
         for waiting in self._questions.values():
             if not waiting.done():
                 waiting.set_exception(Unavailable(f"worker {self.worker} has gone without an answer"))
@@ -122,11 +125,16 @@ class Link:
     async def next(self) -> list[ToWorker]:
         """All that waits to be sent; nothing once the link is closed."""
         while not self._out and not self.closed:
-            self._something.clear()
-            await self._something.wait()
+            self._waiter = asyncio.get_running_loop().create_future()
+            await self._waiter
         messages = list(self._out)
         self._out.clear()
         return messages
+
+    def _wake(self) -> None:
+        waiter, self._waiter = self._waiter, None
+        if waiter is not None and not waiter.done():
+            waiter.set_result(None)
 
 
 class Links:
@@ -136,6 +144,9 @@ class Links:
         self._inbox = inbox
         self._links: dict[str, Link] = {}
         self._owed: dict[str, int] = {}
+        """What each worker has earned back."""
+        self._due: dict[str, None] = {}
+        """Those that are to be given it."""
         self._heard: set[str] = set()
         """Workers that were heard of since somebody asked."""
         self._looks = itertools.count()
@@ -199,6 +210,8 @@ class Links:
         link.close()
         if self._links.get(link.worker) is link:
             del self._links[link.worker]
+            self._owed.pop(link.worker, None)
+            self._due.pop(link.worker, None)
 
     def close_all(self) -> None:
         """The term is over: let all workers find the new leader."""
@@ -223,19 +236,24 @@ class Links:
         """Give back what answers have freed, unless too much waits."""
         if self._inbox.is_full():
             return
-        owed, self._owed = self._owed, {}
-        for worker, results in owed.items():
-            link = self._links.get(worker)
-            if link is not None:
-                link.credit += results
-                link.put(Credit(results))
+        due, self._due = self._due, {}
+        for worker in due:
+            results = self._owed.pop(worker)
+            link = self._links[worker]
+            link.credit += results
+            link.put(Credit(results))
 
     def _send(self, link: Link, message: ToWorker) -> None:
         link.put(message)
         if isinstance(message, Welcome):
-            self._owed[link.worker] = RESULTS_ON_CREDIT - link.credit
+            self._owe(link.worker, RESULTS_ON_CREDIT - link.credit)
         elif isinstance(message, Answer):
-            self._owed[link.worker] = self._owed.get(link.worker, 0) + 1
+            self._owe(link.worker, self._owed.get(link.worker, 0) + 1)
+
+    def _owe(self, worker: str, results: int) -> None:
+        self._owed[worker] = results
+        if results >= LEAST_GIVEN_BACK:
+            self._due[worker] = None
 
 
 def _events(link: Link, message: FromWorker) -> Iterator[Event]:

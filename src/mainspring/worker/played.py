@@ -67,26 +67,48 @@ class PlayedWorker:
         self._duties = Duties()
         self._sessions = 0
         self._next_beat = clock.monotonic() + BEAT_SECONDS
+        self._timer: asyncio.TimerHandle | None = None
+        self._timed_for = 0.0
+        """When the timer is for, by the clock."""
 
     async def serve(self, server: Server[S]) -> None:
         """Work for a leader until the link is closed."""
         self._sessions += 1
         hello = self._duties.register(Register(self.name, f"{self.name}:{self._sessions}", self._offer, self._labels))
         link = server.open_link(hello)
-        while not link.closed:
-            until = self._acts_at()
-            try:
-                # One timer for all that is said meanwhile: ten thousand of these play in one process.
-                async with asyncio.timeout(max(0.0, until - self._clock.monotonic())):
-                    while self._goes_on(link, until):
-                        self._work(server, link, await link.next())
-            except TimeoutError:
-                self._work(server, link, [])
+        try:
+            self._wind(server, link)
+            while not link.closed:
+                self._work(server, link, await link.next())
+                self._wind(server, link)
+        finally:
+            self._unwind()
         self._duties.lost_session()
 
-    def _goes_on(self, link: Session, until: float) -> bool:
-        """Whether the link is open, and nothing is to be done earlier."""
-        return not link.closed and self._acts_at() >= until
+    def _wind(self, server: Server[S], link: S) -> None:
+        """See to it that something happens when it is time.
+
+        A timer that nobody waits for: ten thousand of these play in one process.
+        """
+        at = self._acts_at()
+        if self._timer is not None and self._timed_for <= at:
+            return
+        self._unwind()
+        after = max(0.0, at - self._clock.monotonic())
+        self._timer = asyncio.get_running_loop().call_later(after, self._act, server, link)
+        self._timed_for = at
+
+    def _unwind(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _act(self, server: Server[S], link: S) -> None:
+        """It is time for something."""
+        self._timer = None
+        if not link.closed:
+            self._work(server, link, [])
+            self._wind(server, link)
 
     def _acts_at(self) -> float:
         """When it does something by itself: it is time for a beat, or something ends."""
