@@ -30,6 +30,7 @@ from mainspring.bootstrap import POOL, Engine
 from mainspring.clock import MachineClock
 from mainspring.core.batch import Batch
 from mainspring.core.runs import Run
+from mainspring.core.tasks import Priority
 from mainspring.host.loop import Leader
 from mainspring.ids import entropy
 from mainspring.store.port import Store
@@ -122,7 +123,7 @@ async def drain(kind: str, store: Store, tasks: int) -> tuple[list[Batch], Meter
 
 
 def _flood_is_over(leader: Leader) -> bool:
-    return not any(tenant == "flood" for _, tenant in leader.shard.memory.in_memory)
+    return not any("flood" in leader.shard.memory.in_memory.tenants(priority) for priority in Priority)
 
 
 async def replay(store: Store, runs: Sequence[Run], batches: Sequence[Batch]) -> float:

@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainspring.core.intake import Waiting, Want, choose, decide_wants
+from mainspring.core import intake
+from mainspring.core.intake import Filled, Waiting, Want, choose, on_their_way
 from mainspring.core.tasks import Priority
 from tests.core.builders import a_run
 
@@ -20,6 +21,19 @@ waiting_lists = st.lists(st.builds(Waiting, st.sampled_from(Priority), tenants),
 memories = st.dictionaries(st.tuples(st.sampled_from(Priority), tenants), st.integers(0, 400), max_size=24)
 marks = st.integers(0, 1_000)
 chunks = st.integers(1, 300)
+
+
+def filled(memory: Memory) -> Filled:
+    """So much is in memory."""
+    found = Filled()
+    for (priority, tenant), tasks in memory.items():
+        found.count(priority, tenant, tasks)
+    return found
+
+
+def decide_wants(waiting: list[Waiting], memory: Memory, mark: int, chunk: int) -> list[Want]:
+    """What to read, with nothing on its way."""
+    return intake.decide_wants(waiting, filled(memory), Filled(), mark, chunk)
 
 
 def part_of(priority: Priority, waiting: list[Waiting], memory: Memory, mark: int) -> int:
@@ -45,6 +59,23 @@ def test_work_that_can_not_run_crowds_out_nobody_else() -> None:
 def test_a_tenant_with_work_in_memory_and_no_intake_keeps_its_part() -> None:
     """The mark is divided by those that have intake or work in memory."""
     assert decide_wants([Waiting(P2, "a")], {(P2, "b"): 1}, mark=100, chunk=500) == [Want(P2, "a", 50)]
+
+
+@given(waiting_lists, memories, memories, marks, chunks)
+def test_what_is_on_its_way_counts_as_if_it_were_in_memory(
+    waiting: list[Waiting], memory: Memory, coming: Memory, mark: int, chunk: int
+) -> None:
+    """Otherwise it would be read twice."""
+    both = {key: memory.get(key, 0) + coming.get(key, 0) for key in memory | coming}
+    wants = intake.decide_wants(waiting, filled(memory), filled(coming), mark, chunk)
+    assert wants == decide_wants(waiting, both, mark, chunk)
+
+
+def test_what_was_adopted_is_not_on_its_way_any_more() -> None:
+    """It is in memory."""
+    runs = [a_run(tenant="a", tasks=3, number=1), a_run(tenant="a", tasks=4, number=2), a_run(tenant="b", number=3)]
+    coming = on_their_way(runs, {runs[0].id})
+    assert coming.as_counts() == {(P1, "a"): 4, (P1, "b"): 1}
 
 
 def test_p0_has_no_mark_and_comes_first() -> None:

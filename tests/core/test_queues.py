@@ -76,6 +76,23 @@ def test_who_comes_back_to_a_line_does_not_overtake_those_behind_stale_entries()
     assert queues.take(P1, "acme", SMALL, 2) == [old, back]
 
 
+def test_a_line_whose_last_entry_is_taken_is_there_for_who_waits_beside_it() -> None:
+    """And it is forgotten once nobody does."""
+    queues = FairQueues()
+    old, back = a_queued("old"), a_queued("back")
+    back.since = NOON + timedelta(minutes=1)
+    queues.push(old, SMALL)
+    queues.push(back, LARGE)
+    assert queues.take(P1, "acme", LARGE, 1) == [back]
+    assert queues.shapes_of(P1, "acme") == [SMALL]
+    queues.put_back(back, SMALL)
+
+    assert queues.take(P1, "acme", SMALL, 1) == [old]
+    assert queues.tenants(P1) == {"acme"}
+    assert queues.take(P1, "acme", SMALL, 1) == [back]
+    assert queues.tenants(P1) == set()
+
+
 def test_within_a_tenant_the_oldest_task_says_which_shape_is_next() -> None:
     """PLC-4: FIFO inside a tenant, over shapes."""
     queues = FairQueues()

@@ -95,14 +95,14 @@ async def test_what_is_held_back_while_the_store_is_slow_is_not_taken(reader: Re
 
 async def test_nobody_overtakes_those_who_wait_in_the_store(hall: Hall, reader: Reader) -> None:
     """They wait for room; when all of it was read, runs are taken again."""
-    reader.memory.in_memory[P1, "acme"] = intake.HIGH_WATER_TASKS
+    reader.memory.in_memory.count(P1, "acme", intake.HIGH_WATER_TASKS)
     (before,) = await hall.submit(job(task("a")))
     reader.intake.wake()
     assert not reader.intake.offer([reader.make("a")]), "a read is about to begin"
     await hall.wait(0.5)
     assert not reader.intake.offer([reader.make("a", tenant="other")])
 
-    reader.memory.in_memory.clear()
+    reader.memory.in_memory.count(P1, "acme", -intake.HIGH_WATER_TASKS)
     await hall.wait(2.0)
     assert await reader.handed() == [before]
     reader.adopt(await hall.run(before))
@@ -111,7 +111,7 @@ async def test_nobody_overtakes_those_who_wait_in_the_store(hall: Hall, reader: 
 
 
 async def test_what_is_more_important_than_all_that_waits_in_the_store_overtakes_it(hall: Hall, reader: Reader) -> None:
-    reader.memory.in_memory[P1, "acme"] = intake.HIGH_WATER_TASKS
+    reader.memory.in_memory.count(P1, "acme", intake.HIGH_WATER_TASKS)
     await hall.submit(job(task("a")))
     reader.intake.wake()
     await hall.wait(0.5)
@@ -146,7 +146,7 @@ async def test_what_the_read_finds_goes_before_what_was_offered_meanwhile(
     hall: Hall, reader: Reader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """There is no room for what it finds: the other has to be read after it."""
-    reader.memory.in_memory[P1, "acme"] = intake.HIGH_WATER_TASKS
+    reader.memory.in_memory.count(P1, "acme", intake.HIGH_WATER_TASKS)
     looks = 0
     look = hall.store.waiting
 
@@ -182,7 +182,7 @@ async def test_nothing_is_taken_when_the_store_did_not_answer(
 async def test_a_tenant_fills_no_more_than_its_part(reader: Reader) -> None:
     """Of two tenants each has half, whichever priority the other's work has."""
     half = intake.HIGH_WATER_TASKS // 2
-    reader.memory.in_memory[P1, "acme"] = half - 2
+    reader.memory.in_memory.count(P1, "acme", half - 2)
     assert reader.intake.offer([reader.make("a", task_count=2)])
     assert not reader.intake.offer([reader.make("b")])
     assert reader.intake.offer([reader.make("c", tenant="other", priority=P2, task_count=3)])

@@ -67,12 +67,12 @@ def looks(hall: Hall, reader: Reader, monkeypatch: pytest.MonkeyPatch) -> list[L
 
 async def test_a_flood_waits_in_the_store_while_the_memory_is_full(hall: Hall, reader: Reader) -> None:
     """HA-3: at the high-water mark nothing more is read, and what ends makes room."""
-    reader.memory.in_memory[P2, "acme"] = intake.HIGH_WATER_TASKS
+    reader.memory.in_memory.count(P2, "acme", intake.HIGH_WATER_TASKS)
     await hall.submit(job(task("a")), runs=100, priority=P2)
     await hall.wait(5.0)
     assert len(reader.inbox) == 0
 
-    reader.memory.in_memory[P2, "acme"] = intake.HIGH_WATER_TASKS - 7
+    reader.memory.in_memory.count(P2, "acme", -7)
     await hall.wait(5.0)
     assert len(reader.inbox) == 7
 
@@ -145,7 +145,7 @@ async def test_the_next_round_over_many_tenants_begins_at_once(
 
 async def test_a_p0_is_read_however_full_the_memory_is(hall: Hall, reader: Reader) -> None:
     """Whatever waits at P0 is wanted."""
-    reader.memory.in_memory[P0, "acme"] = 10 * intake.HIGH_WATER_TASKS
+    reader.memory.in_memory.count(P0, "acme", 10 * intake.HIGH_WATER_TASKS)
     await hall.submit(job(task("a")), runs=100, priority=P0)
     await hall.wait(5.0)
 
@@ -154,7 +154,7 @@ async def test_a_p0_is_read_however_full_the_memory_is(hall: Hall, reader: Reade
 
 async def test_a_tenant_that_comes_late_gets_its_part(hall: Hall, reader: Reader) -> None:
     """One tenant's flood crowds out nobody else's."""
-    reader.memory.in_memory[P2, "flood"] = intake.HIGH_WATER_TASKS
+    reader.memory.in_memory.count(P2, "flood", intake.HIGH_WATER_TASKS)
     await hall.submit(job(task("a")), runs=100, tenant="flood", priority=P2)
     await hall.submit(job(task("a")), runs=100, tenant="late", priority=P2)
     await hall.wait(5.0)
@@ -164,7 +164,7 @@ async def test_a_tenant_that_comes_late_gets_its_part(hall: Hall, reader: Reader
 
 async def test_a_run_larger_than_the_room_is_taken_whole(hall: Hall, reader: Reader) -> None:
     """A run once begun is adopted whole, and the next one waits."""
-    reader.memory.in_memory[P2, "acme"] = intake.HIGH_WATER_TASKS - 10
+    reader.memory.in_memory.count(P2, "acme", intake.HIGH_WATER_TASKS - 10)
     await hall.submit(wide(50), runs=3, priority=P2)
     await hall.wait(5.0)
 

@@ -218,4 +218,4 @@ def _check_queues(memory: ShardMemory) -> None:
             changing = (SpreadKind.REPRIORITISE, "") in run.spreads
             assert task.state in FINAL or changing or task.priority is row.priority, f"{task} is not {row.priority!r}"
     assert memory.queues.depth == {key: count for key, count in depth.items() if count}
-    assert memory.in_memory == {key: count for key, count in in_memory.items() if count}
+    assert memory.in_memory.as_counts() == {key: count for key, count in in_memory.items() if count}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from datetime import timedelta
 
 import pytest
@@ -51,7 +52,81 @@ def test_only_the_part_of_a_guarantee_that_was_said_counts(world: World) -> None
     assert (running(world, "big"), running(world, "small")) == (2, 2)
 
 
-def test_who_has_nothing_and_was_promised_nothing_comes_by_name(world: World) -> None:
+def one_after_another(world: World, tasks: int, seconds: float = 0.0) -> list[str]:
+    """Whose tasks run in the only room there is, if each takes so long."""
+    for _ in range(tasks):
+        (held,) = world.shard.memory.attempts.values()
+        world.advance(seconds, heard=["w1"])
+        world.run_through(held.name, of=world.run(held.run_id))
+    return tenants_served(world, "w1")[:tasks]
+
+
+def test_tenants_take_turns_in_one_room(world: World) -> None:
+    """PLC-4: nobody waits until another one has nothing left."""
+    for tenant in ("a", "b", "c"):
+        world.submit(wide(10), tenant=tenant)
+    world.register("w1", cores=1)
+
+    assert one_after_another(world, 9) == ["a", "b", "c"] * 3
+
+
+def test_a_promise_that_is_too_small_keeps_nobody_from_taking_turns(world: World) -> None:
+    """PLC-4: of one room a tenant that is guaranteed half of what its tasks take has as much as the others."""
+    world.rule(rules(quota("a", guaranteed=0.5)))
+    for tenant in ("a", "b", "c"):
+        world.submit(wide(10), tenant=tenant)
+    world.register("w1", cores=1)
+
+    assert Counter(one_after_another(world, 9)) == {"a": 3, "b": 3, "c": 3}
+
+
+def test_a_weight_counts_also_in_one_room(world: World) -> None:
+    """PLC-4: whoever weighs three times as much has it three times as often."""
+    world.rule(rules(quota("three", weight=3.0)))
+    for tenant in ("one", "three"):
+        world.submit(wide(20), tenant=tenant)
+    world.register("w1", cores=1)
+
+    assert Counter(one_after_another(world, 16, seconds=1.0)) == {"three": 12, "one": 4}
+
+
+def test_in_fewer_rooms_than_tenants_each_has_its_part_of_the_time(world: World) -> None:
+    """PLC-4: by weight, whatever its tasks take."""
+    weights = {f"t{number:02d}": 1.0 + number % 4 for number in range(16)}
+    lasts = {tenant: 1 + number % 3 for number, tenant in enumerate(weights)}
+    world.rule(rules(*(quota(tenant, weight=weight) for tenant, weight in weights.items())))
+    for tenant in weights:
+        world.submit(wide(300), tenant=tenant)
+    world.register("w1", cores=4)
+    had, ends = Counter[str](), dict[str, int]()
+
+    for second in range(600):
+        attempts = world.shard.memory.attempts
+        for held in [held for attempt, held in attempts.items() if ends.get(attempt) == second]:
+            had[held.tenant] += lasts[held.tenant]
+            world.run_through(held.name, of=world.run(held.run_id))
+        for attempt, held in attempts.items():
+            ends.setdefault(attempt, second + lasts[held.tenant])
+        world.advance(1.0, heard=["w1"])
+
+    whole = had.total() / sum(weights.values())
+    assert all(0.9 < had[tenant] / weight / whole < 1.1 for tenant, weight in weights.items()), str(had)
+
+
+def test_who_was_away_has_saved_up_nothing(world: World) -> None:
+    """PLC-4: it begins where the others are, and takes turns from then on."""
+    for tenant in ("a", "b"):
+        world.submit(wide(20), tenant=tenant)
+    world.register("w1", cores=1)
+    one_after_another(world, 10, seconds=1.0)
+    world.submit(wide(20), tenant="late")
+
+    served = Counter(one_after_another(world, 22, seconds=1.0)[10:])
+    assert served["late"] <= 5
+    assert abs(served["a"] - served["b"]) <= 1
+
+
+def test_who_has_nothing_and_was_promised_nothing_comes_first_come_first_served(world: World) -> None:
     """PLC-4: after guarantees and before whoever has something; a weight counts from the first room on."""
     world.rule(rules(quota("m", guaranteed=1), quota("c", weight=2.0)))
     for tenant in ("z", "b", "m", "c"):
@@ -59,7 +134,7 @@ def test_who_has_nothing_and_was_promised_nothing_comes_by_name(world: World) ->
 
     world.register("w1", cores=8)
 
-    assert tenants_served(world, "w1") == ["m", "b", "c", "z", "c", "c", "b", "m"]
+    assert tenants_served(world, "w1") == ["m", "z", "b", "c", "c", "c", "b", "m"]
 
 
 def test_a_weight_divides_what_is_spare(world: World) -> None:

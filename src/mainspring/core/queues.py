@@ -21,7 +21,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from collections.abc import Set as AbstractSet
 from datetime import datetime
-from itertools import islice
+from itertools import chain, islice
 from typing import NamedTuple
 
 from mainspring.core.line_owners import LineOwners
@@ -184,13 +184,13 @@ class FairQueues:
         return found if only is None else found & {only}
 
     def tenants(self, priority: Priority, *, only: Shape | None = None) -> AbstractSet[str]:
-        """Tenants that have something to place at this priority, and may have more."""
+        """Tenants that have something to place at this priority, and may have more; in the same order each time."""
         owners = [
-            owners.keys()
+            owners
             for shape, owners in self._owners[priority].trying.items()
             if shape not in self.parked and (only is None or shape == only)
         ]
-        return owners[0] if len(owners) == 1 else set().union(*owners)
+        return owners[0].keys() if len(owners) == 1 else dict.fromkeys(chain.from_iterable(owners)).keys()
 
     def heads(self, priority: Priority, tenant: str, *, only: Shape | None = None) -> list[Head]:
         """The lines of a tenant that can be tried now, in any order, each with the place of its oldest task."""
@@ -217,6 +217,8 @@ class FairQueues:
         while len(taken) < most and (entry := self._first(priority, tenant, shape)) is not None:
             line.popleft()
             taken[entry[1].id] = entry[1]
+        if not line and (priority, tenant, shape) not in self._movers:
+            self._forget(priority, tenant, shape)
         return list(taken.values())
 
     def first(self, priority: Priority, tenant: str, shape: Shape) -> Task | None:

@@ -80,6 +80,11 @@ class QuotaRow(msgspec.Struct, frozen=True, kw_only=True):
         guaranteed = largest(held.guaranteed, self.bookings, now)
         return held if guaranteed is held.guaranteed else msgspec.structs.replace(held, guaranteed=guaranteed)
 
+    def may_guarantee(self) -> bool:
+        """Whether anything is guaranteed at any time."""
+        raised = () if self.raised is None else (self.raised.quota,)
+        return bool(self.bookings) or any(quota.guaranteed != NOTHING for quota in (self.quota, *raised))
+
     def changes_at(self, now: datetime) -> datetime | None:
         """When something else may hold by itself, at the earliest; None if that never happens."""
         ends = [None if self.raised is None else self.raised.until]

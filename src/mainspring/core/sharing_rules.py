@@ -57,6 +57,11 @@ class SharingRules(msgspec.Struct, frozen=True, kw_only=True):
         row = self.quotas.get(tenant)
         return USUAL_QUOTA if row is None else row.at(now)
 
+    def weight(self, tenant: str) -> float:
+        """The weight of a tenant, but for what was raised for a while."""
+        row = self.quotas.get(tenant)
+        return USUAL_QUOTA.weight if row is None else row.quota.weight
+
     def freeze(self, tenant: str, job: str, now: datetime) -> FreezeRow | None:
         """What keeps runs of a tenant's job from starting anything here, if something does."""
         subjects = {FreezeKind.TENANT: tenant, FreezeKind.JOB: f"{tenant}/{job}"}

@@ -65,6 +65,8 @@ class Lease(msgspec.Struct, kw_only=True):
     recalled: bool = False
     is_mixed: bool = False
     """Its tasks have different priorities: one was changed."""
+    since: float = 0.0
+    """When it was given, or found by a new leader, in seconds of the shard's life."""
     heard: float = 0.0
     """If it was claimed: when its worker last spoke of it, in seconds of the shard's life."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 
-from mainspring.core.intake import Waiting, choose, decide_wants, with_handed
+from mainspring.core.intake import Waiting, choose, decide_wants, on_their_way
 from mainspring.core.runs import Run
 from mainspring.core.tasks import Priority
 from mainspring.fleet.load import Arrival
@@ -47,8 +47,8 @@ class SimulatedIntake:
         self.due_at = None
         below = Priority.P1 if len(self._handed) >= MOST_ON_THEIR_WAY else hold
         waiting = [Waiting(*key) for key in self._waiting if below is None or key[0] < below]
-        counts = with_handed(memory.in_memory, self._handed.values(), memory.runs)
-        wants = decide_wants(sorted(waiting), counts, HIGH_WATER_TASKS, CHUNK_TASKS)
+        coming = on_their_way(self._handed.values(), memory.runs)
+        wants = decide_wants(sorted(waiting), memory.in_memory, coming, HIGH_WATER_TASKS, CHUNK_TASKS)
         found: list[Arrival] = []
         for want in wants:
             line = self._waiting[want.priority, want.tenant]

@@ -19,7 +19,7 @@ from itertools import chain
 
 import structlog
 
-from mainspring.core.intake import UNMARKED, Waiting, Want, choose, decide_wants, with_handed
+from mainspring.core.intake import UNMARKED, Waiting, Want, choose, decide_wants, on_their_way
 from mainspring.core.jobs import Job
 from mainspring.core.runs import Run
 from mainspring.core.tasks import Priority
@@ -116,9 +116,10 @@ class IntakeReader:
         if not marked:
             return True
         in_memory = self._memory().in_memory
-        on_their_way = sum(run.task_count for run in chain(self._handed.values(), marked))
-        room = HIGH_WATER_TASKS // (len(in_memory) + 1) - on_their_way
-        return all(in_memory.get((run.priority, run.tenant), 0) <= room for run in marked)
+        coming = sum(run.task_count for run in chain(self._handed.values(), marked))
+        tenants = sum(len(in_memory.tenants(priority)) for priority in Priority) + 1
+        room = HIGH_WATER_TASKS // tenants - coming
+        return all(in_memory.of(run.priority, run.tenant) <= room for run in marked)
 
     def wake(self) -> None:
         """There may be work."""
@@ -192,8 +193,8 @@ class IntakeReader:
         `others` is the most important priority at which somebody else may wait; None: nobody does.
         """
         self._left = _first(others, *(one.priority for one in waiting))
-        counts = with_handed(memory.in_memory, self._handed.values(), memory.runs) if waiting else {}
-        wants = decide_wants(waiting, counts, HIGH_WATER_TASKS, CHUNK_TASKS)
+        coming = on_their_way(self._handed.values(), memory.runs)
+        wants = decide_wants(waiting, memory.in_memory, coming, HIGH_WATER_TASKS, CHUNK_TASKS)
         if not wants:
             return False
         asked = self._with_handed(wants)

@@ -37,7 +37,7 @@ def take_in(turn: Turn, row: Run, job: Job) -> RunMemory:
     memory = turn.memory
     run = RunMemory(run=row, job=job, changed_at=turn.now, growth=Growth() if job.is_growing else None)
     memory.runs[row.id] = run
-    memory.count_in(row.priority, row.tenant, row.task_count)
+    memory.in_memory.count(row.priority, row.tenant, row.task_count)
     row.adopted_at = turn.now
     row.because = "adopted"
     turn.mark(run)
@@ -68,7 +68,7 @@ def recall_run(
         if task.state not in FINAL or task.birth is None or not task.birth.replaced:
             run.counts[task.state] = run.counts.get(task.state, 0) + 1
     for priority, count in waiting.items():
-        memory.count_in(priority, row.tenant, count)
+        memory.in_memory.count(priority, row.tenant, count)
     for spread in spreads:
         run.spreads[spread.kind, spread.parent] = spread
         if row.held is None:

@@ -192,10 +192,10 @@ def outshared(look: Look) -> Hold | None:
     others = any(priority is task.priority and tenant != task.tenant for priority, tenant in memory.queues.depth)
     if task.reserved is not None or not others:
         return None
-    mine = sharing.place_of(memory, task.tenant, now, look.shape)
+    mine = sharing.place_of(memory, task.priority, task.tenant, now, look.shape)
     first = [
         (place, rival) for rival in look.survey.rivals(look, task.priority) if rival.tenant != task.tenant
-        and (place := sharing.place_of(memory, rival.tenant, now, rival.shape)) < mine
+        and (place := sharing.place_of(memory, task.priority, rival.tenant, now, rival.shape)) < mine
     ]  # fmt: skip
     if not first:
         return None

@@ -96,7 +96,7 @@ def reserve(turn: Turn, run: RunMemory, kind: SpreadKind, task: Task, count: int
     start = row.task_count
     row.task_count += count
     turn.mark(run)
-    turn.memory.count_in(row.priority, row.tenant, count)
+    turn.memory.in_memory.count(row.priority, row.tenant, count)
     why = f"{task.name} makes {count} tasks"
     turn.open_spread(run, kind, by="shard", why=why, parent=task.id, done=start, total=start + count)
 

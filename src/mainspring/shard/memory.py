@@ -18,7 +18,9 @@ from mainspring.core.durations import Durations
 from mainspring.core.failure_budget import FailureTallies
 from mainspring.core.fit_index import OpenWorkers
 from mainspring.core.freezes import FreezeKind
+from mainspring.core.intake import Filled
 from mainspring.core.pacing import Bucket
+from mainspring.core.past_use import PastUse
 from mainspring.core.placement import obstacles
 from mainspring.core.queues import FairQueues
 from mainspring.core.resources import NOTHING, Resources
@@ -109,6 +111,7 @@ class ShardMemory:
         """What each tenant's live leases add up to."""
         self.rooms: dict[str, int] = {}
         """How many live leases each tenant has."""
+        self.past_use = {priority: PastUse() for priority in Priority}
         self.asides, self.groups, self.claims = Asides(), GroupBook(), ClaimBook()
         self.departures = Departures()
         self.kin_parked: dict[str, set[Shape]] = {}
@@ -119,7 +122,7 @@ class ShardMemory:
         self.rule(NO_RULES)
         self.capacity = NOTHING
         """What all ready workers offer together."""
-        self.in_memory: dict[tuple[Priority, str], int] = {}
+        self.in_memory = Filled()
         """Tasks that are neither final nor held by a worker, made or still to be made."""
         self.ripples: deque[tuple[str, int]] = deque()
         self.undecided: deque[tuple[str, int]] = deque()
@@ -165,6 +168,8 @@ class ShardMemory:
         """Go by other rules from now on. What follows for those that wait is `shard/ruling.py`'s."""
         self.rules = rules
         self.queues.let_all_try()
+        self.promised = frozenset(tenant for tenant, row in rules.quotas.items() if row.may_guarantee())
+        """Tenants to which something is guaranteed, now or at another time."""
         self.frozen_jobs = {row.subject: row for row in rules.freezes if row.kind is FreezeKind.JOB}
         self.frozen_tenants = {row.subject: row for row in rules.freezes if row.kind is FreezeKind.TENANT}
         self.zones = () if rules.pool is None else rules.pool.zones
@@ -197,15 +202,6 @@ class ShardMemory:
             return shape
         return with_memory(shape, trail.memory_bytes)
 
-    def count_in(self, priority: Priority, tenant: str, by: int) -> None:
-        """So many more (or fewer) tasks of this tenant wait in memory."""
-        key = (priority, tenant)
-        left = self.in_memory.get(key, 0) + by
-        if left:
-            self.in_memory[key] = left
-        else:
-            self.in_memory.pop(key, None)
-
     def meet(self, worker_id: str) -> Worker:
         """A worker that is not known is to be from now on. A hold of it still holds."""
         row = self.held.get(worker_id)
@@ -229,6 +225,7 @@ class ShardMemory:
     def seat(self, lease: Lease) -> Worker:
         """Put a lease on its worker, and count there what it takes."""
         worker = self.workers[lease.worker_id]
+        lease.since = self.life
         self.leases[lease.id] = lease
         worker.leases[lease.id] = lease
         worker.used += lease.shape.resources
@@ -263,6 +260,8 @@ class ShardMemory:
         self.going.pop(lease_id, None)
         self.count_holder(lease, -1)
         worker.used -= resources
+        had_for, weight = self.life - lease.since, self.rules.weight(lease.tenant)
+        self.past_use[lease.priority].add(lease.tenant, resources, self.capacity, seconds=had_for, weight=weight)
         self.use[lease.tenant] -= resources
         self.rooms[lease.tenant] -= 1
         if not self.rooms[lease.tenant]:

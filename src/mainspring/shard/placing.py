@@ -89,7 +89,7 @@ def _place_level(turn: Turn, priority: Priority, only: Shape | None, woken: int)
     """One room at a time, each for the tenant that is next by then. Who may have nothing now is passed over."""
     memory = turn.memory
     heads = Heads(memory.queues, priority, only)
-    tenants = NextTenants(turn, heads, memory.queues.tenants(priority, only=only))
+    tenants = NextTenants(turn, priority, heads, memory.queues.tenants(priority, only=only))
     while heads.any_left() and not turn.spent() and memory.queues.woken == woken:
         tenant = tenants.first()
         if tenant is None:

@@ -363,7 +363,7 @@ def _keeps_already(memory: ShardMemory, priority: Priority) -> bool:
 
 def _is_next(turn: Turn, task: Task, shape: Shape) -> bool:
     """Whether no other tenant that has something waiting at its priority, and may start it, comes before."""
-    mine = place_of(turn.memory, task.tenant, turn.now, shape)
+    mine = place_of(turn.memory, task.priority, task.tenant, turn.now, shape)
     return not any(
         priority is task.priority and tenant != task.tenant and _may_start_before(turn, mine, priority, tenant)
         for priority, tenant in turn.memory.queues.depth
@@ -374,7 +374,7 @@ def _may_start_before(turn: Turn, place: Place, priority: Priority, tenant: str)
     """Whether a tenant has something that may start, with which it would stand before this place."""
     memory = turn.memory
     return not gates.passes_over(turn, priority, tenant) and any(
-        place_of(memory, tenant, turn.now, shape) < place
+        place_of(memory, priority, tenant, turn.now, shape) < place
         and gates.exceeds(memory, priority, tenant, shape, turn.now) is None
         for shape in memory.queues.shapes_of(priority, tenant)
     )

@@ -63,8 +63,8 @@ def prioritise(turn: Turn, run: RunMemory, priority: Priority, *, by: str, why: 
     """Give a run another priority at once, and its tasks that are not over as a spread. What runs goes on."""
     row, memory = run.run, turn.memory
     unmade = row.task_count - len(run.tasks)
-    memory.count_in(row.priority, row.tenant, -unmade)
-    memory.count_in(priority, row.tenant, unmade)
+    memory.in_memory.count(row.priority, row.tenant, -unmade)
+    memory.in_memory.count(priority, row.tenant, unmade)
     row.priority = priority
     turn.mark(run)
     turn.open_spread(run, SpreadKind.REPRIORITISE, by=by, why=why)

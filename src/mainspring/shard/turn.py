@@ -152,7 +152,7 @@ class Turn:
         self._runs[task.run_id] = run
         run.changed_at = self.now
         if waits is not waited:
-            self.memory.count_in(task.priority, task.tenant, 1 if waits else -1)
+            self.memory.in_memory.count(task.priority, task.tenant, 1 if waits else -1)
 
     def prioritise(self, task: Task, priority: Priority) -> None:
         """Give a task that is not over another priority, in its row and wherever it is counted or waits by it."""
@@ -160,8 +160,8 @@ class Turn:
         rooms.give_back(self, task)
         was, task.priority = task.priority, priority
         if task.state not in PAST_INTAKE:
-            self.memory.count_in(was, task.tenant, -1)
-            self.memory.count_in(priority, task.tenant, 1)
+            self.memory.in_memory.count(was, task.tenant, -1)
+            self.memory.in_memory.count(priority, task.tenant, 1)
         if task.state is S.QUEUED:
             self.memory.asides.discard(task)
             shape = self.memory.shape(task)
@@ -216,22 +216,12 @@ class Turn:
             self.batch.outbox.append(alerting.attempt_over(kind, task, task.attempt_id, self.now))
         self.batch.attempts.append(
             Attempt(
-                id=task.attempt_id,
-                task_id=task.id,
-                run_id=task.run_id,
-                shard=task.shard,
-                tenant=task.tenant,
-                generation=task.generation,
-                number=task.attempt,
-                worker_id=task.worker_id,
-                lease_id=task.lease_id,
-                assigned_at=task.assigned_at,
-                started_at=task.started_at,
-                ended_at=self.now,
-                end=end,
+                id=task.attempt_id, task_id=task.id, run_id=task.run_id, shard=task.shard, tenant=task.tenant,
+                generation=task.generation, number=task.attempt, worker_id=task.worker_id, lease_id=task.lease_id,
+                assigned_at=task.assigned_at, started_at=task.started_at, ended_at=self.now, end=end,
                 error=_ENCODER.encode({"message": why}).decode() if why else error,
             )
-        )
+        )  # fmt: skip
         self.memory.leave_lease(task.attempt_id, task.lease_id)
         task.attempt_id = task.lease_id = task.worker_id = task.stop = None
 
