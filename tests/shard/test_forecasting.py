@@ -11,6 +11,7 @@ from mainspring.core.diagnoses import Expected, Foresight
 from mainspring.core.freezes import FreezeKind
 from mainspring.core.supposals import parse_supposal
 from mainspring.core.tasks import Priority
+from mainspring.core.tasks import TaskState as S
 from mainspring.shard import copying
 from mainspring.shard import events as happened
 from mainspring.shard.advising import advise
@@ -77,6 +78,23 @@ def test_the_memory_is_as_it_was() -> None:
         suppose(scene, parse_supposal(["priority P0, worker 8, burst 20, unfreeze"]))
         assert picture(memory_of(scene)) == copied
     assert picture(memory) == before
+
+
+def test_whose_turn_it_is_in_one_room_is_foreseen(world: World) -> None:
+    """PLC-4: what each tenant had before is part of the scene."""
+    world.register("w1", cores=1)
+    for name, tenant in (("short", "a"), ("long", "b")):
+        run = world.submit(jobs.job(jobs.task(name)), tenant=tenant)
+        world.advance(1 if name == "short" else 60, heard=["w1"])
+        world.run_through(name, of=run)
+    now = world.submit(jobs.job(jobs.task("now")), tenant="c")
+    waiting = [world.submit(jobs.job(jobs.task(f"of-{tenant}")), tenant=tenant) for tenant in ("b", "a")]
+    scenes = [copy_around(world.shard.memory, world.task(f"of-{run.tenant}", run).id, world.now) for run in waiting]
+    orders = [memory_of(scene).past_use[Priority.P1].least_first(("b", "a")) for scene in scenes]
+    assert orders == [["a", "b"]] * 2
+
+    world.run_through("now", of=now)
+    assert [world.task(f"of-{run.tenant}", run).state for run in waiting] == [S.QUEUED, S.ASSIGNED]
 
 
 def test_the_same_scene_gives_the_same_answer() -> None:

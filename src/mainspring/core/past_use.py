@@ -31,6 +31,13 @@ class PastUse:
         """
         self._most = _FEW
 
+    def copy(self) -> PastUse:
+        """The same, apart."""
+        other = PastUse()
+        other._had, other._level = dict(self._had), self._level
+        other._largest, other._most = self._largest, self._most
+        return other
+
     def of(self, tenant: str) -> float:
         """What a tenant had, to be compared with others."""
         return self._had.get(tenant, 0.0)

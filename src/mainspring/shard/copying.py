@@ -351,5 +351,6 @@ def _copy_gates(memory: ShardMemory, lines: _Lines, tenants: set[str], names: di
         hold_from=memory.hold_from,
         use=dict[str, Resources](memory.use),
         rooms=dict(memory.rooms),
+        past_use={priority: past.copy() for priority, past in memory.past_use.items()},
         capacity=memory.capacity,
     )

@@ -216,6 +216,7 @@ class ShardMemory:
     def open_lease(self, lease: Lease) -> None:
         """Take the room that a lease stands for."""
         worker = self.seat(lease)
+        lease.since = self.life
         worker.wants = worker.wants and worker.wants - 1
         self.use[lease.tenant] = self.use.get(lease.tenant, NOTHING) + lease.shape.resources
         self.rooms[lease.tenant] = self.rooms.get(lease.tenant, 0) + 1
@@ -225,7 +226,6 @@ class ShardMemory:
     def seat(self, lease: Lease) -> Worker:
         """Put a lease on its worker, and count there what it takes."""
         worker = self.workers[lease.worker_id]
-        lease.since = self.life
         self.leases[lease.id] = lease
         worker.leases[lease.id] = lease
         worker.used += lease.shape.resources

@@ -22,6 +22,7 @@ from msgspec.structs import replace
 from mainspring.core.batch import TallyRow, WorkerRow
 from mainspring.core.breakers import Circuit
 from mainspring.core.jobs import Job
+from mainspring.core.past_use import PastUse
 from mainspring.core.resources import Resources
 from mainspring.core.runs import Run
 from mainspring.core.shapes import Shape
@@ -82,6 +83,7 @@ class Gates(msgspec.Struct, frozen=True, kw_only=True):
     hold_from: Priority | None
     use: Mapping[str, Resources]
     rooms: Mapping[str, int]
+    past_use: Mapping[Priority, PastUse]
     capacity: Resources
 
 
@@ -264,6 +266,7 @@ def _queue(memory: ShardMemory, scene: Scene, tasks: Mapping[str, Task]) -> None
 def _close_gates(memory: ShardMemory, gates: Gates, now: datetime) -> None:
     memory.groups = copy_book(gates.book)
     memory.use, memory.rooms, memory.capacity = dict(gates.use), dict(gates.rooms), gates.capacity
+    memory.past_use = {priority: past.copy() for priority, past in gates.past_use.items()}
     memory.failures.load(gates.tallies)
     memory.hold_from = gates.hold_from
     memory.barred = dict(gates.barred)
