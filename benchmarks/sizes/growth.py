@@ -95,6 +95,11 @@ def points(visits: Sequence[tuple[int, Sequence[Visit]]]) -> list[Point]:
     return [_point(size, of_size, first) for size, of_size in visits]
 
 
+def were_disturbed(visits: Sequence[Visit]) -> bool:
+    """Whether others used the machine on every visit."""
+    return all(is_disturbed(visit.foreign_cores) for visit in visits)
+
+
 def worst_of(series: Sequence[Series]) -> dict[str, float]:
     """The headline: the largest ratios of every dimension."""
     return {name: ratio for one in series for name, ratio in one.worst().items()}

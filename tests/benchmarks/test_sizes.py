@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks.sizes.dimensions import DIMENSIONS, PLACES
 from benchmarks.sizes.drawing import abscissa, svg, top_of
-from benchmarks.sizes.growth import Report, Series, Visit, is_within, points, worst_of
+from benchmarks.sizes.growth import Report, Series, Visit, is_within, points, were_disturbed, worst_of
 from benchmarks.sizes.table import markdown, plain
 from tests.benchmarks.reports import a_report
 
@@ -73,6 +73,13 @@ def test_a_point_is_marked_if_others_were_there_at_every_visit() -> None:
     busy = a_visit(foreign_cores=1.0)
 
     assert [point.disturbed for point in a_series((1, [busy, a_visit()]), (2, [busy, busy])).points] == [False, True]
+
+
+def test_a_quiet_visit_is_enough() -> None:
+    noisy = a_visit(foreign_cores=0.9)
+
+    assert were_disturbed([noisy, noisy])
+    assert not were_disturbed([noisy, a_visit()])
 
 
 def test_the_tables_have_every_size() -> None:
