@@ -43,6 +43,7 @@ REGRESSIONS = {
     549: "room that went over to an older task of its line did not stand in that task's row (PLC-6)",
     164: "a group whose important task was over still counted as that, and a P1 made room instead of its P2 (PLC-6)",
     525: "a P1 got room that was kept for a P2, and a P0 that waited for its next look did not (I-62)",
+    233: "a P0 waited for room that others were leaving, while a P1 got what was kept for a P2 and was there (I-62)",
     56: "whoever lost its kept room to a P0 waited anew until it had other room, and smaller ones took it all (L-6)",
 }
 """Seeds that failed once, and what was wrong."""

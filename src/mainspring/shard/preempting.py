@@ -30,7 +30,6 @@ from mainspring.core.preemption import (
     Mode,
     Plan,
     Wanted,
-    coverage,
     decide_victims,
     is_going,
     plan_on,
@@ -39,12 +38,11 @@ from mainspring.core.quotas import is_guaranteed
 from mainspring.core.resources import NOTHING, Resources
 from mainspring.core.shapes import Shape
 from mainspring.core.tasks import Priority, StopKind, Task
-from mainspring.core.workers import Lease, Worker, WorkerStatus
-from mainspring.shard import decision_log, gates, grouping, rooms, stops
+from mainspring.core.workers import Lease, Worker
+from mainspring.shard import decision_log, gates, grouping, patience, rooms, stops
 from mainspring.shard.events import TimerDue, TimerKind
 from mainspring.shard.memory import ShardMemory
 from mainspring.shard.needs import Line
-from mainspring.shard.sharing import Place, place_of
 from mainspring.shard.turn import Turn
 
 LINES_PER_TURN = 64
@@ -103,7 +101,7 @@ def _look(turn: Turn, line: Line, looks: Looks) -> bool:
         found = _find_plan(turn, task, over, replace(fleet, use=_lasting_use(turn)), found) if waits_for_room else None
         if found is None:
             if waits_for_room and task is head and waited >= memory.tuning.keep_room_after_seconds:
-                _keep_for_fairness(turn, task, shape)
+                patience.keep_for_next(turn, task, shape)
             _look_again(memory, line, waited)
             return freed
         freed = _carry_out(turn, task, *found) or freed
@@ -167,16 +165,22 @@ def _exchange(turn: Turn, line: Line, worker: Worker, fleet: Fleet, over: frozen
         kept = None if task.reserved is None else memory.workers.get(task.reserved.worker)
         if kept is None or rooms.has_come(memory, task, kept) or not _waits_for_room(turn, task, shape):
             continue
-        wanted = Wanted(
-            mode=Mode.TAKE_OVER, tenant=task.tenant, resources=shape.resources, over=over, at_once=True,
-            may_take=rooms.may_take(memory, task),
-        )  # fmt: skip
-        plan = plan_on(wanted, worker, fleet, frozenset())
-        if plan is None or not wanted.may_take(worker):
+        plan = _plan_at_once(memory, task, worker, fleet, over)
+        if plan is None:
             break
         rooms.give_back(turn, task)
         freed = _carry_out(turn, task, Mode.TAKE_OVER, plan) or freed
     return freed
+
+
+def _plan_at_once(memory: ShardMemory, task: Task, worker: Worker, fleet: Fleet, over: frozenset[str]) -> Plan | None:
+    """How a task has room on this worker at once, with what is kept there for less important ones."""
+    wanted = Wanted(
+        mode=Mode.TAKE_OVER, tenant=task.tenant, resources=memory.shape(task).resources, over=over, at_once=True,
+        may_take=rooms.may_take(memory, task),
+    )  # fmt: skip
+    plan = plan_on(wanted, worker, fleet, frozenset())
+    return plan if plan is not None and wanted.may_take(worker) else None
 
 
 def _look_again(memory: ShardMemory, line: Line, waited: float) -> None:
@@ -221,10 +225,16 @@ def _find_plan(
 ) -> tuple[Mode, Plan] | None:
     """By what right, and how, a task gets room; None if it has to wait.
 
+    Room that is kept for less important ones and is enough at once goes before room that others are still leaving.
+
     `before` is what was found for the one before it in its line: nothing comes of the stages that led to nothing then.
     """
     memory = turn.memory
     shape = memory.shape(task)
+    for worker in [worker for worker in fleet.holders(frozenset()) if worker.kept.keys() & over] if over else ():
+        at_once = _plan_at_once(memory, task, worker, fleet, over)
+        if at_once is not None and at_once.rooms:
+            return Mode.TAKE_OVER, at_once
     mode = _right(turn, task, shape)
     if mode is Mode.TAKE_OVER and not over:
         return None
@@ -331,58 +341,6 @@ def _carry_out(turn: Turn, task: Task, mode: Mode, plan: Plan) -> bool:
 def _say(memory: ShardMemory, task: Task) -> str:
     job = memory.runs[task.run_id].subject()
     return f"{task.name} of {job} (tenant {task.tenant}, {task.priority.name}, run {task.run_id})"
-
-
-def _keep_for_fairness(turn: Turn, task: Task, shape: Shape) -> None:
-    """Keep room for a task that is next and would wait for ever behind smaller ones; nobody is stopped.
-
-    One at a time at each priority: what is kept so lies idle until it is enough.
-    """
-    memory = turn.memory
-    if _keeps_already(memory, task.priority) or not _is_next(turn, task, shape):
-        return
-    may_take = rooms.may_take(memory, task)
-    best: tuple[float, Worker] | None = None
-    for worker in _sample(turn):
-        if worker.status is WorkerStatus.READY and not worker.kept and shape.resources.fits(worker.total):
-            part = coverage(worker.free, shape.resources)
-            if (best is None or part > best[0]) and may_take(worker):
-                best = (part, worker)
-    if best is not None:
-        rooms.keep(turn, task, best[1], "it is next, and waits until enough is free there", yields=True)
-
-
-def _keeps_already(memory: ShardMemory, priority: Priority) -> bool:
-    return any(
-        task.reserved is not None and task.reserved.yields
-        for (level, _, _), kept in memory.kept_rooms.items()
-        if level is priority
-        for task in kept.values()
-    )
-
-
-def _is_next(turn: Turn, task: Task, shape: Shape) -> bool:
-    """Whether no other tenant that has something waiting at its priority, and may start it, comes before."""
-    mine = place_of(turn.memory, task.priority, task.tenant, turn.now, shape)
-    return not any(
-        priority is task.priority and tenant != task.tenant and _may_start_before(turn, mine, priority, tenant)
-        for priority, tenant in turn.memory.queues.depth
-    )
-
-
-def _may_start_before(turn: Turn, place: Place, priority: Priority, tenant: str) -> bool:
-    """Whether a tenant has something that may start, with which it would stand before this place."""
-    memory = turn.memory
-    return not gates.passes_over(turn, priority, tenant) and any(
-        place_of(memory, priority, tenant, turn.now, shape) < place
-        and gates.exceeds(memory, priority, tenant, shape, turn.now) is None
-        for shape in memory.queues.shapes_of(priority, tenant)
-    )
-
-
-def _sample(turn: Turn) -> list[Worker]:
-    workers = list(turn.memory.workers.values())
-    return workers if len(workers) <= MOST_LOOKED_AT else turn.random.sample(workers, MOST_LOOKED_AT)
 
 
 def _set_alarm(memory: ShardMemory) -> None:
