@@ -112,6 +112,7 @@ class ShardMemory:
         self.rooms: dict[str, int] = {}
         """How many live leases each tenant has."""
         self.past_use = {priority: PastUse() for priority in Priority}
+        """What each tenant had before: between equals that decides who is next."""
         self.asides, self.groups, self.claims = Asides(), GroupBook(), ClaimBook()
         self.departures = Departures()
         self.kin_parked: dict[str, set[Shape]] = {}

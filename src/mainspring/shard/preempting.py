@@ -6,8 +6,7 @@ takes what could be made room with. By what right its oldest task gets room:
     P0                             others are stopped: P2, or P1
     within its tenant's guarantee  what others have on burst is taken back
     P1, if set so                  P2 is moved to another worker
-    any, after some seconds        room is kept for the tenant that is next, on a worker that empties by itself: small
-                                   tasks would take every bit of it otherwise, and a large one would wait for ever
+    any, after some seconds        room is kept for the tenant that is next (`shard/patience.py`)
 
 What can be had without stopping anything is taken first: room that is kept for less important tasks, and the rest of
 groups, which has been called back by then. Each task has one room kept at a time, for `kept_room_seconds`: so often
@@ -231,7 +230,7 @@ def _find_plan(
     """
     memory = turn.memory
     shape = memory.shape(task)
-    for worker in [worker for worker in fleet.holders(frozenset()) if worker.kept.keys() & over] if over else ():
+    for worker in [worker for worker in fleet.holders(frozenset()) if not over.isdisjoint(worker.kept)]:
         at_once = _plan_at_once(memory, task, worker, fleet, over)
         if at_once is not None and at_once.rooms:
             return Mode.TAKE_OVER, at_once
