@@ -12,10 +12,12 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from starlette.requests import Request
 
 from mainspring.api.app import endpoints
 from mainspring.api.rates import RUNS_OF_ONE, Counts, Rates, Use
-from mainspring.api.services import Role
+from mainspring.api.routing import asker
+from mainspring.api.services import Principal, Role
 from mainspring.clock import MachineClock
 from mainspring.core.allowances import Allowance, Wish
 from mainspring.core.zones import EPOCH
@@ -42,6 +44,19 @@ class StillClock(HurriedClock):
     def wall(self) -> datetime:
         """The time."""
         return self._wall + timedelta(seconds=self.ahead)
+
+
+class SleptClock(StillClock):
+    """A clock that goes as far as somebody sleeps."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.slept: list[float] = []
+
+    async def sleep(self, seconds: float) -> None:
+        """At once, and the time has come."""
+        self.slept.append(seconds)
+        self.ahead += seconds
 
 
 class NotedClock(MachineClock):
@@ -140,6 +155,41 @@ async def test_whoever_waits_exactly_as_told_is_let_in(
         clock.ahead = began + at[who]
         assert await told(rates, who, use) is None, f"{who}, who was told {at[who]} s"
     assert max(at.values()) <= 2 + waiters / 9
+
+
+@pytest.mark.parametrize(("keys", "is_the_same"), [(("a", "a"), True), (("a", "b"), False), ((None, None), False)])
+def test_whoever_asks_again_is_known_by_the_key_also_on_another_connection(
+    keys: tuple[str | None, str | None], is_the_same: bool
+) -> None:
+    """One that waits for longer than a connection is kept comes on another one."""
+    principal = Principal(name="token:etl", tenant="acme", roles=frozenset())
+    asked = []
+    for port, key in enumerate(keys, start=5_000):
+        headers = [(b"idempotency-key", key.encode())] if key else []
+        asked.append(asker(Request({"type": "http", "client": ("10.0.0.1", port), "headers": headers}), principal))
+    assert (asked[0] == asked[1]) == is_the_same
+
+
+@pytest.mark.parametrize(("comes_after", "is_kept"), [(1.6, True), (1.3, False)])
+async def test_whoever_comes_as_told_and_finds_nothing_is_kept_for_a_moment(
+    tmp_path: Path, comes_after: float, is_kept: bool
+) -> None:
+    """Another server was faster, and there is one again after two seconds. Whoever was told nothing is not kept."""
+    clock = SleptClock()
+    ledger, use = Ledger(SqliteStore.open(tmp_path / "store.db", clock=clock)), Use("submit", 1)
+    here, there = rates_on(ledger, clock), rates_on(ledger, clock)
+    began = clock.ahead
+    assert await told(here, "first", use) is None
+    wait = await told(here, "told", use)
+    assert wait is not None
+    assert wait < comes_after
+    clock.ahead = began + 1.0
+    assert await told(there, "other", use) is None
+    clock.ahead = began + comes_after
+    assert await told(there, "new", use) is not None
+    assert not clock.slept
+    assert (await told(here, "told", use) is None) == is_kept
+    assert sum(clock.slept) == pytest.approx(2.0 - comes_after if is_kept else 0.0, abs=0.01)
 
 
 async def test_those_who_wait_on_two_servers_are_told_times_for_all_of_them(ledger: Ledger, clock: StillClock) -> None:

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from itertools import chain, cycle, islice, pairwise
 from pathlib import Path
+from ssl import PROTOCOL_TLS_CLIENT, SSLContext
 from typing import NamedTuple
 
 import asyncpg
@@ -29,10 +30,13 @@ own line, as if the other one had as many who wait, so that two together can't a
 waits in 20 runs, none in 17 of them."""
 ROUNDS = 3
 """A machine that stands still for half a second makes all that was promised for it false: 34 of 117 were so in one
-run, and 77 runs that were let in within two seconds were made within one. So of several rounds one has to be as
-promised; how many are let in is looked at in all of them in which the servers counted together."""
+run, and 77 runs that were let in within two seconds were made within one; one that stands still for seconds lets in
+few. So of several rounds one has to be as promised; that no more are let in than may be is looked at in all of them in
+which the servers counted together."""
 ALONE = "rates.unavailable"
 """What a server says that counts alone, because the store did not answer in time: then each lets in its own number."""
+NO_CERTIFICATES = SSLContext(PROTOCOL_TLS_CLIENT)
+"""For clients of plain HTTP. Without it each reads those of the machine, 64 times 50 ms in which nobody asks."""
 NOTHING = {"name": "nothing", "tasks": [{"name": "nothing", "work": {"run": ["true"]}}]}
 AT_A_TIME = {"quota": 3, "group": 4}
 
@@ -70,6 +74,8 @@ class Round(NamedTuple):
 
     together: bool
     """The servers shared their counts all the time."""
+    let_in: int
+    refused: int
     waits: Counter[bool]
     """Whether those who waited as they were told were let in then."""
     most_made: int
@@ -78,8 +84,9 @@ class Round(NamedTuple):
     @property
     def is_as_promised(self) -> bool:
         """Whether all of it is as it has to be on a machine that does not stand still."""
+        is_busy = self.let_in > 2 * PER_SECOND and self.refused >= SUBMITTERS / 2
         is_true = self.waits[True] > TRUE_TO_FALSE * self.waits[False]
-        return self.together and is_true and self.most_made <= PER_SECOND * LEEWAY
+        return self.together and is_busy and is_true and self.most_made <= PER_SECOND * LEEWAY
 
 
 @pytest.mark.parametrize("request_", [*SUBMISSIONS, *OTHERS], ids=lambda one: one.setting)
@@ -104,10 +111,15 @@ async def play_round(servers: Sequence[Server], request: Request, store_url: str
     addresses = islice(cycle([server.address for server in servers]), SUBMITTERS)
     told = await asyncio.gather(*(ask_for(address, request) for address in addresses))
     together = times_alone(servers) == alone_before
+    let_in = [answer for one in told for answer in one if answer.status < 300]
+    answers = Counter(answer.status for one in told for answer in one)
+    assert not set(answers) - {200, 201, 429}
     if together:
-        check_what_is_let_in(told)
+        assert most_within_a_second(let_in) <= PER_SECOND * LEEWAY
     return Round(
         together=together,
+        let_in=len(let_in),
+        refused=answers[429],
         waits=Counter(after.status < 300 for one in told for answer, after in pairwise(one) if is_refusal(answer)),
         most_made=most_in_a_second((await submissions(store_url))[made_before:]),
     )
@@ -118,27 +130,20 @@ def times_alone(servers: Sequence[Server]) -> int:
     return sum(server.log.read_text().count(ALONE) for server in servers)
 
 
-def check_what_is_let_in(told: Sequence[Sequence[Answer]]) -> None:
-    """As many as may be, and no more, and whoever is not let in is told so."""
-    let_in = [answer for one in told for answer in one if answer.status < 300]
-    answers = Counter(answer.status for one in told for answer in one)
-    assert len(let_in) > 2 * PER_SECOND
-    assert not set(answers) - {200, 201, 429}
-    assert answers[429] >= SUBMITTERS / 2
-    assert most_within_a_second(let_in) <= PER_SECOND * LEEWAY
-
-
 def is_refusal(answer: Answer) -> bool:
     """Whether it was told to come later."""
     return answer.status == 429
 
 
 async def ask_for(address: str, request: Request) -> list[Answer]:
-    """Ask as fast as is answered for some seconds, and wait whenever told to; the answers."""
+    """Ask as fast as is answered for some seconds, and wait whenever told to; the answers.
+
+    Each has a connection of its own: that is how a server knows whoever asks again.
+    """
     answers: list[Answer] = []
     loop = asyncio.get_running_loop()
     until = loop.time() + SECONDS
-    async with httpx2.AsyncClient(base_url=address, timeout=30) as web:
+    async with httpx2.AsyncClient(base_url=address, timeout=30, verify=NO_CERTIFICATES) as web:
         while loop.time() < until:
             sent_at = loop.time()
             answer = await web.request(request.method, request.path, json=request.body)
@@ -171,7 +176,8 @@ def most_in_a_second(times: Sequence[float]) -> int:
 def most_within_a_second(answers: Sequence[Answer]) -> int:
     """The most that were sent and answered within any one second: all of these were let in within it."""
     return max(
-        sum(first.sent_at <= one.sent_at and one.at <= first.sent_at + 1.0 for one in answers) for first in answers
+        (sum(first.sent_at <= one.sent_at and one.at <= first.sent_at + 1.0 for one in answers) for first in answers),
+        default=0,
     )
 
 

@@ -15,7 +15,9 @@
 2. What was taken is kept for a tenth of a period, and then thrown away.
 3. While it is known when more can be had, nobody asks the store: those who come are told a time each, one after
    another, at the pace that is left for this server if all do the same (`core/waiting_lines.py`).
-4. A limit must not take the API down: if the store does not answer in ANSWER_SECONDS, each server lets in by its own
+4. Whoever comes as told and still finds nothing is kept here for up to HELD_SECONDS instead of being told another time:
+   those who come on whole seconds come many at once, some a little before what they were promised is free.
+5. A limit must not take the API down: if the store does not answer in ANSWER_SECONDS, each server lets in by its own
    count as many as the limit says, until the store answers again. So do several servers together let in several times
    as many for as long as that lasts.
 """
@@ -36,7 +38,7 @@ from mainspring.api.gathering import Gatherer
 from mainspring.clock import Clock
 from mainspring.core.allowances import KEPT_PART, Allowance, LimitRow, Wish, take
 from mainspring.core.tuning import Tuning
-from mainspring.core.waiting_lines import PROMISED_PART, WaitingLine
+from mainspring.core.waiting_lines import HELD_SECONDS, PROMISED_PART, WaitingLine
 from mainspring.core.zones import EPOCH
 from mainspring.errors import Overloaded, Unavailable
 from mainspring.store.port_sharing import SharedLimits
@@ -124,6 +126,14 @@ class _Ask(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
     who: str
     uses: Sequence[Use]
+    came_at: float
+    is_due: bool
+    """They come as they were told."""
+
+    @property
+    def until(self) -> float:
+        """They may be kept here for so long until something is free."""
+        return self.came_at + HELD_SECONDS if self.is_due else self.came_at
 
 
 class _Limit:
@@ -135,7 +145,8 @@ class _Limit:
         self.line = WaitingLine()
         self._taken: deque[tuple[float, int]] = deque()
         """How many, with until when they may be used; the oldest first."""
-        self._more_at = 0.0
+        self.more_at = 0.0
+        """When the next can be had, if there are none now, as far as is known."""
         self._left = 0
         self._left_at = float("-inf")
         self._used_since = float("-inf")
@@ -172,9 +183,13 @@ class _Limit:
                 self._taken.appendleft((until, there - amount))
             amount -= min(amount, there)
 
+    def is_free_by(self, until: float, now: float) -> bool:
+        """Whether more can be had later than now, and no later than `until`."""
+        return now < self.more_at <= until
+
     def must_wait(self, who: str, now: float) -> bool:
         """Whether it is known that somebody can't be let in now."""
-        return now < self._more_at or (self.line.stands_before(who, now) and not self._is_plenty(now))
+        return now < self.more_at or (self.line.stands_before(who, now) and not self._is_plenty(now))
 
     def wish(self, needed: int, now: float) -> Wish:
         """What to ask the store for, if so many are needed besides what is held."""
@@ -190,12 +205,12 @@ class _Limit:
         if answer.granted:
             self._taken.append((max(now, asked_at + KEPT_PART * PERIOD_SECONDS) + _AT_ONCE_SECONDS, answer.granted))
         self._left, self._left_at = answer.left, now
-        self._more_at = now + answer.wait_seconds if answer.more_at is not None else 0.0
+        self.more_at = now + answer.wait_seconds if answer.more_at is not None else 0.0
 
     def tell(self, who: str, now: float, servers: int) -> float:
         """In how many seconds to come again."""
         gap = servers * PERIOD_SECONDS / (self.most * PROMISED_PART)
-        soonest = max(self._more_at, now + gap) if servers == 1 else max(self._more_at, now + PERIOD_SECONDS)
+        soonest = max(self.more_at, now + gap) if servers == 1 else max(self.more_at, now + PERIOD_SECONDS)
         return self.line.tell(who, now, soonest=soonest, gap=gap, period=PERIOD_SECONDS) - now
 
     def _is_plenty(self, now: float) -> bool:
@@ -230,17 +245,32 @@ class Rates:
         `who` is the same for whoever asks again.
         """
         now = self._clock.monotonic()
-        ask = _Ask(who=who, uses=uses)
-        if self._try(ask, now):
-            return
-        for use in uses:
+        is_due = any(self._limit(use).line.is_due(who, now) for use in uses)
+        ask = _Ask(who=who, uses=uses, came_at=now, is_due=is_due)
+        while not self._try(ask, now):
+            seconds = self._wait(ask, now)
+            if seconds:
+                await self._clock.sleep(seconds)
+            elif await self._gatherer.add(ask):
+                return
+            now = self._clock.monotonic()
+
+    def _wait(self, ask: _Ask, now: float) -> float:
+        """In how many seconds there may be what somebody lacks; 0: the store has to be asked. Raises Overloaded."""
+        free_at = now
+        for use in ask.uses:
             limit = self._limit(use)
-            if limit.held(now) < use.counted() and limit.must_wait(who, now):
-                raise self._refusal(limit, who, now)
-        await self._gatherer.add(ask)
+            if limit.held(now) < use.counted() and limit.must_wait(ask.who, now):
+                if not limit.is_free_by(ask.until, now):
+                    raise self._refusal(limit, ask.who, now)
+                free_at = max(free_at, limit.more_at)
+        return free_at - now
 
     async def _let_in(self, asks: Sequence[_Ask]) -> list[bool | Exception]:
-        """Take what all of these need, and let in as many as can be, first those who come as told."""
+        """Take what all of these need, and let in as many as can be, first those who come as told.
+
+        False: they may be kept until more can be had.
+        """
         asked_at = self._clock.monotonic()
         needed: dict[str, int] = {}
         limits: dict[str, _Limit] = {}  # Of one call there may be more than are kept in mind.
@@ -260,11 +290,12 @@ class Rates:
         for answer in answers:
             limits[answer.limit].note(answer, asked_at, now)
         ends: list[bool | Exception] = [True] * len(asks)
-        for place in sorted(range(len(asks)), key=lambda place: not self._is_due(asks[place], now)):
+        for place in sorted(range(len(asks)), key=lambda place: not asks[place].is_due):
             ask = asks[place]
             if not self._try(ask, now):
                 lacking = next(use for use in ask.uses if self._limit(use).held(now) < use.counted())
-                ends[place] = self._refusal(self._limit(lacking), ask.who, now)
+                limit = self._limit(lacking)
+                ends[place] = False if limit.is_free_by(ask.until, now) else self._refusal(limit, ask.who, now)
         return ends
 
     def _try(self, ask: _Ask, now: float) -> bool:
@@ -275,9 +306,6 @@ class Rates:
         for limit, amount in limits:
             limit.spend(ask.who, amount, now)
         return True
-
-    def _is_due(self, ask: _Ask, now: float) -> bool:
-        return any(self._limit(use).line.is_due(ask.who, now) for use in ask.uses)
 
     async def _take(self, wishes: Sequence[Wish]) -> list[Allowance]:
         """What the store grants, or this server by itself if the store does not answer."""

@@ -43,6 +43,7 @@ from mainspring.api.auditing import Auditor
 from mainspring.api.gate import counted
 from mainspring.api.rates import Counts, act_use, query_use, submission_uses
 from mainspring.api.services import DEFAULT_TENANT, Principal, Role, Services, client_of
+from mainspring.core.admission import LONGEST_KEY
 from mainspring.core.hints import did_you_mean
 from mainspring.core.job_rules import NAME
 from mainspring.core.strict_json import fault_in_text
@@ -332,7 +333,11 @@ def json_response(value: object, status: int = 200, headers: Mapping[str, str] |
 
 
 def asker(request: Request, principal: Principal) -> str:
-    """Who asks, so that whoever asks again is known: by the connection, as one name may be used by many."""
+    """Who asks, so that whoever asks again is known: by the key of the request, which says that it is the same one, or
+    else by the connection, as one name may be used by many."""
+    key = request.headers.get("Idempotency-Key", "")
+    if 1 <= len(key) <= LONGEST_KEY:
+        return f"{principal.name} {key}"
     client = request.client
     return principal.name if client is None else f"{principal.name} {client.host}:{client.port}"
 
