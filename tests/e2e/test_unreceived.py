@@ -10,7 +10,7 @@ import pytest
 from websockets.sync.client import connect
 
 from mainspring.wire import Assign, Beat, Offer, Register, ToWorker
-from tests.e2e.town import Town, ended, submit, workers_of
+from tests.e2e.town import Town, ended, submit, until, workers_of
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(list[ToWorker]).decode
@@ -23,6 +23,7 @@ def test_an_assignment_that_nobody_confirms_goes_to_another_worker(tmp_path: Pat
         server = town.server()
         address = server.address.replace("http", "ws", 1) + "/api/v1/worker-link"
         with server.client() as client, connect(address, compression=None) as link:
+            until(lambda: client.server().leads, "the server leads")  # Before that a worker is told to come back soon.
             link.send(_encode([Register("mute", "mute:1", Offer(1_000, 1 << 30), {})]))
             run = submit(client, {"name": "one", "tasks": [{"name": "one"}]})
             while not any(isinstance(word, Assign) for word in _words(link.recv())):
