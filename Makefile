@@ -54,7 +54,7 @@ up: setup ## run the pipelines of examples/ until Ctrl-C
 test: tools ## run every test but the soak, in random order
 	$(BIN)/python -m pytest -n $(PROCESSES) tests
 
-check: tools ## format, lint, types, house rules, fast tests: about two minutes
+check: tools ## format, lint, types, house rules, fast tests: some minutes
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy $(SOURCES)

@@ -26,13 +26,12 @@ LEEWAY = 1.25
 """What a server has taken it may use a little later than it was taken."""
 TRUE_TO_FALSE = 9
 """So many of those who wait as told are let in for each one who has to wait once more. Each server tells times by its
-own line, as if the other one had as many who wait, so that two together can't always keep what they said: 8 of 976
-waits in 20 runs, none in 17 of them."""
+own line, as if the other one had as many who wait, so that two together can't always keep what they said: 52 of 721
+waits in 5 rounds in which all came at the same moment."""
 ROUNDS = 3
 """A machine that stands still for half a second makes all that was promised for it false: 34 of 117 were so in one
-run, and 77 runs that were let in within two seconds were made within one; one that stands still for seconds lets in
-few. So of several rounds one has to be as promised; that no more are let in than may be is looked at in all of them in
-which the servers counted together."""
+run, and 77 runs that were let in within two seconds were made within one. So of several rounds one has to be as
+promised; how many are let in is looked at in all of them in which the servers counted together."""
 ALONE = "rates.unavailable"
 """What a server says that counts alone, because the store did not answer in time: then each lets in its own number."""
 NO_CERTIFICATES = SSLContext(PROTOCOL_TLS_CLIENT)
@@ -74,8 +73,6 @@ class Round(NamedTuple):
 
     together: bool
     """The servers shared their counts all the time."""
-    let_in: int
-    refused: int
     waits: Counter[bool]
     """Whether those who waited as they were told were let in then."""
     most_made: int
@@ -84,9 +81,8 @@ class Round(NamedTuple):
     @property
     def is_as_promised(self) -> bool:
         """Whether all of it is as it has to be on a machine that does not stand still."""
-        is_busy = self.let_in > 2 * PER_SECOND and self.refused >= SUBMITTERS / 2
         is_true = self.waits[True] > TRUE_TO_FALSE * self.waits[False]
-        return self.together and is_busy and is_true and self.most_made <= PER_SECOND * LEEWAY
+        return self.together and is_true and self.most_made <= PER_SECOND * LEEWAY
 
 
 @pytest.mark.parametrize("request_", [*SUBMISSIONS, *OTHERS], ids=lambda one: one.setting)
@@ -111,15 +107,10 @@ async def play_round(servers: Sequence[Server], request: Request, store_url: str
     addresses = islice(cycle([server.address for server in servers]), SUBMITTERS)
     told = await asyncio.gather(*(ask_for(address, request) for address in addresses))
     together = times_alone(servers) == alone_before
-    let_in = [answer for one in told for answer in one if answer.status < 300]
-    answers = Counter(answer.status for one in told for answer in one)
-    assert not set(answers) - {200, 201, 429}
     if together:
-        assert most_within_a_second(let_in) <= PER_SECOND * LEEWAY
+        check_what_is_let_in(told)
     return Round(
         together=together,
-        let_in=len(let_in),
-        refused=answers[429],
         waits=Counter(after.status < 300 for one in told for answer, after in pairwise(one) if is_refusal(answer)),
         most_made=most_in_a_second((await submissions(store_url))[made_before:]),
     )
@@ -128,6 +119,16 @@ async def play_round(servers: Sequence[Server], request: Request, store_url: str
 def times_alone(servers: Sequence[Server]) -> int:
     """How often one of the servers began to count alone."""
     return sum(server.log.read_text().count(ALONE) for server in servers)
+
+
+def check_what_is_let_in(told: Sequence[Sequence[Answer]]) -> None:
+    """As many as may be, and no more, and whoever is not let in is told so."""
+    let_in = [answer for one in told for answer in one if answer.status < 300]
+    answers = Counter(answer.status for one in told for answer in one)
+    assert len(let_in) > 2 * PER_SECOND
+    assert not set(answers) - {200, 201, 429}
+    assert answers[429] >= SUBMITTERS / 2
+    assert most_within_a_second(let_in) <= PER_SECOND * LEEWAY
 
 
 def is_refusal(answer: Answer) -> bool:
@@ -176,8 +177,7 @@ def most_in_a_second(times: Sequence[float]) -> int:
 def most_within_a_second(answers: Sequence[Answer]) -> int:
     """The most that were sent and answered within any one second: all of these were let in within it."""
     return max(
-        (sum(first.sent_at <= one.sent_at and one.at <= first.sent_at + 1.0 for one in answers) for first in answers),
-        default=0,
+        sum(first.sent_at <= one.sent_at and one.at <= first.sent_at + 1.0 for one in answers) for first in answers
     )
 
 

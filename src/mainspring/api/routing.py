@@ -333,8 +333,10 @@ def json_response(value: object, status: int = 200, headers: Mapping[str, str] |
 
 
 def asker(request: Request, principal: Principal) -> str:
-    """Who asks, so that whoever asks again is known: by the key of the request, which says that it is the same one, or
-    else by the connection, as one name may be used by many."""
+    """Who asks, so that whoever asks again is known: one name may be used by many.
+
+    The key of a request says that it is the same one; without it the connection has to.
+    """
     key = request.headers.get("Idempotency-Key", "")
     if 1 <= len(key) <= LONGEST_KEY:
         return f"{principal.name} {key}"

@@ -13,7 +13,7 @@ from __future__ import annotations
 HELD_SECONDS = 0.5
 """Whoever comes as told and finds nothing is kept for up to so long, if one is free by then."""
 LATE_SECONDS = 1.25 + HELD_SECONDS
-"""A place is kept for so long: whole seconds are told, rounded up."""
+"""A place is kept for so long: whole seconds are told, rounded up, and whoever comes then may be kept for a moment."""
 LONGEST_WAIT_SECONDS = 60.0
 """Nobody is told to wait for longer. If so many wait, not all of them can be let in then."""
 PROMISED_PART = 0.9
