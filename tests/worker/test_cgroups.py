@@ -99,6 +99,7 @@ def test_an_attempt_has_its_limits_in_version_2(machine: Machine) -> None:
     assert cgroup.story() == Story(out_of_memory=2, peak_bytes=67_108_864, refused_forks=3)
 
 
+@pytest.mark.processes
 def test_all_in_it_are_killed_and_none_can_be_started_meanwhile(machine: Machine) -> None:
     """Whatever they have done to their sessions and environments."""
     top = machine.version_2("/", "")

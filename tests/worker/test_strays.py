@@ -12,6 +12,8 @@ import pytest
 from mainspring.worker.held import Running
 from mainspring.worker.strays import Births, created, kill_strays
 
+pytestmark = pytest.mark.processes
+
 
 @pytest.fixture
 def sleeper() -> Iterator[subprocess.Popen[bytes]]:

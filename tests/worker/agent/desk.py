@@ -30,6 +30,8 @@ from mainspring.wire import (
 )
 
 PATIENCE_SECONDS = 30.0
+LOOK_SECONDS = 0.02
+"""How often a test looks at what another process writes."""
 _DECODER: msgspec.msgpack.Decoder[list[FromWorker]] = msgspec.msgpack.Decoder(list[FromWorker])
 
 M = TypeVar("M")

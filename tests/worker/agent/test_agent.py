@@ -36,7 +36,9 @@ from mainspring.wire import (
 )
 from mainspring.worker.guard_settings import log_path
 from tests.worker.agent.conftest import Shop
-from tests.worker.agent.desk import PATIENCE_SECONDS, Desk, open_desk
+from tests.worker.agent.desk import LOOK_SECONDS, PATIENCE_SECONDS, Desk, open_desk
+
+pytestmark = pytest.mark.processes
 
 ECHO = '{"run": ["echo", "hello"]}'
 
@@ -70,15 +72,15 @@ def ask(context) -> None:
 async def exists(path: Path) -> None:
     """Wait until something is there."""
     async with asyncio.timeout(PATIENCE_SECONDS):
-        while not await asyncio.to_thread(path.exists):
-            pass
+        while not path.exists():  # noqa: ASYNC110, ASYNC240 - another process makes it
+            await asyncio.sleep(LOOK_SECONDS)
 
 
 async def gone(path: Path) -> None:
     """Wait until something is removed."""
     async with asyncio.timeout(PATIENCE_SECONDS):
-        while await asyncio.to_thread(path.exists):
-            pass
+        while path.exists():  # noqa: ASYNC110, ASYNC240 - another process removes it
+            await asyncio.sleep(LOOK_SECONDS)
 
 
 async def test_it_registers_runs_what_it_is_given_and_reports(desk: Desk, shop: Shop) -> None:

@@ -9,9 +9,13 @@ import sys
 from http import HTTPStatus
 from pathlib import Path
 
+import pytest
+
 from mainspring.wire import Goodbye, Outcome, Register, Started
 from tests.worker.agent.conftest import Shop
 from tests.worker.agent.desk import PATIENCE_SECONDS, Desk
+
+pytestmark = pytest.mark.processes
 
 COMMAND = (sys.executable, "-c", "from mainspring.cli.main import main; main()", "worker")
 HANDLERS = """

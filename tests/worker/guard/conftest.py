@@ -1,14 +1,14 @@
-"""A guard of its own for each test. When the test is over, nothing that it started may be left."""
+"""A guard for each test, its own or a shared one. When the test is over, nothing that it started may be left."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
-from tests.worker.guard.rig import Rig
+from tests.worker.guard.rig import Rig, SharedGuards
 
 
 def pytest_asyncio_loop_factories(
@@ -18,10 +18,18 @@ def pytest_asyncio_loop_factories(
     return {"real": asyncio.new_event_loop}
 
 
+@pytest.fixture(scope="session")
+def guards(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedGuards]:
+    """The guards that tests share."""
+    guards = SharedGuards(tmp_path_factory.mktemp("guards"))
+    yield guards
+    guards.end()
+
+
 @pytest.fixture
-async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
+async def rig(tmp_path: Path, guards: SharedGuards, request: pytest.FixtureRequest) -> AsyncIterator[Rig]:
     """A guard, not started yet, and the agent that speaks to it."""
-    rig = Rig(tmp_path / "state", tmp_path / "code")
+    rig = Rig(tmp_path / "state", tmp_path / "code", guards=guards, module=request.module.__name__)
     yield rig
     await rig.end()
     assert rig.left_running() == []

@@ -1,4 +1,8 @@
-"""A guard as a process of its own, and an agent's side of the conversation, for tests."""
+"""A guard as a process of its own, and an agent's side of the conversation, for tests.
+
+Starting a guard takes about half a second of CPU time. A test that does not end, kill or orphan its guard uses one that
+runs already: `Rig.share` connects to it as a new agent, and `Rig.end` leaves it as empty as it was.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,9 @@ import itertools
 import json
 import os
 import signal
+import subprocess
 import sys
+from collections import OrderedDict
 from contextlib import suppress
 from pathlib import Path
 from textwrap import dedent
@@ -21,6 +27,7 @@ from mainspring.worker.groups import carries, guard_mark
 from mainspring.worker.guard_settings import GuardSettings, log_path
 from mainspring.worker.guard_wire import (
     Close,
+    End,
     Ended,
     FromAgent,
     FromGuard,
@@ -28,20 +35,94 @@ from mainspring.worker.guard_wire import (
     Holding,
     Launch,
     Order,
+    Taken,
 )
+from mainspring.worker.prctl import die_with_parent
 
 DEADLINE_SECONDS = 30
 _LOOK_SECONDS = 0.02
+_MOST_SHARED = 3
 W = TypeVar("W", bound=FromGuard)
+
+
+class SharedGuard:
+    """A guard that several tests use, one after another. It dies with the process of the tests."""
+
+    def __init__(self, directory: Path, code: str, variables: dict[str, str], settings: dict[str, object]) -> None:
+        directory.mkdir()
+        self.state_dir, self.code_dir = directory / "state", directory / "code"
+        write_settings(self.state_dir, self.code_dir, code, {"orphan_seconds": 1e9, **settings})
+        self._process = subprocess.Popen(
+            guard_command(self.state_dir),
+            env={**os.environ, **variables},
+            start_new_session=True,
+            preexec_fn=die_with_parent,  # noqa: PLW1509 - one system call
+        )
+
+    @property
+    def pid(self) -> int:
+        """The guard's process."""
+        return self._process.pid
+
+    def is_alive(self) -> bool:
+        """Whether it still runs."""
+        return self._process.poll() is None
+
+    def end(self) -> None:
+        """End it, and check that it leaves nothing."""
+        self._process.terminate()
+        self._process.wait(DEADLINE_SECONDS)
+        assert marked(self.state_dir) == []
+
+
+class SharedGuards:
+    """The guards that the tests of this process share: one per module, code, variables and settings; few at a time."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._guards: OrderedDict[str, SharedGuard] = OrderedDict()
+        self._made = 0
+
+    def get(self, module: str, code: str, variables: dict[str, str], settings: dict[str, object]) -> SharedGuard:
+        """The guard with these settings, started if there is none. The one used longest ago is ended for a new one."""
+        key = repr((module, code, sorted(variables.items()), sorted(settings.items())))
+        if key in self._guards and not self._guards[key].is_alive():
+            del self._guards[key]
+        if key not in self._guards:
+            if len(self._guards) >= _MOST_SHARED:
+                self._guards.popitem(last=False)[1].end()
+            self._made += 1
+            self._guards[key] = SharedGuard(self._directory / str(self._made), code, variables, settings)
+        self._guards.move_to_end(key)
+        return self._guards[key]
+
+    def drop(self, guard: SharedGuard) -> None:
+        """End a guard that a test did not leave empty. No other test gets it."""
+        self._guards = OrderedDict((key, one) for key, one in self._guards.items() if one is not guard)
+        guard.end()
+
+    def end(self) -> None:
+        """End them all."""
+        while self._guards:
+            self._guards.popitem()[1].end()
 
 
 class Rig:
     """Starts a guard, speaks to it as an agent does, and keeps all that it says."""
 
-    def __init__(self, state_dir: Path, code_dir: Path) -> None:
+    _attempts = itertools.count(1)
+    """Of all tests: a guard that is shared has seen the attempts of others."""
+
+    def __init__(
+        self, state_dir: Path, code_dir: Path, *, guards: SharedGuards | None = None, module: str = ""
+    ) -> None:
         self.state_dir = state_dir
+        self.own_dir = state_dir.parent
+        """A directory that no other test uses, also if the guard is shared."""
         self._code_dir = code_dir
-        self._attempts = itertools.count(1)
+        self._guards = guards
+        self._module = module
+        self._shared: SharedGuard | None = None
         self._process: asyncio.subprocess.Process | None = None
         self._writer: asyncio.StreamWriter | None = None
         self._reading: asyncio.Task[None] | None = None
@@ -50,20 +131,23 @@ class Rig:
 
     async def start(self, *, code: str = "", variables: dict[str, str] | None = None, **settings: object) -> Holding:
         """Start the guard and greet it. `code` is what functions are imported from, as the module `work`."""
-        self.state_dir.mkdir(parents=True, exist_ok=True)
-        self._code_dir.mkdir(exist_ok=True)
-        (self._code_dir / "work.py").write_text(dedent(code))
-        given = msgspec.convert({"children": 1, "python_path": (str(self._code_dir),), **settings}, GuardSettings)
-        (self.state_dir / "guard.json").write_bytes(msgspec.json.encode(given))
+        assert self._shared is None
+        write_settings(self.state_dir, self._code_dir, code, settings)
         self._process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-m",
-            "mainspring.worker.guard",
-            str(self.state_dir),
-            env={**os.environ, **(variables or {})},
-            start_new_session=True,
+            *guard_command(self.state_dir), env={**os.environ, **(variables or {})}, start_new_session=True
         )
         return await self.connect()
+
+    async def share(self, *, code: str = "", variables: dict[str, str] | None = None, **settings: object) -> None:
+        """Connect to the guard that the tests of this module share which want the same. It holds nothing.
+
+        Not for a test that ends or kills its guard, or leaves it without an agent.
+        """
+        assert self._guards is not None
+        await self.end()
+        self._shared = self._guards.get(self._module, code, variables or {}, settings)
+        self.state_dir = self._shared.state_dir
+        assert await self.connect() == Holding((), (), ())
 
     async def connect(self) -> Holding:
         """Connect as a new agent; what the guard has."""
@@ -139,6 +223,8 @@ class Rig:
     @property
     def pid(self) -> int:
         """The guard's process."""
+        if self._shared is not None:
+            return self._shared.pid
         assert self._process is not None
         return self._process.pid
 
@@ -149,8 +235,10 @@ class Rig:
             return await self._process.wait()
 
     async def end(self) -> None:
-        """End the guard, if it runs."""
-        if self._process is not None and self._process.returncode is None:
+        """End the guard, if it runs; leave a shared one to the next test, with nothing of this one in it."""
+        if self._shared is not None:
+            await self._leave_shared(self._shared)
+        elif self._process is not None and self._process.returncode is None:
             if self._writer is not None and not self._writer.is_closing():
                 self.say(Close())
             else:
@@ -159,9 +247,8 @@ class Rig:
         await _close(self._writer)
 
     def left_running(self) -> list[int]:
-        """Processes that were started for this guard."""
-        mark = guard_mark(self.state_dir.resolve())
-        return [int(one.name) for one in Path("/proc").iterdir() if one.name.isdigit() and carries(int(one.name), mark)]
+        """Processes that were started for this guard; without the warm children of one that is shared."""
+        return [pid for pid in marked(self.state_dir) if self._shared is None or not _is_warm_child(pid)]
 
     async def nothing_runs(self) -> None:
         """Wait until no process of an attempt is left."""
@@ -174,6 +261,22 @@ class Rig:
         async with asyncio.timeout(DEADLINE_SECONDS):
             while Path(f"/proc/{pid}").exists():  # noqa: ASYNC110, ASYNC240 - another process ends
                 await asyncio.sleep(_LOOK_SECONDS)
+
+    async def _leave_shared(self, guard: SharedGuard) -> None:
+        """End what this test started there, and take every end. What is left then is an error of the guard."""
+        assert self._guards is not None
+        try:
+            before = len(self.heard)
+            holding = await self.connect()
+            running = (*holding.waiting, *holding.began)
+            self.say(*(End(attempt, 0.0) for attempt in running))
+            for attempt in running:
+                await self.hears(Ended, attempt, after=before)
+            self.say(Taken((*running, *(end.attempt for end in holding.ended))))
+            assert await self.connect() == Holding((), (), ())
+        except BaseException:
+            self._guards.drop(guard)
+            raise
 
     async def _open(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         directory = os.open(self.state_dir, os.O_RDONLY)
@@ -192,6 +295,32 @@ class Rig:
             async with self._news:
                 self.heard += heard
                 self._news.notify_all()
+
+
+def write_settings(state_dir: Path, code_dir: Path, code: str, settings: dict[str, object]) -> None:
+    """Write what a guard reads when it starts, and the module `work` that its functions are imported from."""
+    state_dir.mkdir(parents=True, exist_ok=True)
+    code_dir.mkdir(exist_ok=True)
+    (code_dir / "work.py").write_text(dedent(code))
+    given = msgspec.convert({"children": 1, "python_path": (str(code_dir),), **settings}, GuardSettings)
+    (state_dir / "guard.json").write_bytes(msgspec.json.encode(given))
+
+
+def guard_command(state_dir: Path) -> list[str]:
+    """The command of a guard."""
+    return [sys.executable, "-m", "mainspring.worker.guard", str(state_dir)]
+
+
+def marked(state_dir: Path) -> list[int]:
+    """Processes that were started for the guard of this directory."""
+    mark = guard_mark(state_dir.resolve())
+    return [int(one.name) for one in Path("/proc").iterdir() if one.name.isdigit() and carries(int(one.name), mark)]
+
+
+def _is_warm_child(pid: int) -> bool:
+    with suppress(OSError):
+        return b"mainspring.worker.child" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    return True  # gone meanwhile
 
 
 async def _next(words: FrameReader[FromGuard]) -> list[FromGuard]:

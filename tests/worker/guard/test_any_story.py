@@ -12,6 +12,8 @@ from mainspring.wire import Outcome
 from mainspring.worker.guard_wire import Began, End, Ended, Unbegun, Unlaunch
 from tests.worker.guard.rig import DEADLINE_SECONDS, Rig
 
+pytestmark = pytest.mark.processes
+
 CODE = """
 import os, subprocess, time
 

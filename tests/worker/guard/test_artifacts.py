@@ -16,6 +16,29 @@ from mainspring.worker.guard_wire import End, Ended, Holding
 from tests.worker.buckets import running_buckets
 from tests.worker.guard.rig import Rig
 
+pytestmark = pytest.mark.processes
+
+
+CODE = """
+from mainspring import Context
+
+def leave(context: Context, text: str) -> str:
+    (context.artifacts / "said.txt").write_text(text)
+    return text
+
+def fail(context: Context) -> None:
+    (context.artifacts / "trace.txt").write_text("here")
+    raise ValueError("no")
+
+def nothing() -> str:
+    return "ok"
+"""
+
+
+async def share(rig: Rig) -> None:
+    """Connect to the guard of this module."""
+    await rig.share(code=CODE, keep_artifacts_seconds=60)
+
 
 def content(artifact: Artifact) -> bytes:
     """What is stored at a place on this machine."""
@@ -30,7 +53,7 @@ def error_of(end: Ended) -> dict[str, object]:
 
 
 async def test_what_a_command_leaves_is_stored_under_its_own_key_and_named_in_its_end(rig: Rig) -> None:
-    await rig.start(keep_artifacts_seconds=60)
+    await share(rig)
     script = 'mkdir -p "$MAINSPRING_ARTIFACTS/by day"; printf a,b > "$MAINSPRING_ARTIFACTS/by day/ü.csv"; '
     end = await rig.ends({"shell": script + ': > "$MAINSPRING_ARTIFACTS/empty"'})
 
@@ -56,7 +79,7 @@ async def test_two_attempts_of_a_task_do_not_share_a_place(rig: Rig, tmp_path: P
 
 
 async def test_a_failed_attempts_files_are_stored_and_it_stays_the_failure_that_it_is(rig: Rig) -> None:
-    await rig.start()
+    await share(rig)
     left = await rig.ends({"shell": "echo why > $MAINSPRING_ARTIFACTS/report; exit 3"})
     bad = await rig.ends({"shell": "ln -s /etc/passwd $MAINSPRING_ARTIFACTS/link; exit 4"})
 
@@ -84,7 +107,7 @@ async def test_a_failed_attempts_files_are_stored_and_it_stays_the_failure_that_
     ],
 )
 async def test_a_hostile_folder_is_refused_as_a_whole(rig: Rig, script: str, said: str) -> None:
-    await rig.start(largest_artifact_bytes=100, largest_artifacts_bytes=200, variables={"PLACE": "hunter2hunter2"})
+    await rig.share(largest_artifact_bytes=100, largest_artifacts_bytes=200, variables={"PLACE": "hunter2hunter2"})
     work = {
         "shell": f"cd $MAINSPRING_ARTIFACTS; echo good > good; {script}".replace("echo good > good; cd ..", "cd .."),
         "secrets": {"PASSWORD": "env:PLACE"},
@@ -100,7 +123,7 @@ async def test_a_hostile_folder_is_refused_as_a_whole(rig: Rig, script: str, sai
 
 async def test_another_users_file_by_a_second_name_is_refused(rig: Rig) -> None:
     """Only root can give a file away: for others it stays their own, which they may store."""
-    await rig.start()
+    await share(rig)
     script = "cd $MAINSPRING_ARTIFACTS; echo theirs > ../file; chown 12345 ../file; ln ../file mine"
     end = await rig.ends({"shell": script})
 
@@ -125,22 +148,7 @@ async def test_a_storage_that_fails_is_a_failure_of_the_infrastructure_and_nothi
 
 
 async def test_functions_leave_files_too_and_those_that_do_not_have_no_folder(rig: Rig) -> None:
-    await rig.start(
-        code="""
-        from mainspring import Context
-
-        def leave(context: Context, text: str) -> str:
-            (context.artifacts / "said.txt").write_text(text)
-            return text
-
-        def fail(context: Context) -> None:
-            (context.artifacts / "trace.txt").write_text("here")
-            raise ValueError("no")
-
-        def nothing() -> str:
-            return "ok"
-        """
-    )
+    await share(rig)
     work = {"python": "work:leave", "args": {"text": "one"}}
     other = {"python": "work:leave", "args": {"text": "two"}}
     attempts = rig.launch(work, other, {"python": "work:fail"}, {"python": "work:nothing"})
@@ -175,7 +183,7 @@ async def test_a_bucket_that_is_not_there_is_said_plainly(rig: Rig) -> None:
 
 async def test_an_end_with_artifacts_is_told_again_to_a_new_agent(rig: Rig) -> None:
     """The agent dies between the storing and its own journal."""
-    await rig.start()
+    await share(rig)
     end = await rig.ends({"shell": "echo > $MAINSPRING_ARTIFACTS/a"})
     rig.hang_up()
     holding: Holding = await rig.connect()
@@ -185,7 +193,7 @@ async def test_an_end_with_artifacts_is_told_again_to_a_new_agent(rig: Rig) -> N
 
 
 async def test_an_attempt_that_is_stopped_leaves_nothing_to_list(rig: Rig) -> None:
-    await rig.start()
+    await share(rig)
     (attempt,) = rig.launch({"shell": "echo > $MAINSPRING_ARTIFACTS/a; echo there; sleep 60"})
     await rig.prints(attempt, "there")
     rig.say(End(attempt, 5.0))
@@ -195,7 +203,7 @@ async def test_an_attempt_that_is_stopped_leaves_nothing_to_list(rig: Rig) -> No
 
 
 async def test_a_fetch_without_a_server_to_ask_fails_before_it_begins(rig: Rig) -> None:
-    await rig.start()
+    await share(rig)
     error = error_of(await rig.ends({"shell": "echo began", "fetch": ["extract"]}))
 
     assert (error["type"], error["class"]) == ("Fetch", "infrastructure")

@@ -15,6 +15,13 @@ from mainspring.worker.guard_settings import log_path
 from mainspring.worker.guard_wire import Asked, Began, End, Ended, Moved, Prolong, Saved
 from tests.worker.guard.rig import Rig
 
+pytestmark = pytest.mark.processes
+
+
+async def share(rig: Rig) -> None:
+    """Connect to the guard of this module."""
+    await rig.share(look_seconds=0.02, variables={"AGENT_SECRET": "hidden", "LANG": "C.UTF-8"})
+
 
 def error_of(end: Ended) -> dict[str, object]:
     """The error of an attempt that failed."""
@@ -24,7 +31,7 @@ def error_of(end: Ended) -> dict[str, object]:
 
 
 async def test_words_and_variables_are_templates_and_a_shells_text_is_not(rig: Rig) -> None:
-    await rig.start()
+    await share(rig)
     values = {"params": '{"day": "monday; rm -rf /"}', "inputs": {"count": '{"rows": 3}'}}
     argv = await rig.ends(
         {
@@ -39,7 +46,7 @@ async def test_words_and_variables_are_templates_and_a_shells_text_is_not(rig: R
 
 
 async def test_a_template_that_fails_fails_the_attempt_and_says_where(rig: Rig) -> None:
-    await rig.start()
+    await share(rig)
     error = error_of(await rig.ends({"run": ["echo", "{{ params.day }}"]}))
     assert (error["class"], error["type"]) == ("permanent", "Template")
     assert "run[1]" in str(error["message"])
@@ -47,7 +54,7 @@ async def test_a_template_that_fails_fails_the_attempt_and_says_where(rig: Rig) 
 
 
 async def test_a_command_sees_itself_and_nothing_of_the_worker(rig: Rig) -> None:
-    await rig.start(variables={"AGENT_SECRET": "hidden", "LANG": "C.UTF-8"})
+    await share(rig)
     end = await rig.ends(
         {"shell": "env; cat $MAINSPRING_CONTEXT $MAINSPRING_TOKEN_FILE; stat -c '%a' $MAINSPRING_TOKEN_FILE; pwd"},
         params='{"n": 1}',
@@ -72,7 +79,7 @@ async def test_a_command_sees_itself_and_nothing_of_the_worker(rig: Rig) -> None
 
 
 async def test_only_the_log_stays_and_nothing_if_nothing_was_printed(rig: Rig) -> None:
-    await rig.start()
+    await share(rig)
     loud = await rig.ends({"shell": "echo a; mkdir -p deep/er; touch deep/er/file"})
     silent = await rig.ends({"run": ["true"]})
     attempts = rig.state_dir / "attempts"
@@ -83,7 +90,7 @@ async def test_only_the_log_stays_and_nothing_if_nothing_was_printed(rig: Rig) -
 
 
 async def test_what_a_command_leaves_is_its_output(rig: Rig) -> None:
-    await rig.start()
+    await share(rig)
     for written, output in (
         ("rows=3\nname=a=b\n", {"rows": "3", "name": "a=b"}),
         ('{"rows": 3, "list": [1]}', {"rows": 3, "list": [1]}),
@@ -95,20 +102,20 @@ async def test_what_a_command_leaves_is_its_output(rig: Rig) -> None:
 
 
 async def test_an_output_that_is_none_fails_the_attempt(rig: Rig) -> None:
-    await rig.start()
+    await share(rig)
     for wrong in ("echo no pair", "echo '{\"a\": '", "head -c 2000000 /dev/zero"):
         error = error_of(await rig.ends({"shell": f"{wrong} > $MAINSPRING_OUTPUT"}))
         assert (error["type"], error["class"]) == ("Output", "permanent")
 
 
 async def test_an_output_that_is_no_plain_file_is_not_read(rig: Rig) -> None:
-    await rig.start()
+    await share(rig)
     for other in ("ln -s /etc/hostname", "mkfifo", "mkdir"):
         assert error_of(await rig.ends({"shell": f"{other} $MAINSPRING_OUTPUT"}))["type"] == "Output"
 
 
 async def test_how_a_command_ended_is_told_with_its_last_lines(rig: Rig) -> None:
-    await rig.start()
+    await share(rig)
     exited = error_of(await rig.ends({"shell": "echo one >&2; echo two; exit 3"}))
     assert (exited["type"], exited["exit_code"], exited["last_lines"]) == ("Exit", 3, "one\ntwo\n")
     killed = error_of(await rig.ends({"shell": "kill -SEGV $$"}))
@@ -124,7 +131,7 @@ async def test_how_a_command_ended_is_told_with_its_last_lines(rig: Rig) -> None
 
 
 async def test_a_command_runs_where_it_is_told_to(rig: Rig, tmp_path: Path) -> None:
-    await rig.start()
+    await share(rig)
     end = await rig.ends({"run": ["pwd"], "directory": str(tmp_path)})
     assert rig.log(end.attempt) == f"{tmp_path}\n"
     below = await rig.ends({"run": ["pwd"], "directory": "deep/er"})
@@ -132,8 +139,8 @@ async def test_a_command_runs_where_it_is_told_to(rig: Rig, tmp_path: Path) -> N
 
 
 async def test_progress_and_checkpoints_are_passed_on_while_it_runs(rig: Rig) -> None:
-    await rig.start(look_seconds=0.02)
-    go = rig.state_dir / "go"
+    await share(rig)
+    go = rig.own_dir / "go"
     script = f"""
         echo '40 loading it' > $MAINSPRING_PROGRESS
         printf '{{"page":' > $MAINSPRING_CHECKPOINT
@@ -153,7 +160,7 @@ async def test_progress_and_checkpoints_are_passed_on_while_it_runs(rig: Rig) ->
 
 async def test_a_command_can_ask_for_more_time_and_sees_what_it_was_given(rig: Rig) -> None:
     """LIV-4: it asks by a file, and finds its new deadline in its context."""
-    await rig.start(look_seconds=0.02)
+    await share(rig)
     script = """
         echo '40 loading' > $MAINSPRING_PROGRESS
         printf 600 > $MAINSPRING_EXTEND
@@ -170,7 +177,7 @@ async def test_a_command_can_ask_for_more_time_and_sees_what_it_was_given(rig: R
 
 
 async def test_a_command_of_a_fan_out_sees_what_it_is_for(rig: Rig) -> None:
-    await rig.start()
+    await share(rig)
     names = ("ITEM", "PARTITION", "TOTAL", "WINDOW", "SCHEDULED_FOR", "MEMORY_BYTES")
     variables = "|".join(f"$MAINSPRING_{name}" for name in names)
     work = {
@@ -191,7 +198,7 @@ async def test_a_command_of_a_fan_out_sees_what_it_is_for(rig: Rig) -> None:
 
 
 async def test_an_item_that_is_too_large_for_a_variable_is_in_the_context(rig: Rig) -> None:
-    await rig.start()
+    await share(rig)
     end = await rig.ends(
         {"shell": 'echo "${MAINSPRING_ITEM-none}"; wc -c < $MAINSPRING_CONTEXT'},
         item=json.dumps("x" * 200_000), partition=0, total=1,
@@ -202,7 +209,7 @@ async def test_an_item_that_is_too_large_for_a_variable_is_in_the_context(rig: R
 
 
 async def test_what_is_printed_is_in_the_log_while_it_runs(rig: Rig) -> None:
-    await rig.start()
+    await share(rig)
     (attempt,) = rig.launch({"shell": "echo early; exec sleep 1000"})
     await rig.prints(attempt, "early\n")
     rig.say(End(attempt, 0.0))
@@ -210,7 +217,7 @@ async def test_what_is_printed_is_in_the_log_while_it_runs(rig: Rig) -> None:
 
 
 async def test_asked_to_stop_it_may_clean_up(rig: Rig) -> None:
-    await rig.start()
+    await share(rig)
     (attempt,) = rig.launch({"shell": "trap 'echo bye; exit 0' TERM; echo up; while true; do sleep 0.02; done"})
     await rig.prints(attempt, "up")
     rig.say(End(attempt, 60.0))
@@ -219,7 +226,7 @@ async def test_asked_to_stop_it_may_clean_up(rig: Rig) -> None:
 
 
 async def test_one_that_ignores_sigterm_is_killed_with_its_children_when_the_grace_is_over(rig: Rig) -> None:
-    await rig.start()
+    await share(rig)
     (attempt,) = rig.launch({"shell": "trap '' TERM; (while true; do sleep 1; done) & echo up; wait; wait; sleep 1000"})
     await rig.prints(attempt, "up")
     rig.say(End(attempt, 60.0))
@@ -229,7 +236,7 @@ async def test_one_that_ignores_sigterm_is_killed_with_its_children_when_the_gra
 
 
 async def test_one_that_waits_and_is_stopped_never_begins(rig: Rig) -> None:
-    await rig.start()
+    await share(rig)
     first, second = rig.launch({"run": ["sleep", "1000"]}, {"run": ["true"]})
     await rig.hears(Began, first)
     rig.say(End(second, 60.0))
@@ -238,7 +245,7 @@ async def test_one_that_waits_and_is_stopped_never_begins(rig: Rig) -> None:
 
 
 async def test_one_that_forks_a_hundred_leaves_none(rig: Rig) -> None:
-    await rig.start()
+    await share(rig)
     end = await rig.ends({"shell": "for i in $(seq 100); do sleep 1000 & done"})
     assert end.outcome is Outcome.SUCCEEDED
     assert rig.left_running() == []
@@ -256,7 +263,7 @@ while True: time.sleep(1)
 
 @pytest.mark.parametrize("keeps_environment", [True, False])
 async def test_one_that_detached_itself_is_found_and_killed(rig: Rig, keeps_environment: bool) -> None:
-    await rig.start()
+    await share(rig)
     clean = "" if keeps_environment else "env -i "
     end = await rig.ends({"shell": f'{clean}{sys.executable} -c "$CODE"', "env": {"CODE": DETACH}})
     assert end.outcome is Outcome.SUCCEEDED
@@ -265,7 +272,7 @@ async def test_one_that_detached_itself_is_found_and_killed(rig: Rig, keeps_envi
 
 async def test_a_log_is_bounded_and_its_task_is_not_held_up(rig: Rig) -> None:
     await rig.start(log_cap_bytes=100_000)
-    end = await rig.ends({"shell": "head -c 200000000 /dev/zero | tr '\\0' x; echo the end; exit 1"})
+    end = await rig.ends({"shell": "head -c 20000000 /dev/zero | tr '\\0' x; echo the end; exit 1"})
     size = log_path(rig.state_dir, end.attempt).stat().st_size
     assert 100_000 < size < 101_000
     assert end.log_bytes == size

@@ -22,6 +22,8 @@ from mainspring.worker.guard_wire import Began, End, Ended, Moved, Saved
 from tests.worker.guard.containers import IMAGE, podman, tell
 from tests.worker.guard.rig import Rig
 
+pytestmark = pytest.mark.processes
+
 KEY = "canary-c0ffee-hunter2"
 
 
@@ -35,6 +37,13 @@ def engine() -> Iterator[Engine]:
 async def start(rig: Rig, engine: Engine | None, **settings: Any) -> None:
     """Start a guard that has the engine."""
     await rig.start(container_engine=None if engine is None else msgspec.to_builtins(engine), **settings)
+
+
+async def share(rig: Rig, engine: Engine) -> None:
+    """Connect to the guard of this module, which has the engine."""
+    variables = {"PLANTED": KEY, "DB": KEY}
+    settings = {"look_seconds": 0.05, "task_processes": 50}
+    await rig.share(container_engine=msgspec.to_builtins(engine), variables=variables, **settings)
 
 
 def in_image(script: str, **more: object) -> dict[str, object]:
@@ -56,7 +65,7 @@ def containers_of(rig: Rig, engine: Engine) -> list[str]:
 
 async def test_a_container_has_the_attempts_files_and_what_it_leaves_is_passed_on(rig: Rig, engine: Engine) -> None:
     """Under the same paths as any command; words and variables are filled in, and a shell sees nothing of them."""
-    await start(rig, engine, look_seconds=0.05)
+    await share(rig, engine)
     script = """
         echo "running in $(pwd) for $MAINSPRING_TASK_NAME: $1"
         echo "50 half" > $MAINSPRING_PROGRESS; echo '{"at": 1}' > $MAINSPRING_CHECKPOINT
@@ -79,7 +88,7 @@ async def test_a_container_has_the_attempts_files_and_what_it_leaves_is_passed_o
 
 async def test_a_container_is_closed_on_every_side(rig: Rig, engine: Engine) -> None:
     """No network, no writing but below its own directory and /tmp, no privilege, few processes, nothing of ours."""
-    await start(rig, engine, task_processes=50, variables={"PLANTED": KEY})
+    await share(rig, engine)
     script = """
         cat /proc/self/status /proc/net/dev /sys/fs/cgroup/pids.max /sys/fs/cgroup/pids/pids.max 2>/dev/null
         touch /bin/x || echo "root: closed"; touch /tmp/x && touch $HOME/x && echo "own: open"
@@ -99,7 +108,7 @@ async def test_a_container_is_closed_on_every_side(rig: Rig, engine: Engine) -> 
 
 async def test_a_secret_is_in_the_container_and_nowhere_else(rig: Rig, engine: Engine) -> None:
     """Not in any words that others on the machine can see, not in the log."""
-    await start(rig, engine, variables={"DB": KEY})
+    await share(rig, engine)
     script = "echo my password is $PASSWORD; touch $HOME/there; while test ! -e $HOME/seen; do sleep 0.05; done"
     [attempt] = rig.launch(in_image(script, secrets={"PASSWORD": "env:DB"}))
     await rig.prints(attempt, "my password is")
@@ -116,7 +125,7 @@ async def test_a_secret_is_in_the_container_and_nowhere_else(rig: Rig, engine: E
 
 async def test_a_container_that_is_stopped_gets_its_grace_and_then_is_killed(rig: Rig, engine: Engine) -> None:
     """Nothing of it is left when its end is said."""
-    await start(rig, engine)
+    await share(rig, engine)
     polite = "trap 'echo bye; exit 0' TERM; echo started; while :; do sleep 0.05; done"
     stubborn = "trap '' TERM; echo started; while :; do sleep 0.05; done"
     for script, grace_seconds, printed in ((polite, 60.0, "started\nbye\n"), (stubborn, 0.1, "started\n")):
@@ -129,7 +138,7 @@ async def test_a_container_that_is_stopped_gets_its_grace_and_then_is_killed(rig
 
 async def test_a_container_that_uses_up_its_memory_is_seen_as_such(rig: Rig, engine: Engine) -> None:
     """So that it is tried again with more."""
-    await start(rig, engine)
+    await share(rig, engine)
     end = await rig.ends(in_image("a=aaaaaaaaaaaaaaaa; while :; do a=$a$a; done"), memory_bytes=20 * 1024 * 1024)
     failure = failure_of(end)
     assert (failure.kind, failure.type) == ("resource", "OutOfMemory")
@@ -149,7 +158,7 @@ async def test_what_can_not_be_run_is_told(
     rig: Rig, engine: Engine, work: dict[str, object], kind: str, said: str
 ) -> None:
     """And what ends otherwise than well."""
-    await start(rig, engine)
+    await share(rig, engine)
     failure = failure_of(await rig.ends(json.loads(json.dumps(work).replace("\\\\n", "\\n"))))
     assert (failure.kind, failure.message[: len(said)]) == (kind, said)
     assert containers_of(rig, engine) == []

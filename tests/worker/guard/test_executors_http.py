@@ -14,7 +14,14 @@ from mainspring.worker.guard_wire import Began, End, Ended
 from tests.notify.servers import HttpServer, http_server
 from tests.worker.guard.rig import Rig
 
+pytestmark = pytest.mark.processes
+
 KEY = "canary-7f3a9c-hunter2"
+
+
+async def share(rig: Rig) -> None:
+    """Connect to the guard of this module."""
+    await rig.share(allow_private_http=True, variables={"API_KEY": KEY})
 
 
 def call(server: HttpServer, path: str = "/", **more: object) -> dict[str, object]:
@@ -37,7 +44,7 @@ def failure_of(end: Ended) -> Failure:
 
 async def test_a_request_is_filled_in_and_its_answer_is_the_output(rig: Rig) -> None:
     """Values keep their types where a text of the JSON is one expression; the task's id is its idempotency key."""
-    await rig.start(allow_private_http=True)
+    await share(rig)
     document = {"day": "day {{ params.day }}", "rows": "{{ outputs.extract.rows }}", "tags": ["{{ params.day }}", 1]}
     async with http_server() as server:
         server.status, server.body = "201 Created", b'{"id": 7}'
@@ -60,7 +67,7 @@ async def test_a_request_is_filled_in_and_its_answer_is_the_output(rig: Rig) -> 
 
 async def test_an_answer_that_is_no_json_is_a_text_and_a_long_one_is_cut(rig: Rig) -> None:
     """And none at all is null."""
-    await rig.start(allow_private_http=True)
+    await share(rig)
     async with http_server() as server:
         server.status, server.body = "200 OK", "grüße".encode("latin-1")
         server.more_headers = ["content-type: text/plain; charset=ISO-8859-1"]
@@ -84,7 +91,7 @@ async def test_another_answer_is_a_failure_of_the_class_that_fits(
     rig: Rig, status: str, kind: str, wait: float | None
 ) -> None:
     """With the time after which it is worth another try. A redirect that says no place is none."""
-    await rig.start(allow_private_http=True)
+    await share(rig)
     async with http_server() as server:
         server.status, server.body, server.more_headers = status, b"not this time", ["retry-after: 7"]
         failure = failure_of(await rig.ends(call(server)))
@@ -95,7 +102,7 @@ async def test_another_answer_is_a_failure_of_the_class_that_fits(
 
 async def test_an_answer_that_is_expected_is_a_success(rig: Rig) -> None:
     """Also a redirect, which is not followed then."""
-    await rig.start(allow_private_http=True)
+    await share(rig)
     async with http_server() as server, http_server() as other:
         server.status = "404 Not Found"
         assert output_of(await rig.ends(call(server, expect=[404])))["status"] == 404
@@ -108,7 +115,7 @@ async def test_an_answer_that_is_expected_is_a_success(rig: Rig) -> None:
 
 async def test_who_does_not_answer_in_time_is_left(rig: Rig) -> None:
     """And who is not there may be there later."""
-    await rig.start(allow_private_http=True)
+    await share(rig)
     async with http_server() as server:
         server.silent = True
         late = failure_of(await rig.ends(call(server, timeout_seconds=0.2)))
@@ -119,7 +126,7 @@ async def test_who_does_not_answer_in_time_is_left(rig: Rig) -> None:
 
 async def test_a_request_that_is_to_be_stopped_ends_at_once(rig: Rig) -> None:
     """Whatever grace it has."""
-    await rig.start(allow_private_http=True)
+    await share(rig)
     async with http_server() as server:
         server.silent = True
         [attempt] = rig.launch(call(server))
@@ -134,7 +141,7 @@ async def test_a_request_that_is_to_be_stopped_ends_at_once(rig: Rig) -> None:
 
 async def test_a_secret_goes_into_headers_and_body_and_nowhere_else(rig: Rig) -> None:
     """Not into the log, the output or the error, also when the server gives it back; a parameter can't ask for it."""
-    await rig.start(allow_private_http=True, variables={"API_KEY": KEY})
+    await share(rig)
     more = {"secrets": {"TOKEN": "env:API_KEY"}}
     params = {"params": '{"note": "${TOKEN}"}'}
     async with http_server() as server:
@@ -159,7 +166,7 @@ async def test_a_secret_goes_into_headers_and_body_and_nowhere_else(rig: Rig) ->
 
 async def test_a_redirect_is_followed_and_another_host_gets_nothing_but_the_request(rig: Rig) -> None:
     """Within one host everything goes along; a POST becomes a GET where HTTP says so."""
-    await rig.start(allow_private_http=True, variables={"API_KEY": KEY})
+    await share(rig)
     headers = {"Authorization": "Bearer ${TOKEN}", "Content-Type": "text/csv"}
     secrets = {"secrets": {"TOKEN": "env:API_KEY"}}
     async with http_server() as first, http_server() as second:
@@ -196,7 +203,7 @@ async def test_what_a_value_makes_impossible_is_told_and_not_sent(
     rig: Rig, fields: dict[str, object], why: str
 ) -> None:
     """No value can add a header, or another scheme."""
-    await rig.start(allow_private_http=True)
+    await share(rig)
     params = json.dumps({"url": "file:///etc/passwd", "line": "a\r\nX-Evil: 1", "user": "a@127.0.0.1"})
     failure = failure_of(await rig.ends({"http": fields}, params=params))
     assert failure.kind == "permanent"

@@ -14,7 +14,10 @@ from mainspring.worker.guard_wire import Began, End, Ended, Moved
 from tests.mapreduce.chats import Chats, Reply, says
 from tests.worker.guard.rig import Rig
 
+pytestmark = pytest.mark.processes
+
 BUGS = "title,owner\nIt crashes,ann\n{{ params.day }} {% raw %},bob\n"
+KEY = "sk-hunter2hunter2"
 RUN = {"params": '{"day": "monday"}'}
 ANSWERS = """
     from pathlib import Path
@@ -36,6 +39,11 @@ ANSWERS = """
             return "answer to " + prompt
         raise ConnectionError("odd")
 """
+
+
+async def share(rig: Rig) -> None:
+    """Connect to the guard of this module."""
+    await rig.share(code=ANSWERS, look_seconds=0.05, variables={"OPENAI_API_KEY": KEY})
 
 
 def a_work(directory: Path, **more: object) -> dict[str, object]:
@@ -85,7 +93,7 @@ def error_of(end: Ended) -> tuple[str, str]:
 
 async def test_a_map_ends_with_a_file_that_has_its_result(rig: Rig, folder: Path) -> None:
     """`cat` answers with the prompt, whose end has the fields. What is in the data stays data."""
-    await rig.start()
+    await share(rig)
     end = await rig.ends(a_work(folder), **RUN)
     output = output_of(end)
     rows = [
@@ -118,17 +126,16 @@ async def test_the_invoker_of_the_worker_answers_if_the_work_names_none(rig: Rig
 
 async def test_a_server_gets_the_key_that_the_worker_knows_and_nobody_else_does(rig: Rig, folder: Path) -> None:
     """Not the log, not the error, not a file."""
-    key = "sk-hunter2hunter2"
     async with Chats(lambda request: Reply(401, f"wrong: {request.headers['authorization']}")) as refusing:
-        await rig.start(variables={"OPENAI_API_KEY": key})
+        await share(rig)
         work = a_work(folder, invoker={"url": refusing.url, "model": "m", "key": "env:OPENAI_API_KEY"})
         end = await rig.ends(work, **RUN)
-    assert refusing.requests[0].headers["authorization"] == f"Bearer {key}"
+    assert refusing.requests[0].headers["authorization"] == f"Bearer {KEY}"
     assert error_of(end)[0] == "permanent"
     assert "Bearer ••••" in error_of(end)[1]
-    left = [path for path in folder.parent.rglob("*") if path.is_file()]
-    assert key not in f"{end} {rig.log(end.attempt)}"
-    assert not [path for path in left if key.encode() in path.read_bytes()]
+    left = [path for place in (folder.parent, rig.state_dir) for path in place.rglob("*") if path.is_file()]
+    assert KEY not in f"{end} {rig.log(end.attempt)}"
+    assert not [path for path in left if KEY.encode() in path.read_bytes()]
 
     missing = await rig.ends(a_work(folder, invoker={"url": refusing.url, "key": "env:NOT_THERE"}), **RUN)
     assert error_of(missing)[0] == "permanent"
@@ -140,7 +147,7 @@ async def test_a_server_that_is_busy_is_asked_again(rig: Rig, folder: Path) -> N
     replies = [Reply(429, "", ("Retry-After: 0",)), Reply(500, "oh"), *[says('{"severity": 1, "category": 2}')] * 2]
     step = {"prompt": "{{title}}", "output": ["severity"], "concurrency": 1, "retry_delay_seconds": 0}
     async with Chats(lambda request: replies.pop(0)) as chats:
-        await rig.start()
+        await share(rig)
         output = output_of(await rig.ends(a_work(folder, map=step, invoker={"url": chats.url}), **RUN))
         assert (output["items_processed"], len(chats.requests)) == (2, 4)
     async with Chats(lambda request: Reply(429, "", ("Retry-After: 7200",))) as busy:
@@ -152,7 +159,7 @@ async def test_a_server_that_is_busy_is_asked_again(rig: Rig, folder: Path) -> N
 
 async def test_an_item_that_fails_once_is_asked_for_again(rig: Rig, folder: Path) -> None:
     """The log says so."""
-    await rig.start(code=ANSWERS)
+    await share(rig)
     end = await rig.ends(numbers(folder, 3, "once", concurrency=1))
     assert output_of(end)["result"] == ["answer to 0", "answer to 1", "answer to 2"]
     assert "item 1: attempt 1 of 3 failed, again in 0 s: the invoker raised ConnectionError" in rig.log(end.attempt)
@@ -162,7 +169,7 @@ async def test_if_one_item_fails_all_are_finished_and_the_next_attempt_asks_only
     rig: Rig, folder: Path
 ) -> None:
     """Those that were answered are kept beside the results, until all are."""
-    await rig.start(code=ANSWERS)
+    await share(rig)
     work = numbers(folder, 5, "odd", attempts=1, concurrency=1)
     kind, message = error_of(await rig.ends(work))
     assert (kind, message) == (
@@ -181,7 +188,7 @@ async def test_if_one_item_fails_all_are_finished_and_the_next_attempt_asks_only
 
 async def test_items_that_fail_can_be_left_out(rig: Rig, folder: Path) -> None:
     """The file says which, and why. If none is left, the task has failed."""
-    await rig.start(code=ANSWERS)
+    await share(rig)
     output = output_of(await rig.ends(numbers(folder, 4, "odd", attempts=1, on_failure="skip")))
     assert (output["items_processed"], output["items_failed"]) == (2, 2)
     assert output["result"] == ["answer to 0", "answer to 2"]
@@ -197,7 +204,7 @@ async def test_a_map_that_is_killed_goes_on_where_it_was(rig: Rig, folder: Path)
     hang = "read n; echo $n >> asked; test $n -lt 3 || test -e mended || sleep 600; echo answer to $n"
     work = numbers(folder, 5, "-", concurrency=1) | {"invoker": {"command": ["sh", "-c", hang]}}
     (folder / "asked").touch()
-    await rig.start(look_seconds=0.05)
+    await share(rig)
     [attempt] = rig.launch(work)
     await rig.hears(Began, attempt)
     await rig.fills(folder / "asked", "3\n")
@@ -227,7 +234,7 @@ async def test_a_mistake_is_told_and_not_tried_again(rig: Rig, folder: Path) -> 
         ({"invoker": {"python": "nowhere:function"}}, "the invoker nowhere:function can't be loaded"),
         ({"results": "linked"}, "linked leads out of the directory"),
     )
-    await rig.start()
+    await share(rig)
     attempts = {rig.launch(a_work(folder, **more), **RUN)[0]: message for more, message in mistakes}
     for attempt, message in attempts.items():
         kind, said = error_of(await rig.hears(Ended, attempt))
@@ -236,7 +243,7 @@ async def test_a_mistake_is_told_and_not_tried_again(rig: Rig, folder: Path) -> 
 
 async def test_without_a_directory_the_result_is_only_in_the_output(rig: Rig) -> None:
     """The attempt's own is removed with it."""
-    await rig.start()
+    await share(rig)
     work = a_work(Path("/"), map={"prompt": "{{n}}"}, input={"items": [{"n": 1}]}, reduce={"type": "list"})
     output = output_of(await rig.ends({**work, "directory": None}))
     assert (output["result"], output["result_file"]) == (["1"], None)
@@ -246,7 +253,7 @@ async def test_a_large_map_takes_a_bounded_time_and_leaves_its_result_in_the_fil
     """Too large for an output; the journal is gone."""
     rows = "".join(f"bug {number},ann\n" for number in range(20_000))
     (folder / "bugs.csv").write_text(f"title,owner\n{rows}")
-    await rig.start(code=ANSWERS)
+    await share(rig)
     step = {"prompt": "{{title}}", "concurrency": 16}
     work = a_work(folder, map=step, invoker={"python": "work:echo"}, reduce={"type": "csv"})
     output = output_of(await rig.ends(work))

@@ -7,6 +7,8 @@ import json
 import os
 import sys
 
+import pytest
+
 from mainspring.wire import Outcome
 from mainspring.worker.guard_wire import (
     Asked,
@@ -23,6 +25,8 @@ from mainspring.worker.guard_wire import (
     Unlaunch,
 )
 from tests.worker.guard.rig import Rig
+
+pytestmark = pytest.mark.processes
 
 CODE = """
 import asyncio, os, signal, subprocess, sys, time
@@ -119,6 +123,9 @@ def ask(context):
 def visit(city, item, partition, total, context: Context):
     return [city, item, partition, total, context.item, context.window.year, context.memory_bytes]
 
+def give(big):
+    return big
+
 def large():
     return "x" * 2_000_000
 
@@ -144,7 +151,7 @@ def value_of(end: Ended) -> object:
 
 
 async def test_functions_are_called_and_give_json(rig: Rig) -> None:
-    await rig.start(code=CODE, handlers=["work"])
+    await rig.share(code=CODE, handlers=["work"])
     assert value_of(await rig.ends({"python": "work:nothing"})) is None
     assert value_of(await rig.ends({"python": "work:add", "args": {"a": 1, "b": 2}})) == 3
     assert value_of(await rig.ends({"python": "work:later", "args": {"n": [1]}})) == [1]
@@ -154,13 +161,13 @@ async def test_functions_are_called_and_give_json(rig: Rig) -> None:
 
 
 async def test_what_is_not_given_comes_from_upstream_and_parameters_by_name(rig: Rig) -> None:
-    await rig.start(code=CODE)
+    await rig.share(code=CODE, handlers=["work"])
     end = await rig.ends({"python": "work:of_names"}, params='{"day": "monday"}', inputs={"load-all": '{"rows": 3}'})
     assert value_of(end) == [{"rows": 3}, "monday", "default"]
 
 
 async def test_a_function_has_its_context(rig: Rig) -> None:
-    await rig.start(code=CODE)
+    await rig.share(code=CODE, handlers=["work"])
     end = await rig.ends(
         {"python": "work:of_context"}, params='{"n": 1}', inputs={"up": "2"}, checkpoint="[1]", token="secret token"
     )
@@ -170,7 +177,7 @@ async def test_a_function_has_its_context(rig: Rig) -> None:
 
 
 async def test_what_goes_wrong_is_told(rig: Rig) -> None:
-    await rig.start(code=CODE)
+    await rig.share(code=CODE, handlers=["work"])
     for work, kind, klass, words in (
         ({"python": "work:boom"}, "ValueError", None, "bad luck"),
         ({"python": "work:boom_of_its_own"}, "work.Own", None, "worse"),
@@ -195,7 +202,7 @@ async def test_what_goes_wrong_is_told(rig: Rig) -> None:
 
 async def test_what_a_code_or_a_signal_says_is_in_fields(rig: Rig) -> None:
     """RTY-1: the server looks at these, not at sentences."""
-    await rig.start(code=CODE)
+    await rig.share(code=CODE, handlers=["work"])
     left = json.loads((await rig.ends({"python": "work:leave", "args": {"code": 4}})).error or "")
     killed = json.loads((await rig.ends({"python": "work:be_killed"})).error or "")
     limited = await rig.ends({"python": "work:know", "args": {"failure": "rate_limited", "retry_after_seconds": 30}})
@@ -207,7 +214,7 @@ async def test_what_a_code_or_a_signal_says_is_in_fields(rig: Rig) -> None:
 
 async def test_a_function_of_a_fan_out_sees_what_it_is_for(rig: Rig) -> None:
     """Each of a group its own."""
-    await rig.start(code=CODE, handlers=["work"])
+    await rig.share(code=CODE, handlers=["work"])
     work = {"handler": "visit", "args": {"city": "{{ item.city }}"}}
     orders = [
         rig.order(work, "one", item=json.dumps({"city": city}), partition=n, total=2, window="2030-01-02T03:04:05Z",
@@ -221,14 +228,14 @@ async def test_a_function_of_a_fan_out_sees_what_it_is_for(rig: Rig) -> None:
 
 
 async def test_a_function_outside_of_a_fan_out_may_have_a_parameter_called_item(rig: Rig) -> None:
-    await rig.start(code=CODE)
+    await rig.share(code=CODE, handlers=["work"])
     end = await rig.ends({"python": "work:of_item"}, params='{"item": 3}')
     assert value_of(end) == [3, None, None, None]
 
 
 async def test_a_function_can_ask_for_more_time_and_sees_what_it_was_given(rig: Rig) -> None:
     """LIV-4: the answer moves its deadline, and not that of the next one."""
-    await rig.start(code=CODE)
+    await rig.share(code=CODE, handlers=["work"])
     asks, next_one = rig.launch({"python": "work:ask"}, {"python": "work:has_long"}, timeout_seconds=60.0)
     assert await rig.hears(Asked, asks) == Asked(asks, 600.0)
 
@@ -238,14 +245,14 @@ async def test_a_function_can_ask_for_more_time_and_sees_what_it_was_given(rig: 
 
 
 async def test_a_traceback_is_of_the_function(rig: Rig) -> None:
-    await rig.start(code=CODE)
+    await rig.share(code=CODE, handlers=["work"])
     error = json.loads((await rig.ends({"python": "work:boom"})).error or "")
     assert "in boom" in error["traceback"]
     assert "calls.py" not in error["traceback"]
 
 
 async def test_a_child_that_dies_fails_one_attempt_and_the_others_go_on(rig: Rig) -> None:
-    await rig.start(code=CODE)
+    await rig.share(code=CODE, handlers=["work"])
     attempts = rig.launch(*[{"python": "work:nothing"}] * 3, {"python": "work:die"}, *[{"python": "work:nothing"}] * 3)
     ends = [await rig.hears(Ended, attempt) for attempt in attempts]
     assert [end.outcome for end in ends].count(Outcome.SUCCEEDED) == 6
@@ -254,7 +261,7 @@ async def test_a_child_that_dies_fails_one_attempt_and_the_others_go_on(rig: Rig
 
 
 async def test_what_a_call_prints_goes_into_its_own_log(rig: Rig) -> None:
-    await rig.start(code=CODE)
+    await rig.share(code=CODE, handlers=["work"])
     works = [
         {"python": "work:say", "args": {"text": f"number {n}"}} if n % 2 else {"python": "work:nothing"}
         for n in range(100)
@@ -267,7 +274,7 @@ async def test_what_a_call_prints_goes_into_its_own_log(rig: Rig) -> None:
 
 
 async def test_a_function_is_asked_to_stop_and_its_child_lives_on(rig: Rig) -> None:
-    await rig.start(code=CODE)
+    await rig.share(code=CODE, handlers=["work"])
     first, second = rig.launch({"python": "work:forever"}, {"python": "work:nothing"})
     await rig.prints(first, "up")
     rig.say(End(first, 60.0))
@@ -277,7 +284,7 @@ async def test_a_function_is_asked_to_stop_and_its_child_lives_on(rig: Rig) -> N
 
 
 async def test_a_function_that_does_not_stop_is_killed_with_its_child(rig: Rig) -> None:
-    await rig.start(code=CODE)
+    await rig.share(code=CODE, handlers=["work"])
     first, second = rig.launch({"python": "work:stubborn"}, {"python": "work:nothing"})
     await rig.prints(first, "up")
     rig.say(End(first, 0.05))
@@ -287,8 +294,8 @@ async def test_a_function_that_does_not_stop_is_killed_with_its_child(rig: Rig) 
 
 
 async def test_calls_behind_a_long_one_can_be_given_back_or_stopped(rig: Rig) -> None:
-    await rig.start(code=CODE)
-    go = rig.state_dir / "go"
+    await rig.share(code=CODE, handlers=["work"])
+    go = rig.own_dir / "go"
     waiting = {"python": "work:wait_for", "args": {"path": str(go)}}
     first, second, third, fourth = rig.launch(waiting, *[{"python": "work:nothing"}] * 3)
     await rig.prints(first, "up")
@@ -305,8 +312,8 @@ async def test_calls_behind_a_long_one_can_be_given_back_or_stopped(rig: Rig) ->
 
 async def test_a_function_that_says_nothing_is_seen_to_have_begun(rig: Rig) -> None:
     """The first of a slice: its child says so only when it says more."""
-    await rig.start(code=CODE)
-    go = rig.state_dir / "go"
+    await rig.share(code=CODE, handlers=["work"])
+    go = rig.own_dir / "go"
     first, second = rig.launch({"python": "work:wait_for", "args": {"path": str(go)}}, {"python": "work:nothing"})
     await rig.hears(Began, first)
     assert not any(isinstance(word, Began) and word.attempt == second for word in rig.heard)
@@ -320,7 +327,7 @@ async def test_a_function_that_says_nothing_is_seen_to_have_begun(rig: Rig) -> N
 
 
 async def test_long_functions_do_not_keep_others_waiting(rig: Rig) -> None:
-    await rig.start(code=CODE, children=1)
+    await rig.share(code=CODE, handlers=["work"])
     for _ in range(2):
         rig.launch({"python": "work:forever"})
     assert value_of(await rig.ends({"python": "work:nothing"})) is None
@@ -352,7 +359,7 @@ async def test_the_guard_imports_no_code_of_users(rig: Rig) -> None:
 
 async def test_thousands_of_short_functions(rig: Rig) -> None:
     """All of them end. How long it takes is printed, for whoever looks."""
-    await rig.start(code=CODE)
+    await rig.share(code=CODE, handlers=["work"])
     await rig.ends({"python": "work:nothing"})
     loop = asyncio.get_running_loop()
     begun = loop.time()
@@ -367,7 +374,7 @@ async def test_thousands_of_short_functions(rig: Rig) -> None:
 
 
 async def test_calls_and_answers_that_are_large_together_all_come_through(rig: Rig) -> None:
-    await rig.start(code="def give(big):\n    return big")
+    await rig.share(code=CODE, handlers=["work"])
     big = json.dumps("x" * 1_000_000)
     attempts = rig.launch(*[{"python": "work:give"}] * 20, inputs={"big": big})
     for attempt in attempts:

@@ -10,6 +10,8 @@ import pytest
 from mainspring.wire import Outcome
 from tests.worker.guard.rig import Rig
 
+pytestmark = pytest.mark.processes
+
 VALUE = "s3cr3t-värde"
 CODE = """
 import os
@@ -26,11 +28,16 @@ def after():
 """
 
 
+async def share(rig: Rig) -> None:
+    """Connect to the guard of this module."""
+    await rig.share(variables={"DB_PASSWORD": VALUE, "MAINSPRING_KEY": "key"}, code=CODE)
+
+
 @pytest.mark.parametrize("source", ["env", "file", "command"])
 async def test_a_secret_reaches_the_command_and_is_masked_everywhere(rig: Rig, tmp_path: Path, source: str) -> None:
     (tmp_path / "password").write_text(f"{VALUE}\n")
     path = tmp_path / "password"
-    await rig.start(variables={"DB_PASSWORD": VALUE})
+    await share(rig)
     reference = {"env": "env:DB_PASSWORD", "file": f"file:{path}", "command": f"command:cat '{path}'"}[source]
     end = await rig.ends(
         {
@@ -45,7 +52,7 @@ async def test_a_secret_reaches_the_command_and_is_masked_everywhere(rig: Rig, t
 
 
 async def test_a_secret_is_masked_in_the_error(rig: Rig) -> None:
-    await rig.start(variables={"DB_PASSWORD": VALUE}, code=CODE)
+    await share(rig)
     secrets = {"PASSWORD": "env:DB_PASSWORD"}
     command = await rig.ends({"shell": 'echo "bad $PASSWORD"; exit 1', "secrets": secrets})
     function = await rig.ends({"python": "work:fail", "secrets": secrets})
@@ -55,7 +62,7 @@ async def test_a_secret_is_masked_in_the_error(rig: Rig) -> None:
 
 
 async def test_a_function_has_its_secrets_during_its_own_call_only(rig: Rig) -> None:
-    await rig.start(variables={"DB_PASSWORD": VALUE}, code=CODE)
+    await share(rig)
     used = await rig.ends({"python": "work:use", "secrets": {"PASSWORD": "env:DB_PASSWORD"}})
     after = await rig.ends({"python": "work:after"})
     assert json.loads(used.output or "") == {"it": "••••", "••••": 1}
@@ -65,7 +72,7 @@ async def test_a_function_has_its_secrets_during_its_own_call_only(rig: Rig) -> 
 
 
 async def test_a_secret_that_cant_be_resolved_fails_the_attempt(rig: Rig) -> None:
-    await rig.start(variables={"MAINSPRING_KEY": "key"}, code=CODE)
+    await share(rig)
     for reference in (
         "env:NOT_THERE",
         "env:MAINSPRING_KEY",

@@ -7,6 +7,8 @@ import os
 import signal
 import stat
 
+import pytest
+
 from mainspring.wire import Outcome
 from mainspring.worker.guard_wire import (
     Asked,
@@ -24,12 +26,14 @@ from mainspring.worker.guard_wire import (
 )
 from tests.worker.guard.rig import Rig
 
+pytestmark = pytest.mark.processes
+
 FOREVER = {"run": ["sleep", "1000"]}
 
 
 async def test_what_runs_goes_on_without_an_agent_and_the_next_one_gets_its_true_end(rig: Rig) -> None:
-    await rig.start()
-    go = rig.state_dir / "go"
+    await rig.share(look_seconds=0.02)
+    go = rig.own_dir / "go"
     (attempt,) = rig.launch({"shell": f"until [ -e {go} ]; do sleep 0.02; done; exit 3"})
     await rig.hears(Began, attempt)
     rig.hang_up()
@@ -44,7 +48,7 @@ async def test_what_runs_goes_on_without_an_agent_and_the_next_one_gets_its_true
 
 
 async def test_an_end_is_told_to_every_agent_until_one_takes_it(rig: Rig) -> None:
-    await rig.start()
+    await rig.share(look_seconds=0.02)
     end = await rig.ends({"run": ["true"]})
     rig.hang_up()
     assert (await rig.connect()).ended == (end,)
@@ -67,7 +71,7 @@ async def test_an_end_outlives_a_killed_guard_and_its_processes_do_not(rig: Rig)
 
 
 async def test_without_an_agent_everything_is_killed_and_the_guard_ends(rig: Rig) -> None:
-    await rig.start(orphan_seconds=0.2, orphan_grace_seconds=0.1)
+    await rig.start(orphan_seconds=2.0, orphan_grace_seconds=0.1)
     attempts = rig.launch({"shell": "trap '' TERM; while true; do sleep 1; done"}, FOREVER)
     await rig.hears(Began, attempts[0])
     rig.hang_up()
@@ -79,7 +83,7 @@ async def test_without_an_agent_everything_is_killed_and_the_guard_ends(rig: Rig
 
 
 async def test_a_newer_agent_takes_the_place_of_the_older(rig: Rig) -> None:
-    await rig.start(orphan_seconds=0.2)
+    await rig.share(look_seconds=0.02)
     (attempt,) = rig.launch(FOREVER)
     await rig.hears(Began, attempt)
     assert (await rig.connect()).began == (attempt,)
@@ -88,8 +92,8 @@ async def test_a_newer_agent_takes_the_place_of_the_older(rig: Rig) -> None:
 
 
 async def test_a_checkpoint_that_nobody_heard_is_told_to_the_next_agent(rig: Rig) -> None:
-    await rig.start(look_seconds=0.02)
-    go = rig.state_dir / "go"
+    await rig.share(look_seconds=0.02)
+    go = rig.own_dir / "go"
     (attempt,) = rig.launch(
         {"shell": f"until [ -e {go} ]; do sleep 0.02; done; echo '[1]' > $MAINSPRING_CHECKPOINT; echo ok; sleep 1000"}
     )
@@ -103,7 +107,7 @@ async def test_a_checkpoint_that_nobody_heard_is_told_to_the_next_agent(rig: Rig
 
 
 async def test_a_request_for_time_is_told_to_every_agent_until_one_has_an_answer(rig: Rig) -> None:
-    await rig.start(look_seconds=0.02)
+    await rig.share(look_seconds=0.02)
     (attempt,) = rig.launch({"shell": "echo 60 > $MAINSPRING_EXTEND; exec sleep 1000"})
     await rig.hears(Asked, attempt)
     rig.hang_up()
@@ -120,8 +124,8 @@ async def test_a_request_for_time_is_told_to_every_agent_until_one_has_an_answer
 
 
 async def test_a_checkpoint_is_told_before_the_end_that_followed_it(rig: Rig) -> None:
-    await rig.start()
-    go = rig.state_dir / "go"
+    await rig.share(look_seconds=0.02)
+    go = rig.own_dir / "go"
     (attempt,) = rig.launch(
         {"shell": f"until [ -e {go} ]; do sleep 0.02; done; echo '[1]' > $MAINSPRING_CHECKPOINT; exit 1"}
     )
@@ -139,7 +143,7 @@ async def test_a_checkpoint_is_told_before_the_end_that_followed_it(rig: Rig) ->
 
 
 async def test_orders_of_a_lease_run_one_after_another_and_leases_beside_each_other(rig: Rig) -> None:
-    await rig.start()
+    await rig.share(look_seconds=0.02)
     first, second = rig.launch(FOREVER, {"run": ["true"]}, lease="one")
     (other,) = rig.launch({"run": ["true"]}, lease="two")
     await rig.hears(Ended, other)
@@ -152,7 +156,7 @@ async def test_orders_of_a_lease_run_one_after_another_and_leases_beside_each_ot
 
 
 async def test_what_was_launched_twice_runs_once(rig: Rig) -> None:
-    await rig.start()
+    await rig.share(look_seconds=0.02)
     order = rig.order({"shell": "echo once"}, "one")
     rig.say(Launch((order, order)), Launch((order,)))
     await rig.hears(Ended)
@@ -162,7 +166,7 @@ async def test_what_was_launched_twice_runs_once(rig: Rig) -> None:
 
 
 async def test_what_has_not_begun_can_be_given_back(rig: Rig) -> None:
-    await rig.start()
+    await rig.share(look_seconds=0.02)
     first, second, third = rig.launch(FOREVER, FOREVER, {"run": ["true"]})
     await rig.hears(Began, first)
     rig.say(Unlaunch((first, second, "att_unknown")))
@@ -175,14 +179,14 @@ async def test_what_has_not_begun_can_be_given_back(rig: Rig) -> None:
 
 
 async def test_work_that_is_nothing_succeeds_at_once(rig: Rig) -> None:
-    await rig.start()
+    await rig.share(look_seconds=0.02)
     end = await rig.ends({})
     assert (end.outcome, end.output) == (Outcome.SUCCEEDED, "null")
     assert (await rig.hears(Began, end.attempt)).pid == 0
 
 
 async def test_work_that_nobody_can_read_fails_for_good(rig: Rig) -> None:
-    await rig.start()
+    await rig.share(look_seconds=0.02)
     end = await rig.ends({"dance": 1})
     assert end.outcome is Outcome.FAILED
     assert json.loads(end.error or "")["class"] == "permanent"
@@ -207,6 +211,6 @@ async def test_a_hangup_of_the_terminal_does_not_end_the_guard_and_sigterm_does(
 
 
 async def test_only_its_own_user_can_reach_the_guard(rig: Rig) -> None:
-    await rig.start()
+    await rig.share(look_seconds=0.02)
     assert stat.S_IMODE((rig.state_dir / "guard.sock").stat().st_mode) == 0o600
     assert stat.S_IMODE(rig.state_dir.stat().st_mode) == 0o700

@@ -19,6 +19,8 @@ from tests.folder.rights import shared_folder
 from tests.worker.guard.rig import Rig
 from tests.worker.guard.test_executors_command import error_of
 
+pytestmark = pytest.mark.processes
+
 IS_ROOT = os.geteuid() == 0
 LIMITED = ["process", "sandbox"]
 MEGABYTE = 1024 * 1024
@@ -28,8 +30,8 @@ PROJECT = Path(__file__).parents[3]
 CODE = """
     import os, socket
 
-    def who() -> dict[str, object]:
-        return {"pid": os.getpid(), "state": os.path.exists(STATE), "home": os.environ["HOME"]}
+    def who(state: str) -> dict[str, object]:
+        return {"pid": os.getpid(), "state": os.path.exists(state), "home": os.environ["HOME"]}
 
     def hog(megabytes: int) -> int:
         return len(bytearray(megabytes * 1024 * 1024))
@@ -47,6 +49,11 @@ async def open_rig() -> AsyncIterator[Rig]:
         yield rig
         await rig.end()
         assert rig.left_running() == []
+
+
+def who(rig: Rig, **more: object) -> dict[str, object]:
+    """A work that says where it runs, and whether it sees the guard's settings."""
+    return {"python": "work:who", "args": {"state": str(rig.state_dir / "guard.json")}, **more}
 
 
 def has_cgroups(rig: Rig) -> bool:
@@ -81,7 +88,7 @@ async def test_a_task_that_uses_up_its_memory_is_killed_and_that_is_said(rig: Ri
 
 @pytest.mark.parametrize("level", LIMITED)
 async def test_a_function_that_uses_up_its_memory_is_killed_and_the_next_one_is_not(rig: Rig, level: str) -> None:
-    await rig.start(code=CODE, isolation=level)
+    await rig.share(code=CODE, isolation=level)
     works = [{"python": "work:hog", "args": {"megabytes": size}} for size in (300, 1)]
     first, second = [await rig.ends(work, memory_bytes=128 * MEGABYTE) for work in works]
     error = error_of(first)
@@ -103,7 +110,7 @@ async def test_a_fork_bomb_stays_within_its_number_of_processes(rig: Rig, level:
 @pytest.mark.parametrize("level", LIMITED)
 async def test_what_detaches_itself_and_wipes_its_environment_ends_with_its_task(rig: Rig, level: str) -> None:
     """With a neighbour beside it, so that a stray can't be told by being the only one."""
-    await rig.start(isolation=level)
+    await rig.share(code=CODE, isolation=level)
     seconds = f"4242.{os.getpid():07}{LIMITED.index(level)}"  # Others may run this test at the same time.
     (neighbour,) = rig.launch({"shell": "while :; do sleep 0.1; done", "grace_seconds": 0})
     await rig.hears(Began, neighbour)
@@ -132,7 +139,7 @@ def all_commands() -> list[str]:
 
 @pytest.mark.parametrize("level", ["none", *LIMITED])
 async def test_a_task_is_asked_to_stop_before_it_is_killed(rig: Rig, level: str) -> None:
-    await rig.start(isolation=level)
+    await rig.share(code=CODE, isolation=level)
     text = "trap 'echo asked; exit 3' TERM; echo ready; while :; do sleep 0.05; done"
     (polite,) = rig.launch({"shell": text})
     await rig.prints(polite, "ready")
@@ -146,7 +153,7 @@ async def test_a_task_is_asked_to_stop_before_it_is_killed(rig: Rig, level: str)
 
 
 async def test_a_sandbox_shows_no_home_no_state_and_can_write_nothing_but_its_own(rig: Rig, tmp_path: Path) -> None:
-    await rig.start(isolation="sandbox", code=CODE.replace("STATE", repr(str(rig.state_dir / "guard.json"))))
+    await rig.share(code=CODE, isolation="sandbox")
     secret = Path.home() / ".bashrc"
     look = f"""
     echo "state=$(ls {rig.state_dir})"; echo "home=$(ls -A {secret.parent} | grep -v '^[.]pyenv$')"
@@ -164,7 +171,7 @@ async def test_a_sandbox_shows_no_home_no_state_and_can_write_nothing_but_its_ow
     shown = {place.parts[2] for place in (PROJECT, rig.state_dir) if place.is_relative_to("/tmp")}
     assert set(said["own"].split()) == {"mine", *shown}
     assert not os.path.lexists("/tmp/mine")  # noqa: ASYNC240 - nothing else goes on
-    function = await rig.ends({"python": "work:who"})
+    function = await rig.ends(who(rig))
     assert json.loads(function.output or "")["state"] is False
 
 
@@ -172,7 +179,7 @@ async def test_a_sandbox_shows_no_home_no_state_and_can_write_nothing_but_its_ow
 async def test_a_sandbox_reaches_the_network_only_if_it_says_so(rig: Rig, network: bool, reached: str) -> None:
     import socket
 
-    await rig.start(isolation="sandbox")
+    await rig.share(code=CODE, isolation="sandbox")
     with socket.socket() as service:
         service.bind(("127.0.0.1", 0))
         service.listen()
@@ -182,10 +189,10 @@ async def test_a_sandbox_reaches_the_network_only_if_it_says_so(rig: Rig, networ
 
 
 async def test_a_task_can_ask_for_more_than_its_worker_does_by_itself(rig: Rig) -> None:
-    await rig.start(code=CODE.replace("STATE", repr(str(rig.state_dir / "guard.json"))))
-    plain = await rig.ends({"python": "work:who"})
-    apart = await rig.ends({"python": "work:who", "isolation": "sandbox"})
-    again = await rig.ends({"python": "work:who", "isolation": "sandbox"})
+    await rig.share(code=CODE)
+    plain = await rig.ends(who(rig))
+    apart = await rig.ends(who(rig, isolation="sandbox"))
+    again = await rig.ends(who(rig, isolation="sandbox"))
     assert json.loads(plain.output or "")["state"] is True
     assert json.loads(apart.output or "")["state"] is False
     assert json.loads(again.output or "")["home"] != json.loads(apart.output or "")["home"]
