@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
 from tests.backends.kubernetes import StandIn
+from tests.backends.ray import StandIn as Ray
 from tests.worker.guard.rig import Rig, SharedGuards
 
 
@@ -36,10 +38,36 @@ async def rig(tmp_path: Path, guards: SharedGuards, request: pytest.FixtureReque
     assert rig.left_running() == []
 
 
+@pytest.fixture(scope="session")
+def kubernetes_listener() -> Iterator[socket.socket]:
+    """Where Kubernetes listens, for all tests: the guard that they share knows one address."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        yield listener
+
+
+@pytest.fixture(scope="session")
+def ray_listener() -> Iterator[socket.socket]:
+    """Where Ray listens, for all tests."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        yield listener
+
+
 @pytest.fixture
-async def cluster(tmp_path: Path) -> AsyncIterator[StandIn]:
+async def cluster(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, kubernetes_listener: socket.socket
+) -> AsyncIterator[StandIn]:
     """A stand-in of a Kubernetes cluster."""
     directory = tmp_path / "cluster"
     directory.mkdir()
-    async with StandIn(directory).running() as cluster:
+    kubeconfig = tmp_path_factory.getbasetemp() / "kubeconfig"
+    async with StandIn(directory, kubernetes_listener, kubeconfig).running() as cluster:
         yield cluster
+
+
+@pytest.fixture
+async def ray(tmp_path: Path, ray_listener: socket.socket) -> AsyncIterator[Ray]:
+    """A stand-in of a Ray cluster."""
+    directory = tmp_path / "ray"
+    directory.mkdir()
+    async with Ray(directory, ray_listener).running() as ray:
+        yield ray

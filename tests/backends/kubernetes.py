@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import socket
 import uuid
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -33,7 +34,8 @@ _LABEL = re.compile(r"([A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?")
 class StandIn:
     """A cluster with two namespaces. Tests look into it, and do to it what people and nodes do."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, listener: socket.socket, kubeconfig: Path) -> None:
+        """The cluster that was behind this listener before is gone; its kubeconfig stays the same."""
         self.faults = Faults()
         self.jobs: dict[tuple[str, str], Object] = {}
         self.pods: dict[tuple[str, str], Object] = {}
@@ -46,6 +48,8 @@ class StandIn:
         """The next connections to logs are cut after so many lines."""
         self.address = ""
         self._directory = directory
+        self._listener = listener
+        self._kubeconfig = kubeconfig
         self._containers: dict[str, Container] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._version = 0
@@ -63,7 +67,7 @@ class StandIn:
             Route(pods + "/{name}/log", self._log, methods=["GET"]),
             Route("/api/v1/namespaces/{ns}/secrets", self._post_secret, methods=["POST"]),
         ]
-        async with serving(Starlette(routes=routes), self.faults) as self.address:
+        async with serving(Starlette(routes=routes), self.faults, self._listener) as self.address:
             yield self
         for container in self._containers.values():
             await container.end(0)
@@ -84,9 +88,8 @@ class StandIn:
                 {"name": "by-program", "context": {"cluster": "c", "user": "p"}},
             ],
         }
-        path = self._directory / "kubeconfig"
-        path.write_text(json.dumps(named))
-        return path
+        self._kubeconfig.write_text(json.dumps(named))
+        return self._kubeconfig
 
     # what people and nodes do
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -27,7 +28,7 @@ _OVER = {"SUCCEEDED", "FAILED", "STOPPED"}
 class StandIn:
     """A cluster. Tests look into it, and do to it what people and nodes do."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, listener: socket.socket) -> None:
         self.faults = Faults()
         self.jobs: dict[str, Details] = {}
         self.requests: list[Details] = []
@@ -36,6 +37,7 @@ class StandIn:
         """If there is one, nobody gets in without."""
         self.address = ""
         self._directory = directory
+        self._listener = listener
         self._processes: dict[str, asyncio.subprocess.Process] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -49,7 +51,7 @@ class StandIn:
             Route("/api/jobs/{name}/logs", self._logs, methods=["GET"]),
             Route("/api/jobs/{name}/stop", self._stop, methods=["POST"]),
         ]
-        async with serving(Starlette(routes=routes), self.faults) as self.address:
+        async with serving(Starlette(routes=routes), self.faults, self._listener) as self.address:
             yield self
         for name in self._processes:
             self._kill(name, signal.SIGKILL)

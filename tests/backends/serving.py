@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -55,16 +56,15 @@ async def _cut(send: Send) -> None:
 
 
 @asynccontextmanager
-async def serving(app: ASGIApp, faults: Faults) -> AsyncIterator[str]:
-    """Serve an application on a port of loopback; its address."""
-    config = uvicorn.Config(Unreliable(app, faults), port=0, log_level="critical", lifespan="off", ws="none")
+async def serving(app: ASGIApp, faults: Faults, listener: socket.socket) -> AsyncIterator[str]:
+    """Serve an application on a listening socket, which stays open; its address."""
+    config = uvicorn.Config(Unreliable(app, faults), log_level="critical", lifespan="off", ws="none")
     server = uvicorn.Server(config)
     server.install_signal_handlers = lambda: None  # type: ignore[attr-defined]
-    task = asyncio.create_task(server.serve())
+    task = asyncio.create_task(server.serve(sockets=[listener.dup()]))
     while not server.started:  # noqa: ASYNC110 - it has no event for that
         await asyncio.sleep(0.005)
-    [port] = [one.getsockname()[1] for one in server.servers[0].sockets]
-    yield f"http://127.0.0.1:{port}"
+    yield f"http://127.0.0.1:{listener.getsockname()[1]}"
     server.force_exit = True
     server.should_exit = True
     await task

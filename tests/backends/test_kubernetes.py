@@ -8,16 +8,29 @@ import os
 import signal
 from collections.abc import Callable
 
+import pytest
+
 from mainspring.wire import Offer, Outcome
 from mainspring.worker.guard_wire import Began, End, Ended, Launch, Moved, Prolong, Saved
 from tests.backends.kubernetes import StandIn
 from tests.worker.guard.rig import DEADLINE_SECONDS, Rig
 
+pytestmark = pytest.mark.processes
+
 
 async def start(rig: Rig, cluster: StandIn, **settings: object) -> None:
     """A guard whose worker has this cluster."""
-    variables = {"KUBECONFIG": str(cluster.kubeconfig()), "DB_PASSWORD": "hunter2-hunter2"}
-    await rig.start(code="", variables=variables, kubernetes="here", **settings)
+    await rig.start(variables=variables_of(cluster), kubernetes="here", **settings)
+
+
+async def share(rig: Rig, cluster: StandIn) -> None:
+    """Connect to the guard of this module, whose worker has this cluster."""
+    await rig.share(variables=variables_of(cluster), kubernetes="here")
+
+
+def variables_of(cluster: StandIn) -> dict[str, str]:
+    """What the worker has: a kubeconfig, and a secret."""
+    return {"KUBECONFIG": str(cluster.kubeconfig()), "DB_PASSWORD": "hunter2-hunter2"}
 
 
 def sh(script: str, **more: object) -> dict[str, object]:
@@ -41,7 +54,7 @@ def error_of(end: Ended) -> dict[str, object]:
 
 
 async def test_a_task_runs_as_a_job_and_nothing_of_it_stays(rig: Rig, cluster: StandIn) -> None:
-    await start(rig, cluster)
+    await share(rig, cluster)
     script = """
         echo "day $0, try $MAINSPRING_ATTEMPT of $MAINSPRING_TASK_NAME"
         echo '::mainspring-progress:: 40 loading'
@@ -64,7 +77,7 @@ async def test_a_task_runs_as_a_job_and_nothing_of_it_stays(rig: Rig, cluster: S
 async def test_a_job_is_tried_once_bounded_in_all_it_may_use_and_nobody_in_the_cluster(
     rig: Rig, cluster: StandIn
 ) -> None:
-    await start(rig, cluster)
+    await share(rig, cluster)
     order = rig.order(sh("true", grace_seconds=7), "lease", timeout_seconds=60.0, memory_bytes=2**30)
     rig.say(Launch((type(order)(order.assignment, "lease", Offer(500, 2**20, 1, 2**31)),)))
     await rig.hears(Ended, order.assignment.attempt)
@@ -88,7 +101,7 @@ async def test_a_job_is_tried_once_bounded_in_all_it_may_use_and_nobody_in_the_c
 
 
 async def test_secrets_reach_the_task_and_stand_in_no_spec_and_no_log(rig: Rig, cluster: StandIn) -> None:
-    await start(rig, cluster)
+    await share(rig, cluster)
     script = 'echo $PASSWORD; cat $MAINSPRING_TOKEN_FILE; grep -o \'"day": "[a-z]*"\' $MAINSPRING_CONTEXT'
     work = sh(script, secrets={"PASSWORD": "env:DB_PASSWORD"}, env={"COPY": "$(PASSWORD)", "PRICE": "$$5"})
     end = await rig.ends(work, params='{"day": "monday"}', token="token-of-the-attempt\n")
@@ -105,13 +118,13 @@ async def test_secrets_reach_the_task_and_stand_in_no_spec_and_no_log(rig: Rig, 
 
 
 async def test_how_a_container_ended_is_told_with_its_last_lines(rig: Rig, cluster: StandIn) -> None:
-    await start(rig, cluster)
+    await share(rig, cluster)
     error = error_of(await rig.ends(sh("echo one; echo two >&2; exit 3")))
     assert (error["type"], error["exit_code"], error["last_lines"]) == ("Exit", 3, "one\ntwo\n")
 
 
 async def test_a_container_that_ran_out_of_memory_failed_for_want_of_it(rig: Rig, cluster: StandIn) -> None:
-    await start(rig, cluster)
+    await share(rig, cluster)
     (attempt,) = rig.launch(sh("echo up; sleep 100"))
     await rig.prints(attempt, "up")
     cluster.container().run_out_of_memory()
@@ -135,12 +148,12 @@ async def test_a_container_that_can_not_start_is_given_up(rig: Rig, cluster: Sta
 
 
 async def test_a_root_image_runs_as_the_user_that_is_said(rig: Rig, cluster: StandIn) -> None:
-    await start(rig, cluster)
+    await share(rig, cluster)
     assert (await rig.ends(sh("true", image="python:3", user=1000))).outcome is Outcome.SUCCEEDED
 
 
 async def test_what_happens_to_a_pod_is_no_fault_of_the_task(rig: Rig, cluster: StandIn) -> None:
-    await start(rig, cluster)
+    await share(rig, cluster)
     for happens, says in (
         (cluster.evict_pod, "low on resource"),
         (cluster.delete_job, "somebody deleted"),
@@ -157,7 +170,7 @@ async def test_what_happens_to_a_pod_is_no_fault_of_the_task(rig: Rig, cluster: 
 
 async def test_a_job_that_nobody_ended_is_ended_by_the_cluster(rig: Rig, cluster: StandIn) -> None:
     """A server that is gone for long does not leave it running for ever."""
-    await start(rig, cluster)
+    await share(rig, cluster)
     (attempt,) = rig.launch(sh("echo up; sleep 100"), timeout_seconds=1.0)
     await rig.prints(attempt, "up")
     [job] = cluster.jobs.values()
@@ -167,7 +180,7 @@ async def test_a_job_that_nobody_ended_is_ended_by_the_cluster(rig: Rig, cluster
 
 
 async def test_more_time_puts_the_deadline_of_the_job_off(rig: Rig, cluster: StandIn) -> None:
-    await start(rig, cluster)
+    await share(rig, cluster)
     (attempt,) = rig.launch(sh("echo up; sleep 100"), timeout_seconds=60.0)
     await rig.prints(attempt, "up")
     rig.say(Prolong(attempt, 1_000.0))
@@ -178,7 +191,7 @@ async def test_more_time_puts_the_deadline_of_the_job_off(rig: Rig, cluster: Sta
 
 
 async def test_a_stopped_task_is_asked_and_then_killed(rig: Rig, cluster: StandIn) -> None:
-    await start(rig, cluster)
+    await share(rig, cluster)
     for trap, grace_seconds, says in (("echo bye; exit 0", 20.0, "up\nbye\n"), ("", 0.0, "up\n")):
         (attempt,) = rig.launch(sh(f"trap '{trap}' TERM; echo up; while :; do sleep 0.05; done", grace_seconds=20))
         await rig.prints(attempt, "up")
@@ -190,7 +203,7 @@ async def test_a_stopped_task_is_asked_and_then_killed(rig: Rig, cluster: StandI
 
 
 async def test_a_cluster_that_is_away_for_a_while_fails_no_task(rig: Rig, cluster: StandIn) -> None:
-    await start(rig, cluster)
+    await share(rig, cluster)
     cluster.faults.down = True
     (attempt,) = rig.launch(sh("echo up; sleep 0.5; echo done"))
     await asyncio.sleep(0.3)  # tidy: sleeps because the cluster is away for so long
@@ -204,7 +217,7 @@ async def test_a_cluster_that_is_away_for_a_while_fails_no_task(rig: Rig, cluste
 
 
 async def test_a_job_whose_answer_was_lost_is_found_and_not_made_twice(rig: Rig, cluster: StandIn) -> None:
-    await start(rig, cluster)
+    await share(rig, cluster)
     cluster.faults.lost_answers = ["POST", "POST"]
     end = await rig.ends(sh("echo once; echo '::mainspring-output:: rows=3'"))
     assert (end.outcome, end.output) == (Outcome.SUCCEEDED, '{"rows":"3"}')
@@ -213,7 +226,7 @@ async def test_a_job_whose_answer_was_lost_is_found_and_not_made_twice(rig: Rig,
 
 
 async def test_a_log_whose_connections_break_is_whole_and_has_nothing_twice(rig: Rig, cluster: StandIn) -> None:
-    await start(rig, cluster)
+    await share(rig, cluster)
     cluster.cut_logs_after = [3, 3, 7]
     end = await rig.ends(sh("for n in 1 2 3 4 5 6 7 8 9; do echo line $n; sleep 0.02; done; printf end"))
     assert rig.log(end.attempt) == "".join(f"line {n}\n" for n in range(1, 10)) + "end"
@@ -245,7 +258,7 @@ async def test_only_the_workers_namespaces_are_used(rig: Rig, cluster: StandIn) 
 
 
 async def test_what_is_not_allowed_is_told_and_what_is_full_is_waited_for(rig: Rig, cluster: StandIn) -> None:
-    await start(rig, cluster)
+    await share(rig, cluster)
     cluster.forbidden["POST secrets"] = "secrets is forbidden"
     error = error_of(await rig.ends(sh("true")))
     assert "secrets is forbidden" in str(error["message"])
@@ -259,7 +272,7 @@ async def test_what_is_not_allowed_is_told_and_what_is_full_is_waited_for(rig: R
 
 
 async def test_one_that_waits_says_why_and_can_be_stopped(rig: Rig, cluster: StandIn) -> None:
-    await start(rig, cluster)
+    await share(rig, cluster)
     (attempt,) = rig.launch(sh("true", image="nobody/has-this:1"))
     moved = await rig.hears(Moved, attempt)
     assert moved.note.startswith(("ErrImagePull: nobody/has-this:1", "ImagePullBackOff: nobody/has-this:1"))

@@ -6,8 +6,7 @@ import asyncio
 import json
 import os
 import signal
-from collections.abc import AsyncIterator, Callable
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 
@@ -16,14 +15,7 @@ from mainspring.worker.guard_wire import Began, End, Ended, Launch, Moved, Saved
 from tests.backends.ray import StandIn
 from tests.worker.guard.rig import DEADLINE_SECONDS, Rig
 
-
-@pytest.fixture
-async def ray(tmp_path: Path) -> AsyncIterator[StandIn]:
-    """A stand-in of a Ray cluster."""
-    directory = tmp_path / "ray"
-    directory.mkdir()
-    async with StandIn(directory).running() as ray:
-        yield ray
+pytestmark = pytest.mark.processes
 
 
 def sh(script: str, *words: str, **more: object) -> dict[str, object]:
@@ -45,7 +37,7 @@ async def until(holds: Callable[[], bool]) -> None:
 
 
 async def test_a_task_runs_as_a_job_of_its_own_name(rig: Rig, ray: StandIn) -> None:
-    await rig.start(ray=ray.address)
+    await rig.share(ray=ray.address)
     script = """
         echo "$0 and $LEVEL on try $MAINSPRING_ATTEMPT"
         echo '::mainspring-progress:: 40 loading'
@@ -71,7 +63,7 @@ async def test_a_task_runs_as_a_job_of_its_own_name(rig: Rig, ray: StandIn) -> N
 
 
 async def test_how_a_job_ended_is_told(rig: Rig, ray: StandIn) -> None:
-    await rig.start(ray=ray.address)
+    await rig.share(ray=ray.address)
     exited = error_of(await rig.ends(sh("echo one; exit 3")))
     assert (exited["type"], exited["exit_code"], exited["last_lines"]) == ("Exit", 3, "one\n")
     killed = error_of(await rig.ends(sh("kill -KILL $$")))
@@ -79,7 +71,7 @@ async def test_how_a_job_ended_is_told(rig: Rig, ray: StandIn) -> None:
 
 
 async def test_what_happens_to_the_cluster_is_no_fault_of_the_task(rig: Rig, ray: StandIn) -> None:
-    await rig.start(ray=ray.address)
+    await rig.share(ray=ray.address)
     lost, gone, stopped = (rig.launch(sh("echo up; sleep 100"))[0] for _ in range(3))
     for attempt in (lost, gone, stopped):
         await rig.prints(attempt, "up")
@@ -93,7 +85,7 @@ async def test_what_happens_to_the_cluster_is_no_fault_of_the_task(rig: Rig, ray
 
 
 async def test_a_stopped_task_is_stopped_there(rig: Rig, ray: StandIn) -> None:
-    await rig.start(ray=ray.address)
+    await rig.share(ray=ray.address)
     (attempt,) = rig.launch(sh("trap 'echo bye; exit 0' TERM; echo up; while :; do sleep 0.05; done"))
     await rig.prints(attempt, "up")
     rig.say(End(attempt, 20.0))
@@ -105,7 +97,7 @@ async def test_a_stopped_task_is_stopped_there(rig: Rig, ray: StandIn) -> None:
 
 async def test_a_cluster_that_is_away_for_a_while_fails_no_task_and_runs_none_twice(rig: Rig, ray: StandIn) -> None:
     ray.faults.down = True
-    await rig.start(ray=ray.address)
+    await rig.share(ray=ray.address)
     (attempt,) = rig.launch(sh("echo up; sleep 0.5; echo done"))
     await asyncio.sleep(0.3)  # tidy: sleeps because the cluster is away for so long
     ray.faults.down = False
@@ -135,10 +127,9 @@ async def test_what_a_killed_guard_left_is_removed_before_anything_new_runs(rig:
 
 async def test_a_cluster_that_wants_a_token_gets_the_workers(rig: Rig, ray: StandIn) -> None:
     ray.token = "let-me-in"
-    await rig.start(ray=ray.address)
+    await rig.share(ray=ray.address)
     error = error_of(await rig.ends(sh("true")))
     assert (error["type"], error["class"]) == ("Start", "permanent")
     assert "401" in str(error["message"])
-    await rig.end()
-    await rig.start(ray=ray.address, variables={"RAY_AUTH_TOKEN": "let-me-in"})
+    await rig.share(ray=ray.address, variables={"RAY_AUTH_TOKEN": "let-me-in"})
     assert (await rig.ends(sh("true"))).outcome is Outcome.SUCCEEDED

@@ -83,6 +83,7 @@ async def known(address: str) -> dict[str, str]:
         return {one["submission_id"]: one["status"] for one in (await client.get(f"{address}/api/jobs/")).json()}
 
 
+@pytest.mark.processes
 @pytest.mark.soak
 @pytest.mark.timeout(600)
 async def test_tasks_run_fail_stop_and_are_found_again_on_a_real_cluster(rig: Rig, address: str) -> None:
