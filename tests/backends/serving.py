@@ -19,6 +19,8 @@ class Faults:
         """Nobody answers: the connection is cut before anything was done."""
         self.lost_answers: list[str] = []
         """Methods whose next request is carried out, and whose answer is cut off."""
+        self.cut = 0
+        """So many connections were cut because nobody answers."""
         self.asked: list[str] = []
         """`METHOD path` of each request that arrived while it was up."""
 
@@ -34,6 +36,7 @@ class Unreliable:
         if scope["type"] != "http":
             return
         if self._faults.down:
+            self._faults.cut += 1
             await _cut(send)
             return
         self._faults.asked.append(f"{scope['method']} {scope['path']}")

@@ -205,12 +205,16 @@ async def test_a_stopped_task_is_asked_and_then_killed(rig: Rig, cluster: StandI
 async def test_a_cluster_that_is_away_for_a_while_fails_no_task(rig: Rig, cluster: StandIn) -> None:
     await share(rig, cluster)
     cluster.faults.down = True
-    (attempt,) = rig.launch(sh("echo up; sleep 0.5; echo done"))
-    await asyncio.sleep(0.3)  # tidy: sleeps because the cluster is away for so long
+    go = rig.own_dir / "go"
+    (attempt,) = rig.launch(sh(f"echo up; until [ -e {go} ]; do sleep 0.02; done; echo done"))
+    await until(lambda: cluster.faults.cut > 0)
     cluster.faults.down = False
     await rig.hears(Began, attempt)
     cluster.faults.down = True
-    await asyncio.sleep(1)  # tidy: sleeps because the cluster is away for so long
+    before = cluster.faults.cut
+    await until(lambda: cluster.faults.cut > before)
+    go.touch()
+    await until(lambda: cluster.faults.cut > before + 1)
     cluster.faults.down = False
     assert (await rig.hears(Ended, attempt)).outcome is Outcome.SUCCEEDED
     assert rig.log(attempt) == "up\ndone\n"

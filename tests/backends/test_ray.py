@@ -98,13 +98,17 @@ async def test_a_stopped_task_is_stopped_there(rig: Rig, ray: StandIn) -> None:
 async def test_a_cluster_that_is_away_for_a_while_fails_no_task_and_runs_none_twice(rig: Rig, ray: StandIn) -> None:
     ray.faults.down = True
     await rig.share(ray=ray.address)
-    (attempt,) = rig.launch(sh("echo up; sleep 0.5; echo done"))
-    await asyncio.sleep(0.3)  # tidy: sleeps because the cluster is away for so long
+    go = rig.own_dir / "go"
+    (attempt,) = rig.launch(sh(f"echo up; until [ -e {go} ]; do sleep 0.02; done; echo done"))
+    await until(lambda: ray.faults.cut > 0)
     ray.faults.down = False
     ray.faults.lost_answers = ["POST"]
     await rig.hears(Began, attempt)
     ray.faults.down = True
-    await asyncio.sleep(0.5)  # tidy: sleeps because the cluster is away for so long
+    before = ray.faults.cut
+    await until(lambda: ray.faults.cut > before)
+    go.touch()
+    await until(lambda: ray.faults.cut > before + 1)
     ray.faults.down = False
     assert (await rig.hears(Ended, attempt)).outcome is Outcome.SUCCEEDED
     assert rig.log(attempt) == "up\ndone\n"
