@@ -4,6 +4,7 @@
 # PROCESSES=2         how many processes the tests are spread over
 # SEEDS=2000          how many seeds `make sim` runs
 # SCALE=1             how long `make soak` takes, as a factor: 0.05 is what CI does
+# ARGS="-k guard"     arguments of pytest for `make test`
 
 PYTHON ?= python3
 PROCESSES ?= 2
@@ -19,6 +20,10 @@ SOURCES := src tests tools examples $(wildcard benchmarks)
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
+# Errors in full, and no warnings: they are about the machine's pip.conf, or come before an error that says the same.
+PIP := -m pip install -qq
+count = $$(grep -c '^[A-Za-z0-9].*==' $(1))
+
 .DEFAULT_GOAL := help
 .PHONY: help setup tools up test check format client reference sim sim-faults soak bench peers lock clean
 
@@ -29,30 +34,37 @@ setup: $(STAMP) ## make .venv with what Mainspring runs with, exactly as require
 
 tools: $(TOOLS) ## add what tests and checks need, PostgreSQL and Node among it, as requirements-dev.lock names it
 
-# The stamps are written last, so an installation that was broken off is done again.
+# The stamps are written last, so an installation that was broken off is done again. What is up to date says nothing.
 $(STAMP): requirements.lock pyproject.toml
-	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@test -x $(BIN)/python || { \
+		echo "Creating $(VENV) with $$($(PYTHON) --version) (about 5 seconds)"; $(PYTHON) -m venv $(VENV); }
 	@$(BIN)/python -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Mainspring needs Python 3.11 or later: make setup PYTHON=python3.11")'
-	$(BIN)/python -m pip install --quiet --require-hashes -r requirements.lock
-	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
+	@echo "Installing $(call count,requirements.lock) packages (requirements.lock, about 15 seconds)"
+	@$(BIN)/python $(PIP) --require-hashes -r requirements.lock
+	@echo "Installing Mainspring itself (about 3 seconds)"
+	@$(BIN)/python $(PIP) --no-deps --no-build-isolation --editable .
 	@touch $(STAMP)
 
 $(TOOLS): requirements-dev.lock $(STAMP)
 	@$(BIN)/python -m tools.system_packages
-	$(BIN)/python -m pip install --quiet --require-hashes -r requirements-dev.lock
+	@echo "Installing test tools: $(call count,requirements-dev.lock) packages with PostgreSQL and Node" \
+		"(requirements-dev.lock, about 40 seconds)"
+	@$(BIN)/python $(PIP) --require-hashes -r requirements-dev.lock
 	@touch $(TOOLS)
 
 # Ray has an environment of its own: its dependencies are many, and none of ours.
 $(RAY): tests/backends/ray-requirements.lock
-	@test -x .venv-ray/bin/python || $(PYTHON) -m venv .venv-ray
-	.venv-ray/bin/python -m pip install --quiet --require-hashes -r tests/backends/ray-requirements.lock
+	@test -x .venv-ray/bin/python || { \
+		echo "Creating .venv-ray with $$($(PYTHON) --version) (about 5 seconds)"; $(PYTHON) -m venv .venv-ray; }
+	@echo "Installing Ray: $(call count,$<) packages (ray-requirements.lock, about 30 seconds)"
+	@.venv-ray/bin/python $(PIP) --require-hashes -r $<
 	@touch $(RAY)
 
 up: setup ## run the pipelines of examples/ until Ctrl-C
 	$(BIN)/mainspring up examples
 
-test: tools ## run every test but the soak, in random order
-	$(BIN)/python -m pytest -n $(PROCESSES) tests
+test: tools ## run every test but the soak, in random order: first those without processes of their own, then the others
+	@$(BIN)/python -m tools.run_tests -n $(PROCESSES) $(ARGS)
 
 check: tools ## format, lint, types, house rules, fast tests: some minutes
 	$(BIN)/ruff format --check .

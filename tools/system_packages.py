@@ -18,14 +18,21 @@ _APT = ["apt-get", "-qq", "-o", "Dpkg::Use-Pty=0"]
 
 def main() -> None:
     """Install what is missing, or say what it is."""
+    _say(f"Checking for programs that tests run: {', '.join(PACKAGES)}")
     missing = [package for program, package in PACKAGES.items() if shutil.which(program) is None]
     if not missing:
         return
     if shutil.which("apt-get") is None or os.geteuid() != 0:
         sys.exit(f"The tests run programs that are not here. As root: apt-get install {' '.join(missing)}")
+    _say(f"Installing {', '.join(missing)} with apt-get (about a minute)")
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     for words in (["update"], ["install", "--yes", "--no-install-recommends", *missing]):
         subprocess.run([*_APT, *words], env=environment, stdout=subprocess.DEVNULL, check=True)
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
 
 
 if __name__ == "__main__":
