@@ -20,9 +20,13 @@ SOURCES := src tests tools examples $(wildcard benchmarks)
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-# Errors in full, and no warnings: they are about the machine's pip.conf, or come before an error that says the same.
-PIP := -m pip install -qq
-count = $$(grep -c '^[A-Za-z0-9].*==' $(1))
+# $(call install,ENVIRONMENT,ARGUMENTS). What pip says is shown if it fails, with its exit code; its warnings alone are
+# not. Those about locations never are: they are about pip.conf, one for each package.
+install = $(1)/bin/python -m pip install --quiet $(2) 2> $(1)/pip.log \
+	|| { code=$$?; grep -v '^WARNING: Location ' $(1)/pip.log >&2; exit $$code; }
+
+# $(call count,LOCK): how many packages of a lock file are installed here.
+count = $$(grep '^[A-Za-z0-9].*==' $(1) | grep -vc "sys_platform == '")
 
 .DEFAULT_GOAL := help
 .PHONY: help setup tools up test check format client reference sim sim-faults soak bench peers lock clean
@@ -40,16 +44,16 @@ $(STAMP): requirements.lock pyproject.toml
 		echo "Creating $(VENV) with $$($(PYTHON) --version) (about 5 seconds)"; $(PYTHON) -m venv $(VENV); }
 	@$(BIN)/python -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Mainspring needs Python 3.11 or later: make setup PYTHON=python3.11")'
 	@echo "Installing $(call count,requirements.lock) packages (requirements.lock, about 15 seconds)"
-	@$(BIN)/python $(PIP) --require-hashes -r requirements.lock
+	@$(call install,$(VENV),--require-hashes -r requirements.lock)
 	@echo "Installing Mainspring itself (about 3 seconds)"
-	@$(BIN)/python $(PIP) --no-deps --no-build-isolation --editable .
+	@$(call install,$(VENV),--no-deps --no-build-isolation --editable .)
 	@touch $(STAMP)
 
 $(TOOLS): requirements-dev.lock $(STAMP)
 	@$(BIN)/python -m tools.system_packages
 	@echo "Installing test tools: $(call count,requirements-dev.lock) packages with PostgreSQL and Node" \
 		"(requirements-dev.lock, about 40 seconds)"
-	@$(BIN)/python $(PIP) --require-hashes -r requirements-dev.lock
+	@$(call install,$(VENV),--require-hashes -r requirements-dev.lock)
 	@touch $(TOOLS)
 
 # Ray has an environment of its own: its dependencies are many, and none of ours.
@@ -57,7 +61,7 @@ $(RAY): tests/backends/ray-requirements.lock
 	@test -x .venv-ray/bin/python || { \
 		echo "Creating .venv-ray with $$($(PYTHON) --version) (about 5 seconds)"; $(PYTHON) -m venv .venv-ray; }
 	@echo "Installing Ray: $(call count,$<) packages (ray-requirements.lock, about 30 seconds)"
-	@.venv-ray/bin/python $(PIP) --require-hashes -r $<
+	@$(call install,.venv-ray,--require-hashes -r $<)
 	@touch $(RAY)
 
 up: setup ## run the pipelines of examples/ until Ctrl-C
