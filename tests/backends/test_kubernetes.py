@@ -238,7 +238,7 @@ async def test_a_log_whose_connections_break_is_whole_and_has_nothing_twice(rig:
 
 async def test_what_a_killed_guard_left_is_removed_before_anything_new_runs(rig: Rig, cluster: StandIn) -> None:
     await start(rig, cluster)
-    (lost,) = rig.launch(sh("echo up; trap '' TERM; sleep 100"))
+    (lost,) = rig.launch(sh("echo up; trap '' TERM; sleep 100", grace_seconds=0.2))
     await rig.prints(lost, "up")
     os.kill(rig.pid, signal.SIGKILL)
     await rig.is_gone()

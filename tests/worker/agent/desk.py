@@ -30,11 +30,17 @@ from mainspring.wire import (
 )
 
 PATIENCE_SECONDS = 30.0
-LOOK_SECONDS = 0.02
-"""How often a test looks at what another process writes."""
+_LOOK_SECONDS = 0.02
 _DECODER: msgspec.msgpack.Decoder[list[FromWorker]] = msgspec.msgpack.Decoder(list[FromWorker])
 
 M = TypeVar("M")
+
+
+async def until_it_holds(condition: Callable[[], bool]) -> None:
+    """Wait for what another process does to the disk."""
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while not condition():  # noqa: ASYNC110 - nothing tells
+            await asyncio.sleep(_LOOK_SECONDS)
 
 
 class Desk:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import signal
 from http import HTTPStatus
 from pathlib import Path
@@ -36,7 +35,7 @@ from mainspring.wire import (
 )
 from mainspring.worker.guard_settings import log_path
 from tests.worker.agent.conftest import Shop
-from tests.worker.agent.desk import LOOK_SECONDS, PATIENCE_SECONDS, Desk, open_desk
+from tests.worker.agent.desk import Desk, open_desk, until_it_holds
 
 pytestmark = pytest.mark.processes
 
@@ -69,20 +68,6 @@ def ask(context) -> None:
 """
 
 
-async def exists(path: Path) -> None:
-    """Wait until something is there."""
-    async with asyncio.timeout(PATIENCE_SECONDS):
-        while not path.exists():  # noqa: ASYNC110, ASYNC240 - another process makes it
-            await asyncio.sleep(LOOK_SECONDS)
-
-
-async def gone(path: Path) -> None:
-    """Wait until something is removed."""
-    async with asyncio.timeout(PATIENCE_SECONDS):
-        while path.exists():  # noqa: ASYNC110, ASYNC240 - another process removes it
-            await asyncio.sleep(LOOK_SECONDS)
-
-
 async def test_it_registers_runs_what_it_is_given_and_reports(desk: Desk, shop: Shop) -> None:
     """WRK-1, WRK-8: received, started, its result and its log; and nothing stays on its disk."""
     shop.open(desk.url, token="secret")
@@ -99,7 +84,7 @@ async def test_it_registers_runs_what_it_is_given_and_reports(desk: Desk, shop: 
     heard = [one for one in desk.heard if isinstance(one, Received | Started | Result)]
     assert heard[0] == Received(("a", "b"))
     assert heard.index(Started("a")) < heard.index(Started("b"))
-    await gone(log_path(shop.state_dir, "b"))
+    await until_it_holds(lambda: not log_path(shop.state_dir, "b").exists())
 
 
 async def test_what_it_can_not_run_is_refused(desk: Desk, shop: Shop) -> None:
@@ -178,7 +163,7 @@ async def test_another_agent_leaves_a_process_alone_that_went_on_to_the_next_att
     await desk.wait_for(Started)
     await shop.crash()
     (tmp_path / "a").touch()
-    await exists(tmp_path / "b.begun")
+    await until_it_holds((tmp_path / "b.begun").exists)
 
     shop.open(desk.url)
     assert (await desk.result("a")).outcome is Outcome.SUCCEEDED

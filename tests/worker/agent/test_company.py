@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 
 import msgspec
@@ -11,7 +10,7 @@ import pytest
 from mainspring.wire import Received, Register, Started
 from mainspring.worker import uplink
 from tests.worker.agent.conftest import Shop
-from tests.worker.agent.desk import LOOK_SECONDS, PATIENCE_SECONDS, Desk
+from tests.worker.agent.desk import PATIENCE_SECONDS, Desk, until_it_holds
 
 pytestmark = pytest.mark.processes
 
@@ -54,6 +53,5 @@ async def test_what_was_taken_the_guard_forgets_also_if_nothing_follows(desk: De
     await desk.assign("lease", ("a", ECHO))
     await desk.result("a")
 
-    async with asyncio.timeout(PATIENCE_SECONDS):
-        while (shop.state_dir / "ends").stat().st_size:  # noqa: ASYNC110 - the guard writes it
-            await asyncio.sleep(LOOK_SECONDS)
+    ends = shop.state_dir / "ends"
+    await until_it_holds(lambda: ends.stat().st_size == 0)
