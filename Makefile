@@ -67,7 +67,7 @@ $(RAY): tests/backends/ray-requirements.lock
 up: setup ## run the pipelines of examples/ until Ctrl-C
 	$(BIN)/mainspring up examples
 
-test: tools ## run every test but the soak, in random order: first those without processes of their own, then the others
+test: tools ## run every test but the soak, in random order, in two groups
 	@$(BIN)/python -m tools.run_tests -n $(PROCESSES) $(ARGS)
 
 check: tools ## format, lint, types, house rules, fast tests: some minutes

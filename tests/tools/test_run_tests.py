@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import psutil
@@ -171,6 +172,22 @@ def test_the_slowest_tests_are_those_of_both_groups() -> None:
     assert lines[:2] == ["The 2 slowest tests:", "    7.25 s  test_it.py::slow"]
 
 
+def wait_until(condition: Callable[[], bool]) -> None:
+    """Wait for what another process does."""
+    until = time.monotonic() + DEADLINE_SECONDS
+    while not condition():
+        assert time.monotonic() < until
+        time.sleep(0.02)  # tidy: sleeps because nothing tells what another process does
+
+
+def is_over(process: psutil.Process) -> bool:
+    """Whether a process was killed, also if nothing has waited for it yet."""
+    try:
+        return process.status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
+
+
 def start(suite: Path, *parts: str, processes: int = 0, arguments: tuple[str, ...] = ()) -> subprocess.Popen[str]:
     """Start the runner on a suite that is made of these parts."""
     (suite / "pytest.ini").write_text("[pytest]\naddopts = -p xdist.plugin\nmarkers =\n    processes\n    soak\n")
@@ -241,14 +258,10 @@ def test_an_empty_group_is_an_error_unless_the_arguments_choose(tmp_path: Path) 
 def test_a_signal_ends_the_run_and_all_its_processes(tmp_path: Path, number: signal.Signals) -> None:
     """Also if SIGINT was ignored by the shell."""
     process = start(tmp_path, HANGS, processes=1)
-    until = time.monotonic() + DEADLINE_SECONDS
-    while not (tmp_path / "started").exists():
-        assert time.monotonic() < until
-        assert process.poll() is None
-        time.sleep(0.02)  # tidy: sleeps because another process makes the file
+    wait_until((tmp_path / "started").exists)
     child = psutil.Process(int((tmp_path / "started").read_text()))
     process.send_signal(number)
     output, _ = process.communicate(timeout=DEADLINE_SECONDS)
     assert process.returncode == 128 + number
-    assert not child.is_running() or child.status() == psutil.STATUS_ZOMBIE
     assert "slowest tests" not in output
+    wait_until(lambda: is_over(child))
