@@ -20,7 +20,7 @@ pytestmark = pytest.mark.processes
 
 async def start(rig: Rig, cluster: StandIn, **settings: object) -> None:
     """A guard whose worker has this cluster."""
-    await rig.start(variables=variables_of(cluster), kubernetes="here", **settings)
+    await rig.start(code="", variables=variables_of(cluster), kubernetes="here", **settings)
 
 
 async def share(rig: Rig, cluster: StandIn) -> None:

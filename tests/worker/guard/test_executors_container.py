@@ -41,9 +41,12 @@ async def start(rig: Rig, engine: Engine | None, **settings: Any) -> None:
 
 async def share(rig: Rig, engine: Engine) -> None:
     """Connect to the guard of this module, which has the engine."""
-    variables = {"PLANTED": KEY, "DB": KEY}
-    settings = {"look_seconds": 0.05, "task_processes": 50}
-    await rig.share(container_engine=msgspec.to_builtins(engine), variables=variables, **settings)
+    await rig.share(
+        variables={"PLANTED": KEY, "DB": KEY},
+        container_engine=msgspec.to_builtins(engine),
+        look_seconds=0.05,
+        task_processes=50,
+    )
 
 
 def in_image(script: str, **more: object) -> dict[str, object]:
