@@ -18,6 +18,15 @@ from tests.worker.agent.desk import PATIENCE_SECONDS, Desk
 pytestmark = pytest.mark.processes
 
 COMMAND = (sys.executable, "-c", "from mainspring.cli.main import main; main()", "worker")
+WAITING = """
+import sys
+import mainspring.worker.launch
+from mainspring.cli.main import main
+print("loaded", flush=True)
+if sys.stdin.readline():
+    main()
+"""
+"""The same command, which loads its code and then waits: a guard without an agent does not wait for slow imports."""
 HANDLERS = """
 from mainspring import task
 
@@ -29,8 +38,25 @@ def greet(name: str = "you") -> str:
 
 async def start(shop: Shop, desk: Desk, *options: str) -> asyncio.subprocess.Process:
     """A worker on the shop's directory."""
-    words = ("--server", desk.url, "--state-dir", str(shop.state_dir), "--name", "w1", "--as-root", *options)
+    words = words_of(shop, desk, *options)
     return await asyncio.create_subprocess_exec(*COMMAND, *words, stderr=asyncio.subprocess.DEVNULL)
+
+
+async def start_waiting(shop: Shop, desk: Desk, *options: str) -> asyncio.subprocess.Process:
+    """A worker that begins when it is told to."""
+    pipe = asyncio.subprocess.PIPE
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", WAITING, "worker", *words_of(shop, desk, *options),
+        stdin=pipe, stdout=pipe, stderr=asyncio.subprocess.DEVNULL,
+    )  # fmt: skip
+    assert process.stdout is not None
+    assert await process.stdout.readline() == b"loaded\n"
+    return process
+
+
+def words_of(shop: Shop, desk: Desk, *options: str) -> tuple[str, ...]:
+    """The options of a worker on the shop's directory."""
+    return ("--server", desk.url, "--state-dir", str(shop.state_dir), "--name", "w1", "--as-root", *options)
 
 
 async def ended(process: asyncio.subprocess.Process) -> int:
@@ -46,10 +72,14 @@ async def test_a_worker_that_is_killed_and_started_again_loses_nothing(desk: Des
     await desk.wait_for(Register)
     await desk.assign("lease", ("a", work))
     await desk.wait_for(Started)
+    options = ("--ready-file", str(tmp_path / "ready"), "--label", "disk=ssd", "--cpu", "500m")
+    next_one = await start_waiting(shop, desk, *options)
     process.kill()
     await ended(process)
 
-    process = await start(shop, desk, "--ready-file", str(tmp_path / "ready"), "--label", "disk=ssd", "--cpu", "500m")
+    process = next_one
+    assert process.stdin is not None
+    process.stdin.write(b"\n")
     hello = await desk.wait_for(Register, times=2)
     assert (hello.holds, hello.labels["disk"], hello.offer.cpu_millis) == (("a",), "ssd", 500)
     (tmp_path / "go").touch()
