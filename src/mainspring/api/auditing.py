@@ -1,6 +1,6 @@
 """What the audit log says of a request (SEC-4): made here, written by the store in the transaction of the change.
 
-    @router.post("/runs/{run_id}/cancel", role=Role.OPERATOR)
+    @router.post("/runs/{run_id}/cancel", operation="cancel_run", role=Role.OPERATOR)
     async def cancel_run(run_id: str, .., audit: Auditor) -> Done:
         entry = audit.entry(run_id, tenant=run.tenant, why=body.why)
 

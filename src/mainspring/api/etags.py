@@ -4,11 +4,11 @@
     If-Match: "7"              change it only if it still is that one, or else 412; `*`: only if it is there at all
     If-None-Match: "7"         read it only if it is another one by now, or else 304
 
-    @router.get("/tenants/{name}", role=Role.VIEWER, returns=TenantView)
+    @router.get("/tenants/{name}", operation="get_tenant", role=Role.VIEWER, returns=TenantView)
     async def get_tenant(name: str, .., known: IfNoneMatch = None) -> Response:
         return etags.answer(tenant_view(row), row.version, known)
 
-    @router.put("/tenants/{name}", role=Role.ADMIN, returns=TenantView)
+    @router.put("/tenants/{name}", operation="put_tenant", role=Role.ADMIN, returns=TenantView)
     async def put_tenant(name: str, .., match: IfMatch = None) -> Response:
         expected = etags.expected(match, row.version, f"tenant {name}")
 

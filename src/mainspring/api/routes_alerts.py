@@ -17,7 +17,7 @@ router = Router()
 AlertState = Literal["open", "resolved"]
 
 
-@router.get("/alerts", role=Role.VIEWER)
+@router.get("/alerts", operation="list_alerts", role=Role.VIEWER)
 async def list_alerts(
     principal: Principal,
     services: Services,
@@ -33,7 +33,7 @@ async def list_alerts(
     return views.page(rows, map(schedule_views.alert_view, rows), limit, [rows[-1].id] if rows else [])
 
 
-@router.get("/breakers", role=Role.VIEWER)
+@router.get("/breakers", operation="list_breakers", role=Role.VIEWER)
 async def list_breakers(principal: Principal, services: Services) -> Page[BreakerView]:
     """The circuits that are open. Whoever belongs to one tenant sees those of its own jobs."""
     own = f"{principal.tenant}/"
@@ -46,7 +46,7 @@ async def list_breakers(principal: Principal, services: Services) -> Page[Breake
     )
 
 
-@router.get("/jobs/{name}/durations", role=Role.VIEWER)
+@router.get("/jobs/{name}/durations", operation="list_durations", role=Role.VIEWER)
 async def list_durations(
     name: str, principal: Principal, services: Services, tenant: str | None = None
 ) -> Page[DurationView]:

@@ -22,7 +22,9 @@ router = Router()
 LARGEST_BYTES = 64 * 1024 * 1024
 
 
-@router.post("/apply", role=Role.SUBMITTER, answers=NDJSON, returns=ApplyLine, largest_body=LARGEST_BYTES)
+@router.post(
+    "/apply", operation="apply", role=Role.SUBMITTER, answers=NDJSON, returns=ApplyLine, largest_body=LARGEST_BYTES
+)
 async def apply(
     body: ApplyRequest, request: Request, principal: Principal, services: Services, audit: Auditor
 ) -> Response:

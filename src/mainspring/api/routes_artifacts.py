@@ -31,7 +31,7 @@ _MOST_NAMES = 100
 _ANY = "*"
 
 
-@router.get("/runs/{run_id}/artifacts", role=Role.VIEWER)
+@router.get("/runs/{run_id}/artifacts", operation="list_run_artifacts", role=Role.VIEWER)
 async def list_run_artifacts(
     run_id: str,
     principal: Principal,
@@ -54,7 +54,7 @@ async def list_run_artifacts(
     return await _page(services, found, wanted, limit, cursor)
 
 
-@router.get("/tasks/{task_id}/artifacts", role=Role.VIEWER)
+@router.get("/tasks/{task_id}/artifacts", operation="list_task_artifacts", role=Role.VIEWER)
 async def list_task_artifacts(
     task_id: str,
     principal: Principal,

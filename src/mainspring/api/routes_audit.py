@@ -30,7 +30,7 @@ _NULL = msgspec.Raw(b"null")
 Seq = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 
 
-@router.get("/audit", role=Role.ADMIN)
+@router.get("/audit", operation="list_audit", role=Role.ADMIN)
 async def list_audit(
     principal: Principal,
     services: Services,
@@ -53,7 +53,7 @@ async def list_audit(
     return views.page(rows, map(_view, rows), limit, place)
 
 
-@router.get("/audit/heads", role=Role.ADMIN)
+@router.get("/audit/heads", operation="list_audit_heads", role=Role.ADMIN)
 async def list_audit_heads(
     principal: Principal, services: Services, limit: Limit = USUAL_PAGE, cursor: Cursor = ""
 ) -> Page[HeadView]:
@@ -66,7 +66,7 @@ async def list_audit_heads(
     return views.page(heads, map(_head_view, heads), limit, [heads[-1].tenant] if heads else [])
 
 
-@router.get("/audit/chain", role=Role.ADMIN)
+@router.get("/audit/chain", operation="list_audit_chain", role=Role.ADMIN)
 async def list_audit_chain(
     principal: Principal,
     services: Services,
@@ -84,7 +84,7 @@ async def list_audit_chain(
     return Page(items=[_view(row) for row in rows])
 
 
-@router.get("/audit/verification", role=Role.ADMIN)
+@router.get("/audit/verification", operation="verify_audit", role=Role.ADMIN)
 async def verify_audit(principal: Principal, services: Services, tenant: str | None = None) -> VerificationView:
     """Go through one chain as far as it is kept, and say where it is not what was sealed."""
     chain = _chain(principal, tenant)

@@ -40,7 +40,7 @@ _ACTS: dict[str, type[Act]] = {"cancel": CancelRun, "pause": PauseRun, "resume":
 _MakeAct = Callable[[Run], Awaitable[Act]]
 
 
-@router.post("/runs/act", role=Role.OPERATOR, answers=NDJSON, returns=BulkActLine)
+@router.post("/runs/act", operation="act_on_runs", role=Role.OPERATOR, answers=NDJSON, returns=BulkActLine)
 async def act_on_runs(
     body: BulkActRequest, request: Request, principal: Principal, services: Services, audit: Auditor
 ) -> Response:

@@ -22,7 +22,7 @@ from mainspring.shard.events import SaveCheckpoint
 router = Router()
 
 
-@router.get("/tasks/{task_id}/checkpoint", role=Role.VIEWER, returns=CheckpointView)
+@router.get("/tasks/{task_id}/checkpoint", operation="get_checkpoint", role=Role.VIEWER, returns=CheckpointView)
 async def get_checkpoint(task_id: str, principal: Principal, services: Services, known: IfNoneMatch = None) -> Response:
     """What a task saved last for its next attempt; the ETag is a digest of the document."""
     await find_task(services, principal, task_id)
@@ -32,7 +32,13 @@ async def get_checkpoint(task_id: str, principal: Principal, services: Services,
     return etags.answer(views.checkpoint_view(checkpoint), digest_of(checkpoint.document), known)
 
 
-@router.put("/tasks/{task_id}/checkpoint", role=Role.OPERATOR, returns=Done, largest_body=LARGEST_CHECKPOINT_BYTES)
+@router.put(
+    "/tasks/{task_id}/checkpoint",
+    operation="put_checkpoint",
+    role=Role.OPERATOR,
+    returns=Done,
+    largest_body=LARGEST_CHECKPOINT_BYTES,
+)
 async def put_checkpoint(
     task_id: str,
     body: bytes,

@@ -27,7 +27,7 @@ _REMEMBERED = timedelta(days=1)
 _MOST_OVERDUE = 100
 
 
-@router.get("/checkup", role=Role.VIEWER)
+@router.get("/checkup", operation="get_checkup", role=Role.VIEWER)
 async def get_checkup(principal: Principal, services: Services) -> CheckupView:
     """How this server is, its store, who leads which pool and until when, and which schedules are overdue.
 

@@ -29,7 +29,7 @@ router = Router()
 _DEAD = frozenset({TaskState.FAILED, TaskState.TIMED_OUT})
 
 
-@router.get("/dead-letters", role=Role.VIEWER)
+@router.get("/dead-letters", operation="list_dead_letters", role=Role.VIEWER)
 async def list_dead_letters(
     principal: Principal,
     services: Services,
@@ -46,7 +46,7 @@ async def list_dead_letters(
     return views.page(tasks, shown, limit, place)
 
 
-@router.post("/dead-letters/{task_id}/retry", role=Role.OPERATOR)
+@router.post("/dead-letters/{task_id}/retry", operation="retry_dead_letter", role=Role.OPERATOR)
 async def retry_dead_letter(
     task_id: str, body: ActRequest, principal: Principal, services: Services, audit: Auditor, key: Key = None
 ) -> Revived:
@@ -69,7 +69,7 @@ async def retry_dead_letter(
     return Revived(run_id=task.run_id, is_new_run=False, detail=done.detail)
 
 
-@router.post("/runs/{run_id}/rerun", role=Role.OPERATOR, status=201, counts=Counts.SUBMISSION)
+@router.post("/runs/{run_id}/rerun", operation="rerun_run", role=Role.OPERATOR, status=201, counts=Counts.SUBMISSION)
 async def rerun_run(
     run_id: str, body: ActRequest, principal: Principal, services: Services, audit: Auditor, key: Key = None
 ) -> Revived:

@@ -21,7 +21,7 @@ from mainspring.store.port_front import DecisionFilter
 router = Router()
 
 
-@router.get("/tasks/{task_id}/decisions", role=Role.VIEWER)
+@router.get("/tasks/{task_id}/decisions", operation="list_task_decisions", role=Role.VIEWER)
 async def list_task_decisions(
     task_id: str, principal: Principal, services: Services, limit: Limit = USUAL_PAGE, cursor: Cursor = ""
 ) -> Page[DecisionView]:
@@ -30,7 +30,7 @@ async def list_task_decisions(
     return await _page(services, principal, DecisionFilter(task_id=task_id), limit, cursor)
 
 
-@router.get("/decisions", role=Role.VIEWER)
+@router.get("/decisions", operation="list_decisions", role=Role.VIEWER)
 async def list_decisions(
     principal: Principal,
     services: Services,

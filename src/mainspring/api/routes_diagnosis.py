@@ -27,7 +27,9 @@ from mainspring.rest_diagnosis import DiagnosisView, QueueReasonsView, WhatIfReq
 router = Router()
 
 
-@router.get("/tasks/{task_id}/diagnosis", role=Role.VIEWER, returns=DiagnosisView, texts=TEXTS)
+@router.get(
+    "/tasks/{task_id}/diagnosis", operation="diagnose_task", role=Role.VIEWER, returns=DiagnosisView, texts=TEXTS
+)
 async def diagnose_task(
     task_id: str, principal: Principal, services: Services, format: Form | None = None, accept: Accept = ""
 ) -> Response:
@@ -41,7 +43,13 @@ async def diagnose_task(
 
 
 @router.post(
-    "/tasks/{task_id}/what-if", role=Role.VIEWER, returns=WhatIfView, texts=TEXTS, audited=False, counts=Counts.QUERY
+    "/tasks/{task_id}/what-if",
+    operation="suppose",
+    role=Role.VIEWER,
+    returns=WhatIfView,
+    texts=TEXTS,
+    audited=False,
+    counts=Counts.QUERY,
 )
 async def suppose(
     task_id: str,
@@ -61,7 +69,7 @@ async def suppose(
     return diagnosis_views.answer_what_if(outcome, body.changes, principal, format, accept)
 
 
-@router.get("/runs/{run_id}/diagnosis", role=Role.VIEWER, returns=DiagnosisView, texts=TEXTS)
+@router.get("/runs/{run_id}/diagnosis", operation="diagnose_run", role=Role.VIEWER, returns=DiagnosisView, texts=TEXTS)
 async def diagnose_run(
     run_id: str, principal: Principal, services: Services, format: Form | None = None, accept: Accept = ""
 ) -> Response:
@@ -70,7 +78,9 @@ async def diagnose_run(
     return diagnosis_views.answer(found, principal, format, accept)
 
 
-@router.get("/schedules/{ref}/diagnosis", role=Role.VIEWER, returns=DiagnosisView, texts=TEXTS)
+@router.get(
+    "/schedules/{ref}/diagnosis", operation="diagnose_schedule", role=Role.VIEWER, returns=DiagnosisView, texts=TEXTS
+)
 async def diagnose_schedule(
     ref: str,
     principal: Principal,
@@ -84,7 +94,7 @@ async def diagnose_schedule(
     return diagnosis_views.answer(await diagnose_schedule_row(services, row), principal, format, accept)
 
 
-@router.get("/jobs/{name}/diagnosis", role=Role.VIEWER, returns=DiagnosisView, texts=TEXTS)
+@router.get("/jobs/{name}/diagnosis", operation="diagnose_job", role=Role.VIEWER, returns=DiagnosisView, texts=TEXTS)
 async def diagnose_job(
     name: str,
     principal: Principal,
@@ -98,7 +108,7 @@ async def diagnose_job(
     return diagnosis_views.answer(await diagnosing.diagnose_job(services, row), principal, format, accept)
 
 
-@router.get("/queue/reasons", role=Role.VIEWER)
+@router.get("/queue/reasons", operation="list_reasons", role=Role.VIEWER)
 async def list_reasons(principal: Principal, services: Services, pool: str | None = None) -> QueueReasonsView:
     """How many tasks of a pool wait for which reason; without `pool` of the one where runs usually go.
 

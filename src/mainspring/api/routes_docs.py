@@ -20,13 +20,13 @@ router = Router(prefix="")
 HTML = "text/html"
 
 
-@router.get("/api/docs", role=None, answers=HTML)
+@router.get("/api/docs", operation="get_docs", role=None, answers=HTML)
 async def get_docs(request: Request) -> Response:
     """All routes, as a page for people."""
     return HTMLResponse(request.app.state.docs(), headers=docs_page.HEADERS)
 
 
-@router.get(DOCUMENTED_AT, role=None, answers=HTML)
+@router.get(DOCUMENTED_AT, operation="get_error_docs", role=None, answers=HTML)
 async def get_error_docs() -> Response:
     """All errors by their codes, as a page for people: where the `type` of a problem leads."""
     return HTMLResponse(docs_page.page("Mainspring: errors", _errors()), headers=docs_page.HEADERS)

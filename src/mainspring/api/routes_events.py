@@ -31,7 +31,7 @@ _Write = Callable[[dict[str, Place], Transition | None], bytes]
 _SSE = "text/event-stream"
 
 
-@router.get("/events", role=Role.VIEWER, answers=_SSE)
+@router.get("/events", operation="follow_events", role=Role.VIEWER, answers=_SSE)
 async def follow_events(
     request: Request,
     principal: Principal,

@@ -21,7 +21,7 @@ router = Router()
 USUAL_OUTLOOK = timedelta(days=1)
 
 
-@router.get("/upcoming", role=Role.VIEWER)
+@router.get("/upcoming", operation="list_upcoming", role=Role.VIEWER)
 async def list_upcoming(
     principal: Principal,
     services: Services,
@@ -63,7 +63,7 @@ async def list_upcoming(
     )
 
 
-@router.get("/schedules/{ref}/fires", role=Role.VIEWER)
+@router.get("/schedules/{ref}/fires", operation="list_fires", role=Role.VIEWER)
 async def list_fires(
     ref: str,
     principal: Principal,
@@ -90,7 +90,7 @@ async def list_fires(
     return place.page(rows, limit, lambda fire: fire.window_at, schedule_views.fire_view)
 
 
-@router.get("/schedules/{ref}/changes", role=Role.VIEWER)
+@router.get("/schedules/{ref}/changes", operation="list_changes", role=Role.VIEWER)
 async def list_changes(
     ref: str, principal: Principal, services: Services, tenant: str | None = None, limit: Limit = USUAL_PAGE
 ) -> Page[ChangeView]:
@@ -99,7 +99,7 @@ async def list_changes(
     return Page(items=[schedule_views.change_view(one) for one in await services.store.schedule_changes(row.id, limit)])
 
 
-@router.get("/schedules/{ref}/backfills", role=Role.VIEWER)
+@router.get("/schedules/{ref}/backfills", operation="list_backfills", role=Role.VIEWER)
 async def list_backfills(
     ref: str, principal: Principal, services: Services, tenant: str | None = None, limit: Limit = USUAL_PAGE
 ) -> Page[BackfillSummary]:

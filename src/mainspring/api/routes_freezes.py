@@ -27,7 +27,7 @@ router = Router()
 _OF_ALL = (FreezeKind.ALL, FreezeKind.POOL)
 
 
-@router.get("/freezes", role=Role.VIEWER)
+@router.get("/freezes", operation="list_freezes", role=Role.VIEWER)
 async def list_freezes(
     principal: Principal, services: Services, limit: Limit = USUAL_PAGE, cursor: Cursor = ""
 ) -> Page[FreezeView]:
@@ -37,7 +37,7 @@ async def list_freezes(
     return ruling.page_of(rows, _view, lambda row: (row.kind, row.subject), limit, cursor, parts=2)
 
 
-@router.post("/freezes", role=Role.OPERATOR)
+@router.post("/freezes", operation="freeze", role=Role.OPERATOR)
 async def freeze(body: FreezeRequest, principal: Principal, services: Services, audit: Auditor) -> FreezeView:
     """Let nothing new of something start, until somebody unfreezes it or for a while. What runs goes on."""
     faults = Faults()
@@ -61,7 +61,7 @@ async def freeze(body: FreezeRequest, principal: Principal, services: Services, 
     return _view(kept)
 
 
-@router.delete("/freezes", role=Role.OPERATOR)
+@router.delete("/freezes", operation="unfreeze", role=Role.OPERATOR)
 async def unfreeze(
     kind: FreezeKind, principal: Principal, services: Services, audit: Auditor, subject: str = "", why: str = ""
 ) -> Done:

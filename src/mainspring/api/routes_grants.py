@@ -20,7 +20,7 @@ from mainspring.rest_sharing import GrantRequest, GrantView
 router = Router()
 
 
-@router.get("/p0-grants", role=Role.VIEWER)
+@router.get("/p0-grants", operation="list_p0_grants", role=Role.VIEWER)
 async def list_p0_grants(
     principal: Principal, services: Services, tenant: str | None = None, limit: Limit = USUAL_PAGE, cursor: Cursor = ""
 ) -> Page[GrantView]:
@@ -32,7 +32,7 @@ async def list_p0_grants(
     return ruling.page_of(rows, _view, lambda row: (row.tenant,), limit, cursor)
 
 
-@router.put("/tenants/{name}/p0-grant", role=Role.APPROVER)
+@router.put("/tenants/{name}/p0-grant", operation="grant_p0", role=Role.APPROVER)
 async def grant_p0(
     name: str, body: GrantRequest, principal: Principal, services: Services, audit: Auditor
 ) -> GrantView:
@@ -53,7 +53,7 @@ async def grant_p0(
     return _view(kept)
 
 
-@router.delete("/tenants/{name}/p0-grant", role=Role.APPROVER)
+@router.delete("/tenants/{name}/p0-grant", operation="revoke_p0", role=Role.APPROVER)
 async def revoke_p0(name: str, principal: Principal, services: Services, audit: Auditor, why: str = "") -> Done:
     """Let a tenant ask for P0 no more; runs that there are stay what they are. For those who see every tenant."""
     permissions.check_every_tenant(principal)

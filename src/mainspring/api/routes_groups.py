@@ -30,7 +30,7 @@ LEAST_PERIOD_SECONDS = 1.0
 """What is taken of a rate is kept for a part of its period: of a shorter one it would be gone before it is used."""
 
 
-@router.get("/groups", role=Role.VIEWER)
+@router.get("/groups", operation="list_groups", role=Role.VIEWER)
 async def list_groups(
     principal: Principal, services: Services, tenant: str | None = None, limit: Limit = USUAL_PAGE, cursor: Cursor = ""
 ) -> Page[GroupView]:
@@ -40,7 +40,7 @@ async def list_groups(
     return ruling.page_of(rows, _view, lambda row: (row.tenant, row.name), limit, cursor, parts=2)
 
 
-@router.get("/groups/{name}", role=Role.VIEWER, returns=GroupView)
+@router.get("/groups/{name}", operation="get_group", role=Role.VIEWER, returns=GroupView)
 async def get_group(
     name: str, principal: Principal, services: Services, tenant: str | None = None, known: IfNoneMatch = None
 ) -> Response:
@@ -51,7 +51,7 @@ async def get_group(
     return etags.answer(_view(row), row.version, known)
 
 
-@router.put("/groups/{name}", role=Role.OPERATOR, returns=GroupView)
+@router.put("/groups/{name}", operation="put_group", role=Role.OPERATOR, returns=GroupView)
 async def put_group(
     name: str, body: GroupRequest, principal: Principal, services: Services, audit: Auditor,
     tenant: str | None = None, match: IfMatch = None,
@@ -73,7 +73,7 @@ async def put_group(
     return etags.answer(_view(kept), kept.version)
 
 
-@router.delete("/groups/{name}", role=Role.OPERATOR)
+@router.delete("/groups/{name}", operation="drop_group", role=Role.OPERATOR)
 async def drop_group(
     name: str, principal: Principal, services: Services, audit: Auditor, tenant: str | None = None, why: str = "",
     match: IfMatch = None,

@@ -41,7 +41,7 @@ SHORTEST_LIFE, LONGEST_LIFE = timedelta(minutes=1), timedelta(days=30)
 """Of a join token."""
 
 
-@router.post("/join-tokens", role=Role.ADMIN, status=201, returns=JoinTokenView)
+@router.post("/join-tokens", operation="create_join_token", role=Role.ADMIN, status=201, returns=JoinTokenView)
 async def create_join_token(
     body: JoinTokenRequest, principal: Principal, services: Services, audit: Auditor
 ) -> Response:
@@ -63,14 +63,14 @@ async def create_join_token(
     return json_response(_join_token_view(row, token), 201)
 
 
-@router.get("/join-tokens", role=Role.ADMIN)
+@router.get("/join-tokens", operation="list_join_tokens", role=Role.ADMIN)
 async def list_join_tokens(principal: Principal, services: Services) -> Page[JoinTokenView]:
     """Join tokens, the oldest first, also those that are over; never the tokens themselves."""
     permissions.check_every_tenant(principal)
     return Page(items=[_join_token_view(row) for row in await services.store.list_join_tokens()])
 
 
-@router.delete("/join-tokens/{token_id}", role=Role.ADMIN)
+@router.delete("/join-tokens/{token_id}", operation="revoke_join_token", role=Role.ADMIN)
 async def revoke_join_token(token_id: str, principal: Principal, services: Services, audit: Auditor) -> Done:
     """End a join token. Those who have joined with it stay workers."""
     permissions.check_every_tenant(principal)
@@ -81,7 +81,9 @@ async def revoke_join_token(token_id: str, principal: Principal, services: Servi
     return Done(changed=await services.store.revoke_join_token(token_id, entry))
 
 
-@router.post("/workers/enrol", role=Role.JOIN, status=201, largest_body=2 * LARGEST_REQUEST_BYTES)
+@router.post(
+    "/workers/enrol", operation="enrol_worker", role=Role.JOIN, status=201, largest_body=2 * LARGEST_REQUEST_BYTES
+)
 async def enrol_worker(body: EnrolRequest, principal: Principal, services: Services, audit: Auditor) -> CertificateView:
     """Become a worker, with a join token as the bearer: the answer is a certificate for the key of the request.
 
@@ -111,7 +113,7 @@ async def enrol_worker(body: EnrolRequest, principal: Principal, services: Servi
     return _certificate_view(row, certificate)
 
 
-@router.post("/workers/renew", role=Role.WORKER, largest_body=2 * LARGEST_REQUEST_BYTES)
+@router.post("/workers/renew", operation="renew_worker", role=Role.WORKER, largest_body=2 * LARGEST_REQUEST_BYTES)
 async def renew_worker(body: RenewRequest, principal: Principal, services: Services, audit: Auditor) -> CertificateView:
     """Get the next certificate, over a connection with the one before. The key stays the same."""
     giving = _enrolment(services)
@@ -130,7 +132,7 @@ async def renew_worker(body: RenewRequest, principal: Principal, services: Servi
     return _certificate_view(renewed, certificate)
 
 
-@router.get("/worker-identities", role=Role.ADMIN)
+@router.get("/worker-identities", operation="list_identities", role=Role.ADMIN)
 async def list_identities(
     principal: Principal, services: Services, limit: Limit = USUAL_PAGE, cursor: Cursor = ""
 ) -> Page[IdentityView]:
@@ -141,7 +143,7 @@ async def list_identities(
     return views.page(rows, [_identity_view(row) for row in rows], limit, [rows[-1].name] if rows else [])
 
 
-@router.post("/workers/{worker_id}/revoke", role=Role.ADMIN)
+@router.post("/workers/{worker_id}/revoke", operation="revoke_worker", role=Role.ADMIN)
 async def revoke_worker(
     worker_id: str, body: ActRequest, principal: Principal, services: Services, audit: Auditor
 ) -> Done:

@@ -44,7 +44,9 @@ _MOST_ROWS_LOOKED_AT = 2_000
 _DAY = timedelta(days=1)
 
 
-@router.post("/jobs", role=Role.SUBMITTER, status=201, also=200, reads=JobDefinition, returns=JobView)
+@router.post(
+    "/jobs", operation="create_job", role=Role.SUBMITTER, status=201, also=200, reads=JobDefinition, returns=JobView
+)
 async def create_job(
     body: bytes,
     principal: Principal,
@@ -72,7 +74,7 @@ async def create_job(
     return json_response(views.job_view(row), 201 if row.id == wanted.id else 200, headers)
 
 
-@router.get("/jobs", role=Role.VIEWER)
+@router.get("/jobs", operation="list_jobs", role=Role.VIEWER)
 async def list_jobs(
     principal: Principal,
     services: Services,
@@ -104,7 +106,7 @@ async def list_jobs(
     return Page(items=list(map(views.job_view, fitting)), next_cursor=views.make_cursor(after))
 
 
-@router.get("/jobs/{name}", role=Role.VIEWER, returns=JobView)
+@router.get("/jobs/{name}", operation="get_job", role=Role.VIEWER, returns=JobView)
 async def get_job(
     name: str,
     principal: Principal,
@@ -119,7 +121,7 @@ async def get_job(
     return etags.answer(views.job_view(row, with_definition=True), state, known)
 
 
-@router.get("/jobs/{name}/versions", role=Role.VIEWER)
+@router.get("/jobs/{name}/versions", operation="list_job_versions", role=Role.VIEWER)
 async def list_job_versions(
     name: str,
     principal: Principal,
@@ -137,7 +139,7 @@ async def list_job_versions(
     return views.page(rows, map(views.job_view, rows), limit, [str(rows[-1].version)] if rows else [])
 
 
-@router.delete("/jobs/{name}", role=Role.OPERATOR)
+@router.delete("/jobs/{name}", operation="delete_job", role=Role.OPERATOR)
 async def delete_job(
     name: str,
     principal: Principal,
@@ -160,7 +162,7 @@ async def delete_job(
     return Done(changed=True)
 
 
-@router.get("/jobs/{name}/trend", role=Role.VIEWER)
+@router.get("/jobs/{name}/trend", operation="get_job_trend", role=Role.VIEWER)
 async def get_job_trend(
     name: str,
     principal: Principal,

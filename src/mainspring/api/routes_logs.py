@@ -30,7 +30,7 @@ _RANGE = re.compile(r"bytes=([0-9]{0,15})-([0-9]{0,15})")
 router = Router()
 
 
-@router.get("/tasks/{task_id}/log", role=Role.VIEWER, answers="text/plain")
+@router.get("/tasks/{task_id}/log", operation="get_task_log", role=Role.VIEWER, answers="text/plain")
 async def get_task_log(
     task_id: str,
     request: Request,

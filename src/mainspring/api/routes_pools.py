@@ -27,21 +27,21 @@ router = Router()
 MOST_ZONES = 100
 
 
-@router.get("/pools", role=Role.VIEWER)
+@router.get("/pools", operation="list_pools", role=Role.VIEWER)
 async def list_pools(services: Services, limit: Limit = USUAL_PAGE, cursor: Cursor = "") -> Page[PoolView]:
     """Pools by name: those that have had a worker or a run, and those that somebody described."""
     found = await _pools(services)
     return ruling.page_of(found.values(), lambda pool: pool, lambda pool: (pool.name,), limit, cursor)
 
 
-@router.get("/pools/{name}", role=Role.VIEWER, returns=PoolView)
+@router.get("/pools/{name}", operation="get_pool", role=Role.VIEWER, returns=PoolView)
 async def get_pool(name: str, services: Services, known: IfNoneMatch = None) -> Response:
     """One pool."""
     view = await _find_pool(services, name)
     return etags.answer(view, view.version, known)
 
 
-@router.put("/pools/{name}", role=Role.ADMIN, returns=PoolView)
+@router.put("/pools/{name}", operation="put_pool", role=Role.ADMIN, returns=PoolView)
 async def put_pool(
     name: str, body: PoolRequest, principal: Principal, services: Services, audit: Auditor, match: IfMatch = None
 ) -> Response:
@@ -60,14 +60,14 @@ async def put_pool(
     return etags.answer(await _find_pool(services, name), kept.version)
 
 
-@router.get("/policies", role=Role.VIEWER)
+@router.get("/policies", operation="list_policies", role=Role.VIEWER)
 async def list_policies(services: Services, limit: Limit = USUAL_PAGE, cursor: Cursor = "") -> Page[PolicyView]:
     """Policies by name, and the pools where what they are about may run."""
     rules = await services.rules.refresh()
     return ruling.page_of(rules.policies, lambda row: _policy_view(row, rules), lambda row: (row.name,), limit, cursor)
 
 
-@router.put("/policies/{name}", role=Role.ADMIN, returns=PolicyView)
+@router.put("/policies/{name}", operation="put_policy", role=Role.ADMIN, returns=PolicyView)
 async def put_policy(
     name: str, body: PolicyRequest, principal: Principal, services: Services, audit: Auditor, match: IfMatch = None
 ) -> Response:
@@ -88,7 +88,7 @@ async def put_policy(
     return etags.answer(_policy_view(kept, await services.rules.refresh()), kept.version)
 
 
-@router.delete("/policies/{name}", role=Role.ADMIN)
+@router.delete("/policies/{name}", operation="drop_policy", role=Role.ADMIN)
 async def drop_policy(
     name: str, principal: Principal, services: Services, audit: Auditor, why: str = "", match: IfMatch = None
 ) -> Done:

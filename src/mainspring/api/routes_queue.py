@@ -27,7 +27,7 @@ MOST_COUNTED = 100_000
 """Runs in intake, of each priority."""
 
 
-@router.get("/queue", role=Role.VIEWER)
+@router.get("/queue", operation="get_queue", role=Role.VIEWER)
 async def get_queue(principal: Principal, services: Services, pool: str | None = None) -> QueueView:
     """What waits in a pool, in which order and for what; without `pool` in the one where runs usually go."""
     standing = await _standing(services, pool, permissions.tenant_to_look_at(principal, None))
@@ -47,7 +47,7 @@ async def get_queue(principal: Principal, services: Services, pool: str | None =
     )
 
 
-@router.get("/use", role=Role.VIEWER)
+@router.get("/use", operation="list_use", role=Role.VIEWER)
 async def list_use(
     principal: Principal, services: Services, pool: str | None = None, limit: Limit = USUAL_PAGE, cursor: Cursor = ""
 ) -> Page[TenantUseView]:
@@ -60,7 +60,7 @@ async def list_use(
     return views.page(found, shown, limit, [str(place + limit)])
 
 
-@router.get("/tenants/{name}/use", role=Role.VIEWER)
+@router.get("/tenants/{name}/use", operation="get_tenant_use", role=Role.VIEWER)
 async def get_tenant_use(name: str, principal: Principal, services: Services, pool: str | None = None) -> TenantUseView:
     """What one tenant uses of a pool, and may use; without `pool` of the one where runs usually go."""
     if not principal.sees(name):
@@ -71,7 +71,7 @@ async def get_tenant_use(name: str, principal: Principal, services: Services, po
     return _use_view(found, standing, rules)
 
 
-@router.get("/level", role=Role.VIEWER, counts=Counts.NOTHING)
+@router.get("/level", operation="get_level", role=Role.VIEWER, counts=Counts.NOTHING)
 async def get_level(services: Services, pool: str | None = None) -> LevelView:
     """How well a pool can be served, as this server sees it; without `pool` the one that is worst."""
     levels = services.levels

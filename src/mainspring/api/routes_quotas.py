@@ -46,7 +46,7 @@ MOST_COUNTED = 1_000_000_000
 _WHOLE = {"max_tasks": MOST_COUNTED, "max_fan_out": MOST_COUNTED, "failures_per_hour": MOST_COUNTED}
 
 
-@router.get("/quotas", role=Role.VIEWER)
+@router.get("/quotas", operation="list_quotas", role=Role.VIEWER)
 async def list_quotas(
     principal: Principal, services: Services, tenant: str | None = None, limit: Limit = USUAL_PAGE, cursor: Cursor = ""
 ) -> Page[QuotaView]:
@@ -59,7 +59,7 @@ async def list_quotas(
     )  # fmt: skip
 
 
-@router.get("/tenants/{name}/quota", role=Role.VIEWER, returns=QuotaView)
+@router.get("/tenants/{name}/quota", operation="get_quota", role=Role.VIEWER, returns=QuotaView)
 async def get_quota(
     name: str, principal: Principal, services: Services, pool: str = "", known: IfNoneMatch = None
 ) -> Response:
@@ -75,7 +75,7 @@ async def get_quota(
     return etags.answer(_view(row, await services.time.now()), row.version, known)
 
 
-@router.put("/tenants/{name}/quota", role=Role.ADMIN, returns=QuotaView)
+@router.put("/tenants/{name}/quota", operation="put_quota", role=Role.ADMIN, returns=QuotaView)
 async def put_quota(
     name: str, body: QuotaRequest, principal: Principal, services: Services, audit: Auditor, pool: str = "",
     match: IfMatch = None,
@@ -92,7 +92,7 @@ async def put_quota(
     return await _put(services, was, row, principal, body.why, audit)
 
 
-@router.delete("/tenants/{name}/quota", role=Role.ADMIN)
+@router.delete("/tenants/{name}/quota", operation="drop_quota", role=Role.ADMIN)
 async def drop_quota(
     name: str, principal: Principal, services: Services, audit: Auditor, pool: str = "", why: str = "",
     match: IfMatch = None,
@@ -106,7 +106,7 @@ async def drop_quota(
     return await ruling.take_away(services, services.store.drop_quota(name, pool, entry), entry)
 
 
-@router.post("/tenants/{name}/quota/raise", role=Role.ADMIN, returns=QuotaView)
+@router.post("/tenants/{name}/quota/raise", operation="raise_quota", role=Role.ADMIN, returns=QuotaView)
 async def raise_quota(
     name: str, body: RaiseRequest, principal: Principal, services: Services, audit: Auditor, pool: str = ""
 ) -> Response:
@@ -124,7 +124,7 @@ async def raise_quota(
     return await _put(services, was, row, principal, body.why, audit)
 
 
-@router.delete("/tenants/{name}/quota/raise", role=Role.ADMIN)
+@router.delete("/tenants/{name}/quota/raise", operation="end_raise", role=Role.ADMIN)
 async def end_raise(
     name: str, principal: Principal, services: Services, audit: Auditor, pool: str = "", why: str = ""
 ) -> Done:
@@ -140,7 +140,7 @@ async def end_raise(
     return Done(changed=True)
 
 
-@router.put("/tenants/{name}/quota/bookings/{booking}", role=Role.ADMIN, returns=QuotaView)
+@router.put("/tenants/{name}/quota/bookings/{booking}", operation="put_booking", role=Role.ADMIN, returns=QuotaView)
 async def put_booking(
     name: str, booking: str, body: BookingRequest, principal: Principal, services: Services, audit: Auditor,
     pool: str = "",
@@ -163,7 +163,7 @@ async def put_booking(
     return await _put(services, was, row, principal, body.why, audit)
 
 
-@router.delete("/tenants/{name}/quota/bookings/{booking}", role=Role.ADMIN)
+@router.delete("/tenants/{name}/quota/bookings/{booking}", operation="drop_booking", role=Role.ADMIN)
 async def drop_booking(
     name: str, booking: str, principal: Principal, services: Services, audit: Auditor, pool: str = "", why: str = ""
 ) -> Done:

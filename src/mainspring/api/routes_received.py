@@ -21,7 +21,14 @@ router = Router()
 _IDS_AUDITED = 10
 
 
-@router.post("/events", role=Role.SUBMITTER, takes=STRUCTURED, reads=CloudEvent, counts=Counts.SUBMISSION)
+@router.post(
+    "/events",
+    operation="receive_events",
+    role=Role.SUBMITTER,
+    takes=STRUCTURED,
+    reads=CloudEvent,
+    counts=Counts.SUBMISSION,
+)
 async def receive_events(
     request: Request, principal: Principal, services: Services, audit: Auditor, tenant: TenantName | None = None
 ) -> Page[ReceivedView]:
@@ -48,7 +55,7 @@ async def receive_events(
     )
 
 
-@router.get("/events/received", role=Role.VIEWER)
+@router.get("/events/received", operation="list_received_events", role=Role.VIEWER)
 async def list_received_events(
     principal: Principal,
     services: Services,

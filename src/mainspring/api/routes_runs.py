@@ -31,7 +31,7 @@ _NEWEST_FIRST = "-created_at"
 _ID = "run_"
 
 
-@router.get("/runs", role=Role.VIEWER)
+@router.get("/runs", operation="list_runs", role=Role.VIEWER)
 async def list_runs(
     principal: Principal,
     services: Services,
@@ -64,7 +64,7 @@ async def list_runs(
     return views.page(rows, map(views.run_view, rows), limit, [rows[-1].run.id] if rows else [], counted)
 
 
-@router.get("/runs/{run_id}", role=Role.VIEWER, returns=RunView)
+@router.get("/runs/{run_id}", operation="get_run", role=Role.VIEWER, returns=RunView)
 async def get_run(run_id: str, principal: Principal, services: Services, prefer: Prefer = None) -> Response:
     """One run, with how many of its tasks are in which state.
 
@@ -78,7 +78,7 @@ async def get_run(run_id: str, principal: Principal, services: Services, prefer:
     return json_response(await whole_view(services, found), 200, preferences.applied(seconds))
 
 
-@router.get("/runs/{run_id}/graph", role=Role.VIEWER)
+@router.get("/runs/{run_id}/graph", operation="get_run_graph", role=Role.VIEWER)
 async def get_run_graph(run_id: str, principal: Principal, services: Services) -> GraphView:
     """The graph of a run: tasks by name with what they need, each after that, and how many are in which state.
 
@@ -88,13 +88,13 @@ async def get_run_graph(run_id: str, principal: Principal, services: Services) -
     return await run_graphs.graph_of(services, await find_run(services, principal, run_id))
 
 
-@router.get("/runs/{run_id}/deadline", role=Role.VIEWER)
+@router.get("/runs/{run_id}/deadline", operation="get_run_deadline", role=Role.VIEWER)
 async def get_run_deadline(run_id: str, principal: Principal, services: Services) -> DeadlineView:
     """By when a run is to be over, how long it can wait, and which of its tasks take longest. 404 if by no time."""
     return await run_deadlines.deadline_of(services, await find_run(services, principal, run_id))
 
 
-@router.get("/runs/{run_id}/tasks", role=Role.VIEWER)
+@router.get("/runs/{run_id}/tasks", operation="list_tasks_of_run", role=Role.VIEWER)
 async def list_tasks_of_run(
     run_id: str,
     principal: Principal,
@@ -122,31 +122,31 @@ async def list_tasks_of_run(
     return views.page(rows, map(views.task_view, rows), limit, [rows[-1].id] if rows else [], counted)
 
 
-@router.post("/runs/{run_id}/cancel", role=Role.OPERATOR)
+@router.post("/runs/{run_id}/cancel", operation="cancel_run", role=Role.OPERATOR)
 async def cancel_run(run_id: str, body: ActRequest, principal: Principal, services: Services, audit: Auditor) -> Done:
     """End a run: what has not started never does, what runs is asked to stop."""
     return await _act(CancelRun, run_id, body, principal, services, audit)
 
 
-@router.post("/runs/{run_id}/pause", role=Role.OPERATOR)
+@router.post("/runs/{run_id}/pause", operation="pause_run", role=Role.OPERATOR)
 async def pause_run(run_id: str, body: ActRequest, principal: Principal, services: Services, audit: Auditor) -> Done:
     """Start nothing more of a run. What runs goes on."""
     return await _act(PauseRun, run_id, body, principal, services, audit)
 
 
-@router.post("/runs/{run_id}/resume", role=Role.OPERATOR)
+@router.post("/runs/{run_id}/resume", operation="resume_run", role=Role.OPERATOR)
 async def resume_run(run_id: str, body: ActRequest, principal: Principal, services: Services, audit: Auditor) -> Done:
     """Go on with a run that is paused, or that was held for a fault."""
     return await _act(ResumeRun, run_id, body, principal, services, audit)
 
 
-@router.post("/runs/{run_id}/retry", role=Role.OPERATOR)
+@router.post("/runs/{run_id}/retry", operation="retry_run", role=Role.OPERATOR)
 async def retry_run(run_id: str, body: ActRequest, principal: Principal, services: Services, audit: Auditor) -> Done:
     """Start again every task of a run that failed, with all that was cancelled or skipped because of it."""
     return await _act(RetryRun, run_id, body, principal, services, audit)
 
 
-@router.post("/runs/{run_id}/priority", role=Role.OPERATOR)
+@router.post("/runs/{run_id}/priority", operation="change_priority", role=Role.OPERATOR)
 async def change_priority(
     run_id: str, body: PriorityRequest, principal: Principal, services: Services, audit: Auditor
 ) -> Done:

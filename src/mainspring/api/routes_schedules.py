@@ -43,7 +43,7 @@ router = Router()
 Version = Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)]
 
 
-@router.get("/schedules", role=Role.VIEWER)
+@router.get("/schedules", operation="list_schedules", role=Role.VIEWER)
 async def list_schedules(
     principal: Principal,
     services: Services,
@@ -63,14 +63,14 @@ async def list_schedules(
     return views.page(rows, map(schedule_views.schedule_view, rows), limit, [rows[-1].id] if rows else [])
 
 
-@router.post("/schedules", role=Role.SUBMITTER, status=201, returns=ScheduleView)
+@router.post("/schedules", operation="create_schedule", role=Role.SUBMITTER, status=201, returns=ScheduleView)
 async def create_schedule(body: ScheduleRequest, principal: Principal, services: Services, audit: Auditor) -> Response:
     """Make a schedule. A name that is taken is a conflict (409): PUT changes what is there."""
     tenant = permissions.tenant_to_act_for(principal, body.tenant)
     return await _create(services, principal, tenant, body, _read(body), audit)
 
 
-@router.get("/schedules/{ref}", role=Role.VIEWER, returns=ScheduleView)
+@router.get("/schedules/{ref}", operation="get_schedule", role=Role.VIEWER, returns=ScheduleView)
 async def get_schedule(
     ref: str, principal: Principal, services: Services, tenant: str | None = None, known: IfNoneMatch = None
 ) -> Response:
@@ -79,7 +79,7 @@ async def get_schedule(
     return etags.answer(schedule_views.schedule_view(row, with_definition=True), row.version, known)
 
 
-@router.put("/schedules/{ref}", role=Role.SUBMITTER, returns=ScheduleView, also=201)
+@router.put("/schedules/{ref}", operation="put_schedule", role=Role.SUBMITTER, returns=ScheduleView, also=201)
 async def put_schedule(
     ref: str,
     body: ScheduleRequest,
@@ -112,7 +112,7 @@ async def put_schedule(
     return etags.answer(schedule_views.schedule_view(changed, with_definition=True), changed.version)
 
 
-@router.delete("/schedules/{ref}", role=Role.OPERATOR)
+@router.delete("/schedules/{ref}", operation="delete_schedule", role=Role.OPERATOR)
 async def delete_schedule(
     ref: str,
     principal: Principal,
@@ -131,7 +131,7 @@ async def delete_schedule(
     return Done(changed=True)
 
 
-@router.post("/schedules/{ref}/pause", role=Role.OPERATOR)
+@router.post("/schedules/{ref}/pause", operation="pause_schedule", role=Role.OPERATOR)
 async def pause_schedule(
     ref: str, body: ActRequest, principal: Principal, services: Services, audit: Auditor, tenant: str | None = None
 ) -> Done:
@@ -143,7 +143,7 @@ async def pause_schedule(
     return Done(changed=not row.paused, detail=paused.because)
 
 
-@router.post("/schedules/{ref}/resume", role=Role.OPERATOR)
+@router.post("/schedules/{ref}/resume", operation="resume_schedule", role=Role.OPERATOR)
 async def resume_schedule(
     ref: str, body: ActRequest, principal: Principal, services: Services, audit: Auditor, tenant: str | None = None
 ) -> Done:
@@ -158,7 +158,13 @@ async def resume_schedule(
     return Done(changed=row.paused or not row.enabled, detail=resumed.because)
 
 
-@router.post("/schedules/{ref}/trigger", role=Role.SUBMITTER, returns=FireView, counts=Counts.SUBMISSION)
+@router.post(
+    "/schedules/{ref}/trigger",
+    operation="trigger_schedule",
+    role=Role.SUBMITTER,
+    returns=FireView,
+    counts=Counts.SUBMISSION,
+)
 async def trigger_schedule(
     ref: str,
     body: TriggerRequest,
@@ -183,7 +189,13 @@ async def trigger_schedule(
     return json_response(schedule_views.fire_view(triggered.fire), headers=REPLAYED if triggered.is_replay else None)
 
 
-@router.post("/schedules/{ref}/backfill", role=Role.SUBMITTER, returns=BackfillView, counts=Counts.SUBMISSION)
+@router.post(
+    "/schedules/{ref}/backfill",
+    operation="backfill_schedule",
+    role=Role.SUBMITTER,
+    returns=BackfillView,
+    counts=Counts.SUBMISSION,
+)
 async def backfill_schedule(
     ref: str,
     body: BackfillRequest,

@@ -25,7 +25,7 @@ from mainspring.store.port_admin import MeasureRow
 router = Router()
 
 
-@router.get("/settings", role=Role.VIEWER)
+@router.get("/settings", operation="list_settings", role=Role.VIEWER)
 async def list_settings(principal: Principal, services: Services) -> Page[SettingView]:
     """All settings, with what they may be and where their values come from."""
     permissions.check_every_tenant(principal)
@@ -33,7 +33,7 @@ async def list_settings(principal: Principal, services: Services) -> Page[Settin
     return Page(items=[_view(services.settings, setting, rows) for setting in SETTINGS.values()])
 
 
-@router.get("/settings/{name}", role=Role.VIEWER, returns=SettingView)
+@router.get("/settings/{name}", operation="get_setting", role=Role.VIEWER, returns=SettingView)
 async def get_setting(name: str, principal: Principal, services: Services, known: IfNoneMatch = None) -> Response:
     """One setting."""
     permissions.check_every_tenant(principal)
@@ -41,7 +41,7 @@ async def get_setting(name: str, principal: Principal, services: Services, known
     return etags.answer(view, view.version, known)
 
 
-@router.put("/settings/{name}", role=Role.ADMIN, returns=SettingView)
+@router.put("/settings/{name}", operation="put_setting", role=Role.ADMIN, returns=SettingView)
 async def put_setting(
     name: str, body: SettingRequest, principal: Principal, services: Services, audit: Auditor, match: IfMatch = None
 ) -> Response:
@@ -60,7 +60,7 @@ async def put_setting(
     return etags.answer(_view(settings, setting, await settings.refresh()), kept.version)
 
 
-@router.delete("/settings/{name}", role=Role.ADMIN)
+@router.delete("/settings/{name}", operation="reset_setting", role=Role.ADMIN)
 async def reset_setting(
     name: str, principal: Principal, services: Services, audit: Auditor, why: str = "", match: IfMatch = None
 ) -> Done:

@@ -58,7 +58,9 @@ class Mode(StrEnum):
     ALL = "all"
 
 
-@router.post("/runs", role=Role.SUBMITTER, status=201, returns=RunView, counts=Counts.SUBMISSION)
+@router.post(
+    "/runs", operation="create_run", role=Role.SUBMITTER, status=201, returns=RunView, counts=Counts.SUBMISSION
+)
 async def create_run(
     body: RunRequest,
     principal: Principal,
@@ -90,8 +92,8 @@ async def create_run(
 
 
 @router.post(
-    "/runs/bulk", role=Role.SUBMITTER, takes=NDJSON, answers=NDJSON, reads=RunRequest, returns=BulkLine,
-    counts=Counts.RUNS,
+    "/runs/bulk", operation="create_runs", role=Role.SUBMITTER, takes=NDJSON, answers=NDJSON, reads=RunRequest,
+    returns=BulkLine, counts=Counts.RUNS,
 )  # fmt: skip
 async def create_runs(
     request: Request,

@@ -27,13 +27,13 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
     status: str = "ok"
 
 
-@router.get("/healthz", role=None)
+@router.get("/healthz", operation="get_health", role=None)
 async def get_health() -> Health:
     """Whether the process is up; nothing else is asked."""
     return Health()
 
 
-@router.get("/readyz", role=None)
+@router.get("/readyz", operation="get_readiness", role=None)
 async def get_readiness(services: Services) -> Health:
     """Whether the store answers and every shard has a leader, here or elsewhere."""
     now = await services.store.time()
@@ -43,7 +43,7 @@ async def get_readiness(services: Services) -> Health:
     return Health()
 
 
-@router.get(f"{API}/server", role=Role.VIEWER)
+@router.get(f"{API}/server", operation="get_server", role=Role.VIEWER)
 async def get_server(services: Services) -> ServerView:
     """Who answers, what it leads, and which servers there are."""
     servers = await services.store.servers(_HEARD_WITHIN)
@@ -56,14 +56,14 @@ async def get_server(services: Services) -> ServerView:
     )
 
 
-@router.get("/metrics", role=Role.VIEWER, answers="text/plain", counts=Counts.NOTHING)
+@router.get("/metrics", operation="get_metrics", role=Role.VIEWER, answers="text/plain", counts=Counts.NOTHING)
 async def get_metrics(principal: Principal, services: Services) -> Response:
     """Numbers for Prometheus, for those who see every tenant."""
     permissions.check_every_tenant(principal)
     return Response(services.metrics.text(), media_type=CONTENT_TYPE_LATEST)
 
 
-@router.get("/openapi.json", role=Role.VIEWER, counts=Counts.NOTHING)
+@router.get("/openapi.json", operation="get_openapi", role=Role.VIEWER, counts=Counts.NOTHING)
 async def get_openapi(request: Request) -> Response:
     """This document."""
     return Response(request.app.state.openapi(), media_type=JSON)

@@ -31,7 +31,7 @@ from mainspring.shard.events import CancelTask, ClearTask, ExtendTask, KillTask,
 router = Router()
 
 
-@router.get("/tasks", role=Role.VIEWER)
+@router.get("/tasks", operation="list_tasks", role=Role.VIEWER)
 async def list_tasks(
     principal: Principal,
     services: Services,
@@ -62,13 +62,13 @@ async def list_tasks(
     return views.page(rows, map(views.task_view, rows), limit, [rows[-1].id] if rows else [], counted)
 
 
-@router.get("/tasks/{task_id}", role=Role.VIEWER)
+@router.get("/tasks/{task_id}", operation="get_task", role=Role.VIEWER)
 async def get_task(task_id: str, principal: Principal, services: Services) -> TaskView:
     """One task."""
     return views.task_view(await find_task(services, principal, task_id))
 
 
-@router.get("/tasks/{task_id}/attempts", role=Role.VIEWER)
+@router.get("/tasks/{task_id}/attempts", operation="list_attempts", role=Role.VIEWER)
 async def list_attempts(task_id: str, principal: Principal, services: Services) -> Page[AttemptView]:
     """The attempts at a task, oldest first; the last one may be under way."""
     task = await find_task(services, principal, task_id)
@@ -79,32 +79,32 @@ async def list_attempts(task_id: str, principal: Principal, services: Services) 
     return Page(items=attempts)
 
 
-@router.get("/tasks/{task_id}/transitions", role=Role.VIEWER)
+@router.get("/tasks/{task_id}/transitions", operation="list_transitions", role=Role.VIEWER)
 async def list_transitions(task_id: str, principal: Principal, services: Services) -> Page[TransitionView]:
     """The story of a task, as far as it is kept."""
     await find_task(services, principal, task_id)
     return Page(items=[views.transition_view(one) for one in await services.store.transitions_of(task_id)])
 
 
-@router.post("/tasks/{task_id}/cancel", role=Role.OPERATOR)
+@router.post("/tasks/{task_id}/cancel", operation="cancel_task", role=Role.OPERATOR)
 async def cancel_task(task_id: str, body: ActRequest, principal: Principal, services: Services, audit: Auditor) -> Done:
     """End a task. Its descendants are cancelled with it."""
     return await _act(CancelTask, task_id, body, principal, services, audit)
 
 
-@router.post("/tasks/{task_id}/retry", role=Role.OPERATOR)
+@router.post("/tasks/{task_id}/retry", operation="retry_task", role=Role.OPERATOR)
 async def retry_task(task_id: str, body: ActRequest, principal: Principal, services: Services, audit: Auditor) -> Done:
     """Start a task again that is over, with all that was cancelled or skipped because of it."""
     return await _act(ReopenTask, task_id, body, principal, services, audit)
 
 
-@router.post("/tasks/{task_id}/clear", role=Role.OPERATOR)
+@router.post("/tasks/{task_id}/clear", operation="clear_task", role=Role.OPERATOR)
 async def clear_task(task_id: str, body: ActRequest, principal: Principal, services: Services, audit: Auditor) -> Done:
     """Let a quarantined task run again."""
     return await _act(ClearTask, task_id, body, principal, services, audit)
 
 
-@router.post("/tasks/{task_id}/extend", role=Role.OPERATOR)
+@router.post("/tasks/{task_id}/extend", operation="extend_task", role=Role.OPERATOR)
 async def extend_task(
     task_id: str, body: ExtendRequest, principal: Principal, services: Services, audit: Auditor
 ) -> Done:
@@ -126,7 +126,7 @@ async def extend_task(
     return await carry_out(services, task.shard, act)
 
 
-@router.post("/tasks/{task_id}/kill", role=Role.OPERATOR)
+@router.post("/tasks/{task_id}/kill", operation="kill_task", role=Role.OPERATOR)
 async def kill_task(task_id: str, body: KillRequest, principal: Principal, services: Services, audit: Auditor) -> Done:
     """End the process of a running task, after a grace in which it may stop by itself.
 

@@ -25,7 +25,7 @@ router = Router()
 LONGEST_TEXT = {"title": 200, "contact": 500, "note": 4_000}
 
 
-@router.get("/tenants", role=Role.VIEWER)
+@router.get("/tenants", operation="list_tenants", role=Role.VIEWER)
 async def list_tenants(
     principal: Principal, services: Services, limit: Limit = USUAL_PAGE, cursor: Cursor = ""
 ) -> Page[TenantView]:
@@ -38,7 +38,7 @@ async def list_tenants(
     return views.page(rows, map(_view, rows), limit, [rows[-1].name] if rows else [])
 
 
-@router.get("/tenants/{name}", role=Role.VIEWER, returns=TenantView)
+@router.get("/tenants/{name}", operation="get_tenant", role=Role.VIEWER, returns=TenantView)
 async def get_tenant(name: str, principal: Principal, services: Services, known: IfNoneMatch = None) -> Response:
     """One tenant."""
     row = await services.store.find_tenant(name) if principal.sees(name) else None
@@ -47,7 +47,7 @@ async def get_tenant(name: str, principal: Principal, services: Services, known:
     return etags.answer(_view(row), row.version, known)
 
 
-@router.put("/tenants/{name}", role=Role.ADMIN, returns=TenantView)
+@router.put("/tenants/{name}", operation="put_tenant", role=Role.ADMIN, returns=TenantView)
 async def put_tenant(
     name: str, body: TenantRequest, principal: Principal, services: Services, audit: Auditor, match: IfMatch = None
 ) -> Response:

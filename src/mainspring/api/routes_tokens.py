@@ -26,7 +26,7 @@ GIVEN_BY_ALL = frozenset({Role.VIEWER, Role.SUBMITTER, Role.OPERATOR, Role.APPRO
 GIVEN = GIVEN_BY_ALL | {Role.WORKER}
 
 
-@router.post("/tokens", role=Role.ADMIN, status=201, returns=TokenView)
+@router.post("/tokens", operation="create_token", role=Role.ADMIN, status=201, returns=TokenView)
 async def create_token(
     body: TokenRequest, principal: Principal, services: Services, audit: Auditor, key: Key = None
 ) -> Response:
@@ -54,14 +54,14 @@ async def create_token(
     return json_response(views.token_view(row, token), 201, {"Location": f"/api/v1/tokens/{row.id}"})
 
 
-@router.get("/tokens", role=Role.ADMIN)
+@router.get("/tokens", operation="list_tokens", role=Role.ADMIN)
 async def list_tokens(principal: Principal, services: Services, tenant: str | None = None) -> Page[TokenView]:
     """Tokens, the oldest first, also those that are over; never the tokens themselves."""
     rows = await services.store.list_tokens(permissions.tenant_to_look_at(principal, tenant))
     return Page(items=[views.token_view(row) for row in rows])
 
 
-@router.delete("/tokens/{token_id}", role=Role.ADMIN)
+@router.delete("/tokens/{token_id}", operation="revoke_token", role=Role.ADMIN)
 async def revoke_token(token_id: str, principal: Principal, services: Services, audit: Auditor) -> Done:
     """End a token. Within ten seconds no server takes it any more."""
     row = await services.store.find_token(token_id)

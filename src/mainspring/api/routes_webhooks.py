@@ -36,7 +36,7 @@ router = Router()
 LONGEST_NOTE = 1_000
 
 
-@router.post("/webhooks", role=Role.ADMIN, status=201, returns=WebhookView)
+@router.post("/webhooks", operation="create_webhook", role=Role.ADMIN, status=201, returns=WebhookView)
 async def create_webhook(body: WebhookRequest, principal: Principal, services: Services, audit: Auditor) -> Response:
     """Tell somebody outside how runs end. This answer is the only one that ever shows the secret."""
     tenant = permissions.tenant_to_act_for(principal, body.tenant)
@@ -56,7 +56,7 @@ async def create_webhook(body: WebhookRequest, principal: Principal, services: S
     return etags.answer(view, row.version, status=201, headers={"Location": f"/api/v1/webhooks/{row.id}"})
 
 
-@router.get("/webhooks", role=Role.OPERATOR)
+@router.get("/webhooks", operation="list_webhooks", role=Role.OPERATOR)
 async def list_webhooks(
     principal: Principal, services: Services, tenant: str | None = None, limit: Limit = USUAL_PAGE, cursor: Cursor = ""
 ) -> Page[WebhookView]:
@@ -67,14 +67,14 @@ async def list_webhooks(
     return views.page(rows, map(_view, rows), limit, [rows[-1].id] if rows else [])
 
 
-@router.get("/webhooks/{webhook_id}", role=Role.OPERATOR, returns=WebhookView)
+@router.get("/webhooks/{webhook_id}", operation="get_webhook", role=Role.OPERATOR, returns=WebhookView)
 async def get_webhook(webhook_id: str, principal: Principal, services: Services, known: IfNoneMatch = None) -> Response:
     """One webhook, without its secret."""
     row = await _find(services, principal, webhook_id)
     return etags.answer(_view(row), row.version, known)
 
 
-@router.put("/webhooks/{webhook_id}", role=Role.ADMIN, returns=WebhookView)
+@router.put("/webhooks/{webhook_id}", operation="change_webhook", role=Role.ADMIN, returns=WebhookView)
 async def change_webhook(
     webhook_id: str, body: WebhookRequest, principal: Principal, services: Services, audit: Auditor,
     match: IfMatch = None,
@@ -96,7 +96,7 @@ async def change_webhook(
     return etags.answer(_view(changed), changed.version)
 
 
-@router.delete("/webhooks/{webhook_id}", role=Role.ADMIN)
+@router.delete("/webhooks/{webhook_id}", operation="delete_webhook", role=Role.ADMIN)
 async def delete_webhook(
     webhook_id: str, principal: Principal, services: Services, audit: Auditor, match: IfMatch = None
 ) -> Done:
@@ -108,7 +108,7 @@ async def delete_webhook(
     return Done(changed=changed)
 
 
-@router.post("/webhooks/{webhook_id}/test", role=Role.ADMIN, status=202, returns=DeliveryView)
+@router.post("/webhooks/{webhook_id}/test", operation="test_webhook", role=Role.ADMIN, status=202, returns=DeliveryView)
 async def test_webhook(webhook_id: str, principal: Principal, services: Services, audit: Auditor) -> DeliveryView:
     """Send a message that only shows whether it arrives: look for it among the deliveries."""
     row = await _find(services, principal, webhook_id)
@@ -120,7 +120,7 @@ async def test_webhook(webhook_id: str, principal: Principal, services: Services
     return _delivery_view(delivery)
 
 
-@router.get("/webhooks/{webhook_id}/deliveries", role=Role.OPERATOR)
+@router.get("/webhooks/{webhook_id}/deliveries", operation="list_deliveries", role=Role.OPERATOR)
 async def list_deliveries(
     webhook_id: str, principal: Principal, services: Services, limit: Limit = USUAL_PAGE, cursor: Cursor = ""
 ) -> Page[DeliveryView]:
@@ -131,7 +131,7 @@ async def list_deliveries(
     return views.page(rows, map(_delivery_view, rows), limit, [rows[-1].id] if rows else [])
 
 
-@router.post("/webhooks/{webhook_id}/deliveries/{delivery_id}/resend", role=Role.ADMIN)
+@router.post("/webhooks/{webhook_id}/deliveries/{delivery_id}/resend", operation="resend_delivery", role=Role.ADMIN)
 async def resend_delivery(
     webhook_id: str, delivery_id: str, principal: Principal, services: Services, audit: Auditor
 ) -> Done:

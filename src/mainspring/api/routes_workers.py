@@ -30,7 +30,7 @@ _LOOKED_THROUGH = 100
 _MOST_COUNTED = 50_000
 
 
-@router.get("/workers", role=Role.VIEWER)
+@router.get("/workers", operation="list_workers", role=Role.VIEWER)
 async def list_workers(
     principal: Principal, services: Services, pool: str | None = None, limit: Limit = USUAL_PAGE, cursor: Cursor = ""
 ) -> Page[WorkerView]:
@@ -42,14 +42,14 @@ async def list_workers(
     return views.page(rows, shown, limit, [rows[-1].id] if rows else [])
 
 
-@router.get("/workers/{worker_id}", role=Role.VIEWER)
+@router.get("/workers/{worker_id}", operation="get_worker", role=Role.VIEWER)
 async def get_worker(worker_id: str, principal: Principal, services: Services) -> WorkerView:
     """One worker."""
     row = await _find_worker(services, worker_id)
     return _view(principal, row, await _count_in_hands(services, principal, worker_id))
 
 
-@router.post("/workers/{worker_id}/cordon", role=Role.OPERATOR)
+@router.post("/workers/{worker_id}/cordon", operation="cordon_worker", role=Role.OPERATOR)
 async def cordon_worker(
     worker_id: str, body: ActRequest, principal: Principal, services: Services, audit: Auditor
 ) -> Done:
@@ -57,7 +57,7 @@ async def cordon_worker(
     return await _act(CordonWorker, worker_id, body, principal, services, audit)
 
 
-@router.post("/workers/{worker_id}/uncordon", role=Role.OPERATOR)
+@router.post("/workers/{worker_id}/uncordon", operation="uncordon_worker", role=Role.OPERATOR)
 async def uncordon_worker(
     worker_id: str, body: ActRequest, principal: Principal, services: Services, audit: Auditor
 ) -> Done:
@@ -65,7 +65,7 @@ async def uncordon_worker(
     return await _act(UncordonWorker, worker_id, body, principal, services, audit)
 
 
-@router.post("/workers/{worker_id}/drain", role=Role.OPERATOR)
+@router.post("/workers/{worker_id}/drain", operation="drain_worker", role=Role.OPERATOR)
 async def drain_worker(
     worker_id: str, body: ActRequest, principal: Principal, services: Services, audit: Auditor
 ) -> Done:
@@ -73,7 +73,7 @@ async def drain_worker(
     return await _act(DrainWorker, worker_id, body, principal, services, audit)
 
 
-@router.post("/workers/{worker_id}/evict", role=Role.OPERATOR)
+@router.post("/workers/{worker_id}/evict", operation="evict_worker", role=Role.OPERATOR)
 async def evict_worker(
     worker_id: str, body: ActRequest, principal: Principal, services: Services, audit: Auditor
 ) -> Done:

@@ -2,7 +2,7 @@
 
     router = Router()
 
-    @router.get("/runs/{run_id}", role=Role.VIEWER)
+    @router.get("/runs/{run_id}", operation="get_run", role=Role.VIEWER)
     async def get_run(run_id: str, principal: Principal, services: Services) -> RunView:
         \"\"\"One run.\"\"\"
 
@@ -135,6 +135,8 @@ class Endpoint:
 
     method: str
     path: str
+    operation: str
+    """Its name in the OpenAPI document, in the audit log, in metrics and in `api/permissions.py`: for ever."""
     call: Callable[..., Awaitable[object]]
     role: Role | None
     status: int
@@ -157,11 +159,6 @@ class Endpoint:
     counts: Counts
     texts: tuple[str, ...] = ()
     """Media types of texts that say the same, for whoever accepts them instead."""
-
-    @property
-    def operation(self) -> str:
-        """Its name in the OpenAPI document, in metrics and in `api/permissions.py`."""
-        return self.call.__name__
 
     async def answer(self, request: Request) -> Response:
         """Find out who asks and what for, call the function, and make its result a response."""
@@ -257,27 +254,30 @@ class Router:
         self._prefix = prefix
 
     def get(
-        self, path: str, *, role: Role | None, answers: str = JSON, returns: object = None,
+        self, path: str, *, operation: str, role: Role | None, answers: str = JSON, returns: object = None,
         counts: Counts = Counts.QUERY, texts: tuple[str, ...] = (),
     ) -> Callable[[Call], Call]:  # fmt: skip
         """Something is read."""
-        return self._route("GET", path, role=role, answers=answers, returns=returns, counts=counts, texts=texts)
+        return self._route(
+            "GET", path, operation=operation, role=role, answers=answers, returns=returns, counts=counts, texts=texts
+        )
 
     def post(
-        self, path: str, *, role: Role | None, status: int = 200, takes: str = JSON, answers: str = JSON,
-        reads: type | None = None, returns: object = None, largest_body: int | None = None, audited: bool = True,
-        also: int | None = None, counts: Counts = Counts.ACT, texts: tuple[str, ...] = (),
+        self, path: str, *, operation: str, role: Role | None, status: int = 200, takes: str = JSON,
+        answers: str = JSON, reads: type | None = None, returns: object = None, largest_body: int | None = None,
+        audited: bool = True, also: int | None = None, counts: Counts = Counts.ACT, texts: tuple[str, ...] = (),
     ) -> Callable[[Call], Call]:  # fmt: skip
         """Something is made or done."""
         return self._route(
-            "POST", path, role=role, status=status, takes=takes, answers=answers, reads=reads, returns=returns,
-            largest_body=largest_body, audited=audited, also=also, counts=counts, texts=texts,
+            "POST", path, operation=operation, role=role, status=status, takes=takes, answers=answers, reads=reads,
+            returns=returns, largest_body=largest_body, audited=audited, also=also, counts=counts, texts=texts,
         )  # fmt: skip
 
     def put(
         self,
         path: str,
         *,
+        operation: str,
         role: Role | None,
         takes: str = JSON,
         returns: object = None,
@@ -286,17 +286,25 @@ class Router:
     ) -> Callable[[Call], Call]:
         """Something is replaced."""
         return self._route(
-            "PUT", path, role=role, takes=takes, returns=returns, largest_body=largest_body, audited=True, also=also
+            "PUT",
+            path,
+            operation=operation,
+            role=role,
+            takes=takes,
+            returns=returns,
+            largest_body=largest_body,
+            audited=True,
+            also=also,
         )
 
-    def delete(self, path: str, *, role: Role | None, returns: object = None) -> Callable[[Call], Call]:
+    def delete(self, path: str, *, operation: str, role: Role | None, returns: object = None) -> Callable[[Call], Call]:
         """Something is taken away."""
-        return self._route("DELETE", path, role=role, returns=returns, audited=True)
+        return self._route("DELETE", path, operation=operation, role=role, returns=returns, audited=True)
 
     def _route(
-        self, method: str, path: str, *, role: Role | None, status: int = 200, takes: str = JSON, answers: str = JSON,
-        reads: type | None = None, returns: object = None, largest_body: int | None = None, audited: bool = False,
-        also: int | None = None, counts: Counts = Counts.ACT, texts: tuple[str, ...] = (),
+        self, method: str, path: str, *, operation: str, role: Role | None, status: int = 200, takes: str = JSON,
+        answers: str = JSON, reads: type | None = None, returns: object = None, largest_body: int | None = None,
+        audited: bool = False, also: int | None = None, counts: Counts = Counts.ACT, texts: tuple[str, ...] = (),
     ) -> Callable[[Call], Call]:  # fmt: skip
         def keep(call: Call) -> Call:
             whole = self._prefix + path
@@ -304,9 +312,9 @@ class Router:
             annotated = hints.pop("return")
             injected = {name: kind for name, kind in hints.items() if kind in _INJECTED}
             if role is None and Principal in injected.values():
-                raise TypeError(f"{call.__name__} is public: nobody knows who asks")
+                raise TypeError(f"{operation} is public: nobody knows who asks")
             if audited and Auditor not in injected.values():
-                raise TypeError(f"{call.__name__} changes something: it must ask for an Auditor")
+                raise TypeError(f"{operation} changes something: it must ask for an Auditor")
             body: type | None = hints.get("body")
             if body is None and method in {"POST", "PUT"} and Request in injected.values():
                 body = Request
@@ -316,9 +324,9 @@ class Router:
                 parameters.append(_FIELDS)
             self.routes.append(
                 Endpoint(
-                    method=method, path=whole, call=call, role=role, status=status, takes=takes, answers=answers,
-                    reads=reads or body, returns=answer, largest_body=largest_body, body=body, injected=injected,
-                    audited=audited, also=also, parameters=tuple(parameters),
+                    method=method, path=whole, operation=operation, call=call, role=role, status=status, takes=takes,
+                    answers=answers, reads=reads or body, returns=answer, largest_body=largest_body, body=body,
+                    injected=injected, audited=audited, also=also, parameters=tuple(parameters),
                     counts=Counts.NOTHING if role is None else counts, texts=texts,
                 )
             )  # fmt: skip
