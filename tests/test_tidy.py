@@ -35,6 +35,7 @@ from tests.house_rules.records import (
     lock_fits_every_machine,
     migrations_are_numbered,
     migrations_say_what_they_cost,
+    names_outside_are_written_down,
 )
 from tests.house_rules.source import Complaint, Rule, Source
 from tests.house_rules.states import one_statement_writes_task_states, only_the_table_assigns_states
@@ -118,6 +119,10 @@ BAD: list[tuple[Rule, str, str]] = [
     (errors_have_codes, ERRORS, "class A(Exception):\n    code = 'a'\nclass B(A):\n    pass"),
     (errors_have_codes, ERRORS, "class A(Exception):\n    code: str = 'a'\nclass B(A):\n    code = 'a'"),
     (errors_have_codes, HOST, "from mainspring.errors import Broken\nclass A(Broken):\n    code = 'a'"),
+    (names_outside_are_written_down, WORKER, "class A(Struct, tag=True): ..."),
+    (names_outside_are_written_down, WORKER, "class A(Struct, tag=str.lower): ..."),
+    (names_outside_are_written_down, WORKER, "A = defstruct('A', [], tag=True)"),
+    (names_outside_are_written_down, WORKER, "from enum import auto\nx = auto()"),
     (migrations_say_what_they_cost, MIGRATION, "ALTER TABLE tasks ADD COLUMN pool TEXT;"),
     (migrations_say_what_they_cost, MIGRATION, HEAD.replace("0002", "0003")),
     (migrations_say_what_they_cost, MIGRATION, HEAD.replace("-- Locks: none.\n", "")),
@@ -167,6 +172,8 @@ GOOD: list[tuple[Rule, str, str]] = [
     (types_are_said, HOST, "from typing import Any\nx: Any = 1"),
     (errors_have_codes, ERRORS, "class A(Exception):\n    code = 'a'\nclass B(A):\n    code = 'b'\nclass C: ..."),
     (errors_have_codes, HOST, "class _Stop(Exception): ..."),
+    (names_outside_are_written_down, WORKER, "class A(Struct, tag_field='kind', tag='A'): ..."),
+    (names_outside_are_written_down, TEST, "class A(Struct, tag=True): ..."),
     (migrations_say_what_they_cost, MIGRATION, f"{HEAD}ALTER TABLE tasks ADD COLUMN pool TEXT;"),
     (nothing_is_left_for_later, CORE, "# what is left to do is in the issues"),
     (only_the_edge_prints, CLI, "print('hello')"),

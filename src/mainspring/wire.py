@@ -80,7 +80,7 @@ class Verdict(StrEnum):
     """Nobody here knows this attempt (the store may have lost a moment). Keep the report aside."""
 
 
-class _Message(msgspec.Struct, frozen=True, array_like=True, tag=True, gc=False):
+class _Message(msgspec.Struct, frozen=True, array_like=True, gc=False):
     pass
 
 
@@ -155,7 +155,7 @@ class Artifact(msgspec.Struct, frozen=True, array_like=True, gc=False):
 Artifacts = Annotated[tuple[Artifact, ...], msgspec.Meta(max_length=1_000)]
 
 
-class Register(_Message, frozen=True):
+class Register(_Message, frozen=True, tag="Register"):
     """A worker opens a session. `holds` is all it has: received, running, or ended and not yet answered."""
 
     worker: Id
@@ -168,25 +168,25 @@ class Register(_Message, frozen=True):
     pool: Id = "default"
 
 
-class Received(_Message, frozen=True):
+class Received(_Message, frozen=True, tag="Received"):
     """These attempts are in the worker's journal."""
 
     attempts: tuple[Id, ...]
 
 
-class Started(_Message, frozen=True):
+class Started(_Message, frozen=True, tag="Started"):
     """The attempt's process runs."""
 
     attempt: Id
 
 
-class Beat(_Message, frozen=True):
+class Beat(_Message, frozen=True, tag="Beat"):
     """The worker lives, and this is how far its attempts are."""
 
     progress: tuple[Progress, ...] = ()
 
 
-class Result(_Message, frozen=True):
+class Result(_Message, frozen=True, tag="Result"):
     """The attempt's process is gone, and this is what it left."""
 
     attempt: Id
@@ -196,41 +196,41 @@ class Result(_Message, frozen=True):
     artifacts: Artifacts = ()
 
 
-class Returned(_Message, frozen=True):
+class Returned(_Message, frozen=True, tag="Returned"):
     """These attempts were not started and never will be (the answer to a recall)."""
 
     attempts: tuple[Id, ...]
 
 
-class Refusal(_Message, frozen=True):
+class Refusal(_Message, frozen=True, tag="Refusal"):
     """The worker can't run this attempt, and has not started it (PLC-7)."""
 
     attempt: Id
     why: Sentence
 
 
-class Checkpoint(_Message, frozen=True):
+class Checkpoint(_Message, frozen=True, tag="Checkpoint"):
     """A running attempt has saved this document, as JSON: the task's next attempt gets it, wherever it runs (WRK-7)."""
 
     attempt: Id
     document: str
 
 
-class Extend(_Message, frozen=True):
+class Extend(_Message, frozen=True, tag="Extend"):
     """A running attempt asks for more time than its limit leaves it (LIV-4)."""
 
     attempt: Id
     seconds: Annotated[float, msgspec.Meta(gt=0, le=366 * 86_400)]
 
 
-class Seen(_Message, frozen=True):
+class Seen(_Message, frozen=True, tag="Seen"):
     """The answer to `Look`."""
 
     question: Id
     exists: bool
 
 
-class Log(_Message, frozen=True):
+class Log(_Message, frozen=True, tag="Log"):
     """A piece of what an attempt printed. Pieces of one attempt are in order; one that was not kept is sent again."""
 
     attempt: Id
@@ -241,36 +241,36 @@ class Log(_Message, frozen=True):
     """The process is gone, and this is the end of it."""
 
 
-class AskEnds(_Message, frozen=True):
+class AskEnds(_Message, frozen=True, tag="AskEnds"):
     """How long are these runs over? Answered with `Ends` (WRK-11)."""
 
     runs: Annotated[tuple[Id, ...], msgspec.Meta(max_length=100)]
 
 
-class Leaving(_Message, frozen=True):
+class Leaving(_Message, frozen=True, tag="Leaving"):
     """The worker finishes what it has started, gives back the rest, and wants nothing more (WRK-9)."""
 
 
-class Goodbye(_Message, frozen=True):
+class Goodbye(_Message, frozen=True, tag="Goodbye"):
     """The worker has nothing in hands, and ends. Nobody need miss it."""
 
 
 # from server to worker
 
 
-class Welcome(_Message, frozen=True):
+class Welcome(_Message, frozen=True, tag="Welcome"):
     """The session is open: work may follow."""
 
     session: str
 
 
-class Credit(_Message, frozen=True):
+class Credit(_Message, frozen=True, tag="Credit"):
     """So many more results may be sent."""
 
     results: int
 
 
-class Assign(_Message, frozen=True):
+class Assign(_Message, frozen=True, tag="Assign"):
     """A group of attempts that share one lease: one task's room, run one after another."""
 
     lease: str
@@ -279,7 +279,7 @@ class Assign(_Message, frozen=True):
     """The room that the lease takes: the worker looks whether it has that much (PLC-7)."""
 
 
-class Stop(_Message, frozen=True):
+class Stop(_Message, frozen=True, tag="Stop"):
     """End this attempt: ask it, wait `grace_seconds`, then kill it. Zero: it is not yours, kill it now."""
 
     attempt: str
@@ -287,20 +287,20 @@ class Stop(_Message, frozen=True):
     grace_seconds: float
 
 
-class Recall(_Message, frozen=True):
+class Recall(_Message, frozen=True, tag="Recall"):
     """Give back those of these attempts that have not started."""
 
     attempts: tuple[str, ...]
 
 
-class Answer(_Message, frozen=True):
+class Answer(_Message, frozen=True, tag="Answer"):
     """What became of a result. The worker may forget it, unless the verdict says otherwise."""
 
     attempt: str
     verdict: Verdict
 
 
-class Extended(_Message, frozen=True):
+class Extended(_Message, frozen=True, tag="Extended"):
     """How long an attempt may run from now on: longer than before, or as before if `because` says why not."""
 
     attempt: str
@@ -308,28 +308,28 @@ class Extended(_Message, frozen=True):
     because: str = ""
 
 
-class Look(_Message, frozen=True):
+class Look(_Message, frozen=True, tag="Look"):
     """Is there a file or directory with this path, as the worker sees it? Answered with `Seen` (TRG-8)."""
 
     question: str
     path: str
 
 
-class LogKept(_Message, frozen=True):
+class LogKept(_Message, frozen=True, tag="LogKept"):
     """The server has this attempt's log up to `offset` on its disk; the next piece begins there."""
 
     attempt: str
     offset: int
 
 
-class Ends(_Message, frozen=True):
+class Ends(_Message, frozen=True, tag="Ends"):
     """The answer to `AskEnds`. What is left out is not known any more."""
 
     runs: dict[str, float | None]
     """Since how many seconds each is over; None if it is not."""
 
 
-class Elsewhere(_Message, frozen=True):
+class Elsewhere(_Message, frozen=True, tag="Elsewhere"):
     """The pool is led by another server: go there. Without an address nobody leads it now: come back soon."""
 
     address: str

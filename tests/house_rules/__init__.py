@@ -30,7 +30,7 @@ from tests.house_rules.never import (
     only_the_edge_prints,
 )
 from tests.house_rules.purity import chance_has_one_home, deciders_only_decide, no_test_sleeps, time_has_one_home
-from tests.house_rules.records import errors_have_codes, migrations_say_what_they_cost
+from tests.house_rules.records import errors_have_codes, migrations_say_what_they_cost, names_outside_are_written_down
 from tests.house_rules.source import Rule
 from tests.house_rules.states import only_the_table_assigns_states
 
@@ -47,6 +47,7 @@ RULES: tuple[Rule, ...] = (
     everything_public_is_explained,
     types_are_said,
     errors_have_codes,
+    names_outside_are_written_down,
     migrations_say_what_they_cost,
     nothing_is_left_for_later,
     only_the_edge_prints,

@@ -1,4 +1,4 @@
-"""What has to be written down: codes of errors, costs of migrations, hashes of dependencies."""
+"""What has to be written down: codes of errors, names on the wire, costs of migrations, hashes of dependencies."""
 
 from __future__ import annotations
 
@@ -27,6 +27,24 @@ def errors_have_codes(source: Source) -> Iterator[Complaint]:
             yield source.complain(node, f"{node.name} has the code of {codes[code]}: {code}")
         else:
             codes[code] = node.name
+
+
+def names_outside_are_written_down(source: Source) -> Iterator[Complaint]:
+    """A name that leaves the process is a string in the code, so that a rename of a class or member can't change it."""
+    if not source.is_under("mainspring"):
+        return
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.ClassDef | ast.Call):
+            for keyword in node.keywords:
+                if keyword.arg in {"tag", "tag_field"} and not _is_text(keyword.value):
+                    yield source.complain(keyword.value, f"{keyword.arg} is made from a class name: write the name out")
+    for call, name in source.calls():
+        if name == "enum.auto":
+            yield source.complain(call, "enum.auto() makes the value from the member's name: write the value out")
+
+
+def _is_text(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and isinstance(node.value, str)
 
 
 def error_codes(source: Source) -> Iterator[tuple[ast.ClassDef, str | None]]:

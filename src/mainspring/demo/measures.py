@@ -19,11 +19,11 @@ HOME = "default"
 _UNSUCCESSFUL = frozenset({"FAILED", "PARTIAL", "TIMED_OUT"})
 
 
-class _Measure(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+class _Measure(msgspec.Struct, frozen=True, kw_only=True):
     """What became of a scene."""
 
 
-class Beats(_Measure, frozen=True, kw_only=True):
+class Beats(_Measure, frozen=True, kw_only=True, tag="Beats"):
     """A schedule that fires again and again."""
 
     windows: int
@@ -34,7 +34,7 @@ class Beats(_Measure, frozen=True, kw_only=True):
     """From its window to its start, of the latest run."""
 
 
-class Forecast(_Measure, frozen=True, kw_only=True):
+class Forecast(_Measure, frozen=True, kw_only=True, tag="Forecast"):
     """A fan-out of which one task failed at first."""
 
     run_id: str
@@ -45,7 +45,7 @@ class Forecast(_Measure, frozen=True, kw_only=True):
     """How the attempts at the one that failed ended, in order."""
 
 
-class Waiting(_Measure, frozen=True, kw_only=True):
+class Waiting(_Measure, frozen=True, kw_only=True, tag="Waiting"):
     """A schedule waits for an event."""
 
     schedule: str
@@ -56,7 +56,7 @@ class Waiting(_Measure, frozen=True, kw_only=True):
     """That it has led to so far."""
 
 
-class Arrived(_Measure, frozen=True, kw_only=True):
+class Arrived(_Measure, frozen=True, kw_only=True, tag="Arrived"):
     """The event came."""
 
     schedule: str
@@ -67,7 +67,7 @@ class Arrived(_Measure, frozen=True, kw_only=True):
     """Of the run that it led to."""
 
 
-class Unplaceable(_Measure, frozen=True, kw_only=True):
+class Unplaceable(_Measure, frozen=True, kw_only=True, tag="Unplaceable"):
     """A task waits for something that nobody has."""
 
     run_id: str
@@ -78,7 +78,7 @@ class Unplaceable(_Measure, frozen=True, kw_only=True):
     """How many of the workers have it."""
 
 
-class Share(_Measure, frozen=True, kw_only=True):
+class Share(_Measure, frozen=True, kw_only=True, tag="Share"):
     """One tenant asked for much, another one for little."""
 
     busy: str
@@ -91,7 +91,7 @@ class Share(_Measure, frozen=True, kw_only=True):
     """Of both runs."""
 
 
-class DeadLetter(_Measure, frozen=True, kw_only=True):
+class DeadLetter(_Measure, frozen=True, kw_only=True, tag="DeadLetter"):
     """A task failed in a way that no try can help."""
 
     run_id: str
@@ -102,7 +102,7 @@ class DeadLetter(_Measure, frozen=True, kw_only=True):
     """Of this run."""
 
 
-class Stalled(_Measure, frozen=True, kw_only=True):
+class Stalled(_Measure, frozen=True, kw_only=True, tag="Stalled"):
     """A task lived and got nowhere."""
 
     run_id: str
@@ -113,7 +113,7 @@ class Stalled(_Measure, frozen=True, kw_only=True):
     """Of the task, in the end."""
 
 
-class Killed(_Measure, frozen=True, kw_only=True):
+class Killed(_Measure, frozen=True, kw_only=True, tag="Killed"):
     """A worker was killed."""
 
     worker: str
@@ -121,7 +121,7 @@ class Killed(_Measure, frozen=True, kw_only=True):
     """Tasks that it was running."""
 
 
-class Moved(_Measure, frozen=True, kw_only=True):
+class Moved(_Measure, frozen=True, kw_only=True, tag="Moved"):
     """What became of a killed worker's tasks."""
 
     worker: str
@@ -136,7 +136,7 @@ class Moved(_Measure, frozen=True, kw_only=True):
     """From the kill until the last of them ran elsewhere."""
 
 
-class Storm(_Measure, frozen=True, kw_only=True):
+class Storm(_Measure, frozen=True, kw_only=True, tag="Storm"):
     """Many schedules fired at the same instant."""
 
     schedules: int
@@ -147,7 +147,7 @@ class Storm(_Measure, frozen=True, kw_only=True):
     """From the instant to a run's start: 95 % were no later."""
 
 
-class Census(_Measure, frozen=True, kw_only=True):
+class Census(_Measure, frozen=True, kw_only=True, tag="Census"):
     """Everything that there was."""
 
     runs: int

@@ -49,7 +49,7 @@ from mainspring.host.tickets import Tickets
 from mainspring.host.watch import note_heard
 from mainspring.shard.claim_events import ClaimAct
 from mainspring.shard.effects import Answered, LookUpAttempt, LookUpRun, TakeAllowance, TakeShare
-from mainspring.shard.events import Asked, Event, Retuned, Ruled, RunUnreadable, StoreLagged
+from mainspring.shard.events import Asked, Event, Retuned, Ruled, RunUnreadable, StoreLagged, name_of
 from mainspring.shard.shard import Shard
 from mainspring.store.port import Store, Term
 from mainspring.wire import FromWorker, Register
@@ -314,14 +314,14 @@ class Leader:
         except Fenced:
             raise
         except Exception as fault:  # noqa: BLE001 - the reason is kept with the event, where a person finds it
-            log.warning("event.rejected", shard=self.term.shard, kind=type(event).__name__, fault=repr(fault))
+            log.warning("event.rejected", shard=self.term.shard, kind=name_of(event), fault=repr(fault))
             await self._load()
             batch = self.shard.reject(event, f"{type(fault).__name__}: {fault}", now=self.time.now())
             try:
                 await self._commit(batch)
             except StaleWrite as stale:
                 # Not even on record: the rows are gone. A failover lost runs that had been submitted, and no batch.
-                raise Fenced(f"the store no longer has what {type(event).__name__} is about") from stale
+                raise Fenced(f"the store no longer has what {name_of(event)} is about") from stale
             self._release(batch.effects)
             return False
         self._release(batch.effects)

@@ -15,7 +15,7 @@ class ClaimAct(Asked, frozen=True, kw_only=True):
     worker: str
 
 
-class ClaimWork(ClaimAct, frozen=True, kw_only=True):
+class ClaimWork(ClaimAct, frozen=True, kw_only=True, tag="ClaimWork"):
     """It takes so much work: answered with what there is, as soon as there is some, or with nothing after a while."""
 
     wanted: int
@@ -29,13 +29,13 @@ class ClaimWork(ClaimAct, frozen=True, kw_only=True):
     version: str = ""
 
 
-class StartClaimed(ClaimAct, frozen=True, kw_only=True):
+class StartClaimed(ClaimAct, frozen=True, kw_only=True, tag="StartClaimed"):
     """It has begun with an attempt."""
 
     attempt: str
 
 
-class BeatClaimed(ClaimAct, frozen=True, kw_only=True):
+class BeatClaimed(ClaimAct, frozen=True, kw_only=True, tag="BeatClaimed"):
     """It is still at an attempt, and this is how far it is."""
 
     attempt: str
@@ -47,7 +47,7 @@ class BeatClaimed(ClaimAct, frozen=True, kw_only=True):
     """It asks for so much more time (LIV-4)."""
 
 
-class EndClaimed(ClaimAct, frozen=True, kw_only=True):
+class EndClaimed(ClaimAct, frozen=True, kw_only=True, tag="EndClaimed"):
     """An attempt is over, and this is what it left."""
 
     attempt: str
@@ -58,7 +58,7 @@ class EndClaimed(ClaimAct, frozen=True, kw_only=True):
     """The rows say that the attempt was over before: this is kept as a record, and changes nothing (LIV-5)."""
 
 
-class ClaimDropped(Event, frozen=True, kw_only=True):
+class ClaimDropped(Event, frozen=True, kw_only=True, tag="ClaimDropped"):
     """Nobody waits for the answer to a claim any more, or what was claimed can't be handed over."""
 
     worker: str

@@ -48,6 +48,7 @@ from mainspring.shard.events import (
     WorkerAct,
     WorkerEvent,
     WorkerUnheard,
+    name_of,
 )
 from mainspring.shard.turn import Turn
 from mainspring.wire import Answer, Verdict
@@ -60,7 +61,7 @@ def reject(turn: Turn, event: Event, fault: str) -> None:
     """Record an event that could not be taken, and hold what it is about."""
     fault = _storable(fault, _LONGEST_FAULT)
     subject = _hold_owner(turn, event, fault)
-    kind = type(event).__name__
+    kind = name_of(event)
     record = RejectedEvent(
         id=new_id("rej", turn.now, turn.random), shard=turn.memory.shard, kind=kind,
         subject=_storable(subject, _LONGEST_FAULT), event=_describe(event), fault=fault, at=turn.now,

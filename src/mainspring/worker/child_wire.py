@@ -40,11 +40,11 @@ PAGE_BYTES = 4_096
 NO_LIMIT = 2**63
 
 
-class _Word(msgspec.Struct, frozen=True, array_like=True, tag=True, gc=False):
+class _Word(msgspec.Struct, frozen=True, array_like=True, gc=False):
     pass
 
 
-class Call(_Word, frozen=True):
+class Call(_Word, frozen=True, tag="Call"):
     """Call a function for this attempt."""
 
     serial: int
@@ -52,11 +52,11 @@ class Call(_Word, frozen=True):
     secrets: dict[str, str]
 
 
-class Drained(_Word, frozen=True):
+class Drained(_Word, frozen=True, tag="Drained"):
     """What the last call printed is in its log."""
 
 
-class Ready(_Word, frozen=True):
+class Ready(_Word, frozen=True, tag="Ready"):
     """The child can be given calls. `handlers` are the names that it serves, `fault` why some can't be imported."""
 
     handlers: tuple[str, ...]
@@ -64,13 +64,13 @@ class Ready(_Word, frozen=True):
     has_printed: bool
 
 
-class Called(_Word, frozen=True):
+class Called(_Word, frozen=True, tag="Called"):
     """The function is called now."""
 
     serial: int
 
 
-class Progressed(_Word, frozen=True):
+class Progressed(_Word, frozen=True, tag="Progressed"):
     """The function says how far it is."""
 
     serial: int
@@ -78,21 +78,21 @@ class Progressed(_Word, frozen=True):
     note: str
 
 
-class Checkpointed(_Word, frozen=True):
+class Checkpointed(_Word, frozen=True, tag="Checkpointed"):
     """The function saved a checkpoint: JSON."""
 
     serial: int
     document: str
 
 
-class Requested(_Word, frozen=True):
+class Requested(_Word, frozen=True, tag="Requested"):
     """The function needs so much time from now on."""
 
     serial: int
     seconds: float
 
 
-class Answered(_Word, frozen=True):
+class Answered(_Word, frozen=True, tag="Answered"):
     """The function is done, and nothing that it started runs any more."""
 
     serial: int
@@ -104,7 +104,7 @@ class Answered(_Word, frozen=True):
     """It asked for its folder for artifacts."""
 
 
-class Left(_Word, frozen=True):
+class Left(_Word, frozen=True, tag="Left"):
     """This call lay beyond the limit, and was not made."""
 
     serial: int

@@ -31,7 +31,7 @@ import msgspec
 from mainspring.wire import Artifact, Assignment, Offer, Outcome
 
 
-class _Word(msgspec.Struct, frozen=True, array_like=True, tag=True, gc=False):
+class _Word(msgspec.Struct, frozen=True, array_like=True, gc=False):
     pass
 
 
@@ -44,54 +44,54 @@ class Order(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """The room that it has."""
 
 
-class Hello(_Word, frozen=True):
+class Hello(_Word, frozen=True, tag="Hello"):
     """An agent is here. The guard answers with `Holding`."""
 
 
-class Launch(_Word, frozen=True):
+class Launch(_Word, frozen=True, tag="Launch"):
     """Run these."""
 
     orders: tuple[Order, ...]
 
 
-class End(_Word, frozen=True):
+class End(_Word, frozen=True, tag="End"):
     """End this attempt, whatever it takes. Repeated with less grace it is killed earlier."""
 
     attempt: str
     grace_seconds: float
 
 
-class Prolong(_Word, frozen=True):
+class Prolong(_Word, frozen=True, tag="Prolong"):
     """So long this attempt may run from now on."""
 
     attempt: str
     seconds: float
 
 
-class Unlaunch(_Word, frozen=True):
+class Unlaunch(_Word, frozen=True, tag="Unlaunch"):
     """Give back those of these that have not begun."""
 
     attempts: tuple[str, ...]
 
 
-class Taken(_Word, frozen=True):
+class Taken(_Word, frozen=True, tag="Taken"):
     """These ends are in the agent's journal: the guard may forget them."""
 
     attempts: tuple[str, ...]
 
 
-class Close(_Word, frozen=True):
+class Close(_Word, frozen=True, tag="Close"):
     """Kill what runs, and end."""
 
 
-class Began(_Word, frozen=True):
+class Began(_Word, frozen=True, tag="Began"):
     """The attempt's process runs, or its function was called in a child."""
 
     attempt: str
     pid: int
 
 
-class Moved(_Word, frozen=True):
+class Moved(_Word, frozen=True, tag="Moved"):
     """The attempt says how far it is."""
 
     attempt: str
@@ -99,21 +99,21 @@ class Moved(_Word, frozen=True):
     note: str
 
 
-class Saved(_Word, frozen=True):
+class Saved(_Word, frozen=True, tag="Saved"):
     """The attempt saved a checkpoint: JSON."""
 
     attempt: str
     document: str
 
 
-class Asked(_Word, frozen=True):
+class Asked(_Word, frozen=True, tag="Asked"):
     """The attempt needs so much time from now on. Said again to a new agent, until there is a `Prolong`."""
 
     attempt: str
     seconds: float
 
 
-class Ended(_Word, frozen=True):
+class Ended(_Word, frozen=True, tag="Ended"):
     """Nothing of the attempt runs any more, and this is what it left."""
 
     attempt: str
@@ -124,19 +124,19 @@ class Ended(_Word, frozen=True):
     artifacts: tuple[Artifact, ...] = ()
 
 
-class Unbegun(_Word, frozen=True):
+class Unbegun(_Word, frozen=True, tag="Unbegun"):
     """These have not begun, and never will."""
 
     attempts: tuple[str, ...]
 
 
-class Kept(_Word, frozen=True):
+class Kept(_Word, frozen=True, tag="Kept"):
     """These can't be given back: they have begun, or are over."""
 
     attempts: tuple[str, ...]
 
 
-class Holding(_Word, frozen=True):
+class Holding(_Word, frozen=True, tag="Holding"):
     """All that the guard has: launched and not begun, begun, and ended but not taken."""
 
     waiting: tuple[str, ...]
