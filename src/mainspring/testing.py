@@ -29,11 +29,13 @@ import msgspec
 
 from mainspring.errors import Refused
 from mainspring.local.runner import run_virtually
-from mainspring.local.world import World as World  # noqa: PLC0414 - a part of this module
+from mainspring.local.world import World
 from mainspring.sdk.context import Context, Identity, inside
 from mainspring.sdk.jobs import Job
 from mainspring.sdk.quantities import seconds_of
 from mainspring.sdk.results import RunResult
+
+__all__ = ["BEGINNING", "FrozenClock", "SpokenContext", "World", "context", "run"]
 
 BEGINNING = datetime(2026, 1, 1, tzinfo=UTC)
 """When virtual time begins, unless a test says otherwise."""
