@@ -1,0 +1,253 @@
+"""The names and sentences that the program tells: errors, metrics, settings, variables, codes, events, messages."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from enum import Enum
+from functools import cache
+from pathlib import Path
+
+from prometheus_client.metrics import MetricWrapperBase
+
+from mainspring import errors
+from mainspring.api import services
+from mainspring.api.app import endpoints
+from mainspring.api.problems import problem_of
+from mainspring.cli.exits import exit_code
+from mainspring.clock import MachineClock
+from mainspring.core import (
+    alerts,
+    batch,
+    decisions,
+    diagnoses,
+    diagnosis_words,
+    fires,
+    isolation,
+    levels,
+    placement,
+    runs,
+    states,
+    tasks,
+    webhook_events,
+    workers,
+)
+from mainspring.core.failure_policy import FailureClass
+from mainspring.core.tuning import SETTINGS
+from mainspring.host.levels import Levels
+from mainspring.shard import effects, events
+from mainspring.telemetry import metrics
+from mainspring.telemetry.levels import LevelNumbers
+from mainspring.telemetry.timetable import Timetable
+from mainspring.telemetry.tracing import NAMES
+from tests.golden.shapes import compact
+from tests.house_rules.source import Source
+
+_SOURCE = Path(__file__).parents[2] / "src"
+_SQL = re.compile(
+    r"\b(SELECT|INSERT INTO|UPDATE \w+|DELETE FROM|WITH \w+|CREATE|ALTER|WHERE|ORDER BY|JOIN|VALUES|BEGIN|SET|AND)\b"
+)
+_HTML = re.compile(r"<[!/a-z]")
+_VARIABLE = re.compile(r"\bMAINSPRING_[A-Z0-9_]*")
+_LEVELS = frozenset({"debug", "info", "warning", "error", "exception", "critical"})
+
+CODES: Mapping[str, type[Enum]] = {
+    "states of a task": tasks.TaskState,
+    "states of a run": runs.RunState,
+    "states of a pipeline": states.PipelineState,
+    "ends of an attempt": tasks.AttemptEnd,
+    "priorities": tasks.Priority,
+    "reasons to stop an attempt": tasks.StopKind,
+    "states of a worker": workers.WorkerStatus,
+    "what holds a worker": workers.Hold,
+    "failure policies": runs.FailurePolicy,
+    "classes of failures": FailureClass,
+    "outcomes of a window": fires.Outcome,
+    "reasons of a diagnosis": diagnoses.Reason,
+    "gates of a diagnosis, what became of them": diagnoses.Passed,
+    "acts of a diagnosis": diagnoses.ActKind,
+    "foresight of a diagnosis": diagnoses.Foresight,
+    "obstacles of a worker": placement.Hindrance,
+    "kinds of alerts": alerts.AlertKind,
+    "severities of alerts": alerts.Severity,
+    "kinds of decisions": decisions.DecisionKind,
+    "work that exceeds a batch": batch.SpreadKind,
+    "timers": events.TimerKind,
+    "replies to an act": effects.Reply,
+    "levels of isolation": isolation.Isolation,
+    "levels of service": levels.Degree,
+    "roles": services.Role,
+    "refused submissions": metrics.Refusal,
+}
+"""Codes that are in the API, in rows, in logs or in labels, by what they are for."""
+
+
+def errors_text() -> str:
+    """Each error: its code, the status of an answer, the exit code of a command."""
+    lines = []
+    for kind in _below(errors.MainspringError):
+        error = kind("why")
+        problem = problem_of(error)
+        family = kind.__mro__[1]
+        above = family.code if issubclass(family, errors.MainspringError) else "-"
+        lines.append(
+            f"{kind.code}: HTTP {problem.status}, exit {exit_code(error)}, below {above}, title {problem.title!r}, "
+            f"type {problem.type}"
+        )
+    return "\n".join(sorted(lines)) + "\n"
+
+
+def metrics_text() -> str:
+    """Each metric: its name, type, labels, help, and the limits of its buckets."""
+    numbers = metrics.Metrics()
+    numbers.watch(dict)
+    Timetable(None, MachineClock(), numbers.registry)  # type: ignore[arg-type]  # it is asked for nothing
+    numbers.add(LevelNumbers(_NoLevels))
+    lines = []
+    for collector in list(numbers.registry._collector_to_names):
+        if isinstance(collector, MetricWrapperBase):
+            buckets = getattr(collector, "_kwargs", {}).get("buckets")
+            more = f" buckets {', '.join(f'{one:g}' for one in buckets)}" if buckets else ""
+            name = f"{collector._name}_total" if collector._type == "counter" else collector._name
+            about = collector._documentation
+            lines.append(_metric(name, str(collector._type), collector._labelnames, about) + more)
+        else:
+            lines += [
+                _metric(one.name, one.type, getattr(one, "_labelnames", ()), one.documentation)
+                for one in collector.collect()
+            ]
+    lines += [f"{name} (an attribute of OpenTelemetry)" for name in NAMES.values()]
+    return "\n".join(sorted(lines)) + "\n"
+
+
+def settings_text() -> str:
+    """Each setting: its type, default and bounds. What it is for is in docs/reference/settings.md."""
+    lines = [
+        f"{one.name}: {'int' if one.is_whole else 'float'} = {one.default!r}, from {one.least!r} to {one.most!r}"
+        for one in SETTINGS.values()
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def variables_text() -> str:
+    """Each variable of the environment that the program reads or gives to tasks; options of commands are in cli.txt."""
+    found = {name for _, text in _texts() for name in _VARIABLE.findall(text)}
+    for source in sources():
+        found |= set(_read_from_environment(source))
+    return "\n".join(sorted(found)) + "\n"
+
+
+def codes_text() -> str:
+    """Each code that is stored or told, by what it is for, in its order."""
+    lines = []
+    for title, kind in CODES.items():
+        values = [f"{one.name} {one.value}" if isinstance(one.value, int) else str(one.value) for one in kind]
+        lines += [f"{title}: {', '.join(values)}"]
+    lines += [f"gates of a diagnosis: {', '.join(diagnosis_words.QUEUED_GATES)}"]
+    lines += [f"events of webhooks: {', '.join((*webhook_events.EVENTS, webhook_events.TEST))}"]
+    lines += ["", "transitions of a task:", *_moves(states._EDGES), ""]
+    lines += ["", "operations (in the OpenAPI document, the audit log, permissions, metrics), * in the audit log:"]
+    lines += sorted(f"  {one.operation}{' *' if one.audited else ''}" for one in endpoints())
+    return "\n".join(lines) + "\n"
+
+
+def events_text() -> str:
+    """Each event that is logged, with its level and its fields."""
+    found = {line for source in sources() for line in _logged(source)}
+    return "\n".join(sorted(found)) + "\n"
+
+
+def messages_text() -> str:
+    """Each text of three words or more, with {} for what is filled in: what people are told, wherever it is made."""
+    return "\n".join(sorted({compact(text)[1:-1] for text in _sentences()})) + "\n"
+
+
+def _below(kind: type[errors.MainspringError]) -> Iterator[type[errors.MainspringError]]:
+    for each in kind.__subclasses__():
+        if each.__module__ == errors.__name__:
+            yield each
+            yield from _below(each)
+
+
+class _NoLevels(Levels):
+    """The levels of a server that has seen no pool."""
+
+    def __init__(self) -> None: ...
+
+    def pools(self) -> Mapping[str, levels.Level]:
+        return {}
+
+
+def _metric(name: str, kind: str, labels: Iterable[str], about: str) -> str:
+    return f"{name}{{{','.join(labels)}}} {kind}: {about}"
+
+
+def _moves(table: Mapping[tasks.TaskState, Iterable[tasks.TaskState]]) -> Iterator[str]:
+    for begin, ends in table.items():
+        yield f"  {begin.value}: {', '.join(sorted(end.value for end in ends)) or '-'}"
+
+
+@cache
+def sources() -> list[Source]:
+    """Every file of the program."""
+    return [
+        Source(path.relative_to(_SOURCE.parent).as_posix(), path.read_text(encoding="utf-8"))
+        for path in sorted(_SOURCE.rglob("*.py"))
+    ]
+
+
+@cache
+def _texts() -> list[tuple[Source, str]]:
+    """Every text of the program that is no docstring."""
+    return [(source, text) for source in sources() for text in _texts_in(source)]
+
+
+def _texts_in(source: Source) -> Iterator[str]:
+    parts: set[ast.AST] = set()
+    for node in ast.walk(source.tree):
+        match node:
+            case ast.Expr(value=ast.Constant()):
+                parts.add(node.value)
+            case ast.JoinedStr():
+                parts.update(node.values)
+                yield "".join(str(part.value) if isinstance(part, ast.Constant) else "{}" for part in node.values)
+            case ast.Constant(value=str(text)) if node not in parts:
+                yield text
+
+
+def _sentences() -> Iterator[str]:
+    for source, text in _texts():
+        if len(text.split()) < 3 or _SQL.search(text) or _HTML.match(text):
+            continue
+        if source.is_under("mainspring.store") and re.search(r" = | <=? | >=? |\bIS\b|\bIN\b|::", text):
+            continue
+        yield text
+
+
+def _read_from_environment(source: Source) -> Iterator[str]:
+    """Names that are looked up in the environment by a text in the code."""
+    for node in ast.walk(source.tree):
+        match node:
+            case (
+                ast.Subscript(value=ast.Attribute(attr="environ"), slice=ast.Constant(value=str(name)))
+                | ast.Call(
+                    func=ast.Attribute(value=ast.Attribute(attr="environ"), attr="get"),
+                    args=[ast.Constant(value=str(name)), *_],
+                )
+            ):
+                yield name
+
+
+def _logged(source: Source) -> Iterator[str]:
+    for node in ast.walk(source.tree):
+        match node:
+            case ast.Call(func=ast.Attribute(value=ast.Name(id="log"), attr=level), args=[event, *_]) if (
+                level in _LEVELS
+            ):
+                fields = sorted(keyword.arg or "**" for keyword in node.keywords)
+                yield f"{_event(event)} [{level}] {', '.join(fields)}".rstrip()
+
+
+def _event(node: ast.expr) -> str:
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else "{}"

@@ -1,0 +1,113 @@
+"""Every command with its arguments, options and help, and the columns of the tables that commands print."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from collections import Counter
+from collections.abc import Iterator
+from collections.abc import Set as AbstractSet
+
+import rich_click as click
+
+from mainspring.cli.commands import walk
+from mainspring.cli.main import main
+from tests.golden.catalogues import sources
+from tests.golden.shapes import compact
+from tests.house_rules.source import Source, last_name
+
+_MANY = 10
+"""An option that so many commands have alike is told once."""
+
+
+def commands_text() -> str:
+    """One block for each command; an option that many commands have alike is told once, at the beginning."""
+    tree = {"": main, **{f" {path}": command for path, command in walk(click.Context(main, info_name="mainspring"))}}
+    counts = Counter(text for command in tree.values() for text in _parameters(command).values())
+    shared = {text for text, count in counts.items() if count >= _MANY}
+    lines = ["== options of many commands", *(line for text in sorted(shared) for line in text.splitlines()), ""]
+    for path, command in tree.items():
+        lines += _block(path, command, shared)
+    return "\n".join(lines)
+
+
+def tables_text() -> str:
+    """The columns of each table, * for those that only `-o wide` shows."""
+    return "\n".join(sorted({line for source in sources() for line in _tables(source)})) + "\n"
+
+
+def _block(path: str, command: click.Command, shared: AbstractSet[str]) -> Iterator[str]:
+    yield f"== mainspring{path}"
+    for line in inspect.cleandoc(command.help or "").replace("\b", "").splitlines():
+        yield f"  | {line}".rstrip()
+    if command.hidden:
+        yield "  hidden"
+    parameters = _parameters(command)
+    for text in parameters.values():
+        if text not in shared:
+            yield from text.splitlines()
+    also = [name for name, text in parameters.items() if text in shared]
+    if also:
+        yield f"  also {', '.join(also)}"
+    yield ""
+
+
+def _parameters(command: click.Command) -> dict[str, str]:
+    """The lines about each parameter of a command, by its first name."""
+    context = click.Context(command)
+    found = {}
+    for parameter in command.params:
+        text = f"  {' '.join(_parameter(parameter, context))}"
+        if isinstance(parameter, click.Option) and parameter.help:
+            text += f"\n      {parameter.help}"
+        found[max(parameter.opts, key=len)] = text
+    return found
+
+
+def _parameter(parameter: click.Parameter, context: click.Context) -> Iterator[str]:
+    """How a parameter is written, of which type it is, and what it is if nobody says it."""
+    yield ", ".join([*parameter.opts, *parameter.secondary_opts])
+    yield _type(parameter)
+    if isinstance(parameter, click.Argument) or not getattr(parameter, "is_flag", False):
+        yield f"shown as {parameter.make_metavar(context)}"
+    if parameter.required:
+        yield "required"
+    if parameter.nargs != 1:
+        yield f"nargs {parameter.nargs}"
+    if getattr(parameter, "multiple", False):
+        yield "multiple"
+    if isinstance(parameter.default, str | int | float):
+        yield f"default {compact(parameter.default)}"
+    if parameter.envvar:
+        yield f"from {parameter.envvar if isinstance(parameter.envvar, str) else ', '.join(parameter.envvar)}"
+    if getattr(parameter, "hidden", False):
+        yield "hidden"
+
+
+def _type(parameter: click.Parameter) -> str:
+    if getattr(parameter, "is_flag", False):
+        return "flag"
+    match parameter.type:
+        case click.Choice(choices=choices):
+            return f"one of {', '.join(map(str, choices))}"
+        case click.IntRange(min=least, max=most) | click.FloatRange(min=least, max=most):
+            return f"{parameter.type.name} {least} to {most}"
+        case _:
+            return parameter.type.name
+
+
+def _tables(source: Source) -> Iterator[str]:
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.List | ast.Tuple):
+            columns = [_column(part) for part in node.elts]
+            names = [name for name in columns if name]
+            if names and source.is_under("mainspring.cli"):
+                yield ", ".join(names)
+
+
+def _column(node: ast.expr) -> str:
+    match node:
+        case ast.Call(func=function, args=[ast.Constant(value=str(name)), *_]) if last_name(function) == "Column":
+            return f"{name}*" if any(keyword.arg == "wide" for keyword in node.keywords) else name
+        case _:
+            return ""

@@ -1,0 +1,98 @@
+"""The golden files: which there are, what makes each, and how one that differs is told."""
+
+from __future__ import annotations
+
+import asyncio
+import difflib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import msgspec
+
+from mainspring.api import openapi
+from mainspring.api.app import endpoints
+from tests.golden import catalogues, commands, frames, public, schemas, stored
+from tests.golden.shapes import written
+
+EXPECTED = Path(__file__).parent / "expected"
+POSTGRES = "schema-postgres.txt"
+"""It needs a database, so that it is made in another way than the others."""
+_MOST_LINES = 200
+
+
+def openapi_text() -> str:
+    """The OpenAPI document with sorted keys: what fits stands on one line.
+
+    Examples are left out, and an answer that is a problem is what it says.
+    """
+    document = msgspec.json.decode(msgspec.json.encode(openapi.document(endpoints(), "VERSION")))
+    return "\n".join(written(_short(document))) + "\n"
+
+
+FILES: Mapping[str, Callable[[], str]] = {
+    "openapi.json": openapi_text,
+    "wire.txt": frames.wire_text,
+    "peers.txt": frames.peers_text,
+    "rows.txt": stored.rows_text,
+    "documents.txt": stored.documents_text,
+    "held.txt": stored.held_text,
+    "errors.txt": catalogues.errors_text,
+    "metrics.txt": catalogues.metrics_text,
+    "settings.txt": catalogues.settings_text,
+    "variables.txt": catalogues.variables_text,
+    "codes.txt": catalogues.codes_text,
+    "events.txt": catalogues.events_text,
+    "messages.txt": catalogues.messages_text,
+    "cli.txt": commands.commands_text,
+    "tables.txt": commands.tables_text,
+    "public.txt": public.public_text,
+    "schema-sqlite.txt": lambda: asyncio.run(schemas.sqlite_text()),
+}
+"""Each golden file, and who makes its text."""
+
+
+def expected(name: str) -> str:
+    """What a golden file says; nothing if there is none."""
+    path = EXPECTED / name
+    return path.read_text(encoding="utf-8") if path.exists() else ""
+
+
+def rewrite(name: str, text: str) -> bool:
+    """Let a golden file say this; whether that changed it."""
+    if expected(name) == text:
+        return False
+    (EXPECTED / name).write_text(text, encoding="utf-8")
+    return True
+
+
+def difference(name: str, text: str) -> str:
+    """How a text differs from its golden file, and what to do about it; nothing if it does not."""
+    before = expected(name).splitlines()
+    after = text.splitlines()
+    if before == after:
+        return "" if expected(name) == text else f"{name}: the end of the file is not as it is made"
+    lines = list(difflib.unified_diff(before, after, f"expected/{name}", "the code", lineterm="", n=2))
+    more = [f".. and {len(lines) - _MOST_LINES} lines more"] if len(lines) > _MOST_LINES else []
+    return "\n".join(
+        [
+            f"\nWhat is seen from outside is not what tests/golden/expected/{name} says:\n",
+            *lines[:_MOST_LINES],
+            *more,
+            "",
+            "Not meant? Then users, workers or stores would have noticed: mend the code.",
+            f"Meant? `.venv/bin/python -m tests.golden {name}` (or `make golden`) accepts it; commit the file",
+            "with the code, and if users can see it, with a line in the changelog.",
+        ]
+    )
+
+
+def _short(part: object) -> object:
+    match part:
+        case {"description": about, "content": {"application/problem+json": _, **others}} if not others:
+            return f"problem: {about}"
+        case dict():
+            return {key: _short(value) for key, value in part.items() if key != "example"}
+        case list():
+            return [_short(value) for value in part]
+        case _:
+            return part

@@ -1,0 +1,120 @@
+"""What processes of ours say to each other: workers and servers, agents and guards, guards and children, servers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import get_args
+
+import msgspec
+
+from mainspring import wire
+from mainspring.api import forwarding, link, logs, peers
+from mainspring.core.diagnoses import Diagnosis, WaitingSum
+from mainspring.core.standings import Standing
+from mainspring.core.supposals import Outcome
+from mainspring.mapreduce import invoke_socket
+from mainspring.shard import claim_events, events
+from mainspring.shard.effects import Answered
+from mainspring.worker import child_wire, frames, guard_wire
+from tests.golden.shapes import document_lines, encoded_lines, example_of
+
+Messages = Sequence[type[msgspec.Struct]]
+
+LINKS: Mapping[str, Messages] = {
+    "from a worker to its server": get_args(wire.FromWorker),
+    "from a server to a worker": get_args(wire.ToWorker),
+    "from an agent to its guard": get_args(guard_wire.FromAgent),
+    "from a guard to its agent": get_args(guard_wire.FromGuard),
+    "from a guard to a child": get_args(child_wire.ToChild),
+    "from a child to its guard": get_args(child_wire.FromChild),
+}
+"""Each direction of each link, and the messages that go there: msgpack, in lists."""
+
+PEERS: Mapping[str, tuple[object, object]] = {
+    forwarding.ASK: (forwarding._Question, Answered),
+    forwarding.LOOK: (forwarding._LookQuestion, bool),
+    forwarding.STANDING: (forwarding._StandingQuestion, Standing),
+    forwarding.DIAGNOSE: (forwarding._DiagnoseQuestion, Diagnosis | None),
+    forwarding.SUPPOSE: (forwarding._SupposeQuestion, Outcome | None),
+    forwarding.SUMS: (forwarding._StandingQuestion, list[WaitingSum]),
+}
+"""What one server asks another, and what it answers: msgpack by HTTP."""
+
+
+NEVER_SENT = frozenset({"rows"})
+"""What the leader itself adds to an act."""
+
+
+def tag_of(kind: type[msgspec.Struct]) -> str:
+    """The name of a message on the wire."""
+    return str(kind.__struct_config__.tag)
+
+
+def all_events() -> list[type[events.Event]]:
+    """Every event that can happen, by name: those with a tag."""
+    found, ahead = [], [events.Event]
+    while ahead:
+        kind = ahead.pop()
+        ahead += kind.__subclasses__()
+        if kind.__struct_config__.tag is not None and kind.__module__ in {events.__name__, claim_events.__name__}:
+            found.append(kind)
+    return sorted(found, key=tag_of)
+
+
+def acts() -> list[type[events.Event]]:
+    """Those events that one server can have another carry out."""
+    return [kind for kind in all_events() if issubclass(kind, events.Asked)]
+
+
+def wire_text() -> str:
+    """Every message of the links."""
+    lines = [
+        f"path: {link.PATH}",
+        f"closed: {link.NORMAL} elsewhere, {link.MALFORMED} malformed, {link.TOO_LARGE} too large, {link.OVER} over",
+        f"largest: {wire.LARGEST_FRAME_BYTES} bytes in a frame, {wire.LARGEST_LOG_PIECE_BYTES} in a piece of a log",
+        f"a frame between processes that holds [1, 2]: {frames.encode_frame([1, 2]).hex()}",
+        "",
+    ]
+    for direction, messages in LINKS.items():
+        lines += [f"#### {direction}", ""]
+        for kind in sorted(messages, key=tag_of):
+            lines += encoded_lines(tag_of(kind), kind)
+    return "\n".join(lines)
+
+
+def peers_text() -> str:
+    """What servers ask each other, and what else goes over a socket."""
+    lines = [
+        f"header: {peers.SECRET_HEADER}",
+        f"logs: GET {logs.LOGS}ATTEMPT",
+        "",
+    ]
+    for path, (question, answer) in PEERS.items():
+        example = _asked_example() if path == forwarding.ASK else None
+        lines += encoded_lines(f"POST {path}", question, example=example)
+        lines += encoded_lines(f"answer of {path}", answer)
+    lines += ["#### acts, inside of a question", ""]
+    for kind in acts():
+        lines += encoded_lines(tag_of(kind), kind, left_out=NEVER_SENT)
+    lines += ["#### events, as rejected ones are kept", "", *(f"{tag_of(kind)}" for kind in all_events()), ""]
+    lines += ["#### prompts, by lines of JSON on a socket", ""]
+    lines += document_lines("to an invoker", invoke_socket.Asked)
+    lines += document_lines("from an invoker", invoke_socket.Answered)
+    return "\n".join(lines)
+
+
+def _asked_example() -> object:
+    act = msgspec.msgpack.encode(example_of(events.PauseRun, NEVER_SENT))
+    return forwarding._Question(shard="default", act=msgspec.Raw(act))
+
+
+def examples_in(text: str) -> Iterator[tuple[str, str, str]]:
+    """The direction, the name and the bytes in hex of each example of a golden file of messages."""
+    direction = title = ""
+    for line in text.splitlines():
+        if line.startswith("#### "):
+            direction = line.removeprefix("#### ")
+        elif line.startswith("== "):
+            title = line.removeprefix("== ")
+        elif line.startswith("msgpack: "):
+            yield direction, title, line.removeprefix("msgpack: ")
