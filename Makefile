@@ -29,7 +29,7 @@ install = $(1)/bin/python -m pip install --quiet $(2) 2> $(1)/pip.log \
 count = $$(grep '^[A-Za-z0-9].*==' $(1) | grep -vc "sys_platform == '")
 
 .DEFAULT_GOAL := help
-.PHONY: help setup tools up test check format client reference sim sim-faults soak bench peers lock clean
+.PHONY: help setup tools up test check format client reference golden sim sim-faults soak bench peers lock clean
 
 help: ## say what each target does
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -74,7 +74,7 @@ check: tools ## format, lint, types, house rules, fast tests: some minutes
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy $(SOURCES)
-	$(BIN)/python -m pytest -q -n $(PROCESSES) tests/test_tidy.py $(wildcard tests/core tests/shard tests/cli)
+	$(BIN)/python -m pytest -q -n $(PROCESSES) tests/test_tidy.py $(wildcard tests/core tests/golden tests/shard tests/cli)
 
 format: tools ## put the source into its form and mend what ruff can mend
 	$(BIN)/ruff format .
@@ -85,6 +85,9 @@ client: tools ## make the blocking client from the one that waits
 
 reference: tools ## make the pages of the reference that say what the code says
 	$(BIN)/python -m tools.reference
+
+golden: tools ## write the golden files anew: what users, workers and stores see of the program
+	$(BIN)/python -m tests.golden
 
 sim: tools ## run the simulator over SEEDS seeds
 	PYTHONHASHSEED=0 $(BIN)/python -m tests.sim --seeds $(SEEDS)
