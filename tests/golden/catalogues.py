@@ -41,6 +41,7 @@ from mainspring.telemetry import metrics
 from mainspring.telemetry.levels import LevelNumbers
 from mainspring.telemetry.timetable import Timetable
 from mainspring.telemetry.tracing import NAMES
+from mainspring.worker import calls
 from tests.golden.shapes import compact
 from tests.house_rules.source import Source
 
@@ -84,7 +85,7 @@ CODES: Mapping[str, type[Enum]] = {
 
 
 def errors_text() -> str:
-    """Each error: its code, the status of an answer, the exit code of a command."""
+    """Each error: its code, the status of an answer, the exit code of a command, its name if a task raises it."""
     lines = []
     for kind in _below(errors.MainspringError):
         error = kind("why")
@@ -93,7 +94,7 @@ def errors_text() -> str:
         above = family.code if issubclass(family, errors.MainspringError) else "-"
         lines.append(
             f"{kind.code}: HTTP {problem.status}, exit {exit_code(error)}, below {above}, title {problem.title!r}, "
-            f"type {problem.type}"
+            f"type {problem.type}, of a task {calls._type_of(error)}"
         )
     return "\n".join(sorted(lines)) + "\n"
 

@@ -178,9 +178,10 @@ def _label(_sign: str, _value: str, _listed: Listed, _now: datetime) -> dict[str
 def _states(_sign: str, value: str, listed: Listed, _now: datetime) -> dict[str, object]:
     kind: type[RunState | TaskState] = RunState if listed is Listed.RUNS else TaskState
     wanted = list(dict.fromkeys(part.strip().upper().replace("-", "_") for part in value.split(",")))
+    known = [state.value for state in kind]
     for state in wanted:
-        if state not in kind.__members__:
-            hint = did_you_mean(state, kind.__members__) or f"; there are {', '.join(kind.__members__)}"
+        if state not in known:
+            hint = did_you_mean(state, known) or f"; there are {', '.join(known)}"
             raise _Wrong(f"has no state of {listed}{hint}")
     return {"states": tuple(wanted)}
 

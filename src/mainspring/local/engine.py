@@ -118,7 +118,7 @@ class LocalEngine:
         run = await self.store.run(run_id)
         assert run is not None
         tasks = map(self._task_result, await self.store.tasks(run_id))
-        return job.recorded.result(run.id, run.state.name, run.held or run.because, run.params, tasks)
+        return job.recorded.result(run.id, run.state.value, run.held or run.because, run.params, tasks)
 
     def seconds_to_retry(self) -> float | None:
         """For how long nothing will be tried again; None if nothing waits for that."""
@@ -134,7 +134,7 @@ class LocalEngine:
             name=task.name,
             label=birth.label if birth is not None else "",
             partition=birth.index if birth is not None and birth.label else None,
-            state=task.state.name,
+            state=task.state.value,
             output=None if task.output is None else msgspec.json.decode(task.output),
             error=None if task.error is None else msgspec.json.decode(task.error),
             exception=self.worker.raised.get(task.id),

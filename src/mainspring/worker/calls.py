@@ -193,7 +193,7 @@ def call_failure(error: BaseException) -> str:
 def _type_of(error: BaseException) -> str:
     """The name of an exception's class, with its module unless that says nothing."""
     kind = type(error)
-    is_plain = kind.__module__ in {"builtins", "mainspring.errors"} or kind.__module__.startswith(WORKER_MODULE)
+    is_plain = kind.__module__ in {"builtins", TaskError.__module__} or kind.__module__.startswith(WORKER_MODULE)
     return kind.__qualname__ if is_plain else f"{kind.__module__}.{kind.__qualname__}"
 
 
