@@ -11,7 +11,7 @@ from collections.abc import Set as AbstractSet
 import rich_click as click
 
 from mainspring.cli.commands import walk
-from mainspring.cli.main import main
+from mainspring.cli.main import _ALIASES, _PANELS, main
 from tests.golden.catalogues import sources
 from tests.golden.shapes import compact
 from tests.house_rules.source import Source, last_name
@@ -26,6 +26,8 @@ def commands_text() -> str:
     counts = Counter(text for command in tree.values() for text in _parameters(command).values())
     shared = {text for text, count in counts.items() if count >= _MANY}
     lines = ["== options of many commands", *(line for text in sorted(shared) for line in text.splitlines()), ""]
+    lines += ["== other names", *(f"  {alias}: {name}" for alias, name in sorted(_ALIASES.items())), ""]
+    lines += ["== groups of the help", *(f"  {title}: {', '.join(names)}" for title, names in _PANELS.items()), ""]
     for path, command in tree.items():
         lines += _block(path, command, shared)
     return "\n".join(lines)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _why = click.option("--why", default="", help="Why; it is kept with the deed.")
 
 
-@click.command()
+@click.command("cancel")
 @click.argument("ids", metavar="RUN_OR_TASK...", nargs=-1, shell_complete=completing.runs_or_tasks)
 @takes_filter
 @_why
@@ -42,7 +42,7 @@ def cancel(
     _act_on_each(reach, printing, ids, yes=yes, verb="cancel", act=lambda client, word: _cancel(client, word, why))
 
 
-@click.command()
+@click.command("retry")
 @click.argument("ids", metavar="RUN_OR_TASK...", nargs=-1, shell_complete=completing.runs_or_tasks)
 @takes_filter
 @click.option(
@@ -74,7 +74,7 @@ def retry(
     )
 
 
-@click.command()
+@click.command("rerun")
 @click.argument("runs", metavar="RUN...", nargs=-1, required=True, shell_complete=completing.runs)
 @_why
 @asks_first
@@ -92,7 +92,7 @@ def rerun(reach: Reach, printing: Printing, runs: tuple[str, ...], why: str, yes
     )
 
 
-@click.command()
+@click.command("promote")
 @click.argument("ids", metavar="RUN...", nargs=-1, shell_complete=completing.runs)
 @click.option(
     "--priority", type=click.Choice(["P0", "P1", "P2"], case_sensitive=False), default="P1", show_default=True,
@@ -124,7 +124,7 @@ def promote(
     _act_on_each(reach, printing, ids, yes=yes, verb="promote", act=act)
 
 
-@click.command()
+@click.command("kill")
 @click.argument("task", shell_complete=completing.tasks)
 @click.option("--again", is_flag=True, help="Run it again, elsewhere if possible; otherwise it is cancelled.")
 @click.option("--grace", metavar="LENGTH", default="0s", show_default=True, help="From being asked to being killed.")
@@ -151,7 +151,7 @@ def kill(reach: Reach, printing: Printing, task: str, again: bool, grace: str, w
     _act_on_each(reach, printing, (task,), yes=True, verb="kill", act=act)
 
 
-@click.command()
+@click.command("extend")
 @click.argument("task", shell_complete=completing.tasks)
 @click.argument("length")
 @_why
@@ -176,7 +176,7 @@ def extend(reach: Reach, printing: Printing, task: str, length: str, why: str) -
     _act_on_each(reach, printing, (task,), yes=True, verb="extend", act=act)
 
 
-@click.command()
+@click.command("clear")
 @click.argument("tasks", metavar="TASK...", nargs=-1, required=True, shell_complete=completing.tasks)
 @_why
 @asks_first
@@ -199,7 +199,7 @@ def clear(reach: Reach, printing: Printing, tasks: tuple[str, ...], why: str, ye
     _act_on_each(reach, printing, tasks, yes=yes, verb="clear", act=act)
 
 
-@click.command()
+@click.command("pause")
 @click.argument("ids", metavar="SCHEDULE_OR_RUN...", nargs=-1, shell_complete=completing.schedules_or_runs)
 @takes_filter
 @_why
@@ -230,7 +230,7 @@ def pause(reach: Reach, printing: Printing, ids: tuple[str, ...], chosen: Filter
     _act_on_each(reach, printing, ids, yes=yes, verb="pause", act=act)
 
 
-@click.command()
+@click.command("resume")
 @click.argument("ids", metavar="SCHEDULE_OR_RUN...", nargs=-1, shell_complete=completing.schedules_or_runs)
 @takes_filter
 @_why

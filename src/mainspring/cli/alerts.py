@@ -7,7 +7,7 @@ import rich_click as click
 from mainspring.cli.options import Listing, Printing, Reach, limited, prints_rows, reaches_server, watched
 
 
-@click.command(cls=Listing)
+@click.command("alerts", cls=Listing)
 @click.option("--all", "every", is_flag=True, help="Also those that are over.")
 @watched
 @limited(50)

@@ -31,7 +31,7 @@ class _Artifacts(click.RichGroup):
         return super().parse_args(ctx, args if is_verb else [_LIST, *without_ls(args)])
 
 
-@click.group(cls=_Artifacts)
+@click.group("artifacts", cls=_Artifacts)
 def artifacts() -> None:
     """List the files that the tasks of a run left, or get one of them.
 
@@ -76,7 +76,7 @@ def list_artifacts(reach: Reach, printing: Printing, what: str, attempt: str | N
         show_list(fetch, ARTIFACTS, printing, watch=watch, limit=limit)
 
 
-@artifacts.command()
+@artifacts.command("get")
 @click.argument("task", metavar="TASK", shell_complete=completing.tasks)
 @click.argument("path")
 @click.option("--attempt", metavar="ID", help="Of this attempt, which may have failed.")

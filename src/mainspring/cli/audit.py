@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _FAULTY = 1
 
 
-@click.group(cls=Noun, invoke_without_command=True)
+@click.group("audit", cls=Noun, invoke_without_command=True)
 @click.option("--actor", metavar="WHO", help="Only what they did: token:etl-bot, local, attempt:att_..")
 @click.option("--act", metavar="NAME", help="Only this kind of act, such as cancel_run.")
 @click.option("--object", "object_id", metavar="ID", help="Only what was done to this thing.")
@@ -66,7 +66,7 @@ def audit(
         )
 
 
-@audit.command()
+@audit.command("heads")
 @prints_rows
 @reaches_server
 def heads(reach: Reach, printing: Printing) -> None:
@@ -83,7 +83,7 @@ def heads(reach: Reach, printing: Printing) -> None:
         print_rows(client.audit_heads(), HEADS, printing)
 
 
-@audit.command()
+@audit.command("verify")
 @click.option(
     "--against", metavar="FILE", type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="Heads that were kept, as `audit heads -o json` printed them: shows a log that was cut short or written anew.",

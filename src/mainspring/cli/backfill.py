@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from mainspring.rest_schedules import BackfillView
 
 
-@click.command()
+@click.command("backfill")
 @click.argument("name", shell_complete=completing.schedules)
 @click.option("--from", "since", metavar="TIME", required=True, help="The first window is at this time or after it.")
 @click.option("--to", "before", metavar="TIME", required=True, help="The last window is before this time.")

@@ -11,7 +11,7 @@ from mainspring.cli.options import Printing, prints
 _DIRECTORY = click.Path(file_okay=False, path_type=Path)
 
 
-@click.group()
+@click.group("ca")
 def ca() -> None:
     """Make the authority that signs the certificates of workers, and those of servers if nobody else does.
 
@@ -22,7 +22,7 @@ def ca() -> None:
     """
 
 
-@ca.command()
+@ca.command("init")
 @click.argument("directory", type=_DIRECTORY)
 @prints
 def init(printing: Printing, directory: Path) -> None:
@@ -39,7 +39,7 @@ def init(printing: Printing, directory: Path) -> None:
     _say_made(directory, (AUTHORITY_CERTIFICATE, AUTHORITY_KEY), printing)
 
 
-@ca.command()
+@ca.command("cert")
 @click.argument("directory", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.argument("hosts", nargs=-1, required=True)
 @prints

@@ -9,7 +9,7 @@ import rich_click as click
 from mainspring.cli.options import Printing, prints_rows
 
 
-@click.command()
+@click.command("commands")
 @prints_rows
 @click.pass_context
 def commands(ctx: click.Context, /, printing: Printing) -> None:

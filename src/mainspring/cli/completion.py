@@ -8,7 +8,7 @@ SHELLS = ("bash", "zsh", "fish", "powershell")
 _PROGRAMS = ("mainspring", "ms")
 
 
-@click.command()
+@click.command("completion")
 @click.argument("shell", type=click.Choice(SHELLS))
 @click.pass_context
 def completion(ctx: click.Context, shell: str) -> None:

@@ -7,7 +7,7 @@ import rich_click as click
 from mainspring.cli.options import Printing, Reach, prints, prints_rows, reaches_server
 
 
-@click.group()
+@click.group("config")
 def config() -> None:
     """Show what is set, and in which files.
 
@@ -18,7 +18,7 @@ def config() -> None:
     """
 
 
-@config.command()
+@config.command("show")
 @click.argument("names", metavar="[NAME...]", nargs=-1)
 @click.option("--origin", is_flag=True, help="Also who said it: an option, a variable, a context, a file.")
 @prints_rows
@@ -46,7 +46,7 @@ def show(reach: Reach, printing: Printing, names: tuple[str, ...], origin: bool)
     )
 
 
-@config.command()
+@config.command("path")
 @prints
 def path(printing: Printing) -> None:
     """Say which files are read: that of the contexts, and the project's.

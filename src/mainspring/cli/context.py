@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _STDIN = "-"
 
 
-@click.group(cls=Noun, invoke_without_command=True)
+@click.group("context", cls=Noun, invoke_without_command=True)
 @prints_rows
 @click.pass_context
 def context(ctx: click.Context, /, printing: Printing) -> None:
@@ -39,7 +39,7 @@ def context(ctx: click.Context, /, printing: Printing) -> None:
     print_rows(views(read_contexts()), CONTEXTS, printing)
 
 
-@context.command()
+@context.command("use")
 @click.argument("name", shell_complete=completing.contexts)
 @prints
 def use(printing: Printing, name: str) -> None:
@@ -57,7 +57,7 @@ def use(printing: Printing, name: str) -> None:
     _print_one(name, printing)
 
 
-@context.command()
+@context.command("add")
 @click.argument("name")
 @click.option("--server", metavar="URL", required=True, help="Where the server is.")
 @click.option("--tenant", "-t", help="Whose work, if not that of the token's tenant.")
@@ -105,7 +105,7 @@ def add(
     _print_one(name, printing)
 
 
-@context.command()
+@context.command("remove")
 @click.argument("name", shell_complete=completing.contexts)
 @prints
 def remove(printing: Printing, name: str) -> None:
@@ -126,7 +126,7 @@ def remove(printing: Printing, name: str) -> None:
     print_deeds([Deed(id=name, act="remove", changed=True)], printing)
 
 
-@context.command()
+@context.command("show")
 @click.argument("name", required=False, shell_complete=completing.contexts)
 @prints
 def show(printing: Printing, name: str | None) -> None:

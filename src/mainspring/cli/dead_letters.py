@@ -47,7 +47,7 @@ def dead_letters(
         show_list(lambda: client.dead_letters(job=job, limit=limit), DEAD_LETTERS, printing, watch=watch, limit=limit)
 
 
-@dead_letters.command()
+@dead_letters.command("retry")
 @click.argument("ids", metavar="TASK...", nargs=-1)
 @click.option("--all", "every", is_flag=True, help="All of them, or all of a job.")
 @click.option("--job", help="With --all: only tasks of this job.", shell_complete=completing.jobs)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 KINDS = ("placed", "preempts", "no_room")
 
 
-@click.command(cls=Listing)
+@click.command("decisions", cls=Listing)
 @click.argument("task", required=False, shell_complete=completing.tasks)
 @click.option("--run", metavar="RUN", help="Only about tasks of this run.", shell_complete=completing.runs)
 @click.option("--worker", metavar="ID", help="Only what chose this worker.", shell_complete=completing.workers)

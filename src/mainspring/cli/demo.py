@@ -27,7 +27,7 @@ _SUBJECT_WIDTH = 13
 _TEXT_WIDTH = 62
 
 
-@click.command()
+@click.command("demo")
 @click.option(
     "--port", type=click.IntRange(0, 65_535), help="Listen here, or on the next free one; 0: any. [default: 8484]"
 )

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from mainspring.sdk.pipelines import Pipeline
 
 
-@click.command()
+@click.command("deploy")
 @click.argument("directory", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option("--at", metavar="PATH", help="Where workers find the folder; where it is here, unless said.")
 @click.option("--name", help="What the folder is called there: its own name, unless said. --prune goes by it.")

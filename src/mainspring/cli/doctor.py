@@ -21,7 +21,7 @@ _ANSWER_SECONDS = 5.0
 """A server that has not answered by then does not: that is worth saying at once."""
 
 
-@click.command()
+@click.command("doctor")
 @click.option("--pool", shell_complete=completing.pools, help="Ask about this pool only; about all, unless said.")
 @click.option(
     "--store", default="sqlite:///./.mainspring/mainspring.db", show_default=True, metavar="URL",

@@ -8,7 +8,7 @@ from mainspring.cli import completing
 from mainspring.cli.options import Printing, Reach, prints_rows, reaches_server
 
 
-@click.command()
+@click.command("durations")
 @click.argument("job", shell_complete=completing.jobs)
 @prints_rows
 @reaches_server

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _FROM_FILE = "@"
 
 
-@click.group(cls=Noun, invoke_without_command=True)
+@click.group("events", cls=Noun, invoke_without_command=True)
 @click.option("--type", "kind", metavar="TYPE", help="Only events of this type.")
 @watched
 @limited(50)
@@ -42,7 +42,7 @@ def events(ctx: click.Context, /, reach: Reach, printing: Printing, kind: str | 
         show_list(lambda: client.received_events(type=kind, limit=limit), EVENTS, printing, watch=watch, limit=limit)
 
 
-@events.command()
+@events.command("follow")
 @filtered
 @click.option("--run", metavar="RUN", help="Only of this run.", shell_complete=completing.runs)
 @click.option("--count", type=click.IntRange(min=1), help="Stop after so many.")
@@ -67,7 +67,7 @@ def follow(reach: Reach, printing: Printing, q: str | None, run: str | None, cou
                 _print_change(change, printing)
 
 
-@events.command()
+@events.command("send")
 @click.argument("kind", metavar="TYPE")
 @click.option("--data", metavar="JSON", help="What the event says: JSON, @FILE for a file with it, @- for stdin.")
 @click.option("--source", default="/mainspring/cli", show_default=True, help="Who says it.")

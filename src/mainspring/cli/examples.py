@@ -8,7 +8,7 @@ from mainspring.cli import completing
 from mainspring.cli.options import Printing, prints_rows
 
 
-@click.command()
+@click.command("example")
 @click.argument("name", required=False, shell_complete=completing.templates)
 @prints_rows
 def example(printing: Printing, name: str | None) -> None:

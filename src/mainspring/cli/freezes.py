@@ -42,7 +42,7 @@ def _names(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> I
 _name = click.argument("name", default="", shell_complete=_names)
 
 
-@click.command(cls=Listing)
+@click.command("freezes", cls=Listing)
 @watched
 @limited(200)
 @prints_rows
@@ -61,7 +61,7 @@ def freezes(reach: Reach, printing: Printing, watch: bool, limit: int) -> None:
         show_list(lambda: client.freezes(limit=limit), FREEZES, printing, watch=watch, limit=limit)
 
 
-@click.command()
+@click.command("freeze")
 @_kind
 @_name
 @click.option("--for", "length", metavar="LENGTH", help="For how long, such as 2h; until it is unfrozen unless said.")
@@ -96,7 +96,7 @@ def freeze(reach: Reach, printing: Printing, kind: Kind, name: str, length: str 
     print_one(frozen, FREEZES.id(frozen), printing, lambda: click.echo(_say(frozen, printing)))
 
 
-@click.command()
+@click.command("unfreeze")
 @_kind
 @_name
 @_why

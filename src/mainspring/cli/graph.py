@@ -8,7 +8,7 @@ from mainspring.cli import completing
 from mainspring.cli.options import Printing, Reach, prints, reaches_server
 
 
-@click.command()
+@click.command("graph")
 @click.argument("run", default="@latest", shell_complete=completing.runs)
 @prints
 @reaches_server

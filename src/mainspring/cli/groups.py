@@ -11,7 +11,7 @@ _name = click.argument("name", shell_complete=completing.groups)
 _why = click.option("--why", default="", help="Why; it is kept with the deed.")
 
 
-@click.group(cls=Noun, invoke_without_command=True)
+@click.group("groups", cls=Noun, invoke_without_command=True)
 @watched
 @limited(200)
 @prints_rows
@@ -81,7 +81,7 @@ def change(reach: Reach, printing: Printing, name: str, most: int | None, per: s
     print_one(group, group.name, printing, for_people)
 
 
-@groups.command()
+@groups.command("drop")
 @_name
 @_why
 @prints

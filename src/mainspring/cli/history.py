@@ -8,7 +8,7 @@ from mainspring.cli import completing
 from mainspring.cli.options import Printing, Reach, prints_rows, reaches_server
 
 
-@click.command()
+@click.command("history")
 @click.argument("job", shell_complete=completing.jobs)
 @click.option("--days", type=click.IntRange(1, 366), default=30, show_default=True, help="How many, until today.")
 @prints_rows

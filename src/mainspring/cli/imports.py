@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _OWN_CRONTAB = "crontab -l"
 
 
-@click.group()
+@click.group("imports")
 def imports() -> None:
     """Make pipelines of what runs elsewhere: a crontab.
 
@@ -28,7 +28,7 @@ def imports() -> None:
     """
 
 
-@imports.command()
+@imports.command("crontab")
 @click.argument("file", required=False)
 @click.option(
     "--into", type=click.Path(file_okay=False, path_type=Path), default=Path("pipelines"), show_default=True,

@@ -19,7 +19,7 @@ _IGNORED = """\
 """
 
 
-@click.command()
+@click.command("init")
 @click.argument("directory", type=click.Path(file_okay=False, path_type=Path), default=Path())
 @click.option(
     "--template", default="cron", show_default=True, shell_complete=completing.templates,

@@ -20,7 +20,7 @@ from mainspring.cli.options import (
 )
 
 
-@click.group(cls=Noun, invoke_without_command=True)
+@click.group("jobs", cls=Noun, invoke_without_command=True)
 @filtered
 @watched
 @limited(100)
@@ -45,7 +45,7 @@ def jobs(ctx: click.Context, /, reach: Reach, printing: Printing, q: str | None,
         show_list(lambda: client.jobs(q=q, limit=limit), JOBS, printing, watch=watch, limit=limit)
 
 
-@jobs.command()
+@jobs.command("versions")
 @click.argument("job", shell_complete=completing.jobs)
 @watched
 @limited(50)
@@ -66,7 +66,7 @@ def versions(reach: Reach, printing: Printing, job: str, watch: bool, limit: int
         show_list(lambda: client.job_versions(job, limit=limit), VERSIONS, printing, watch=watch, limit=limit)
 
 
-@jobs.command()
+@jobs.command("delete")
 @click.argument("names", metavar="JOB...", nargs=-1, required=True, shell_complete=completing.jobs)
 @click.option("--if-version", type=click.IntRange(min=1), help="Only if this is the latest version.")
 @click.option("--why", default="", help="Why; it is kept with the deed.")

@@ -44,7 +44,7 @@ def join_token(ctx: click.Context, /, reach: Reach, printing: Printing, watch: b
         show_list(lambda: islice(client.join_tokens(), limit), JOIN_TOKENS, printing, watch=watch, limit=limit)
 
 
-@join_token.command()
+@join_token.command("create")
 @click.argument("name", default="worker")
 @click.option(
     "--pool", "pools", multiple=True, default=("default",), show_default=True, shell_complete=completing.pools,
@@ -76,7 +76,7 @@ def create(reach: Reach, printing: Printing, name: str, pools: tuple[str, ...], 
     print_one(made, made.id, printing, lambda: click.echo(made.token))
 
 
-@join_token.command()
+@join_token.command("revoke")
 @click.argument("ids", nargs=-1, required=True)
 @asks_first
 @prints

@@ -8,7 +8,7 @@ from mainspring.cli import completing
 from mainspring.cli.options import Printing, Reach, prints, reaches_server
 
 
-@click.command()
+@click.command("logs")
 @click.argument("what", metavar="TASK_OR_RUN", default="@latest", shell_complete=completing.runs_or_tasks)
 @click.option("-f", "--follow", is_flag=True, help="Go on as it is written, until the end.")
 @click.option("--tail", type=click.IntRange(min=0), metavar="N", help="Only the last N lines of each task.")

@@ -7,7 +7,7 @@ import rich_click as click
 from mainspring.cli.options import Printing, Reach, prints, reaches_server
 
 
-@click.command()
+@click.command("openapi")
 @prints
 @reaches_server
 def openapi(reach: Reach, printing: Printing) -> None:

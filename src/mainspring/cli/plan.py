@@ -10,7 +10,7 @@ import rich_click as click
 from mainspring.cli.options import Printing, Reach, prints, reaches_server
 
 
-@click.command()
+@click.command("plan")
 @click.argument("path", type=click.Path(exists=True, path_type=Path), default=".")
 @click.option("--at", metavar="PATH", help="Where workers find the folder; where it is here, unless said.")
 @prints

@@ -20,7 +20,7 @@ from mainspring.cli.options import (
 _name = click.argument("name", shell_complete=completing.policies)
 
 
-@click.group(cls=Noun, invoke_without_command=True)
+@click.group("policies", cls=Noun, invoke_without_command=True)
 @watched
 @limited(200)
 @prints_rows
@@ -73,7 +73,7 @@ def change(reach: Reach, printing: Printing, name: str, label: str, requires: di
     print_rows([policy], POLICIES, printing)
 
 
-@policies.command()
+@policies.command("drop")
 @_name
 @click.option("--why", default="", help="Why; it is kept with the deed.")
 @prints

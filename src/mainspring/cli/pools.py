@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _ANYWHERE = "any"
 
 
-@click.group(cls=Noun, invoke_without_command=True)
+@click.group("pools", cls=Noun, invoke_without_command=True)
 @watched
 @limited(200)
 @prints_rows

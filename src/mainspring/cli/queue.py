@@ -8,7 +8,7 @@ from mainspring.cli import completing
 from mainspring.cli.options import Listing, Printing, Reach, prints_rows, reaches_server, watched
 
 
-@click.command(cls=Listing)
+@click.command("queue", cls=Listing)
 @click.option("--pool", shell_complete=completing.pools, help="Which pool; where runs usually go, unless said.")
 @watched
 @prints_rows

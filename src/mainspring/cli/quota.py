@@ -35,7 +35,7 @@ _pool = click.option(
 )  # fmt: skip
 
 
-@click.group(cls=Noun, invoke_without_command=True)
+@click.group("quota", cls=Noun, invoke_without_command=True)
 @watched
 @limited(200)
 @prints_rows
@@ -61,7 +61,7 @@ def quota(ctx: click.Context, /, reach: Reach, printing: Printing, watch: bool, 
         show_list(lambda: client.quotas(limit=limit), QUOTAS, printing, watch=watch, limit=limit)
 
 
-@quota.command()
+@quota.command("show")
 @_owner
 @_pool
 @prints
@@ -165,7 +165,7 @@ def end_raise(reach: Reach, printing: Printing, owner: str, pool: str, why: str)
         print_deeds([Deed.of(owner, "end-raise", client.end_raise(owner, pool, why))], printing)
 
 
-@quota.command()
+@quota.command("book")
 @_owner
 @click.argument("name")
 @click.option("--cron", required=True, metavar="CRON", help="When a window begins, such as '0 2 * * *'.")
@@ -203,7 +203,7 @@ def book(
         _print_quota(client, client.put_booking(owner, name, wish, pool), printing)
 
 
-@quota.command()
+@quota.command("unbook")
 @_owner
 @click.argument("name")
 @_pool
@@ -223,7 +223,7 @@ def unbook(reach: Reach, printing: Printing, owner: str, name: str, pool: str, w
         print_deeds([Deed.of(owner, "unbook", client.drop_booking(owner, name, pool, why))], printing)
 
 
-@quota.command()
+@quota.command("drop")
 @_owner
 @_pool
 @_why

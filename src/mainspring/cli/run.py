@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _FILE = click.Path(exists=True, path_type=Path)
 
 
-@click.command()
+@click.command("run")
 @click.argument("file", type=_FILE)
 @click.option("-p", "--param", "params", metavar="NAME=VALUE", multiple=True, help="A parameter; JSON, or else text.")
 @click.option(

@@ -11,7 +11,7 @@ from mainspring.cli.options import Listing, Printing, Reach, limited, prints_row
 STATES = ("PENDING", "RUNNING", "PAUSED", "SUCCEEDED", "FAILED", "PARTIAL", "TIMED_OUT", "CANCELLED")
 
 
-@click.command(cls=Listing)
+@click.command("runs", cls=Listing)
 @click.option(
     "--state", "states", multiple=True, type=click.Choice(STATES, case_sensitive=False),
     help="Only runs in this state; may be said several times.",

@@ -26,7 +26,7 @@ def _in_folder(command: Call) -> Call:
     )(command)  # fmt: skip
 
 
-@click.group(cls=click.RichGroup)
+@click.group("scheduler", cls=click.RichGroup)
 def scheduler() -> None:
     """Schedules of a folder of pipelines: look at them, and at the scheduler that runs them.
 
@@ -63,7 +63,7 @@ def list_schedules(folder: Path, printing: Printing, watch: bool, limit: int) ->
     show_list(lambda: states(folder)[:limit], SCHEDULES, printing, watch=watch, limit=limit)
 
 
-@scheduler.command()
+@scheduler.command("status")
 @click.argument("schedule")
 @prints
 @_in_folder
@@ -82,7 +82,7 @@ def status(folder: Path, printing: Printing, schedule: str) -> None:
     print_one(state, state.schedule_id, printing, lambda: show_state(state, printing))
 
 
-@scheduler.command()
+@scheduler.command("history")
 @click.argument("schedule")
 @watched
 @limited(10)
@@ -101,7 +101,7 @@ def history(folder: Path, printing: Printing, schedule: str, watch: bool, limit:
     show_list(lambda: find_state(folder, schedule).history[:limit], RUNS, printing, watch=watch, limit=limit)
 
 
-@scheduler.command()
+@scheduler.command("upcoming")
 @watched
 @limited(10)
 @prints_rows
@@ -129,7 +129,7 @@ def upcoming(folder: Path, printing: Printing, watch: bool, limit: int) -> None:
         )
 
 
-@scheduler.command()
+@scheduler.command("trigger")
 @click.argument("schedule")
 @click.option("--wait", is_flag=True, help="Wait for the end of the run; exit with 1 if it does not succeed.")
 @prints
@@ -155,7 +155,7 @@ def trigger(folder: Path, printing: Printing, schedule: str, wait: bool) -> None
             print_one(fire, run_id, printing, lambda: click.echo(run_id))
 
 
-@scheduler.command()
+@scheduler.command("pause")
 @click.argument("schedule")
 @prints
 @_in_folder
@@ -169,7 +169,7 @@ def pause(folder: Path, printing: Printing, schedule: str) -> None:
     _act(folder, schedule, printing, "paused", lambda client, name: client.pause_schedule(name))
 
 
-@scheduler.command()
+@scheduler.command("resume")
 @click.argument("schedule")
 @prints
 @_in_folder
@@ -183,7 +183,7 @@ def resume(folder: Path, printing: Printing, schedule: str) -> None:
     _act(folder, schedule, printing, "resumed", lambda client, name: client.resume_schedule(name))
 
 
-@scheduler.command()
+@scheduler.command("cancel")
 @click.argument("schedule")
 @prints
 @_in_folder

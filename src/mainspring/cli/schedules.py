@@ -34,7 +34,7 @@ _since = click.option(
 )
 
 
-@click.group(cls=Noun, invoke_without_command=True)
+@click.group("schedules", cls=Noun, invoke_without_command=True)
 @click.option("--job", help="Only schedules of this job.", shell_complete=completing.jobs)
 @watched
 @limited(100)
@@ -61,7 +61,7 @@ def schedules(
         show_list(lambda: client.schedules(job=job, limit=limit), SCHEDULES, printing, watch=watch, limit=limit)
 
 
-@schedules.command()
+@schedules.command("show")
 @click.argument("name", shell_complete=completing.schedules)
 @prints
 @reaches_server
@@ -80,7 +80,7 @@ def show(reach: Reach, printing: Printing, name: str) -> None:
         Portraits(client, printing).show_schedule(find_schedule(client, name))
 
 
-@schedules.command()
+@schedules.command("create")
 @click.argument("file")
 @click.option("--dry-run", is_flag=True, help="Check the file here, print what would be sent, and send nothing.")
 @_since
@@ -131,7 +131,7 @@ def put(reach: Reach, printing: Printing, file: str, since: str | None, why: str
         _print_made(_send(read, lambda: client.put_schedule(read.name, read.body, why, since=start)), printing)
 
 
-@schedules.command()
+@schedules.command("delete")
 @click.argument("names", metavar="NAME...", nargs=-1, required=True, shell_complete=completing.schedules)
 @_why
 @asks_first
@@ -152,7 +152,7 @@ def delete(reach: Reach, printing: Printing, names: tuple[str, ...], why: str, y
         print_deeds([Deed.of(name, "delete", client.delete_schedule(name, why)) for name in names], printing)
 
 
-@schedules.command()
+@schedules.command("fires")
 @click.argument("name", shell_complete=completing.schedules)
 @click.option(
     "--outcome", "outcomes", multiple=True, type=click.Choice(OUTCOMES), help="Only with this outcome; repeat for more."
@@ -198,7 +198,7 @@ def fires(
         )
 
 
-@schedules.command()
+@schedules.command("history")
 @click.argument("name", shell_complete=completing.schedules)
 @watched
 @limited(50)

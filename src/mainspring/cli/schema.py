@@ -7,7 +7,7 @@ import rich_click as click
 from mainspring.cli.options import Printing, prints
 
 
-@click.command()
+@click.command("schema")
 @click.argument("kind", type=click.Choice(["pipeline"]))
 @prints
 def schema(printing: Printing, kind: str) -> None:

@@ -16,7 +16,7 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 _FOLDER = click.Path(file_okay=False, path_type=Path)
 
 
-@click.command(cls=ProcessCommand, context_settings={"auto_envvar_prefix": "MAINSPRING"})
+@click.command("server", cls=ProcessCommand, context_settings={"auto_envvar_prefix": "MAINSPRING"})
 @click.option(
     "--store", default="sqlite:///./.mainspring/mainspring.db", show_default=True, metavar="URL",
     help="Where runs are kept: sqlite:///PATH, or postgresql://..",

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _why = click.option("--why", default="", help="Why; it is kept with the deed.")
 
 
-@click.group(cls=Noun, invoke_without_command=True)
+@click.group("settings", cls=Noun, invoke_without_command=True)
 @prints_rows
 @reaches_server
 @click.pass_context
@@ -53,7 +53,7 @@ def change(reach: Reach, printing: Printing, name: str, value: str, why: str) ->
         _print_setting(client.change_setting(name, _read_value(value), why), printing)
 
 
-@settings.command()
+@settings.command("reset")
 @click.argument("name", shell_complete=completing.settings)
 @_why
 @prints

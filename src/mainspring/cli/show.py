@@ -8,7 +8,7 @@ from mainspring.cli import completing
 from mainspring.cli.options import Printing, Reach, prints, reaches_server
 
 
-@click.command()
+@click.command("show")
 @click.argument("what", metavar="ID", default="@latest", shell_complete=completing.everything)
 @prints
 @reaches_server

@@ -20,7 +20,7 @@ _STEPS = 1_000
 """Of the bar."""
 
 
-@click.command()
+@click.command("simulate")
 @click.argument("scenario", required=False, metavar="[SCENARIO]")
 @click.option("--list", "lists", is_flag=True, help="List the scenarios that come with Mainspring.")
 @click.option("--text", is_flag=True, help="Print the scenario's file instead: to begin one's own with.")

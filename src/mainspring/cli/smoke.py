@@ -18,7 +18,7 @@ _ANSWER_SECONDS = 10.0
 """A server that has not answered by then is not waited for, whatever the time that is left for the tasks."""
 
 
-@click.command()
+@click.command("smoke")
 @click.option("--pool", shell_complete=completing.pools, help="Which pool to try; where runs usually go, unless said.")
 @click.option(
     "--tasks", type=click.IntRange(1, 10_000), default=100, show_default=True, help="How many tasks, of all kinds."

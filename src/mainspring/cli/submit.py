@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _STDIN = "-"
 
 
-@click.command()
+@click.command("submit")
 @click.argument("file", metavar="FILE_OR_JOB", shell_complete=completing.files_or_jobs)
 @click.option("-p", "--param", "params", metavar="NAME=VALUE", multiple=True, help="A parameter; JSON, or else text.")
 @click.option(

@@ -14,7 +14,7 @@ STATES = (
 )  # fmt: skip
 
 
-@click.command(cls=Listing)
+@click.command("tasks", cls=Listing)
 @click.argument("run", required=False, shell_complete=completing.runs)
 @click.option(
     "--state", "states", multiple=True, type=click.Choice(STATES, case_sensitive=False),

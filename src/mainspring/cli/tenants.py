@@ -21,7 +21,7 @@ _pool = click.option("--pool", shell_complete=completing.pools, help="Which pool
 _why = click.option("--why", default="", help="Why; it is kept with the deed.")
 
 
-@click.group(cls=Noun, invoke_without_command=True)
+@click.group("tenants", cls=Noun, invoke_without_command=True)
 @_pool
 @watched
 @limited(100)
@@ -49,7 +49,7 @@ def tenants(ctx: click.Context, /, reach: Reach, printing: Printing, pool: str |
         show_list(lambda: _read_lines(client, pool, limit), TENANTS, printing, watch=watch, limit=limit)
 
 
-@tenants.command()
+@tenants.command("show")
 @_name
 @_pool
 @prints
@@ -74,7 +74,7 @@ def show(reach: Reach, printing: Printing, name: str, pool: str | None) -> None:
     _print_tenant(line, printing, [*grant_facts(line.p0, printing), *used])
 
 
-@tenants.command()
+@tenants.command("describe")
 @_name
 @click.option("--title", help="Its name for people.")
 @click.option("--contact", help="Whom to ask.")

@@ -20,7 +20,7 @@ from mainspring.cli.options import (
 ROLES = ("viewer", "submitter", "operator", "approver", "admin", "worker")
 
 
-@click.group(cls=Noun, invoke_without_command=True)
+@click.group("token", cls=Noun, invoke_without_command=True)
 @watched
 @limited(200)
 @prints_rows
@@ -45,7 +45,7 @@ def token(ctx: click.Context, /, reach: Reach, printing: Printing, watch: bool, 
         show_list(lambda: islice(client.tokens(), limit), TOKENS, printing, watch=watch, limit=limit)
 
 
-@token.command()
+@token.command("create")
 @click.argument("name")
 @click.option("--role", "roles", multiple=True, required=True, type=click.Choice(ROLES), help="What it may do; repeat.")
 @click.option("--expires", metavar="LENGTH", default="90d", show_default=True, help="For how long it is good.")
@@ -82,7 +82,7 @@ def create(
     print_one(made, made.id, printing, lambda: click.echo(made.token))
 
 
-@token.command()
+@token.command("revoke")
 @click.argument("ids", nargs=-1, required=True)
 @asks_first
 @prints

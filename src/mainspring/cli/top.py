@@ -9,7 +9,7 @@ import rich_click as click
 from mainspring.cli.options import Printing, Reach, prints, reaches_server
 
 
-@click.command()
+@click.command("top")
 @prints
 @reaches_server
 def top(reach: Reach, printing: Printing) -> None:

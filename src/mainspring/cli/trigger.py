@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from mainspring.sdk.client import Client
 
 
-@click.command()
+@click.command("trigger")
 @click.argument("name", shell_complete=completing.schedules_or_jobs)
 @click.option("-p", "--param", "params", metavar="NAME=VALUE", multiple=True, help="A parameter; JSON, or else text.")
 @click.option("--window", metavar="TIME", help="Of a schedule: for this window again, instead of for now.")

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from mainspring.scheduler import PipelineScheduler
 
 
-@click.command(cls=ProcessCommand)
+@click.command("up", cls=ProcessCommand)
 @click.argument("directory", type=click.Path(exists=True, file_okay=False, path_type=Path), default=".")
 @click.option(
     "--port", type=click.IntRange(0, 65_535), help="Where the API answers: 8484, or the next one that is free; 0: any."

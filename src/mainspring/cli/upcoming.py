@@ -9,7 +9,7 @@ import rich_click as click
 from mainspring.cli.options import Listing, Printing, Reach, limited, prints_rows, reaches_server, watched
 
 
-@click.command(cls=Listing)
+@click.command("upcoming", cls=Listing)
 @click.option(
     "--until", metavar="LENGTH_OR_TIME", default="24h", show_default=True, help="How far to look ahead: 24h, or a time."
 )

@@ -10,7 +10,7 @@ import rich_click as click
 from mainspring.cli.options import Printing, prints
 
 
-@click.command()
+@click.command("validate")
 @click.argument("paths", metavar="[PATH]...", nargs=-1, type=click.Path(path_type=Path, allow_dash=True))
 @click.option(
     "--format", "form", type=click.Choice(["text", "github", "json"]), default="text", show_default=True,

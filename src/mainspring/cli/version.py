@@ -8,7 +8,7 @@ from mainspring import __version__
 from mainspring.cli.options import Printing, prints
 
 
-@click.command()
+@click.command("version")
 @prints
 def version(printing: Printing) -> None:
     """Say which version this is.

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from mainspring.sdk.client import Client
 
 
-@click.command()
+@click.command("watch")
 @click.argument("run", default="@latest", shell_complete=completing.runs)
 @click.option("--timeout", metavar="LENGTH", help="Watch no longer than this, such as 10m; then exit with 124.")
 @prints

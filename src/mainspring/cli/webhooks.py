@@ -31,7 +31,7 @@ _job = click.option("--job", help="Only runs of this job.", shell_complete=compl
 _note = click.option("--note", help="What it is for.")
 
 
-@click.group(cls=Noun, invoke_without_command=True)
+@click.group("webhooks", cls=Noun, invoke_without_command=True)
 @watched
 @limited(100)
 @prints_rows
@@ -55,7 +55,7 @@ def webhooks(ctx: click.Context, /, reach: Reach, printing: Printing, watch: boo
         show_list(lambda: client.webhooks(limit=limit), WEBHOOKS, printing, watch=watch, limit=limit)
 
 
-@webhooks.command()
+@webhooks.command("add")
 @click.argument("url")
 @_events
 @_job
@@ -77,7 +77,7 @@ def add(reach: Reach, printing: Printing, url: str, events: tuple[str, ...], job
     print_one(made, made.id, printing, lambda: click.echo(f"{made.id}\n{made.secret}"))
 
 
-@webhooks.command()
+@webhooks.command("show")
 @click.argument("webhook")
 @prints
 @reaches_server
@@ -92,7 +92,7 @@ def show(reach: Reach, printing: Printing, webhook: str) -> None:
         _print_webhook(client.webhook(webhook), printing)
 
 
-@webhooks.command()
+@webhooks.command("change")
 @click.argument("webhook")
 @click.option("--url", help="Another address.")
 @_events
@@ -132,7 +132,7 @@ def change(
         _print_webhook(client.change_webhook(webhook, wish, if_match=was.version), printing)
 
 
-@webhooks.command()
+@webhooks.command("remove")
 @click.argument("ids", metavar="WEBHOOK...", nargs=-1, required=True)
 @asks_first
 @prints
@@ -152,7 +152,7 @@ def remove(reach: Reach, printing: Printing, ids: tuple[str, ...], yes: bool) ->
         print_deeds([Deed.of(word, "remove", client.delete_webhook(word)) for word in ids], printing)
 
 
-@webhooks.command()
+@webhooks.command("deliveries")
 @click.argument("webhook")
 @watched
 @limited(50)
@@ -172,7 +172,7 @@ def deliveries(reach: Reach, printing: Printing, webhook: str, watch: bool, limi
         show_list(lambda: client.deliveries(webhook, limit=limit), DELIVERIES, printing, watch=watch, limit=limit)
 
 
-@webhooks.command()
+@webhooks.command("resend")
 @click.argument("webhook")
 @click.argument("messages", metavar="MESSAGE...", nargs=-1, required=True)
 @prints
@@ -190,7 +190,7 @@ def resend(reach: Reach, printing: Printing, webhook: str, messages: tuple[str, 
         print_deeds([Deed.of(word, "resend", client.resend(webhook, word)) for word in messages], printing)
 
 
-@webhooks.command()
+@webhooks.command("test")
 @click.argument("webhook")
 @prints_rows
 @reaches_server

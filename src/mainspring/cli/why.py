@@ -9,7 +9,7 @@ from mainspring.cli import completing
 from mainspring.cli.options import Printing, Reach, prints_rows, reaches_server, watched
 
 
-@click.command()
+@click.command("why")
 @click.argument("what", metavar="[ID]", required=False, shell_complete=completing.everything)
 @click.option(
     "--with", "changes", multiple=True, metavar="CHANGE",

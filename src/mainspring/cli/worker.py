@@ -145,7 +145,7 @@ def _with_options(command: Callable[..., None]) -> Callable[..., None]:
     return command
 
 
-@click.command(cls=ProcessCommand)
+@click.command("worker", cls=ProcessCommand)
 @_with_options
 @click.pass_context
 def worker(ctx: click.RichContext, /, context: str | None, **said: Any) -> None:

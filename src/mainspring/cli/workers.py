@@ -10,7 +10,7 @@ from mainspring.cli.options import Noun, Printing, Reach, limited, prints, print
 _why = click.option("--why", default="", help="Why; it is shown with the worker.")
 
 
-@click.group(cls=Noun, invoke_without_command=True)
+@click.group("workers", cls=Noun, invoke_without_command=True)
 @watched
 @limited(200)
 @prints_rows
@@ -34,7 +34,7 @@ def workers(ctx: click.Context, /, reach: Reach, printing: Printing, watch: bool
         show_list(lambda: client.workers(limit=limit), WORKERS, printing, watch=watch, limit=limit)
 
 
-@workers.command()
+@workers.command("identities")
 @watched
 @limited(200)
 @prints_rows
@@ -53,7 +53,7 @@ def identities(reach: Reach, printing: Printing, watch: bool, limit: int) -> Non
         show_list(lambda: client.worker_identities(limit=limit), IDENTITIES, printing, watch=watch, limit=limit)
 
 
-@workers.command()
+@workers.command("revoke")
 @click.argument("worker", shell_complete=completing.workers)
 @_why
 @prints
@@ -73,7 +73,7 @@ def revoke(reach: Reach, printing: Printing, worker: str, why: str) -> None:
         print_deeds([Deed.of(worker, "revoke", client.revoke_worker(worker, why))], printing)
 
 
-@click.command()
+@click.command("drain")
 @click.argument("worker", shell_complete=completing.workers)
 @_why
 @prints
@@ -91,7 +91,7 @@ def drain(reach: Reach, printing: Printing, worker: str, why: str) -> None:
         print_deeds([Deed.of(worker, "drain", client.drain(worker, why))], printing)
 
 
-@click.command()
+@click.command("cordon")
 @click.argument("worker", shell_complete=completing.workers)
 @_why
 @prints
@@ -109,7 +109,7 @@ def cordon(reach: Reach, printing: Printing, worker: str, why: str) -> None:
         print_deeds([Deed.of(worker, "cordon", client.cordon(worker, why))], printing)
 
 
-@click.command()
+@click.command("evict")
 @click.argument("worker", shell_complete=completing.workers)
 @_why
 @prints
@@ -127,7 +127,7 @@ def evict(reach: Reach, printing: Printing, worker: str, why: str) -> None:
         print_deeds([Deed.of(worker, "evict", client.evict(worker, why))], printing)
 
 
-@click.command()
+@click.command("uncordon")
 @click.argument("worker", shell_complete=completing.workers)
 @_why
 @prints
