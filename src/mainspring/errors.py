@@ -30,6 +30,8 @@ class MainspringError(Exception):
     """The root of all errors that Mainspring raises on purpose."""
 
     code: ClassVar[str] = "error"
+    reason: str = ""
+    """What went wrong, as a code, where one class has several reasons that programs or tests tell apart."""
     hint: str = ""
     """What the caller can do about it, where there is more to say than the family does."""
     problem: msgspec.Struct | None = None
@@ -41,10 +43,11 @@ class Refused(MainspringError):
 
     code = "refused"
 
-    def __init__(self, summary: str, faults: Sequence[Fault] = ()) -> None:
+    def __init__(self, summary: str, faults: Sequence[Fault] = (), *, reason: str = "") -> None:
         lines = [summary, *(f"  {fault.where}: {fault.why}" for fault in faults)]
         super().__init__("\n".join(lines))
         self.faults = tuple(faults)
+        self.reason = reason
 
 
 class Rejected(Refused):
@@ -164,8 +167,9 @@ class Unavailable(MainspringError):
 
     code = "unavailable"
 
-    def __init__(self, *words: object, retry_after_seconds: float | None = None) -> None:
+    def __init__(self, *words: object, retry_after_seconds: float | None = None, reason: str = "") -> None:
         super().__init__(*words)
+        self.reason = reason
         self.retry_after_seconds = retry_after_seconds
         """When it is worth trying again, if that is known."""
 

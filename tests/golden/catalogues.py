@@ -15,6 +15,7 @@ from mainspring import errors
 from mainspring.api import services
 from mainspring.api.app import endpoints
 from mainspring.api.problems import problem_of
+from mainspring.checkup.findings import Answer
 from mainspring.cli.exits import exit_code
 from mainspring.clock import MachineClock
 from mainspring.core import (
@@ -37,6 +38,7 @@ from mainspring.core.failure_policy import FailureClass
 from mainspring.core.tuning import SETTINGS
 from mainspring.host.levels import Levels
 from mainspring.shard import effects, events
+from mainspring.smoke.outcomes import FaultCode
 from mainspring.telemetry import metrics
 from mainspring.telemetry.levels import LevelNumbers
 from mainspring.telemetry.timetable import Timetable
@@ -80,6 +82,8 @@ CODES: Mapping[str, type[Enum]] = {
     "levels of service": levels.Degree,
     "roles": services.Role,
     "refused submissions": metrics.Refusal,
+    "faults of mainspring smoke": FaultCode,
+    "answers of mainspring doctor": Answer,
 }
 """Codes that are in the API, in rows, in logs or in labels, by what they are for."""
 
@@ -147,6 +151,7 @@ def codes_text() -> str:
         lines += [f"{title}: {', '.join(values)}"]
     lines += [f"gates of a diagnosis: {', '.join(diagnosis_words.QUEUED_GATES)}"]
     lines += [f"events of webhooks: {', '.join((*webhook_events.EVENTS, webhook_events.TEST))}"]
+    lines += [f"reasons of errors: {', '.join(sorted({name for one in sources() for name in _reasons(one)}))}"]
     lines += ["", "transitions of a task:", *_moves(states._EDGES), ""]
     lines += ["", "operations (in the OpenAPI document, the audit log, permissions, metrics), * in the audit log:"]
     lines += sorted(f"  {one.operation}{' *' if one.audited else ''}" for one in endpoints())
@@ -178,6 +183,16 @@ class _NoLevels(Levels):
 
     def pools(self) -> Mapping[str, levels.Level]:
         return {}
+
+
+def _reasons(source: Source) -> Iterator[str]:
+    """The codes of `MainspringError.reason`; {} for what is filled in."""
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call):
+            for keyword in node.exc.keywords:
+                if keyword.arg == "reason":
+                    parts = keyword.value.values if isinstance(keyword.value, ast.JoinedStr) else [keyword.value]
+                    yield "".join(str(part.value) if isinstance(part, ast.Constant) else "{}" for part in parts)
 
 
 def _metric(name: str, kind: str, labels: Iterable[str], about: str) -> str:

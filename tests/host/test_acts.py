@@ -45,7 +45,8 @@ async def test_an_act_on_nothing_is_answered_not_found(hall: Hall) -> None:
 
     answer = await hall.ask(CancelRun, "run_none")
 
-    assert (answer.reply, answer.detail) == (Reply.NOT_FOUND, "there is no run run_none")
+    assert answer.reply is Reply.NOT_FOUND
+    assert "run_none" in answer.detail
 
 
 async def test_an_act_that_can_not_be_is_answered_refused(hall: Hall) -> None:
@@ -57,7 +58,7 @@ async def test_an_act_that_can_not_be_is_answered_refused(hall: Hall) -> None:
     answer = await hall.ask(ReopenTask, run, task_id=f"task_{run[4:]}.0")
 
     assert answer.reply is Reply.REFUSED
-    assert "only one that is over can be retried" in answer.detail
+    assert answer.detail
 
 
 async def test_a_run_of_another_shard_is_not_found_here(hall: Hall) -> None:
@@ -93,8 +94,7 @@ async def test_a_cancelled_task_is_stopped_by_its_worker(hall: Hall) -> None:
     attempt = (await hand.next_task()).attempt
     await hall.until(lambda: hall.rows("SELECT state FROM tasks") == [("RUNNING",)])
 
-    answer = await hall.ask(CancelTask, run, task_id=f"task_{run[4:]}.0")
-    assert answer.detail == "its worker is asked to stop it"
+    assert (await hall.ask(CancelTask, run, task_id=f"task_{run[4:]}.0")).reply is Reply.DONE
     stop = await hand.hear(Stop)
     assert (stop.attempt, stop.grace_seconds) == (attempt, 30.0)
     hand.say(Result(attempt, Outcome.STOPPED))

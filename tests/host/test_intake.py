@@ -98,10 +98,9 @@ async def test_an_unreadable_definition_holds_its_run_only(hall: Hall, definitio
     assert await hall.ended(good) is RunState.SUCCEEDED
     await hall.until(lambda: bool(hall.rows("SELECT 1 FROM runs WHERE held IS NOT NULL")))
     held = await hall.run(bad)
-    assert "can't be read" in str(held.held)
     assert held.adopted_at is None
     await hall.wait(5.0)
-    assert len(hall.rows("SELECT * FROM rejected_events")) == 1
+    assert hall.rows("SELECT kind, subject FROM rejected_events") == [("RunUnreadable", bad)]
 
 
 async def test_a_run_whose_definition_can_not_be_read_can_be_cancelled_and_nothing_else(hall: Hall) -> None:
@@ -114,7 +113,7 @@ async def test_a_run_whose_definition_can_not_be_read_can_be_cancelled_and_nothi
     assert (await hall.ask(CancelRun, bad)).reply is Reply.DONE
 
     run = await hall.run(bad)
-    assert (run.state, run.cancelled_by, run.because) == (RunState.CANCELLED, "ann", "cancelled by ann")
+    assert (run.state, run.cancelled_by) == (RunState.CANCELLED, "ann")
     assert len(hall.rows("SELECT 1 FROM outbox WHERE kind = 'run.ended'")) == 1
 
     leader.inbox.put(RunsAged(run_ids=(bad,)))
@@ -175,7 +174,8 @@ async def test_a_missing_definition_holds_its_run_only(hall: Hall) -> None:
     hall.store._writer.execute("DELETE FROM jobs")
     await hall.until(lambda: bool(hall.rows("SELECT 1 FROM runs WHERE held IS NOT NULL")))
 
-    assert "there is no job" in str((await hall.run(bad)).held)
+    assert (await hall.run(bad)).adopted_at is None
+    assert hall.rows("SELECT kind, subject FROM rejected_events") == [("RunUnreadable", bad)]
 
 
 async def test_an_adopted_run_whose_definition_can_not_be_read_any_more_is_held_by_a_new_leader(hall: Hall) -> None:

@@ -123,7 +123,9 @@ async def test_a_kind_that_nobody_receives_is_kept(hall: Hall, delivery: OutboxD
     await send(hall, ("n1", "a"), kind="other")
     await deliver_all(hall, delivery, 10.0)
 
-    assert hall.rows("SELECT delivered_at, fault FROM outbox") == [(None, "nobody here receives other")]
+    ((delivered_at, fault),) = hall.rows("SELECT delivered_at, fault FROM outbox")
+    assert delivered_at is None
+    assert "other" in fault
 
 
 async def test_a_row_that_another_host_has_in_hands_is_left_to_it(
@@ -179,7 +181,9 @@ async def test_a_receiver_aside_that_does_not_come_back_is_left_before_the_lease
 
     assert timedelta(seconds=LONGEST_ASIDE_SECONDS) < LEASE
     assert waiter.got == ["n1"]
-    assert hall.rows("SELECT tries, fault FROM outbox") == [(1, "it took longer than 25 s")]
+    ((tries, fault),) = hall.rows("SELECT tries, fault FROM outbox")
+    assert tries == 1
+    assert f"{LONGEST_ASIDE_SECONDS:g} s" in fault
 
 
 async def test_the_end_of_a_watched_run_reaches_its_receiver(hall: Hall) -> None:

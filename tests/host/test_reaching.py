@@ -31,12 +31,15 @@ async def test_a_leader_that_has_not_read_what_there_is_says_nothing_of_it(hall:
     hall.store.read_seconds = 2.0
     leader = await hall.lead()
     reach = HostReach(hall.hosts["h1"])
-    with pytest.raises(NotLeading, match="still reading"):
+    with pytest.raises(NotLeading) as caught:
         await reach.diagnose(SHARD, "run_1")
-    with pytest.raises(NotLeading, match="still reading"):
+    assert caught.value.reason == "not_ready"
+    with pytest.raises(NotLeading) as caught:
         await reach.suppose(SHARD, "task_1.0", AS_IT_IS)
-    with pytest.raises(NotLeading, match="still reading"):
+    assert caught.value.reason == "not_ready"
+    with pytest.raises(NotLeading) as caught:
         reach.waiting_sums(SHARD, None)
+    assert caught.value.reason == "not_ready"
     await hall.until(lambda: leader.is_ready)
     assert await reach.diagnose(SHARD, "run_1") is None
 
@@ -63,8 +66,9 @@ async def test_a_worker_whose_disk_hangs_is_not_waited_for(hall: Hall) -> None:
     """It has been asked, and says nothing."""
     hand = await Hand("w1", await hall.lead(), "s1").welcome()
     began = hall.clock.monotonic()
-    with pytest.raises(Unavailable, match="within 5 s"):
+    with pytest.raises(Unavailable) as caught:
         await HostReach(hall.hosts["h1"]).look(SHARD, "/data/ready")
+    assert caught.value.reason == "no_answer"
     assert hall.clock.monotonic() - began == pytest.approx(LOOK_SECONDS, abs=0.1)
     assert (await hand.hear(Look)).path == "/data/ready"
 

@@ -135,7 +135,7 @@ async def test_one_schedule_that_breaks_does_not_stop_the_others(hall: Hall, tab
     assert await table.outcomes(good) == [O.RAN]
     bad = await table.row(row)
     assert (bad.paused, bad.next_at) == (True, None)
-    assert bad.because.startswith("set aside: Broken(\"the definition of sched_bad can't be read")
+    assert "sched_bad" in bad.because
     assert table.alerts == ["event_rejected"]
 
 
@@ -217,9 +217,11 @@ async def test_a_schedule_that_is_created_with_an_earlier_instant_makes_up_for_w
     fires = await table.fires(row)
     assert [(fire.count, fire.outcome) for fire in fires] == [(2, O.SKIPPED), *[(1, O.RAN)] * 4]
     assert (fires[0].window_at, fires[-1].window_at) == (BEGINNING - HOUR + 600 * SECOND, BEGINNING)
-    with pytest.raises(Refused, match="still to come"):
+    with pytest.raises(Refused) as to_come:
         await table.book.create("acme", replace(spec, name="x"), by="ann", since=BEGINNING + HOUR)
     past = replace(spec, name="once", trigger=OnceTrigger(at=BEGINNING - HOUR))
-    with pytest.raises(Refused, match="is over"):
+    with pytest.raises(Refused) as over:
         await table.book.create("acme", past, by="ann")
+    assert [fault.where for fault in to_come.value.faults] == ["since"]
+    assert [fault.where for fault in over.value.faults] == ["trigger.at"]
     assert (await table.book.create("acme", past, by="ann", since=BEGINNING - 2 * HOUR)).next_at == BEGINNING - HOUR

@@ -83,9 +83,8 @@ async def test_a_running_window_is_cancelled_for_the_next(hall: Hall, table: Tim
     first, second = await table.fires(row)
     assert (first.stopping, first.run_state, second.outcome) == (True, RunState.CANCELLED, O.RAN)
     cancelled = await hall.run(first.run_id or "")
-    assert (cancelled.cancelled_by, cancelled.because) == (
-        "schedule", f"the window {second.window_at:%Y-%m-%dT%H:%M:%SZ} takes its place",
-    )  # fmt: skip
+    assert cancelled.cancelled_by == "schedule"
+    assert f"{second.window_at:%Y-%m-%dT%H:%M:%SZ}" in cancelled.because
 
 
 async def test_one_job_after_another(hall: Hall, table: Timetable) -> None:
@@ -116,7 +115,9 @@ async def test_a_file_is_looked_for_by_a_worker(hall: Hall, table: Timetable) ->
     look = await hand.hear(Look, within=30)
     hand.say(Seen(look.question, exists=False))
     await hall.wait(0.1)
-    assert (await table.fires(row))[1].because == "there is no /data/ready"
+    unmet = (await table.fires(row))[1]
+    assert unmet.outcome is O.CONDITION_FALSE
+    assert "/data/ready" in unmet.because
     beating.cancel()
 
 
@@ -185,7 +186,8 @@ async def test_failures_in_a_row_disable_and_somebody_is_told(hall: Hall, table:
         await table.end((await table.fires(row))[-1], RunState.FAILED)
     await hall.wait(2)
     disabled = await table.row(row)
-    assert (disabled.enabled, disabled.because) == (False, "4 runs in a row failed")
+    assert not disabled.enabled
+    assert "4" in disabled.because
     assert table.alerts == ["schedule_failing", "schedule_disabled"]
     resumed = await table.book.resume(row.id, by="ann", why="fixed")
     assert resumed.enabled
@@ -203,8 +205,9 @@ async def test_the_acts_of_people(hall: Hall, table: Timetable) -> None:
     book, row = table.book, await table.schedule(CronTrigger(cron="@hourly"))
     with pytest.raises(Conflict, match="often"):
         await table.schedule(EVERY_TEN)
-    with pytest.raises(Refused, match="there is no job 'lost'"):
+    with pytest.raises(Refused) as refused:
         await table.schedule(EVERY_TEN, "other", job="lost")
+    assert [fault.where for fault in refused.value.faults] == ["job"]
     with pytest.raises(NotFound):
         await book.pause("sched_unknown", by="ann")
     await book.pause(row.id, by="ann")

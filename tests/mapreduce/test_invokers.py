@@ -47,8 +47,9 @@ def shell(text: str) -> Invoker:
 
 def test_without_an_invoker_it_is_said_how_to_name_one() -> None:
     """In all the places."""
-    with pytest.raises(Refused, match="no invoker is configured") as refused:
+    with pytest.raises(Refused) as refused:
         make_invoke(None, Path("/"), MachineClock())
+    assert refused.value.reason == "no_invoker"
     for place in ("invoker:", "ms up --invoker", "[invoker]"):
         assert place in str(refused.value)
 
@@ -185,8 +186,9 @@ async def test_what_a_function_raises_fails_the_invocation(
 @pytest.mark.parametrize("path", ["no_such_module:x", "{module}:missing", "{module}:NUMBER"])
 def test_a_function_that_is_not_there_is_a_mistake(tmp_path: Path, module: str, path: str) -> None:
     """Said before anything is asked."""
-    with pytest.raises(Refused, match=r"the invoker .* (can't be loaded|is no function)"):
+    with pytest.raises(Refused) as refused:
         load_function(path.format(module=module), tmp_path)
+    assert refused.value.reason == "invoker_not_loaded"
 
 
 def test_a_function_is_also_found_where_the_worker_looks(

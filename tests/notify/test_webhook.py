@@ -69,8 +69,9 @@ def test_a_secret_without_the_prefix_is_taken_as_it_is() -> None:
     assert key_of(Secret("hush")) == b"hush"
     assert key_of(Secret(SECRET)) == KEY
     for useless in ("whsec_***", "whsec_"):
-        with pytest.raises(Refused, match="must be base64"):
+        with pytest.raises(Refused) as refused:
             key_of(Secret(useless))
+        assert refused.value.reason == "bad_secret"
 
 
 @pytest.mark.parametrize("status", ["301 Moved", "400 Bad Request", "410 Gone", "500 Oops", "503 Later"])
@@ -78,17 +79,19 @@ async def test_only_a_2xx_is_success(status: str) -> None:
     """Everything else is tried again."""
     async with http_server() as server:
         server.status = status
-        with pytest.raises(Unavailable, match=f"127.0.0.1 answered {status[:3]}"):
+        with pytest.raises(Unavailable) as caught:
             await webhook(f"http://127.0.0.1:{server.port}/secret-path").send(DELIVERY, notice())
+    assert caught.value.reason == f"status_{status[:3]}"
 
 
 async def test_a_redirect_is_not_followed() -> None:
     """Whoever answers can't send us elsewhere."""
     async with http_server() as server, http_server() as other:
         server.status, server.more_headers = "307 Temporary", [f"location: http://127.0.0.1:{other.port}/"]
-        with pytest.raises(Unavailable, match="answered 307"):
+        with pytest.raises(Unavailable) as caught:
             await webhook(f"http://127.0.0.1:{server.port}/").send(DELIVERY, notice())
 
+    assert caught.value.reason == "status_307"
     assert (len(server.got), other.got) == (1, [])
 
 
@@ -105,8 +108,9 @@ async def test_somebody_who_does_not_answer_is_left() -> None:
     """After a while."""
     async with http_server() as server:
         server.silent = True
-        with pytest.raises(Unavailable, match="did not answer"):
+        with pytest.raises(Unavailable) as caught:
             await webhook(f"http://127.0.0.1:{server.port}/", timeout_seconds=0.2).send(DELIVERY, notice())
+    assert caught.value.reason == "no_answer"
 
 
 async def test_nobody_there_is_said_without_the_path() -> None:
@@ -134,16 +138,17 @@ async def test_nothing_goes_to_this_machine_or_its_network(host: str) -> None:
             await webhook(f"http://{host}:{server.port}/", allow_private=False).send(DELIVERY, notice())
 
     assert server.got == []
-    assert isinstance(caught.value, Refused) or "has no address" in str(caught.value)
+    assert caught.value.reason in {"not_public", "no_address"}
 
 
 async def test_a_name_that_means_this_machine_is_refused() -> None:
     """It is the address that counts."""
     async with http_server() as server:
         channel = webhook(f"http://hooks.test:{server.port}/", allow_private=False, resolve=loopback)
-        with pytest.raises(Refused, match=r"hooks\.test is a loopback address"):
+        with pytest.raises(Refused) as refused:
             await channel.send(DELIVERY, notice())
 
+    assert refused.value.reason == "not_public"
     assert server.got == []
 
 
@@ -187,8 +192,9 @@ async def test_the_certificate_must_be_the_names(certified: str, arrives: bool) 
         if arrives:
             await channel.send(DELIVERY, notice())
         else:
-            with pytest.raises(Unavailable, match="could not be reached"):
+            with pytest.raises(Unavailable) as caught:
                 await channel.send(DELIVERY, notice())
+            assert caught.value.reason == "not_reached"
 
     assert len(server.got) == int(arrives)
 

@@ -28,7 +28,7 @@ async def here(host: str, port: int) -> list[str]:
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
     except (OSError, UnicodeError):
-        raise Unavailable(f"{host} has no address") from None
+        raise Unavailable(f"{host} has no address", reason="no_address") from None
     return [str(address[0]) for *_, address in found]
 
 

@@ -33,7 +33,7 @@ async def test_nothing_of_the_corpus_reaches_this_machine(send: Send) -> None:
             for server in servers:
                 with pytest.raises((Refused, Unavailable)) as caught:
                     await send(url.replace("{port}", str(server.port)), False, here)
-                assert isinstance(caught.value, Refused) or "has no address" in str(caught.value), (url, caught.value)
+                assert isinstance(caught.value, Refused) or caught.value.reason == "no_address", (url, caught.value)
         assert [server.connections for server in servers] == [0, 0]
 
 
@@ -56,8 +56,9 @@ async def test_a_name_that_leads_there_is_refused(send: Send, address: str) -> N
 
     async with both_loopbacks() as servers:
         for server in servers:
-            with pytest.raises(Refused, match=r"hooks\.example\.com is "):
+            with pytest.raises(Refused) as refused:
                 await send(f"http://hooks.example.com:{server.port}/", False, there)
+            assert refused.value.reason == "not_public"
         assert [server.connections for server in servers] == [0, 0]
 
 

@@ -186,7 +186,7 @@ async def test_an_entry_that_was_taken_away_is_found(store: Store, place: int) -
     await tamper(store, f"DELETE FROM audit WHERE tenant = 'acme' AND seq = {place}")
 
     first = (await faults(store))[0]
-    assert (first.seq, first.id, first.why) == (place + 1, entries[place].id, "1 missing before it")
+    assert (first.seq, first.id) == (place + 1, entries[place].id)
 
 
 async def test_an_end_that_was_cut_off_is_found(store: Store) -> None:
@@ -194,7 +194,7 @@ async def test_an_end_that_was_cut_off_is_found(store: Store) -> None:
 
     await tamper(store, "DELETE FROM audit WHERE tenant = 'acme' AND seq > 3")
 
-    assert [(fault.seq, fault.why) for fault in await faults(store)] == [(5, "the end of the chain is missing")]
+    assert [(fault.seq, fault.id) for fault in await faults(store)] == [(5, "")]
 
 
 @pytest.mark.parametrize("place", [2, 3, 5, 6])

@@ -116,13 +116,15 @@ def test_what_is_outstanding_is_what_a_store_has_not_seen() -> None:
 
 
 def test_a_migration_that_was_changed_is_refused() -> None:
-    with pytest.raises(StoreUnfit, match="0001_step"):
+    with pytest.raises(StoreUnfit, match="0001_step") as unfit:
         outstanding(STEPS, {1: "digest-other", 2: "digest-2"})
+    assert unfit.value.reason == "other_migration"
 
 
 def test_a_schema_from_the_future_is_refused() -> None:
-    with pytest.raises(StoreUnfit, match="schema 4"):
+    with pytest.raises(StoreUnfit) as unfit:
         outstanding(STEPS, {1: "digest-1", 2: "digest-2", 3: "digest-3", 4: "digest-4"})
+    assert unfit.value.reason == "later_release"
 
 
 @pytest.mark.parametrize(

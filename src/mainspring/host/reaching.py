@@ -73,7 +73,8 @@ class HostReach:
             async with asyncio.timeout(LOOK_SECONDS):
                 return await links.look(path)
         except TimeoutError:
-            raise Unavailable(f"no worker of {shard} has said within {LOOK_SECONDS:.0f} s what it sees") from None
+            message = f"no worker of {shard} has said within {LOOK_SECONDS:.0f} s what it sees"
+            raise Unavailable(message, reason="no_answer") from None
 
     def standing(self, shard: str, tenant: str | None) -> Standing:
         """How things stand in the pool of a leader here, with details of one tenant or of all.
@@ -131,7 +132,7 @@ class HostReach:
         """The leader here, if it knows what there is. Raises NotLeading."""
         leader = self._host.leader(shard)
         if not leader.is_ready:
-            raise NotLeading(f"the leader of {shard} is still reading what there is")
+            raise NotLeading(f"the leader of {shard} is still reading what there is", reason="not_ready")
         return leader
 
 

@@ -66,9 +66,9 @@ def load_function(path: str, directory: Path) -> AnswerFunction:
             found = getattr(found, part)
     except Exception as error:  # a module of somebody else may do anything
         why = f"{type(error).__name__}: {shorten(str(error))}"
-        raise Refused(f"the invoker {path} can't be loaded: {why}") from error
+        raise Refused(f"the invoker {path} can't be loaded: {why}", reason="invoker_not_loaded") from error
     if not callable(found):
-        raise Refused(f"the invoker {path} is no function")
+        raise Refused(f"the invoker {path} is no function", reason="invoker_not_loaded")
     return found
 
 

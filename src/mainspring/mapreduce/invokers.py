@@ -43,7 +43,7 @@ class Invoke(Protocol):
 def make_invoke(invoker: Invoker | None, directory: Path, clock: Clock) -> Invoke:
     """What answers for this invoker. Raises Refused if there is none, or it can't be loaded."""
     if invoker is None:
-        raise Refused(_NONE)
+        raise Refused(_NONE, reason="no_invoker")
     if invoker.command is not None:
         return Command(invoker.command)
     if invoker.python is not None:

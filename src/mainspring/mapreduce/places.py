@@ -35,10 +35,10 @@ def make_directory(directory: Path, path: str) -> Path:
         root = directory.resolve()
         place = root.joinpath(path).resolve()
         if not place.is_relative_to(root):
-            raise Refused(f"{path} leads out of the directory {directory}")
+            raise Refused(f"{path} leads out of the directory {directory}", reason="outside")
         place.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise Refused(f"{path} can't be made: {error.strerror}") from None
+        raise Refused(f"{path} can't be made: {error.strerror}", reason="not_made") from None
     if not os.access(place, os.W_OK | os.X_OK):
         raise Refused(f"{path} can't be written: results go there")
     return place

@@ -38,7 +38,7 @@ class ByApprise:
         # Threads of its own: a service that does not answer takes none that others wait for.
         self._threads = ThreadPoolExecutor(max_workers=_THREADS, thread_name_prefix=f"channel-{name}")
         if not self._apprise.add(url.value):
-            raise Refused("apprise does not know such a URL")
+            raise Refused("apprise does not know such a URL", reason="unknown_url")
 
     async def send(self, delivery: str, notice: Notice) -> None:
         """Send it, in a thread. Raises Unavailable if it was not taken."""
@@ -48,4 +48,4 @@ class ByApprise:
         send = partial(self._apprise.notify, body=text(notice), title=title(notice), notify_type=NotifyType(word))
         sent = await asyncio.get_running_loop().run_in_executor(self._threads, send)
         if not sent:
-            raise Unavailable("apprise could not deliver it")
+            raise Unavailable("apprise could not deliver it", reason="not_delivered")

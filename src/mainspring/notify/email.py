@@ -79,9 +79,10 @@ class Email:
             # The server's own words may repeat what it was told, the password among it.
             raise Unavailable(f"{self._host} answered {error.code}: {type(error).__name__}") from None
         except (aiosmtplib.SMTPException, OSError) as error:
-            raise Unavailable(f"{self._host} could not be told: {type(error).__name__}") from None
+            raise Unavailable(f"{self._host} could not be told: {type(error).__name__}", reason="not_reached") from None
         if refused:
-            raise Unavailable(f"{self._host} did not take {len(refused)} of {len(self._to)} recipients")
+            message = f"{self._host} did not take {len(refused)} of {len(self._to)} recipients"
+            raise Unavailable(message, reason="recipients_refused")
 
     def _message(self, delivery: str, notice: Notice) -> EmailMessage:
         message = EmailMessage()

@@ -59,7 +59,7 @@ class SignedPost:
         """Post it. Raises Unavailable, also if it was not taken, or Refused if it may not go there."""
         status = await self.post(delivery, body)
         if not is_taken(status):
-            raise Unavailable(f"{self._host} answered {status}")
+            raise Unavailable(f"{self._host} answered {status}", reason=f"status_{status}")
 
     async def post(self, delivery: str, body: bytes, media_type: str = "application/json") -> int:
         """Post it; what was answered, whatever that is. Raises Unavailable, or Refused if it may not go there."""
@@ -67,7 +67,8 @@ class SignedPost:
             async with asyncio.timeout(self._timeout_seconds):
                 return await self._send(delivery, body, media_type)
         except TimeoutError:
-            raise Unavailable(f"{self._host} did not answer within {self._timeout_seconds:g} s") from None
+            message = f"{self._host} did not answer within {self._timeout_seconds:g} s"
+            raise Unavailable(message, reason="no_answer") from None
 
     async def _send(self, delivery: str, body: bytes, media_type: str) -> int:
         timestamp = str(int(self._clock.wall().timestamp()))
@@ -96,7 +97,7 @@ def key_of(secret: Secret) -> bytes:
     except binascii.Error:
         key = b""
     if not key:
-        raise Refused(f"what follows {PREFIX} must be base64")
+        raise Refused(f"what follows {PREFIX} must be base64", reason="bad_secret")
     return key
 
 

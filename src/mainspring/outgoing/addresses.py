@@ -49,7 +49,7 @@ def resolver(threads: Executor | None = None) -> Resolve:
             found = await asyncio.get_running_loop().run_in_executor(threads, ask)
         except (OSError, UnicodeError) as error:
             why = (error.strerror if isinstance(error, OSError) else None) or "it is no name"
-            raise Unavailable(f"{host} has no address: {why}") from None
+            raise Unavailable(f"{host} has no address: {why}", reason="no_address") from None
         return list(dict.fromkeys(str(address[0]) for *_, address in found))
 
     return resolve
@@ -67,10 +67,10 @@ async def choose(
     """
     addresses = await resolve(host, port)
     if not addresses:
-        raise Unavailable(f"{host} has no address")
+        raise Unavailable(f"{host} has no address", reason="no_address")
     allowed = [address for address in addresses if allow_private or obstacle(address) is None]
     if not allowed:
-        raise Refused(f"{host} is {obstacle(addresses[0])}, and {allowed_by}")
+        raise Refused(f"{host} is {obstacle(addresses[0])}, and {allowed_by}", reason="not_public")
     return allowed
 
 

@@ -79,9 +79,11 @@ class Pinned:
                 finally:
                     await answer.aclose()
             except httpx2.ConnectError as error:
-                raise Unavailable(f"{host} could not be reached: {type(error).__name__}") from None
+                raise Unavailable(
+                    f"{host} could not be reached: {type(error).__name__}", reason="not_reached"
+                ) from None
             except (httpx2.HTTPError, httpx2.InvalidURL) as error:
-                raise Unavailable(f"{host} did not answer: {type(error).__name__}") from None
+                raise Unavailable(f"{host} did not answer: {type(error).__name__}", reason="no_answer") from None
 
     def _context(self, url: httpx2.URL) -> ssl.SSLContext | bool:
         """Whom to trust. Certificates take 50 ms to load: only who needs them does, and once."""

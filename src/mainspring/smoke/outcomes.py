@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from enum import StrEnum
 from itertools import combinations
 
 import msgspec
@@ -48,10 +49,39 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True):
     """Of one that must not be placed: what is said of it, if that is that it will never start."""
 
 
+class FaultCode(StrEnum):
+    """What can be wrong with a probe."""
+
+    NOT_MADE = "not_made"
+    NOT_SUCCEEDED = "not_succeeded"
+    UNKNOWN_WORKER = "unknown_worker"
+    LABELS = "labels"
+    ZONE = "zone"
+    GPUS = "gpus"
+    SIZE = "size"
+    NOT_NEAR = "not_near"
+    NOT_APART = "not_apart"
+    GROUP_LIMIT = "group_limit"
+    ATTEMPTS = "attempts"
+    OUTPUT = "output"
+    PLACED = "placed"
+    """Nobody has what it asks for, and it was placed."""
+    UNEXPLAINED = "unexplained"
+    """Nobody has what it asks for, and nothing says so."""
+    OVERLOADED = "overloaded"
+    OVERSTATED = "overstated"
+    """The worker offers more than its machine has."""
+
+
+Fault = tuple[FaultCode, str]
+"""What is wrong with a task, and the sentence about it."""
+
+
 class Wrong(msgspec.Struct, frozen=True, kw_only=True):
     """Something that is not as it was asked for."""
 
     kind: str
+    code: str
     task: str
     worker: str
     why: str
@@ -99,10 +129,13 @@ def check(trace: Trace, workers: Mapping[str, WorkerView]) -> list[Wrong]:
     for name, want in trace.probe.wants.items():
         tried = tasks.get(name)
         if tried is None:
-            found.append(Wrong(kind=trace.probe.kind, task=name, worker="", why="it was never made"))
+            code, why = FaultCode.NOT_MADE, "it was never made"
+            found.append(Wrong(kind=trace.probe.kind, code=code, task=name, worker="", why=why))
             continue
-        whys = _faults(trace, tried, want, tasks, workers)
-        found += [Wrong(kind=trace.probe.kind, task=tried.task.id, worker=tried.worker, why=why) for why in whys]
+        found += [
+            Wrong(kind=trace.probe.kind, code=code, task=tried.task.id, worker=tried.worker, why=why)
+            for code, why in _faults(trace, tried, want, tasks, workers)
+        ]
     if trace.probe.kind is Kind.APART:
         found += _together(trace)
     if trace.probe.kind is Kind.GROUP:
@@ -124,7 +157,7 @@ def overloaded(traces: Sequence[Trace], workers: Mapping[str, WorkerView]) -> li
         most = _most_at_once(parts)
         if most > worker.cpu_millis:
             why = f"it was given {most / 1_000:g} cores at a time and has {worker.cpu_millis / 1_000:g}"
-            found.append(Wrong(kind="room", task="", worker=worker.id, why=why))
+            found.append(Wrong(kind="room", code=FaultCode.OVERLOADED, task="", worker=worker.id, why=why))
     return found
 
 
@@ -178,50 +211,56 @@ def boasts(traces: Sequence[Trace], workers: Mapping[str, WorkerView]) -> list[W
         elif memory and worker.memory_bytes > memory:
             offered, there = worker.memory_bytes / 2**30, memory / 2**30
             seen[worker.id] = f"{worker.id} offers {offered:.1f} GiB of memory, and its machine has {there:.1f}"
-    return [Wrong(kind="machine", task="", worker=worker, why=why) for worker, why in sorted(seen.items())]
+    return [
+        Wrong(kind="machine", code=FaultCode.OVERSTATED, task="", worker=worker, why=why)
+        for worker, why in sorted(seen.items())
+    ]
 
 
 def _faults(
     trace: Trace, tried: Tried, want: Want, tasks: Mapping[str, Tried], workers: Mapping[str, WorkerView]
-) -> list[str]:
+) -> list[Fault]:
     """What is wrong with one task."""
     task = tried.task
     if trace.probe.kind is Kind.NEVER:
         return _never_faults(trace, tried)
     if task.state != "SUCCEEDED":
-        return [f"{task.state}: {tried.verdict or task.because}{_error(tried)}"]
-    found = []
+        return [(FaultCode.NOT_SUCCEEDED, f"{task.state}: {tried.verdict or task.because}{_error(tried)}")]
+    found: list[Fault] = []
     worker = workers.get(tried.worker)
     if worker is None:
-        found.append(f"it ran on {tried.worker}, which is no worker of the pool")
+        found.append((FaultCode.UNKNOWN_WORKER, f"it ran on {tried.worker}, which is no worker of the pool"))
     else:
         found += _misplaced(want, worker)
     before = None if want.near is None else tasks.get(want.near)
     if before is not None and before.worker != tried.worker:
-        found.append(f"it was to run where {before.name} ran, {before.worker}, and ran on {tried.worker}")
+        why = f"it was to run where {before.name} ran, {before.worker}, and ran on {tried.worker}"
+        found.append((FaultCode.NOT_NEAR, why))
     if len(tried.attempts) != want.attempts:
-        found.append(f"it was to take {want.attempts} attempts, and took {len(tried.attempts)}")
+        why = f"it was to take {want.attempts} attempts, and took {len(tried.attempts)}"
+        found.append((FaultCode.ATTEMPTS, why))
     if _output(task).get("task") != task.name:
-        found.append(f"its output is {bytes(task.output).decode()[:80]}, not its name")
+        found.append((FaultCode.OUTPUT, f"its output is {bytes(task.output).decode()[:80]}, not its name"))
     return found
 
 
-def _never_faults(trace: Trace, tried: Tried) -> list[str]:
+def _never_faults(trace: Trace, tried: Tried) -> list[Fault]:
     if tried.task.state not in _NOT_PLACED or tried.attempts:
-        return [f"nobody has what it asks for, and it is {tried.task.state} on {tried.worker}"]
-    return [] if trace.said else ["nothing says that it will never start"]
+        return [(FaultCode.PLACED, f"nobody has what it asks for, and it is {tried.task.state} on {tried.worker}")]
+    return [] if trace.said else [(FaultCode.UNEXPLAINED, "nothing says that it will never start")]
 
 
-def _misplaced(want: Want, worker: WorkerView) -> Iterator[str]:
+def _misplaced(want: Want, worker: WorkerView) -> Iterator[Fault]:
     lacking = [name for name, value in want.labels.items() if worker.labels.get(name) != value]
     if lacking:
-        yield f"it asked for {', '.join(f'{name}={want.labels[name]}' for name in lacking)}, which {worker.id} has not"
+        labels = ", ".join(f"{name}={want.labels[name]}" for name in lacking)
+        yield FaultCode.LABELS, f"it asked for {labels}, which {worker.id} has not"
     if want.zone is not None and worker.zone != want.zone:
-        yield f"it asked for zone {want.zone}, and {worker.id} is in {worker.zone or 'none'}"
+        yield FaultCode.ZONE, f"it asked for zone {want.zone}, and {worker.id} is in {worker.zone or 'none'}"
     if want.gpus > worker.gpus:
-        yield f"it asked for {want.gpus} GPU, and {worker.id} has {worker.gpus}"
+        yield FaultCode.GPUS, f"it asked for {want.gpus} GPU, and {worker.id} has {worker.gpus}"
     if want.cpu_millis > worker.cpu_millis or want.memory_bytes > worker.memory_bytes:
-        yield f"it asked for more than {worker.id} has"
+        yield FaultCode.SIZE, f"it asked for more than {worker.id} has"
 
 
 def _together(trace: Trace) -> Iterator[Wrong]:
@@ -229,7 +268,8 @@ def _together(trace: Trace) -> Iterator[Wrong]:
     for one, other in combinations(trace.tasks, 2):
         if one.worker and one.worker == other.worker and _meet(one.last, other.last):
             why = f"it was to be apart from {other.name}, and both were on {one.worker} at the same time"
-            yield Wrong(kind=trace.probe.kind, task=one.task.id, worker=one.worker, why=why)
+            code = FaultCode.NOT_APART
+            yield Wrong(kind=trace.probe.kind, code=code, task=one.task.id, worker=one.worker, why=why)
 
 
 def _crowded(trace: Trace) -> Iterator[Wrong]:
@@ -237,7 +277,8 @@ def _crowded(trace: Trace) -> Iterator[Wrong]:
     most = _most_at_once([(attempt.started_at, attempt.ended_at, 1) for attempt in attempts])
     if most > GROUP_MOST:
         why = f"{most} of its group ran at a time, and {GROUP_MOST} may"
-        yield Wrong(kind=trace.probe.kind, task=trace.tasks[0].task.id, worker="", why=why)
+        first = trace.tasks[0].task.id
+        yield Wrong(kind=trace.probe.kind, code=FaultCode.GROUP_LIMIT, task=first, worker="", why=why)
 
 
 def _meet(one: AttemptView | None, other: AttemptView | None) -> bool:

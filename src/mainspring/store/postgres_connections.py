@@ -50,7 +50,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
         if limits != sorted(set(limits)):
             raise StoreUnfit(
                 "time limits must grow: lock, idle in transaction, statement, deadline, lease; they are "
-                + ", ".join(f"{limit:g} s" for limit in limits)
+                + ", ".join(f"{limit:g} s" for limit in limits),
+                reason="time_limits",
             )
 
 

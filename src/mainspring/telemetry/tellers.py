@@ -29,5 +29,6 @@ def _require(module: str, option: str, extra: str) -> None:
         import_module(module)
     except ModuleNotFoundError:
         raise Refused(
-            f"{option} needs what comes with the extra {extra}\nhint: pip install 'mainspring[{extra}]'"
+            f"{option} needs what comes with the extra {extra}\nhint: pip install 'mainspring[{extra}]'",
+            reason="missing_extra",
         ) from None

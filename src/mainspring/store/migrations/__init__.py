@@ -51,8 +51,10 @@ def outstanding(known: Sequence[Migration], done: Mapping[int, str]) -> Sequence
         if version > len(known):
             raise StoreUnfit(
                 f"the store has schema {version}, and this release knows schemas up to {len(known)}: "
-                "it has been used by a later release; use that one, or restore a backup"
+                "it has been used by a later release; use that one, or restore a backup",
+                reason="later_release",
             )
         if known[version - 1].sha256 != digest:
-            raise StoreUnfit(f"migration {known[version - 1].name} is not the one that this store was made with")
+            message = f"migration {known[version - 1].name} is not the one that this store was made with"
+            raise StoreUnfit(message, reason="other_migration")
     return known[len(done) :]
