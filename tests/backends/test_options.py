@@ -44,6 +44,6 @@ def test_what_is_wrong_with_a_cluster_is_told_before_anything_runs(
 ) -> None:
     monkeypatch.setenv("KUBECONFIG", str(cluster.kubeconfig()))
     options = {"servers": ("http://127.0.0.1:1",), "state_dir": tmp_path / "state", **said}
-    with pytest.raises(Refused, match="can't be started") as caught:
+    with pytest.raises(Refused) as caught:
         agent_settings(WorkerOptions(**options))  # type: ignore[arg-type]
     assert why in str(caught.value)

@@ -125,7 +125,7 @@ async def test_a_kind_that_nobody_receives_is_kept(hall: Hall, delivery: OutboxD
 
     ((delivered_at, fault),) = hall.rows("SELECT delivered_at, fault FROM outbox")
     assert delivered_at is None
-    assert "other" in fault
+    assert "other" in str(fault)
 
 
 async def test_a_row_that_another_host_has_in_hands_is_left_to_it(
@@ -183,7 +183,7 @@ async def test_a_receiver_aside_that_does_not_come_back_is_left_before_the_lease
     assert waiter.got == ["n1"]
     ((tries, fault),) = hall.rows("SELECT tries, fault FROM outbox")
     assert tries == 1
-    assert f"{LONGEST_ASIDE_SECONDS:g} s" in fault
+    assert f"{LONGEST_ASIDE_SECONDS:g} s" in str(fault)
 
 
 async def test_the_end_of_a_watched_run_reaches_its_receiver(hall: Hall) -> None:

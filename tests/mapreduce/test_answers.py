@@ -37,9 +37,10 @@ def test_the_last_object_with_all_fields_counts(answer: str) -> None:
 )
 def test_an_answer_without_the_fields_is_worth_another_try(answer: str) -> None:
     """Whoever is asked again may answer better."""
-    with pytest.raises(TaskError, match="no JSON object with severity, category") as failed:
+    with pytest.raises(TaskError) as failed:
         read_answer(answer, FIELDS)
     assert failed.value.failure == "transient"
+    assert ", ".join(FIELDS) in str(failed.value)
     assert len(str(failed.value)) < 300
 
 

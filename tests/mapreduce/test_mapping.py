@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import resource
 from collections import Counter
@@ -102,7 +103,8 @@ async def test_an_item_is_asked_for_again_after_a_delay_that_doubles() -> None:
     mapped = await world.map(oracle, 1, attempts=4, retry_delay_seconds=2)
     assert [row["answer"] for row in mapped.rows] == ["item 0"]
     assert oracle.asked_at == [0, 3, 8, 17], "a second for each answer, and 2, 4 and 8 between them"
-    assert "item 0: attempt 1 of 4 failed, again in 2 s: no luck with item 0" in world.said
+    parts = ("item 0", "1 of 4", "2 s", "no luck with item 0")
+    assert any(all(part in said for part in parts) for said in world.said)
 
 
 async def test_who_says_when_to_come_back_is_believed() -> None:
@@ -132,7 +134,8 @@ async def test_an_answer_that_never_comes_is_given_up() -> None:
     oracle = Silent()
     mapped = await World().map(oracle, 1, attempts=2, timeout_seconds=5)
     [failed] = mapped.failures
-    assert (failed.error, failed.failure, oracle.asked["item 0"]) == ("no answer within 5 s", "transient", 2)
+    assert (failed.failure, oracle.asked["item 0"]) == ("transient", 2)
+    assert "5 s" in failed.error
 
 
 async def test_an_answer_without_the_fields_is_asked_for_again() -> None:
@@ -230,7 +233,8 @@ async def test_answers_that_can_not_be_kept_are_still_answers(tmp_path: Path) ->
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert len(mapped.rows) == 3
-    assert world.said == ["answers can't be kept for another attempt: File too large"]
+    (said,) = world.said
+    assert os.strerror(errno.EFBIG) in said
 
 
 async def test_a_journal_that_is_a_link_is_not_written_through(tmp_path: Path) -> None:

@@ -59,8 +59,9 @@ def test_a_value_that_does_not_fit_fails_the_item_for_good(template: str, why: s
 def test_a_name_alone_is_its_whole_value_up_to_a_limit() -> None:
     """An article is longer than what an expression may look at."""
     assert Prompt("{{text}}", ()).render({"text": "x" * 200_000}) == "x" * 200_000
-    with pytest.raises(TaskError, match="characters long"):
+    with pytest.raises(TaskError, match=str(LONGEST_PROMPT)) as failed:
         Prompt("{{text}}{{text}}", ()).render({"text": "x" * (LONGEST_PROMPT // 2 + 1)})
+    assert failed.value.failure == "permanent"
 
 
 def test_the_form_of_the_answer_follows_the_prompt_and_can_be_read_back() -> None:

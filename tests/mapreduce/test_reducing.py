@@ -18,6 +18,7 @@ from mainspring.errors import TaskError
 from mainspring.mapreduce.asking import Asker
 from mainspring.mapreduce.invoke_function import Function
 from mainspring.mapreduce.mapping import ItemFailure, Mapped, Row
+from mainspring.mapreduce.prompts import LONGEST_PROMPT
 from mainspring.mapreduce.reducing import csv_text, reduce_rows, table
 from mainspring.mapreduce.result_files import ResultFile, output_of, write_result
 
@@ -87,8 +88,9 @@ async def test_a_question_sees_the_rows_and_what_is_in_them_stays_data() -> None
 
 async def test_rows_that_make_too_long_a_question_are_refused() -> None:
     """For good."""
-    with pytest.raises(TaskError, match="characters long"):
+    with pytest.raises(TaskError, match=str(LONGEST_PROMPT)) as failed:
         await reduced([{"text": "x" * 5_000_000}], type="prompt", prompt="{{results}}")
+    assert failed.value.failure == "permanent"
 
 
 def a_result(result: object) -> ResultFile:
