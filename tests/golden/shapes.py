@@ -1,7 +1,7 @@
 """The shape of a type as it is encoded, an example of it, and both beside each other.
 
-A shape names what is in the bytes and nothing else: a field of an array has its position, a field of an object its key
-in the JSON. So a rename inside of the program changes no shape, and a change of the format changes one.
+A field of an object has its key in the JSON. A field of an array has its position, and its name in the program, so that
+two fields that change places are noticed: if only a name differs and the bytes do not, nothing has changed outside.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def shape_lines(kind: object, left_out: AbstractSet[str] = _NOTHING) -> Iterator
         yield _shape(shape, ())
         return
     if shape.tag is not None:
-        yield f"  {_place(shape, 0, shape.tag_field or '')} {compact(shape.tag)}"
+        yield f"  {'[0]' if shape.array_like else f'{shape.tag_field}:'} {compact(shape.tag)}"
     first = 1 if shape.tag is not None else 0
     for place, field in enumerate(shape.fields, first):
         if field.name not in left_out:
@@ -95,7 +95,7 @@ def written(value: object, depth: int = 0) -> Iterator[str]:
 
 
 def _place(shape: inspect.StructType, place: int, key: str) -> str:
-    return f"[{place}]" if shape.array_like else f"{key}:"
+    return f"[{place}] {key}:" if shape.array_like else f"{key}:"
 
 
 def _field(field: inspect.Field, around: tuple[type, ...]) -> str:
@@ -149,7 +149,7 @@ def _struct(shape: inspect.StructType, around: tuple[type, ...]) -> str:
     parts = [] if shape.tag is None else [compact(shape.tag) if shape.array_like else f"{shape.tag_field}: {shape.tag}"]
     for field in shape.fields:
         text = _field(field, inside)
-        parts.append(text if shape.array_like else f"{field.encode_name}: {text}")
+        parts.append(f"{field.encode_name}: {text}")
     opening, closing = ("[", "]") if shape.array_like else ("{", "}")
     return f"{opening}{', '.join(parts)}{closing}"
 
