@@ -47,7 +47,7 @@ AREAS: dict[str, Area] = {
     "mainspring.wire": _area("", "msgspec", _DATA_MODULES),
     "mainspring.ids": _area("errors", "uuid_utils"),
     "mainspring.clock": _area("errors"),
-    "mainspring.event_loop": _area("", "uvloop"),
+    "mainspring.event_loop": _area("", "uvloop structlog"),
     "mainspring.certificates": _area("errors", "msgspec cryptography"),
     "mainspring.core": _area("core errors", "msgspec minijinja", _DATA_MODULES),
     "mainspring.shard": _area("shard core errors wire ids", "msgspec", _DATA_MODULES),
@@ -64,9 +64,10 @@ AREAS: dict[str, Area] = {
     "mainspring.store.port_front": _area("core errors", "msgspec", _DATA_MODULES),
     "mainspring.store.port_workers": _area("core errors", "msgspec", _DATA_MODULES),
     "mainspring.store.port_schedules": _area("core errors", "msgspec", _DATA_MODULES),
-    "mainspring.store": _area("store core errors wire clock ids", "msgspec asyncpg structlog"),
+    "mainspring.store": _area("store core errors wire clock event_loop ids", "msgspec asyncpg structlog"),
+    "mainspring.host.background": _area("core.restart_policy clock errors", "msgspec structlog"),
     "mainspring.host": _area(
-        f"host shard core {_PORTS} clock errors wire ids",
+        f"host shard core {_PORTS} clock errors event_loop wire ids",
         "msgspec structlog",
         frozenset(sys.stdlib_module_names) - _CONCRETE,
     ),
@@ -87,14 +88,14 @@ AREAS: dict[str, Area] = {
     "mainspring.outgoing": _area("outgoing errors", "httpx2"),
     "mainspring.notify": _area("notify outgoing core clock errors sdk.sources", "msgspec httpx2 aiosmtplib apprise"),
     "mainspring.api": _area(
-        f"api host shard core {_PORTS} certificates clock errors wire ids telemetry {_REST}",
+        f"api host shard core {_PORTS} certificates clock errors event_loop wire ids telemetry {_REST}",
         "msgspec structlog starlette uvicorn websockets httpx2 prometheus_client psutil",
     ),
     "mainspring.worker": _area(
         "worker certificates rest_admin rest_artifacts sdk.addresses sdk.aio sdk.artifact_files core.artifacts "
         "outgoing wire event_loop errors clock ids log_output core.isolation core.work core.http_calls core.containers "
         "core.expressions core.mapping core.references core.invoker_texts core.remote_jobs core.trace_ids "
-        "core.urls sdk.context sdk.signatures",
+        "core.urls host.background sdk.context sdk.signatures",
         "msgspec structlog psutil websockets uvloop httpx2 lightkube obstore",
     ),
     "mainspring.sdk": _area(

@@ -1,0 +1,62 @@
+"""When a background loop that failed is restarted, and when it counts as failing (`host/background.py` runs the loops).
+
+    running ──fails──> backoff: 1 s, doubled with each failure in a row, at most 15 s ──> running
+    running for 30 s ──> healthy: the next failure is a first one
+
+A loop is failing after 5 failures in a row, or once its failures in a row span a minute. A server with a failing loop
+is not ready; it is ready again as soon as the loop is healthy.
+
+1. The longest backoff is shorter than the time after which a loop is healthy: a backoff never hides a failure.
+"""
+
+from __future__ import annotations
+
+import msgspec
+from msgspec.structs import replace
+
+FIRST_BACKOFF_SECONDS = 1.0
+LONGEST_BACKOFF_SECONDS = 15.0
+HEALTHY_AFTER_SECONDS = 30.0
+FAILING_AFTER_FAILURES = 5
+FAILING_AFTER_SECONDS = 60.0
+
+
+class LoopHealth(msgspec.Struct, frozen=True, kw_only=True):
+    """How a background loop does. Times are of the monotonic clock."""
+
+    failures: int = 0
+    """In a row."""
+    failing_since: float | None = None
+    """When the first of them was."""
+    started_at: float | None = None
+    """When it was last started; None during a backoff."""
+    code: str = ""
+    """The code of the last error."""
+
+    def started(self, now: float) -> LoopHealth:
+        """The loop runs from now on."""
+        return replace(self, started_at=now)
+
+    def failed(self, code: str, now: float) -> LoopHealth:
+        """The loop ended by an error with this code."""
+        before = LoopHealth() if self.is_healthy(now) else self
+        since = now if before.failing_since is None else before.failing_since
+        return LoopHealth(failures=before.failures + 1, failing_since=since, code=code)
+
+    def is_healthy(self, now: float) -> bool:
+        """Whether the loop never failed, or has run for long enough since."""
+        if self.failing_since is None:
+            return True
+        return self.started_at is not None and now - self.started_at >= HEALTHY_AFTER_SECONDS
+
+    def is_failing(self, now: float) -> bool:
+        """Whether the loop keeps failing."""
+        if self.failing_since is None or self.is_healthy(now):
+            return False
+        return self.failures >= FAILING_AFTER_FAILURES or (
+            self.failures > 1 and now - self.failing_since >= FAILING_AFTER_SECONDS
+        )
+
+    def backoff_seconds(self) -> float:
+        """How long to wait before the next start."""
+        return min(FIRST_BACKOFF_SECONDS * 2.0 ** (min(self.failures, 10) - 1), LONGEST_BACKOFF_SECONDS)

@@ -1,0 +1,176 @@
+"""Supervised background loops: the one place that starts what is to run for as long as its owner does.
+
+    supervise(name, loop)    run the loop; when it fails: log, count, back off, restart it (`core/restart_policy.py`)
+    running({name: loop})    supervise some loops for as long as a block lasts
+
+1. A loop that fails, or returns although it should run for ever, is logged with a traceback, counted and restarted.
+2. Cancellation passes through, and is not a failure. What a loop raises while it is cancelled is logged.
+3. `Fenced` ends a loop for good: its term is over, and the leader's loop finds that too.
+4. A loop that keeps failing makes its server not ready (`failing`, `GET /readyz`).
+
+One thing that breaks never stops a pass: a loop tries all steps of a pass (`Steps`), and rows that can't be read are
+left out by the store (`Codec.readable`). Tasks that end by themselves are started by `event_loop.start_task`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import TypeAlias, TypeVar
+
+import msgspec
+import structlog
+
+from mainspring.clock import Clock
+from mainspring.core.restart_policy import LoopHealth
+from mainspring.errors import Broken, Fenced, MainspringError, Unavailable
+
+log = structlog.get_logger()
+_T = TypeVar("_T")
+
+Loop: TypeAlias = Callable[[], Awaitable[None]]
+
+
+class FailingLoop(msgspec.Struct, frozen=True, kw_only=True):
+    """A loop that keeps failing."""
+
+    name: str
+    shard: str
+    """Of a leader's loop; else empty."""
+    failures: int
+    """In a row."""
+    code: str
+    """The code of the last error."""
+
+
+class _Supervised:
+    """A loop that is supervised now."""
+
+    def __init__(self, name: str, shard: str) -> None:
+        self.name = name
+        self.shard = shard
+        self.health = LoopHealth()
+
+
+class BackgroundLoops:
+    """The background loops of one process, and how they do."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._supervised: list[_Supervised] = []
+        self.failures: Counter[str] = Counter()
+        """By loop: how often it failed."""
+        self.unreadable_rows: Mapping[str, int] = {}
+        """By kind: rows of the store that could not be read and were left out, as the store counts them."""
+
+    async def supervise(self, name: str, loop: Loop, *, shard: str = "", until: asyncio.Event | None = None) -> None:
+        """Run a loop until cancelled, or until the event; then it may return too."""
+        one = _Supervised(name, shard)
+        self._supervised.append(one)
+        self.failures[name] += 0
+        try:
+            while until is None or not until.is_set():
+                one.health = one.health.started(self._clock.monotonic())
+                try:
+                    await loop()
+                    if until is not None and until.is_set():
+                        return
+                    raise Broken(f"the loop {name} returned")
+                except Fenced as fault:
+                    log.info("background.fenced", loop=name, shard=shard, fault=str(fault))
+                    return
+                except asyncio.CancelledError as error:
+                    if _is_cancelled():
+                        raise
+                    self._note_failure(one, error)
+                except Exception as error:
+                    if _is_cancelled():
+                        log.exception("background.stop_failed", loop=name, shard=shard, fault=repr(error))
+                        raise asyncio.CancelledError from error
+                    self._note_failure(one, error)
+                await self._back_off(one.health.backoff_seconds(), until)
+        finally:
+            self._supervised.remove(one)
+
+    @asynccontextmanager
+    async def running(self, loops: Mapping[str, Loop]) -> AsyncIterator[None]:
+        """Supervise some loops by name for as long as the block lasts."""
+        tasks = [asyncio.create_task(self.supervise(name, loop)) for name, loop in loops.items()]
+        try:
+            yield
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    def failing(self) -> list[FailingLoop]:
+        """The loops that keep failing."""
+        now = self._clock.monotonic()
+        return [
+            FailingLoop(name=one.name, shard=one.shard, failures=one.health.failures, code=one.health.code)
+            for one in self._supervised
+            if one.health.is_failing(now)
+        ]
+
+    def _note_failure(self, one: _Supervised, error: BaseException) -> None:
+        one.health = one.health.failed(code_of(error), self._clock.monotonic())
+        self.failures[one.name] += 1
+        log.error(
+            "background.failed", loop=one.name, shard=one.shard, code=one.health.code, fault=repr(error),
+            failures=one.health.failures, restart_seconds=one.health.backoff_seconds(), exc_info=error,
+        )  # fmt: skip
+
+    async def _back_off(self, seconds: float, until: asyncio.Event | None) -> None:
+        if until is None:
+            await self._clock.sleep(seconds)
+            return
+        try:
+            async with asyncio.timeout(seconds):
+                await until.wait()
+        except TimeoutError:
+            return
+
+
+class Steps:
+    """What a loop does in one pass: each step is tried, whatever becomes of the others.
+
+    steps = Steps()
+    await steps.attempt(first())
+    await steps.attempt(second())
+    steps.check()
+    """
+
+    def __init__(self) -> None:
+        self._errors: list[Exception] = []
+
+    async def attempt(self, step: Awaitable[_T]) -> _T | None:
+        """Do a step; None if it failed. Raises Unavailable: without the store the other steps would fail too."""
+        try:
+            return await step
+        except Unavailable:
+            raise
+        except Exception as error:  # noqa: BLE001 - raised by `check`, when the other steps are done
+            self._errors.append(error)
+            return None
+
+    def check(self) -> None:
+        """Raise what the steps raised; of several errors a group."""
+        if len(self._errors) == 1:
+            raise self._errors[0]
+        if self._errors:
+            raise ExceptionGroup(f"{len(self._errors)} steps failed", self._errors)
+
+
+def code_of(error: BaseException) -> str:
+    """The code of an error, of the first one of a group. What is not ours is an invariant that does not hold."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error.code if isinstance(error, MainspringError) else Broken.code
+
+
+def _is_cancelled() -> bool:
+    """Whether the task that runs is asked to end. A `CancelledError` can also come from something it waited for."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0

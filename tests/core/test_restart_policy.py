@@ -1,0 +1,64 @@
+"""When a background loop that failed is restarted, and when it counts as failing."""
+
+from __future__ import annotations
+
+from mainspring.core.restart_policy import (
+    FAILING_AFTER_FAILURES,
+    FAILING_AFTER_SECONDS,
+    HEALTHY_AFTER_SECONDS,
+    LONGEST_BACKOFF_SECONDS,
+    LoopHealth,
+)
+
+
+def failed(times: int, *, ran: float = 0.0) -> tuple[LoopHealth, float]:
+    """A loop that fails each time after it ran for so long, and the time of its last failure."""
+    health, now = LoopHealth(), 0.0
+    for _ in range(times):
+        health = health.started(now)
+        now += ran
+        health = health.failed("broken", now)
+        if health.failures < times:
+            now += health.backoff_seconds()
+    return health, now
+
+
+def test_the_backoff_doubles_up_to_the_longest() -> None:
+    assert [failed(times)[0].backoff_seconds() for times in range(1, 7)] == [1, 2, 4, 8, 15, 15]
+    assert failed(100)[0].backoff_seconds() == LONGEST_BACKOFF_SECONDS
+
+
+def test_a_loop_that_ran_healthy_begins_anew() -> None:
+    health, now = failed(4)
+    health = health.started(now)
+    just_before = now + HEALTHY_AFTER_SECONDS - 0.001
+
+    assert health.failed("broken", just_before).failures == 5
+    assert health.failed("broken", now + HEALTHY_AFTER_SECONDS).failures == 1
+
+
+def test_a_loop_is_failing_after_failures_in_a_row_until_it_is_healthy() -> None:
+    health, now = failed(FAILING_AFTER_FAILURES - 1)
+    assert not health.is_failing(now)
+
+    health, now = failed(FAILING_AFTER_FAILURES)
+    assert health.is_failing(now)
+    assert health.started(now).is_failing(now + HEALTHY_AFTER_SECONDS - 0.001)
+    assert not health.started(now).is_failing(now + HEALTHY_AFTER_SECONDS)
+
+
+def test_a_loop_is_failing_once_its_failures_span_a_minute() -> None:
+    """One that runs for a while before each failure does not reach the number so soon."""
+    health, now = failed(4, ran=20.0)
+    assert health.failures < FAILING_AFTER_FAILURES
+    assert now >= FAILING_AFTER_SECONDS
+    assert health.is_failing(now)
+
+
+def test_one_failure_is_not_failing_however_long_ago() -> None:
+    health, now = failed(1)
+    assert not health.is_failing(now + FAILING_AFTER_SECONDS)
+
+
+def test_the_longest_backoff_hides_no_failure() -> None:
+    assert LONGEST_BACKOFF_SECONDS < HEALTHY_AFTER_SECONDS
