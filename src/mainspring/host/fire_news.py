@@ -23,6 +23,7 @@ from mainspring.core.hearings import CANCEL_RUN, LOOK_FOR_FILE, CancelWish, File
 from mainspring.core.runs import RunState
 from mainspring.core.schedule_rows import EndedRun
 from mainspring.core.settling import Ended, Looked
+from mainspring.errors import Broken
 from mainspring.host.outbox import GroupReceiver, Receiver
 from mainspring.host.reaching import Reach
 from mainspring.host.settler import Settler
@@ -86,8 +87,19 @@ class FireNews:
         ended = await self._store.unnoted_ends(now - UNNOTED_AFTER, AT_ONCE)
         if ended:
             log.warning("schedules.unnoted_ends", runs=len(ended))
-            await self._note(ended)
+            try:
+                await self._note(ended)
+            except Broken:
+                for one in ended:
+                    await self._note_readable(one)
         return len(ended)
+
+    async def _note_readable(self, ended: EndedRun) -> None:
+        """Note one end, unless its fire can't be read: then it stays as it is, and the others go on."""
+        try:
+            await self._note([ended])
+        except Broken as fault:
+            log.warning("schedule.end_unreadable", run=ended.run_id, fault=str(fault))
 
     async def _note(self, ended: Sequence[EndedRun]) -> None:
         news = {one.run_id: one for one in ended}

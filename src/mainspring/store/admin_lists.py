@@ -22,6 +22,10 @@ class AdminLists(Protocol):
         """The structs that a statement finds."""
         ...
 
+    async def _listed_readable(self, struct: type[S], wanted: Listing) -> list[S]:
+        """The structs that a statement finds, without those that can't be read."""
+        ...
+
     async def list_audit(self, wanted: AuditFilter, before: tuple[datetime, str] | None, limit: int) -> list[AuditRow]:
         """Entries by time, the latest first."""
         return await self._listed(AuditRow, statements.audit(wanted, before, limit))
@@ -45,7 +49,7 @@ class AdminLists(Protocol):
 
     async def measures(self) -> list[MeasureRow]:
         """Settings that were changed."""
-        return await self._listed(MeasureRow, statements.measures())
+        return await self._listed_readable(MeasureRow, statements.measures())
 
     async def find_webhook(self, id: str) -> WebhookRow | None:
         """A webhook."""
@@ -54,7 +58,7 @@ class AdminLists(Protocol):
 
     async def list_webhooks(self, tenant: str | None, after: str, limit: int) -> list[WebhookRow]:
         """Webhooks by id."""
-        return await self._listed(WebhookRow, statements.webhooks(tenant, after, limit))
+        return await self._listed_readable(WebhookRow, statements.webhooks(tenant, after, limit))
 
     async def find_delivery(self, id: str) -> DeliveryRow | None:
         """One message."""

@@ -17,6 +17,7 @@ from mainspring.store import postgres_rows as rows
 from mainspring.store.port_admin import Seal
 from mainspring.store.postgres_connections import Connection, transaction
 from mainspring.store.postgres_rows import as_json, from_json
+from mainspring.store.unreadable_rows import UNREADABLE
 
 _LOCK = 0x6D61696E_7365616C
 """The advisory lock of whoever seals ("mainseal")."""
@@ -58,15 +59,18 @@ async def seal_audit(connection: Connection, limit: int, seal: Seal) -> list[Cha
     """Seal the oldest entries that are not."""
     async with transaction(connection):
         await connection.execute("SELECT pg_advisory_xact_lock($1)", _LOCK)
-        entries = rows.ENTRIES.structs(await connection.fetch(statements.UNSEALED, limit))
+        entries = rows.ENTRIES.readable_structs(await connection.fetch(statements.UNSEALED, limit))
+        found = await connection.fetch(_HEADS, sorted({entry.tenant for entry in entries}))
+        known, faults = rows.HEADS.readable(found, "tenant")
+        UNREADABLE.log("chain_head", faults)
+        entries = [entry for entry in entries if entry.tenant not in faults]
         if not entries:
             return []
         ids = [entry.id for entry in entries]
         before = await connection.fetch(_SEALED_BEFORE, ids, entries[0].at - REPEATED_WITHIN, entries[-1].at)
         again = {row["id"] for row in before}
         new = [entry for entry in entries if entry.id not in again]
-        found = await connection.fetch(_HEADS, sorted({entry.tenant for entry in new}))
-        sealed = seal(new, {head.tenant: head for head in rows.HEADS.structs(found)})
+        sealed = seal(new, {head.tenant: head for head in known})
         heads = heads_of(sealed)
         await connection.execute("DELETE FROM audit_unsealed WHERE id = ANY($1::text[])", ids)
         await connection.execute(_SEALED, as_json(sealed))

@@ -64,3 +64,7 @@ class PostgresCalls:
     async def _listed(self, struct: type[S], wanted: Listing) -> list[S]:
         found = await self._call(Connection.fetch, wanted.sql, *wanted.parameters)
         return rows.BY_STRUCT[struct].structs(found)
+
+    async def _listed_readable(self, struct: type[S], wanted: Listing) -> list[S]:
+        found = await self._call(Connection.fetch, wanted.sql, *wanted.parameters)
+        return rows.BY_STRUCT[struct].readable_structs(found)

@@ -42,7 +42,7 @@ async def unheard(
     connection: Connection, shard: str, age: timedelta, limit: int, claimant_age: timedelta
 ) -> list[WorkerRow]:
     """Workers that were not heard of for some time."""
-    return rows.WORKERS.structs(await connection.fetch(_UNHEARD, shard, age, limit, claimant_age))
+    return rows.WORKERS.readable_structs(await connection.fetch(_UNHEARD, shard, age, limit, claimant_age))
 
 
 # cluster
@@ -68,7 +68,7 @@ async def server_gone(connection: Connection, name: str) -> None:
 
 async def servers(connection: Connection, age: timedelta) -> list[ServerRow]:
     """Servers that were heard of of late."""
-    return rows.SERVERS.structs(await connection.fetch(_SERVERS, age))
+    return rows.SERVERS.readable_structs(await connection.fetch(_SERVERS, age))
 
 
 async def setting(connection: Connection, name: str, default: str) -> str:

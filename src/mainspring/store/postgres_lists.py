@@ -125,8 +125,9 @@ async def transitions_after(
     """What happened in a shard."""
     found = await connection.fetch(listing.TRANSITIONS_AFTER, shard, batch_no, ordinal, limit)
     return [
-        Told(shard=shard, batch_no=batch_no, ordinal=ordinal, transition=rows.TRANSITIONS.struct(transition))
+        Told(shard=shard, batch_no=batch_no, ordinal=ordinal, transition=read)
         for shard, batch_no, ordinal, *transition in found
+        for read in rows.TRANSITIONS.readable_structs([transition])
     ]
 
 

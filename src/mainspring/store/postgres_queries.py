@@ -17,7 +17,9 @@ from mainspring.store import statements
 from mainspring.store.loading import Loader, unless_moving
 from mainspring.store.port import ShardRow, ShardRows, Term, Waiting, Want
 from mainspring.store.postgres_connections import Connection, transaction
+from mainspring.store.settling import PUT_OFF
 from mainspring.store.sharing_statements import KEPT_TALLIES
+from mainspring.store.unreadable_rows import UNREADABLE
 
 NOW = "statement_timestamp()"
 """The store's time, where the planner must be able to look it up in an index."""
@@ -57,7 +59,7 @@ async def ensure_shard(connection: Connection, shard: str) -> None:
 
 async def shards(connection: Connection) -> list[ShardRow]:
     """All shards."""
-    return rows.SHARDS.structs(await connection.fetch(statements.SHARDS))
+    return rows.SHARDS.readable_structs(await connection.fetch(statements.SHARDS))
 
 
 async def campaign(connection: Connection, shard: str, holder: str, nonce: int, ttl: timedelta) -> Term | None:
@@ -138,7 +140,7 @@ async def _shard_rows(connection: Connection, key: str, queries: tuple[str, ...]
 async def jobs(connection: Connection, ids: Sequence[str]) -> list[JobRow]:
     """Definitions by id."""
     query = f"SELECT {rows.JOBS.select()} FROM jobs WHERE id = ANY($1::text[]) ORDER BY id"
-    return rows.JOBS.structs(await connection.fetch(query, ids))
+    return rows.JOBS.readable_structs(await connection.fetch(query, ids))
 
 
 _FIND_ATTEMPTS = """
@@ -258,7 +260,11 @@ _POSTPONE = """
 
 async def take_outgoing(connection: Connection, holder: str, limit: int, lease: timedelta) -> list[Outgoing]:
     """Take what is due, one row of each key."""
-    return rows.OUTBOX.structs(await connection.fetch(_TAKE_OUTGOING, holder, limit, lease))
+    taken, faults = rows.OUTBOX.readable(await connection.fetch(_TAKE_OUTGOING, holder, limit, lease), "id")
+    UNREADABLE.log("outgoing", faults)
+    for row_id in faults:
+        await postpone(connection, row_id, PUT_OFF, "it can't be read")
+    return taken
 
 
 async def delivered(connection: Connection, ids: Sequence[str]) -> None:

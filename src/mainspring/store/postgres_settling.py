@@ -216,16 +216,19 @@ async def _settle(
     open_fires, more = rows.FIRES.readable(
         await connection.fetch(_OPEN_FIRES, [schedule.id for schedule in schedules]), "schedule_id"
     )
-    faults |= more
+    jobs, unreadable_jobs = await _jobs(connection, schedules)
+    known_ends, unreadable_ends = await _ends(connection, schedules) if ends else ({}, {})
+    backfills, unreadable_backfills = await _backfills(connection, open_fires)
+    faults |= more | unreadable_jobs | unreadable_ends | unreadable_backfills
     if faults:
         settling.complain(faults)
         await connection.execute(_PUT_OFF, list(faults), now, settling.PUT_OFF)
         schedules = [schedule for schedule in schedules if schedule.id not in faults]
     facts = Facts(
-        jobs=await _jobs(connection, schedules),
+        jobs=jobs,
         open_fires=open_fires,
-        ends=await _ends(connection, schedules) if ends else {},
-        backfills=await _backfills(connection, open_fires),
+        ends=known_ends,
+        backfills=backfills,
         others=await _others(connection, schedules),
     )
     cases = settling.cases(schedules, facts)
@@ -237,25 +240,26 @@ async def _settle(
 # what is known
 
 
-async def _jobs(connection: Connection, schedules: Iterable[ScheduleRow]) -> dict[JobKey, JobRow]:
+async def _jobs(
+    connection: Connection, schedules: Sequence[ScheduleRow]
+) -> tuple[dict[JobKey, JobRow], dict[str, str]]:
     """The latest version of each of their jobs, each read once: a definition can be large."""
     keys = sorted({settling.job_of(schedule) for schedule in schedules})
-    found = rows.JOBS.structs(await connection.fetch(_LATEST_JOBS, *_two(keys)))
-    return {(job.tenant, job.name): job for job in found}
+    return settling.read_jobs(rows.JOBS, await connection.fetch(_LATEST_JOBS, *_two(keys)), schedules)
 
 
-async def _ends(connection: Connection, schedules: Sequence[ScheduleRow]) -> dict[str, list[RunState]]:
-    found: dict[str, list[RunState]] = {}
+async def _ends(
+    connection: Connection, schedules: Sequence[ScheduleRow]
+) -> tuple[dict[str, list[RunState]], dict[str, str]]:
     ids = [schedule.id for schedule in schedules]
-    for schedule_id, state in await connection.fetch(_ENDS, ids, [schedule.enabled_since for schedule in schedules]):
-        found.setdefault(schedule_id, []).append(RunState(state))
-    return found
+    since = [schedule.enabled_since for schedule in schedules]
+    return settling.read_ends(await connection.fetch(_ENDS, ids, since))
 
 
-async def _backfills(connection: Connection, fires: Iterable[FireRow]) -> dict[str, BackfillRow]:
+async def _backfills(connection: Connection, fires: Sequence[FireRow]) -> tuple[dict[str, BackfillRow], dict[str, str]]:
     ids = settling.backfills_of(fires)
-    found = rows.BACKFILLS.structs(await connection.fetch(_BACKFILLS, ids)) if ids else []
-    return {backfill.id: backfill for backfill in found}
+    found = await connection.fetch(_BACKFILLS, ids) if ids else []
+    return settling.read_backfills(rows.BACKFILLS, found, fires)
 
 
 async def _others(connection: Connection, schedules: Iterable[ScheduleRow]) -> dict[JobKey, OtherSchedule]:

@@ -129,7 +129,7 @@ class PostgresSharing(PostgresCalls):
 
     async def shares(self, limits: Sequence[str]) -> list[ShareRow]:
         """All holders of some limits."""
-        return rows.SHARES.structs(await self._call(Connection.fetch, _SHARES, limits))
+        return rows.SHARES.readable_structs(await self._call(Connection.fetch, _SHARES, limits))
 
     async def take_allowances(self, wishes: Sequence[Wish]) -> list[Allowance]:
         """Take from rates."""

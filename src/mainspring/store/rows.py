@@ -22,6 +22,7 @@ import msgspec
 from msgspec.structs import astuple
 
 from mainspring.errors import Broken, Rejected
+from mainspring.store.unreadable_rows import UNREADABLE, kind_of
 
 S = TypeVar("S", bound=msgspec.Struct)
 Column = Sequence[object]
@@ -64,6 +65,7 @@ class Codec(Generic[S]):
         self.names = tuple(kinds)
         self.kinds = tuple(kinds.values())
         self._struct = struct
+        self._struct_kind = kind_of(struct)
         self._encode = [(place, encode[kind]) for place, kind in enumerate(self.kinds) if kind in encode]
         self._decode = [(name, decode[kind]) for name, kind in kinds.items() if kind in decode]
         self._documents: list[tuple[str, msgspec.json.Decoder[object]]] = [
@@ -100,6 +102,7 @@ class Codec(Generic[S]):
                     values[name] = decoder.decode(text)
             return msgspec.convert(values, self._struct)
         except (msgspec.ValidationError, msgspec.DecodeError, OverflowError) as error:
+            UNREADABLE.count(self._struct_kind)
             raise Broken(f"a stored {self._struct.__name__} can't be read: {error}: {values}") from error
 
     def structs(self, rows: Iterable[Iterable[object]]) -> list[S]:
@@ -120,6 +123,12 @@ class Codec(Generic[S]):
             except Broken as fault:
                 faults[str(tuple(row)[place])] = str(fault)
         return structs, faults
+
+    def readable_structs(self, rows: Iterable[Iterable[object]]) -> list[S]:
+        """The structs of those rows that can be read; the others are logged."""
+        structs, faults = self.readable(rows, self.names[0])
+        UNREADABLE.log(self._struct_kind, faults)
+        return structs
 
     def select(self, alias: str = "") -> str:
         """The columns, quoted, for a SELECT or an INSERT (`end` and `by` are words of SQL)."""

@@ -25,6 +25,10 @@ class ScheduleLists(Protocol):
         """The structs that a statement finds."""
         ...
 
+    async def _listed_readable(self, struct: type[S], wanted: Listing) -> list[S]:
+        """The structs that a statement finds, without those that can't be read."""
+        ...
+
     async def find_schedule(self, tenant: str | None, reference: str) -> ScheduleRow | None:
         """One by its id, or by its name."""
         found = await self._listed(ScheduleRow, statements.schedule(reference))
@@ -42,7 +46,7 @@ class ScheduleLists(Protocol):
 
     async def next_schedules(self, tenant: str | None, until: datetime, limit: int) -> list[ScheduleRow]:
         """Schedules by when they are due."""
-        return await self._listed(ScheduleRow, statements.next_schedules(tenant, until, limit))
+        return await self._listed_readable(ScheduleRow, statements.next_schedules(tenant, until, limit))
 
     async def next_due(self) -> datetime | None:
         """When the next schedule is due."""
@@ -51,12 +55,12 @@ class ScheduleLists(Protocol):
 
     async def schedules_after(self, jobs: Collection[tuple[str, str]]) -> list[str]:
         """Ids of schedules that wait for some jobs."""
-        waiting = await self._listed(statements.WaitingAfter, statements.schedules_after())
+        waiting = await self._listed_readable(statements.WaitingAfter, statements.schedules_after())
         return [one.id for one in waiting if (one.tenant, one.after_job) in jobs]
 
     async def unnoted_ends(self, before: datetime, limit: int) -> list[EndedRun]:
         """Runs whose end is not on their fire."""
-        return await self._listed(EndedRun, statements.unnoted_ends(before, limit))
+        return await self._listed_readable(EndedRun, statements.unnoted_ends(before, limit))
 
     async def fires_of_runs(self, run_ids: Sequence[str]) -> list[FireRow]:
         """The fires that led to some runs."""

@@ -31,6 +31,8 @@ from mainspring.core.schedule_rows import (
 )
 from mainspring.errors import Broken, StaleWrite
 from mainspring.store.port_schedules import Settled
+from mainspring.store.rows import Codec
+from mainspring.store.unreadable_rows import UNREADABLE
 
 log = structlog.get_logger()
 
@@ -87,6 +89,44 @@ def others_of(schedules: Iterable[ScheduleRow]) -> list[JobKey]:
 def backfills_of(fires: Iterable[FireRow]) -> list[str]:
     """The backfills that they belong to, each once."""
     return sorted({fire.backfill_id for fire in fires if fire.backfill_id is not None})
+
+
+def read_jobs(
+    codec: Codec[JobRow], found: Iterable[Iterable[object]], schedules: Iterable[ScheduleRow]
+) -> tuple[dict[JobKey, JobRow], dict[str, str]]:
+    """The jobs of some schedules, and what is wrong with those that can't be read, by schedule."""
+    jobs: dict[JobKey, JobRow] = {}
+    unreadable: dict[tuple[object, object], str] = {}
+    tenant, name = codec.names.index("tenant"), codec.names.index("name")
+    for row in map(tuple, found):
+        try:
+            job = codec.struct(row)
+            jobs[job.tenant, job.name] = job
+        except Broken as fault:
+            unreadable[row[tenant], row[name]] = str(fault)
+    return jobs, {one.id: unreadable[job_of(one)] for one in schedules if job_of(one) in unreadable}
+
+
+def read_ends(found: Iterable[Iterable[object]]) -> tuple[dict[str, list[RunState]], dict[str, str]]:
+    """How runs of schedules ended, newest first, and what is wrong with those that can't be read, by schedule."""
+    ends: dict[str, list[RunState]] = {}
+    faults: dict[str, str] = {}
+    for schedule_id, state in found:
+        try:
+            ends.setdefault(str(schedule_id), []).append(RunState(str(state)))
+        except ValueError as fault:
+            UNREADABLE.count("fire")
+            faults[str(schedule_id)] = f"the end of a run can't be read: {fault}"
+    return ends, faults
+
+
+def read_backfills(
+    codec: Codec[BackfillRow], found: Iterable[Iterable[object]], fires: Iterable[FireRow]
+) -> tuple[dict[str, BackfillRow], dict[str, str]]:
+    """The backfills of some fires, and what is wrong with those that can't be read, by schedule."""
+    backfills, unreadable = codec.readable(found, "id")
+    faults = {fire.schedule_id: unreadable[fire.backfill_id] for fire in fires if fire.backfill_id in unreadable}
+    return {backfill.id: backfill for backfill in backfills}, faults
 
 
 def complain(faults: Mapping[str, str]) -> None:

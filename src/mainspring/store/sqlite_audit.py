@@ -14,6 +14,7 @@ from mainspring.store.port_admin import Seal
 from mainspring.store.sqlite_lists import find
 from mainspring.store.sqlite_queries import GIVEN
 from mainspring.store.sqlite_rows import insert_into, instant
+from mainspring.store.unreadable_rows import UNREADABLE
 
 _WRITE = insert_into("audit_unsealed", rows.ENTRIES, ending="ON CONFLICT (id) DO NOTHING")
 _SEALED_BEFORE = f"SELECT id FROM audit WHERE id {GIVEN}"
@@ -34,14 +35,16 @@ def write_audit(db: sqlite3.Connection, now: int, *entries: AuditEntry | None) -
 
 def seal_audit(db: sqlite3.Connection, limit: int, seal: Seal) -> list[ChainHead]:
     """Seal the oldest entries that are not."""
-    entries = rows.ENTRIES.structs(find(db, statements.UNSEALED, [limit]))
+    entries = rows.ENTRIES.readable_structs(find(db, statements.UNSEALED, [limit]))
+    tenants = json.dumps(sorted({entry.tenant for entry in entries}))
+    known, faults = rows.HEADS.readable(db.execute(_HEADS, (tenants,)), "tenant")
+    UNREADABLE.log("chain_head", faults)
+    entries = [entry for entry in entries if entry.tenant not in faults]
     if not entries:
         return []
     ids = json.dumps([entry.id for entry in entries])
     again = set(db.execute(_SEALED_BEFORE, (ids,)))
     new = [entry for entry in entries if (entry.id,) not in again]
-    tenants = json.dumps(sorted({entry.tenant for entry in new}))
-    known = rows.HEADS.structs(db.execute(_HEADS, (tenants,)))
     sealed = seal(new, {head.tenant: head for head in known})
     heads = heads_of(sealed)
     db.execute(_DROP_UNSEALED, (ids,))

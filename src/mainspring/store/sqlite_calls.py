@@ -114,6 +114,12 @@ class Calls:
     async def _listed(self, struct: type[S], wanted: Listing) -> list[S]:
         return await self._read(lambda db: rows.BY_STRUCT[struct].structs(find(db, wanted.sql, wanted.parameters)))
 
+    async def _listed_readable(self, struct: type[S], wanted: Listing) -> list[S]:
+        def read(db: sqlite3.Connection) -> list[S]:
+            return rows.BY_STRUCT[struct].readable_structs(find(db, wanted.sql, wanted.parameters))
+
+        return await self._read(read)
+
     def _tell(self, shards: Mapping[str, Sequence[Run]]) -> None:
         """There is work in these shards, with the runs that are at hand."""
         for shard, runs in shards.items():

@@ -41,7 +41,7 @@ def unheard(
 ) -> list[WorkerRow]:
     """Workers that were not heard of for some time."""
     heard, claimed = now - age // _MICROSECOND, now - claimant_age // _MICROSECOND
-    return rows.WORKERS.structs(find(db, listing.UNHEARD, [shard, heard, limit, claimed]))
+    return rows.WORKERS.readable_structs(find(db, listing.UNHEARD, [shard, heard, limit, claimed]))
 
 
 # cluster
@@ -67,7 +67,7 @@ def server_gone(db: sqlite3.Connection, name: str) -> None:
 
 def servers(db: sqlite3.Connection, age: timedelta, now: int) -> list[ServerRow]:
     """Servers that were heard of of late."""
-    return rows.SERVERS.structs(find(db, listing.SERVERS, [now - age // _MICROSECOND]))
+    return rows.SERVERS.readable_structs(find(db, listing.SERVERS, [now - age // _MICROSECOND]))
 
 
 def setting(db: sqlite3.Connection, name: str, default: str) -> str:

@@ -119,8 +119,9 @@ def transitions_after(db: sqlite3.Connection, shard: str, batch_no: int, ordinal
     """What happened in a shard."""
     found = find(db, listing.TRANSITIONS_AFTER, [shard, batch_no, ordinal, limit])
     return [
-        Told(shard=shard, batch_no=batch_no, ordinal=ordinal, transition=rows.TRANSITIONS.struct(transition))
+        Told(shard=shard, batch_no=batch_no, ordinal=ordinal, transition=read)
         for shard, batch_no, ordinal, *transition in found
+        for read in rows.TRANSITIONS.readable_structs([transition])
     ]
 
 

@@ -19,8 +19,10 @@ from mainspring.store import sqlite_rows as rows
 from mainspring.store import statements
 from mainspring.store.loading import Loader, unless_moving
 from mainspring.store.port import ShardRow, ShardRows, Term, Waiting, Want
+from mainspring.store.settling import PUT_OFF
 from mainspring.store.sharing_statements import KEPT_TALLIES
 from mainspring.store.sqlite_rows import instant, refuse_nul
+from mainspring.store.unreadable_rows import UNREADABLE
 
 _MICROSECOND = timedelta(microseconds=1)
 GIVEN = "IN (SELECT value FROM json_each(?1))"
@@ -43,7 +45,7 @@ def ensure_shard(db: sqlite3.Connection, shard: str) -> None:
 
 def shards(db: sqlite3.Connection) -> list[ShardRow]:
     """All shards."""
-    return rows.SHARDS.structs(db.execute(statements.SHARDS))
+    return rows.SHARDS.readable_structs(db.execute(statements.SHARDS))
 
 
 _TERM = sqlite(statements.TERM)
@@ -136,7 +138,7 @@ def _shard_rows(db: sqlite3.Connection, queries: Sequence[str], key: str, since:
 def jobs(db: sqlite3.Connection, ids: Sequence[str]) -> list[JobRow]:
     """Definitions by id."""
     found = db.execute(f"SELECT {rows.JOBS.select()} FROM jobs WHERE id {GIVEN} ORDER BY id", (json.dumps(ids),))
-    return rows.JOBS.structs(found)
+    return rows.JOBS.readable_structs(found)
 
 
 _FIND_ENDED = f'SELECT id, task_id, worker_id, "end" FROM attempts WHERE id {GIVEN} ORDER BY id'
@@ -238,7 +240,10 @@ _TAKE_OUTGOING = f"""
 def take_outgoing(db: sqlite3.Connection, holder: str, limit: int, lease: timedelta, now: int) -> list[Outgoing]:
     """Take what is due, one row of each key."""
     refuse_nul([holder])
-    taken = rows.OUTBOX.structs(db.execute(_TAKE_OUTGOING, (holder, limit, now)).fetchall())
+    taken, faults = rows.OUTBOX.readable(db.execute(_TAKE_OUTGOING, (holder, limit, now)).fetchall(), "id")
+    UNREADABLE.log("outgoing", faults)
+    for row_id in faults:
+        postpone(db, row_id, PUT_OFF, "it can't be read", now)
     held_until = now + lease // _MICROSECOND
     db.executemany(
         "UPDATE outbox SET holder = ?, held_until = ? WHERE id = ?", [(holder, held_until, row.id) for row in taken]

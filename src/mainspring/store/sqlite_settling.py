@@ -177,18 +177,15 @@ def _settle(
     open_fires, more = rows.FIRES.readable(
         (row for schedule in schedules for row in db.execute(_OPEN_FIRES, (schedule.id,))), "schedule_id"
     )
-    faults |= more
+    jobs, unreadable_jobs = _jobs(db, schedules)
+    known_ends, unreadable_ends = _ends(db, schedules) if ends else ({}, {})
+    backfills, unreadable_backfills = _backfills(db, open_fires)
+    faults |= more | unreadable_jobs | unreadable_ends | unreadable_backfills
     if faults:
         settling.complain(faults)
         db.execute(_PUT_OFF, (json.dumps(list(faults)), now, now + settling.PUT_OFF // _MICROSECOND))
         schedules = [schedule for schedule in schedules if schedule.id not in faults]
-    facts = Facts(
-        jobs=_jobs(db, schedules),
-        open_fires=open_fires,
-        ends={schedule.id: _ends(db, schedule) for schedule in schedules} if ends else {},
-        backfills=_backfills(db, open_fires),
-        others=_others(db, schedules),
-    )
+    facts = Facts(jobs=jobs, open_fires=open_fires, ends=known_ends, backfills=backfills, others=_others(db, schedules))
     cases = settling.cases(schedules, facts)
     rulings = tuple(decide(Docket(now=at, cases=cases, events=tuple(events))))
     _write(db, settling.writings(cases, rulings))
@@ -198,19 +195,30 @@ def _settle(
 # what is known
 
 
-def _jobs(db: sqlite3.Connection, schedules: Iterable[ScheduleRow]) -> dict[JobKey, JobRow]:
+def _jobs(
+    db: sqlite3.Connection, schedules: Sequence[ScheduleRow]
+) -> tuple[dict[JobKey, JobRow], dict[str, str]]:  # fmt: skip
     keys = sorted({settling.job_of(schedule) for schedule in schedules})
-    return {key: rows.JOBS.struct(row) for key in keys for row in db.execute(_LATEST_JOB, key)}
+    found = (row for key in keys for row in db.execute(_LATEST_JOB, key))
+    return settling.read_jobs(rows.JOBS, found, schedules)
 
 
-def _ends(db: sqlite3.Connection, schedule: ScheduleRow) -> list[RunState]:
-    return [RunState(state) for (state,) in db.execute(_ENDS, (schedule.id, micros(schedule.enabled_since)))]
+def _ends(
+    db: sqlite3.Connection, schedules: Iterable[ScheduleRow]
+) -> tuple[dict[str, list[RunState]], dict[str, str]]:  # fmt: skip
+    return settling.read_ends(
+        (schedule.id, state)
+        for schedule in schedules
+        for (state,) in db.execute(_ENDS, (schedule.id, micros(schedule.enabled_since)))
+    )
 
 
-def _backfills(db: sqlite3.Connection, fires: Iterable[FireRow]) -> dict[str, BackfillRow]:
+def _backfills(
+    db: sqlite3.Connection, fires: Sequence[FireRow]
+) -> tuple[dict[str, BackfillRow], dict[str, str]]:  # fmt: skip
     ids = settling.backfills_of(fires)
-    found = rows.BACKFILLS.structs(db.execute(_BACKFILLS, (json.dumps(ids),))) if ids else []
-    return {backfill.id: backfill for backfill in found}
+    found = db.execute(_BACKFILLS, (json.dumps(ids),)).fetchall() if ids else []
+    return settling.read_backfills(rows.BACKFILLS, found, fires)
 
 
 def _others(db: sqlite3.Connection, schedules: Iterable[ScheduleRow]) -> dict[JobKey, OtherSchedule]:

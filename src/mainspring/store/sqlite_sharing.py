@@ -198,7 +198,7 @@ def _take_share(db: sqlite3.Connection, term: Term, limit: str, total: int, want
 
 
 def _shares(db: sqlite3.Connection, limits: Sequence[str]) -> list[ShareRow]:
-    return rows.SHARES.structs(db.execute(_SHARES, (json.dumps(limits),)))
+    return rows.SHARES.readable_structs(db.execute(_SHARES, (json.dumps(limits),)))
 
 
 def _take_allowances(db: sqlite3.Connection, wishes: Sequence[Wish], now: int) -> list[Allowance]:

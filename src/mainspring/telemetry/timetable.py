@@ -21,7 +21,7 @@ from prometheus_client.registry import Collector
 from mainspring.clock import Clock
 from mainspring.core.fires import Outcome
 from mainspring.core.runs import RunState
-from mainspring.errors import Unavailable
+from mainspring.errors import Broken, Unavailable
 from mainspring.store.port import Store
 from mainspring.store.port_schedules import FireFilter, Settled
 
@@ -77,7 +77,11 @@ class Timetable(Collector):
         shown = []
         for row in await self._store.next_schedules(None, now + _LOOKED_AHEAD, SHOWN):
             wanted = FireFilter(schedule_id=row.id, outcomes=(Outcome.RAN,))
-            fires = await self._store.fires(wanted, _FIRES_LOOKED_AT)
+            try:
+                fires = await self._store.fires(wanted, _FIRES_LOOKED_AT)
+            except Broken as fault:
+                log.warning("metrics.fires_unreadable", schedule=row.id, fault=str(fault))
+                fires = []
             ends = [fire.run_ended_at for fire in fires if fire.run_state is RunState.SUCCEEDED]
             latest = max((end for end in ends if end is not None), default=None)
             if row.next_at is not None:
