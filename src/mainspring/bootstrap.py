@@ -22,6 +22,7 @@ from mainspring.clock import Clock, MachineClock
 from mainspring.core.webhook_events import reference_in
 from mainspring.errors import Fault, NotLeading, Refused, StoreUnfit
 from mainspring.host.alerting import NOTIFY_KIND, Alerting
+from mainspring.host.background import Loop
 from mainspring.host.fire_news import ASIDE, RUN_ENDED, FireNews
 from mainspring.host.host import Host
 from mainspring.host.levels import Levels
@@ -43,6 +44,7 @@ from mainspring.store.port import Store
 from mainspring.store.port_admin import WebhookRow
 from mainspring.store.postgres import PostgresStore
 from mainspring.store.sqlite import SqliteStore
+from mainspring.store.unreadable_rows import UNREADABLE
 from mainspring.worker.played import PlayedWorker
 
 POOL = "default"
@@ -87,6 +89,7 @@ class Engine:
         name = f"{socket.gethostname()}:{os.getpid()}"
         self.settings = Settings(store, clock, given)
         self.host = Host(store, clock, name, draw_nonce=lambda: entropy() >> 1, tuning=self.settings.tuning)
+        self.host.background.unreadable_rows = UNREADABLE.counts
         self.settings.on_change = self.host.retune
         self.rules = FollowedRules(store, clock)
         self.rules.on_change = self.host.rule
@@ -115,22 +118,24 @@ class Engine:
         )
         self._sealer = Sealer(store, clock)
 
+    def loops(self) -> Mapping[str, Loop]:
+        """The background loops around the host."""
+        return {
+            "outbox": self._outbox.run, "sweeps": self._sweeper.run, "triggers": self.triggers.run,
+            "audit_sealing": self._sealer.run, "settings": self.settings.run, "rules": self.rules.run,
+            "levels": self.levels.run,
+        }  # fmt: skip
+
     @asynccontextmanager
     async def running(self) -> AsyncIterator[Host]:
         """Take part in the scheduling for as long as the block lasts, then hand everything over."""
-        duties = (
-            self._outbox, self._sweeper, self.triggers, self._sealer, self.settings, self.rules, self.levels,
-        )  # fmt: skip
-        helpers = [asyncio.create_task(one.run()) for one in duties]
-        hosting = asyncio.create_task(self.host.run())
-        try:
-            yield self.host
-        finally:
-            self.host.stop()
-            await hosting
-            for helper in helpers:
-                helper.cancel()
-            await asyncio.gather(*helpers, return_exceptions=True)
+        async with self.host.background.running(self.loops()):
+            hosting = asyncio.create_task(self.host.run())
+            try:
+                yield self.host
+            finally:
+                self.host.stop()
+                await hosting
 
     async def leader(self, shard: str) -> Leader:
         """The leader of a shard, as soon as it is here."""

@@ -192,6 +192,12 @@ class NotLeading(Unavailable):
     code = "not_leading"
 
 
+class NotReady(Unavailable):
+    """A background loop of this server keeps failing. The message names the loop and the code of its last error."""
+
+    code = "not_ready"
+
+
 class Unreachable(Unavailable):
     """The server could not be reached: it may not run, or the address is wrong."""
 

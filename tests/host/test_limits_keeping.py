@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from datetime import timedelta
 
+import pytest
 import pytest_asyncio
 
 from mainspring.core.allowances import Allowance, Wish
@@ -14,7 +15,7 @@ from mainspring.core.shares import ShareRow, lowered
 from mainspring.core.sharing_rules import NO_RULES, SharingRules
 from mainspring.core.work_groups import GroupRow
 from mainspring.core.zones import EPOCH
-from mainspring.errors import Unavailable
+from mainspring.errors import Fenced, Unavailable
 from mainspring.host.inbox import Inbox
 from mainspring.host.limits_keeping import LimitsKeeper
 from mainspring.shard.effects import TakeAllowance, TakeShare
@@ -256,6 +257,7 @@ async def test_whose_term_is_over_takes_nothing(hall: Hall, pools: Pools) -> Non
     await hall.store.release(a.term)
     await pools.open("a", nonce=8)
     a.keeper.take(TakeShare(GPU, 2))
-    await a.running
+    with pytest.raises(Fenced):
+        await a.running
     assert await a.heard() == []
     assert await hall.store.shares([GPU]) == []

@@ -130,7 +130,11 @@ class SimServer:
         outbox = OutboxDelivery(store, world.clock, self.process.name, receivers, ASIDE, together)
         triggers = Triggers(store, world.clock, settler)
         sealer = Sealer(store, world.clock)
-        tasks = [world.loop.create_task(one.run()) for one in (sweeper, outbox, triggers, sealer, rules)]
+        supervise = host.background.supervise
+        tasks = [
+            world.loop.create_task(supervise(type(one).__name__, one.run))
+            for one in (sweeper, outbox, triggers, sealer, rules)
+        ]
         world.loop.create_task(self._serve(host, self.process, tasks))
 
     async def _serve(self, host: Host, process: Process, tasks: list[asyncio.Task[None]]) -> None:

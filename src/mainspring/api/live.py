@@ -21,6 +21,7 @@ import structlog
 
 from mainspring.clock import Clock
 from mainspring.errors import Fault, Refused, Unavailable
+from mainspring.host.background import BackgroundLoops
 from mainspring.store.port import Store
 from mainspring.store.port_front import Told
 
@@ -76,9 +77,10 @@ class _Follower:
 class Live:
     """Implements `services.LiveStream`."""
 
-    def __init__(self, store: Store, clock: Clock) -> None:
+    def __init__(self, store: Store, clock: Clock, background: BackgroundLoops) -> None:
         self._store = store
         self._clock = clock
+        self._background = background
         self._followers: set[_Follower] = set()
         self._places: dict[str, Place] = {}
         self._committed = asyncio.Event()
@@ -140,7 +142,7 @@ class Live:
         async with self._starting:
             if self._tail is None:
                 self._places = await self.now()
-                self._tail = asyncio.create_task(self._run())
+                self._tail = asyncio.create_task(self._background.supervise("live_tail", self._run))
             self._followers.add(follower)
         if self.is_ending:
             follower.let_go()

@@ -36,6 +36,7 @@ from mainspring.errors import (
     MainspringError,
     NotFound,
     NotLeading,
+    NotReady,
     Outdated,
     Overloaded,
     Refused,
@@ -161,4 +162,4 @@ def _of_http(error: HTTPException) -> Problem:
 def _is_about_request(error: Exception) -> bool:
     if isinstance(error, _ABOUT_US):
         return False
-    return isinstance(error, (Refused, Conflict, Overloaded, Closed, NotLeading))
+    return isinstance(error, (Refused, Conflict, Overloaded, Closed, NotLeading, NotReady))

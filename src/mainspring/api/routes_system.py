@@ -13,7 +13,7 @@ from mainspring.api import permissions
 from mainspring.api.rates import Counts
 from mainspring.api.routing import API, JSON, Router
 from mainspring.api.services import Principal, Role, Services
-from mainspring.errors import NotLeading
+from mainspring.errors import NotLeading, NotReady
 from mainspring.rest import ServerView
 
 router = Router(prefix="")
@@ -35,11 +35,15 @@ async def get_health() -> Health:
 
 @router.get("/readyz", operation="get_readiness", role=None)
 async def get_readiness(services: Services) -> Health:
-    """Whether the store answers and every shard has a leader, here or elsewhere."""
+    """Whether the store answers, every shard has a leader, here or elsewhere, and no background loop keeps failing."""
     now = await services.store.time()
     lost = [shard for shard in await services.store.shards() if shard.lease_until <= now]
     if lost:
         raise NotLeading(f"{len(lost)} of the shards have no leader now")
+    failing = services.background.failing()
+    if failing:
+        loops = ", ".join(f"{one.name} ({one.code}, {one.failures} failures in a row)" for one in failing)
+        raise NotReady(f"background loops keep failing: {loops}")
     return Health()
 
 

@@ -16,6 +16,7 @@ from mainspring.clock import Clock
 from mainspring.core.runs import FINAL_RUN
 from mainspring.core.states import FINAL
 from mainspring.errors import Unavailable
+from mainspring.host.background import BackgroundLoops
 from mainspring.store.port import Store
 
 if TYPE_CHECKING:
@@ -32,8 +33,9 @@ _REST_SECONDS = 1.0
 class RunWaits:
     """Those who wait for runs to end."""
 
-    def __init__(self, store: Store, live: LiveStream, clock: Clock) -> None:
+    def __init__(self, store: Store, live: LiveStream, clock: Clock, background: BackgroundLoops) -> None:
         self._store = store
+        self._background = background
         self._live = live
         self._clock = clock
         self._waiting: dict[str, set[asyncio.Event]] = {}
@@ -46,7 +48,7 @@ class RunWaits:
         something = asyncio.Event()
         self._waiting.setdefault(run_id, set()).add(something)
         if self._listening is None:
-            self._listening = asyncio.create_task(self._listen())
+            self._listening = asyncio.create_task(self._background.supervise("run_waits", self._listen))
         try:
             async with asyncio.timeout(seconds):
                 while not self._live.is_ending and not await self._is_over(run_id):
@@ -71,7 +73,7 @@ class RunWaits:
         return run is None or run.state in FINAL_RUN
 
     async def _listen(self) -> None:
-        """Wake those whose run may have ended, until the live stream ends."""
+        """Wake those whose run may have ended, until cancelled."""
         while not self._live.is_ending:
             try:
                 places = await self._live.now()
@@ -84,6 +86,7 @@ class RunWaits:
             except Unavailable as fault:
                 log.warning("waits.unavailable", fault=str(fault))
                 await self._clock.sleep(_REST_SECONDS)
+        await asyncio.Event().wait()  # all waiters leave now, and the last one cancels this
 
     def _wake_all(self) -> None:
         for waiting in self._waiting.values():

@@ -10,7 +10,7 @@ import asyncio
 import errno
 import socket
 import ssl
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
@@ -34,9 +34,12 @@ from mainspring.api.services import Services
 from mainspring.clock import Clock
 from mainspring.core.batch import Batch
 from mainspring.errors import Refused
+from mainspring.event_loop import start_task
+from mainspring.host.background import Loop
 from mainspring.host.host import Host
 from mainspring.host.loop import Leader
 from mainspring.store.port import Store
+from mainspring.telemetry.background import BackgroundNumbers
 from mainspring.telemetry.levels import LevelNumbers
 from mainspring.telemetry.metrics import Metrics
 from mainspring.telemetry.stories import Stories, Teller
@@ -100,7 +103,7 @@ class Front:
         self._stories = Stories(tellers)
         self._peers = Peers(store, clock, name=host.name, address=address, secret=cluster_secret, trust=trust)
         self._logs = LogStore(files, host, store, self._peers, clock)
-        self._live = Live(store, clock)
+        self._live = Live(store, clock, host.background)
         self.reach = Forwarding(host, self._peers)
         self.services = Services(
             name=host.name,
@@ -116,6 +119,7 @@ class Front:
             enrolment=enrolment,
             pool=pool,
             metrics=Metrics(__version__),
+            background=host.background,
         )
         self.services.rates.servers = self._peers.count
         self._links = WorkerLinks(self.services, host, self._logs)
@@ -131,34 +135,42 @@ class Front:
         ]
         self.services.metrics.watch(lambda: host.leaders)
         self.services.metrics.add(LevelNumbers(lambda: self.services.levels))
+        self.services.metrics.add(BackgroundNumbers(host.background))
         self.timetable = Timetable(store, clock, self.services.metrics.registry)
         self.on_batch: Callable[[Leader, Batch], None] | None = None
         """Told of each batch that became durable here. Must be quick, and raise nothing."""
         host.on_lead = self._follow
 
+    def loops(self) -> Mapping[str, Loop]:
+        """The background loops of the front."""
+        return {
+            "logs": self._logs.run, "peers": self._peers.take_part, "schedule_metrics": self.timetable.run,
+            "exporters": self._stories.run,
+        }  # fmt: skip
+
     @asynccontextmanager
     async def running(self, listener: socket.socket, tls: Tls | None = None) -> AsyncIterator[None]:
         """Answer for as long as the block lasts."""
         server = _Server(_config(self.app, tls))
-        duties = (self._logs.run(), self._peers.take_part(), self.timetable.run(), self._stories.run())
-        helpers = [asyncio.create_task(duty) for duty in duties]
-        serving = asyncio.create_task(server.serve(sockets=[listener]))
-        up = asyncio.create_task(server.is_up.wait())
         try:
-            await asyncio.wait({serving, up}, return_when=asyncio.FIRST_COMPLETED)
-            if serving.done():
-                serving.result()
-            yield
+            async with self.services.background.running(self.loops()):
+                # It is not restarted: whoever looks after the process sees that it does not answer.
+                serving = start_task(server.serve(sockets=[listener]), "http_server")
+                up = asyncio.create_task(server.is_up.wait())
+                try:
+                    await asyncio.wait({serving, up}, return_when=asyncio.FIRST_COMPLETED)
+                    if serving.done():
+                        serving.result()
+                    yield
+                finally:
+                    up.cancel()
+                    self._links.end_links()
+                    self.services.claims.end()
+                    self._live.end_followers()
+                    self._logs.end_followers()
+                    server.should_exit = True
+                    await serving
         finally:
-            self._links.end_links()
-            self.services.claims.end()
-            self._live.end_followers()
-            self._logs.end_followers()
-            server.should_exit = True
-            await serving
-            for helper in (*helpers, up):
-                helper.cancel()
-            await asyncio.gather(*helpers, up, return_exceptions=True)
             await self._logs.close()
             await self._peers.leave()
 

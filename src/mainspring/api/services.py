@@ -28,6 +28,7 @@ from mainspring.core.diagnoses import Diagnosis, WaitingSum
 from mainspring.core.job_rules import Limits
 from mainspring.core.standings import Standing
 from mainspring.core.supposals import Outcome, Supposal
+from mainspring.host.background import BackgroundLoops
 from mainspring.host.levels import Levels
 from mainspring.host.rules import FollowedRules
 from mainspring.host.schedule_acts import ScheduleBook
@@ -226,6 +227,8 @@ class Services:
     has_url_references: bool = False
     """Webhooks may say where their address is kept on this machine: everybody who may make one may read it."""
     metrics: Metrics = field(default_factory=Metrics)
+    background: BackgroundLoops
+    """Those of this server."""
     time: AskedTime = field(init=False)
     submissions: Submissions = field(init=False)
     book: ScheduleBook = field(init=False)
@@ -257,7 +260,7 @@ class Services:
         self.rates = Rates(self.store, self.clock)
         context = make_context(rules=lambda: self.rules.now, tuning=lambda: self.settings.tuning)
         self.book = ScheduleBook(self.store, pool=self.pool, limits=self.limits, context=context)
-        self.waits = RunWaits(self.store, self.live, self.clock)
+        self.waits = RunWaits(self.store, self.live, self.clock, self.background)
         self.run_jobs = RunJobs(self.store)
         self.claims = Claims(self.store, self.shards)
 

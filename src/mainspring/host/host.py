@@ -17,6 +17,7 @@ from mainspring.core.runs import Run
 from mainspring.core.sharing_rules import AllRules, rules_for
 from mainspring.core.tuning import USUAL, Tuning
 from mainspring.errors import Fenced, NotLeading, Unavailable
+from mainspring.host.background import BackgroundLoops
 from mainspring.host.jobs import JobCache
 from mainspring.host.looks import Looks
 from mainspring.host.loop import Leader
@@ -40,6 +41,8 @@ class Host:
         self.leaders: dict[str, Leader] = {}
         self._store = store
         self._clock = clock
+        self.background = BackgroundLoops(clock)
+        """The background loops of this server: those of the host, and all that are around it."""
         self.looks = Looks(clock)
         self._draw_nonce = draw_nonce
         self._lease = lease
@@ -77,13 +80,7 @@ class Host:
     async def run(self) -> None:
         """Take part until `stop`, or until cancelled, which is like dying: nothing is handed over."""
         try:
-            while not self._stopping.is_set():
-                await self._look()
-                try:
-                    async with asyncio.timeout(LOOK_SECONDS):
-                        await self._stopping.wait()
-                except TimeoutError:
-                    continue
+            await self.background.supervise("leadership", self._keep_looking, until=self._stopping)
             for leader in list(self.leaders.values()):
                 leader.stop()
             await asyncio.gather(*self._leading.values(), return_exceptions=True)
@@ -94,6 +91,15 @@ class Host:
     def stop(self) -> None:
         """Finish the turns under way, hand everything over, and end `run`."""
         self._stopping.set()
+
+    async def _keep_looking(self) -> None:
+        while not self._stopping.is_set():
+            await self._look()
+            try:
+                async with asyncio.timeout(LOOK_SECONDS):
+                    await self._stopping.wait()
+            except TimeoutError:
+                continue
 
     async def _look(self) -> None:
         """Try to take the lead of every shard whose lease is over."""
@@ -111,7 +117,10 @@ class Host:
         term = await self._store.campaign(row.id, self.name, self._draw_nonce(), self._lease)
         if term is None:
             return
-        leader = Leader(self._store, self._clock, term, self._lease, self._jobs, began=began, tuning=self._tuning)
+        leader = Leader(
+            self._store, self._clock, term, self._lease, self._jobs, began=began, tuning=self._tuning,
+            background=self.background,
+        )  # fmt: skip
         self.leaders[row.id] = leader
         if self.on_lead is not None:
             self.on_lead(leader)

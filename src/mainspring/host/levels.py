@@ -106,13 +106,11 @@ class Levels:
 
     async def run(self) -> None:
         """Look, until cancelled."""
-        counting = asyncio.create_task(self._count_on())
-        try:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._count_on())
             while True:
                 await self.look()
                 await self._clock.sleep(LOOK_SECONDS)
-        finally:
-            counting.cancel()
 
     async def look(self) -> None:
         """See whether the store answers, and who leads."""

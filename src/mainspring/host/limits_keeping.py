@@ -19,10 +19,10 @@ from collections.abc import Callable, Sequence
 import structlog
 
 from mainspring.clock import Clock
-from mainspring.core.allowances import Wish
+from mainspring.core.allowances import Allowance, Wish
 from mainspring.core.shares import ShareRow, target
 from mainspring.core.sharing_rules import SharingRules
-from mainspring.errors import Fenced, Unavailable
+from mainspring.errors import Broken, Unavailable
 from mainspring.host.inbox import Inbox
 from mainspring.shard.effects import TakeAllowance, TakeShare
 from mainspring.shard.events import AllowanceGranted, ShareGranted, ShareWanted
@@ -70,7 +70,7 @@ class LimitsKeeper:
         self._something.set()
 
     async def run(self, rules: Callable[[], SharingRules]) -> None:
-        """Get what is wanted, and give way to others, until cancelled or until the term is over."""
+        """Get what is wanted, and give way to others, until cancelled. Raises Fenced if the term is over."""
         ticking = asyncio.create_task(self._tick())
         looked = self._clock.monotonic()
         try:
@@ -86,9 +86,6 @@ class LimitsKeeper:
                 except Unavailable as fault:
                     # What is still wanted is tried again with the next tick.
                     log.warning("limits.unavailable", shard=self._term.shard, fault=str(fault))
-        except Fenced as fault:
-            # The loop finds it too, with its next commit, and ends the term.
-            log.info("limits.fenced", shard=self._term.shard, fault=str(fault))
         finally:
             ticking.cancel()
 
@@ -110,12 +107,24 @@ class LimitsKeeper:
         if not wishes:
             return
         try:
-            allowances = await self._store.take_allowances(wishes)
+            allowances = await self._take_allowances(wishes)
         except Unavailable:
             self._rates = wanted | self._rates
             raise
         for one in allowances:
             self._inbox.put(AllowanceGranted(limit=one.limit, amount=one.granted, more_at=one.more_at))
+        granted = {one.limit for one in allowances}
+        self._rates = {wish.limit: wanted[wish.limit] for wish in wishes if wish.limit not in granted} | self._rates
+
+    async def _take_allowances(self, wishes: Sequence[Wish]) -> list[Allowance]:
+        """What is granted of these wishes, without those whose limit can't be read."""
+        try:
+            return await self._store.take_allowances(wishes)
+        except Broken as fault:
+            if len(wishes) == 1:
+                log.warning("limits.unreadable", shard=self._term.shard, limit=wishes[0].limit, fault=str(fault))
+                return []
+            return [one for wish in wishes for one in await self._take_allowances([wish])]
 
     async def _take_shares(self, rules: SharingRules) -> None:
         for limit, effect in list(self._shares.items()):
@@ -124,7 +133,12 @@ class LimitsKeeper:
                 self._end_wish(effect)
                 continue
             wanted = min(effect.wanted, group.most)
-            row = await self._store.take_share(self._term, limit, group.most, wanted)
+            try:
+                row = await self._store.take_share(self._term, limit, group.most, wanted)
+            except Broken as fault:
+                # It stays wanted, and the other limits are granted.
+                log.warning("limits.unreadable", shard=self._term.shard, limit=limit, fault=str(fault))
+                continue
             self._held.add(limit)
             if self._shares.get(limit) is not effect:
                 continue  # It was forgotten, or asked for anew: what is true then comes with the next answer.

@@ -38,6 +38,7 @@ from mainspring.core.batch import Batch, Effect
 from mainspring.core.sharing_rules import NO_RULES, SharingRules, rules_for
 from mainspring.core.tuning import USUAL, Tuning
 from mainspring.errors import Fenced, StaleWrite, Unavailable
+from mainspring.host.background import BackgroundLoops, Loop
 from mainspring.host.inbox import Inbox
 from mainspring.host.intake import IntakeReader
 from mainspring.host.jobs import JobCache
@@ -75,9 +76,10 @@ class Leader:
 
     def __init__(
         self, store: Store, clock: Clock, term: Term, lease: timedelta, jobs: JobCache, *, began: float,
-        tuning: Tuning = USUAL,
+        tuning: Tuning = USUAL, background: BackgroundLoops | None = None,
     ) -> None:  # fmt: skip
         """`began` is when, by our monotonic clock, the call that granted the term was made."""
+        self._background = background or BackgroundLoops(clock)
         self.term = term
         self.inbox = Inbox(INBOX_LIMIT)
         self.links = Links(self.inbox)
@@ -147,9 +149,14 @@ class Leader:
         try:
             await self._load()
             self.is_ready = True
-            helpers.append(asyncio.create_task(self.intake.run(lambda: self.shard.memory, lambda: self.pace.hold)))
-            helpers.append(asyncio.create_task(note_heard(self._store, self._clock, self.links, self.term.shard)))
-            helpers.append(asyncio.create_task(self._limits.run(lambda: self.rules)))
+            loops: dict[str, Loop] = {
+                "intake": lambda: self.intake.run(lambda: self.shard.memory, lambda: self.pace.hold),
+                "heartbeats": lambda: note_heard(self._store, self._clock, self.links, self.term.shard),
+                "cluster_limits": lambda: self._limits.run(lambda: self.rules),
+            }
+            for name, loop in loops.items():
+                supervised = self._background.supervise(name, loop, shard=self.term.shard)
+                helpers.append(asyncio.create_task(supervised))
             while not self._stopping:
                 await self._or_alone(self._turn)
             await self._or_alone(self._written)

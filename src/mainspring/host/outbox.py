@@ -57,6 +57,8 @@ class OutboxDelivery:
         self._aside = aside
         self._under_way: dict[str, asyncio.Task[bool]] = {}
         self._failures: dict[str, int] = {}
+        self._broken: list[Exception] = []
+        """What rows that are delivered aside ended with, though they should end with nothing."""
 
     async def run(self) -> None:
         """Deliver until cancelled."""
@@ -64,6 +66,8 @@ class OutboxDelivery:
             while True:
                 try:
                     delivered = await self.deliver()
+                    if self._broken:
+                        raise self._broken.pop()
                 except Unavailable as fault:
                     log.warning("outbox.unavailable", fault=str(fault))
                     delivered = 0
@@ -96,12 +100,18 @@ class OutboxDelivery:
             await self._mark(delivered)
         elif aside:
             await asyncio.wait(aside, timeout=LOOK_SECONDS)
-        return len(delivered) + sum(one.result() for one in aside if one.done())
+        return len(delivered) + sum(one.result() for one in aside if one.done() and one.exception() is None)
 
     def _set_aside(self, row: Outgoing) -> asyncio.Task[bool]:
         handing = self._under_way[row.id] = asyncio.create_task(self._deliver_aside(row))
-        handing.add_done_callback(lambda _: self._under_way.pop(row.id))
+        handing.add_done_callback(lambda handing: self._note_end(row.id, handing))
         return handing
+
+    def _note_end(self, id: str, handing: asyncio.Task[bool]) -> None:
+        del self._under_way[id]
+        error = None if handing.cancelled() else handing.exception()
+        if isinstance(error, Exception):
+            self._broken.append(error)
 
     async def _deliver_aside(self, row: Outgoing) -> bool:
         """Deliver one row; whether it reached its receiver."""

@@ -9,6 +9,7 @@ the sweep only names them.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from datetime import timedelta
 from typing import Protocol
 
 import structlog
@@ -16,6 +17,7 @@ import structlog
 from mainspring.clock import Clock
 from mainspring.core.tuning import USUAL_RETENTION, Retention
 from mainspring.errors import Unavailable
+from mainspring.host.background import Steps
 from mainspring.host.loop import Leader
 from mainspring.host.watch import UNHEARD_AT_ONCE, claimant_unheard_after, unheard_after
 from mainspring.shard.events import Audited, RunsAged, WorkerUnheard
@@ -54,24 +56,30 @@ class Sweeper:
         self._leaders = leaders
         self._retention = retention
         self._note_ends = note_ends
+        self._looks = 0
 
     async def run(self) -> None:
         """Sweep until cancelled."""
-        looks = 0
         while True:
             try:
-                for leader in self._leaders():
-                    leader.inbox.put(Audited())
-                    await self.name_unheard(leader)
-                    await self.age_runs(leader)
-                if looks % NOTE_EVERY_LOOKS == 0 and self._note_ends is not None:
-                    await self._note_ends()
-                if looks % PRUNE_EVERY_LOOKS == 0:
-                    await self.prune()
+                await self.sweep()
             except Unavailable as fault:
                 log.warning("sweep.unavailable", fault=str(fault))
-            looks += 1
             await self._clock.sleep(LOOK_SECONDS)
+
+    async def sweep(self) -> None:
+        """Do what is due in this pass. A step that fails does not stop the others; raises its error after them."""
+        looks, self._looks = self._looks, self._looks + 1
+        steps = Steps()
+        for leader in self._leaders():
+            leader.inbox.put(Audited())
+            await steps.attempt(self.name_unheard(leader))
+            await steps.attempt(self.age_runs(leader))
+        if looks % NOTE_EVERY_LOOKS == 0 and self._note_ends is not None:
+            await steps.attempt(self._note_ends())
+        if looks % PRUNE_EVERY_LOOKS == 0:
+            await steps.attempt(self.prune())
+        steps.check()
 
     async def age_runs(self, leader: Leader) -> int:
         """Name the runs that have stayed their time; the shard moves them. How many there were."""
@@ -90,13 +98,18 @@ class Sweeper:
 
     async def prune(self) -> list[Pruned]:
         """Make room for the days to come, and take away what is past its time."""
-        await self._store.prepare_days(DAYS_AHEAD)
-        taken = []
+        steps = Steps()
+        await steps.attempt(self._store.prepare_days(DAYS_AHEAD))
+        taken: list[Pruned] = []
         for what, age in self._retention().ages().items():
-            for _ in range(MOST_CHUNKS):
-                pruned = await self._store.prune(what, age)
-                taken.append(pruned)
-                if not pruned.more:
-                    break
-                await self._clock.sleep(PAUSE_SECONDS)
+            await steps.attempt(self._prune(what, age, taken))
+        steps.check()
         return taken
+
+    async def _prune(self, what: str, age: timedelta, taken: list[Pruned]) -> None:
+        for _ in range(MOST_CHUNKS):
+            pruned = await self._store.prune(what, age)
+            taken.append(pruned)
+            if not pruned.more:
+                return
+            await self._clock.sleep(PAUSE_SECONDS)

@@ -23,6 +23,7 @@ from mainspring.clock import Clock
 from mainspring.core import settling
 from mainspring.core.schedule_rows import Decide
 from mainspring.errors import Unavailable
+from mainspring.host.background import Steps
 from mainspring.host.settler import Rule, Settler
 from mainspring.store.port_schedules import Schedules, Settled
 
@@ -46,6 +47,7 @@ class Triggers:
         self._woken = asyncio.Event()
         self._released = asyncio.Event()
         self._released.set()
+        self._sweep_at = clock.monotonic()
         self._heard: tuple[datetime, float] | None = None
         """The store's time, and when by our clock we heard it."""
         self.on_settled: Callable[[Settled], None] | None = None
@@ -65,22 +67,20 @@ class Triggers:
 
     async def run(self) -> None:
         """Fire until cancelled."""
-        sweep_at = self._clock.monotonic()
         while True:
             await self._released.wait()
             self._woken.clear()
+            steps = Steps()
             try:
-                if self._clock.monotonic() >= sweep_at:
-                    await self.sweep()
-                    sweep_at = self._clock.monotonic() + SWEEP_SECONDS
-                await self.fire()
+                if self._clock.monotonic() >= self._sweep_at:
+                    await steps.attempt(self.sweep())
+                    self._sweep_at = self._clock.monotonic() + SWEEP_SECONDS
+                await steps.attempt(self.fire())
+                # Of what failed nothing was taken, so no schedule can be blocked; what is due stays due.
+                steps.check()
                 wait = await self._seconds_to_next()
             except Unavailable as fault:
                 log.warning("triggers.unavailable", fault=str(fault))
-                wait = LOOK_SECONDS
-            except Exception:
-                # Nothing was taken, so nobody can be set aside; what is due stays due, and is tried again.
-                log.exception("triggers.failed")
                 wait = LOOK_SECONDS
             await self._wait(wait)
 

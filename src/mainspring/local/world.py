@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Coroutine, Mapping
 from contextlib import AsyncExitStack, ExitStack
 from datetime import UTC, datetime
@@ -101,8 +100,8 @@ class World:
                 spec = job.schedule.spec(definition)
                 await book.create(job.tenant or TENANT, spec, by="test")
                 self._specs.append(spec)
-        helpers = [asyncio.create_task(one.run()) for one in (triggers, outbox)]
-        self._running.push_async_callback(_end, helpers)
+        loops = {"triggers": triggers.run, "outbox": outbox.run}
+        await self._running.enter_async_context(engine.host.background.running(loops))
 
     async def _submitted(self, job: Job[..., Any], params: Mapping[str, Any]) -> RunResult:
         engine = self._known(job)
@@ -134,9 +133,3 @@ class World:
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
         return self._loop.run_until_complete(work)
-
-
-async def _end(helpers: list[asyncio.Task[None]]) -> None:
-    for helper in helpers:
-        helper.cancel()
-    await asyncio.gather(*helpers, return_exceptions=True)

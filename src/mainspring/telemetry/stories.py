@@ -118,9 +118,10 @@ class Stories:
         try:
             while True:
                 await self._tell(await self._some())
-        finally:
+        except asyncio.CancelledError:
             left = [self._waiting.get_nowait() for _ in range(self._waiting.qsize())]
             await asyncio.shield(self._finish(left))
+            raise
 
     async def _finish(self, left: Sequence[Piece]) -> None:
         await self._tell(left)

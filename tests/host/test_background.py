@@ -1,0 +1,333 @@
+"""Supervised background loops: each loop of a server is killed, and comes back."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AsyncExitStack
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import httpx2
+import pytest
+import pytest_asyncio
+from msgspec.structs import replace
+from structlog.testing import capture_logs
+
+from mainspring.api.log_files import LogFiles
+from mainspring.api.server import Front
+from mainspring.bootstrap import POOL, Engine
+from mainspring.core.batch import Outgoing
+from mainspring.core.fires import Outcome
+from mainspring.core.restart_policy import FAILING_AFTER_FAILURES, HEALTHY_AFTER_SECONDS
+from mainspring.core.sharing_rules import SharingRules
+from mainspring.core.tuning import USUAL_RETENTION
+from mainspring.errors import Broken
+from mainspring.event_loop import start_task
+from mainspring.host.background import BackgroundLoops
+from mainspring.host.inbox import Inbox
+from mainspring.host.limits_keeping import LimitsKeeper
+from mainspring.host.outbox import OutboxDelivery
+from mainspring.host.sweeps import Sweeper
+from mainspring.shard.effects import TakeAllowance, TakeShare
+from mainspring.shard.events import AllowanceGranted
+from mainspring.store import sqlite_rows as rows
+from mainspring.store.port import Pruned
+from mainspring.store.sqlite_batch import write_outbox
+from mainspring.store.sqlite_rows import insert_into, micros
+from tests.host.hall import Hall
+from tests.host.test_limits_keeping import API, GPU, rules
+from tests.shard.jobs import job, task
+from tests.store.builders import an_outgoing
+from tests.store.schedule_builders import a_fire, a_schedule
+
+
+async def _at_once(work: Callable[[], Any]) -> Any:
+    return work()
+
+
+class Server:
+    """A whole server on virtual time. It does not listen: requests are handed to it."""
+
+    def __init__(self, hall: Hall, directory: Path) -> None:
+        self.hall = hall
+        self.engine = Engine(hall.store, hall.clock, cluster_secret="secret")
+        self.background = self.engine.host.background
+        self.front = Front(
+            self.engine.host, hall.store, hall.clock, address="http://127.0.0.1:1", cluster_secret="secret", pool=POOL,
+            files=LogFiles(directory), open_locally=True,
+        )  # fmt: skip
+        # On virtual time nobody waits for a thread.
+        self.front._logs._in_thread = _at_once  # type: ignore[method-assign]
+        self.front.services.settings = self.engine.settings
+        self.front.services.rules = self.engine.rules
+        self.front.services.levels = self.engine.levels
+        self._stack = AsyncExitStack()
+        self._waiting: list[asyncio.Task[Any]] = []
+
+    async def start(self) -> None:
+        """Start everything: each loop has something to do."""
+        await self.hall.store.ensure_shard(POOL)
+        (run,) = await self.hall.submit(job(task("a")), shard=POOL)
+        await self._stack.enter_async_context(self.background.running(self.front.loops()))
+        await self._stack.enter_async_context(self.engine.running())
+        self._waiting = [
+            asyncio.create_task(self.front.services.waits.until_over(run, 10_000.0)),
+            asyncio.create_task(self._follow()),
+        ]
+        async with asyncio.timeout(60):
+            leader = await self.engine.leader(POOL)
+        leader.rules = rules()
+        leader._limits.take(TakeShare(GPU, 4))
+        self._waiting.append(asyncio.create_task(self._say_logs()))
+
+    async def _follow(self) -> None:
+        async for _ in self.front._live.follow({}):
+            continue
+
+    async def _say_logs(self) -> None:
+        """Workers send pieces of logs all the time."""
+        while True:
+            self.front._logs._something.set()
+            await self.hall.clock.sleep(1.0)
+
+    async def get(self, path: str) -> httpx2.Response:
+        """Ask something."""
+        transport = httpx2.ASGITransport(self.front.app, client=("127.0.0.1", 50_000))
+        async with httpx2.AsyncClient(transport=transport, base_url="http://localhost:1") as caller:
+            return await caller.get(path)
+
+    async def numbers(self) -> dict[str, float]:
+        """What Prometheus gets."""
+        text = self.front.services.metrics.text().decode()
+        return {
+            name: float(value)
+            for name, value in (line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
+        }
+
+    async def stop(self) -> None:
+        """Stop everything."""
+        for one in self._waiting:
+            one.cancel()
+        await asyncio.gather(*self._waiting, return_exceptions=True)
+        await self._stack.aclose()
+
+
+@pytest_asyncio.fixture
+async def server(hall: Hall, tmp_path: Path) -> AsyncIterator[Server]:
+    """A server that has not been started."""
+    server = Server(hall, tmp_path / "logs")
+    yield server
+    await server.stop()
+
+
+class Port:
+    """Something that a loop calls each time, and that fails for the first times."""
+
+    def __init__(self, real: Callable[..., Any], times: int, error: Exception) -> None:
+        self._real = real
+        self._left = times
+        self._error = error
+        self.served = 0
+        """Calls that went well."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call it."""
+        if self._left:
+            self._left -= 1
+            raise self._error
+        self.served += 1
+        return self._real(*args, **kwargs)
+
+
+class Kill(NamedTuple):
+    """How a loop is killed: by this port. An error of a row, unless the loop takes those one by one."""
+
+    port: Callable[[Server], tuple[Any, str]]
+    error: Exception = Broken("a stored row can't be read")
+    is_early: bool = True
+    """The port fails from the start on."""
+
+
+def _store(name: str) -> Callable[[Server], tuple[Any, str]]:
+    return lambda server: (server.hall.store, name)
+
+
+KILLS: dict[str, Kill] = {
+    "leadership": Kill(lambda server: (server.engine.host, "_look")),
+    "intake": Kill(_store("waiting"), ValueError("no number")),
+    "heartbeats": Kill(lambda server: (server.engine.host.leaders[POOL].links, "take_heard"), is_early=False),
+    "cluster_limits": Kill(_store("take_share"), ValueError("no number")),
+    "outbox": Kill(_store("take_outgoing")),
+    "sweeps": Kill(_store("ended_runs")),
+    "triggers": Kill(_store("settle_due")),
+    "audit_sealing": Kill(_store("seal_audit")),
+    "settings": Kill(_store("measures")),
+    "rules": Kill(_store("rules_version")),
+    "levels": Kill(_store("count_intake")),
+    "logs": Kill(lambda server: (server.front._logs._files, "is_large")),
+    "peers": Kill(_store("server_heard")),
+    "schedule_metrics": Kill(_store("next_schedules")),
+    "exporters": Kill(lambda server: (server.front._stories, "_some")),
+    "live_tail": Kill(_store("transitions_after"), is_early=False),
+    "run_waits": Kill(lambda server: (server.front.services.waits, "_wake_all")),
+}
+
+
+def failures_in(logs: Sequence[Any]) -> list[dict[str, Any]]:
+    """The failures of loops that were logged."""
+    return [dict(entry) for entry in logs if entry["event"] == "background.failed"]
+
+
+async def fail() -> None:
+    raise Broken("a stored row can't be read")
+
+
+async def test_every_loop_of_a_server_is_killed_here(server: Server) -> None:
+    """Whoever adds a loop adds how it is killed."""
+    await server.start()
+    assert set(server.background.failures) == set(KILLS)
+
+
+@pytest.mark.parametrize("name", KILLS)
+async def test_a_loop_that_is_killed_comes_back(server: Server, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is logged, counted and restarted; while it keeps failing the server is not ready."""
+    kill = KILLS[name]
+
+    def spoil() -> Port:
+        owner, method = kill.port(server)
+        port = Port(getattr(owner, method), FAILING_AFTER_FAILURES, kill.error)
+        monkeypatch.setattr(owner, method, port)
+        return port
+
+    with capture_logs() as logs:
+        early = spoil() if kill.is_early else None
+        await server.start()
+        port = early or spoil()
+
+        await server.hall.until(lambda: bool(server.background.failing()), within=100.0)
+        (failing,) = server.background.failing()
+        assert (failing.name, failing.code, failing.failures) == (name, "broken", FAILING_AFTER_FAILURES)
+        refused = await server.get("/readyz")
+        assert (refused.status_code, refused.json()["code"]) == (503, "not_ready")
+        assert f"{name} (broken, " in refused.json()["detail"]
+
+        await server.hall.until(lambda: port.served > 0, within=100.0)
+        await server.hall.until(lambda: not server.background.failing(), within=HEALTHY_AFTER_SECONDS + 1.0)
+        assert (await server.get("/readyz")).status_code == 200
+
+    logged = [(one["loop"], one["failures"], one["restart_seconds"]) for one in failures_in(logs)]
+    assert logged == [(name, number, pause) for number, pause in enumerate((1.0, 2.0, 4.0, 8.0, 15.0), 1)]
+    assert all(one["exc_info"] is not None and one["log_level"] == "error" for one in failures_in(logs))
+    numbers = await server.numbers()
+    for loop in KILLS:
+        expected = FAILING_AFTER_FAILURES if loop == name else 0
+        assert numbers[f'mainspring_background_failures_total{{loop="{loop}"}}'] == expected
+        assert numbers[f'mainspring_background_failing{{loop="{loop}"}}'] == 0
+
+
+async def test_a_fire_that_can_not_be_read_stops_nothing(server: Server) -> None:
+    """One row of `fires` with a state of a later release ended the sweeper, after every restart again."""
+    hall = server.hall
+    await hall.store.ensure_shard(POOL)
+    recent, old = await hall.submit(job(task("a")), runs=2, shard=POOL)
+    now = hall.clock.wall()
+    for run, ago in ((recent, timedelta(minutes=5)), (old, timedelta(days=2))):
+        hall.store._writer.execute(
+            "UPDATE runs SET state = 'SUCCEEDED', adopted_at = ?1, ended_at = ?1 WHERE id = ?2",
+            (micros(now - ago), run),
+        )
+    values = rows.FIRES.rows([a_fire(a_schedule(), outcome=Outcome.RAN, run_id=recent)])[0]
+    hall.store._writer.execute(insert_into("fires", rows.FIRES), values)
+    hall.store._writer.execute("UPDATE fires SET run_state = 'HIBERNATED'")
+
+    with capture_logs() as logs:
+        await server.start()
+        await hall.until(lambda: hall.rows("SELECT id FROM runs_history") == [(old,)], within=30.0)
+        await hall.wait(100.0)
+
+    assert {one["run"] for one in logs if one["event"] == "schedule.end_unreadable"} == {recent}
+    assert failures_in(logs) == []
+    assert (await server.numbers())['mainspring_unreadable_rows_total{kind="fire"}'] > 0
+    assert (await server.get("/readyz")).status_code == 200
+
+
+async def test_a_limit_that_can_not_be_read_keeps_no_other_from_being_granted(hall: Hall) -> None:
+    """What is wanted of it is asked for again, until it can be read."""
+    await hall.store.ensure_shard("a")
+    term = await hall.store.campaign("a", "h1", 7, timedelta(days=1))
+    assert term is not None
+    inbox = Inbox(100)
+    keeper = LimitsKeeper(hall.store, hall.clock, term, inbox)
+    other = replace(rules().groups[API], name="other")
+    now_known = SharingRules(version=1, groups={**rules().groups, other.limit: other})
+    keeping = asyncio.create_task(keeper.run(lambda: now_known))
+    keeper.take(TakeAllowance(API, 1))
+    await hall.wait(0.1)
+    await inbox.next(wait=0.0, most=100)
+    sound = hall.rows(f"SELECT takes FROM limits WHERE \"limit\" = '{API}'")[0][0]
+    hall.store._writer.execute("UPDATE limits SET takes = '{}'")
+
+    keeper.take(TakeAllowance(API, 1))
+    keeper.take(TakeAllowance(other.limit, 2))
+    await hall.wait(3.0)
+    granted = await inbox.next(wait=0.0, most=100)
+    assert [one.limit for one in granted if isinstance(one, AllowanceGranted)] == [other.limit]
+
+    hall.store._writer.execute('UPDATE limits SET takes = ? WHERE "limit" = ?', (sound, API))
+    await hall.wait(3.0)
+    granted = await inbox.next(wait=0.0, most=100)
+    assert [one.limit for one in granted if isinstance(one, AllowanceGranted)] == [API]
+    keeping.cancel()
+
+
+async def test_a_step_of_a_sweep_that_fails_stops_no_other(hall: Hall) -> None:
+    pruned: list[str] = []
+
+    async def prune(what: str, age: timedelta) -> Pruned:
+        pruned.append(what)
+        if what == "outbox":
+            raise Broken("a row that can't be pruned")
+        return Pruned(what=what, rows=0, more=False)
+
+    hall.store.prune = prune  # type: ignore[method-assign]
+    sweeper = Sweeper(hall.store, hall.clock, list, note_ends=fail)
+    with pytest.raises(ExceptionGroup):
+        await sweeper.sweep()
+    assert pruned == list(USUAL_RETENTION.ages())
+    await sweeper.sweep()  # the next pass has less to do, and does not begin anew
+
+
+async def test_what_breaks_a_delivery_aside_is_a_failure_of_the_loop(hall: Hall) -> None:
+    """It runs in a task of its own, which nobody waits for."""
+    background = BackgroundLoops(hall.clock)
+    row = an_outgoing(kind="slow", created_at=hall.clock.wall())
+    write_outbox(hall.store._writer, [row])
+    taken: list[str] = []
+
+    async def receive(row: Outgoing) -> None:
+        await hall.wait(5.0)
+        taken.append(row.id)
+
+    real = hall.store.delivered
+
+    async def delivered(ids: list[str]) -> None:
+        if len(taken) == 1:
+            raise Broken("a row that can't be marked")
+        await real(ids)
+
+    hall.store.delivered = delivered  # type: ignore[method-assign,assignment]
+    outbox = OutboxDelivery(hall.store, hall.clock, "h1", {"slow": receive}, aside={"slow"})
+    async with background.running({"outbox": outbox.run}):
+        await hall.until(lambda: hall.rows("SELECT 1 FROM outbox WHERE delivered_at IS NOT NULL") == [(1,)], within=60)
+    assert background.failures == {"outbox": 1}
+
+
+async def test_a_task_that_nobody_waits_for_is_logged_if_it_fails(hall: Hall) -> None:
+    with capture_logs() as logs:
+        started = [start_task(fail(), "fails"), start_task(hall.clock.sleep(1_000.0), "cancelled")]
+        await hall.wait(0.1)
+        started[1].cancel()
+        await asyncio.gather(*started, return_exceptions=True)
+    assert [(one["event"], one["task"], one["log_level"]) for one in logs] == [("task.failed", "fails", "error")]

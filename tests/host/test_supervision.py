@@ -1,0 +1,139 @@
+"""What supervises background loops: failures, backoffs, cancellation, the steps of a pass."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from structlog.testing import capture_logs
+
+from mainspring.errors import Broken, Fenced, Unavailable
+from mainspring.host.background import BackgroundLoops, Steps, code_of
+from tests.host.hall import Hall
+from tests.host.test_background import fail, failures_in
+
+
+async def test_a_loop_that_returns_has_failed(hall: Hall) -> None:
+    background = BackgroundLoops(hall.clock)
+
+    async def returns() -> None:
+        return
+
+    with capture_logs() as logs:
+        async with background.running({"short": returns}):
+            await hall.wait(0.5)
+    assert [(one["loop"], one["code"]) for one in failures_in(logs)] == [("short", "broken")]
+
+
+async def test_a_loop_may_return_when_it_is_told_to_end(hall: Hall) -> None:
+    background = BackgroundLoops(hall.clock)
+    ending = asyncio.Event()
+
+    async def ends() -> None:
+        await ending.wait()
+
+    supervised = asyncio.create_task(background.supervise("ends", ends, until=ending))
+    await hall.wait(60.0)
+    ending.set()
+    await supervised
+    assert background.failures == {"ends": 0}
+
+
+async def test_a_loop_in_backoff_ends_at_once(hall: Hall) -> None:
+    """A server that stops waits for no backoff."""
+    background = BackgroundLoops(hall.clock)
+    ending = asyncio.Event()
+    supervised = asyncio.create_task(background.supervise("fails", fail, until=ending))
+    await hall.wait(20.0)
+    began = hall.clock.monotonic()
+    ending.set()
+    await supervised
+    assert hall.clock.monotonic() < began + 0.1
+
+
+async def test_cancellation_is_not_a_failure(hall: Hall) -> None:
+    background = BackgroundLoops(hall.clock)
+    with capture_logs() as logs:
+        async with background.running({"sleeps": lambda: hall.clock.sleep(1_000.0), "fails": fail}):
+            await hall.wait(0.5)
+    assert [one["loop"] for one in failures_in(logs)] == ["fails"]
+    assert background.failing() == []
+
+
+async def test_an_error_while_a_loop_is_stopped_is_logged(hall: Hall) -> None:
+    background = BackgroundLoops(hall.clock)
+
+    async def stumbles() -> None:
+        try:
+            await hall.clock.sleep(1_000.0)
+        finally:
+            await fail()
+
+    with capture_logs() as logs:
+        async with background.running({"stumbles": stumbles}):
+            await hall.wait(0.5)
+    (stumbled,) = logs
+    assert (stumbled["event"], stumbled["loop"]) == ("background.stop_failed", "stumbles")
+    assert background.failures == {"stumbles": 0}
+
+
+async def test_a_cancellation_from_within_is_a_failure(hall: Hall) -> None:
+    """Something that a loop waits for was cancelled by somebody else: the loop itself was not asked to end."""
+    background = BackgroundLoops(hall.clock)
+
+    async def waits() -> None:
+        inner = asyncio.create_task(hall.clock.sleep(1_000.0))
+        await hall.clock.sleep(0.1)
+        inner.cancel()
+        await inner
+
+    async with background.running({"waits": waits}):
+        await hall.wait(0.5)
+    assert background.failures == {"waits": 1}
+
+
+async def test_a_loop_whose_term_is_over_is_not_restarted(hall: Hall) -> None:
+    background = BackgroundLoops(hall.clock)
+
+    async def fenced() -> None:
+        raise Fenced("somebody else leads")
+
+    await asyncio.wait_for(background.supervise("fenced", fenced, shard="pool"), 1.0)
+    assert background.failures == {"fenced": 0}
+
+
+async def test_each_shard_has_its_own_failures_in_a_row(hall: Hall) -> None:
+    background = BackgroundLoops(hall.clock)
+    bad = asyncio.create_task(background.supervise("intake", fail, shard="bad"))
+    good = asyncio.create_task(background.supervise("intake", lambda: hall.clock.sleep(1_000.0), shard="good"))
+    await hall.wait(20.0)
+    assert [(one.name, one.shard) for one in background.failing()] == [("intake", "bad")]
+    for one in (bad, good):
+        one.cancel()
+    await asyncio.gather(bad, good, return_exceptions=True)
+
+
+async def test_all_steps_of_a_pass_are_tried() -> None:
+    done: list[str] = []
+
+    async def step(name: str) -> None:
+        done.append(name)
+
+    steps = Steps()
+    await steps.attempt(step("a"))
+    await steps.attempt(fail())
+    await steps.attempt(step("b"))
+    with pytest.raises(Broken):
+        steps.check()
+    await steps.attempt(fail())
+    with pytest.raises(ExceptionGroup) as group:
+        steps.check()
+    assert (done, code_of(group.value)) == (["a", "b"], "broken")
+
+
+async def test_a_store_that_is_away_ends_a_pass() -> None:
+    async def away() -> None:
+        raise Unavailable("the store is gone")
+
+    with pytest.raises(Unavailable):
+        await Steps().attempt(away())
