@@ -126,6 +126,18 @@ class OverdueView(View, frozen=True, kw_only=True):
     """For so long."""
 
 
+class FailingLoopView(View, frozen=True, kw_only=True):
+    """A background loop of a server that keeps failing."""
+
+    name: str
+    pool: str
+    """Of a leader's loop; else empty."""
+    failures: int
+    """In a row."""
+    code: str
+    """The code of the last error."""
+
+
 class CheckupView(View, frozen=True, kw_only=True):
     """How a server is, its store, and those that share the store: for `mainspring doctor`."""
 
@@ -137,6 +149,8 @@ class CheckupView(View, frozen=True, kw_only=True):
     """How long the store took to say what time it is; None: it does not answer, and nothing below is known."""
     store_fault: str = ""
     """Why it does not."""
+    failing: list[FailingLoopView] = msgspec.field(default_factory=list)
+    """Its background loops that keep failing. Known even if the store does not answer."""
     ahead_seconds: float = 0.0
     """How far this server's clock is ahead of the store's."""
     leases: list[LeaseView] = msgspec.field(default_factory=list)

@@ -13,7 +13,7 @@ from mainspring.checkup.facts import Facts, JobFacts, LateJob, NearbyFacts, Pool
 from mainspring.checkup.findings import Answer, Check
 from mainspring.checkup.questions import judge, judge_nearby
 from mainspring.rest_diagnosis import ActView
-from mainspring.rest_overviews import OverdueView
+from mainspring.rest_overviews import FailingLoopView, OverdueView
 from mainspring.rest_schedules import BreakerView, FireView, UpcomingView
 from mainspring.rest_sharing import Amounts, QuotaTerms
 from tests.checkup.builders import (
@@ -87,6 +87,10 @@ SITUATIONS: dict[str, tuple[Facts, str, str, str]] = {
         "its store answer", "connection refused", "",
     ),
     "the store is slow": (well(checkup=checkup(store_seconds=0.8)), "its store answer", "after 800 ms", ""),
+    "a background loop keeps failing": (
+        well(checkup=checkup(failing=[FailingLoopView(name="sweeps", pool="", failures=6, code="broken")])),
+        "background loops run", "sweeps (broken, 6 failures in a row)", "",
+    ),
     "a pool is not led": (
         well(checkup=checkup(leases=[lease(), lease("gpu", seconds=-12)])),
         "every pool led", "1 of 2 pools not: gpu (for 12s)", "mainspring server --store URL",

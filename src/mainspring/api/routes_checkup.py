@@ -12,7 +12,7 @@ from mainspring.api import permissions
 from mainspring.api.routing import Router
 from mainspring.api.services import Principal, Role, Services
 from mainspring.errors import Unavailable
-from mainspring.rest_overviews import CheckupView, LeaseView, OverdueView, PeerView
+from mainspring.rest_overviews import CheckupView, FailingLoopView, LeaseView, OverdueView, PeerView
 from mainspring.store.port import ShardRow
 from mainspring.store.port_front import ServerRow
 from mainspring.store.port_schedules import ScheduleRow
@@ -47,18 +47,27 @@ async def get_checkup(principal: Principal, services: Services) -> CheckupView:
         why = str(fault) if principal.sees_everybody() else ""
         why = why or f"no answer within {ANSWER_SECONDS:.0f} s"
         return CheckupView(
-            name=services.name, version=services.version, at=clock.wall(), store_seconds=None, store_fault=why
-        )
+            name=services.name, version=services.version, at=clock.wall(), store_seconds=None, store_fault=why,
+            failing=_failing(services),
+        )  # fmt: skip
     return CheckupView(
         name=services.name,
         version=services.version,
         at=wall,
         store_seconds=took,
+        failing=_failing(services),
         ahead_seconds=(wall - now).total_seconds(),
         leases=[_lease(row, now) for row in shards],
         servers=[_peer(row, now, with_address=principal.sees_everybody()) for row in servers],
         overdue=[_overdue(row, row.next_at, now) for row in overdue if row.next_at is not None],
     )
+
+
+def _failing(services: Services) -> list[FailingLoopView]:
+    return [
+        FailingLoopView(name=one.name, pool=one.shard, failures=one.failures, code=one.code)
+        for one in services.background.failing()
+    ]
 
 
 def _lease(row: ShardRow, now: datetime) -> LeaseView:

@@ -22,6 +22,7 @@ def ask_servers(facts: Facts) -> Iterator[Check]:
     """The questions of somebody to whom all scheduling seems to have stopped, in the order in which they rule out."""
     yield _answers(facts)
     yield _store_answers(facts)
+    yield _loops_run(facts)
     yield from _is_led(facts)
     yield _nothing_frozen(facts)
     yield _lets_in(facts)
@@ -66,6 +67,20 @@ def _store_answers(facts: Facts) -> Check:
             "look at the database: its disk, its connections, what else uses it",
         )
     return TOPIC.yes(question, f"in {took}")
+
+
+def _loops_run(facts: Facts) -> Check:
+    question = "Do its background loops run?"
+    if facts.checkup is None:
+        return TOPIC.unknown(question, facts.fault("checkup") or "nobody says")
+    if not facts.checkup.failing:
+        return TOPIC.yes(question, "none keeps failing")
+    named = [f"{one.name} ({one.code}, {one.failures} failures in a row)" for one in facts.checkup.failing]
+    return TOPIC.no(
+        question,
+        f"{say_number(len(named), 'loop')} keep failing: {say_some(named)}",
+        "find `background.failed` in the log of this server: it has the traceback",
+    )
 
 
 def _is_led(facts: Facts) -> Iterator[Check]:
