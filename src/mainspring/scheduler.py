@@ -18,11 +18,11 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import msgspec
 import structlog
@@ -30,6 +30,7 @@ import structlog
 from mainspring.clock import MachineClock
 from mainspring.core.invoker_texts import parse_invoker
 from mainspring.errors import Conflict, Refused, StoreDamaged
+from mainspring.event_loop import start_task
 from mainspring.folder.events import EVENTS, FolderEvent, PipelineExecutionResult, SchedulerStatus
 from mainspring.folder.lock import FolderLock
 from mainspring.folder.records import OWN_DIRECTORY, RunRecord
@@ -103,8 +104,6 @@ class PipelineScheduler:
         self._has_source = False
         """Before, nobody has to be told: it looks at everything when it begins."""
         self._is_running = False
-        self._aside: set[asyncio.Future[object]] = set()
-        """What was begun on the side, and nobody waits for."""
         self.stopped = asyncio.Event()
         """It has stopped, or never started."""
         self.stopped.set()
@@ -287,10 +286,8 @@ class PipelineScheduler:
             if inspect.iscoroutine(told):
                 self._do_aside(told)
 
-    def _do_aside(self, deed: Awaitable[object]) -> None:
-        task = asyncio.ensure_future(deed)
-        self._aside.add(task)
-        task.add_done_callback(self._aside.discard)
+    def _do_aside(self, deed: Coroutine[Any, Any, object]) -> None:
+        start_task(deed, "scheduler_aside")
 
     # what goes on by itself
 

@@ -37,6 +37,7 @@ from mainspring.core.isolation import Isolation
 from mainspring.core.tasks import TaskState
 from mainspring.core.tuning import SETTINGS
 from mainspring.errors import NotLeading, Refused
+from mainspring.event_loop import start_task
 from mainspring.folder import kept_files
 from mainspring.folder.records import ADDRESS_FILE
 from mainspring.host.loop import Leader
@@ -169,7 +170,7 @@ class Standalone:
         self.client = await self._stack.enter_async_context(AsyncClient(self.address, token="", tenant=""))
         await self._engine.leader(POOL)
         self._agent = Agent(self._worker(), MachineClock(), Random(entropy()))
-        self._working = asyncio.create_task(self._agent.run())
+        self._working = start_task(self._agent.run(), "worker")
         self._stack.push_async_callback(self._leave)
         told = directory / ADDRESS_FILE
         kept_files.replace(told, msgspec.json.encode({"address": self.address, "pid": os.getpid()}))

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Generic, TypeVar
 
 from mainspring.errors import Overloaded
+from mainspring.event_loop import start_task
 
 MOST_TOGETHER = 1_000
 MOST_BYTES_TOGETHER = 8 * 1024 * 1024
@@ -41,7 +42,7 @@ class Gatherer(Generic[_W, _E]):
         ended: asyncio.Future[_E] = asyncio.get_running_loop().create_future()
         self._waiting.append((one, ended))
         if self._writing is None or self._writing.done():
-            self._writing = asyncio.create_task(self._write_waiting())
+            self._writing = start_task(self._write_waiting(), "group_commit")
         return await ended
 
     async def _write_waiting(self) -> None:

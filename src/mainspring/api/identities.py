@@ -26,6 +26,7 @@ from mainspring.api.store_time import AskedTime
 from mainspring.certificates import WorkerCertificate
 from mainspring.clock import Clock
 from mainspring.errors import Unauthenticated, Unavailable
+from mainspring.event_loop import start_task
 from mainspring.store.port import Store
 
 log = structlog.get_logger()
@@ -153,7 +154,7 @@ class TokenIdentities:
         if self._clock.monotonic() >= self._next_note and (self._noting is None or self._noting.done()):
             self._next_note = self._clock.monotonic() + USE_NOTED_SECONDS
             used, self._used = list(self._used), set()
-            self._noting = asyncio.create_task(self._write_use(used))
+            self._noting = start_task(self._write_use(used), "token_uses")
 
     async def _write_use(self, ids: list[str]) -> None:
         try:

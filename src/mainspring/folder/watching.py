@@ -232,7 +232,7 @@ class _Messages:
                     self._sort(path)
         except FileNotFoundError:
             pass  # a directory went before its watch stood: the look that follows sees it
-        except (OSError, RuntimeError) as error:
+        except Exception as error:  # noqa: BLE001 - whatever it is: the folder is polled from now on
             self.failure = str(error)
         self.is_over = True
         if not self._end.is_set():

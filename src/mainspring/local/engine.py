@@ -21,6 +21,7 @@ from mainspring.core.runs import Run, RunState
 from mainspring.core.tasks import Priority, Task
 from mainspring.core.work import HANDLER_LABEL
 from mainspring.errors import Refused
+from mainspring.event_loop import start_task
 from mainspring.host.host import Host
 from mainspring.host.loop import Leader
 from mainspring.ids import entropy, new_id
@@ -63,8 +64,8 @@ class LocalEngine:
     async def running(self) -> AsyncIterator[LocalEngine]:
         """Take part in the scheduling for as long as the block lasts."""
         await self.store.ensure_shard(POOL)
-        hosting = asyncio.create_task(self.host.run())
-        serving = asyncio.create_task(self._serve())
+        hosting = start_task(self.host.run(), "host")
+        serving = start_task(self._serve(), "local_worker")
         try:
             yield self
         finally:

@@ -22,6 +22,7 @@ from typing import Any
 from mainspring.clock import Clock
 from mainspring.core.work import read_work
 from mainspring.errors import ExpressionFailed, Refused
+from mainspring.event_loop import start_task
 from mainspring.host.links import Link
 from mainspring.host.loop import Leader
 from mainspring.sdk.context import inside
@@ -73,7 +74,7 @@ class LocalWorker:
     async def serve(self, leader: Leader) -> None:
         """Work for a leader until its link is closed, or until cancelled; then nothing is left running."""
         self._leader, self._link = leader, leader.open_link(self._duties.register(self._hello))
-        beating = asyncio.create_task(self._beat())
+        beating = start_task(self._beat(), "heartbeats")
         try:
             while not self._link.closed:
                 for message in await self._link.next():
@@ -174,7 +175,7 @@ class LocalWorker:
         """Have an attempt run, after those of its lease that were started before."""
         call = _Call(assignment, self, self._clock)
         self.calls[assignment.attempt] = call
-        self._latest[lease] = asyncio.create_task(self._carry(call, lease, self._latest.get(lease)))
+        self._latest[lease] = start_task(self._carry(call, lease, self._latest.get(lease)), "call")
 
     async def _carry(self, call: _Call, lease: str, before: asyncio.Task[None] | None) -> None:
         attempt, task = call.assignment.attempt, call.assignment.task

@@ -8,14 +8,16 @@ while it waits, so the last one is never left out. It is a hint all the same: wh
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
+from typing import Any
 
 import structlog
 
 from mainspring.clock import Clock
 from mainspring.core.runs import Run
 from mainspring.errors import Unavailable
+from mainspring.event_loop import start_task
 from mainspring.store.port import OnWork
 from mainspring.store.postgres_connections import Connection, foreign_errors
 
@@ -50,7 +52,7 @@ class Wakeups:
     def on_work(self, call: OnWork) -> None:
         """Call `call(shard, runs)` when there is work. The first one starts listening to other processes."""
         if not self._calls:
-            self._start(self._listen())
+            self._start(self._listen(), "work_listener")
         self._calls.append(call)
 
     def work(self, shards: Mapping[str, Sequence[Run]]) -> None:
@@ -59,7 +61,7 @@ class Wakeups:
             self._call(shard, runs)
             if shard not in self._waiting:
                 self._waiting.add(shard)
-                self._start(self._notify(shard))
+                self._start(self._notify(shard), "work_notifier")
 
     async def close(self) -> None:
         """Stop telling and listening."""
@@ -74,8 +76,8 @@ class Wakeups:
         for call in self._calls:
             call(shard, runs)
 
-    def _start(self, work: Awaitable[None]) -> None:
-        task = asyncio.ensure_future(work)
+    def _start(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        task = start_task(work, name)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -96,8 +98,8 @@ class Wakeups:
             try:
                 with foreign_errors():
                     await self._listen_once()
-            except Unavailable as error:
-                log.warning("store.listener_lost", fault=str(error))
+            except Exception as error:  # noqa: BLE001 - whatever it is: a new connection is opened
+                log.warning("store.listener_lost", fault=repr(error))
             await self._clock.sleep(_SECONDS_BEFORE_RECONNECTING)
 
     async def _listen_once(self) -> None:

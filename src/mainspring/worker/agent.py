@@ -29,6 +29,8 @@ import structlog
 from mainspring import __version__
 from mainspring.clock import Clock
 from mainspring.core.work import HANDLER_LABEL
+from mainspring.event_loop import start_task
+from mainspring.host.background import BackgroundLoops, Loop
 from mainspring.wire import Ends, FromWorker, Goodbye, LogKept, Offer, Register, ToWorker, Welcome
 from mainspring.worker import guard_wire as guard
 from mainspring.worker.artifact_store import storage_of
@@ -148,8 +150,15 @@ class Agent:
         log.info("worker.up", worker=self._settings.name, holds=len(self._duties.holds()))
         linking = asyncio.create_task(self._uplink.run())
         linking.add_done_callback(lambda _: self._something.set())
-        renewing = asyncio.create_task(self._identity.keep_renewed(self._uplink.reopen))
-        sweeping = asyncio.create_task(self._sweep.run())
+        loops: dict[str, Loop] = {}
+        if self._identity.has_certificate():
+            loops["certificate_renewal"] = lambda: self._identity.keep_renewed(self._uplink.reopen)
+        if self._settings.keep_artifacts_seconds:
+            loops["artifact_sweep"] = self._sweep.run
+        async with BackgroundLoops(self._clock).running(loops):
+            await self._work_until_left(linking)
+
+    async def _work_until_left(self, linking: asyncio.Task[None]) -> None:
         try:
             while not self._is_through():
                 if linking.done():
@@ -162,9 +171,7 @@ class Agent:
             log.info("worker.left", worker=self._settings.name, kept_for_later=len(self._duties.holds()))
         finally:
             linking.cancel()
-            renewing.cancel()
-            sweeping.cancel()
-            await asyncio.gather(linking, renewing, sweeping, return_exceptions=True)
+            await asyncio.gather(linking, return_exceptions=True)
             await self._close()
 
     # the ends of the agent
@@ -188,15 +195,18 @@ class Agent:
         self._duties.lost_session()
 
     async def _read_guard(self) -> None:
-        while words := await self._guard.next():
-            self._from_guard += words
-            if all(isinstance(word, guard.Began) for word in words):
-                # The end of a short one follows at once, and both then go in one group.
-                asyncio.get_running_loop().call_later(BEGAN_SECONDS, self._something.set)
-            else:
-                self._something.set()
-        self._guard_gone = True
-        self._something.set()
+        try:
+            while words := await self._guard.next():
+                self._from_guard += words
+                if all(isinstance(word, guard.Began) for word in words):
+                    # The end of a short one follows at once, and both then go in one group.
+                    asyncio.get_running_loop().call_later(BEGAN_SECONDS, self._something.set)
+                else:
+                    self._something.set()
+        finally:
+            # Whatever ended it, nobody hears the guard any more: it is opened again.
+            self._guard_gone = True
+            self._something.set()
 
     async def _adopt(self, why: str) -> list[Step]:
         """Find a guard or start one, and take over what it has. What ran under another one is killed."""
@@ -206,7 +216,7 @@ class Agent:
         if strays:
             await asyncio.to_thread(kill_strays, strays)
         self._guard_gone = False
-        self._reading = asyncio.create_task(self._read_guard())
+        self._reading = start_task(self._read_guard(), "guard_reader")
         for ended in holding.ended:
             self._shipping.end(ended.attempt, ended.log_bytes)
         self._taken += [ended.attempt for ended in holding.ended]

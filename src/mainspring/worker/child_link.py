@@ -21,6 +21,7 @@ import structlog
 
 from mainspring.clock import Clock
 from mainspring.errors import Broken, Refused, Unavailable
+from mainspring.event_loop import start_task
 from mainspring.wire import Outcome
 from mainspring.worker.artifacts import Artifacts, Remains
 from mainspring.worker.attempt_files import ARTIFACTS, INPUTS
@@ -284,7 +285,7 @@ class ChildLink:
         job = self._jobs.pop(word.serial)
         left = Remains(outcome=word.outcome, output=word.output, error=word.error)
         if word.has_left or (job.work is not None and job.work.fetch):
-            self._keeping.append(asyncio.create_task(self._keep(job, left, log_bytes)))
+            self._keeping.append(start_task(self._keep(job, left, log_bytes), "artifact_upload"))
         else:
             job.end(left.outcome, output=left.output, error=left.error, log_bytes=log_bytes)
 
@@ -362,7 +363,7 @@ class ChildLink:
             self._page[STOP] = serial
             self._processes.ask_to_end(self._pid)
         self._forget_killing()
-        self._killing = asyncio.create_task(self._kill_after(serial, grace_seconds))
+        self._killing = start_task(self._kill_after(serial, grace_seconds), "kill_after_grace")
 
     def _prolong(self, serial: int, until: datetime) -> None:
         self._page[UNTIL] = int(until.timestamp() * 1_000)

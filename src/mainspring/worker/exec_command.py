@@ -16,6 +16,7 @@ from pathlib import Path
 from mainspring.clock import Clock
 from mainspring.core.work import Argv, ShellText, Work
 from mainspring.errors import ExpressionFailed, Refused
+from mainspring.event_loop import start_task
 from mainspring.wire import Assignment, Outcome
 from mainspring.worker.artifacts import Artifacts, Remains
 from mainspring.worker.attempt_files import AttemptFiles
@@ -171,7 +172,7 @@ class CommandExecutor:
         self, job: Job, command: _Command, files: AttemptFiles, capture: Capture, cell: Cell
     ) -> None:
         """From the start of the process to the end of everything it started."""
-        looking = asyncio.create_task(self._look(job, files))
+        looking = start_task(self._look(job, files), "progress_reader")
         code = await command.exited()
         await self.settle(job, code)
         await command.over(f"MAINSPRING_ATTEMPT_ID={job.attempt}\0".encode())
@@ -236,7 +237,7 @@ class _Command:
             self._processes.ask_to_end(self.pid)
         if self._killing is not None:
             self._killing.cancel()
-        self._killing = asyncio.create_task(self._kill_after(grace_seconds))
+        self._killing = start_task(self._kill_after(grace_seconds), "kill_after_grace")
 
     async def exited(self) -> int:
         """Wait for the process. Its exit code."""

@@ -21,6 +21,7 @@ import structlog
 from mainspring.clock import Clock
 from mainspring.core.work import InContainer, Work
 from mainspring.errors import Refused
+from mainspring.event_loop import start_task
 from mainspring.wire import Assignment
 from mainspring.worker.attempt_files import AttemptFiles
 from mainspring.worker.capture import Capture
@@ -65,7 +66,7 @@ class ContainerExecutor(CommandExecutor):
     def clear_leftovers(self) -> None:
         """End what a guard that was killed has left, while other kinds of work start; containers wait for it."""
         if self._settings.container_engine is not None:
-            self._clearing = asyncio.create_task(self._clear(self._settings.container_engine))
+            self._clearing = start_task(self._clear(self._settings.container_engine), "leftover_containers")
 
     async def run(self, jobs: Sequence[Job]) -> None:
         """Run the one job."""

@@ -23,6 +23,7 @@ from msgspec.structs import replace
 from mainspring.clock import Clock
 from mainspring.core.work import OnKubernetes, OnRay
 from mainspring.errors import ExpressionFailed, Refused, Unavailable
+from mainspring.event_loop import start_task
 from mainspring.wire import Assignment, Outcome
 from mainspring.worker.attempt_files import context_document, identity_variables
 from mainspring.worker.capture import Capture, Mask
@@ -64,7 +65,7 @@ class RemoteExecutor:
         self._settings = settings
         self._clock = clock
         self._secrets = secrets
-        self._clearing = asyncio.create_task(self._clear(cluster)) if cluster is not None else None
+        self._clearing = start_task(self._clear(cluster), "leftover_jobs") if cluster is not None else None
         self._removals: set[asyncio.Task[None]] = set()
         self._is_missed = False
 
@@ -212,7 +213,7 @@ class RemoteExecutor:
         try:
             await remote.remove()
         except Unavailable:
-            removal = asyncio.create_task(until_it_answers(remote.remove, self._clock))
+            removal = start_task(until_it_answers(remote.remove, self._clock), "remote_job_removal")
             self._removals.add(removal)
             removal.add_done_callback(self._removals.discard)
 

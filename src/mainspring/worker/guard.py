@@ -28,7 +28,7 @@ from mainspring.clock import Clock, MachineClock
 from mainspring.core.isolation import Isolation
 from mainspring.core.work import Argv, HttpCall, ImportedFunction, InContainer, MapReduce, ServedFunction, ShellText
 from mainspring.errors import Broken
-from mainspring.event_loop import fast_loop
+from mainspring.event_loop import fast_loop, start_task
 from mainspring.worker.attempt_files import clear_leftovers
 from mainspring.worker.cells import Cells
 from mainspring.worker.clusters import cluster_executors
@@ -134,7 +134,7 @@ class Guard:
             writer.close()
             return
         writer.transport.set_write_buffer_limits(high=LARGEST_BACKLOG_BYTES)
-        self._meetings[writer] = asyncio.create_task(self._listen(reader, writer))
+        self._meetings[writer] = start_task(self._listen(reader, writer), "agent_listener")
 
     async def _listen(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Do what an agent says until it is gone."""
@@ -174,7 +174,7 @@ class Guard:
             self._close_grace_seconds = self._settings.orphan_grace_seconds
             self._closing.set()
 
-        return asyncio.create_task(wait())
+        return start_task(wait(), "orphan_timer")
 
     # what it says, and what is said to it
 
@@ -258,7 +258,7 @@ class Guard:
             for portion in portions(words):
                 self._agent.write(encode_frame(portion))
             if self._agent.transport.get_write_buffer_size() > LARGEST_BACKLOG_BYTES:
-                self._draining = asyncio.create_task(self._drain(self._agent))
+                self._draining = start_task(self._drain(self._agent), "backlog_drain")
 
     async def _drain(self, writer: asyncio.StreamWriter) -> None:
         """Words pile up until the agent has read most of what was sent."""

@@ -92,9 +92,13 @@ class Identity:
         key_file.unlink()
         log.info("worker.joined", worker=given.name, pools=given.pools, until=given.expires_at.isoformat())
 
+    def has_certificate(self) -> bool:
+        """Whether there is one, which has to be renewed."""
+        return self._pem.exists()
+
     async def keep_renewed(self, renewed: Callable[[], Awaitable[None]]) -> None:
         """Renew the certificate when half of its life is over, again and again, and say so; until cancelled."""
-        while self._pem.exists():
+        while True:
             certificate = self._certificate()
             left = (_renew_at(certificate) - self._clock.wall()).total_seconds()
             if left > 0:

@@ -17,6 +17,7 @@ import msgspec
 import structlog
 
 from mainspring.core.work import Work, read_work
+from mainspring.event_loop import start_task
 from mainspring.wire import Outcome
 from mainspring.worker.executors import Executor, Job, failure
 from mainspring.worker.guard_wire import FromGuard, Order
@@ -53,7 +54,7 @@ class Running:
             line.append(job)
             return
         self._lines[order.lease] = deque([job])
-        task = asyncio.create_task(self._run(order.lease))
+        task = start_task(self._run(order.lease), "lease_runner")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
