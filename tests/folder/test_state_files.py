@@ -6,6 +6,7 @@ import json
 import os
 import resource
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 
@@ -180,20 +181,24 @@ def test_a_fault_while_writing_is_logged_and_raises_nothing(tmp_path: Path) -> N
     assert names(tmp_path / "a") == [STATE_FILE]
 
 
-@pytest.fixture
+@contextmanager
 def no_room() -> Iterator[None]:
-    """No file of this process may get longer than 100 bytes: as on a full disk, a write ends half way."""
+    """Limit every file of this process to 100 bytes: as on a full disk, a write ends half way.
+
+    The block must not contain anything that pytest writes: its output may be a file too.
+    """
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (100, hard))
-    yield
-    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-def test_a_write_that_ends_half_way_leaves_the_old_file_whole(tmp_path: Path, request: pytest.FixtureRequest) -> None:
+def test_a_write_that_ends_half_way_leaves_the_old_file_whole(tmp_path: Path) -> None:
     """And nothing beside it."""
     write_state(tmp_path, a_state())
-    request.getfixturevalue("no_room")
-    with capture_logs() as logs:
+    with capture_logs() as logs, no_room():
         assert not write_state(tmp_path, a_state(enabled=False))
     assert [(entry["event"], entry["error"]) for entry in logs] == [("state.not_written", "File too large")]
     assert read_state(tmp_path) == a_state()
