@@ -11,7 +11,7 @@ import errno
 import socket
 import ssl
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 
 import msgspec
@@ -49,6 +49,8 @@ from mainspring.wire import LARGEST_FRAME_BYTES
 _PING_SECONDS = 10.0
 _PONG_SECONDS = 20.0
 _SHUTDOWN_SECONDS = 5
+_TICK_SECONDS = 0.1
+"""uvicorn counts ten ticks to a second."""
 _BACKLOG = 2_048
 
 
@@ -168,7 +170,7 @@ class Front:
                     self.services.claims.end()
                     self._live.end_followers()
                     self._logs.end_followers()
-                    server.should_exit = True
+                    server.stop()
                     await serving
         finally:
             await self._logs.close()
@@ -193,6 +195,21 @@ class _Server(uvicorn.Server):
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
         self.is_up = asyncio.Event()
+        self._stopping = asyncio.Event()
+
+    def stop(self) -> None:
+        """Ask the server to stop."""
+        self.should_exit = True
+        self._stopping.set()
+
+    async def main_loop(self) -> None:
+        """Tick as uvicorn does, but end at once when asked to stop."""
+        counter = 0
+        while not await self.on_tick(counter):
+            counter += 1
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_TICK_SECONDS):
+                    await self._stopping.wait()
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:

@@ -164,7 +164,8 @@ class Agent:
                 if linking.done():
                     await linking
                 await self._turn()
-                await self._pause()
+                if not self._is_through():
+                    await self._pause()
             if not self._duties.holds():
                 self._uplink.send([Goodbye()])
             await self._uplink.close(FLUSH_SECONDS)
@@ -380,9 +381,9 @@ class Agent:
         return [step.message for step in steps if isinstance(step, Say)]
 
     async def _ship(self) -> None:
-        """Now and then, send pieces of logs and remove what is done with."""
+        """Send pieces of logs and remove what is done with: at every tick, and at every turn of a leaving worker."""
         now = self._clock.monotonic()
-        if now < self._next_tick:
+        if now < self._next_tick and not self._duties.leaving:
             return
         self._next_tick = now + TICK_SECONDS
         self._guard.say(self._taken_word())

@@ -20,6 +20,8 @@ log = structlog.get_logger()
 
 START_SECONDS = 15.0
 _LOOK_SECONDS = 0.02
+_SPAWN_SECONDS = 0.2
+"""The least time from one start of a guard to the next."""
 _LONGEST_SOCKET_PATH = 100
 _SECRETS = frozenset({"MAINSPRING_API_KEY", "MAINSPRING_WORKER__JOIN"})
 """Variables that say who the worker is: nothing that runs tasks has them."""
@@ -41,6 +43,7 @@ class GuardLink:
         """Connect to the guard that is there, or to a new one, and ask what it has. Raises Broken if none comes up."""
         await self.close()
         deadline = self._clock.monotonic() + START_SECONDS
+        next_spawn = 0.0
         while True:
             try:
                 return await self._greet()
@@ -48,9 +51,9 @@ class GuardLink:
                 if self._clock.monotonic() > deadline:
                     raise Broken(f"no guard answers: {error}; see {self._state_dir / 'guard.err'}") from error
             # An older guard may be about to end, and still hold what a new one needs: then it takes more than one.
-            if not self._is_running():
+            if not self._is_running() and self._clock.monotonic() >= next_spawn:
                 self._spawn()
-                await self._clock.sleep(_LOOK_SECONDS * 10)
+                next_spawn = self._clock.monotonic() + _SPAWN_SECONDS
             await self._clock.sleep(_LOOK_SECONDS)
 
     async def next(self) -> list[FromGuard]:
