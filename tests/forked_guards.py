@@ -1,0 +1,124 @@
+"""Guards that start at once: forked from a process that has imported what a guard needs, instead of a new interpreter.
+
+A guard costs 0.3 s of CPU time to start and to end, which is most of what a test with a worker in its own process does.
+The code of the guard is the same, and it is a process of its own with a session, an environment and files of its own.
+That `GuardLink` starts a new interpreter is tested wherever a worker is a process, as in `tests/e2e`.
+
+    with forked_guards():
+        ...         # every worker of this process gets its guards like this
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NoReturn
+
+import msgspec
+import pytest
+
+from mainspring.worker import guard, guard_link
+from mainspring.worker.guard_link import GuardLink
+
+
+class Start(msgspec.Struct, tag=True):
+    """Start a guard; the answer is its pid."""
+
+    directory: str
+    environment: dict[str, str]
+
+
+class Poll(msgspec.Struct, tag=True):
+    """Ask whether a guard still runs; the answer is 1 or 0."""
+
+    pid: int
+
+
+class GuardServer:
+    """The process that guards are forked from."""
+
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        self._process = process
+
+    def ask(self, request: Start | Poll) -> int:
+        """Send a request and return the answer."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(msgspec.json.encode(request) + b"\n")
+        self._process.stdin.flush()
+        return int(self._process.stdout.readline())
+
+
+@contextmanager
+def forked_guards() -> Iterator[None]:
+    """Fork the guards of this process's workers for as long as the block lasts."""
+    words = [sys.executable, "-m", "tests.forked_guards"]
+    root = Path(__file__).parents[1]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=root) as process:
+        server = GuardServer(process)
+
+        def spawn(link: GuardLink) -> None:
+            environment = {name: value for name, value in os.environ.items() if name not in guard_link._SECRETS}
+            link._pid = server.ask(Start(directory=str(link._state_dir.absolute()), environment=environment))
+
+        def is_running(link: GuardLink) -> bool:
+            if link._pid and not server.ask(Poll(pid=link._pid)):
+                link._pid = 0
+            return link._pid != 0
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(GuardLink, "_spawn", spawn)
+            patch.setattr(GuardLink, "_is_running", is_running)
+            yield
+
+
+def _serve() -> None:
+    """Answer requests until there are no more. Guards that still run then are left to themselves."""
+    running: set[int] = set()
+    for line in sys.stdin.buffer:
+        request = msgspec.json.decode(line, type=Start | Poll)
+        match request:
+            case Start():
+                answer = os.fork()
+                if not answer:
+                    _be_guard(request)
+                running.add(answer)
+            case Poll(pid=pid):
+                if pid in running and os.waitpid(pid, os.WNOHANG)[0]:
+                    running.remove(pid)
+                answer = int(pid in running)
+        sys.stdout.write(f"{answer}\n")
+        sys.stdout.flush()
+
+
+def _be_guard(request: Start) -> NoReturn:
+    """Be what a new interpreter would be with this directory as its argument and this environment."""
+    code = 1
+    try:
+        os.setsid()
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        nowhere = os.open(os.devnull, os.O_RDWR)
+        errors = os.open(Path(request.directory) / "guard.err", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        for number, file in enumerate((nowhere, errors, errors)):
+            os.dup2(file, number)
+        os.environ.clear()
+        os.environ.update(request.environment)
+        sys.argv = ["guard", request.directory]
+        guard.main()
+        code = 0
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else 1
+    except BaseException:  # noqa: BLE001 - what an interpreter prints at its end
+        sys.excepthook(*sys.exc_info())
+    finally:
+        sys.stderr.flush()
+        os._exit(code)
+
+
+if __name__ == "__main__":
+    _serve()
