@@ -6,6 +6,7 @@ import subprocess
 from pathlib import Path
 
 from mainspring.folder.records import LOCK_FILE, OWN_DIRECTORY
+from tests.cli.terminal import Terminal
 from tests.e2e.folders import COMMAND, a_folder
 from tests.e2e.town import until
 
@@ -38,11 +39,9 @@ def test_a_folder_whose_own_files_lead_elsewhere_is_refused_in_a_sentence(tmp_pa
         root.mkdir()
         (root / name).symlink_to(elsewhere)
 
-        refused = subprocess.run(
-            [*COMMAND, "up", str(root), "--port", "0"], capture_output=True, text=True, timeout=60, check=False
-        )
+        refused = Terminal().call("up", root, "--port", "0")
 
-        assert refused.returncode == 4
+        assert refused.exit_code == 4
         assert f"{root / name} is a symbolic link" in refused.stderr
         assert "Traceback" not in refused.stderr
     assert list(elsewhere.iterdir()) == []
@@ -60,11 +59,9 @@ def test_a_damaged_database_is_named_and_what_is_said_to_do_helps(tmp_path: Path
         database = folder.root / OWN_DIRECTORY / "mainspring.db"
         database.write_text("this is not a database, " * 100)
 
-        refused = subprocess.run(
-            [*COMMAND, "up", str(folder.root), "--port", "0"], capture_output=True, text=True, timeout=60, check=False
-        )
+        refused = Terminal().call("up", folder.root, "--port", "0")
 
-        assert refused.returncode == 1
+        assert refused.exit_code == 1
         assert f"error: the database at {database} is damaged: " in refused.stderr
         assert "hint: move it away, with all that begins with its name" in refused.stderr
         assert "Traceback" not in refused.stderr

@@ -16,7 +16,7 @@ import pytest
 from mainspring.errors import TaskError
 from mainspring.sdk.context import loading
 from mainspring.sdk.jobs import Job
-from tests.e2e.town import Server, Town, until
+from tests.e2e.town import Process, Server, Town, until
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "weather.py"
@@ -48,17 +48,23 @@ sums.serve()
 """
 
 
-@pytest.fixture
-def town(tmp_path: Path) -> Iterator[Town]:
-    """Servers and workers of one test."""
-    with Town(tmp_path) as town:
+@pytest.fixture(scope="module")
+def town(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Town]:
+    """The server and the workers of this file."""
+    with Town(tmp_path_factory.mktemp("town")) as town:
         yield town
 
 
+@pytest.fixture(scope="module")
+def only_server(town: Town) -> Server:
+    """The server of this file."""
+    return town.server()
+
+
 @pytest.fixture
-def server(town: Town, monkeypatch: pytest.MonkeyPatch) -> Server:
-    """A server, which is that of the environment."""
-    server = town.server()
+def server(only_server: Server, monkeypatch: pytest.MonkeyPatch) -> Server:
+    """The server, which is that of the environment."""
+    server = only_server
     monkeypatch.setenv("MAINSPRING_SERVER_URL", server.address)
     monkeypatch.setenv("MAINSPRING_WORKER__AS_ROOT", "true")
     return server
@@ -74,6 +80,12 @@ def readme_job(tmp_path: Path) -> Path:
     return file
 
 
+def _end(worker: Process) -> None:
+    """End a worker in order: what is served from then on, another process serves."""
+    worker.signal(signal.SIGTERM)
+    assert worker.ended() == 0
+
+
 def _jobs_of(file: Path) -> dict[str, Job[..., Any]]:
     return {name: one for name, one in runpy.run_path(str(file)).items() if isinstance(one, Job)}
 
@@ -86,12 +98,13 @@ def test_the_job_of_the_readme_runs_in_process(readme_job: Path) -> None:
 def test_it_runs_on_a_server_with_a_worker_that_serves_it(town: Town, server: Server, readme_job: Path) -> None:
     """And once for each idempotency key."""
     forecast = _jobs_of(readme_job)["forecast"]
-    town.worker(server, extra=["--handlers", str(readme_job)])
+    worker = town.worker(server, extra=["--handlers", str(readme_job)])
     run = forecast.trigger(cities=["Rome", "Oslo"], idempotency_key="2026-11-15")
     assert run.result(timeout_seconds=60) == "Rome 4, Oslo 4"
     assert forecast.trigger(cities=["Rome", "Oslo"], idempotency_key="2026-11-15").run_id == run.run_id
     with server.client() as client:
         assert (run.state(), client.job("forecast").version) == ("SUCCEEDED", 1)
+    _end(worker)
 
 
 def test_it_serves_itself_and_its_schedule(server: Server, readme_job: Path, tmp_path: Path) -> None:
@@ -121,7 +134,7 @@ def test_a_file_with_everything_is_served_unchanged(town: Town, server: Server, 
     """Types, conditions and failures are the same on a server as in process; `.serve()` in a file does no harm."""
     file = tmp_path / "jobs.py"
     file.write_text(HOME)
-    town.worker(server, extra=["--handlers", str(file)])
+    worker = town.worker(server, extra=["--handlers", str(file)])
     with loading():
         here = _jobs_of(file)
     for n, alarm in ((3, 6), (1, None)):
@@ -131,3 +144,4 @@ def test_a_file_with_everything_is_served_unchanged(town: Town, server: Server, 
     assert (failed.state, failed.task("fails").attempts) == ("FAILED", 2)
     with pytest.raises(TaskError, match="fails is FAILED: KeyError: 'price of 7'"):
         _ = failed.value
+    _end(worker)
