@@ -40,45 +40,54 @@ class Poll(msgspec.Struct, tag=True):
 
 
 class GuardServer:
-    """The process that guards are forked from."""
+    """The process that guards are forked from, started with the first of them."""
 
-    def __init__(self, process: subprocess.Popen[bytes]) -> None:
-        self._process = process
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[bytes] | None = None
 
     def ask(self, request: Start | Poll) -> int:
         """Send a request and return the answer."""
+        if self._process is None:
+            words = [sys.executable, "-m", "tests.forked_guards"]
+            root = Path(__file__).parents[1]
+            self._process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=root)
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(msgspec.json.encode(request) + b"\n")
         self._process.stdin.flush()
         return int(self._process.stdout.readline())
 
+    def close(self) -> None:
+        """End the process. Guards that still run are left to themselves."""
+        if self._process is not None:
+            self._process.communicate()
+
 
 @contextmanager
 def forked_guards() -> Iterator[None]:
     """Fork the guards of this process's workers for as long as the block lasts."""
-    words = [sys.executable, "-m", "tests.forked_guards"]
-    root = Path(__file__).parents[1]
-    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=root) as process:
-        server = GuardServer(process)
+    server = GuardServer()
 
-        def spawn(link: GuardLink) -> None:
-            environment = {name: value for name, value in os.environ.items() if name not in guard_link._SECRETS}
-            link._pid = server.ask(Start(directory=str(link._state_dir.absolute()), environment=environment))
+    def spawn(link: GuardLink) -> None:
+        environment = {name: value for name, value in os.environ.items() if name not in guard_link._SECRETS}
+        link._pid = server.ask(Start(directory=str(link._state_dir.absolute()), environment=environment))
 
-        def is_running(link: GuardLink) -> bool:
-            if link._pid and not server.ask(Poll(pid=link._pid)):
-                link._pid = 0
-            return link._pid != 0
+    def is_running(link: GuardLink) -> bool:
+        if link._pid and not server.ask(Poll(pid=link._pid)):
+            link._pid = 0
+        return link._pid != 0
 
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(GuardLink, "_spawn", spawn)
-            patch.setattr(GuardLink, "_is_running", is_running)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(GuardLink, "_spawn", spawn)
+        patch.setattr(GuardLink, "_is_running", is_running)
+        try:
             yield
+        finally:
+            server.close()
 
 
 def _serve() -> None:
-    """Answer requests until there are no more. Guards that still run then are left to themselves."""
+    """Answer requests until there are no more."""
     running: set[int] = set()
     for line in sys.stdin.buffer:
         request = msgspec.json.decode(line, type=Start | Poll)

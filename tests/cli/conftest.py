@@ -10,6 +10,16 @@ import pytest
 from tests.cli.terminal import Terminal
 from tests.e2e.town import Town
 
+_FOLDER = Path(__file__).parent
+
+
+@pytest.hookimpl(tryfirst=True)  # before `-m` selects
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests of this folder that use the server. The hook is called with the tests of all folders."""
+    for item in items:
+        if item.path.is_relative_to(_FOLDER) and "address" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.processes)
+
 
 @pytest.fixture(scope="session")
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:

@@ -24,16 +24,6 @@ def test_help_names_every_command_with_a_line_about_it() -> None:
         assert any(name in line.split() and len(line.split()) > 3 for line in result.stdout.splitlines()), name
 
 
-@pytest.mark.parametrize("name", sorted(_COMMANDS))
-def test_every_command_and_every_option_of_it_is_explained(name: str) -> None:
-    command = main.get_command(click.Context(main), name)
-
-    assert command is not None
-    assert command.help
-    assert call(name, "--help").exit_code == 0
-    assert [option.name for option in command.params if isinstance(option, click.Option) and not option.help] == []
-
-
 def test_version_as_text() -> None:
     assert call("version").stdout == f"mainspring {__version__}\n"
 

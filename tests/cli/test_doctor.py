@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -14,14 +13,9 @@ from mainspring.rest_sharing import FreezeRequest
 from tests.cli.terminal import Terminal
 from tests.e2e.town import Server, Town, submit, until
 
+pytestmark = pytest.mark.processes
+
 WORK = {"name": "etl", "tasks": [{"name": "load", "work": {"run": ["true"]}, "labels": {"gpu": "a100"}}]}
-
-
-@pytest.fixture
-def town(tmp_path: Path, home: Path) -> Iterator[Town]:
-    """A town, for somebody without settings of their own."""
-    with Town(tmp_path / "town") as one:
-        yield one
 
 
 def ask(server: Server, *options: str) -> tuple[int, Report]:
@@ -36,9 +30,15 @@ def wrong(report: Report) -> dict[str, Check]:
     return {check.question: check for check in report.checks if check.answer is Answer.NO}
 
 
-def test_what_is_wrong_is_found_and_is_over_once_what_it_says_was_done(town: Town) -> None:
-    """A frozen pool without workers, and a task that asks for what nobody has."""
-    server = town.server()
+def test_what_is_wrong_is_found_and_is_over_once_what_it_says_was_done(tmp_path: Path, home: Path) -> None:
+    """A frozen pool without workers, and a task that asks for what nobody has; at last the server gives no answer."""
+    with Town(tmp_path / "town") as town:
+        server = town.server()
+        _find_what_is_wrong(town, server)
+        _see_from_here(town, server)
+
+
+def _find_what_is_wrong(town: Town, server: Server) -> None:
     with server.client() as client, server.client("acme") as acme:
         client.freeze(FreezeRequest(kind="pool", subject="default", why="the racks are moved"))
         run = submit(acme, WORK)
@@ -69,9 +69,8 @@ def test_what_is_wrong_is_found_and_is_over_once_what_it_says_was_done(town: Tow
         until(lambda: ask(server, "-t", "acme")[0] == 0, "nothing is wrong any more")
 
 
-def test_without_an_answer_it_says_what_is_seen_from_here(town: Town) -> None:
+def _see_from_here(town: Town, server: Server) -> None:
     """Stopped, the process is named with the signal that lets it go on; killed, it is gone."""
-    server = town.server()
     server.signal(signal.SIGSTOP)
 
     code, stopped = ask(server, "--store", town.store_url)

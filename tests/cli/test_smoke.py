@@ -18,16 +18,26 @@ from mainspring.smoke.trial import SmokeReport
 from tests.cli.terminal import Terminal
 from tests.e2e.town import Server, Town, until
 
+pytestmark = pytest.mark.processes
+
 
 @pytest.fixture(scope="module")
-def still(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A server with the worker w1, where nothing starts."""
-    with Town(tmp_path_factory.mktemp("still")) as town:
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server with the workers w1 and w2, of which the second offers more than its machine has."""
+    with Town(tmp_path_factory.mktemp("town")) as town:
         server = town.server()
-        town.worker(server, name="w1")
-        with server.client() as client:
-            client.freeze(FreezeRequest(kind="all", why="a drill"))
+        town.worker(server, name="w1", cpu=1, extra=("--zone", "eu-1", "--label", "disk=fast"))
+        town.worker(server, name="w2", cpu=4_000, extra=("--zone", "us-1", "--gpus", "1"))
         yield server
+
+
+@pytest.fixture
+def still(server: Server) -> Iterator[Server]:
+    """The server, where nothing starts."""
+    with server.client() as client:
+        client.freeze(FreezeRequest(kind="all", why="a drill"))
+        yield server
+        client.unfreeze("all")
 
 
 def smoke(server: Server, *options: str) -> tuple[int, SmokeReport]:
@@ -44,15 +54,11 @@ def left_behind(server: Server) -> list[str]:
         return [*runs, *(job.name for job in client.jobs()), *(group.name for group in client.groups())]
 
 
-def test_every_placement_is_checked_and_nothing_is_left_behind(tmp_path: Path, home: Path) -> None:
+def test_every_placement_is_checked_and_nothing_is_left_behind(server: Server, home: Path) -> None:
     """Also a worker that offers more than its machine has is found out."""
-    with Town(tmp_path / "town") as town:
-        server = town.server()
-        town.worker(server, name="w1", cpu=1, extra=("--zone", "eu-1", "--label", "disk=fast"))
-        town.worker(server, name="w2", cpu=4_000, extra=("--zone", "us-1", "--gpus", "1"))
-        code, report = smoke(server, "--tasks", "24")
-        strict, again = smoke(server, "--tasks", "3", "--strict")
-        until(lambda: left_behind(server) == [], "all of it is gone")
+    code, report = smoke(server, "--tasks", "24")
+    strict, again = smoke(server, "--tasks", "3", "--strict")
+    until(lambda: left_behind(server) == [], "all of it is gone")
 
     assert (code, report.wrong, report.is_over_time) == (0, [], False)
     assert (report.tasks, report.right, report.tenant, report.pool) == (24, 24, "smoke", "default")
@@ -99,11 +105,13 @@ def test_without_the_right_to_cancel_nothing_is_submitted(still: Server, home: P
 
 def test_where_no_worker_takes_work_nothing_is_submitted(still: Server, home: Path) -> None:
     with still.client() as client:
-        client.cordon("w1")
+        for worker in ("w1", "w2"):
+            client.cordon(worker)
         try:
             idle = Terminal().call("smoke", "--server", still.address)
         finally:
-            client.uncordon("w1")
+            for worker in ("w1", "w2"):
+                client.uncordon(worker)
 
     assert idle.exit_code == 4
     assert "no worker of pool default takes work" in idle.stderr

@@ -1,4 +1,4 @@
-"""At a real terminal, and at the end of a pipe that somebody closes: commands as processes."""
+"""At a real terminal: commands as processes."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ import pytest
 
 from tests.cli.terminal import Terminal, job
 from tests.e2e.town import until
+
+pytestmark = pytest.mark.processes
 
 COMMAND = [sys.executable, "-m", "mainspring.cli.main"]
 SHOW_CURSOR, HIDE_CURSOR = b"\x1b[?25h", b"\x1b[?25l"
@@ -124,13 +126,3 @@ def test_a_dumb_terminal_gets_plain_text(terminal: Terminal) -> None:
         assert listing.read_to_end() == 0
         assert b"w1" in listing.seen
         assert b"\x1b" not in listing.seen
-
-
-def test_a_reader_that_has_read_enough_is_no_error(terminal: Terminal) -> None:
-    terminal.finished(job("read", "id: only, run: 'true'"))
-    reading, writing = os.pipe()
-    os.close(reading)
-    result = subprocess.run([*COMMAND, "runs", "-o", "jsonl"], stdout=writing, stderr=subprocess.PIPE, check=False)
-    os.close(writing)
-
-    assert (result.returncode, result.stderr) == (0, b"")

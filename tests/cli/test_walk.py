@@ -192,6 +192,7 @@ def test_without_a_server_every_command_ends_with_3(path: str, things: Things, h
     assert msgspec.json.decode(result.stderr)["code"] == "unreachable"
 
 
+@pytest.mark.processes
 def test_a_connection_that_is_refused_is_a_sentence_and_a_hint(home: Path) -> None:
     started = [
         subprocess.Popen(
@@ -207,6 +208,7 @@ def test_a_connection_that_is_refused_is_a_sentence_and_a_hint(home: Path) -> No
         assert b"Traceback" not in err
 
 
+@pytest.mark.processes
 def test_an_interrupt_ends_with_130_and_says_nothing(terminal: Terminal, things: Things) -> None:
     started = [
         subprocess.Popen([*COMMAND, *words.split()], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
@@ -231,12 +233,13 @@ def test_an_interrupt_ends_with_130_and_says_nothing(terminal: Terminal, things:
             process.wait()
 
 
+@pytest.mark.processes
 def test_a_reader_that_has_read_enough_is_no_error(terminal: Terminal, things: Things) -> None:
     reading, writing = os.pipe()
     os.close(reading)
     started = [
         subprocess.Popen([*COMMAND, *words.split()], stdout=writing, stderr=subprocess.PIPE)
-        for words in ("runs", "tasks -o yaml", f"logs {things.task}", "openapi", "commands")
+        for words in ("runs", "runs -o jsonl", "tasks -o yaml", f"logs {things.task}", "openapi", "commands")
     ]
     os.close(writing)
     for process in started:
@@ -259,6 +262,7 @@ IMPORTS = [
 ]
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize(("words", "environment", "unneeded"), IMPORTS, ids=[one[0] or "flags" for one in IMPORTS])
 def test_a_command_imports_only_what_it_needs(
     words: str, environment: dict[str, str], unneeded: set[str], home: Path

@@ -16,6 +16,8 @@ import pytest
 
 from tests.e2e.town import until
 
+pytestmark = pytest.mark.processes
+
 COMMAND = [sys.executable, "-m", "mainspring.cli.main", "demo"]
 CHECK_SECONDS = 200
 END_SECONDS = 60

@@ -16,6 +16,7 @@ def test_a_made_page_is_what_is_made_now(page: str) -> None:
     assert target_of(page).read_text(encoding="utf-8") == made(page), "run `make reference`"
 
 
+@pytest.mark.processes
 def test_a_page_does_not_depend_on_where_it_is_made() -> None:
     """Another terminal, another home, another zone, another order of hashes."""
     program = "from tools.reference import PAGES, made\nfor page in PAGES:\n    print(made(page), end='')"

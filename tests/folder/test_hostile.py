@@ -17,6 +17,8 @@ from mainspring.folder.records import ADDRESS_FILE, OWN_DIRECTORY, RESULTS, STAT
 from mainspring.scheduler import PipelineScheduler
 from tests.folder.house import House, living, put, state, text
 
+pytestmark = pytest.mark.processes
+
 TASKS = "tasks:\n  - {id: only, shell: 'true'}\n"
 PIPELINE = "pipeline.yaml"
 

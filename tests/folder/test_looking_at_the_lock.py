@@ -39,6 +39,7 @@ def test_a_folder_is_run_while_the_lock_is_held_and_the_lock_is_left_alone(tmp_p
     assert not is_held(tmp_path, NOW)
 
 
+@pytest.mark.processes
 def test_a_process_that_is_gone_runs_nothing_also_if_nobody_has_asked_how_it_ended(tmp_path: Path) -> None:
     process = subprocess.Popen([sys.executable, "-c", ""], stdout=subprocess.PIPE)
     assert process.stdout is not None
@@ -50,6 +51,7 @@ def test_a_process_that_is_gone_runs_nothing_also_if_nobody_has_asked_how_it_end
     assert not is_held(tmp_path, NOW)
 
 
+@pytest.mark.processes
 def test_a_number_that_another_process_has_now_means_nothing(tmp_path: Path) -> None:
     with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as process:
         left_behind(tmp_path, socket.gethostname(), process.pid)

@@ -5,7 +5,11 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import pytest
+
 from mainspring.standalone import RATES, Standalone, StandaloneSettings
+
+pytestmark = pytest.mark.processes
 
 
 async def test_one_person_asks_for_p0_and_asks_as_often_as_it_likes(tmp_path: Path) -> None:

@@ -18,6 +18,8 @@ from mainspring.folder.source import FolderSource
 from mainspring.scheduler import PipelineScheduler
 from tests.api.office import until
 
+pytestmark = pytest.mark.processes
+
 EXAMPLES = Path(__file__).parents[1] / "sdk" / "pipelines"
 NEVER = 'schedule: {cron: "0 9 1 1 *", timezone: America/New_York, retryPolicy: {maxRetries: 2, retryDelayMs: 10}'
 DEADLINE_SECONDS = 60

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import msgspec
+import pytest
 
 from mainspring.folder.shared_groups import wanted_groups
 from mainspring.sdk.pipelines import Pipeline, read_pipeline
@@ -28,6 +29,7 @@ def test_of_files_that_differ_the_smallest_counts() -> None:
     assert {key: wish.most for key, wish in wanted_groups(files).items()} == {(None, "etl"): 2, ("other", "etl"): 1}
 
 
+@pytest.mark.processes
 async def test_a_folder_defines_its_groups_and_follows_their_files(tmp_path: Path) -> None:
     """The group is there when the job is, and is changed with its file."""
     file = tmp_path / "load" / "pipeline.yaml"

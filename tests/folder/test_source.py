@@ -12,6 +12,8 @@ from mainspring.errors import NotFound
 from mainspring.folder.records import OWN_DIRECTORY, STATE_FILE, ScheduleStatus
 from tests.folder.house import living, put, state, text
 
+pytestmark = pytest.mark.processes
+
 
 async def test_a_folder_begins_with_all_that_can_be_used(tmp_path: Path) -> None:
     put(tmp_path, "reports/daily", text(name="Daily Report"))

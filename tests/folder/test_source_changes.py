@@ -5,8 +5,12 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+import pytest
+
 from mainspring.folder.records import ARCHIVE_FILE, STATE_FILE
 from tests.folder.house import NEVER, living, put, state, text
+
+pytestmark = pytest.mark.processes
 
 
 async def test_edit_break_and_fix(tmp_path: Path) -> None:

@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from mainspring.sdk.client import Client
 from tests.e2e.town import Town
+
+_FOLDER = Path(__file__).parent
+
+
+@pytest.hookimpl(tryfirst=True)  # before `-m` selects
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests of this folder that use the server. The hook is called with the tests of all folders."""
+    for item in items:
+        if item.path.is_relative_to(_FOLDER) and "address" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.processes)
 
 
 @pytest.fixture(scope="session")

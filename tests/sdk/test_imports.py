@@ -20,6 +20,7 @@ assert not os.listdir("."), os.listdir(".")
 """
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize(
     "code",
     [

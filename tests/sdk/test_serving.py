@@ -31,6 +31,7 @@ def test_serve_wants_tasks() -> None:
         serve()
 
 
+@pytest.mark.processes
 async def test_a_program_serves_until_it_is_told_to_stop(tmp_path: Path) -> None:
     """There is no server: the worker comes up, finds the handler, and waits."""
     program, state_dir = tmp_path / "program.py", tmp_path / "state"

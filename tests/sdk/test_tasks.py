@@ -62,6 +62,7 @@ def test_a_name_that_no_job_could_say_is_refused() -> None:
         task(name="not a name")(lambda: None)
 
 
+@pytest.mark.processes
 def test_importing_the_package_loads_nothing_more() -> None:
     code = "import mainspring, sys; sys.exit('mainspring.sdk' in sys.modules or 'asyncio' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
