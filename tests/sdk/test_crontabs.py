@@ -204,6 +204,7 @@ def test_a_line_becomes_a_pipeline_that_does_as_cron_does() -> None:
     assert pipeline.warnings == ()
 
 
+@pytest.mark.processes
 def test_a_command_runs_in_the_home_directory_and_gets_its_input(tmp_path: Path) -> None:
     lines = imported('* * * * * pwd; cat%one%INPUT%two $HOME\n* * * * * echo a; false || echo "it\'s"\n')
 
@@ -211,6 +212,7 @@ def test_a_command_runs_in_the_home_directory_and_gets_its_input(tmp_path: Path)
     assert printed(lines[1], tmp_path) == "a\nit's\n"
 
 
+@pytest.mark.processes
 def test_another_shell_gets_the_command_as_it_is(tmp_path: Path) -> None:
     (line,) = imported('SHELL=/bin/bash\n* * * * * [[ a == a ]] && echo "it\'s $0"; cat%read\n')
 
