@@ -19,6 +19,9 @@ from mainspring.folder.records import LOCK_FILE, PIPELINE_FILE, STATE_FILE
 from mainspring.folder.watching import Watcher
 
 
+DEADLINE_SECONDS = 60
+
+
 class Changes:
     """What a watcher tells."""
 
@@ -28,7 +31,7 @@ class Changes:
 
     async def next(self) -> set[str]:
         """The next that is told."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(DEADLINE_SECONDS):
             return set(await anext(self._told))
 
     async def until(self, *paths: str) -> set[str]:
@@ -49,7 +52,12 @@ def put(directory: Path, text: str = "name: a\n") -> None:
 async def changes(
     tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[Changes]:
-    """A folder with the pipelines a, b, b/c, d and d/e, watched: once with the system's help, once without."""
+    """A folder with the pipelines a, b, b/c, d and d/e, watched: once with the system's help, once without.
+
+    Changes are told sooner than for users: these tests take them as they come, together or one after the other.
+    """
+    for name, seconds in (("QUIET_SECONDS", 0.1), ("LONGEST_SECONDS", 0.2), ("POLL_SECONDS", 0.1)):
+        monkeypatch.setattr(watching, name, seconds)
     if request.param == "polled":
         monkeypatch.setattr(watching, "awatch", no_watches)
     for name in ("a", "b", "b/c", "d", "d/e"):
@@ -122,8 +130,10 @@ async def test_it_ends_when_told(changes: Changes) -> None:
         await waiting
 
 
-async def test_what_comes_together_is_told_together(tmp_path: Path) -> None:
-    """A file that is written in steps is read when it is whole."""
+async def test_what_comes_together_is_told_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file that is written in steps is read when it is whole: also where a busy machine writes with pauses."""
+    monkeypatch.setattr(watching, "QUIET_SECONDS", 1.5)
+    monkeypatch.setattr(watching, "LONGEST_SECONDS", 60)
     for number in range(20):
         put(tmp_path / f"p{number}")
     async with Watcher(tmp_path, MachineClock()) as watcher:
