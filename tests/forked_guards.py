@@ -91,16 +91,15 @@ def _serve() -> None:
     running: set[int] = set()
     for line in sys.stdin.buffer:
         request = msgspec.json.decode(line, type=Start | Poll)
-        match request:
-            case Start():
-                answer = os.fork()
-                if not answer:
-                    _be_guard(request)
-                running.add(answer)
-            case Poll(pid=pid):
-                if pid in running and os.waitpid(pid, os.WNOHANG)[0]:
-                    running.remove(pid)
-                answer = int(pid in running)
+        if isinstance(request, Start):
+            answer = os.fork()
+            if not answer:
+                _be_guard(request)
+            running.add(answer)
+        else:
+            if request.pid in running and os.waitpid(request.pid, os.WNOHANG)[0]:
+                running.remove(request.pid)
+            answer = int(request.pid in running)
         sys.stdout.write(f"{answer}\n")
         sys.stdout.flush()
 

@@ -23,6 +23,7 @@ def no_context() -> None:
     contexts.set_current(None)
 
 
+@pytest.mark.processes
 async def test_a_commands_own_program_finds_its_context(tmp_path: Path) -> None:
     """From start to end with a real guard: it saves, and says how far it is."""
     program = """

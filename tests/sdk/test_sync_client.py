@@ -12,6 +12,7 @@ from mainspring.sdk.client import Client
 from tools.sync_client import SOURCES, made_from, target_of
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("source", SOURCES, ids=lambda path: path.stem)
 def test_a_made_file_is_what_is_made_now(source: Path) -> None:
     assert target_of(source).read_text(encoding="utf-8") == made_from(source), "run `make client`"
