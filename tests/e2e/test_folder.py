@@ -117,16 +117,12 @@ def test_files_are_followed_while_it_runs(folder: Folder) -> None:
     folder.write("new", "schedule: {cronn: '* * * * *'}\ntasks: [")
     until(lambda: "new           added: every second" in folder.said(), "a new one is said, with when it runs")
     until(lambda: "new/pipeline.yaml:" in folder.said(), "a broken file is said")
-    before = total(folder, "new")
-    until(lambda: total(folder, "new") > before, "its last good version runs on")
     folder.write("new", f"{EVERY_SECOND}}}\n{tasks('echo three >> log')}")
     until(lambda: "three" in (folder.root / "new/log").read_text(), "it is mended")
     assert folder.state("new")["scheduleId"] == schedule
 
     (folder.root / "new").rename(folder.root / "moved")
     until(lambda: folder.state("moved").get("pipelineId") == "moved", "a move is followed")
-    before = total(folder, "moved")
-    until(lambda: total(folder, "moved") > before, "it runs where it is now")
     assert folder.state("moved")["scheduleId"] == schedule
     shutil.copytree(folder.root / "moved", folder.root / "copied")
     until(lambda: folder.state("copied").get("pipelineId") == "copied", "a copy is its own")
