@@ -83,6 +83,7 @@ def test_lines_of_the_system_are_for_their_users(tmp_path: Path) -> None:
     assert [Path(line).name for line in as_users.stdout.splitlines()] == [getpass.getuser(), "nobody"]
 
 
+@pytest.mark.processes
 def test_without_a_file_it_is_the_crontab_of_whoever_asks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     missing = Terminal().call("import", "crontab")

@@ -192,6 +192,7 @@ def test_the_job_of_a_pipeline_file_can_be_submitted_with_its_parameters(tmp_pat
     assert (run["job"], run["params"]) == ("said-twice", {"who": "you", "how": "low"})
 
 
+@pytest.mark.processes
 def test_a_file_of_a_folder_is_called_as_the_folder_calls_it(
     tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

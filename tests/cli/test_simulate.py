@@ -32,6 +32,7 @@ def test_the_scenarios_are_listed_and_their_files_printed() -> None:
     assert "name: midnight" in call("midnight", "--text").stdout
 
 
+@pytest.mark.processes
 def test_the_same_seed_prints_the_same_and_writes_the_same_page(file: str, tmp_path: Path) -> None:
     first = call(file, "--seed", "7", "--no-timing", "-o", "json", "--out", str(tmp_path / "a.html"))
     second = call(
@@ -45,6 +46,7 @@ def test_the_same_seed_prints_the_same_and_writes_the_same_page(file: str, tmp_p
     assert (report["scenario"], report["seed"], report["timing"]) == ("two", 7, None)
 
 
+@pytest.mark.processes
 def test_people_get_tables_and_sentences(file: str) -> None:
     result = call(file)
 
@@ -66,6 +68,7 @@ def test_a_bad_scenario_is_refused_with_its_line(file: str) -> None:
     assert "did you mean midnight" in call("midnigth").stderr
 
 
+@pytest.mark.processes
 def test_a_page_that_can_not_be_written_is_said(file: str) -> None:
     result = call(file, "--out", "/nowhere/report.html")
 
