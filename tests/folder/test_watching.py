@@ -18,7 +18,6 @@ from mainspring.folder import watching
 from mainspring.folder.records import LOCK_FILE, PIPELINE_FILE, STATE_FILE
 from mainspring.folder.watching import Watcher
 
-
 DEADLINE_SECONDS = 60
 
 
