@@ -28,6 +28,7 @@ from mainspring.testing import FrozenClock
 from tests.folder.holding import holding
 from tests.folder.rights import shared_folder, without_privileges
 
+pytestmark = pytest.mark.processes
 HERE = socket.gethostname()
 
 
@@ -83,7 +84,6 @@ def test_the_file_says_who_has_the_folder_in_the_documented_form(
     assert content(tmp_path)["heartbeat"] == written_time(clock.wall())
 
 
-@pytest.mark.processes
 def test_a_second_scheduler_is_refused_with_who_has_the_folder(tmp_path: Path, lock: FolderLock) -> None:
     """Process, host, since when, last heard of, and what to do."""
     with holding(tmp_path) as holder:
@@ -96,7 +96,6 @@ def test_a_second_scheduler_is_refused_with_who_has_the_folder(tmp_path: Path, l
     assert f"`kill {holder.pid}`" in words
 
 
-@pytest.mark.processes
 def test_a_second_scheduler_is_refused_also_if_the_file_does_not_say_who_has_it(
     tmp_path: Path, lock: FolderLock
 ) -> None:
@@ -108,7 +107,6 @@ def test_a_second_scheduler_is_refused_also_if_the_file_does_not_say_who_has_it(
         assert holder.ask("beat") == "False"
 
 
-@pytest.mark.processes
 def test_a_released_folder_is_free_and_nothing_is_left(tmp_path: Path, lock: FolderLock) -> None:
     """Releasing twice does no harm."""
     with holding(tmp_path) as holder:
@@ -122,7 +120,6 @@ def test_a_released_folder_is_free_and_nothing_is_left(tmp_path: Path, lock: Fol
     assert not lock.beat()
 
 
-@pytest.mark.processes
 def test_of_many_that_want_it_at_once_one_gets_it(tmp_path: Path, clock: FrozenClock) -> None:
     """Also where the file of a dead one is in the way: each round begins with such a file, or with none."""
     pid = dead_pid()
@@ -153,7 +150,6 @@ def test_of_many_that_want_it_at_once_one_gets_it(tmp_path: Path, clock: FrozenC
 # somebody who is gone
 
 
-@pytest.mark.processes
 def test_the_lock_of_a_killed_process_is_taken_over_at_once(tmp_path: Path, lock: FolderLock) -> None:
     """Its heartbeat is a moment old, but the kernel knows that it is dead."""
     with holding(tmp_path) as holder:
@@ -165,7 +161,6 @@ def test_the_lock_of_a_killed_process_is_taken_over_at_once(tmp_path: Path, lock
     assert content(tmp_path)["pid"] == os.getpid()
 
 
-@pytest.mark.processes
 def test_a_child_of_a_killed_process_does_not_keep_the_lock(tmp_path: Path, lock: FolderLock) -> None:
     """Even one that inherits every descriptor that it can."""
     with holding(tmp_path) as holder:
@@ -187,7 +182,6 @@ def test_a_number_that_another_process_has_now_is_no_holder(
     assert lock.beat()
 
 
-@pytest.mark.processes
 def test_a_kill_at_any_moment_leaves_a_file_that_parses(tmp_path: Path) -> None:
     """Killed while it does nothing but write heartbeats."""
     for _ in range(3):
@@ -209,7 +203,6 @@ def test_what_killed_processes_left_is_swept_away(tmp_path: Path, lock: FolderLo
 # somebody who only seems to be gone
 
 
-@pytest.mark.processes
 def test_a_stopped_process_keeps_the_folder_however_old_its_heartbeat(
     tmp_path: Path, lock: FolderLock, clock: FrozenClock
 ) -> None:
@@ -321,7 +314,6 @@ def test_a_folder_that_we_may_only_read_is_refused(clock: FrozenClock) -> None:
             FolderLock(folder, clock).acquire()
 
 
-@pytest.mark.processes
 def test_who_has_a_folder_that_we_may_only_read_is_said_too(clock: FrozenClock) -> None:
     """Another user runs the scheduler there."""
     with shared_folder() as folder, holding(folder) as holder:
@@ -334,7 +326,6 @@ def test_who_has_a_folder_that_we_may_only_read_is_said_too(clock: FrozenClock) 
 # a lock that is lost
 
 
-@pytest.mark.processes
 def test_a_holder_sees_that_its_lock_was_removed(tmp_path: Path, lock: FolderLock) -> None:
     """And leaves alone what another one made there."""
     lock.acquire()
@@ -383,7 +374,6 @@ def without_locks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fcntl, "flock", refuse)
 
 
-@pytest.mark.processes
 @pytest.mark.usefixtures("without_locks")
 def test_without_kernel_locks_the_heartbeat_and_the_process_decide(
     tmp_path: Path, lock: FolderLock, clock: FrozenClock
