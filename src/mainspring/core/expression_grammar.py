@@ -6,12 +6,15 @@ A little less than what minijinja reads. Left out is whatever makes something la
     f(x)  x.f()           there are no functions and values have no methods
     x[1:2]                copies, once for each of hundreds that fit into an expression
     {% ... %}             loops, macros, includes
+    a, b  'a' 'b'         a list needs its brackets, and `~` joins texts
     filters and tests     other than those listed
 
 and how deep brackets nest is bounded: a list inside a list inside a text is quoted, and quoted again.
 
 1. Nothing is decided about what it means: that is the engine's, and it is asked afterwards.
-2. A quote begins and ends a text here exactly where it does for the engine, so nothing hides from us in one.
+2. A quote begins and ends a text here exactly where it does for the engine, so nothing hides from us in one. A number
+   ends where it does for the engine, too: `1is` is two words.
+3. The engine joins texts that stand side by side, and drops what it can't read after a text. Both are refused.
 """
 
 from __future__ import annotations
@@ -56,7 +59,8 @@ _TOKEN = re.compile(
     r"""
       (?P<space> [ \t\r\n]+ )
     | (?P<text>  "(?:[^"\\]|\\.)*" | '(?:[^'\\]|\\.)*' )
-    | (?P<number> [0-9][0-9A-Za-z_]*(?:\.[0-9][0-9A-Za-z_]*)? )
+    | (?P<number> 0[xX][0-9A-Fa-f_]* | 0[bBoO][0-9_]*
+                | [0-9][0-9_]*(?:\.[0-9][0-9_]*)?(?:[eE][-+]?[0-9_]*)? )
     | (?P<name>  [A-Za-z_][A-Za-z0-9_]* )
     | (?P<mark>  ==|!=|<=|>=|//|\*\*|[-+*/%~<>=|.,:()\[\]{}] )
     """,
@@ -169,10 +173,19 @@ def _fault_of(kind: str, word: str, before: str, beyond: str, open_brackets: lis
     if before == "|" and word not in FILTERS:
         return f"there is no filter {word!r}{did_you_mean(word, FILTERS)}"
     after_is = before == "is" or (before == "not" and beyond == "is")
-    if after_is and word not in TESTS and word != "not":
+    if after_is and word not in TESTS and (word != "not" or before == "not"):
         return f"there is no test {word!r}{did_you_mean(word, TESTS)}"
-    if kind != "mark":
-        return None
+    if kind in ("text", "number") and before[:1] in ("'", '"'):
+        return f"a {kind} can't stand right after a text: `~` joins texts"
+    return _fault_of_mark(word, before, beyond, open_brackets) if kind == "mark" else None
+
+
+def _fault_of_mark(word: str, before: str, beyond: str, open_brackets: list[str]) -> str | None:
+    """What is wrong with a sign after the two words before it. Keeps `open_brackets` up to date."""
+    if word == "." and (beyond in ("|", "is") or (beyond == "not" and before in TESTS)):
+        return f"a `.` can't stand right after {before!r}: put brackets around what comes before the `.`"
+    if word == "," and not open_brackets:
+        return "a `,` can't stand outside of brackets"
     if word == ":" and open_brackets[-1:] != ["{"]:
         return "slices ([from:to]) are not available"
     if word == "(" and _calls(before, beyond):
@@ -189,7 +202,7 @@ def _fault_of(kind: str, word: str, before: str, beyond: str, open_brackets: lis
 
 def _calls(before: str, beyond: str) -> bool:
     """Whether a `(` after these two tokens would call something that is no filter and no test."""
-    if before in (")", "]", "}") or before[:1] in ("'", '"'):
+    if before in (")", "]", "}", ".") or before[:1] in ("'", '"') or before[:1].isdigit():
         return True
     is_word = before[:1].isalpha() or before[:1] == "_"
     if not is_word or (before in _BEFORE_BRACKET and beyond != "."):
