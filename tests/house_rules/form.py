@@ -20,12 +20,15 @@ _EMPTY_WORDS = frozenset({"util", "utils", "common", "helper", "helpers", "manag
 
 def functions_are_short(source: Source) -> Iterator[Complaint]:
     """A function has at most 70 lines of code, or a reason. Its docstring, comments and blank lines are not counted."""
-    code = _lines_of_code(source)
-    for node in ast.walk(source.tree):
-        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+    code: set[int] | None = None
+    for node in source.nodes:
+        if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             continue
         first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
         last = node.end_lineno or node.lineno
+        if last - first < LONGEST_FUNCTION:
+            continue  # Short, whatever is in it. To find the lines of code takes long.
+        code = _lines_of_code(source) if code is None else code
         length = len(code & set(range(first, last + 1)) - _docstring_lines(node))
         if length > LONGEST_FUNCTION and not _has_reason(source, first, last):
             yield source.complain(
@@ -100,6 +103,6 @@ def types_are_said(source: Source) -> Iterator[Complaint]:
     """core, shard and the store's port say what they mean: no Any."""
     if not source.is_under("mainspring.core", "mainspring.shard", "mainspring.store.port"):
         return
-    for node, name in source.references():
+    for node, name in source.references:
         if name == "typing.Any":
             yield source.complain(node, "Any: say which types it can be")

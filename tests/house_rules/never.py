@@ -25,21 +25,21 @@ def only_the_edge_prints(source: Source) -> Iterator[Complaint]:
     """`print` is for commands; everything else logs events or returns values."""
     if source.is_under(*_PRINTERS):
         return
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "print":
             yield source.complain(node, "print() belongs to the command line")
 
 
 def errors_are_not_swallowed(source: Source) -> Iterator[Complaint]:
     """Nobody catches everything and goes on as if nothing had been."""
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         if (
             isinstance(node, ast.ExceptHandler)
             and _catches_everything(node.type)
             and all(map(_does_nothing, node.body))
         ):
             yield source.complain(node, "swallows every error: name the one that is safe to ignore, and say why")
-    for call, name in source.calls():
+    for call, name in source.calls:
         if name == "contextlib.suppress" and any(map(_catches_everything, call.args)):
             yield source.complain(call, "suppresses every error: name the one that is safe to ignore")
 
@@ -67,10 +67,10 @@ def nothing_runs_foreign_text(source: Source) -> Iterator[Complaint]:
     for node, imported, *_ in source.imports:
         if imported.partition(".")[0] in _UNSAFE_MODULES:
             yield source.complain(node, f"{imported} runs what it reads")
-    for call, name in source.calls():
+    for call, name in source.calls:
         if name in _UNSAFE_CALLS:
             yield source.complain(call, f"{name} runs what it reads")
-    for part in ast.walk(source.tree):
+    for part in source.nodes:
         match part:
             case ast.Call(func=ast.Name(id="eval" | "exec" as name)):
                 yield source.complain(part, f"{name}() runs what it reads")

@@ -21,7 +21,7 @@ def time_has_one_home(source: Source) -> Iterator[Complaint]:
     """Only `clock.py` asks what time it is, or sleeps. `asyncio.sleep(0)`, which lets others run, is free."""
     if not source.is_under("mainspring") or source.is_under("mainspring.clock"):
         return
-    for node, name in source.references():
+    for node, name in source.references:
         if _TIME.fullmatch(name):
             yield source.complain(node, f"{name} is clock.py's business: take `now` or a Clock as an argument")
     yield from _sleeps(source, "sleep on a Clock: this one runs on real time whatever the simulator thinks")
@@ -31,10 +31,10 @@ def chance_has_one_home(source: Source) -> Iterator[Complaint]:
     """Only `ids.py` draws from the machine's randomness. A `Random` that was given a seed may be handed around."""
     if not source.is_under("mainspring") or source.is_under("mainspring.ids"):
         return
-    for node, name in source.references():
+    for node, name in source.references:
         if _CHANCE.fullmatch(name):
             yield source.complain(node, f"{name} is ids.py's business: take an id or a seeded Random as an argument")
-    for call, name in source.calls():
+    for call, name in source.calls:
         if name == "random.Random" and not (call.args or call.keywords):
             yield source.complain(call, "a Random without a seed can't be repeated")
 
@@ -49,7 +49,7 @@ def no_test_sleeps(source: Source) -> Iterator[Complaint]:
 
 
 def _sleeps(source: Source, message: str) -> Iterator[Complaint]:
-    for call, name in source.calls():
+    for call, name in source.calls:
         if _SLEEP.fullmatch(name) and not (
             call.args and isinstance(call.args[0], ast.Constant) and call.args[0].value == 0
         ):
@@ -60,7 +60,7 @@ def deciders_only_decide(source: Source) -> Iterator[Complaint]:
     """core and shard are plain functions of their arguments: nothing to await, no log, no file, no global."""
     if not source.is_under("mainspring.core", "mainspring.shard"):
         return
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         if isinstance(node, ast.AsyncFunctionDef | ast.Await | ast.AsyncFor | ast.AsyncWith):
             yield source.complain(node, "core and shard never wait: no async, no await")
         elif isinstance(node, ast.Global):

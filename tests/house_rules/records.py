@@ -15,7 +15,7 @@ def errors_have_codes(source: Source) -> Iterator[Complaint]:
     """All errors live in `errors.py`, and each has a code of its own that is never another's."""
     if source.module != "mainspring.errors":
         if source.is_under("mainspring"):
-            for node in ast.walk(source.tree):
+            for node in source.nodes:
                 if isinstance(node, ast.ClassDef) and _is_public_error(source, node):
                     yield source.complain(node, f"{node.name} is an error: it belongs into errors.py, with a code")
         return

@@ -46,6 +46,11 @@ class Source:
         return ast.parse(self.text, self.path)
 
     @cached_property
+    def nodes(self) -> list[ast.AST]:
+        """Every node of the tree. Each rule walks over all of them, so they are found once."""
+        return list(ast.walk(self.tree))
+
+    @cached_property
     def lines(self) -> list[str]:
         """The file's lines, the first of them at 0."""
         return self.text.splitlines()
@@ -70,7 +75,7 @@ class Source:
         """Every import of the file, wherever it stands; relative ones with their full name."""
         package = self.module if self.path.endswith("__init__.py") else self.module.rpartition(".")[0]
         found: list[Import] = []
-        for node in ast.walk(self.tree):
+        for node in self.nodes:
             if isinstance(node, ast.Import):
                 for alias in node.names:
                     stands_for = alias.name if alias.asname else alias.name.partition(".")[0]
@@ -93,31 +98,26 @@ class Source:
             return None
         return ".".join([self._names[node.id], *reversed(trail)])
 
-    def references(self) -> Iterator[tuple[ast.expr, str]]:
+    @cached_property
+    def references(self) -> list[tuple[ast.expr, str]]:
         """Every use of something imported, by its full name: `dt.now` as `datetime.datetime.now`."""
-        for node in ast.walk(self.tree):
-            if isinstance(node, ast.Attribute | ast.Name) and isinstance(node.ctx, ast.Load):
-                name = self.full_name(node)
-                if name is not None:
-                    yield node, name
+        uses = [node for node in self.nodes if isinstance(node, (ast.Attribute, ast.Name))]
+        named = [(node, self.full_name(node)) for node in uses if isinstance(node.ctx, ast.Load)]
+        return [(node, name) for node, name in named if name is not None]
 
-    def calls(self) -> Iterator[tuple[ast.Call, str]]:
+    @cached_property
+    def calls(self) -> list[tuple[ast.Call, str]]:
         """Every call of something imported, by its full name."""
-        for node in ast.walk(self.tree):
-            if isinstance(node, ast.Call):
-                name = self.full_name(node.func)
-                if name is not None:
-                    yield node, name
+        named = [(node, self.full_name(node.func)) for node in self.nodes if isinstance(node, ast.Call)]
+        return [(node, name) for node, name in named if name is not None]
 
     def strings(self) -> Iterator[tuple[int, str]]:
         """Every text in the file with its line, f-strings with their gaps as {}; an SQL file is one text."""
         if self.path.endswith(".sql"):
             yield 1, self.text
             return
-        of_f_strings = {
-            id(part) for node in ast.walk(self.tree) if isinstance(node, ast.JoinedStr) for part in node.values
-        }
-        for node in ast.walk(self.tree):
+        of_f_strings = {id(part) for node in self.nodes if isinstance(node, ast.JoinedStr) for part in node.values}
+        for node in self.nodes:
             if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in of_f_strings:
                 yield node.lineno, node.value
             elif isinstance(node, ast.JoinedStr):

@@ -21,7 +21,7 @@ def only_the_table_assigns_states(source: Source) -> Iterator[Complaint]:
     if not source.is_under("mainspring") or source.is_under("mainspring.core.states"):
         return
     message = "only core/states.py changes a task's state, and core/runs.py a run's: go through their functions"
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         match node:
             case ast.Attribute(value=ast.Name(id="run"), attr="state") if source.is_under("mainspring.core.runs"):
                 pass
