@@ -29,7 +29,7 @@ install = $(1)/bin/python -m pip install --quiet $(2) 2> $(1)/pip.log \
 count = $$(grep '^[A-Za-z0-9].*==' $(1) | grep -vc "sys_platform == '")
 
 .DEFAULT_GOAL := help
-.PHONY: help setup tools up test check format client reference golden sim sim-faults soak bench peers lock clean
+.PHONY: help setup tools up test check types fast-tests format client reference golden sim sim-faults soak bench peers lock clean
 
 help: ## say what each target does
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -70,11 +70,16 @@ up: setup ## run the pipelines of examples/ until Ctrl-C
 test: tools ## run every test but the soak, in random order, in two groups
 	@$(BIN)/python -m tools.run_tests -n $(PROCESSES) $(ARGS)
 
-check: tools ## format, lint, types, house rules, fast tests: some minutes
+check: tools ## format, lint, types, house rules, fast tests: about a minute
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
+	@$(MAKE) --no-print-directory --keep-going --jobs 2 --output-sync=target types fast-tests
+
+types: tools ## check the types of everything
 	$(BIN)/mypy $(SOURCES)
-	$(BIN)/python -m pytest -q -n $(PROCESSES) tests/test_tidy.py $(wildcard tests/core tests/golden tests/shard tests/cli)
+
+fast-tests: tools ## house rules, and the tests of pure code without the long ones
+	$(BIN)/python -m pytest -q -n $(PROCESSES) -m "not soak and not long" tests/test_tidy.py tests/core tests/golden tests/shard
 
 format: tools ## put the source into its form and mend what ruff can mend
 	$(BIN)/ruff format .
@@ -97,6 +102,8 @@ sim-faults: tools ## switch off one guard at a time and show that the simulator 
 
 soak: tools $(RAY) ## what takes longer than a test may: many seeds, long tests; SCALE=0.05 for a twentieth
 	SOAK_SCALE=$(SCALE) $(BIN)/python -m pytest -n $(PROCESSES) -m soak --timeout=7200 tests
+	SOAK_SCALE=$(SCALE) $(BIN)/python -m pytest -n $(PROCESSES) -m "property and not soak" --timeout=7200 \
+		--hypothesis-profile=explore tests
 
 bench: tools ## measure the engine, placement, fairness, graphs, schedules, lists, folders, everything together, and what a kill -9 costs
 	$(BIN)/python -m benchmarks.engine --store postgres -o json
