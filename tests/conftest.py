@@ -27,24 +27,31 @@ settings.register_profile("unhurried", deadline=None, suppress_health_check=[Hea
 # The same examples in every run: a change is never blamed for what chance found elsewhere.
 settings.register_profile("same", settings.get_profile("unhurried"), derandomize=True, max_examples=50)
 # New examples in every run, and more of them: for `make soak`, which says it as --hypothesis-profile=explore.
-EXPLORED = max(50, round(2_000 * float(os.environ.get("SOAK_SCALE", "1"))))
-settings.register_profile("explore", settings.get_profile("unhurried"), print_blob=True, max_examples=EXPLORED)
+_SCALE = float(os.environ.get("SOAK_SCALE", "1"))
+settings.register_profile(
+    "explore", settings.get_profile("unhurried"), print_blob=True, max_examples=max(50, round(2_000 * _SCALE))
+)
 settings.load_profile("same")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark the tests of properties, and let those that say how many examples they need explore more of them, too."""
+    """Mark the tests of properties. Those that say how many examples they need explore ten times as many."""
     explores = config.getoption("--hypothesis-profile", default=None) == "explore"
+    told: set[Any] = set()
     for item in items:
         test = getattr(item, "obj", None)
         if not getattr(test, "is_hypothesis_test", False):
             continue
         item.add_marker("property")
-        given = getattr(test, "_hypothesis_internal_use_settings", None)
-        if explores and given is not None:
-            most = max(EXPLORED, given.max_examples)
-            inner = getattr(test, "__func__", test)
-            inner._hypothesis_internal_use_settings = settings(given, derandomize=False, max_examples=most)
+        test = getattr(test, "__func__", test)
+        holder, name = test, "_hypothesis_internal_use_settings"
+        if isinstance(getattr(getattr(item, "cls", None), "settings", None), settings):  # a state machine
+            holder, name = item.cls, "settings"  # type: ignore[attr-defined]
+        given = getattr(holder, name, None)
+        if explores and given is not None and holder not in told:
+            told.add(holder)
+            most = given.max_examples * max(1, round(10 * _SCALE))
+            setattr(holder, name, settings(given, derandomize=False, print_blob=True, max_examples=most))
 
 
 # What a test starts in this process is inside of a program that has said where events go: not into results.

@@ -12,6 +12,7 @@ from datetime import timedelta
 from typing import Any
 
 import msgspec
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
@@ -372,7 +373,7 @@ class Story(RuleBasedStateMachine):
         )  # fmt: skip
 
 
-TestAnyStory = Story.TestCase
+TestAnyStory = pytest.mark.long(Story.TestCase)
 TestAnyStory.settings = settings(
     max_examples=int(os.environ.get("STORIES", "60")),
     stateful_step_count=30,

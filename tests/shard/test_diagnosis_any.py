@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import rule
@@ -95,7 +96,7 @@ def _is_sound(found: Diagnosis) -> None:
         assert found.reason in (None, Reason.DEPENDENCY_NOT_READY)
 
 
-TestAskedStory = AskedStory.TestCase
+TestAskedStory = pytest.mark.long(AskedStory.TestCase)
 TestAskedStory.settings = settings(
     max_examples=int(os.environ.get("STORIES", "60")) // 5,
     stateful_step_count=30,

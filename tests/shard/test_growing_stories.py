@@ -76,6 +76,7 @@ def steps_of(story: Story, random: Random) -> list[tuple[float, Callable[[], boo
     ]  # fmt: skip
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(20))
 def test_a_run_that_grows_ends_whatever_happens(seed: int) -> None:
     random = Random(seed)

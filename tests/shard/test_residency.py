@@ -129,6 +129,7 @@ def _assigned(batch: Batch) -> Iterator[tuple[str, Assignment]]:
                 yield effect.worker, assignment
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("first", range(0, SCHEDULES, IN_ONE_TEST))
 def test_what_must_stay_in_europe_is_placed_nowhere_else(first: int) -> None:
     """Whatever pools there are, wherever their workers are, and however they are labelled later."""

@@ -151,6 +151,7 @@ def _judge(batch: Batch) -> None:
             assert one.tries == 0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(12))
 def test_of_any_story_the_laws_hold_and_all_ends_well(world: World, seed: int) -> None:
     story = Story(world, seed)
