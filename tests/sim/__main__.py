@@ -27,7 +27,7 @@ def main() -> int:
     if options.seed is not None:
         return runs.tell_seed(options.seed, options.virtual_seconds, options.plant)
     if options.planted:
-        return runs.run_planted(options.processes, options.virtual_seconds)
+        return runs.run_planted(options.processes)
     seeds = range(options.first, options.first + options.seeds)
     return runs.run_seeds(seeds, options.processes, options.virtual_seconds)
 

@@ -86,6 +86,20 @@ PLANTS_OF_CLAIMS = (
     Plant("size of a claim", "a claim gets one more than it wanted", _one_more, 16, only=_only("WRK-2")),
     Plant("word of a claimed attempt", "its time goes on whatever is said", _deaf, 66, only=_only("I-16")),
     Plant("silence about what was claimed", "nobody waits for it to end", _never_silent, 16, only=_only("LIV-1")),
-    Plant("call back of what was claimed", "it stays until its time is up", _stays_with_it, 40, only=_only("LIV-3")),
-    Plant("claim that nobody waits for", "it is answered all the same", _given_to_nobody, 16, only=_only("LIV-3")),
+    Plant(
+        "call back of what was claimed",
+        "it stays until its time is up",
+        _stays_with_it,
+        142,
+        _only("LIV-3"),
+        seconds=200.0,
+    ),
+    Plant(
+        "claim that nobody waits for",
+        "it is answered all the same",
+        _given_to_nobody,
+        108,
+        _only("LIV-3"),
+        seconds=200.0,
+    ),
 )

@@ -15,6 +15,8 @@ class Plant(NamedTuple):
     patch: Callable[[], AbstractContextManager[None]]
     first_seed: int = 1
     only: frozenset[str] = frozenset()
+    seconds: float = 900.0
+    """The length of its worlds. A world without this guard may end late or never, so a short one shows it sooner."""
 
 
 @contextmanager

@@ -35,9 +35,7 @@ def tell_seed(seed: int, seconds: float, guard: str | None) -> int:
     plant = next((one for one in PLANTS if one.guard == guard), None)
     if guard is not None and plant is None:
         sys.exit(f"no such guard: {guard}; there are {', '.join(one.guard for one in PLANTS)}")
-    result = (
-        run_planted_seed(plant, seed, seconds, verbose=True) if plant else run_seed(seed, seconds=seconds, verbose=True)
-    )
+    result = run_planted_seed(plant, seed, verbose=True) if plant else run_seed(seed, seconds=seconds, verbose=True)
     print(f"seed {seed}: {sum(result.faults.values())} faults, {result.steps} steps, trace {result.digest}")
     for invariant, story in result.found:
         print(f"{invariant}: {story}")
@@ -56,13 +54,13 @@ def run_seeds(seeds: Sequence[int], processes: int, seconds: float) -> int:
     return _report(outcomes, time.perf_counter() - began)
 
 
-def run_planted(processes: int, seconds: float) -> int:
+def run_planted(processes: int) -> int:
     """Take each guard out, and run seeds until that is noticed."""
     missed = 0
     width = max(len(plant.guard) for plant in PLANTS)
     print(f"{'guard':{width}}  caught by  seed  seeds needed  what the simulator saw")
     for number, plant in enumerate(PLANTS):
-        caught = _catch(number, processes, seconds)
+        caught = _catch(number, processes)
         if caught is None:
             missed += 1
             print(f"{plant.guard:{width}}  NOT CAUGHT in {PLANTED_BUDGET} seeds", flush=True)
@@ -74,10 +72,10 @@ def run_planted(processes: int, seconds: float) -> int:
     return 1 if missed else 0
 
 
-def _catch(number: int, processes: int, seconds: float) -> tuple[int, int, tuple[str, str]] | None:
+def _catch(number: int, processes: int) -> tuple[int, int, tuple[str, str]] | None:
     """The first seed in which the absence of a guard is seen, how many were tried, and what was seen."""
     first = PLANTS[number].first_seed
-    work = ((number, seed, seconds) for seed in range(first, first + PLANTED_BUDGET))
+    work = ((number, seed) for seed in range(first, first + PLANTED_BUDGET))
     with _pool(processes) as pool:
         for tried, (seed, found) in enumerate(pool.imap(_run_planted_one, work, chunksize=1), 1):
             if found:
@@ -85,10 +83,10 @@ def _catch(number: int, processes: int, seconds: float) -> tuple[int, int, tuple
     return None
 
 
-def run_planted_seed(plant: Plant, seed: int, seconds: float, *, verbose: bool = False) -> SeedResult:
-    """Run one seed without a guard."""
+def run_planted_seed(plant: Plant, seed: int, *, verbose: bool = False) -> SeedResult:
+    """Run one seed without a guard, in a world of the plant's length."""
     with plant.patch():
-        return run_seed(seed, seconds=seconds, verbose=verbose, only=plant.only)
+        return run_seed(seed, seconds=plant.seconds, verbose=verbose, only=plant.only)
 
 
 def _run_one(work: tuple[int, float, bool]) -> Outcome:
@@ -99,9 +97,9 @@ def _run_one(work: tuple[int, float, bool]) -> Outcome:
     return Outcome(result, run_seed(seed, seconds=seconds).digest == result.digest)
 
 
-def _run_planted_one(work: tuple[int, int, float]) -> tuple[int, list[tuple[str, str]]]:
-    number, seed, seconds = work
-    return seed, run_planted_seed(PLANTS[number], seed, seconds).found
+def _run_planted_one(work: tuple[int, int]) -> tuple[int, list[tuple[str, str]]]:
+    number, seed = work
+    return seed, run_planted_seed(PLANTS[number], seed).found
 
 
 def _report(outcomes: Sequence[Outcome], took: float) -> int:

@@ -48,6 +48,9 @@ REGRESSIONS = {
 }
 """Seeds that failed once, and what was wrong."""
 
+AT_LENGTH_IN_THE_SOAK = frozenset({3, 28, 86, 150, 1094, 185, 207, 59, 197, 975, 164, 525, 56})
+"""The dearest of them, 2 to 5 s each: a short world of the seed runs here, the one that failed in `test_soak.py`."""
+
 
 @pytest.mark.parametrize("seed", range(1001, 1009))
 def test_a_seed_finds_nothing(seed: int) -> None:
@@ -59,7 +62,7 @@ def test_a_seed_finds_nothing(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", REGRESSIONS, ids=str)
 def test_a_seed_that_failed_once_does_not_fail_again(seed: int) -> None:
-    result = run_seed(seed, seconds=WHOLE)
+    result = run_seed(seed, seconds=SHORT if seed in AT_LENGTH_IN_THE_SOAK else WHOLE)
 
     assert result.found == []
     assert sum(result.faults.values()) >= 10
@@ -94,14 +97,14 @@ def test_a_seed_always_tells_the_same_story() -> None:
         ("whose a claimed attempt is", 16, "I-13"),
         ("start of what is held", 29, "I-13"),
         ("size of a claim", 16, "WRK-2"),
-        ("call back of what was claimed", 40, "LIV-3"),
-        ("claim that nobody waits for", 36, "LIV-3"),
+        ("call back of what was claimed", 142, "LIV-3"),
+        ("claim that nobody waits for", 108, "LIV-3"),
     ],
 )
 def test_a_missing_guard_is_noticed(guard: str, seed: int, invariant: str) -> None:
     plant = next(plant for plant in PLANTS if plant.guard == guard)
 
-    result = run_planted_seed(plant, seed, WHOLE)
+    result = run_planted_seed(plant, seed)
 
     assert result.found[0][0] == invariant
 
@@ -129,7 +132,7 @@ def test_a_missing_guard_of_sharing_is_noticed_by_its_own_check(guard: str, inva
     """
     plant = next(plant for plant in PLANTS if plant.guard == guard)
 
-    result = run_planted_seed(plant, plant.first_seed, WHOLE)
+    result = run_planted_seed(plant, plant.first_seed)
 
     assert result.found[0][0] == invariant
     assert story in result.found[0][1]
