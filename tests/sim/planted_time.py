@@ -181,7 +181,7 @@ def _never_linear() -> AbstractContextManager[None]:
 
 PLANTS_OF_TIME = (
     Plant("window cursor", "a window is fired, and is still to come", _cursor_stays, 3),
-    Plant("windows of a failover", "only the latest window that is due is covered", _only_the_latest, 8),
+    Plant("windows of a failover", "only the latest window that is due is covered", _only_the_latest, 9),
     Plant("window's time", "windows are fired 3 s before their time", _too_early, 3),
     Plant("run of a fire", "what ran has no run", _no_runs),
     Plant("overlap", "nobody looks how many runs are going", _no_overlap),
@@ -196,7 +196,7 @@ PLANTS_OF_TIME = (
     Plant("retry budget", "nobody counts the retries of a run", _no_budget, 2),
     Plant("permanent failures", "they are tried again", _permanent_again, 9),
     Plant("circuits that close", "an open circuit stays open", _never_closed),
-    Plant("circuits that open", "however many fail alike, no circuit opens", _never_open, 2),
+    Plant("circuits that open", "however many fail alike, no circuit opens", _never_open, 7),
     Plant("circuits that hold", "an open circuit holds nothing back", _holds_nothing),
     Plant("quarantine", "a task fails alike on every worker, and goes on", _no_quarantine, 128),
     Plant("time limit", "tasks are stopped after a fifth of their time", _short_limit),
