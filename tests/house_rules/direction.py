@@ -85,10 +85,11 @@ AREAS: dict[str, Area] = {
         f"telemetry core host shard errors clock {_PORTS}",
         "msgspec structlog prometheus_client opentelemetry openlineage attr",
     ),
-    "mainspring.outgoing": _area("outgoing errors", "httpx2"),
+    "mainspring.trust": _area(),
+    "mainspring.outgoing": _area("outgoing errors trust", "httpx2"),
     "mainspring.notify": _area("notify outgoing core clock errors sdk.sources", "msgspec httpx2 aiosmtplib apprise"),
     "mainspring.api": _area(
-        f"api host shard core {_PORTS} certificates clock errors event_loop wire ids telemetry {_REST}",
+        f"api host shard core {_PORTS} certificates clock errors event_loop wire ids telemetry trust {_REST}",
         "msgspec structlog starlette uvicorn websockets httpx2 prometheus_client psutil",
     ),
     "mainspring.worker": _area(

@@ -22,6 +22,7 @@ from mainspring.clock import Clock
 from mainspring.errors import NotFound, Unavailable, Unreachable
 from mainspring.store.port import Store
 from mainspring.store.port_front import ServerRow
+from mainspring.trust import machine_trust
 
 log = structlog.get_logger()
 
@@ -60,9 +61,7 @@ class Peers:
         self._clock = clock
         self._secret = secret
         # The machine's proxies are not for servers that speak to each other.
-        self._http = httpx2.AsyncClient(
-            timeout=_DEADLINE_SECONDS, trust_env=False, verify=trust or ssl.create_default_context()
-        )
+        self._http = httpx2.AsyncClient(timeout=_DEADLINE_SECONDS, trust_env=False, verify=trust or machine_trust())
         self._servers: list[ServerRow] = []
         self._leaders: dict[str, str] = {}
         self._looked_at = float("-inf")

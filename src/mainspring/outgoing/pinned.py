@@ -14,6 +14,7 @@ import httpx2
 
 from mainspring.errors import Refused, Unavailable
 from mainspring.outgoing.addresses import Resolve, choose, resolve
+from mainspring.trust import machine_trust
 
 _MOST_ADDRESSES = 3
 _PORTS = {"http": 80, "https": 443}
@@ -86,12 +87,10 @@ class Pinned:
                 raise Unavailable(f"{host} did not answer: {type(error).__name__}", reason="no_answer") from None
 
     def _context(self, url: httpx2.URL) -> ssl.SSLContext | bool:
-        """Whom to trust. Certificates take 50 ms to load: only who needs them does, and once."""
+        """Return whom to trust. Loading certificates is slow, so it is left out for http."""
         if url.scheme != "https":
             return False
-        if self._trust is None:
-            self._trust = ssl.create_default_context()
-        return self._trust
+        return self._trust or machine_trust()
 
 
 async def _first_answer(client: httpx2.AsyncClient, requests: list[httpx2.Request]) -> httpx2.Response:
