@@ -1,28 +1,31 @@
 """The OpenAPI document is whole, its examples are true, and the server keeps to it, on either store (UX-4).
 
 Schemathesis makes requests from the document, good and bad ones, for every operation that ends by itself, and looks at
-the answers: no error of the server, no status, media type or body that the document does not have.
+the answers: no error of the server, no status, media type or body that the document does not have. Each request is
+drawn once, and sent to a server of either store. `test_system.py` validates the document by the specification.
 """
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from typing import Any, NamedTuple
 
 import msgspec
 import pytest
+import requests
 import schemathesis
 from hypothesis import HealthCheck, Phase, given, settings
-from openapi_spec_validator import validate
 from schemathesis import Case
 from schemathesis.checks import not_a_server_error
 from schemathesis.core.failures import FailureGroup
+from schemathesis.schemas import APIOperation
 from schemathesis.specs.openapi.checks import (
     content_type_conformance,
     response_schema_conformance,
     status_code_conformance,
 )
+from schemathesis.specs.openapi.schemas import OpenApiSchema
 from starlette.requests import Request
 
 from mainspring.api import docs_page, openapi
@@ -30,6 +33,7 @@ from mainspring.api.app import endpoints
 from mainspring.api.examples import example_of
 from mainspring.rest import TokenRequest
 from mainspring.rest_admin import WebhookRequest
+from mainspring.rest_claims import LONGEST_WAIT_SECONDS
 from mainspring.rest_sharing import GroupRequest, PolicyRequest
 from mainspring.sdk.client import Client
 from tests.e2e.town import Town
@@ -37,7 +41,11 @@ from tests.postgres import PostgresServer
 
 ENDLESS = {"follow_events"}
 """Operations whose answer does not end by itself: tests/api/test_live.py follows them."""
-EXAMPLES = 6
+EXAMPLES = 4
+"""Requests of each operation, besides the examples of the document."""
+EXPLORED = 200
+"""The same in the soak."""
+SHORT_WAIT_SECONDS = 0.01
 OPERATIONS = sorted(endpoint.operation for endpoint in endpoints() if endpoint.operation not in ENDLESS)
 WANTED_CHECKS = [
     not_a_server_error,
@@ -57,11 +65,6 @@ def the_document() -> Document:
     """What /openapi.json says."""
     document: Document = msgspec.json.decode(msgspec.json.encode(openapi.document(endpoints(), "0")))
     return document
-
-
-def test_it_is_valid() -> None:
-    """By the specification of OpenAPI 3.1."""
-    validate(the_document())
 
 
 def test_every_operation_is_described() -> None:
@@ -94,24 +97,34 @@ def test_the_page_has_every_operation_and_asks_nobody_else() -> None:
     assert "default-src 'none'" in docs_page.HEADERS["Content-Security-Policy"]
 
 
-@pytest.fixture(scope="module", params=["sqlite", "postgres"])
-def town(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Town]:
-    """A server on either store."""
-    store = None
-    if request.param == "postgres":
-        postgres: PostgresServer = request.getfixturevalue("postgres_server")
-        store = postgres.url(postgres.create_database(template="template0"))
-    with Town(tmp_path_factory.mktemp(request.param), store) as town:
-        yield town
+class Served(NamedTuple):
+    """A server on one of the stores."""
+
+    store: str
+    address: str
+    session: requests.Session
+    """Keeps its connection to the server."""
+    known: dict[str, list[str]]
+    """Names of things that are there, by the part of a path that means them."""
 
 
 @pytest.fixture(scope="module")
-def served(town: Town) -> tuple[Any, dict[str, list[str]]]:
-    """The document as a server of the town gives it, and names of things that are there."""
-    server = town.server()
-    with server.client() as client:
-        known = furnish(client)
-    return schemathesis.openapi.from_url(f"{server.address}/openapi.json"), known
+def served(
+    postgres_server: PostgresServer, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[OpenApiSchema, list[Served]]]:
+    """The document as a server gives it, and a server on each store."""
+    postgres = postgres_server.url(postgres_server.create_database(template="template0"))
+    servers = []
+    with ExitStack() as stack:
+        for store, url in {"sqlite": None, "postgres": postgres}.items():
+            town = stack.enter_context(Town(tmp_path_factory.mktemp(store), url))
+            server = town.server()
+            with server.client() as client:
+                known = furnish(client)
+            servers.append(Served(store, server.address, stack.enter_context(requests.Session()), known))
+        schema = schemathesis.openapi.from_url(f"{servers[0].address}/openapi.json")
+        assert isinstance(schema, OpenApiSchema)
+        yield schema, servers
 
 
 def furnish(client: Client) -> dict[str, list[str]]:
@@ -138,33 +151,73 @@ def furnish(client: Client) -> dict[str, list[str]]:
     }
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("name", OPERATIONS)
-def test_the_server_keeps_to_it(served: tuple[Any, dict[str, list[str]]], name: str) -> None:
-    """Whatever is asked."""
-    schema, known = served
-    operation = schema.find_operation_by_id(name)
-    checks = [check for check in WANTED_CHECKS if check is not not_a_server_error or name not in MAY_SAY_NO]
+def test_the_server_keeps_to_it(served: tuple[OpenApiSchema, list[Served]], name: str) -> None:
+    """With the same few requests every time, and with the example of each body."""
+    schema, servers = served
+    ask_whatever(servers, schema.find_operation_by_id(name), examples=EXAMPLES, derandomize=True)
+    send_examples(servers, schema.find_operation_by_id(name))
+
+
+@pytest.mark.soak
+@pytest.mark.processes
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_the_server_keeps_to_it_whatever_is_asked(
+    served: tuple[OpenApiSchema, list[Served]], name: str, soak_scale: float
+) -> None:
+    """With many requests, drawn anew every time."""
+    schema, servers = served
+    examples = max(EXAMPLES, int(EXPLORED * soak_scale))
+    ask_whatever(servers, schema.find_operation_by_id(name), examples=examples, derandomize=False)
+
+
+def ask_whatever(servers: Sequence[Served], operation: APIOperation, *, examples: int, derandomize: bool) -> None:
+    """Send each drawn request to the server of either store, and check what it answers."""
 
     @settings(
-        max_examples=int(os.environ.get("OPENAPI_EXAMPLES", EXAMPLES)), deadline=None, database=None,
+        max_examples=examples, derandomize=derandomize, deadline=None, database=None,
         phases=[Phase.explicit, Phase.generate], suppress_health_check=list(HealthCheck),
     )  # fmt: skip
     @given(case=operation.as_strategy())
     def ask(case: Case) -> None:
-        for part, values in known.items():
-            if part in case.path_parameters and len(str(case.path_parameters[part])) % 2:
-                case.path_parameters[part] = values[len(str(case.path_parameters[part])) % len(values)]
-        try:
-            case.call_and_validate(checks=checks, timeout=30)
-        except FailureGroup as failures:
-            raise AssertionError("\n".join(str(one) for one in failures.exceptions)) from None
+        case.body = without_waiting(case.body)
+        drawn = dict(case.path_parameters)
+        for server in servers:
+            for part, values in server.known.items():
+                if part in drawn and len(str(drawn[part])) % 2:
+                    case.path_parameters[part] = values[len(str(drawn[part])) % len(values)]
+            send(server, case)
 
     ask()
-    media_types = schema.raw_schema["paths"][operation.path][operation.method].get("requestBody", {}).get("content", {})
-    for media_type, content in media_types.items():
-        example = operation.Case(
-            body=content["example"], media_type=media_type,
-            path_parameters={part: values[0] for part, values in known.items() if f"{{{part}}}" in operation.path},
-        )  # fmt: skip
-        for _ in range(2):
-            example.call_and_validate(checks=checks, timeout=30)
+
+
+def send_examples(servers: Sequence[Served], operation: APIOperation) -> None:
+    """Send the example of each body to the server of either store, twice: the second time the thing is there."""
+    definition = operation.schema.raw_schema["paths"][operation.path][operation.method]
+    for media_type, content in definition.get("requestBody", {}).get("content", {}).items():
+        for server in servers:
+            parts = {part: values[0] for part, values in server.known.items() if f"{{{part}}}" in operation.path}
+            body = without_waiting(content["example"])
+            for _ in range(2):
+                send(server, operation.Case(body=body, media_type=media_type, path_parameters=parts))
+
+
+def send(server: Served, case: Case) -> None:
+    """Send a request to a server, and check what it answers."""
+    name = case.operation.definition.raw["operationId"]
+    checks = [check for check in WANTED_CHECKS if check is not not_a_server_error or name not in MAY_SAY_NO]
+    try:
+        case.call_and_validate(base_url=server.address, session=server.session, checks=checks, timeout=30)
+    except FailureGroup as failures:
+        told = "\n".join(str(one) for one in failures.exceptions)
+        raise AssertionError(f"on {server.store}: {told}") from None
+
+
+def without_waiting(body: Any) -> Any:
+    """Shorten how long a request may wait for something to happen: nothing will."""
+    match body:
+        case {"wait_seconds": float() | int() as wait} if 0 < wait <= LONGEST_WAIT_SECONDS:
+            return {**body, "wait_seconds": SHORT_WAIT_SECONDS}
+        case _:
+            return body
