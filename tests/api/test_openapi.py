@@ -154,7 +154,7 @@ def furnish(client: Client) -> dict[str, list[str]]:
 @pytest.mark.processes
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_the_server_keeps_to_it(served: tuple[OpenApiSchema, list[Served]], name: str) -> None:
-    """With the same few requests every time, and with the example of each body."""
+    """With the same few requests every time, the example of each body, and a request for each thing that is there."""
     schema, servers = served
     ask_whatever(servers, schema.find_operation_by_id(name), examples=EXAMPLES, derandomize=True)
     send_examples(servers, schema.find_operation_by_id(name))
@@ -193,14 +193,20 @@ def ask_whatever(servers: Sequence[Served], operation: APIOperation, *, examples
 
 
 def send_examples(servers: Sequence[Served], operation: APIOperation) -> None:
-    """Send the example of each body to the server of either store, twice: the second time the thing is there."""
+    """Send the example of each body to the server of either store, twice: the second time the thing is there.
+
+    A request without a body is sent once, for a thing that is there. Nothing is taken away: others ask for it too.
+    """
     definition = operation.schema.raw_schema["paths"][operation.path][operation.method]
-    for media_type, content in definition.get("requestBody", {}).get("content", {}).items():
-        for server in servers:
-            parts = {part: values[0] for part, values in server.known.items() if f"{{{part}}}" in operation.path}
+    contents = definition.get("requestBody", {}).get("content", {})
+    for server in servers:
+        parts = {part: values[0] for part, values in server.known.items() if f"{{{part}}}" in operation.path}
+        for media_type, content in contents.items():
             body = without_waiting(content["example"])
             for _ in range(2):
                 send(server, operation.Case(body=body, media_type=media_type, path_parameters=parts))
+        if not contents and operation.method != "delete":
+            send(server, operation.Case(path_parameters=parts))
 
 
 def send(server: Served, case: Case) -> None:
