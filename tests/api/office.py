@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from datetime import timedelta
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import httpx2
@@ -57,7 +60,10 @@ class Office:
     ) -> None:
         """`given` is what is set on it, in the place of GENEROUS."""
         self.clock = HurriedClock()
-        self.store = SqliteStore.open(directory / "store.db", clock=self.clock)
+        path = directory / "store.db"
+        if not path.exists():
+            path.write_bytes(_empty_store())
+        self.store = SqliteStore.open(path, clock=self.clock)
         self.engine = Engine(
             self.store, self.clock, given=GENEROUS if given is None else given, cluster_secret=SECRET,
             private_webhooks=True, resolve_url=resolve_url,
@@ -111,6 +117,21 @@ class Office:
     async def close(self) -> None:
         """Everything ends."""
         await self.store.close()
+
+
+@cache
+def _empty_store() -> bytes:
+    """Return the file of a store that has its schema and nothing else: the migrations run once per process."""
+    with TemporaryDirectory() as directory:
+        path = Path(directory) / "store.db"
+
+        async def make() -> None:
+            await SqliteStore.open(path, clock=MachineClock()).close()
+
+        # On a thread of its own: the first caller may be inside an event loop.
+        with ThreadPoolExecutor(1) as thread:
+            thread.submit(lambda: asyncio.run(make())).result()
+        return path.read_bytes()
 
 
 async def submit(caller: httpx2.AsyncClient, job: dict[str, object] = NOOP, **fields: object) -> RunView:
