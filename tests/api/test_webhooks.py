@@ -8,6 +8,7 @@ import hashlib
 import hmac
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 
@@ -18,6 +19,7 @@ import pytest
 from mainspring.api.services import Role
 from mainspring.bootstrap import play
 from mainspring.core.webhook_events import CloudEvent
+from mainspring.host import outbox
 from mainspring.notify.references import look_up_url
 from mainspring.rest import Page
 from mainspring.rest_admin import DeliveryView, WebhookView
@@ -28,6 +30,13 @@ from tests.host.hall import Hand
 from tests.notify.servers import Request, http_server
 
 HOOKS = "/api/v1/webhooks"
+
+
+@pytest.fixture(autouse=True)
+def _outbox_is_looked_at_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody waits for the outbox to be polled."""
+    monkeypatch.setattr(outbox, "LOOK_SECONDS", 0.02)
+    monkeypatch.setattr(outbox, "FIRST_PAUSE", timedelta(milliseconds=100))
 
 
 @pytest.fixture
@@ -136,14 +145,18 @@ async def test_what_is_not_taken_is_tried_again_and_can_be_sent_again(office: Of
         await until(is_noted)
         (waiting,) = await deliveries(caller, hook)
         server.status = "200 OK"
-        await server.next()
 
         async def has_arrived() -> bool:
             return [one.state for one in await deliveries(caller, hook)] == ["delivered"]
 
         await until(has_arrived)
+        before = len(server.got)
         assert (await caller.post(f"{HOOKS}/{hook.id}/deliveries/{waiting.id}/resend")).is_success
-        await server.next()
+
+        async def is_sent_again() -> bool:
+            return len(server.got) > before
+
+        await until(is_sent_again)
 
     assert waiting.state == "waiting"
     assert waiting.fault == "it answered 503"
