@@ -8,6 +8,7 @@ nowhere     NotLeading: the caller comes back in a moment
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TypeVar, Union
 
@@ -72,6 +73,7 @@ class Forwarding:
         self._host = host
         self._here = HostReach(host)
         self._peers = peers
+        self._ending = asyncio.Event()
         self._acts = msgspec.msgpack.Decoder(Union[tuple(_concrete(Asked))])  # noqa: UP007 - made when the program runs
 
     def leads(self) -> list[str]:
@@ -153,12 +155,18 @@ class Forwarding:
         act = self._acts.decode(question.act)
         try:
             asking = self._host.leader(question.shard).ask(act)
-            answered = await (unless_gone(request, asking) if isinstance(act, ClaimWork) else asking)
+            answered = await (unless_gone(request, asking, self._ending) if isinstance(act, ClaimWork) else asking)
         except NotLeading as fault:
             return Response(str(fault), _NOT_LEADING)
         except Overloaded as fault:
             return Response(str(fault), _OVERLOADED)
+        if answered is None:
+            return Response("the server ends", _NOT_LEADING)
         return Response(msgspec.msgpack.encode(answered), media_type="application/msgpack")
+
+    def end(self) -> None:
+        """Refuse claims of other servers that wait here: the server ends, and would wait for them."""
+        self._ending.set()
 
     async def answer_look(self, request: Request) -> Response:
         """Another server asks what a worker here sees."""

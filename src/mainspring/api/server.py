@@ -168,6 +168,7 @@ class Front:
                     up.cancel()
                     self._links.end_links()
                     self.services.claims.end()
+                    self.reach.end()
                     self._live.end_followers()
                     self._logs.end_followers()
                     server.stop()
