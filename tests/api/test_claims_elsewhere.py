@@ -72,8 +72,9 @@ async def test_what_was_claimed_outlives_the_leader(yard: Yard, monkeypatch: pyt
 
     The hand-over does not wait for the claim, nor for the time after which a server that stops drops connections.
     """
-    monkeypatch.setattr(server_module, "_SHUTDOWN_SECONDS", 3_600)
-    first = await yard.server("one")
+    with monkeypatch.context() as patch:
+        patch.setattr(server_module, "_SHUTDOWN_SECONDS", 3_600)
+        first = await yard.server("one")
     leader = await first.leader()
     await yard.submit(runs=2)
     second = await yard.server("two")
