@@ -57,6 +57,7 @@ def test_without_an_invoker_it_is_said_how_to_name_one() -> None:
 # commands
 
 
+@pytest.mark.processes
 async def test_a_program_gets_the_prompt_and_its_output_is_the_answer() -> None:
     """However long both are, and whatever is in them."""
     long = "ü$(id) `x` \\ '" * 50_000
@@ -65,6 +66,7 @@ async def test_a_program_gets_the_prompt_and_its_output_is_the_answer() -> None:
     assert await ask(shell("echo early; exec <&-"), long) == "early\n"
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize(
     ("text", "message", "failure"),
     [
@@ -80,6 +82,7 @@ async def test_how_a_program_failed_is_told(text: str, message: str, failure: st
     assert failed.failure == failure
 
 
+@pytest.mark.processes
 async def test_a_program_that_can_not_be_started_is_a_mistake(tmp_path: Path) -> None:
     """It stays so, for every item: one that is not there, a directory, what is not executable, what is no program."""
     plain, garbage = tmp_path / "plain", tmp_path / "garbage"
@@ -94,6 +97,7 @@ async def test_a_program_that_can_not_be_started_is_a_mistake(tmp_path: Path) ->
             await ask(shell(text))
 
 
+@pytest.mark.processes
 async def test_a_program_that_is_not_waited_for_is_killed_with_all_that_it_started(tmp_path: Path) -> None:
     """Its children hold a lock as long as one of them lives."""
     pipe = tmp_path / "pipe"

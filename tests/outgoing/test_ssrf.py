@@ -91,6 +91,7 @@ async def test_a_redirect_to_what_is_no_address_is_refused(place: str) -> None:
         assert server.connections == 1
 
 
+@pytest.mark.processes
 def test_a_name_that_is_public_when_it_is_looked_at_and_this_machine_a_moment_later() -> None:
     """In a network of its own, in which a public address is to be had: the connection goes to what was looked at."""
     done = subprocess.run(
