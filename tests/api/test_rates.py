@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextvars import ContextVar
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -78,8 +79,8 @@ class Ledger:
         self.calls = 0
         self.granted: list[tuple[float, int]] = []
         self.is_away = False
-        self.seconds_away = 0.0
-        """How long a question is on its way to the store, and its answer back."""
+        self.travel: Callable[[], Awaitable[None]] | None = None
+        """Waits for as long as a question is on its way to the store, or its answer back."""
         self.while_asked: Callable[[], None] = lambda: None
 
     async def take_allowances(self, wishes: Sequence[Wish]) -> list[Allowance]:
@@ -87,9 +88,11 @@ class Ledger:
         self.calls += 1
         if self.is_away:
             raise Unavailable("it is away")
-        await asyncio.sleep(self.seconds_away)
+        if self.travel is not None:
+            await self.travel()
         answers = await self._store.take_allowances(wishes)
-        await asyncio.sleep(self.seconds_away)
+        if self.travel is not None:
+            await self.travel()
         self.while_asked()
         self.granted += [(LOOKED_AT.get().timestamp(), answer.granted) for answer in answers]
         return answers
@@ -136,7 +139,7 @@ async def let_in_of_two_servers(most: int) -> tuple[int, list[float]]:
     clock = NotedClock()
     store = SqliteStore.open(":memory:", clock=clock, run=inline)
     ledger = Ledger(store)
-    ledger.seconds_away = 0.002
+    ledger.travel = partial(clock.sleep, 0.002)
     servers = [rates_on(ledger, clock, 2) for _ in range(2)]
     until = clock.monotonic() + 2.0
 
