@@ -48,9 +48,6 @@ REGRESSIONS = {
 }
 """Seeds that failed once, and what was wrong."""
 
-AT_LENGTH_IN_THE_SOAK = frozenset({3, 28, 86, 150, 1094, 185, 207, 59, 197, 975, 164, 525, 56})
-"""The dearest of them, 2 to 5 s each: a short world of the seed runs here, the one that failed in `test_soak.py`."""
-
 
 @pytest.mark.parametrize("seed", range(1001, 1009))
 def test_a_seed_finds_nothing(seed: int) -> None:
@@ -62,7 +59,7 @@ def test_a_seed_finds_nothing(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", REGRESSIONS, ids=str)
 def test_a_seed_that_failed_once_does_not_fail_again(seed: int) -> None:
-    result = run_seed(seed, seconds=SHORT if seed in AT_LENGTH_IN_THE_SOAK else WHOLE)
+    result = run_seed(seed, seconds=WHOLE)
 
     assert result.found == []
     assert sum(result.faults.values()) >= 10

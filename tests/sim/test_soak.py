@@ -8,9 +8,6 @@ import sys
 
 import pytest
 
-from tests.sim.test_sim import REGRESSIONS, WHOLE
-from tests.sim.world import run_seed
-
 SEEDS_OF_A_WHOLE_SOAK = 10_000
 """A twentieth of them keeps two cores busy for about a quarter of an hour."""
 PARTS = 4
@@ -27,13 +24,3 @@ def test_many_seeds_hold_every_invariant(part: int) -> None:
     arguments = ["--first", str(1 + part * seeds), "--seeds", str(seeds), "--processes", "1"]
     told = subprocess.run([sys.executable, "-m", "tests.sim", *arguments], capture_output=True, text=True, check=False)
     assert told.returncode == 0, told.stdout + told.stderr
-
-
-@pytest.mark.soak
-@pytest.mark.parametrize("seed", REGRESSIONS, ids=str)
-def test_a_seed_that_failed_once_does_not_fail_again_at_its_whole_length(seed: int) -> None:
-    """All of them: `test_sim.py` runs some in a shorter world."""
-    result = run_seed(seed, seconds=WHOLE)
-
-    assert result.found == []
-    assert sum(result.faults.values()) >= 10
