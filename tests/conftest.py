@@ -12,6 +12,7 @@ overrides that one fixture, and the migrations then run once per process and not
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -59,6 +60,20 @@ structlog.configure(
     processors=[structlog.processors.add_log_level, structlog.processors.KeyValueRenderer(key_order=["event"])],
     logger_factory=lambda *_: structlog.PrintLogger(sys.stderr),
 )
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _processes_take_an_interrupt() -> Iterator[None]:
+    """Give every process that a test starts the default disposition of SIGINT.
+
+    A shell starts background jobs with SIGINT ignored. That disposition is inherited by every descendant, and a Python
+    that inherits it installs no handler. A signal that has a handler is reset to its default by exec.
+    """
+    before = signal.getsignal(signal.SIGINT)
+    if before is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture(autouse=True)
