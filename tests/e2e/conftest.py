@@ -1,10 +1,17 @@
-"""Every test in this folder starts real processes."""
+"""Every test in this folder starts real processes. A file whose tests kill nothing shares one cluster among them."""
 
 from __future__ import annotations
 
+import asyncio
+import hashlib
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+
+from mainspring.store.postgres import PostgresStore
+from tests.postgres import PostgresServer
 
 _FOLDER = Path(__file__).parent
 
@@ -15,3 +22,33 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.is_relative_to(_FOLDER):
             item.add_marker(pytest.mark.processes)
+
+
+@pytest.fixture(scope="session")
+def postgres_template(postgres_server: PostgresServer) -> str:
+    """A database with the schema."""
+
+    async def connect_once(url: str) -> None:
+        store = await PostgresStore.connect(url)
+        await store.close()
+
+    def migrate(url: str) -> None:
+        # On a thread of its own: the first caller may be inside an event loop.
+        with ThreadPoolExecutor(1) as thread:
+            thread.submit(lambda: asyncio.run(connect_once(url))).result()
+
+    return postgres_server.template("schema", migrate)
+
+
+@pytest.fixture(scope="module")
+def postgres_url_of_file(postgres_server: PostgresServer, postgres_template: str) -> Iterator[str]:
+    """The address of a database that the tests of a file share."""
+    database = postgres_server.create_database(template=postgres_template)
+    yield postgres_server.url(database)
+    postgres_server.drop_database(database)
+
+
+@pytest.fixture
+def tenant(request: pytest.FixtureRequest) -> str:
+    """A tenant that only this test has."""
+    return f"tenant-{hashlib.sha256(request.node.nodeid.encode()).hexdigest()[:8]}"

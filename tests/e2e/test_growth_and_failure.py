@@ -1,4 +1,8 @@
-"""Graphs that grow, and tasks that fail in each of the ways there are, with a real server, worker and receiver."""
+"""Graphs that grow, and tasks that fail in each of the ways there are, with a real server, worker and receiver.
+
+All tests share one cluster, and each has a tenant of its own. Two tasks need some seconds by themselves: they start
+with the cluster, and their tests wait only for what is left of that.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 import pytest
@@ -42,24 +47,56 @@ if context.attempt == 1:
 """
 
 
+class Cluster(NamedTuple):
+    """What the tests share."""
+
+    server: Server
+    notices: list[dict[str, object]]
+    """What was sent to the channel for alerts."""
+    stuck: str
+    """A run whose task gets nowhere at its first attempt."""
+    slow: str
+    """A run whose task takes longer than its timeout, and was given more time."""
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """A server on SQLite with one worker and one channel for alerts."""
+    folder = tmp_path_factory.mktemp("growth")
+    with receiving() as (url, notices), Town(folder) as town:
+        channels = folder / "alerts.yaml"
+        channel = {"name": "hook", "kind": "webhook", "url": url, "secret": "env:HOOK", "allow_private": True}
+        channels.write_text(json.dumps({"channels": [channel]}))
+        server = town.server("--alerts", str(channels), environment={"HOOK": "whsec_c2VjcmV0LXNlY3JldC1zZWNyZXQ="})
+        town.worker(server, cpu=8)
+        with server.client() as client:
+            slow = submit(client, SLOW).id
+            (running,) = in_state(client, slow, "RUNNING", 1)
+            assert client.extend(running.id, 60, "it is worth it").changed
+            stuck = submit(client, STUCK).id
+        yield Cluster(server, notices, stuck, slow)
+
+
 @pytest.fixture
-def town(tmp_path: Path) -> Iterator[Town]:
-    """A town on SQLite."""
-    with Town(tmp_path) as one:
+def client(cluster: Cluster, tenant: str) -> Iterator[Client]:
+    """Speaks to the server for the test's tenant."""
+    with cluster.server.client(tenant) as one:
         yield one
-
-
-@pytest.fixture
-def server(town: Town) -> Server:
-    """A server with one worker."""
-    one = town.server()
-    town.worker(one)
-    return one
 
 
 def python(source: str) -> Json:
     """Work that is a Python program."""
     return {"run": [sys.executable, "-c", source], "grace_seconds": 1}
+
+
+STUCK: Json = {
+    "name": "stuck",
+    "tasks": [{"name": "stuck", "work": python(_STUCK), "stall_seconds": 6, "retry_delay_seconds": 0.1}],
+}
+SLOW: Json = {
+    "name": "slow",
+    "tasks": [{"name": "slow", "work": {"shell": "sleep 9"}, "timeout_seconds": 8, "max_attempts": 1}],
+}
 
 
 def outputs(client: Client, run_id: str, name: str) -> list[object]:
@@ -75,7 +112,7 @@ def echo(value: str) -> Json:
     return {"shell": f'printf %s "{value}" > "$MAINSPRING_OUTPUT"'}
 
 
-def test_a_list_becomes_tasks_and_one_that_waits_for_them_all(server: Server) -> None:
+def test_a_list_becomes_tasks_and_one_that_waits_for_them_all(client: Client) -> None:
     """DAG-2."""
     job = {
         "name": "cities",
@@ -90,17 +127,16 @@ def test_a_list_becomes_tasks_and_one_that_waits_for_them_all(server: Server) ->
             {"name": "join", "needs": [{"task": "fetch"}], "work": python(_JOIN)},
         ],
     }
-    with server.client() as client:
-        run = ended(client, submit(client, job).id)
-        assert (run.state, run.task_count) == ("SUCCEEDED", 5)
-        cities = ["Oslo", "Rome", "Bern"]
-        fetched = [{"item": city, "number": number, "of": 3} for number, city in enumerate(cities)]
-        assert outputs(client, run.id, "fetch") == fetched
-        assert outputs(client, run.id, "join") == [{"fetched": fetched}]
-        assert {task.label for task in tasks_of(client, run.id) if task.name == "fetch"} == set(cities)
+    run = ended(client, submit(client, job).id)
+    assert (run.state, run.task_count) == ("SUCCEEDED", 5)
+    cities = ["Oslo", "Rome", "Bern"]
+    fetched = [{"item": city, "number": number, "of": 3} for number, city in enumerate(cities)]
+    assert outputs(client, run.id, "fetch") == fetched
+    assert outputs(client, run.id, "join") == [{"fetched": fetched}]
+    assert {task.label for task in tasks_of(client, run.id) if task.name == "fetch"} == set(cities)
 
 
-def test_an_output_adds_tasks(server: Server) -> None:
+def test_an_output_adds_tasks(client: Client) -> None:
     """DAG-5."""
     added = {"tasks": [{"name": "late", "work": {"shell": "true"}}], "edges": [{"task": "end", "needs": ["late"]}]}
     text = json.dumps(added).replace('"', r"\"")
@@ -111,17 +147,16 @@ def test_an_output_adds_tasks(server: Server) -> None:
             {"name": "end", "needs": [{"task": "plan"}], "work": {"shell": "true"}},
         ],
     }
-    with server.client() as client:
-        run = ended(client, submit(client, job).id)
-        found = {task.name: task for task in tasks_of(client, run.id)}
-        assert (run.state, set(found)) == ("SUCCEEDED", {"plan", "late", "end"})
-        late, end = found["late"], found["end"]
-        assert late.ended_at is not None
-        assert end.assigned_at is not None
-        assert late.ended_at <= end.assigned_at
+    run = ended(client, submit(client, job).id)
+    found = {task.name: task for task in tasks_of(client, run.id)}
+    assert (run.state, set(found)) == ("SUCCEEDED", {"plan", "late", "end"})
+    late, end = found["late"], found["end"]
+    assert late.ended_at is not None
+    assert end.assigned_at is not None
+    assert late.ended_at <= end.assigned_at
 
 
-def test_a_cycle_by_expansion_fails_the_task_that_made_it(server: Server) -> None:
+def test_a_cycle_by_expansion_fails_the_task_that_made_it(client: Client) -> None:
     """DAG-5: and nothing else."""
     added = {"tasks": [{"name": "late", "needs": [{"task": "end"}]}], "edges": [{"task": "end", "needs": ["late"]}]}
     text = json.dumps(added).replace('"', r"\"")
@@ -134,14 +169,13 @@ def test_a_cycle_by_expansion_fails_the_task_that_made_it(server: Server) -> Non
             {"name": "beside", "work": {"shell": "true"}},
         ],
     }
-    with server.client() as client:
-        run = ended(client, submit(client, job).id)
-        found = {task.name: task for task in tasks_of(client, run.id)}
-        assert {name: task.state for name, task in found.items()} == {
-            "plan": "FAILED", "end": "CANCELLED", "beside": "SUCCEEDED",
-        }  # fmt: skip
-        assert found["plan"].attempt == 1
-        assert "cycle" in found["plan"].because
+    run = ended(client, submit(client, job).id)
+    found = {task.name: task for task in tasks_of(client, run.id)}
+    assert {name: task.state for name, task in found.items()} == {
+        "plan": "FAILED", "end": "CANCELLED", "beside": "SUCCEEDED",
+    }  # fmt: skip
+    assert found["plan"].attempt == 1
+    assert "cycle" in found["plan"].because
 
 
 class Receiver(BaseHTTPRequestHandler):
@@ -174,28 +208,26 @@ def receiving() -> Iterator[tuple[str, list[dict[str, object]]]]:
         server.server_close()
 
 
-def test_too_many_tasks_pause_the_run_and_somebody_is_told_until_it_is_over(town: Town, tmp_path: Path) -> None:
+def test_too_many_tasks_pause_the_run_and_somebody_is_told_until_it_is_over(cluster: Cluster, client: Client) -> None:
     """DAG-2, OBS-6: 10,001 are one too many."""
-    with receiving() as (url, got):
-        channels = tmp_path / "alerts.yaml"
-        channel = {"name": "hook", "kind": "webhook", "url": url, "secret": "env:HOOK", "allow_private": True}
-        channels.write_text(json.dumps({"channels": [channel]}))
-        server = town.server("--alerts", str(channels), environment={"HOOK": "whsec_c2VjcmV0LXNlY3JldC1zZWNyZXQ="})
-        each = {"name": "each", "for_each": "params.items", "work": {"shell": "true"}}
-        with server.client() as client:
-            job = client.submit_job({"name": "wide", "tasks": [each]})
-            run = client.submit(job.id, params={"items": 10_001})
-            until(lambda: client.run(run.id).state == "PAUSED", "the run is paused")
-            until(lambda: got, "somebody is told")
-            assert (got[0]["kind"], got[0]["state"]) == ("fan_out_limit", "firing")
-            client.cancel_run(run.id)
-            assert ended(client, run.id).state == "CANCELLED"
-            until(lambda: len(got) > 1, "they hear that it is over")
-            assert [one["state"] for one in got] == ["firing", "resolved"]
-            assert [alert.resolved_at is not None for alert in client.alerts(is_open=None)] == [True]
+
+    def told() -> list[dict[str, object]]:
+        return [one for one in cluster.notices if one["tenant"] == client.tenant]
+
+    each = {"name": "each", "for_each": "params.items", "work": {"shell": "true"}}
+    job = client.submit_job({"name": "wide", "tasks": [each]})
+    run = client.submit(job.id, params={"items": 10_001})
+    until(lambda: client.run(run.id).state == "PAUSED", "the run is paused")
+    until(told, "somebody is told")
+    assert (told()[0]["kind"], told()[0]["state"]) == ("fan_out_limit", "firing")
+    client.cancel_run(run.id)
+    assert ended(client, run.id).state == "CANCELLED"
+    until(lambda: len(told()) > 1, "they hear that it is over")
+    assert [one["state"] for one in told()] == ["firing", "resolved"]
+    assert [alert.resolved_at is not None for alert in client.alerts(is_open=None)] == [True]
 
 
-def test_out_of_memory_succeeds_with_more(server: Server) -> None:
+def test_out_of_memory_succeeds_with_more(client: Client) -> None:
     """RTY-2."""
     task = {
         "name": "hungry",
@@ -204,33 +236,27 @@ def test_out_of_memory_succeeds_with_more(server: Server) -> None:
         "retry_delay_seconds": 0.1,
         "retry": {"rules": [{"failure": "resource", "exit_codes": [77]}]},
     }
-    with server.client() as client:
-        run = ended(client, submit(client, {"name": "hungry", "tasks": [task]}).id)
-        (found,) = tasks_of(client, run.id)
-        assert (run.state, found.attempt) == ("SUCCEEDED", 2)
+    run = ended(client, submit(client, {"name": "hungry", "tasks": [task]}).id)
+    (found,) = tasks_of(client, run.id)
+    assert (run.state, found.attempt) == ("SUCCEEDED", 2)
 
 
-def test_a_task_that_lives_and_gets_nowhere_is_tried_again(server: Server) -> None:
+def test_a_task_that_lives_and_gets_nowhere_is_tried_again(cluster: Cluster) -> None:
     """LIV-2."""
-    task = {"name": "stuck", "work": python(_STUCK), "stall_seconds": 6, "retry_delay_seconds": 0.1}
-    with server.client() as client:
-        run = ended(client, submit(client, {"name": "stuck", "tasks": [task]}).id)
+    with cluster.server.client() as client:
+        run = ended(client, cluster.stuck)
         (found,) = tasks_of(client, run.id)
         assert (run.state, found.attempt) == ("SUCCEEDED", 2)
         assert [attempt.end for attempt in client.attempts(found.id)] == ["timed_out", "succeeded"]
 
 
-def test_more_time_is_given_by_a_person(server: Server) -> None:
+def test_more_time_is_given_by_a_person(cluster: Cluster) -> None:
     """LIV-4."""
-    task = {"name": "slow", "work": {"shell": "sleep 9"}, "timeout_seconds": 8, "max_attempts": 1}
-    with server.client() as client:
-        run = submit(client, {"name": "slow", "tasks": [task]})
-        (running,) = in_state(client, run.id, "RUNNING", 1)
-        assert client.extend(running.id, 60, "it is worth it").changed
-        assert ended(client, run.id).state == "SUCCEEDED"
+    with cluster.server.client() as client:
+        assert ended(client, cluster.slow).state == "SUCCEEDED"
 
 
-def test_what_failed_for_good_is_listed_and_can_be_revived(server: Server, tmp_path: Path) -> None:
+def test_what_failed_for_good_is_listed_and_can_be_revived(client: Client, tmp_path: Path) -> None:
     """RTY-5, DAG-7."""
     mended = tmp_path / "mended"
     work = {"shell": f"test -e {mended}"}
@@ -244,13 +270,12 @@ def test_what_failed_for_good_is_listed_and_can_be_revived(server: Server, tmp_p
             {"name": "after", "needs": [{"task": "a"}, {"task": "b"}], "work": {"shell": "true"}},
         ],
     }
-    with server.client() as client:
-        run = ended(client, submit(client, job).id)
-        assert run.state == "FAILED"
-        assert {(letter.task, letter.tries) for letter in client.dead_letters()} == {("a", 1), ("b", 1)}
-        mended.touch()
-        assert client.retry_run(run.id).changed
-        assert ended(client, run.id).state == "SUCCEEDED"
-        assert not list(client.dead_letters())
-        again = client.rerun(run.id)
-        assert ended(client, again.run_id).linked_run == run.id
+    run = ended(client, submit(client, job).id)
+    assert run.state == "FAILED"
+    assert {(letter.task, letter.tries) for letter in client.dead_letters()} == {("a", 1), ("b", 1)}
+    mended.touch()
+    assert client.retry_run(run.id).changed
+    assert ended(client, run.id).state == "SUCCEEDED"
+    assert not list(client.dead_letters())
+    again = client.rerun(run.id)
+    assert ended(client, again.run_id).linked_run == run.id

@@ -98,6 +98,10 @@ class Server(Process):
 
     address = ""
 
+    def wait_until_ready(self) -> None:
+        """Return when it answers, and keep its address."""
+        self.address = str(json.loads(self.ready())["address"])
+
     def client(self, tenant: str | None = None) -> Client:
         """Speaks to this server."""
         return Client(server=self.address, tenant=tenant)
@@ -123,14 +127,16 @@ class Town:
 
     def server(self, *extra: str, port: int = 0, environment: Mapping[str, str] | None = None) -> Server:
         """Start a server with `GENEROUS` limits, unless `extra` says otherwise; come back when it is ready."""
-        self._count += 1
-        name = f"server-{self._count}"
-        where = ["--store", self.store_url, "--port", str(port), "--data-dir", str(self.folder / name)]
-        options = [*where, *SET_GENEROUS, *extra]
-        server = Server(self.folder, name, ["server", *options], environment or {})
-        self._processes.append(server)
-        server.address = str(json.loads(server.ready())["address"])
+        server = self._start_server(*extra, port=port, environment=environment)
+        server.wait_until_ready()
         return server
+
+    def servers(self, count: int, *extra: str) -> list[Server]:
+        """Start several servers at the same time, and return when all are ready. Any of them may lead."""
+        started = [self._start_server(*extra) for _ in range(count)]
+        for server in started:
+            server.wait_until_ready()
+        return started
 
     def worker(
         self,
@@ -139,8 +145,12 @@ class Town:
         cpu: float = 4,
         extra: Sequence[str] = (),
         environment: Mapping[str, str] | None = None,
+        wait: bool = True,
     ) -> Process:
-        """Start a worker, and come back when a server has welcomed it. A name is a directory, found again."""
+        """Start a worker, and come back when a server has welcomed it. A name is a directory, found again.
+
+        Without `wait` it is only started; call `ready()` before it is needed.
+        """
         self._count += 1
         name = name or f"worker-{self._count}"
         options = ["--name", name, "--cpu", str(cpu), "--memory", "64Gi", "--state-dir", str(self.state_of(name))]
@@ -150,8 +160,17 @@ class Town:
             options += ["--server", server.address]
         worker = Process(self.folder, name, ["worker", *options, *extra], environment or {})
         self._processes.append(worker)
-        worker.ready()
+        if wait:
+            worker.ready()
         return worker
+
+    def _start_server(self, *extra: str, port: int = 0, environment: Mapping[str, str] | None = None) -> Server:
+        self._count += 1
+        name = f"server-{self._count}"
+        where = ["--store", self.store_url, "--port", str(port), "--data-dir", str(self.folder / name)]
+        server = Server(self.folder, name, ["server", *where, *SET_GENEROUS, *extra], environment or {})
+        self._processes.append(server)
+        return server
 
     def state_of(self, worker: str) -> Path:
         """Where a worker keeps its things."""
