@@ -14,7 +14,7 @@ import pytest
 
 from mainspring.errors import NotFound
 from mainspring.sdk.artifact_files import copy_artifact
-from tests.e2e.town import Town, ended, in_state, submit, tasks_of, until
+from tests.e2e.town import Server, Town, ended, in_state, submit, tasks_of, until
 from tests.worker.buckets import running_buckets
 
 EXTRACT = {
@@ -32,23 +32,35 @@ def stack() -> Iterator[ExitStack]:
         yield stack
 
 
-@pytest.fixture
-def town(tmp_path: Path) -> Iterator[Town]:
-    """A town with nothing in it."""
-    with Town(tmp_path) as town:
+@pytest.fixture(scope="module")
+def town(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Town]:
+    """A town that all tests share."""
+    with Town(tmp_path_factory.mktemp("artifacts")) as town:
         yield town
 
 
-def test_what_one_task_left_another_finds_on_another_worker_of_the_same_bucket(town: Town, stack: ExitStack) -> None:
+@pytest.fixture(scope="module")
+def server(town: Town) -> Server:
+    """Its server. Each test has workers of its own, with a label that its tasks need."""
+    return town.server()
+
+
+def test_what_one_task_left_another_finds_on_another_worker_of_the_same_bucket(
+    town: Town, server: Server, stack: ExitStack
+) -> None:
     with running_buckets("mainspring-e2e-test") as variables:
-        server = town.server()
-        storage = ["--artifacts", "s3://mainspring-e2e-test/town"]
-        town.worker(server, extra=[*storage, "--label", "first=yes"], environment=variables)
-        town.worker(server, extra=storage, environment=variables)
+        storage = ["--artifacts", "s3://mainspring-e2e-test/town", "--label", "test=s3"]
+        workers = [
+            town.worker(server, extra=[*storage, *more], environment=variables, wait=False)
+            for more in (("--label", "first=yes"), ())
+        ]
+        for worker in workers:
+            worker.ready()
         load = {
             "name": "load",
             "needs": [{"task": "extract"}],
             "apart": ["extract"],
+            "labels": {"test": "s3"},
             "work": {
                 "shell": "cd $MAINSPRING_INPUTS; find . -type f | sort; cat extract/a.csv extract/more/b.csv",
                 "fetch": ["extract/**/*.csv"],
@@ -72,7 +84,7 @@ def test_what_one_task_left_another_finds_on_another_worker_of_the_same_bucket(t
 
 
 def test_functions_and_fan_outs_pass_files_on_and_a_wrong_hash_is_noticed(
-    town: Town, stack: ExitStack, tmp_path: Path
+    town: Town, server: Server, stack: ExitStack, tmp_path: Path
 ) -> None:
     handlers = tmp_path / "handlers.py"
     handlers.write_text(
@@ -89,7 +101,6 @@ def test_functions_and_fan_outs_pass_files_on_and_a_wrong_hash_is_noticed(
             return [f"{path.parent.name}:{path.read_text()}" for path in found]
         """)
     )
-    server = town.server()
     town.worker(server, extra=["--handlers", str(handlers)])
     tasks = [
         {"name": "split", "for_each": "[7, 8]", "work": {"handler": "split"}},
@@ -113,12 +124,13 @@ def test_functions_and_fan_outs_pass_files_on_and_a_wrong_hash_is_noticed(
     assert "is not what was stored" in bytes(again.error).decode()
 
 
-def test_what_is_missing_is_said_before_anything_begins(town: Town, stack: ExitStack) -> None:
-    server = town.server()
-    town.worker(server)
+def test_what_is_missing_is_said_before_anything_begins(town: Town, server: Server, stack: ExitStack) -> None:
+    town.worker(server, extra=["--label", "test=missing"])
+    here = {"labels": {"test": "missing"}}
+    begin = {"shell": "echo began", "fetch": ["extract/*.csv"]}
     tasks = [
-        {"name": "extract", "work": {"shell": "true"}},
-        {"name": "load", "needs": [{"task": "extract"}], "work": {"shell": "echo began", "fetch": ["extract/*.csv"]}},
+        {"name": "extract", "work": {"shell": "true"}, **here},
+        {"name": "load", "needs": [{"task": "extract"}], "work": begin, **here},
     ]
     client = stack.enter_context(server.client())
     run = submit(client, {"name": "files-missing", "tasks": tasks})
@@ -132,22 +144,23 @@ def test_what_is_missing_is_said_before_anything_begins(town: Town, stack: ExitS
 
 
 def test_a_worker_that_is_killed_before_it_could_report_lists_its_files_once_it_is_back(
-    town: Town, stack: ExitStack
+    town: Town, server: Server, stack: ExitStack
 ) -> None:
     """The guard has stored them and the agent is gone: a new agent on the same directory reports them."""
-    server = town.server()
-    first = town.worker(server, name="artist")
+    label, gate = ["--label", "test=crash"], town.folder / "gate"
+    first = town.worker(server, name="artist", extra=label)
     client = stack.enter_context(server.client())
-    run = submit(client, {"name": "files-crash", "tasks": [
-        {"name": "paint", "work": {"shell": "sleep 0.7; echo picture > $MAINSPRING_ARTIFACTS/picture"}},
-    ]})  # fmt: skip
+    text = f"while [ ! -e {gate} ]; do sleep 0.1; done; echo picture > $MAINSPRING_ARTIFACTS/picture"
+    paint = {"name": "paint", "work": {"shell": text}, "labels": {"test": "crash"}}
+    run = submit(client, {"name": "files-crash", "tasks": [paint]})
     in_state(client, run.id, "RUNNING", 1)
     first.signal(signal.SIGSTOP)
+    gate.touch()
     stored = town.state_of("artist") / "artifacts"
     until(lambda: list(stored.rglob("picture")), "the guard stores the picture")
     first.kill()
     before = list(client.run_artifacts(run.id))
-    town.worker(server, name="artist")
+    town.worker(server, name="artist", extra=label)
     assert ended(client, run.id).state == "SUCCEEDED"
     (listed,) = client.run_artifacts(run.id)
     (task,) = tasks_of(client, run.id)
