@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from datetime import datetime, timedelta
 
 import asyncpg
 import pytest
 
+from mainspring.errors import Unavailable
+from mainspring.store import postgres_days
 from mainspring.store.postgres import PostgresStore
-from mainspring.store.postgres_connections import Connection
+from mainspring.store.postgres_connections import Connection, Limits
 from mainspring.store.postgres_days import BY_DAY, MOST_ROWS_TO_MOVE
 from tests.store.builders import DAY, Leader, a_run, a_transition, an_attempt, ended
 from tests.store.conftest import look
@@ -74,6 +77,31 @@ async def test_prepare_days_makes_today_and_the_days_ahead_in_every_table_by_day
 
     for table in BY_DAY:
         assert await days(store, table.table) == {named(now + ahead * DAY) for ahead in range(3)}
+
+
+async def test_servers_that_start_together_wait_for_the_one_that_makes_the_days(
+    postgres_url: str, admin: Connection
+) -> None:
+    """However long it takes, a server does not fail for it. The short timeout for locks holds again for tables."""
+    store = await PostgresStore.connect(postgres_url, limits=Limits(lock=0.01))
+    waiting = "SELECT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND NOT granted)"
+    try:
+        await admin.execute("BEGIN")
+        await admin.execute("SELECT pg_advisory_xact_lock($1)", postgres_days._LOCK)
+        starting = asyncio.create_task(store.prepare_days(1))
+        while not await admin.fetchval(waiting):
+            assert not starting.done(), starting
+        await admin.execute("SELECT pg_sleep(0.1)")
+        await admin.execute("COMMIT")
+        await starting
+        assert await days(store, "transitions") == {named(await store.time() + ahead * DAY) for ahead in range(2)}
+
+        await admin.execute("BEGIN; LOCK TABLE transitions_default")
+        with pytest.raises(Unavailable):
+            await store.prepare_days(2)
+        await admin.execute("ROLLBACK")
+    finally:
+        await store.close()
 
 
 async def test_rows_go_to_their_day(store: PostgresStore) -> None:

@@ -43,7 +43,9 @@ async def prepare_days(connection: Connection, ahead: int) -> None:
         missing = [(table, day) for table in BY_DAY for day in await _missing(connection, table, wanted)]
         if not missing:
             return
+        await connection.execute("SET LOCAL lock_timeout = 0")  # another server may be making them: wait for it
         await connection.execute("SELECT pg_advisory_xact_lock($1)", _LOCK)
+        await connection.execute("SET LOCAL lock_timeout TO DEFAULT")
         for table, day in missing:
             if day in await _missing(connection, table, [day]):  # nobody else has made it meanwhile
                 await _make_day(connection, table, day)
