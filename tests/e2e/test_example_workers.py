@@ -1,7 +1,7 @@
 """The workers of examples/workers, as they are, against a real server (WRK-2): plain HTTP, any language.
 
-The one in JavaScript drains a thousand runs while claims expire, answers get lost, calls come twice, and both it and
-the server are killed: none is lost, and none succeeds twice ('Must show' 4).
+The one in JavaScript drains runs, a thousand in the soak, while claims expire, answers get lost, calls come twice, and
+both it and the server are killed: none is lost, and none succeeds twice ('Must show' 4). The others share a server.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ import pytest
 from mainspring.folder.discovery import scan
 from mainspring.rest import RunRequest
 from mainspring.sdk.client import Client
-from tests.e2e.town import Json, Town, ended, in_state, submit, tasks_of, until
+from tests.e2e.town import Json, Server, Town, ended, in_state, submit, tasks_of, until
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 WORKERS = EXAMPLES / "workers"
@@ -45,14 +45,15 @@ OUTPUT = {"sh": {"words": 4}, "js": {"greeting": "Hello Ann"}}
 BAD: dict[str, Call] = {"sh": ("fail", {"code": 64}), "js": ("fail", {"permanent": True})}
 SLOW: dict[str, Call] = {"sh": ("wait", {"seconds": 600}), "js": ("count", {"to": 600, "seconds": 1})}
 SHORT: dict[str, Call] = {"sh": ("wait", {"seconds": 2}), "js": ("count", {"to": 4, "seconds": 0.5})}
-MANY = 1_000
 ONCE = """
 import { appendFileSync } from "node:fs";
 import { setTimeout as sleep } from "node:timers/promises";
 
+let calls = 0;
+
 export async function once({ file }, { run_id, task_id }) {
   appendFileSync(file, `${task_id} ${run_id}\\n`);
-  await sleep(10);
+  await sleep(++calls == process.env.ENDLESS_CALL ? 1_000_000 : 10);
   return { by: run_id };
 }
 """
@@ -82,44 +83,52 @@ def working(command: Sequence[str], address: str, log: Path, **environment: str)
         worker.wait()
 
 
-@pytest.mark.parametrize("language", COMMANDS)
-def test_a_worker_succeeds_fails_stops_when_told_and_leaves(tmp_path: Path, language: str) -> None:
-    with Town(tmp_path / "town") as town:
-        server = town.server()
-        with server.client() as client, working(COMMANDS[language], server.address, tmp_path / "log") as worker:
-            good = submit(client, a_job(*GOOD[language]))
-            bad = submit(client, a_job(*BAD[language]))
-            assert (ended(client, good.id).state, ended(client, bad.id).state) == ("SUCCEEDED", "FAILED")
-            (task,) = tasks_of(client, good.id)
-            assert msgspec.json.decode(task.output) == OUTPUT[language]
-            (failed,) = tasks_of(client, bad.id)
-            assert msgspec.json.decode(failed.error)["class"] == "permanent"
-
-            slow = submit(client, a_job(*SLOW[language]))
-            (running,) = in_state(client, slow.id, "RUNNING", 1)
-            client.cancel_run(slow.id)
-            assert ended(client, slow.id).state == "CANCELLED"
-            (attempt,) = client.attempts(running.id)
-            assert attempt.end == "stopped"
-
-            worker.send_signal(signal.SIGTERM)
-            assert worker.wait(timeout=60) == 0
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server that no test ends. Each test ends its workers."""
+    with Town(tmp_path_factory.mktemp("examples")) as town:
+        yield town.server()
 
 
 @pytest.mark.parametrize("language", COMMANDS)
-def test_a_worker_that_is_told_to_leave_finishes_what_it_has(tmp_path: Path, language: str) -> None:
-    with Town(tmp_path / "town") as town:
-        server = town.server()
-        with server.client() as client, working(COMMANDS[language], server.address, tmp_path / "log") as worker:
-            run = submit(client, a_job(*SHORT[language]))
-            in_state(client, run.id, "RUNNING", 1)
-            worker.send_signal(signal.SIGTERM)
+def test_a_worker_succeeds_fails_stops_when_told_and_leaves(
+    server: Server, tenant: str, tmp_path: Path, language: str
+) -> None:
+    with server.client(tenant) as client, working(COMMANDS[language], server.address, tmp_path / "log") as worker:
+        good = submit(client, a_job(*GOOD[language]))
+        bad = submit(client, a_job(*BAD[language]))
+        assert (ended(client, good.id).state, ended(client, bad.id).state) == ("SUCCEEDED", "FAILED")
+        (task,) = tasks_of(client, good.id)
+        assert msgspec.json.decode(task.output) == OUTPUT[language]
+        (failed,) = tasks_of(client, bad.id)
+        assert msgspec.json.decode(failed.error)["class"] == "permanent"
 
-            assert worker.wait(timeout=60) == 0
-            assert ended(client, run.id).state == "SUCCEEDED"
+        slow = submit(client, a_job(*SLOW[language]))
+        (running,) = in_state(client, slow.id, "RUNNING", 1)
+        client.cancel_run(slow.id)
+        assert ended(client, slow.id).state == "CANCELLED"
+        (attempt,) = client.attempts(running.id)
+        assert attempt.end == "stopped"
+
+        worker.send_signal(signal.SIGTERM)
+        assert worker.wait(timeout=60) == 0
 
 
-def test_a_thousand_runs_are_drained_whatever_happens_meanwhile(tmp_path: Path) -> None:
+@pytest.mark.parametrize("language", COMMANDS)
+def test_a_worker_that_is_told_to_leave_finishes_what_it_has(
+    server: Server, tenant: str, tmp_path: Path, language: str
+) -> None:
+    with server.client(tenant) as client, working(COMMANDS[language], server.address, tmp_path / "log") as worker:
+        run = submit(client, a_job(*SHORT[language]))
+        in_state(client, run.id, "RUNNING", 1)
+        worker.send_signal(signal.SIGTERM)
+
+        assert worker.wait(timeout=60) == 0
+        assert ended(client, run.id).state == "SUCCEEDED"
+
+
+@pytest.mark.parametrize("many", [150, pytest.param(1_000, marks=pytest.mark.soak)])
+def test_runs_are_drained_whatever_happens_meanwhile(tmp_path: Path, many: int) -> None:
     handlers, executed = tmp_path / "once.mjs", tmp_path / "executed"
     handlers.write_text(ONCE)
     command = [str(NODE), str(WORKERS / "worker.mjs"), str(handlers)]
@@ -129,17 +138,18 @@ def test_a_thousand_runs_are_drained_whatever_happens_meanwhile(tmp_path: Path) 
         port = int(server.address.rpartition(":")[2])
         with server.client() as client, unreliable(port) as proxy:
             job = client.submit_job(a_job("once", {"file": str(executed)}))
-            assert all(line.id for line in client.submit_many([RunRequest(job=job.id)] * MANY))
-            with working(command, proxy, tmp_path / "one.log", WORKER_ID="one", **settings) as worker:
-                done(client, MANY // 5)
+            assert all(line.id for line in client.submit_many([RunRequest(job=job.id)] * many))
+            first = {"WORKER_ID": "one", "ENDLESS_CALL": "20", **settings}
+            with working(command, proxy, tmp_path / "one.log", **first) as worker:
+                done(client, many // 5)
                 worker.kill()
             with working(command, proxy, tmp_path / "two.log", WORKER_ID="two", **settings):
-                done(client, MANY // 2)
+                done(client, many // 2)
                 server.kill()
                 again = town.server("--set", "claim_silence_seconds=5", port=port)
-                done(client, 3 * MANY // 4)
+                done(client, 3 * many // 4)
                 with working(command, proxy, tmp_path / "one.log", WORKER_ID="one", **settings) as worker:
-                    done(client, MANY)
+                    done(client, many)
                     worker.send_signal(signal.SIGTERM)
                     assert worker.wait(timeout=60) == 0
         again.signal(signal.SIGTERM)
@@ -148,7 +158,7 @@ def test_a_thousand_runs_are_drained_whatever_happens_meanwhile(tmp_path: Path) 
     carried_out = [line.split()[1] for line in executed.read_text().splitlines()]
     succeeded = {task: attempt for task, attempt, end in attempts if end == "succeeded"}
     ends = Counter(end for _, _, end in attempts)
-    assert ends["succeeded"] == len(succeeded) == len(outputs) == MANY
+    assert ends["succeeded"] == len(succeeded) == len(outputs) == many
     assert {task: output["by"] for task, output in outputs.items()} == succeeded
     assert max(Counter(carried_out).values()) == 1, "no attempt is carried out twice"
     assert set(succeeded.values()) <= set(carried_out)
@@ -172,23 +182,27 @@ def read_rows(town: Town) -> tuple[list[tuple[str, str, str]], dict[str, Json]]:
 
 @contextmanager
 def unreliable(port: int) -> Iterator[str]:
-    """A way to a server on which every call but a claim arrives twice, and some answers get lost."""
-    calls = count(1)
+    """A way to a server on which every call but a claim arrives twice, and some answers get lost.
+
+    The answer to the first claim is one of them.
+    """
+    calls, claims = count(1), count()
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"]))
-            number = next(calls)
+            is_claim = self.path.endswith("claim-runs")
+            is_lost = next(claims if is_claim else calls) % 10 == 0
             try:
                 status, answer = self._pass_on(body)
-                if not self.path.endswith("claim-runs"):
+                if not is_claim:
                     status, answer = self._pass_on(body)
             except OSError:
                 self.close_connection = True
                 return
-            if number % 10 == 0:
+            if is_lost:
                 self.close_connection = True
                 return
             self.send_response(status)
@@ -223,20 +237,18 @@ def unreliable(port: int) -> Iterator[str]:
         serving.join()
 
 
-def test_the_calls_of_the_guide_can_be_pasted(tmp_path: Path) -> None:
+def test_the_calls_of_the_guide_can_be_pasted(server: Server, tmp_path: Path) -> None:
     lines = "\n".join(re.findall(r"^```sh\n(.*?)^```", GUIDE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL))
-    with Town(tmp_path / "town") as town:
-        server = town.server()
-        environment = {**os.environ, "MAINSPRING_SERVER_URL": server.address}
-        pasted = subprocess.run(
-            ["sh", "-e"], check=False, input=lines, text=True, cwd=tmp_path, env=environment, capture_output=True
-        )
-        assert pasted.returncode == 0, pasted.stdout + pasted.stderr
-        with server.client() as client:
-            (run,) = client.runs()
-            (task,) = tasks_of(client, run.id)
-            assert (run.state, msgspec.json.decode(task.output)) == ("SUCCEEDED", {"words": 6})
-            assert b"".join(client.follow_log(task.id)).endswith(b"three words so far\n")
+    environment = {**os.environ, "MAINSPRING_SERVER_URL": server.address}
+    pasted = subprocess.run(
+        ["sh", "-e"], check=False, input=lines, text=True, cwd=tmp_path, env=environment, capture_output=True
+    )
+    assert pasted.returncode == 0, pasted.stdout + pasted.stderr
+    with server.client("default") as client:
+        (run,) = client.runs()
+        (task,) = tasks_of(client, run.id)
+        assert (run.state, msgspec.json.decode(task.output)) == ("SUCCEEDED", {"words": 6})
+        assert b"".join(client.follow_log(task.id)).endswith(b"three words so far\n")
 
 
 def test_the_workers_are_no_pipelines() -> None:
