@@ -40,6 +40,7 @@ class Diary:
     """What the tasks wrote, and the gate at which they wait."""
 
     def __init__(self, folder: Path) -> None:
+        folder.mkdir(exist_ok=True)
         self.path = folder / "diary"
         self.path.touch()
         self._gate = folder / "gate"
@@ -53,15 +54,13 @@ class Diary:
         words = (line.split() for line in self.path.read_text().splitlines())
         return [Line(one[0], one[1], one[2], int(one[3])) for one in words if one[0] == word]
 
-    def job(self, tasks: int) -> Json:
+    def job(self, tasks: int, **more: object) -> Json:
         """A job of tasks that write here and wait at the gate."""
         work = {"shell": _TASK, "env": {"DIARY": str(self.path), "GATE": str(self._gate)}}
         resources = {"cpu_millis": 10, "memory_bytes": 1_000_000}
         names = [f"t{number}" for number in range(tasks)]
-        return {
-            "name": "diary",
-            "tasks": [{"name": name, "work": work, "resources": resources, "retry_delay_seconds": 0} for name in names],
-        }
+        each = {"work": work, "resources": resources, "retry_delay_seconds": 0, **more}
+        return {"name": self.path.parent.name, "tasks": [{"name": name, **each} for name in names]}
 
 
 @pytest.fixture
@@ -83,40 +82,25 @@ def shared_town(tmp_path: Path, postgres_url: str) -> Iterator[Town]:
         yield one
 
 
-def test_tasks_outlive_their_server_and_their_results_wait_for_the_next_one(town: Town, diary: Diary) -> None:
-    """WRK-10, LIV-6: kill -9 the server while 200 tasks run."""
+@pytest.mark.parametrize("many", [50, pytest.param(200, marks=pytest.mark.soak)])
+def test_tasks_outlive_their_server_and_their_results_wait_for_the_next_one(
+    town: Town, diary: Diary, many: int
+) -> None:
+    """WRK-10, LIV-6: kill -9 the server while many tasks run."""
     first = town.server()
     town.worker(first, name="w", cpu=8)
     with first.client() as client:
-        run = submit(client, diary.job(200))
-        in_state(client, run.id, "RUNNING", 200)
+        run = submit(client, diary.job(many))
+        in_state(client, run.id, "RUNNING", many)
     first.kill()
     diary.open_gate()
-    until(lambda: len(diary.lines("end")) == 200, "all tasks end while there is no server")
+    until(lambda: len(diary.lines("end")) == many, "all tasks end while there is no server")
 
     second = town.server(port=int(first.address.rpartition(":")[2]))
     with second.client() as client:
         assert ended(client, run.id).state == "SUCCEEDED"
         assert {task.attempt for task in tasks_of(client, run.id)} == {1}
-    assert len(diary.lines("start")) == len(diary.lines("end")) == 200
-
-
-def test_no_process_of_a_killed_agent_is_left_beside_its_rerun(town: Town, diary: Diary) -> None:
-    """WRK-10, LIV-1: kill -9 the agent; its guard ends the tasks, another worker does them again."""
-    server = town.server()
-    doomed = town.worker(server, name="doomed")
-    with server.client() as client:
-        run = submit(client, diary.job(20))
-        in_state(client, run.id, "RUNNING", 20)
-        town.worker(server, name="heir")
-        doomed.kill()
-        until(lambda: len(diary.lines("start")) == 40, "all tasks start again")
-        assert not diary.lines("beside")
-        assert not town.guards("doomed")
-        diary.open_gate()
-        assert ended(client, run.id).state == "SUCCEEDED"
-        assert workers_of(client, run.id) == {"heir"}
-    assert Counter(line.task for line in diary.lines("end")).most_common(1)[0][1] == 1
+    assert len(diary.lines("start")) == len(diary.lines("end")) == many
 
 
 def test_an_agent_that_comes_back_in_time_finds_its_tasks_running(town: Town, diary: Diary) -> None:
@@ -134,34 +118,51 @@ def test_an_agent_that_comes_back_in_time_finds_its_tasks_running(town: Town, di
     assert len(diary.lines("start")) == len(diary.lines("end")) == 20
 
 
-def test_a_worker_that_slept_past_its_time_is_told_and_stops_what_is_no_longer_its_own(
-    town: Town, diary: Diary
-) -> None:
-    """LIV-5: SIGSTOP the agent and its guard, wait until the work is elsewhere, wake them."""
-    server = town.server()
-    sleeper = town.worker(server, name="sleeper")
+def test_what_a_killed_agent_and_a_sleeping_one_had_runs_elsewhere_and_never_beside(town: Town, tmp_path: Path) -> None:
+    """WRK-10, LIV-1, LIV-5: both are found out after the same silence, so one test waits for it.
+
+    kill -9 one agent: its guard ends the tasks. SIGSTOP another one and its guard until its work is elsewhere, and wake
+    them: it is told, and stops what is no longer its own.
+    """
+    of_killed, of_sleeper = Diary(tmp_path / "killed"), Diary(tmp_path / "sleeper")
+    server = town.server("--set", "suspect_after_seconds=6", "--set", "lost_after_seconds=12")
+    doomed = town.worker(server, name="doomed", extra=("--label", "first=yes"), wait=False)
+    sleeper = town.worker(server, name="sleeper", extra=("--label", "second=yes"))
     with server.client() as client:
-        run = submit(client, diary.job(10))
-        in_state(client, run.id, "RUNNING", 10)
-        old = [line.pid for line in diary.lines("start")]
-        town.worker(server, name="other")
+        run = submit(client, of_killed.job(20, labels={"first": "yes"}))
+        other = submit(client, of_sleeper.job(10, labels={"second": "yes"}))
+        in_state(client, run.id, "RUNNING", 20)
+        in_state(client, other.id, "RUNNING", 10)
+        old = [line.pid for line in of_sleeper.lines("start")]
+        town.worker(server, name="heir", extra=("--label", "first=yes", "--label", "second=yes"))
         guard = town.guards("sleeper")[0]
         guard.suspend()
         sleeper.signal(signal.SIGSTOP)
-        until(lambda: len(diary.lines("start")) == 20, "all tasks start again")
+        doomed.kill()
+
+        until(lambda: len(of_killed.lines("start")) == 40, "all tasks of the killed one start again")
+        assert not of_killed.lines("beside")
+        assert not town.guards("doomed")
+        until(lambda: len(of_sleeper.lines("start")) == 20, "all tasks of the sleeper start again")
         assert all(psutil.pid_exists(pid) for pid in old), "the sleeper's tasks should not have been touched yet"
         guard.resume()
         sleeper.signal(signal.SIGCONT)
         until(lambda: not any(psutil.pid_exists(pid) for pid in old), "the sleeper stops what is not its own")
-        diary.open_gate()
-        assert ended(client, run.id).state == "SUCCEEDED"
-        assert workers_of(client, run.id) == {"other"}
-        assert {worker.status for worker in client.workers()} == {"ready"}
+
+        of_killed.open_gate()
+        of_sleeper.open_gate()
+        for one in (run, other):
+            assert ended(client, one.id).state == "SUCCEEDED"
+            assert workers_of(client, one.id) == {"heir"}
+        status = {worker.id: worker.status for worker in client.workers()}
+        assert (status["sleeper"], status["heir"]) == ("ready", "ready")
+    for diary in (of_killed, of_sleeper):
+        assert Counter(line.task for line in diary.lines("end")).most_common(1)[0][1] == 1
 
 
 def test_work_goes_on_when_the_leading_server_is_killed(shared_town: Town, diary: Diary) -> None:
     """HA-2, LIV-6: two servers on one PostgreSQL; the worker finds the one that leads, before and after."""
-    first, second = shared_town.server(), shared_town.server()
+    first, second = shared_town.servers(2)
     shared_town.worker(first, second, name="w", cpu=8)
     with second.client() as client:
         run = submit(client, diary.job(50))
@@ -180,7 +181,7 @@ def test_work_goes_on_when_the_leading_server_is_killed(shared_town: Town, diary
 
 def test_any_server_takes_an_act_for_a_run_that_another_one_leads(shared_town: Town, diary: Diary) -> None:
     """Any server takes any request: what needs the shard is forwarded to the one that leads it."""
-    first, second = shared_town.server(), shared_town.server()
+    first, second = shared_town.servers(2)
     shared_town.worker(first, name="w")
     with first.client() as one, second.client() as other:
         assert sorted(one.server().leads + other.server().leads) == ["default"]
