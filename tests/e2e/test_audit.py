@@ -28,7 +28,7 @@ def verify(server: Server) -> tuple[int, list[VerificationView]]:
 def test_what_both_servers_did_is_one_chain_and_a_change_is_named(tmp_path: Path, postgres_url: str) -> None:
     """Submissions, acts and settings, some at the server that does not lead; then somebody writes to the database."""
     with Town(tmp_path, postgres_url) as town:
-        first, second = town.server(), town.server()
+        first, second = town.servers(2)
         with first.client() as one, second.client() as other:
             one.submit_job(JOB)
             runs = [client.submit("etl") for _ in range(10) for client in (one, other)]

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import asyncpg
+import pytest
 
 from mainspring.bootstrap import POOL
 from mainspring.core.states import is_allowed
@@ -15,6 +16,9 @@ from mainspring.core.tasks import TaskState
 from mainspring.store.postgres import PostgresStore
 from tests.e2e.processes import DEADLINE_SECONDS, hosts
 from tests.submitting import submit
+
+MANY = pytest.mark.parametrize("many", [2_000, pytest.param(5_000, marks=pytest.mark.soak)])
+"""So many runs are to be made; a tenth of them are when something happens to the host."""
 
 
 @asynccontextmanager
@@ -61,26 +65,28 @@ async def epoch(rows: asyncpg.Connection) -> int:
     return int(await rows.fetchval("SELECT epoch FROM shards WHERE id = $1", POOL))
 
 
+@MANY
 async def test_a_second_host_takes_over_from_one_that_was_killed_and_nothing_is_lost_or_doubled(
-    postgres_url: str,
+    postgres_url: str, many: int
 ) -> None:
-    async with submitted(postgres_url, 5_000) as (_, runs, rows), hosts() as start:
+    async with submitted(postgres_url, many) as (_, runs, rows), hosts() as start:
         first = await start(postgres_url)
         await first.says("leads")
         second = await start(postgres_url)
-        await until(rows, "SELECT count(*) > 500 FROM runs WHERE state = 'SUCCEEDED'")
+        await until(rows, "SELECT count(*) > $1 FROM runs WHERE state = 'SUCCEEDED'", many // 10)
         first.signal(signal.SIGKILL)
         await second.says("leads")
         assert await epoch(rows) == 2
         await check_all_ended_once(rows, runs)
 
 
-async def test_a_host_that_sleeps_past_its_lease_writes_nothing_when_it_wakes(postgres_url: str) -> None:
-    async with submitted(postgres_url, 5_000) as (_, runs, rows), hosts() as start:
+@MANY
+async def test_a_host_that_sleeps_past_its_lease_writes_nothing_when_it_wakes(postgres_url: str, many: int) -> None:
+    async with submitted(postgres_url, many) as (_, runs, rows), hosts() as start:
         first = await start(postgres_url)
         await first.says("leads")
         second = await start(postgres_url)
-        await until(rows, "SELECT count(*) > 500 FROM runs WHERE state = 'SUCCEEDED'")
+        await until(rows, "SELECT count(*) > $1 FROM runs WHERE state = 'SUCCEEDED'", many // 10)
         first.signal(signal.SIGSTOP)
         await second.says("leads")
         batch_of_take_over = await rows.fetchval("SELECT batch_no FROM terms WHERE epoch = 2")

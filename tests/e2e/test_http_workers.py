@@ -13,6 +13,7 @@ import msgspec
 from mainspring.errors import AttemptOver, ClaimExpired, Unavailable
 from mainspring.rest_claims import ClaimRequest, CompleteRequest, HeartbeatRequest, StartRequest
 from mainspring.sdk.client import Client
+from tests.e2e.test_sharing import kill_leader, leader_first
 from tests.e2e.town import Town, until
 
 RUNS = 120
@@ -62,7 +63,7 @@ class HttpWorker:
 
 def test_runs_are_drained_once_each_while_the_leader_is_killed(tmp_path: Path, postgres_url: str) -> None:
     with Town(tmp_path, postgres_url) as town:
-        servers = [town.server("--set", "claim_silence_seconds=5") for _ in range(2)]
+        servers = leader_first(*town.servers(2, "--set", "claim_silence_seconds=5"))
         over = Event()
         workers = [HttpWorker(f"drainer-{n}", [one.address for one in servers], over) for n in range(WORKERS)]
         with servers[1].client() as client, ThreadPoolExecutor(WORKERS) as pool:
@@ -72,7 +73,7 @@ def test_runs_are_drained_once_each_while_the_leader_is_killed(tmp_path: Path, p
             working = [pool.submit(one.work) for one in workers]
             try:
                 until(lambda: sum(sum(one.applied.values()) for one in workers) > RUNS // 5, "some are done")
-                servers[0].kill()  # it came first, and leads
+                kill_leader(servers[0])
                 until(lambda: client.count_runs(states=["SUCCEEDED"], exact=True).value >= RUNS, "all are done")
             finally:
                 over.set()

@@ -9,6 +9,8 @@ import socket
 import ssl
 import subprocess
 import sys
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import httpx2
@@ -16,15 +18,19 @@ import pytest
 import trustme
 
 from mainspring.bootstrap import create_token
+from tests.e2e.test_sharing import leader_first
 from tests.e2e.town import Server, Town, until
+from tests.postgres import PostgresServer
 from tests.store.proxy import proxied
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def town(request: pytest.FixtureRequest, tmp_path: Path) -> Town:
-    """A town on each store."""
-    url = request.getfixturevalue("postgres_url") if request.param == "postgres" else None
-    return Town(tmp_path, url)
+    """A town on each store, neither of which has a schema yet."""
+    if request.param == "sqlite":
+        return Town(tmp_path)
+    server: PostgresServer = request.getfixturevalue("postgres_server")
+    return Town(tmp_path, server.url(server.create_database()))
 
 
 def get(url: str, **options: object) -> httpx2.Response:
@@ -32,12 +38,15 @@ def get(url: str, **options: object) -> httpx2.Response:
         return client.get(url, **options)  # type: ignore[arg-type]
 
 
-def command(*arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    """Run a server that is expected not to start."""
-    return subprocess.run(
-        [sys.executable, "-m", "mainspring.cli.main", "server", *arguments],
-        cwd=folder, capture_output=True, text=True, timeout=60, check=False,
-    )  # fmt: skip
+def refusals(folder: Path, *commands: Sequence[str]) -> list[subprocess.CompletedProcess[str]]:
+    """Run servers that are expected not to start, at the same time."""
+
+    def run(options: Sequence[str]) -> subprocess.CompletedProcess[str]:
+        words = [sys.executable, "-m", "mainspring.cli.main", "server", *options]
+        return subprocess.run(words, cwd=folder, capture_output=True, text=True, timeout=60, check=False)
+
+    with ThreadPoolExecutor(len(commands)) as threads:
+        return list(threads.map(run, commands))
 
 
 def test_a_server_answers_and_stops_when_told(town: Town) -> None:
@@ -69,9 +78,8 @@ def test_streams_that_are_open_do_not_hold_up_the_stop(tmp_path: Path) -> None:
 
 def test_a_second_server_takes_over_from_one_that_is_stopped(tmp_path: Path, postgres_url: str) -> None:
     with Town(tmp_path, postgres_url) as town:
-        first, second = town.server(), town.server()
-        until(lambda: get(f"{first.address}/api/v1/server").json()["leads"], "the first leads")
-        assert len(get(f"{second.address}/api/v1/server").json()["servers"]) == 2
+        first, second = leader_first(*town.servers(2))
+        until(lambda: len(get(f"{second.address}/api/v1/server").json()["servers"]) == 2, "they know of each other")
         first.signal(signal.SIGTERM)
         until(lambda: get(f"{second.address}/api/v1/server").json()["leads"], "the second leads")
         assert first.ended() == 0
@@ -82,19 +90,18 @@ def test_a_port_or_a_store_that_is_in_use_is_named(tmp_path: Path) -> None:
     with Town(tmp_path) as town:
         server = town.server()
         port = server.address.rpartition(":")[2]
-        taken = command("--port", port, folder=tmp_path)
+        taken, shared = refusals(tmp_path, ["--port", port], ["--port", "0", "--store", town.store_url])
         assert taken.returncode == 4
         assert f"error: port {port} is in use" in taken.stderr
         assert "hint:" in taken.stderr
-        shared = command("--port", "0", "--store", town.store_url, folder=tmp_path)
         assert shared.returncode == 4
         assert f"is in use by process {server.pid}" in shared.stderr
         assert "Traceback" not in taken.stderr + shared.stderr
 
 
 def test_a_server_refuses_to_be_open_to_the_world(tmp_path: Path) -> None:
-    for arguments in (["--host", "0.0.0.0"], ["--tls-cert", "cert.pem"]):  # noqa: S104 - that is what is refused
-        refused = command("--port", "0", *arguments, folder=tmp_path)
+    is_open = ["--port", "0", "--host", "0.0.0.0"]  # noqa: S104 - that is what is refused
+    for refused in refusals(tmp_path, is_open, ["--port", "0", "--tls-cert", "cert.pem"]):
         assert refused.returncode == 2
         assert "--tls-key" in refused.stderr
     assert not (tmp_path / ".mainspring").exists()
@@ -120,13 +127,14 @@ def test_with_tls_a_server_asks_for_a_token_when_told_to(tmp_path: Path) -> None
 
 def test_what_can_not_be_used_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    for arguments, word in (
-        (["--tls-cert", "none.pem", "--tls-key", "none.pem"], "certificate"),
-        (["--store", "mysql://127.0.0.1/x"], "sqlite:///"),
-        (["--store", "sqlite:///file/store.db"], "folder of the store"),
-        (["--data-dir", "file/logs"], "--data-dir"),
-    ):
-        refused = command("--port", "0", *arguments, folder=tmp_path)
+    named = {
+        "certificate": ["--tls-cert", "none.pem", "--tls-key", "none.pem"],
+        "sqlite:///": ["--store", "mysql://127.0.0.1/x"],
+        "folder of the store": ["--store", "sqlite:///file/store.db"],
+        "--data-dir": ["--data-dir", "file/logs"],
+    }
+    answers = refusals(tmp_path, *(["--port", "0", *options] for options in named.values()))
+    for word, refused in zip(named, answers, strict=True):
         assert refused.returncode == 4
         assert word in refused.stderr
         assert "Traceback" not in refused.stderr

@@ -138,7 +138,7 @@ def test_a_preempted_task_saves_a_checkpoint_and_goes_on_elsewhere(town: Town, t
 def test_the_leader_is_killed_in_the_middle_of_a_preemption(town: Town, tmp_path: Path) -> None:
     """The stop and the kept room are rows: the next leader goes on with both, and nothing is used twice."""
     gate, later = tmp_path / "gate", tmp_path / "later"
-    leader, other = leader_first(*(town.server("--set", "preemption_grace_seconds=8") for _ in range(2)))
+    leader, other = leader_first(*town.servers(2, "--set", "preemption_grace_seconds=8"))
     town.worker(leader, other, name="one", cpu=2)
     with leader.client() as root:
         root.grant_p0("finance", GrantRequest())
@@ -176,7 +176,7 @@ def test_the_leader_is_killed_in_the_middle_of_a_reclaim_and_of_a_quota_change(
     Nobody was told that it was set: the old one is as right as the new one.
     """
     gate = tmp_path / "gate"
-    leader, *others = leader_first(*(town.server("--set", "preemption_grace_seconds=8") for _ in range(3)))
+    leader, *others = leader_first(*town.servers(3, "--set", "preemption_grace_seconds=8"))
     town.worker(leader, *others, name="one", cpu=4)
     with leader.client("guest") as guest:
         guests = [start(guest, job(f"guest-{number}", waiting_for(gate, is_stubborn=True))) for number in range(4)]

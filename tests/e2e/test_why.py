@@ -13,7 +13,7 @@ import pytest
 from mainspring.host.host import LEASE
 from mainspring.rest_diagnosis import DiagnosisView
 from mainspring.sdk.client import Client
-from tests.e2e.test_sharing import job, start, waiting_for
+from tests.e2e.test_sharing import job, leader_first, start, waiting_for
 from tests.e2e.town import Server, Town, ended, in_state, tasks_of, until
 
 
@@ -78,7 +78,7 @@ def test_what_nobody_can_run_will_never_start_and_what_waits_says_what_would_hel
 
 def test_while_the_leader_sleeps_another_server_says_how_old_it_is_and_advises_nothing(town: Town) -> None:
     """SIGSTOP: first the rows answer, and after the take-over the next leader does."""
-    first, second = town.server(), town.server()
+    first, second = leader_first(*town.servers(2))
     town.worker(first, second, name="one", cpu=1)
     with first.client() as client:
         client.submit_job(job("thumbs", {"shell": "exit 0"}, labels={"gpu": "a100"}))

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from mainspring.rest_admin import JoinTokenRequest
 from mainspring.sdk.client import Client
-from tests.e2e.town import Server, Town, ended, submit, until
-
-JOB = {"name": "joined", "tasks": [{"name": "only", "work": {"run": ["echo", "hello"]}}]}
+from tests.e2e.town import Json, Server, Town, ended, submit, until
 
 
 def command(*words: str) -> subprocess.CompletedProcess[str]:
@@ -21,6 +20,12 @@ def command(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "mainspring.cli.main", *words], capture_output=True, text=True, check=False, timeout=60
     )
+
+
+def commands(*several: Sequence[str]) -> list[subprocess.CompletedProcess[str]]:
+    """What several commands say that run at the same time."""
+    with ThreadPoolExecutor(len(several)) as threads:
+        return list(threads.map(lambda words: command(*words), several))
 
 
 class Fort(Town):
@@ -33,10 +38,9 @@ class Fort(Town):
 
     def guarded(self, *extra: str) -> Server:
         """A server that lets no worker in without a certificate."""
-        if not self.ca.exists():
-            for words in (("init", str(self.ca)), ("cert", str(self.ca), "127.0.0.1")):
-                done = command("ca", *words)
-                assert done.returncode == 0, done.stderr
+        for words in (("init", str(self.ca)), ("cert", str(self.ca), "127.0.0.1")):
+            done = command("ca", *words)
+            assert done.returncode == 0, done.stderr
         pair = ("--tls-cert", str(self.ca / "127.0.0.1.crt"), "--tls-key", str(self.ca / "127.0.0.1.key"))
         return self.server(*pair, "--worker-ca", str(self.ca), "--require-worker-cert", *extra)
 
@@ -55,27 +59,37 @@ class Fort(Town):
         return ("--ca-cert", str(self.ca / "ca.crt"))
 
 
-@pytest.fixture
-def fort(tmp_path: Path) -> Iterator[Fort]:
-    """Nothing runs yet."""
-    with Fort(tmp_path) as fort:
+@pytest.fixture(scope="module")
+def fort(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fort]:
+    """A fort that the tests share. Each has workers of its own, with a label that its tasks need."""
+    with Fort(tmp_path_factory.mktemp("fort")) as fort:
         yield fort
 
 
-def test_a_worker_joins_works_and_comes_back_without_its_join_token(fort: Fort) -> None:
-    server = fort.guarded()
+@pytest.fixture(scope="module")
+def server(fort: Fort) -> Server:
+    """Its server."""
+    return fort.guarded()
+
+
+def a_job(worker: str) -> Json:
+    """A job of one task, for a worker with this label."""
+    return {"name": worker, "tasks": [{"name": "only", "work": {"run": ["echo", "hello"]}, "labels": {"is": worker}}]}
+
+
+def test_a_worker_joins_works_and_comes_back_without_its_join_token(fort: Fort, server: Server) -> None:
+    job, label = a_job("fort-1"), ("--label", "is=fort-1")
     with fort.client(server) as client:
-        worker = fort.worker(server, name="fort-1", extra=fort.join(client))
-        assert ended(client, submit(client, JOB).id).state == "SUCCEEDED"
+        worker = fort.worker(server, name="fort-1", extra=(*fort.join(client), *label))
+        assert ended(client, submit(client, job).id).state == "SUCCEEDED"
         worker.kill()
-        fort.worker(server, name="fort-1", extra=fort.trusting())
-        assert ended(client, submit(client, JOB).id).state == "SUCCEEDED"
+        fort.worker(server, name="fort-1", extra=(*fort.trusting(), *label))
+        assert ended(client, submit(client, job).id).state == "SUCCEEDED"
         listed = command("workers", "identities", "-q", "--server", server.address, *fort.trusting())
-        assert listed.stdout == "fort-1\n", listed.stderr
+        assert listed.stdout.split().count("fort-1") == 1, listed.stderr
 
 
-def test_a_revoked_worker_is_shown_out_and_a_copy_of_its_files_does_not_help(fort: Fort) -> None:
-    server = fort.guarded()
+def test_a_revoked_worker_is_shown_out_and_a_copy_of_its_files_does_not_help(fort: Fort, server: Server) -> None:
     with fort.client(server) as client:
         worker = fort.worker(server, name="fort-2", extra=fort.join(client))
         revoked = command("workers", "revoke", "fort-2", "--server", server.address, *fort.trusting())
@@ -88,31 +102,29 @@ def test_a_revoked_worker_is_shown_out_and_a_copy_of_its_files_does_not_help(for
         )  # fmt: skip
         assert again.returncode == 3
         assert "was revoked: enrol it with `mainspring join-token create`" in again.stderr
-        fort.worker(server, name="fort-2", extra=fort.join(client))
-        assert ended(client, submit(client, JOB).id).state == "SUCCEEDED"
+        fort.worker(server, name="fort-2", extra=(*fort.join(client), "--label", "is=fort-2"))
+        assert ended(client, submit(client, a_job("fort-2")).id).state == "SUCCEEDED"
 
 
-def test_who_can_not_join_is_told_why(fort: Fort) -> None:
-    server = fort.guarded()
-    words = ("worker", "--name", "fort-3", "--state-dir", str(fort.folder / "s3"), "--server", server.address)
+def test_who_can_not_join_is_told_why(fort: Fort, server: Server, tmp_path: Path) -> None:
+    words = ("worker", "--name", "fort-3", "--server", server.address, "--as-root")
     with fort.client(server) as client:
         options = fort.join(client)
-        client.revoke_join_token(client.join_tokens()[0].id)
-    for extra, status, why in (
-        (options, 3, "the join token was revoked"),
-        (fort.trusting(), 3, "a worker needs a certificate here"),
-    ):
-        refused = command(*words, *extra, "--as-root")
-        assert refused.returncode == status, refused.stderr
+        for token in client.join_tokens():
+            client.revoke_join_token(token.id)
+    revoked, without = commands(
+        [*words, "--state-dir", str(tmp_path / "revoked"), *options],
+        [*words, "--state-dir", str(tmp_path / "without"), *fort.trusting()],
+    )
+    for refused, why in ((revoked, "the join token was revoked"), (without, "a worker needs a certificate here")):
+        assert refused.returncode == 3, refused.stderr
         assert why in refused.stderr
 
 
 def test_a_server_says_what_it_needs_to_give_certificates(tmp_path: Path) -> None:
-    for words, why in (
-        (("--worker-ca", "ca"), "--tls-cert"),
-        (("--require-worker-cert",), "need --worker-ca"),
-        (("--worker-ca-key", "ca.key"), "need --worker-ca"),
-    ):
-        refused = command("server", "--port", "0", "--store", f"sqlite:///{tmp_path}/s.db", *words)
+    start = ("server", "--port", "0", "--store", f"sqlite:///{tmp_path}/s.db")
+    whys = {("--worker-ca", "ca"): "--tls-cert", ("--require-worker-cert",): "need --worker-ca"}
+    whys[("--worker-ca-key", "ca.key")] = "need --worker-ca"
+    for refused, why in zip(commands(*((*start, *words) for words in whys)), whys.values(), strict=True):
         assert refused.returncode == 2
         assert why in refused.stderr
