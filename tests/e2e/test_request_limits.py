@@ -97,7 +97,7 @@ async def test_two_servers_let_in_no_more_than_one_would(tmp_path: Path, postgre
     """ADM-4: in any second."""
     rounds = await play_rounds(tmp_path, postgres_url, SUBMISSIONS[-1], SECONDS, lambda one: one.together)
     assert rounds[-1].together, rounds
-    assert rounds[-1].waits[True], "nobody who waited as told was let in"
+    assert rounds[-1].waits[True] > 0, "nobody who waited as told was let in"
 
 
 @pytest.mark.soak
