@@ -111,9 +111,9 @@ def test_a_checkpoint_is_found_by_the_next_attempt_on_another_worker(town: Town,
     while [ ! -e {gate} ]; do sleep 0.1; done
     exit 3
     """
-    task = {"name": "a", "work": {"shell": text}, "labels": {"pages": "yes"}, "retry_delay_seconds": 0}
+    paging = {"name": "a", "work": {"shell": text}, "labels": {"pages": "yes"}, "retry_delay_seconds": 0}
     with server.client() as client:
-        run = submit(client, {"name": "pages", "tasks": [task]})
+        run = submit(client, {"name": "pages", "tasks": [paging]})
         in_state(client, run.id, "RUNNING", 1)
         client.cordon("one", why="the other one is to do it")
         gate.touch()
