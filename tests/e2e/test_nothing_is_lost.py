@@ -125,7 +125,7 @@ def test_what_a_killed_agent_and_a_sleeping_one_had_runs_elsewhere_and_never_bes
     them: it is told, and stops what is no longer its own.
     """
     of_killed, of_sleeper = Diary(tmp_path / "killed"), Diary(tmp_path / "sleeper")
-    server = town.server("--set", "suspect_after_seconds=6", "--set", "lost_after_seconds=12")
+    server = town.server()
     doomed = town.worker(server, name="doomed", extra=("--label", "first=yes"), wait=False)
     sleeper = town.worker(server, name="sleeper", extra=("--label", "second=yes"))
     with server.client() as client:
