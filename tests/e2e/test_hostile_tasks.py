@@ -48,8 +48,6 @@ class Arena:
         self.town = town
         self.server: Server = town.server()
         self.workers: dict[str, Process] = {level: self._worker(level) for level in LEVELS}
-        for worker in self.workers.values():
-            worker.ready()
         self.client: Client = self.server.client()
         trial = find_cgroups("mainspring-hostile-trial")
         if trial is not None:
@@ -103,7 +101,7 @@ class Arena:
         options = ["--task-processes", str(MOST_PROCESSES), "--isolation", level, "--label", f"at={level}"]
         if HAS_USER[level]:
             options += ["--task-user", "nobody"]
-        return self.town.worker(self.server, name=level, extra=options, wait=False)
+        return self.town.worker(self.server, name=level, extra=options)
 
 
 @pytest.fixture(scope="module")
