@@ -131,7 +131,7 @@ def test_what_can_not_be_used_is_named(tmp_path: Path) -> None:
         "certificate": ["--tls-cert", "none.pem", "--tls-key", "none.pem"],
         "sqlite:///": ["--store", "mysql://127.0.0.1/x"],
         "folder of the store": ["--store", "sqlite:///file/store.db"],
-        "--data-dir": ["--data-dir", "file/logs"],
+        "--data-dir": ["--store", "sqlite:///own/store.db", "--data-dir", "file/logs"],
     }
     answers = refusals(tmp_path, *(["--port", "0", *options] for options in named.values()))
     for word, refused in zip(named, answers, strict=True):
