@@ -1,7 +1,7 @@
 """What every test may ask for: a PostgreSQL, and a database in it that nobody else has touched.
 
 `postgres_server` is one server per test process, so with pytest-xdist each process has its own and they can't meet.
-`postgres_url` is a new database per test, copied from `postgres_template`. A package whose tests all need the schema
+`postgres_url` is a database per test with the content of `postgres_template`. A package whose tests all need the schema
 overrides that one fixture, and the migrations then run once per process and not once per test:
 
     @pytest.fixture(scope="session")
@@ -102,16 +102,15 @@ def postgres_server() -> Iterator[PostgresServer]:
 
 @pytest.fixture(scope="session")
 def postgres_template() -> str:
-    """The database that `postgres_url` copies: an empty one."""
+    """The database whose content `postgres_url` has: an empty one."""
     return "template0"
 
 
 @pytest.fixture
 def postgres_url(postgres_server: PostgresServer, postgres_template: str) -> Iterator[str]:
-    """The address of a database made for this test alone and removed after it."""
-    database = postgres_server.create_database(template=postgres_template)
-    yield postgres_server.url(database)
-    postgres_server.drop_database(database)
+    """The address of a database that this test has for itself."""
+    with postgres_server.lent_database(postgres_template) as database:
+        yield postgres_server.url(database)
 
 
 @pytest.fixture(scope="session")
