@@ -22,6 +22,7 @@ import structlog
 from hypothesis import HealthCheck, settings
 
 from tests.postgres import FORGETFUL, PostgresServer, running_server
+from tests.sqlite import copied_stores
 
 # No test depends on how fast the machine is, nor on how long it takes to draw an example.
 settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow], database=None)
@@ -91,6 +92,13 @@ def _logs_as_before(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(structlog, "configure", and_keep_none)
     yield
     configure(**before)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _copied_stores() -> Iterator[None]:
+    """The migrations of SQLite run once per process."""
+    with copied_stores():
+        yield
 
 
 @pytest.fixture(scope="session")

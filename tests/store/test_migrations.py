@@ -30,6 +30,7 @@ from mainspring.core.runs import Run
 from mainspring.core.schedule_rows import BackfillRow, EventRow, FireRow, ScheduleChange, ScheduleRow
 from mainspring.core.tasks import Attempt, Task, Transition
 from mainspring.errors import StoreUnfit
+from mainspring.store import sqlite
 from mainspring.store.migrations import Migration, migrations, outstanding
 from mainspring.store.port import ShardRow, Store
 from mainspring.store.port_admin import DeliveryRow, MeasureRow, TenantRow, WebhookRow
@@ -39,6 +40,7 @@ from mainspring.store.port_workers import IdentityRow, JoinTokenRow
 from mainspring.store.postgres import PostgresStore
 from mainspring.store.sqlite import SqliteStore, inline
 from tests.postgres import PostgresServer
+from tests.sqlite import really_migrate
 from tests.store.conftest import look
 
 TABLES: dict[str, tuple[type[msgspec.Struct], list[str]]] = {
@@ -175,6 +177,7 @@ asyncio.run(PostgresStore.connect(sys.argv[1]))
 """
 
 
+@pytest.mark.processes
 async def test_a_migration_of_postgres_that_is_killed_in_the_middle_can_be_done_again(
     postgres_server: PostgresServer,
 ) -> None:
@@ -215,7 +218,11 @@ sys.stdin.read()
 """
 
 
-async def test_a_migration_of_sqlite_that_is_killed_in_the_middle_can_be_done_again(tmp_path: Path) -> None:
+@pytest.mark.processes
+async def test_a_migration_of_sqlite_that_is_killed_in_the_middle_can_be_done_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqlite, "_migrate", really_migrate)
     path = tmp_path / "store.db"
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-c", _MIGRATE_SQLITE, str(path), stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE

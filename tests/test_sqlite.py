@@ -1,0 +1,68 @@
+"""SQLite stores of tests are copies of one that was migrated: nobody can tell, and nobody sees another's rows."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from mainspring.clock import MachineClock
+from mainspring.store import sqlite
+from mainspring.store.migrations import migrations
+from mainspring.store.sqlite import SqliteStore, inline
+from tests.sqlite import really_migrate
+from tests.store.builders import JOB, Leader, a_run
+
+
+def migrated() -> sqlite3.Connection:
+    """A database that the migrations themselves made."""
+    db = sqlite3.connect(":memory:", isolation_level=None)
+    really_migrate(db, migrations("sqlite"))
+    return db
+
+
+def content(db: sqlite3.Connection) -> list[str]:
+    """All of it, except when it was migrated."""
+    return [line for line in db.iterdump() if not line.startswith('INSERT INTO "schema_migrations"')]
+
+
+async def test_a_copied_store_is_as_the_migrations_make_it(tmp_path: Path) -> None:
+    plain = migrated()
+    for path in (":memory:", tmp_path / "store.db"):
+        store = SqliteStore.open(path, clock=MachineClock(), run=inline)
+        for db in (store._writer, store._reader):
+            assert content(db) == content(plain)
+            for query in ("SELECT version, sha256 FROM schema_migrations ORDER BY 1", "PRAGMA integrity_check"):
+                assert db.execute(query).fetchall() == plain.execute(query).fetchall()
+            for setting in ("page_size", "encoding", "auto_vacuum", "user_version", "application_id"):
+                assert db.execute(f"PRAGMA {setting}").fetchone() == plain.execute(f"PRAGMA {setting}").fetchone()
+        await store.close()
+    plain.close()
+
+
+@pytest.mark.parametrize("time", ["first", "second"])
+async def test_a_copy_shows_nothing_of_another(time: str) -> None:
+    """Runs twice, and each has two at once."""
+    one, two = (SqliteStore.open(":memory:", clock=MachineClock(), run=inline) for _ in range(2))
+    await (await Leader.of(one)).adopt(a_run())
+
+    assert [shard.batch_no for shard in await one.shards()] == [1]
+    assert await two.shards() == []
+    assert await two.jobs([JOB.id]) == []
+    for store in (one, two):
+        await store.close()
+
+
+def test_a_database_that_is_not_empty_or_of_an_older_release_is_really_migrated() -> None:
+    assert sqlite._migrate is not really_migrate
+    older = sqlite3.connect(":memory:", isolation_level=None)
+    sqlite._migrate(older, migrations("sqlite")[:1])
+    assert older.execute("SELECT version FROM schema_migrations").fetchall() == [(1,)]
+    older.execute("INSERT INTO terms VALUES ('main', 1, 1, 0, 0, 'host')")
+
+    sqlite._migrate(older, migrations("sqlite"))
+
+    assert older.execute("SELECT count(*) FROM schema_migrations").fetchone() == (len(migrations("sqlite")),)
+    assert older.execute("SELECT holder FROM terms").fetchall() == [("host",)]
+    older.close()
