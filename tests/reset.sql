@@ -1,7 +1,6 @@
 -- Once in each template (`PostgresServer.template`): the schema `reset`, with which a copy gets its content back.
--- It knows nothing of our tables. Schema `reset_rows` has a copy of each table that is not empty in the template.
+-- It knows nothing of our tables. `reset."rows of NAME"` is a copy of a table that is not empty in the template.
 CREATE SCHEMA reset;
-CREATE SCHEMA reset_rows;
 CREATE TABLE reset.sequences AS
     SELECT format('public.%I', sequencename)::regclass AS sequence, start_value, last_value
     FROM pg_sequences WHERE schemaname = 'public';
@@ -15,7 +14,7 @@ BEGIN
         WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', 'p') AND NOT relispartition
     LOOP
         EXECUTE format('SELECT EXISTS (SELECT FROM public.%I)', name) INTO is_filled;
-        IF is_filled THEN EXECUTE format('CREATE TABLE reset_rows.%I AS TABLE public.%1$I', name); END IF;
+        IF is_filled THEN EXECUTE format('CREATE TABLE reset.%I AS TABLE public.%I', 'rows of ' || name, name); END IF;
     END LOOP;
 END
 $$;
@@ -29,8 +28,10 @@ BEGIN
     SELECT string_agg(oid::regclass::text, ', ') INTO used FROM pg_class
     WHERE relnamespace = 'public'::regnamespace AND relkind = 'r' AND pg_relation_size(oid) > 0;
     IF used IS NOT NULL THEN EXECUTE 'TRUNCATE ' || used || ' CASCADE'; END IF;
-    FOR name IN SELECT relname FROM pg_class WHERE relnamespace = 'reset_rows'::regnamespace AND relkind = 'r' LOOP
-        EXECUTE format('INSERT INTO public.%I OVERRIDING SYSTEM VALUE TABLE reset_rows.%1$I', name);
+    FOR name IN SELECT relname FROM pg_class
+        WHERE relnamespace = 'reset'::regnamespace AND relkind = 'r' AND relname LIKE 'rows of %'
+    LOOP
+        EXECUTE format('INSERT INTO public.%I OVERRIDING SYSTEM VALUE TABLE reset.%I', substr(name, 9), name);
     END LOOP;
     PERFORM setval(sequence, coalesce(last_value, start_value), last_value IS NOT NULL) FROM reset.sequences;
 END

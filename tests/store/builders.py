@@ -18,6 +18,7 @@ from mainspring.core.shapes import Shape
 from mainspring.core.tasks import Attempt, AttemptEnd, Priority, Task, TaskState, Transition
 from mainspring.ids import task_id
 from mainspring.store.port import Store, Term
+from mainspring.store.postgres_connections import Limits
 
 HOUR = timedelta(hours=1)
 DAY = timedelta(days=1)
@@ -26,6 +27,9 @@ NOW = datetime(2025, 3, 1, 12, 0, 0, 123456, tzinfo=UTC)
 
 JOB = JobRow(id="job_0", tenant="builders", name="any", version=1, definition="{}")
 """What runs are of, if a test does not say. The stores of the fixtures have it; `Leader.of` brings it."""
+
+UNHURRIED = Limits(lock=60.0, idle_in_transaction=70.0, statement=80.0, deadline=90.0, long_deadline=100.0)
+"""For a store whose answers are compared: a busy machine may take its time. Goes with a lease of an hour."""
 
 _numbers = count(1)
 

@@ -15,7 +15,7 @@ from mainspring.store.port import Store
 from mainspring.store.postgres import PostgresStore
 from mainspring.store.sqlite import SqliteStore, inline
 from tests.postgres import PostgresServer
-from tests.store.builders import JOB
+from tests.store.builders import HOUR, JOB, UNHURRIED
 
 STORES = ("sqlite", "memory", "postgres")
 
@@ -25,7 +25,7 @@ def postgres_template(postgres_server: PostgresServer) -> str:
     """A database with the schema, and the job of all runs."""
 
     async def connect_once(url: str) -> None:
-        store = await PostgresStore.connect(url)
+        store = await PostgresStore.connect(url, limits=UNHURRIED, lease=HOUR)
         await store.insert_job(JOB)
         await store.close()
 
@@ -47,7 +47,7 @@ async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
         case "memory":
             opened = SqliteStore.open(":memory:", clock=MachineClock(), run=inline)
         case _:
-            opened = await PostgresStore.connect(request.getfixturevalue("postgres_url"))
+            opened = await PostgresStore.connect(request.getfixturevalue("postgres_url"), limits=UNHURRIED, lease=HOUR)
     await opened.insert_job(JOB)
     yield opened
     await opened.close()

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Iterator
+from collections.abc import Callable, Coroutine, Iterable
 from datetime import timedelta
 from typing import Any
 
 import hypothesis.strategies as st
 import msgspec
-import pytest
-from hypothesis import HealthCheck, Phase, settings
-from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
+from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from msgspec.structs import replace
 
 from mainspring.clock import MachineClock
@@ -24,6 +21,7 @@ from mainspring.store.port import PRUNABLE, IdempotencyKey, KeyedRun, Store, Ter
 from mainspring.store.port_front import RunFilter, TaskFilter, TokenRow
 from mainspring.store.postgres import PostgresStore
 from mainspring.store.sqlite import SqliteStore, inline
+from tests.store.alike import empty, play_on_both
 from tests.store.builders import DAY, HOUR, JOB, NOW, a_run, a_task, a_transition, an_attempt, an_outgoing, new_number
 from tests.store.test_liveness import a_worker
 from tests.store.test_tokens import a_token
@@ -35,15 +33,6 @@ TEXTS = st.text(max_size=20) | st.sampled_from(["\0", "\ud800", "a\\b\n\t\"c'", 
 INSTANTS = st.datetimes(timezones=st.just(NOW.tzinfo)).filter(lambda instant: instant.year > 1)
 MAYBE = st.none() | INSTANTS
 
-TABLES = [
-    "shards", "terms", "jobs", "runs", "tasks", "attempts", "late_results", "transitions", "runs_history",
-    "tasks_history", "spreads", "outbox", "idempotency", "rejected_events", "workers", "checkpoints", "tokens",
-    "breakers", "durations", "schedules", "schedule_changes", "fires", "backfills", "events", "alerts",
-    "audit_unsealed", "audit", "audit_heads", "tenants", "measures", "webhooks", "webhook_deliveries", "pools",
-    "policies", "quotas", "p0_grants", "work_groups", "freezes", "shares", "limits", "tallies", "decisions",
-    "artifacts", "join_tokens", "worker_identities",
-]  # fmt: skip
-
 
 class TwoStores(RuleBasedStateMachine):
     """The same calls on both. Each has to answer, or to refuse, like the other."""
@@ -54,7 +43,7 @@ class TwoStores(RuleBasedStateMachine):
     @initialize()
     def begin(self) -> None:
         self.sqlite = SqliteStore.open(":memory:", clock=MachineClock(), run=inline)
-        self.run_async(self.empty_postgres())
+        self.run_async(empty(self.postgres))
         self.runs: list[Run] = []
         self.tasks: dict[str, Task] = {}
         self.attempts: list[str] = []
@@ -67,10 +56,6 @@ class TwoStores(RuleBasedStateMachine):
 
     async def insert_job(self, store: Store) -> None:
         await store.insert_job(JOB)
-
-    async def empty_postgres(self) -> None:
-        async with self.postgres._pool.connection() as connection:
-            await connection.execute(f"TRUNCATE {', '.join(TABLES)} RESTART IDENTITY")
 
     def teardown(self) -> None:
         if hasattr(self, "sqlite"):
@@ -354,31 +339,8 @@ async def outcome(call: Coroutine[Any, Any, Any]) -> Any:
         return type(error)
 
 
-@pytest.fixture
-def machine(postgres_url: str) -> Iterator[type[TwoStores]]:
-    """Both stores, with a loop that outlives the single examples."""
-    with asyncio.Runner() as runner:
-        store = runner.run(PostgresStore.connect(postgres_url))
-
-        class Machine(TwoStores):
-            postgres = store
-            run_async = staticmethod(runner.run)
-
-        yield Machine
-        runner.run(store.close())
-
-
-def test_both_stores_answer_alike(machine: type[TwoStores]) -> None:
-    run_state_machine_as_test(
-        machine,
-        settings=settings(
-            max_examples=25,
-            stateful_step_count=25,
-            deadline=None,
-            suppress_health_check=list(HealthCheck),
-            phases=(Phase.generate,),
-        ),
-    )
+def test_both_stores_answer_alike(postgres_url: str) -> None:
+    play_on_both(TwoStores, postgres_url, examples=25, steps=25)
 
 
 def test_final_states_in_the_schema_are_those_of_core() -> None:

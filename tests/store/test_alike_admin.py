@@ -17,9 +17,9 @@ from mainspring.store.port_admin import AuditFilter, MeasureRow, TenantRow, Webh
 from mainspring.store.postgres import PostgresStore
 from mainspring.store.sqlite import SqliteStore, inline
 from tests.store.admin_builders import a_delivery, a_measure, a_tenant, a_webhook, an_entry
-from tests.store.alike import play_on_both
+from tests.store.alike import empty, play_on_both
 from tests.store.builders import DAY, HOUR, a_job, an_outgoing
-from tests.store.test_alike import TABLES, TENANTS, TEXTS, Call, outcome
+from tests.store.test_alike import TENANTS, TEXTS, Call, outcome
 from tests.store.test_tokens import a_token
 
 IDS = st.sampled_from(["req_1", "req_2", "req_3", "req_4"])
@@ -38,11 +38,7 @@ class TwoOffices(RuleBasedStateMachine):
     @initialize()
     def begin(self) -> None:
         self.sqlite = SqliteStore.open(":memory:", clock=MachineClock(), run=inline)
-        self.run_async(self.empty_postgres())
-
-    async def empty_postgres(self) -> None:
-        async with self.postgres._pool.connection() as connection:
-            await connection.execute(f"TRUNCATE {', '.join(TABLES)} RESTART IDENTITY")
+        self.run_async(empty(self.postgres))
 
     def teardown(self) -> None:
         if hasattr(self, "sqlite"):

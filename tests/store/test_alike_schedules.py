@@ -17,7 +17,7 @@ from mainspring.store.port import Store
 from mainspring.store.port_schedules import FireFilter, ScheduleFilter, Settled
 from mainspring.store.postgres import PostgresStore
 from mainspring.store.sqlite import SqliteStore, inline
-from tests.store.alike import play_on_both
+from tests.store.alike import empty, play_on_both
 from tests.store.builders import DAY, HOUR, JOB, NOW, a_run, an_outgoing
 from tests.store.schedule_builders import (
     MINUTE,
@@ -28,7 +28,7 @@ from tests.store.schedule_builders import (
     an_alert,
     an_event,
 )
-from tests.store.test_alike import MAYBE, TABLES, TEXTS, Call, outcome
+from tests.store.test_alike import MAYBE, TEXTS, Call, outcome
 
 JOBS = ("any", "load", "")
 TYPES = ("", "file.arrived", "file.gone")
@@ -45,7 +45,7 @@ class TwoBooks(RuleBasedStateMachine):
     @initialize()
     def begin(self) -> None:
         self.sqlite = SqliteStore.open(":memory:", clock=MachineClock(), run=inline)
-        self.run_async(self.empty_postgres())
+        self.run_async(empty(self.postgres))
         self.schedules: list[ScheduleRow] = []
         self.both(self.insert_job)
         for job in ("any", "load"):
@@ -53,10 +53,6 @@ class TwoBooks(RuleBasedStateMachine):
 
     async def insert_job(self, store: Store) -> None:
         await store.insert_job(JOB)
-
-    async def empty_postgres(self) -> None:
-        async with self.postgres._pool.connection() as connection:
-            await connection.execute(f"TRUNCATE {', '.join(TABLES)} RESTART IDENTITY")
 
     def teardown(self) -> None:
         if hasattr(self, "sqlite"):

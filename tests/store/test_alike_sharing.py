@@ -25,7 +25,7 @@ from mainspring.store.port_front import DecisionFilter
 from mainspring.store.postgres import PostgresStore
 from mainspring.store.sqlite import SqliteStore, inline
 from tests.store.admin_builders import an_entry
-from tests.store.alike import play_on_both
+from tests.store.alike import empty, play_on_both
 from tests.store.builders import HOUR, NOW, Leader, a_decision, a_run, a_task
 from tests.store.sharing_builders import (
     a_freeze,
@@ -38,7 +38,7 @@ from tests.store.sharing_builders import (
     a_tally,
     a_wish,
 )
-from tests.store.test_alike import INSTANTS, TABLES, TENANTS, TEXTS, Call, outcome
+from tests.store.test_alike import INSTANTS, TENANTS, TEXTS, Call, outcome
 
 NAMES = st.sampled_from(["a", "A", "ä", ""]) | TEXTS
 VERSIONS = st.sampled_from([None, 0, 1, 2])
@@ -65,18 +65,13 @@ class TwoFleets(RuleBasedStateMachine):
     @initialize()
     def begin(self) -> None:
         self.sqlite = SqliteStore.open(":memory:", clock=MachineClock(), run=inline)
-        self.run_async(self.empty_postgres())
+        self.run_async(empty(self.postgres))
         self.since = self.run_async(self.sqlite.time())
         self.leaders: dict[tuple[Store, str], Leader] = {
             (store, shard): self.run_async(Leader.of(store, shard))
             for store in (self.sqlite, self.postgres)
             for shard in ("main", "other")
         }
-
-    async def empty_postgres(self) -> None:
-        async with self.postgres._pool.connection() as connection:
-            await connection.execute(f"TRUNCATE {', '.join(TABLES)} RESTART IDENTITY")
-            await connection.execute("UPDATE rules_version SET version = 0")
 
     def teardown(self) -> None:
         if hasattr(self, "sqlite"):

@@ -17,7 +17,7 @@ from mainspring.store.port import Store
 from mainspring.store.postgres import PostgresStore
 from mainspring.store.sharing_statements import FORGOTTEN_AT_ONCE
 from mainspring.store.sqlite import SqliteStore
-from tests.store.builders import Leader
+from tests.store.builders import HOUR, UNHURRIED, Leader
 from tests.store.conftest import look
 from tests.store.sharing_builders import a_wish
 from tests.store.test_rules import write
@@ -129,7 +129,7 @@ async def servers(request: pytest.FixtureRequest) -> AsyncIterator[list[Store]]:
         opened = [SqliteStore.open(":memory:", clock=MachineClock())]
     else:
         url = request.getfixturevalue("postgres_url")
-        opened = [await PostgresStore.connect(url, connections=4) for _ in range(2)]
+        opened = [await PostgresStore.connect(url, connections=4, limits=UNHURRIED, lease=HOUR) for _ in range(2)]
     yield [opened[number % len(opened)] for number in range(8)]
     for store in opened:
         await store.close()

@@ -15,7 +15,7 @@ from mainspring.store.port_admin import AuditFilter
 from mainspring.store.postgres import PostgresStore
 from mainspring.store.sqlite import SqliteStore
 from tests.store.admin_builders import an_entry
-from tests.store.builders import DAY, HOUR
+from tests.store.builders import DAY, HOUR, UNHURRIED
 from tests.store.conftest import look
 from tests.store.test_audit import EVERYTHING, seal_all, told
 
@@ -121,7 +121,7 @@ async def test_several_servers_that_seal_at_once_make_one_chain(store: Store) ->
 
 async def test_an_entry_whose_transaction_ends_late_is_sealed_late(postgres_url: str) -> None:
     """Somebody has written an entry and not committed it when others are sealed that are newer."""
-    store = await PostgresStore.connect(postgres_url)
+    store = await PostgresStore.connect(postgres_url, limits=UNHURRIED, lease=HOUR)
     early, late = an_entry(id="req_early"), an_entry(id="req_late")
     async with store._pool.connection() as connection:
         slow = connection.transaction()
@@ -250,7 +250,7 @@ async def test_old_entries_go_but_the_last_of_a_chain_and_those_that_are_not_sea
 
 
 async def test_a_day_that_is_dropped_leaves_the_last_entry_of_a_chain(postgres_url: str) -> None:
-    store = await PostgresStore.connect(postgres_url)
+    store = await PostgresStore.connect(postgres_url, limits=UNHURRIED, lease=HOUR)
     await store.prepare_days(1)
     await store.record([an_entry(), an_entry()])
     await seal_all(store)

@@ -14,7 +14,7 @@ from mainspring.store import postgres_days
 from mainspring.store.postgres import PostgresStore
 from mainspring.store.postgres_connections import Connection, Limits
 from mainspring.store.postgres_days import BY_DAY, MOST_ROWS_TO_MOVE
-from tests.store.builders import DAY, Leader, a_run, a_transition, an_attempt, ended
+from tests.store.builders import DAY, HOUR, UNHURRIED, Leader, a_run, a_transition, an_attempt, ended
 from tests.store.conftest import look
 
 AGE = 30 * DAY
@@ -23,7 +23,7 @@ AGE = 30 * DAY
 @pytest.fixture
 async def store(postgres_url: str) -> AsyncIterator[PostgresStore]:
     """A store on a database of its own."""
-    opened = await PostgresStore.connect(postgres_url)
+    opened = await PostgresStore.connect(postgres_url, limits=UNHURRIED, lease=HOUR)
     yield opened
     await opened.close()
 

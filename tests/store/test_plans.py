@@ -37,7 +37,9 @@ from mainspring.store.postgres_rows import as_json
 from mainspring.store.sqlite import SqliteStore, inline
 from mainspring.store.sqlite_lists import find
 from tests.store.builders import (
+    HOUR,
     NOW,
+    UNHURRIED,
     Leader,
     a_change,
     a_decision,
@@ -52,7 +54,7 @@ from tests.store.builders import (
 @pytest.fixture
 async def store(postgres_url: str) -> AsyncIterator[PostgresStore]:
     """A store on a database of its own."""
-    opened = await PostgresStore.connect(postgres_url)
+    opened = await PostgresStore.connect(postgres_url, limits=UNHURRIED, lease=HOUR)
     yield opened
     await opened.close()
 

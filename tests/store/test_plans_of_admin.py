@@ -18,7 +18,7 @@ from mainspring.store.postgres import PostgresStore
 from mainspring.store.postgres_connections import Connection, Limits, open_connection
 from mainspring.store.sqlite import SqliteStore, inline
 from tests.store.admin_builders import a_delivery, a_webhook, an_entry
-from tests.store.builders import HOUR, NOW, a_job, an_outgoing
+from tests.store.builders import HOUR, NOW, UNHURRIED, a_job, an_outgoing
 from tests.store.test_plans import multiply, pages_of, pages_of_list
 from tests.store.test_tokens import a_token
 
@@ -26,7 +26,7 @@ from tests.store.test_tokens import a_token
 @pytest.fixture
 async def store(postgres_url: str) -> AsyncIterator[PostgresStore]:
     """A store on a database of its own."""
-    opened = await PostgresStore.connect(postgres_url)
+    opened = await PostgresStore.connect(postgres_url, limits=UNHURRIED, lease=HOUR)
     yield opened
     await opened.close()
 

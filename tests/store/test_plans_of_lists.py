@@ -17,7 +17,7 @@ from mainspring.store.postgres import PostgresStore
 from mainspring.store.postgres_connections import Connection, Limits, open_connection
 from mainspring.store.sqlite import SqliteStore, inline
 from mainspring.store.sqlite_lists import find
-from tests.store.builders import Leader, a_job, a_run, ended
+from tests.store.builders import HOUR, UNHURRIED, Leader, a_job, a_run, ended
 from tests.store.test_plans import multiply, pages_of, pages_of_list
 
 S = RunState
@@ -98,7 +98,7 @@ async def test_a_page_looks_at_few_pages_of_each_day_of_history(
     postgres_url: str, other: Connection, reader: Connection, statistics: str
 ) -> None:
     """50,000 runs of one job and tenant are in 90 days of history, and as many in `runs`; of others there are a few."""
-    store = await PostgresStore.connect(postgres_url)
+    store = await PostgresStore.connect(postgres_url, limits=UNHURRIED, lease=HOUR)
     await history_of(other, DAYS)
     leader = await Leader.of(store)
     busy, rare = [await store.insert_job(a_job(tenant=tenant)) for tenant in ("busy", "rare")]

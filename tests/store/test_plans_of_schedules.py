@@ -17,7 +17,7 @@ from mainspring.store.port_schedules import FireFilter, ScheduleFilter
 from mainspring.store.postgres import PostgresStore
 from mainspring.store.postgres_connections import Connection, Limits, open_connection
 from mainspring.store.sqlite import SqliteStore, inline
-from tests.store.builders import HOUR, JOB, NOW, Leader, a_run, a_task
+from tests.store.builders import HOUR, JOB, NOW, UNHURRIED, Leader, a_run, a_task
 from tests.store.schedule_builders import a_fire, a_schedule, given, given_fires
 from tests.store.test_plans import multiply, pages_of, pages_of_list
 
@@ -25,7 +25,7 @@ from tests.store.test_plans import multiply, pages_of, pages_of_list
 @pytest.fixture
 async def store(postgres_url: str) -> AsyncIterator[PostgresStore]:
     """A store on a database of its own."""
-    opened = await PostgresStore.connect(postgres_url)
+    opened = await PostgresStore.connect(postgres_url, limits=UNHURRIED, lease=HOUR)
     yield opened
     await opened.close()
 

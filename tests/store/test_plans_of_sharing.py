@@ -22,7 +22,7 @@ from mainspring.store.postgres import PostgresStore
 from mainspring.store.postgres_connections import Connection, Limits, open_connection
 from mainspring.store.sqlite import SqliteStore, inline
 from mainspring.store.sqlite_queries import sqlite
-from tests.store.builders import Leader, a_run
+from tests.store.builders import HOUR, UNHURRIED, Leader, a_run
 from tests.store.sharing_builders import a_tally, a_wish
 from tests.store.test_plans import explain, multiply, pages_of
 
@@ -30,7 +30,7 @@ from tests.store.test_plans import explain, multiply, pages_of
 @pytest.fixture
 async def store(postgres_url: str) -> AsyncIterator[PostgresStore]:
     """A store on a database of its own."""
-    opened = await PostgresStore.connect(postgres_url)
+    opened = await PostgresStore.connect(postgres_url, limits=UNHURRIED, lease=HOUR)
     yield opened
     await opened.close()
 

@@ -18,7 +18,7 @@ from mainspring.errors import Unavailable
 from mainspring.store.port_schedules import FireFilter
 from mainspring.store.postgres import PostgresStore
 from mainspring.store.postgres_connections import Connection
-from tests.store.builders import JOB, NOW, a_run
+from tests.store.builders import HOUR, JOB, NOW, UNHURRIED, a_run
 from tests.store.conftest import look
 from tests.store.proxy import Proxy, proxied
 from tests.store.schedule_builders import MINUTE, a_fire, a_schedule, an_alert, an_event, fire_once, given, rule
@@ -27,7 +27,7 @@ from tests.store.schedule_builders import MINUTE, a_fire, a_schedule, an_alert, 
 @pytest.fixture
 async def stores(postgres_url: str) -> AsyncIterator[Sequence[PostgresStore]]:
     """Two servers on one database."""
-    opened = [await PostgresStore.connect(postgres_url) for _ in range(2)]
+    opened = [await PostgresStore.connect(postgres_url, limits=UNHURRIED, lease=HOUR) for _ in range(2)]
     yield opened
     for store in opened:
         await store.close()
