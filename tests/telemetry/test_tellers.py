@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import gzip
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import msgspec
@@ -16,17 +18,18 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from mainspring.bootstrap import play
-from mainspring.core.runs import RunState
+from mainspring.core.runs import Run, RunState
+from mainspring.core.tasks import Priority
 from mainspring.core.trace_ids import span_of, trace_of, traceparent, uuid_text
 from mainspring.errors import Refused
 from mainspring.host.loop import Leader
 from mainspring.rest import RunView
-from mainspring.telemetry.stories import Piece, Stories, Teller
+from mainspring.telemetry.stories import Piece, RunBegun, Stories, Teller
 from mainspring.telemetry.tellers import make_tellers
 from mainspring.wire import Offer
 from mainspring.worker.played import PlayedWorker
 from tests.api.office import Office, submit, until
-from tests.notify.servers import HttpServer, http_server
+from tests.notify.servers import AT, HttpServer, http_server
 
 
 @pytest.fixture
@@ -151,8 +154,49 @@ async def test_what_a_full_queue_does_not_take_is_counted(office: Office) -> Non
         playing = asyncio.create_task(play(office.engine, PlayedWorker("w1", Offer(4_000, 8 << 30), office.clock)))
         await one_run(office)
         await one_run(office)
+        await until(partial(has_heard, office, leader))
         playing.cancel()
     assert stories.dropped == 4
+
+
+async def test_what_is_being_told_at_the_end_is_told_before_the_rest() -> None:
+    """The first pieces wait for a thread, as on a busy machine, when all ends."""
+    run = Run(
+        id="run_1", shard="main", tenant="acme", job_id="job_1", priority=Priority.P1, params="{}", task_count=1,
+        submitted_by="ann", created_at=AT, start_at=AT,
+    )  # fmt: skip
+
+    class Kept:
+        def __init__(self) -> None:
+            self.told: list[object] = []
+
+        def tell(self, pieces: Sequence[Piece]) -> None:
+            self.told += pieces
+
+        def close(self) -> None:
+            self.told.append("closed")
+
+    teller, is_free = Kept(), Event()
+    loop = asyncio.get_running_loop()
+    loop.set_default_executor(ThreadPoolExecutor(1))
+    occupied = loop.run_in_executor(None, is_free.wait)
+    stories = Stories([teller])
+    pieces = [RunBegun(run, "first"), RunBegun(run, "second")]
+    telling = asyncio.create_task(stories.run())
+    stories._put(pieces[0])
+    while not stories._waiting.empty():  # noqa: ASYNC110 - it tells nobody
+        await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    stories._put(pieces[1])
+
+    telling.cancel()
+    await asyncio.sleep(0)
+    is_free.set()
+    with suppress(asyncio.CancelledError):
+        await telling
+    await occupied
+
+    assert teller.told == [*pieces, "closed"]
 
 
 def test_a_missing_extra_is_said(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -115,15 +115,20 @@ class Stories:
 
     async def run(self) -> None:
         """Tell until cancelled, and then what is left."""
+        telling: asyncio.Task[None] | None = None
         try:
             while True:
-                await self._tell(await self._some())
+                telling = asyncio.create_task(self._tell(await self._some()))
+                await asyncio.shield(telling)
         except asyncio.CancelledError:
             left = [self._waiting.get_nowait() for _ in range(self._waiting.qsize())]
-            await asyncio.shield(self._finish(left))
+            await asyncio.shield(self._finish(telling, left))
             raise
 
-    async def _finish(self, left: Sequence[Piece]) -> None:
+    async def _finish(self, telling: asyncio.Task[None] | None, left: Sequence[Piece]) -> None:
+        """Finish what is being told, tell what is left, and close the tellers."""
+        if telling is not None:
+            await telling
         await self._tell(left)
         for teller in self._tellers:
             await asyncio.to_thread(teller.close)
