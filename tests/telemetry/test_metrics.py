@@ -22,8 +22,11 @@ from mainspring.core.shapes import Shape
 from mainspring.core.sharing_rules import SharingRules
 from mainspring.core.tasks import Priority, StopKind, StopRequest, Task, TaskState
 from mainspring.core.zones import EPOCH
+from mainspring.host.jobs import JobCache
+from mainspring.host.loop import Leader
 from mainspring.shard.memory import ShardMemory
 from mainspring.shard.run_memory import RunMemory
+from mainspring.store.port import Term
 from mainspring.telemetry.metrics import Refusal
 from mainspring.wire import Offer
 from mainspring.worker.played import PlayedWorker
@@ -109,22 +112,29 @@ def wait(memory: ShardMemory, task: Task, shape: Shape) -> None:
     memory.queues.push(task, shape)
 
 
+def idle_leader(office: Office) -> Leader:
+    """A leader that does nothing: only the test changes its memory, and it may take as long as it takes."""
+    term = Term(shard=POOL, epoch=1, nonce=1, batch_no=0, granted_at=office.clock.wall())
+    leader = Leader(
+        office.store, office.clock, term, timedelta(hours=1), JobCache(office.store), began=office.clock.monotonic()
+    )
+    office.engine.host.leaders[POOL] = leader
+    return leader
+
+
 async def test_ten_thousand_tenants_have_few_labels(office: Office) -> None:
     """However many there are, what is told stays small, and nothing is left out of the sums."""
-    async with office.led() as leader:
-        memory = leader.shard.memory
-        for number in range(10_000):
-            task = Task(
-                id=f"task_{number}.0", run_id=f"run_{number}", shard=POOL, tenant=f"tenant-{number}", name="t",
-                position=0, priority=Priority.P1, state=TaskState.QUEUED, since=leader.time.now(),
-            )  # fmt: skip
-            wait(memory, task, SMALL)
-            memory.use[task.tenant] = Resources(cpu_millis=1000 + number, memory_bytes=1)
-        queued = families(office)["mainspring_tasks_queued"].samples
-        slots = families(office)["mainspring_tenant_slots"].samples
-        memory.queues.depth.clear()
-        memory.runs.clear()
-        memory.use.clear()
+    leader = idle_leader(office)
+    memory = leader.shard.memory
+    for number in range(10_000):
+        task = Task(
+            id=f"task_{number}.0", run_id=f"run_{number}", shard=POOL, tenant=f"tenant-{number}", name="t",
+            position=0, priority=Priority.P1, state=TaskState.QUEUED, since=leader.time.now(),
+        )  # fmt: skip
+        wait(memory, task, SMALL)
+        memory.use[task.tenant] = Resources(cpu_millis=1000 + number, memory_bytes=1)
+    queued = families(office)["mainspring_tasks_queued"].samples
+    slots = families(office)["mainspring_tenant_slots"].samples
 
     assert len({sample.labels["tenant"] for sample in queued}) == 201
     assert sum(sample.value for sample in queued) == 10_000
@@ -136,25 +146,23 @@ async def test_ten_thousand_tenants_have_few_labels(office: Office) -> None:
 
 async def test_why_tasks_wait_is_told(office: Office) -> None:
     """No worker could ever take it, or none has room, or it is not its turn."""
-    async with office.led() as leader:
-        queues = leader.shard.memory.queues
-        for name, shape in (
-            ("big", Shape(resources=Resources(cpu_millis=9, memory_bytes=1), zone="moon")),
-            ("s", SMALL),
-        ):
-            task = Task(
-                id=f"task_{name}.0", run_id=f"run_{name}", shard=POOL, tenant=name, name="t", position=0,
-                priority=Priority.P0, state=TaskState.QUEUED, since=leader.time.now() - timedelta(seconds=90),
-            )  # fmt: skip
-            wait(leader.shard.memory, task, shape)
-        queues.park(Shape(resources=Resources(cpu_millis=9, memory_bytes=1), zone="moon"), "nowhere")
-        queued = {
-            sample.labels["tenant"]: sample.labels["reason"]
-            for sample in families(office)["mainspring_tasks_queued"].samples
-        }
-        age = value(office, "mainspring_queue_oldest_age_seconds", priority="P0")
-        queues.depth.clear()
-        leader.shard.memory.runs.clear()
+    leader = idle_leader(office)
+    queues = leader.shard.memory.queues
+    for name, shape in (
+        ("big", Shape(resources=Resources(cpu_millis=9, memory_bytes=1), zone="moon")),
+        ("s", SMALL),
+    ):
+        task = Task(
+            id=f"task_{name}.0", run_id=f"run_{name}", shard=POOL, tenant=name, name="t", position=0,
+            priority=Priority.P0, state=TaskState.QUEUED, since=leader.time.now() - timedelta(seconds=90),
+        )  # fmt: skip
+        wait(leader.shard.memory, task, shape)
+    queues.park(Shape(resources=Resources(cpu_millis=9, memory_bytes=1), zone="moon"), "nowhere")
+    queued = {
+        sample.labels["tenant"]: sample.labels["reason"]
+        for sample in families(office)["mainspring_tasks_queued"].samples
+    }
+    age = value(office, "mainspring_queue_oldest_age_seconds", priority="P0")
 
     assert queued == {"big": "NO_MATCHING_WORKER", "s": "PRIORITY_QUEUE_WAIT"}
     assert age >= 90
