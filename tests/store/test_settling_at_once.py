@@ -151,12 +151,14 @@ async def test_who_waits_for_too_long_is_told_so_and_nothing_is_written(
 ) -> None:
     schedule = a_schedule()
     await given(stores[0], schedule)
+    waits_shortly = await PostgresStore.connect(stores[0]._url, limits=replace(UNHURRIED, lock=0.1), lease=HOUR)
     async with other.transaction():
         await other.execute("SELECT 1 FROM schedules FOR UPDATE")
 
         with pytest.raises(Unavailable):
-            await stores[0].settle([schedule.id], rule(fire_next))
+            await waits_shortly.settle([schedule.id], rule(fire_next))
 
+    await waits_shortly.close()
     assert await windows_of(stores[0], schedule) == []
 
 
