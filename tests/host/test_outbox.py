@@ -95,10 +95,10 @@ async def test_a_row_that_fails_is_tried_again_with_longer_and_longer_pauses(
 
 
 async def test_a_pause_does_not_grow_for_ever(hall: Hall, delivery: OutboxDelivery, receiver: Receiver) -> None:
-    """Somebody who is away for a day hears of it soon after."""
+    """Somebody who is away for five hours hears of it soon after."""
     receiver.failing = {"n1": 40}
     await send(hall, ("n1", "a"))
-    await deliver_all(hall, delivery, 86_400.0)
+    await deliver_all(hall, delivery, 20_000.0)
 
     pauses = [later - earlier for earlier, later in zip(receiver.times, receiver.times[1:], strict=False)]
     assert max(pauses) <= LONGEST_PAUSE.total_seconds() + 2

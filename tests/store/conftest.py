@@ -60,3 +60,10 @@ async def look(store: Store, query: str) -> list[tuple[Any, ...]]:
     assert isinstance(store, PostgresStore)
     async with store._pool.connection() as connection:
         return [tuple(row) for row in await connection.fetch(query)]
+
+
+async def execute(store: Store, statement: str) -> list[tuple[Any, ...]]:
+    """Carry out a statement beneath the port, and return the rows that it returns: for making many rows at once."""
+    if isinstance(store, SqliteStore):
+        return await store._write(lambda db: db.execute(statement).fetchall())
+    return await look(store, statement)
