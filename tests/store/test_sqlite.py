@@ -70,6 +70,7 @@ def end(process: subprocess.Popen[str]) -> None:
     process.communicate()
 
 
+@pytest.mark.processes
 def test_a_second_process_is_refused_and_told_who_has_the_store(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
     process = holding(path)
@@ -91,6 +92,7 @@ def test_a_second_store_in_the_same_process_is_refused(tmp_path: Path) -> None:
     asyncio.run(SqliteStore.open(path, clock=MachineClock(), run=inline).close())
 
 
+@pytest.mark.processes
 def test_a_store_whose_holder_was_killed_is_free(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
     end(holding(path))
@@ -148,6 +150,7 @@ async def test_damage_that_is_found_later_names_the_file_too(tmp_path: Path) -> 
     await store.close()
 
 
+@pytest.mark.processes
 def test_a_child_of_a_fork_cant_use_the_store(tmp_path: Path) -> None:
     store = SqliteStore.open(tmp_path / "store.db", clock=MachineClock(), run=inline)
     child = os.fork()
@@ -217,6 +220,7 @@ asyncio.run(main())
 
 
 @pytest.mark.parametrize("batches", [1, 4, 13])
+@pytest.mark.processes
 async def test_after_kill_9_in_the_middle_of_commits_nothing_is_half_written(tmp_path: Path, batches: int) -> None:
     path = tmp_path / "store.db"
     process = await asyncio.create_subprocess_exec(
