@@ -158,7 +158,7 @@ class PostgresServer:
         """Lend a database with the content of `template` and yield its name. Nobody else has it meanwhile.
 
         A copy of one of our own templates is lent again, under another name, after its tables were emptied. That takes
-        a tenth of the time of a new copy. It is dropped if anything but rows and sequences was changed: the schema,
+        a fraction of the time of a new copy. It is dropped if anything but rows and sequences was changed: the schema,
         privileges, settings of the database, statistics of the planner.
         """
         unused = self._unused.setdefault(template, [])
