@@ -38,7 +38,7 @@ def names_outside_are_written_down(source: Source) -> Iterator[Complaint]:
             for keyword in node.keywords:
                 if keyword.arg in {"tag", "tag_field"} and not _is_text(keyword.value):
                     yield source.complain(keyword.value, f"{keyword.arg} is made from a class name: write the name out")
-    for call, name in source.calls():
+    for call, name in source.calls:
         if name == "enum.auto":
             yield source.complain(call, "enum.auto() makes the value from the member's name: write the value out")
 
