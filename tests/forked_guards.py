@@ -4,7 +4,7 @@ A guard costs 0.3 s of CPU time to start and to end, which is most of what a tes
 The code of the guard is the same, and it is a process of its own with a session, an environment and files of its own.
 That `GuardLink` starts a new interpreter is tested wherever a worker is a process, as in `tests/e2e`.
 
-    with forked_guards():
+    with guard_server() as server, forked_guards(server):
         ...         # every worker of this process gets its guards like this
 """
 
@@ -64,9 +64,18 @@ class GuardServer:
 
 
 @contextmanager
-def forked_guards() -> Iterator[None]:
-    """Fork the guards of this process's workers for as long as the block lasts."""
+def guard_server() -> Iterator[GuardServer]:
+    """The process that guards are forked from, for as long as the block lasts."""
     server = GuardServer()
+    try:
+        yield server
+    finally:
+        server.close()
+
+
+@contextmanager
+def forked_guards(server: GuardServer) -> Iterator[None]:
+    """Fork the guards of this process's workers for as long as the block lasts."""
 
     def spawn(link: GuardLink) -> None:
         environment = {name: value for name, value in os.environ.items() if name not in guard_link._SECRETS}
@@ -80,10 +89,7 @@ def forked_guards() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(GuardLink, "_spawn", spawn)
         patch.setattr(GuardLink, "_is_running", is_running)
-        try:
-            yield
-        finally:
-            server.close()
+        yield
 
 
 def _serve() -> None:

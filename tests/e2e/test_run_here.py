@@ -15,7 +15,7 @@ from click.testing import Result
 
 from tests.cli.terminal import Terminal
 from tests.e2e.folders import COMMAND
-from tests.forked_guards import forked_guards
+from tests.forked_guards import forked_guards, guard_server
 
 README = Path(__file__).parents[2] / "README.md"
 
@@ -23,7 +23,7 @@ README = Path(__file__).parents[2] / "README.md"
 @pytest.fixture(scope="module", autouse=True)
 def _forked_guards() -> Iterator[None]:
     """The workers of commands called in this process have guards that start at once."""
-    with forked_guards():
+    with guard_server() as server, forked_guards(server):
         yield
 
 

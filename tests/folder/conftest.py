@@ -6,11 +6,17 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.forked_guards import forked_guards
+from tests.forked_guards import GuardServer, forked_guards, guard_server
 
 
-@pytest.fixture(scope="session", autouse=True)
-def _forked_guards() -> Iterator[None]:
-    """The workers of these tests are in this process, and their guards start at once."""
-    with forked_guards():
+@pytest.fixture(scope="session")
+def _guard_server() -> Iterator[GuardServer]:
+    with guard_server() as server:
+        yield server
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _forked_guards(_guard_server: GuardServer) -> Iterator[None]:
+    """The workers of these tests are in this process, and their guards start at once. Other modules have real ones."""
+    with forked_guards(_guard_server):
         yield
