@@ -47,7 +47,7 @@ CORE = "src/mainspring/core/graph.py"
 SHARD = "src/mainspring/shard/shard.py"
 HOST = "src/mainspring/host/loop.py"
 WORKER = "src/mainspring/worker/duties.py"
-STORE = "src/mainspring/store/postgres/commit.py"
+STORE = "src/mainspring/store/postgres_batch.py"
 PORT = "src/mainspring/store/port.py"
 CLI = "src/mainspring/cli/token.py"
 ERRORS = "src/mainspring/errors.py"
@@ -220,7 +220,7 @@ def test_a_complaint_names_file_and_line() -> None:
 )
 def test_one_statement_notices_a_second(second: str, complaints: int) -> None:
     first = "sql = 'UPDATE tasks SET state = v.state FROM v WHERE v.id = tasks.id'"
-    other_adapter = Source("src/mainspring/store/sqlite/commit.py", first)
+    other_adapter = Source("src/mainspring/store/sqlite_batch.py", first)
     sources = [Source(STORE, first), other_adapter, Source(STORE.replace("commit", "sweep"), second)]
 
     assert len(list(one_statement_writes_task_states(sources))) == complaints
