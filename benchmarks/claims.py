@@ -22,10 +22,10 @@ from pathlib import Path
 from typing import ParamSpec, TypeVar
 
 from benchmarks.measure import Figures, Meter, arguments, durability, milliseconds, show
-from mainspring.bootstrap import open_store
-from mainspring.clock import MachineClock
-from mainspring.rest_claims import ClaimRequest, CompleteRequest, StartRequest
-from mainspring.sdk.client import Client
+from mainspring.app.build import open_store
+from mainspring.client.client import Client
+from mainspring.protocol.clock import MachineClock
+from mainspring.protocol.rest.claims import ClaimRequest, CompleteRequest, StartRequest
 from tests.e2e.town import Town, until
 from tests.generous import GENEROUS
 from tests.postgres import DURABLE, running_postgres

@@ -30,18 +30,18 @@ from pathlib import Path
 from random import Random
 
 from benchmarks.measure import Figures, milliseconds, show
-from mainspring.core.diagnoses import Expected, Foresight
-from mainspring.core.jobs import Job, JobSpec, TaskSpec, compile_job
-from mainspring.core.resources import Resources
-from mainspring.core.runs import Run
-from mainspring.core.tasks import Priority
-from mainspring.sdk.client import Client
+from mainspring.client.client import Client
+from mainspring.core.explain.diagnosis import Expected, Foresight
+from mainspring.core.model.job import Job, JobSpec, TaskSpec, compile_job
+from mainspring.core.model.resources import Resources
+from mainspring.core.model.run import Run
+from mainspring.core.model.task import Priority
+from mainspring.protocol.wire import Offer
 from mainspring.shard import events as happened
-from mainspring.shard.advising import advise
-from mainspring.shard.diagnosing import diagnose
-from mainspring.shard.forecasting import copy_around, foresee
+from mainspring.shard.explain.advice import advise
+from mainspring.shard.explain.diagnose import diagnose
+from mainspring.shard.explain.forecast import copy_around, foresee
 from mainspring.shard.shard import Shard
-from mainspring.wire import Offer
 from tests.e2e.town import Town, tasks_of, until
 from tests.shard.mixed_load import MixedLoad
 

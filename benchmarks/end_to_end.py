@@ -34,8 +34,8 @@ from benchmarks import engine
 from benchmarks.link_probe import LinkProbe
 from benchmarks.load import submit
 from benchmarks.measure import Figures, arguments, durability, fresh_store, milliseconds, show
-from mainspring.rest import RunRequest, TaskView
-from mainspring.sdk.client import Client
+from mainspring.client.client import Client
+from mainspring.protocol.rest.runs import RunRequest, TaskView
 from tests.e2e.town import Process, Server, Town, ended, tasks_of, until
 from tests.generous import GENEROUS
 from tests.postgres import DURABLE, running_postgres

@@ -26,14 +26,14 @@ import uvloop
 from benchmarks.load import Working, insert, p0_waits, submit
 from benchmarks.measure import Figures, Meter, arguments, durability, fresh_store, milliseconds, percentile, show
 from benchmarks.rules import LABELLED, SHARED, set_rules
-from mainspring.bootstrap import POOL, Engine
-from mainspring.clock import MachineClock
-from mainspring.core.batch import Batch
-from mainspring.core.runs import Run
-from mainspring.core.tasks import Priority
+from mainspring.app.build import POOL, Engine
+from mainspring.core.model.batch import Batch
+from mainspring.core.model.run import Run
+from mainspring.core.model.task import Priority
 from mainspring.host.loop import Leader
-from mainspring.ids import entropy
-from mainspring.store.port import Store
+from mainspring.protocol.clock import MachineClock
+from mainspring.protocol.ids import entropy
+from mainspring.store.ports.store import Store
 
 TENANTS = tuple(f"tenant-{number}" for number in range(10))
 DRAINS = 3

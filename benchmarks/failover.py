@@ -14,8 +14,8 @@ import signal
 import asyncpg
 
 from benchmarks.measure import Figures, show
-from mainspring.bootstrap import POOL, open_store
-from mainspring.clock import MachineClock
+from mainspring.app.build import POOL, open_store
+from mainspring.protocol.clock import MachineClock
 from tests.e2e.processes import HostProcess, hosts
 from tests.postgres import DURABLE, running_postgres
 from tests.submitting import submit

@@ -29,16 +29,16 @@ import uvloop
 
 from benchmarks.load import come_true, probe, submit
 from benchmarks.measure import Figures, Meter, arguments, durability, fresh_store, milliseconds, show
-from mainspring.bootstrap import POOL, Engine, play
-from mainspring.clock import MachineClock
-from mainspring.core.jobs import JobSpec, TaskSpec
-from mainspring.core.quotas import Ceiling, Quota, QuotaRow
-from mainspring.core.resources import NOTHING, Resources, dominant_share
-from mainspring.core.tasks import Priority
+from mainspring.app.build import POOL, Engine, play
+from mainspring.core.fairness.quotas import Ceiling, Quota, QuotaRow
+from mainspring.core.model.job import JobSpec, TaskSpec
+from mainspring.core.model.resources import NOTHING, Resources, dominant_share
+from mainspring.core.model.task import Priority
 from mainspring.host.loop import Leader
-from mainspring.store.port import Store
-from mainspring.wire import Assignment, Offer
-from mainspring.worker.played import PlayedWorker
+from mainspring.protocol.clock import MachineClock
+from mainspring.protocol.wire import Assignment, Offer
+from mainspring.simulation.virtual_worker import PlayedWorker
+from mainspring.store.ports.store import Store
 from tests.store.admin_builders import an_entry
 from tests.store.builders import NOW
 

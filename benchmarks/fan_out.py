@@ -26,9 +26,9 @@ import uvloop
 from benchmarks.end_to_end import HANDLERS, promises, temporary_town
 from benchmarks.load import p0_waits, submit
 from benchmarks.measure import Figures, arguments, fresh_store, milliseconds, percentile, show
-from mainspring.core.jobs import Edge, JobSpec, TaskSpec
+from mainspring.client.client import Client
+from mainspring.core.model.job import Edge, JobSpec, TaskSpec
 from mainspring.host.loop import Leader
-from mainspring.sdk.client import Client
 from tests.e2e.town import Server, ended
 from tests.generous import GENEROUS
 

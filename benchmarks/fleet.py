@@ -19,10 +19,10 @@ import uvloop
 from msgspec.structs import replace
 
 from benchmarks.measure import Figures, arguments, durability, fresh_store, show
-from mainspring.clock import MachineClock, cpu_seconds
-from mainspring.fleet.driver import play_pool
-from mainspring.fleet.report import Delays, Report
-from mainspring.fleet.scenario import Host
+from mainspring.protocol.clock import MachineClock, cpu_seconds
+from mainspring.simulation.capacity.driver import play_pool
+from mainspring.simulation.capacity.report import Delays, Report
+from mainspring.simulation.capacity.scenario import Host
 from tests.fleet.real import play_real
 from tests.fleet.small import report_of, small
 

@@ -17,15 +17,15 @@ import uvloop
 
 from benchmarks.load import p0_waits, submit
 from benchmarks.measure import Figures, arguments, durability, fresh_store, milliseconds, show
-from mainspring.core.batch import Batch
-from mainspring.core.jobs import Edge, Job, JobSpec, TaskSpec, compile_job
-from mainspring.core.runs import Run
-from mainspring.core.tasks import Priority
+from mainspring.core.model.batch import Batch
+from mainspring.core.model.job import Edge, Job, JobSpec, TaskSpec, compile_job
+from mainspring.core.model.run import Run
+from mainspring.core.model.task import Priority
 from mainspring.host.loop import Leader
+from mainspring.protocol.wire import Assign, Offer, Outcome
 from mainspring.shard.effects import Send
 from mainspring.shard.events import AttemptEnded, AttemptStarted, Event, RunArrived, WorkerRegistered
 from mainspring.shard.shard import Shard
-from mainspring.wire import Assign, Offer, Outcome
 
 SMALL, LARGE = 1_000, 100_000
 LAYER = 100

@@ -9,7 +9,7 @@ from typing import TypeVar
 import msgspec
 from websockets.asyncio.client import ClientConnection, connect
 
-from mainspring.wire import (
+from mainspring.protocol.wire import (
     Answer,
     Assign,
     Beat,

@@ -30,11 +30,11 @@ import msgspec
 import uvloop
 
 from benchmarks.measure import Figures, Meter, arguments, durability, milliseconds, show
-from mainspring.bootstrap import POOL, open_store
-from mainspring.clock import MachineClock
-from mainspring.core.runs import RunState
-from mainspring.store.port import Store
-from mainspring.store.port_front import RunFilter
+from mainspring.app.build import POOL, open_store
+from mainspring.core.model.run import RunState
+from mainspring.protocol.clock import MachineClock
+from mainspring.store.ports.front import RunFilter
+from mainspring.store.ports.store import Store
 from tests.e2e.town import Town
 from tests.generous import GENEROUS
 from tests.postgres import DURABLE, running_postgres

@@ -9,17 +9,17 @@ from random import Random
 
 import msgspec
 
-from mainspring.bootstrap import POOL, Engine, play
-from mainspring.clock import MachineClock
-from mainspring.core.batch import Batch
-from mainspring.core.jobs import JobRow, JobSpec, TaskSpec
-from mainspring.core.runs import Run
-from mainspring.core.tasks import Priority, TaskState
+from mainspring.app.build import POOL, Engine, play
+from mainspring.core.model.batch import Batch
+from mainspring.core.model.job import JobRow, JobSpec, TaskSpec
+from mainspring.core.model.run import Run
+from mainspring.core.model.task import Priority, TaskState
 from mainspring.host.loop import Leader
-from mainspring.ids import entropy, new_id
-from mainspring.store.port import Store
-from mainspring.wire import Offer
-from mainspring.worker.played import PlayedWorker
+from mainspring.protocol.clock import MachineClock
+from mainspring.protocol.ids import entropy, new_id
+from mainspring.protocol.wire import Offer
+from mainspring.simulation.virtual_worker import PlayedWorker
+from mainspring.store.ports.store import Store
 from tests import submitting
 from tests.submitting import NOOP
 

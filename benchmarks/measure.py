@@ -13,10 +13,10 @@ from pathlib import Path
 
 import psutil
 
-from mainspring.bootstrap import open_store
-from mainspring.clock import MachineClock
-from mainspring.log_output import configure_logging
-from mainspring.store.port import Store
+from mainspring.app.build import open_store
+from mainspring.protocol.clock import MachineClock
+from mainspring.store.ports.store import Store
+from mainspring.telemetry.log_output import configure_logging
 from tests.postgres import DURABLE, running_postgres
 
 Figures = dict[str, object]

@@ -28,13 +28,13 @@ from itertools import islice
 from random import Random
 
 from benchmarks.measure import Figures, percentile, show
-from mainspring.core.fit_index import OpenWorkers
-from mainspring.core.placement import choose
-from mainspring.core.resources import NOTHING, Resources
-from mainspring.core.shapes import Shape
-from mainspring.core.shortlists import Shortlist
-from mainspring.core.tasks import Priority
-from mainspring.core.workers import Lease, Worker, WorkerStatus
+from mainspring.core.model.resources import NOTHING, Resources
+from mainspring.core.model.task import Priority
+from mainspring.core.model.worker import Lease, Worker, WorkerStatus
+from mainspring.core.placement.feasibility import choose
+from mainspring.core.placement.shortlists import Shortlist
+from mainspring.core.placement.task_shapes import Shape
+from mainspring.core.placement.worker_index import OpenWorkers
 
 WORKERS = 50_000
 FULL = 0.7

@@ -13,9 +13,9 @@ import time
 from pathlib import Path
 
 from benchmarks.measure import Figures, arguments, percentile, show
-from mainspring.errors import Unavailable
-from mainspring.rest import RunView
-from mainspring.sdk.client import Client
+from mainspring.client.client import Client
+from mainspring.protocol.errors import Unavailable
+from mainspring.protocol.rest.runs import RunView
 from tests.e2e.town import Town, ended, in_state, submit, tasks_of, until
 from tests.generous import GENEROUS
 from tests.postgres import DURABLE, running_postgres

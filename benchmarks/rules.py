@@ -9,13 +9,13 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from mainspring.bootstrap import POOL
-from mainspring.core.freezes import FreezeKind, FreezeRow
-from mainspring.core.pools import Policy, PoolRow
-from mainspring.core.quotas import Ceiling, Quota, QuotaRow, Raise
-from mainspring.core.resources import Resources
-from mainspring.core.work_groups import GroupRow
-from mainspring.store.port import Store
+from mainspring.app.build import POOL
+from mainspring.core.fairness.freezes import FreezeKind, FreezeRow
+from mainspring.core.fairness.pools import Policy, PoolRow
+from mainspring.core.fairness.quotas import Ceiling, Quota, QuotaRow, Raise
+from mainspring.core.limits.concurrency_groups import GroupRow
+from mainspring.core.model.resources import Resources
+from mainspring.store.ports.store import Store
 from tests.store.admin_builders import an_entry
 from tests.submitting import NOOP
 

@@ -30,21 +30,22 @@ import msgspec
 import uvloop
 
 from benchmarks.measure import Figures, Meter, arguments, durability, show
-from mainspring.bootstrap import POOL, open_store
-from mainspring.clock import MachineClock
-from mainspring.core.jobs import JobRow
-from mainspring.core.runs import Run
-from mainspring.core.schedule_rows import ScheduleRow
-from mainspring.core.schedules import ScheduleSpec
-from mainspring.core.settling_acts import new_schedule
-from mainspring.core.tasks import Priority
-from mainspring.core.triggers import CronTrigger
-from mainspring.host.schedule_context import make_context
-from mainspring.host.settler import Settler
-from mainspring.host.triggers import AT_ONCE, Triggers
-from mainspring.ids import entropy, new_id
-from mainspring.store import postgres_rows, sqlite_rows
-from mainspring.store.port import Store
+from mainspring.app.build import POOL, open_store
+from mainspring.core.model.job import JobRow
+from mainspring.core.model.run import Run
+from mainspring.core.model.schedule_rows import ScheduleRow
+from mainspring.core.model.task import Priority
+from mainspring.core.schedules.schedule_actions import new_schedule
+from mainspring.core.schedules.schedule_spec import ScheduleSpec
+from mainspring.core.schedules.triggers import CronTrigger
+from mainspring.host.schedules.evaluation_context import make_context
+from mainspring.host.schedules.evaluator import Settler
+from mainspring.host.schedules.trigger_loop import AT_ONCE, Triggers
+from mainspring.protocol.clock import MachineClock
+from mainspring.protocol.ids import entropy, new_id
+from mainspring.store.ports.store import Store
+from mainspring.store.postgres import rows as postgres_rows
+from mainspring.store.sqlite import rows as sqlite_rows
 from tests.postgres import DURABLE, running_postgres
 from tests.submitting import NOOP
 

@@ -22,8 +22,9 @@ from typing import NoReturn
 import msgspec
 import pytest
 
-from mainspring.worker import guard, guard_link
-from mainspring.worker.guard_link import GuardLink
+from mainspring.worker.agent import supervisor_link
+from mainspring.worker.agent.supervisor_link import GuardLink
+from mainspring.worker.supervisor import supervisor
 
 
 class Start(msgspec.Struct, tag=True):
@@ -78,7 +79,7 @@ def forked_guards(server: GuardServer) -> Iterator[None]:
     """Fork the guards of this process's workers for as long as the block lasts."""
 
     def spawn(link: GuardLink) -> None:
-        environment = {name: value for name, value in os.environ.items() if name not in guard_link._SECRETS}
+        environment = {name: value for name, value in os.environ.items() if name not in supervisor_link._SECRETS}
         link._pid = server.ask(Start(directory=str(link._state_dir.absolute()), environment=environment))
 
     def is_running(link: GuardLink) -> bool:
@@ -123,7 +124,7 @@ def _be_guard(request: Start) -> NoReturn:
         os.environ.clear()
         os.environ.update(request.environment)
         sys.argv = ["guard", request.directory]
-        guard.main()
+        supervisor.main()
         code = 0
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else 1

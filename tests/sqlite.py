@@ -9,8 +9,8 @@ from threading import Lock
 
 import pytest
 
-from mainspring.store import sqlite
 from mainspring.store.migrations import Migration, migrations
+from mainspring.store.sqlite import store as sqlite
 
 really_migrate = sqlite._migrate
 

@@ -7,12 +7,12 @@ from random import Random
 
 import msgspec
 
-from mainspring.bootstrap import POOL
-from mainspring.core.jobs import JobRow, JobSpec, TaskSpec
-from mainspring.core.runs import Run
-from mainspring.core.tasks import Priority
-from mainspring.ids import entropy, new_id
-from mainspring.store.port import Store
+from mainspring.app.build import POOL
+from mainspring.core.model.job import JobRow, JobSpec, TaskSpec
+from mainspring.core.model.run import Run
+from mainspring.core.model.task import Priority
+from mainspring.protocol.ids import entropy, new_id
+from mainspring.store.ports.store import Store
 
 NOOP = JobSpec(name="noop", tasks=(TaskSpec(name="noop", expected_seconds=0.001),))
 TENANTS = ("acme", "globex", "initech")

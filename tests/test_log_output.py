@@ -11,7 +11,7 @@ import pytest
 _FAIL = """
 import logging, sys
 import structlog
-from mainspring.log_output import configure_logging
+from mainspring.telemetry.log_output import configure_logging
 
 configure_logging(sys.argv[1], "info")
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from mainspring.clock import MachineClock
-from mainspring.store import sqlite
+from mainspring.protocol.clock import MachineClock
 from mainspring.store.migrations import migrations
-from mainspring.store.sqlite import SqliteStore, inline
+from mainspring.store.sqlite import store as sqlite
+from mainspring.store.sqlite.store import SqliteStore, inline
 from tests.sqlite import really_migrate
 from tests.store.builders import JOB, Leader, a_run
 

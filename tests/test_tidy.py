@@ -43,14 +43,14 @@ PROJECT = Path(__file__).parent.parent
 PARTS = ("src", "tests", "tools", "benchmarks")
 """Each is tried by one test."""
 
-CORE = "src/mainspring/core/graph.py"
+CORE = "src/mainspring/core/graph/graph.py"
 SHARD = "src/mainspring/shard/shard.py"
 HOST = "src/mainspring/host/loop.py"
-WORKER = "src/mainspring/worker/duties.py"
-STORE = "src/mainspring/store/postgres_batch.py"
-PORT = "src/mainspring/store/port.py"
-CLI = "src/mainspring/cli/token.py"
-ERRORS = "src/mainspring/errors.py"
+WORKER = "src/mainspring/worker/agent/state_machine.py"
+STORE = "src/mainspring/store/postgres/batch.py"
+PORT = "src/mainspring/store/ports/store.py"
+CLI = "src/mainspring/cli/commands/admin/token.py"
+ERRORS = "src/mainspring/protocol/errors.py"
 MIGRATION = "src/mainspring/store/migrations/postgres/0002_pools.sql"
 TEST = "tests/core/test_graph.py"
 
@@ -65,19 +65,19 @@ BAD: list[tuple[Rule, str, str]] = [
     (imports_go_one_way, CORE, "from .. import wire"),
     (imports_go_one_way, CORE, "from ..store.port import Store"),
     (imports_go_one_way, CORE, "def f():\n    import mainspring.host.loop"),
-    (imports_go_one_way, SHARD, "from mainspring.store.port import Store"),
-    (imports_go_one_way, SHARD, "from mainspring.clock import Clock"),
+    (imports_go_one_way, SHARD, "from mainspring.store.ports.store import Store"),
+    (imports_go_one_way, SHARD, "from mainspring.protocol.clock import Clock"),
     (imports_go_one_way, PORT, "import asyncpg"),
     (imports_go_one_way, PORT, "from .postgres import PostgresStore"),
     (imports_go_one_way, STORE, "from mainspring.shard.shard import Shard"),
-    (imports_go_one_way, HOST, "from mainspring.store.postgres import PostgresStore"),
+    (imports_go_one_way, HOST, "from mainspring.store.postgres.store import PostgresStore"),
     (imports_go_one_way, HOST, "from mainspring.store import sqlite"),
     (imports_go_one_way, HOST, "import sqlite3"),
-    (imports_go_one_way, WORKER, "from mainspring.store.port import Store"),
-    (imports_go_one_way, WORKER, "from mainspring.core.tasks import Task"),
+    (imports_go_one_way, WORKER, "from mainspring.store.ports.store import Store"),
+    (imports_go_one_way, WORKER, "from mainspring.core.model.task import Task"),
     (imports_go_one_way, CLI, "from mainspring.host.loop import run"),
-    (imports_go_one_way, CLI, "from mainspring.worker.duties import Duties"),
-    (imports_go_one_way, "src/mainspring/wire.py", "from mainspring.core.tasks import Task"),
+    (imports_go_one_way, CLI, "from mainspring.worker.agent.state_machine import Duties"),
+    (imports_go_one_way, "src/mainspring/protocol/wire.py", "from mainspring.core.model.task import Task"),
     (imports_go_one_way, "src/mainspring/surprise.py", "x = 1"),
     (time_has_one_home, HOST, "from datetime import datetime\ndatetime.now()"),
     (time_has_one_home, HOST, "import datetime as d\nd.datetime.utcnow()"),
@@ -103,7 +103,7 @@ BAD: list[tuple[Rule, str, str]] = [
     (only_the_table_assigns_states, HOST, "setattr(task, 'state', 1)"),
     (only_the_table_assigns_states, CORE, "object.__setattr__(task, 'state', 1)"),
     (only_the_table_assigns_states, SHARD, "import msgspec\nmsgspec.structs.replace(task, state=1)"),
-    (only_the_table_assigns_states, "src/mainspring/core/runs.py", "task.state = 1"),
+    (only_the_table_assigns_states, "src/mainspring/core/model/run.py", "task.state = 1"),
     (functions_are_short, CORE, LONG),
     (functions_are_short, TEST, "class A:\n" + "".join(f"    {line}\n" for line in LONG.splitlines())),
     (files_are_one_concept, CORE, "x = 1\n" * (LONGEST_FILE + 1)),
@@ -119,7 +119,7 @@ BAD: list[tuple[Rule, str, str]] = [
     (errors_have_codes, ERRORS, "class A(Exception):\n    pass"),
     (errors_have_codes, ERRORS, "class A(Exception):\n    code = 'a'\nclass B(A):\n    pass"),
     (errors_have_codes, ERRORS, "class A(Exception):\n    code: str = 'a'\nclass B(A):\n    code = 'a'"),
-    (errors_have_codes, HOST, "from mainspring.errors import Broken\nclass A(Broken):\n    code = 'a'"),
+    (errors_have_codes, HOST, "from mainspring.protocol.errors import Broken\nclass A(Broken):\n    code = 'a'"),
     (names_outside_are_written_down, WORKER, "class A(Struct, tag=True): ..."),
     (names_outside_are_written_down, WORKER, "class A(Struct, tag=str.lower): ..."),
     (names_outside_are_written_down, WORKER, "A = defstruct('A', [], tag=True)"),
@@ -142,23 +142,27 @@ BAD: list[tuple[Rule, str, str]] = [
 ]
 
 GOOD: list[tuple[Rule, str, str]] = [
-    (imports_go_one_way, CORE, "from datetime import datetime\nimport msgspec\nfrom mainspring.errors import Broken"),
+    (
+        imports_go_one_way,
+        CORE,
+        "from datetime import datetime\nimport msgspec\nfrom mainspring.protocol.errors import Broken",
+    ),
     (imports_go_one_way, CORE, "from . import tasks\nfrom .tasks import Task"),
-    (imports_go_one_way, SHARD, "from mainspring.core.tasks import Task\nfrom mainspring import wire"),
-    (imports_go_one_way, HOST, "import asyncio\nfrom mainspring.store.port import Store\nimport structlog"),
+    (imports_go_one_way, SHARD, "from mainspring.core.model.task import Task\nfrom mainspring import wire"),
+    (imports_go_one_way, HOST, "import asyncio\nfrom mainspring.store.ports.store import Store\nimport structlog"),
     (imports_go_one_way, HOST, "from mainspring.store import port"),
-    (imports_go_one_way, CLI, "from mainspring import __version__\nfrom mainspring.bootstrap import up"),
-    (imports_go_one_way, "src/mainspring/bootstrap.py", "from mainspring.store.postgres import PostgresStore"),
-    (time_has_one_home, "src/mainspring/clock.py", "import time\ntime.monotonic()"),
+    (imports_go_one_way, CLI, "from mainspring import __version__\nfrom mainspring.app.build import up"),
+    (imports_go_one_way, "src/mainspring/app/build.py", "from mainspring.store.postgres.store import PostgresStore"),
+    (time_has_one_home, "src/mainspring/protocol/clock.py", "import time\ntime.monotonic()"),
     (time_has_one_home, HOST, "from datetime import datetime\nx: datetime\nclock.now()"),
     (time_has_one_home, HOST, "import asyncio\nasyncio.sleep(0)"),
-    (chance_has_one_home, "src/mainspring/ids.py", "import secrets\nsecrets.token_bytes()"),
+    (chance_has_one_home, "src/mainspring/protocol/ids.py", "import secrets\nsecrets.token_bytes()"),
     (chance_has_one_home, SHARD, "from random import Random\nx: Random = Random(7)"),
     (no_test_sleeps, TEST, "import time\ntime.sleep(1)  # tidy: sleeps because nothing tells"),
     (no_test_sleeps, "tests/postgres.py", "import time\ntime.sleep(1)"),
     (deciders_only_decide, HOST, "async def f():\n    await g()"),
-    (only_the_table_assigns_states, "src/mainspring/core/states.py", "task.state = 1"),
-    (only_the_table_assigns_states, "src/mainspring/core/runs.py", "run.state = 1"),
+    (only_the_table_assigns_states, "src/mainspring/core/lifecycle/states.py", "task.state = 1"),
+    (only_the_table_assigns_states, "src/mainspring/core/model/run.py", "run.state = 1"),
     (only_the_table_assigns_states, SHARD, "x = task.state\nTask(state=1)\ntext.replace('state', 'x')"),
     (
         functions_are_short,
@@ -220,7 +224,7 @@ def test_a_complaint_names_file_and_line() -> None:
 )
 def test_one_statement_notices_a_second(second: str, complaints: int) -> None:
     first = "sql = 'UPDATE tasks SET state = v.state FROM v WHERE v.id = tasks.id'"
-    other_adapter = Source("src/mainspring/store/sqlite_batch.py", first)
+    other_adapter = Source("src/mainspring/store/sqlite/batch.py", first)
     sources = [Source(STORE, first), other_adapter, Source(STORE.replace("commit", "sweep"), second)]
 
     assert len(list(one_statement_writes_task_states(sources))) == complaints

@@ -2,7 +2,7 @@
 
     docs/reference/commands.md     every command, from the tree that `mainspring` walks
     docs/reference/routes.md       every route, from the OpenAPI document
-    docs/reference/settings.md     every setting, from `core/tuning.py`
+    docs/reference/settings.md     every setting, from `core/model/settings.py`
     docs/reference/pipeline.md     every field of a `pipeline.yaml`, from its schema
     docs/reference/sdk.md          what `mainspring` and `mainspring.testing` export, from their docstrings
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 import rich_click as click
 
-from mainspring.cli.commands import walk
+from mainspring.cli.commands.local.commands import walk
 from mainspring.cli.main import main
 from tools.markdown import code, table
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from mainspring.sdk.pipeline_schema import pipeline_schema
+from mainspring.definitions.pipeline_schema import pipeline_schema
 from tools.markdown import code, table
 
 _BEGINNING = """\

@@ -8,8 +8,8 @@ from itertools import groupby
 import msgspec
 
 from mainspring.api.app import endpoints
-from mainspring.api.openapi import document
-from mainspring.api.routing import API, JSON
+from mainspring.api.http.openapi import document
+from mainspring.api.http.routing import API, JSON
 from tools.markdown import code, table
 
 _BEGINNING = f"""\

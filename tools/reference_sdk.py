@@ -10,13 +10,13 @@ from functools import cached_property
 
 import mainspring
 from mainspring import Context, testing
-from mainspring.sdk.handles import RunHandle
-from mainspring.sdk.jobs import JobOptions
-from mainspring.sdk.plans import Plan, PlannedTask
-from mainspring.sdk.results import RunResult, TaskResult
-from mainspring.sdk.streams import EventStream
-from mainspring.sdk.tasks import TaskOptions
-from mainspring.sdk.timing import ScheduleOptions
+from mainspring.client.handles import RunHandle
+from mainspring.client.results import RunResult, TaskResult
+from mainspring.client.streams import EventStream
+from mainspring.definitions.plan import Plan, PlannedTask
+from mainspring.dsl.job import JobOptions
+from mainspring.dsl.task import TaskOptions
+from mainspring.dsl.triggers import ScheduleOptions
 from tools.markdown import code, first_sentence
 
 _BEGINNING = """\

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mainspring.core.tuning import SETTINGS, Number, Retention, Setting, Tuning
+from mainspring.core.model.settings import SETTINGS, Number, Retention, Setting, Tuning
 from tools.markdown import code, table
 
 _BEGINNING = """\

@@ -1,6 +1,6 @@
 """Makes the client for programs without an event loop from the one with: `make client`.
 
-    src/mainspring/sdk/aio/client.py  ->  src/mainspring/sdk/client.py      and so on, file by file
+    src/mainspring/client/aio/client.py  ->  src/mainspring/client/client.py      and so on, file by file
 
 What waits becomes what blocks, word by word; ruff brings the result into its form. A test in tests/sdk fails if a made
 file is not what this makes.
@@ -26,7 +26,7 @@ _WORDS = (
     (r"\benter_async_context\b", "enter_context"),
     (r"\.a(close|read|iter_raw|iter_bytes|iter_lines)\(", r".\1("),
     (r"\bclock\.sleep\(", "clock.pause("),
-    (r"\bmainspring\.sdk\.aio\b", "mainspring.sdk"),
+    (r"\bmainspring\.sdk\.aio\b", "mainspring.client"),
     (r"Several calls may be under way at once, all in one event loop\.", "Not for several threads at once."),
 )
 """What stands in the source, and what it becomes."""

@@ -33,7 +33,7 @@ from benchmarks.peers.measuring import measure
 from benchmarks.peers.peer import Peer
 from benchmarks.peers.processes import Trouble, stop_what_is_left
 from benchmarks.peers.table import markdown, plain
-from mainspring.worker.prctl import become_subreaper
+from mainspring.worker.sandbox.prctl import become_subreaper
 
 LONGEST_SECONDS = 3_300.0
 """After this nothing more is begun, so that all of it takes an hour at most."""

@@ -37,8 +37,8 @@ from benchmarks.sizes.drawing import svg
 from benchmarks.sizes.growth import Report, Series, Visit, is_within, points, were_disturbed, worst_of
 from benchmarks.sizes.site import open_site
 from benchmarks.sizes.table import markdown, plain
-from mainspring.log_output import configure_logging
-from mainspring.serving import collect_seldom
+from mainspring.app.server import collect_seldom
+from mainspring.telemetry.log_output import configure_logging
 
 TASKS = 5_000
 PROBES = 60

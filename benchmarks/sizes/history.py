@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 
 from asyncpg import Connection
 
-from mainspring.bootstrap import POOL
+from mainspring.app.build import POOL
 
 DAYS = 28
 """Today is the last of them. Fewer than anything is kept: no sweep takes it away."""

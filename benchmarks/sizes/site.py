@@ -26,20 +26,20 @@ from benchmarks.measure import Meter, milliseconds
 from benchmarks.sizes.dimensions import Setting
 from benchmarks.sizes.growth import Visit
 from benchmarks.sizes.history import write_history
-from mainspring.bootstrap import POOL, Engine, open_store
-from mainspring.clock import MachineClock
-from mainspring.core.batch import Batch
-from mainspring.core.jobs import JobSpec, TaskSpec
-from mainspring.core.quotas import Quota
-from mainspring.core.resources import Resources
-from mainspring.core.runs import Run
-from mainspring.core.tasks import Priority
+from mainspring.app.build import POOL, Engine, open_store
+from mainspring.core.fairness.quotas import Quota
+from mainspring.core.model.batch import Batch
+from mainspring.core.model.job import JobSpec, TaskSpec
+from mainspring.core.model.resources import Resources
+from mainspring.core.model.run import Run
+from mainspring.core.model.task import Priority
 from mainspring.host.intake import HIGH_WATER_TASKS
 from mainspring.host.loop import Leader
-from mainspring.ids import entropy, new_id
-from mainspring.store.port import Store
-from mainspring.wire import Assignment, Offer
-from mainspring.worker.played import PlayedWorker
+from mainspring.protocol.clock import MachineClock
+from mainspring.protocol.ids import entropy, new_id
+from mainspring.protocol.wire import Assignment, Offer
+from mainspring.simulation.virtual_worker import PlayedWorker
+from mainspring.store.ports.store import Store
 from tests.postgres import DURABLE, running_postgres
 from tests.submitting import NOOP
 

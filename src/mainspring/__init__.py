@@ -11,16 +11,16 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from mainspring.errors import TaskError
-    from mainspring.scheduler import PipelineScheduler
-    from mainspring.sdk.aio.client import AsyncClient
-    from mainspring.sdk.client import Client
-    from mainspring.sdk.context import Context, current
-    from mainspring.sdk.jobs import Job, job
-    from mainspring.sdk.retries import Retry
-    from mainspring.sdk.serving import serve
-    from mainspring.sdk.tasks import Task, task
-    from mainspring.sdk.timing import after, cron, every, on_event, once
+    from mainspring.app.folder_scheduler import PipelineScheduler
+    from mainspring.client.aio.client import AsyncClient
+    from mainspring.client.client import Client
+    from mainspring.dsl.job import Job, job
+    from mainspring.dsl.retry import Retry
+    from mainspring.dsl.serve import serve
+    from mainspring.dsl.task import Task, task
+    from mainspring.dsl.triggers import after, cron, every, on_event, once
+    from mainspring.protocol.errors import TaskError
+    from mainspring.task_context.task_context import Context, current
 
 __all__ = [
     "AsyncClient", "Client", "Context", "Job", "PipelineScheduler", "Retry", "Task", "TaskError", "__version__",

@@ -27,13 +27,13 @@ from typing import Any
 
 import msgspec
 
-from mainspring.errors import Refused
-from mainspring.local.runner import run_virtually
-from mainspring.local.world import World
-from mainspring.sdk.context import Context, Identity, inside
-from mainspring.sdk.jobs import Job
-from mainspring.sdk.quantities import seconds_of
-from mainspring.sdk.results import RunResult
+from mainspring.client.results import RunResult
+from mainspring.definitions.quantities import seconds_of
+from mainspring.dsl.job import Job
+from mainspring.protocol.errors import Refused
+from mainspring.simulation.inprocess.runner import run_virtually
+from mainspring.simulation.inprocess.virtual_server import World
+from mainspring.task_context.task_context import Context, Identity, inside
 
 __all__ = ["BEGINNING", "FrozenClock", "SpokenContext", "World", "context", "run"]
 

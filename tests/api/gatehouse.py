@@ -9,13 +9,13 @@ from pathlib import Path
 
 import trustme
 
-from mainspring import certificates
-from mainspring.api.enrolment import Enrolment
+from mainspring.api.auth.tokens import make_join_token
 from mainspring.api.server import Tls
-from mainspring.api.tokens import make_join_token
-from mainspring.bootstrap import POOL
-from mainspring.certificates import AUTHORITY_CERTIFICATE, AUTHORITY_KEY, Authority
-from mainspring.rest_admin import CertificateView
+from mainspring.api.worker_link.enrolment import Enrolment
+from mainspring.app.build import POOL
+from mainspring.protocol import certificates
+from mainspring.protocol.certificates import AUTHORITY_CERTIFICATE, AUTHORITY_KEY, Authority
+from mainspring.protocol.rest.admin import CertificateView
 from tests.api.office import read
 from tests.api.yard import Server, Yard
 from tests.store.admin_builders import an_entry

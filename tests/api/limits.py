@@ -12,44 +12,27 @@ from collections.abc import Callable, Iterable
 from itertools import chain, groupby
 from typing import NamedTuple
 
-from mainspring.api import (
-    acts,
-    cloud_events,
-    connections,
-    routes_apply,
-    routes_bulk_acts,
-    routes_groups,
-    routes_jobs,
-    routes_logs,
-    routes_pools,
-    routes_submission,
-    routes_tenants,
-    routes_tokens,
-    routes_webhooks,
-    routing,
-    ruling,
-    tokens,
-)
-from mainspring.core import (
-    admission,
-    bookings,
-    cron,
-    expression_grammar,
-    failure_rules,
-    filters,
-    growth,
-    job_rules,
-    schedules,
-    settling_acts,
-    strict_json,
-    triggers,
-    urls,
-    work,
-)
-from mainspring.core.job_rules import Limits
-from mainspring.host import webhooks
-from mainspring.rest import LONGEST_PAGE
-from mainspring.rest_apply import MOST_ITEMS, MOST_SCHEDULES
+from mainspring.api.auth import tokens
+from mainspring.api.http import connections, routing
+from mainspring.api.routes.admin import tokens as routes_tokens
+from mainspring.api.routes.admin import webhooks as routes_webhooks
+from mainspring.api.routes.jobs import apply, jobs
+from mainspring.api.routes.runs import bulk_actions, logs, submission
+from mainspring.api.routes.sharing import groups, pools, rule_routes, tenants
+from mainspring.api.submission import actions, cloud_events
+from mainspring.core.admission import failure_rules, validate_job, validate_submission
+from mainspring.core.admission.validate_job import Limits
+from mainspring.core.expressions import grammar as expression_grammar
+from mainspring.core.fairness import capacity_bookings
+from mainspring.core.graph import fan_out
+from mainspring.core.query import filters
+from mainspring.core.schedules import schedule_actions, schedule_spec, triggers
+from mainspring.core.schedules.cron import expression as cron
+from mainspring.core.text import strict_json, urls
+from mainspring.core.work import work
+from mainspring.host.outbox import webhooks
+from mainspring.protocol.rest.apply import MOST_ITEMS, MOST_SCHEDULES
+from mainspring.protocol.rest.runs import LONGEST_PAGE
 from tests.api.excess import (
     Request,
     Things,
@@ -129,9 +112,9 @@ def _requests() -> Iterable[_Cells]:
     largest = routing.LARGEST_STRUCT_BYTES
     yield "the body of a request, unless it is below", size(largest), TOO_LARGE, announced("/api/v1/runs", largest)
     yield "how deep JSON goes", f"{strict_json.DEEPEST}", REFUSED, run(params={"x": deep(strict_json.DEEPEST)})
-    key = {"Idempotency-Key": long(admission.LONGEST_KEY)}
+    key = {"Idempotency-Key": long(validate_submission.LONGEST_KEY)}
     yield (
-        "an `Idempotency-Key`", characters(admission.LONGEST_KEY), REFUSED,
+        "an `Idempotency-Key`", characters(validate_submission.LONGEST_KEY), REFUSED,
         post("/api/v1/runs", json={"job": "noop", "tenant": OWN}, headers=key),
     )  # fmt: skip
     yield "items of a page", f"{LONGEST_PAGE:,}", REFUSED, get("/api/v1/runs", limit=LONGEST_PAGE + 1)
@@ -139,20 +122,25 @@ def _requests() -> Iterable[_Cells]:
     yield "`fields` of a list", characters(1_000), REFUSED, get("/api/v1/runs", fields=long(1_000))
     longest = filters.LONGEST_FILTER
     yield "a filter (`q`)", characters(longest), REFUSED, get("/api/v1/runs", q=long(longest))
-    read = routes_logs.LONGEST_ANSWER_BYTES
+    read = logs.LONGEST_ANSWER_BYTES
     yield (
         "a part of a log that is read at once", size(read), REFUSED,
         lambda things: ("GET", f"/api/v1/tasks/{things['tasks']}/log", {"params": {"limit": read + 1}}),
     )  # fmt: skip
-    yield "days of a trend", f"{routes_jobs.MOST_DAYS}", REFUSED, get("/api/v1/jobs/noop/trend", days=367, tenant=OWN)
+    yield "days of a trend", f"{jobs.MOST_DAYS}", REFUSED, get("/api/v1/jobs/noop/trend", days=367, tenant=OWN)
 
 
 def _jobs() -> Iterable[_Cells]:
     yield "the body of a job", size(LIMITS.max_body_bytes), TOO_LARGE, announced("/api/v1/jobs", LIMITS.max_body_bytes)
     yield "a name", characters(128), REFUSED, job(name=long(128))
-    yield "a description", characters(job_rules.LONGEST_DESCRIPTION), REFUSED, job(description=long(4_000))
-    yield "labels of a job or a task", f"{job_rules.MOST_LABELS}", REFUSED, job(labels=many(job_rules.MOST_LABELS))
-    yield "a label of a job", characters(job_rules.LONGEST_LABEL_OF_JOB), REFUSED, job(labels={"a": long(63)})
+    yield "a description", characters(validate_job.LONGEST_DESCRIPTION), REFUSED, job(description=long(4_000))
+    yield (
+        "labels of a job or a task",
+        f"{validate_job.MOST_LABELS}",
+        REFUSED,
+        job(labels=many(validate_job.MOST_LABELS)),
+    )
+    yield "a label of a job", characters(validate_job.LONGEST_LABEL_OF_JOB), REFUSED, job(labels={"a": long(63)})
     yield "a label of a task", characters(128), REFUSED, task(labels={"a": long(128)})
     yield (
         "tasks of a job",
@@ -172,23 +160,28 @@ def _jobs() -> Iterable[_Cells]:
     yield "an expression", characters(expression), REFUSED, task(for_each={"items": "{{ " + long(expression) + " }}"})
     template = {"run": ["true"], "env": {"A": "{{ params.x }}" + long(expression_grammar.LONGEST_TEMPLATE)}}
     yield "a template", characters(expression_grammar.LONGEST_TEMPLATE), REFUSED, task(work=template)
-    conditions = [{"task": f"t{number}", "when": "true"} for number in range(job_rules.MOST_CONDITIONS + 1)]
+    conditions = [{"task": f"t{number}", "when": "true"} for number in range(validate_job.MOST_CONDITIONS + 1)]
     names = [{"name": edge["task"]} for edge in conditions]
     yield (
-        "conditions on the way to a task", f"{job_rules.MOST_CONDITIONS}", REFUSED,
+        "conditions on the way to a task", f"{validate_job.MOST_CONDITIONS}", REFUSED,
         job(tasks=[*names, {"name": "end", "needs": conditions}]),
     )  # fmt: skip
-    yield "attempts of a task", f"{job_rules.MOST_ATTEMPTS}", REFUSED, task(max_attempts=job_rules.MOST_ATTEMPTS + 1)
+    yield (
+        "attempts of a task",
+        f"{validate_job.MOST_ATTEMPTS}",
+        REFUSED,
+        task(max_attempts=validate_job.MOST_ATTEMPTS + 1),
+    )
     yield (
         "retries of a run",
         f"{failure_rules.MOST_RETRIES:,}",
         REFUSED,
         job(max_retries=failure_rules.MOST_RETRIES + 1),
     )
-    yield "tasks that a list becomes", f"{growth.MOST_TASKS:,}", REFUSED, job(max_fan_out=growth.MOST_TASKS + 1)
-    longest = job_rules.LONGEST_TIMEOUT_SECONDS
+    yield "tasks that a list becomes", f"{fan_out.MOST_TASKS:,}", REFUSED, job(max_fan_out=fan_out.MOST_TASKS + 1)
+    longest = validate_job.LONGEST_TIMEOUT_SECONDS
     yield "a timeout", days(longest), REFUSED, job(timeout_seconds=longest + 1)
-    yield "a delay before a retry", days(job_rules.LONGEST_DELAY_SECONDS), REFUSED, task(retry_delay_seconds=10**6)
+    yield "a delay before a retry", days(validate_job.LONGEST_DELAY_SECONDS), REFUSED, task(retry_delay_seconds=10**6)
     yield (
         "how far ahead a run starts",
         days(LIMITS.max_start_ahead_seconds),
@@ -196,12 +189,12 @@ def _jobs() -> Iterable[_Cells]:
         run(start_at="2999-01-01T00:00:00Z"),
     )
     yield (
-        "runs with `mode=all`", f"{routes_submission.MOST_LINES_OF_ALL:,}", TOO_LARGE,
-        post("/api/v1/runs/bulk?mode=all", content=b'{"job":"noop"}\n' * (routes_submission.MOST_LINES_OF_ALL + 1)),
+        "runs with `mode=all`", f"{submission.MOST_LINES_OF_ALL:,}", TOO_LARGE,
+        post("/api/v1/runs/bulk?mode=all", content=b'{"job":"noop"}\n' * (submission.MOST_LINES_OF_ALL + 1)),
     )  # fmt: skip
     yield (
-        "the body of `apply`", size(routes_apply.LARGEST_BYTES), TOO_LARGE,
-        announced("/api/v1/apply", routes_apply.LARGEST_BYTES),
+        "the body of `apply`", size(apply.LARGEST_BYTES), TOO_LARGE,
+        announced("/api/v1/apply", apply.LARGEST_BYTES),
     )  # fmt: skip
     item: dict[str, object] = {"job": NOOP, "tenant": OWN}
     yield (
@@ -229,19 +222,19 @@ def _schedules() -> Iterable[_Cells]:
         REFUSED,
         schedule(trigger=event),
     )
-    path = {"file_exists": "/" + long(schedules.LONGEST_PATH)}
-    yield "a path that is looked for", characters(schedules.LONGEST_PATH), REFUSED, schedule(condition=path)
-    most = schedules.MOST_CATCH_UP_WINDOWS
+    path = {"file_exists": "/" + long(schedule_spec.LONGEST_PATH)}
+    yield "a path that is looked for", characters(schedule_spec.LONGEST_PATH), REFUSED, schedule(condition=path)
+    most = schedule_spec.MOST_CATCH_UP_WINDOWS
     yield "windows that are caught up", f"{most}", REFUSED, schedule(max_catch_up_windows=most + 1)
     yield (
         "runs of a schedule at a time",
-        f"{schedules.MOST_ACTIVE:,}",
+        f"{schedule_spec.MOST_ACTIVE:,}",
         REFUSED,
-        schedule(max_active=schedules.MOST_ACTIVE + 1),
+        schedule(max_active=schedule_spec.MOST_ACTIVE + 1),
     )
-    jitter = schedules.LONGEST_JITTER_SECONDS
+    jitter = schedule_spec.LONGEST_JITTER_SECONDS
     yield "jitter", days(jitter), REFUSED, schedule(jitter_seconds=jitter + 1)
-    parallel = settling_acts.MOST_PARALLEL
+    parallel = schedule_actions.MOST_PARALLEL
     span = {"since": "2026-01-01T00:00:00Z", "before": "2026-01-02T00:00:00Z"}
     yield (
         "windows of a backfill at a time", f"{parallel}", REFUSED,
@@ -249,7 +242,7 @@ def _schedules() -> Iterable[_Cells]:
     )  # fmt: skip
     years = {"since": "2010-01-01T00:00:00Z", "before": "2026-01-02T00:00:00Z"}
     yield (
-        "windows of a backfill", f"{settling_acts.MOST_BACKFILLED}", REFUSED,
+        "windows of a backfill", f"{schedule_actions.MOST_BACKFILLED}", REFUSED,
         act("/api/v1/schedules/{schedules}/backfill", **years),
     )  # fmt: skip
     yield (
@@ -274,7 +267,7 @@ def _schedules() -> Iterable[_Cells]:
 def _acts() -> Iterable[_Cells]:
     yield (
         "why something is done",
-        characters(acts.LONGEST_REASON),
+        characters(actions.LONGEST_REASON),
         REFUSED,
         act("/api/v1/runs/{runs}/cancel", why=long(1_000)),
     )
@@ -289,7 +282,7 @@ def _acts() -> Iterable[_Cells]:
         REFUSED,
         act("/api/v1/tasks/{tasks}/kill", grace_seconds=grace + 1),
     )
-    most = routes_bulk_acts.MOST_AT_ALL
+    most = bulk_actions.MOST_AT_ALL
     bulk = {"act": "pause", "q": "state:RUNNING", "tenant": OWN, "dry_run": True}
     yield (
         "runs that are acted on at once",
@@ -304,35 +297,35 @@ def _acts() -> Iterable[_Cells]:
 def _rules() -> Iterable[_Cells]:
     yield (
         "a note beside a rule",
-        characters(ruling.LONGEST_NOTE),
+        characters(rule_routes.LONGEST_NOTE),
         REFUSED,
         put("/api/v1/pools/default", note=long(4_000)),
     )
-    zones = [f"z{number}" for number in range(routes_pools.MOST_ZONES + 1)]
-    yield "zones of a pool", f"{routes_pools.MOST_ZONES}", REFUSED, put("/api/v1/pools/default", zones=zones)
+    zones = [f"z{number}" for number in range(pools.MOST_ZONES + 1)]
+    yield "zones of a pool", f"{pools.MOST_ZONES}", REFUSED, put("/api/v1/pools/default", zones=zones)
     yield (
         "labels of a pool or a policy",
-        f"{job_rules.MOST_LABELS}",
+        f"{validate_job.MOST_LABELS}",
         REFUSED,
         put("/api/v1/pools/default", labels=many(32)),
     )
-    group = routes_groups.MOST
+    group = groups.MOST
     yield "work of a group at a time", f"{group:,}", REFUSED, put(f"/api/v1/groups/db?tenant={OWN}", most=group + 1)
-    yield "groups of a tenant", f"{routes_groups.MOST_OF_TENANT:,}", "409 `conflict`", None
+    yield "groups of a tenant", f"{groups.MOST_OF_TENANT:,}", "409 `conflict`", None
     booking = {"cron": "0 2 * * *", "guaranteed": {"cpu": 1.0}}
     yield (
-        "a booking", days(bookings.LONGEST_SECONDS), REFUSED,
-        put(f"/api/v1/tenants/{OWN}/quota/bookings/night", **booking, seconds=bookings.LONGEST_SECONDS + 1),
+        "a booking", days(capacity_bookings.LONGEST_SECONDS), REFUSED,
+        put(f"/api/v1/tenants/{OWN}/quota/bookings/night", **booking, seconds=capacity_bookings.LONGEST_SECONDS + 1),
     )  # fmt: skip
-    yield "bookings of a quota", f"{bookings.MOST_BOOKINGS}", REFUSED, None
+    yield "bookings of a quota", f"{capacity_bookings.MOST_BOOKINGS}", REFUSED, None
     yield (
-        "how long a grant, a freeze or a raise lasts", days(ruling.LONGEST_SECONDS), REFUSED,
-        post("/api/v1/freezes", json={"kind": "tenant", "subject": OWN, "seconds": ruling.LONGEST_SECONDS + 1}),
+        "how long a grant, a freeze or a raise lasts", days(rule_routes.LONGEST_SECONDS), REFUSED,
+        post("/api/v1/freezes", json={"kind": "tenant", "subject": OWN, "seconds": rule_routes.LONGEST_SECONDS + 1}),
     )  # fmt: skip
 
 
 def _people() -> Iterable[_Cells]:
-    title = routes_tenants.LONGEST_TEXT["title"]
+    title = tenants.LONGEST_TEXT["title"]
     yield "the title of a tenant", characters(title), REFUSED, put(f"/api/v1/tenants/{OWN}", title=long(title))
     token: dict[str, object] = {"name": "bot", "roles": ["viewer"], "tenant": OWN}
     name = {**token, "name": long(routes_tokens.LONGEST_NAME)}

@@ -7,15 +7,18 @@ from typing import get_args
 
 import msgspec
 
-from mainspring import wire
-from mainspring.api import link, log_files
-from mainspring.core import artifacts, mapping, work
-from mainspring.folder import discovery
+from mainspring.api.logs import log_files
+from mainspring.api.worker_link import link
+from mainspring.client import responses
+from mainspring.core.model import artifacts
+from mainspring.core.work import map_reduce, work
+from mainspring.definitions.files import sources
+from mainspring.folder import discover
 from mainspring.host import links
 from mainspring.mapreduce import items, prompts
 from mainspring.notify import channels
-from mainspring.sdk import answers, sources
-from mainspring.worker import attempt_files, secret_values
+from mainspring.protocol import wire
+from mainspring.worker.executors import attempt_files, secret_values
 from tests.api.limit_words import characters, size
 
 Cells = tuple[str, str, str]
@@ -45,7 +48,7 @@ def of_tasks() -> Iterable[Cells]:
     yield "a secret", size(secret_values.LARGEST_BYTES), "the attempt fails: `Secret`"
     yield "files in `$MAINSPRING_ARTIFACTS`", f"{artifacts.MOST_ARTIFACTS:,}", "the attempt fails: `Artifacts`"
     yield "the path of one", characters(artifacts.LONGEST_PATH), "the attempt fails: `Artifacts`"
-    yield "items of a map-reduce", f"{mapping.MOST_ITEMS:,}", "refused with the job, or the attempt fails"
+    yield "items of a map-reduce", f"{map_reduce.MOST_ITEMS:,}", "refused with the job, or the attempt fails"
     yield "a line of its input", size(items.LONGEST_LINE), "the attempt fails"
     yield "a prompt, or an answer", size(prompts.LONGEST_PROMPT), "the item fails"
 
@@ -55,10 +58,10 @@ def of_files() -> Iterable[Cells]:
     yield "a file that is submitted", size(sources.LARGEST_TEXT_BYTES), "`invalid_file`"
     yield "values of a YAML file", f"{sources.MOST_NODES:,}", "`invalid_file`"
     yield "how deep it goes", f"{sources.DEEPEST}", "`invalid_file`"
-    yield "a `pipeline.yaml` of a folder", size(discovery.LARGEST_BYTES), "the pipeline is broken, and says why"
+    yield "a `pipeline.yaml` of a folder", size(discover.LARGEST_BYTES), "the pipeline is broken, and says why"
     yield "channels of alerts", f"{channels.MOST_CHANNELS}", "`invalid_file`"
-    yield "an answer, as the SDK reads it", size(answers.LARGEST_ANSWER_BYTES), "`too_large`"
-    yield "how long it may take, with all its parts", f"{answers.LONGEST_ANSWER_SECONDS:,.0f} s", "`unreachable`"
+    yield "an answer, as the SDK reads it", size(responses.LARGEST_ANSWER_BYTES), "`too_large`"
+    yield "how long it may take, with all its parts", f"{responses.LONGEST_ANSWER_SECONDS:,.0f} s", "`unreachable`"
 
 
 def length_of(kind: object) -> int:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from mainspring import rest_claims
-from mainspring.core import artifacts, containers, http_calls, urls
+from mainspring.core.model import artifacts
+from mainspring.core.text import urls
+from mainspring.core.work import containers, http_calls
+from mainspring.protocol.rest import claims as rest_claims
 from tests.api.excess import Request, Things, long, many, post, task
 from tests.api.limit_words import REFUSED, characters, days, size
 

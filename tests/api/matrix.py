@@ -26,16 +26,16 @@ from starlette.routing import Route, WebSocketRoute
 from starlette.types import Message
 
 from mainspring.api.app import endpoints
-from mainspring.api.routing import Endpoint
+from mainspring.api.auth.tokens import make_attempt_token, make_token
+from mainspring.api.http.routing import Endpoint
 from mainspring.api.services import EVERY_TENANT, Role
-from mainspring.api.tokens import make_attempt_token, make_token
-from mainspring.bootstrap import POOL
-from mainspring.rest import RunView, TaskView, TokenView
-from mainspring.rest_admin import DeliveryView, JoinTokenView, WebhookView
-from mainspring.rest_schedules import ScheduleView
-from mainspring.rest_sharing import GroupView, PolicyView
-from mainspring.store.port_workers import IdentityRow
-from mainspring.wire import Assign, Received, Started
+from mainspring.app.build import POOL
+from mainspring.protocol.rest.admin import DeliveryView, JoinTokenView, WebhookView
+from mainspring.protocol.rest.runs import RunView, TaskView, TokenView
+from mainspring.protocol.rest.schedules import ScheduleView
+from mainspring.protocol.rest.sharing import GroupView, PolicyView
+from mainspring.protocol.wire import Assign, Received, Started
+from mainspring.store.ports.workers import IdentityRow
 from tests.api.office import NOOP, SECRET, Office, read, submit
 from tests.host.hall import Hand
 from tests.store.admin_builders import an_entry

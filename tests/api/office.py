@@ -15,16 +15,16 @@ from typing import Any
 import httpx2
 import msgspec
 
-from mainspring.api.enrolment import Enrolment
-from mainspring.api.log_files import LogFiles
+from mainspring.api.auth.tokens import make_token
+from mainspring.api.logs.log_files import LogFiles
 from mainspring.api.server import Front
 from mainspring.api.services import EVERY_TENANT, Role, Services
-from mainspring.api.tokens import make_token
-from mainspring.bootstrap import POOL, Engine, ResolveUrl
-from mainspring.clock import MachineClock
+from mainspring.api.worker_link.enrolment import Enrolment
+from mainspring.app.build import POOL, Engine, ResolveUrl
 from mainspring.host.loop import Leader
-from mainspring.rest import JobView, Page, RunView, TaskView
-from mainspring.store.sqlite import SqliteStore
+from mainspring.protocol.clock import MachineClock
+from mainspring.protocol.rest.runs import JobView, Page, RunView, TaskView
+from mainspring.store.sqlite.store import SqliteStore
 from tests.generous import GENEROUS
 from tests.host.hall import Hand
 

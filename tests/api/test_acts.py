@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from mainspring.rest import Done, RunView, TaskView, WorkerView
-from mainspring.wire import Stop
+from mainspring.protocol.rest.runs import Done, RunView, TaskView, WorkerView
+from mainspring.protocol.wire import Stop
 from tests.api.office import Office, pointers, problem, read, running_task, submit
 
 WHY = {"why": "the numbers look wrong"}

@@ -5,10 +5,10 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from itertools import count
 
-from mainspring.core.batch import Batch, BreakerRow, DurationRow
-from mainspring.rest import Page
-from mainspring.rest_schedules import AlertView, BreakerView, DurationView
-from mainspring.store.port_schedules import AlertRow
+from mainspring.core.model.batch import Batch, BreakerRow, DurationRow
+from mainspring.protocol.rest.runs import Page
+from mainspring.protocol.rest.schedules import AlertView, BreakerView, DurationView
+from mainspring.store.ports.schedules import AlertRow
 from tests.api.office import Office, all_pages, problem, read, submit
 
 _numbers = count(1)

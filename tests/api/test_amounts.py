@@ -6,19 +6,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainspring.api import amounts
-from mainspring.core.job_rules import Faults
-from mainspring.core.quotas import Ceiling
-from mainspring.core.resources import Resources
-from mainspring.rest_sharing import Amounts
+from mainspring.api.views import quantities
+from mainspring.core.admission.validate_job import Faults
+from mainspring.core.fairness.quotas import Ceiling
+from mainspring.core.model.resources import Resources
+from mainspring.protocol.rest.sharing import Amounts
 
-CORES = st.integers(0, amounts.MOST.cpu_millis).map(lambda millis: millis / 1_000)
-BYTES = st.integers(0, amounts.MOST.memory_bytes)
+CORES = st.integers(0, quantities.MOST.cpu_millis).map(lambda millis: millis / 1_000)
+BYTES = st.integers(0, quantities.MOST.memory_bytes)
 SAID = st.builds(
     Amounts,
     cpu=st.none() | CORES,
     memory=st.none() | BYTES,
-    gpu=st.none() | st.integers(0, amounts.MOST.gpus),
+    gpu=st.none() | st.integers(0, quantities.MOST.gpus),
     disk=st.none() | BYTES,
 )
 
@@ -27,15 +27,15 @@ SAID = st.builds(
 def test_what_is_said_comes_back(said: Amounts) -> None:
     faults = Faults()
 
-    kept = amounts.read(said, "burst", faults)
+    kept = quantities.read(said, "burst", faults)
 
     assert faults.all() == []
-    assert amounts.show_ceiling(Ceiling(**kept)) == said
+    assert quantities.show_ceiling(Ceiling(**kept)) == said
 
 
 @given(SAID)
 def test_a_promise_of_nothing_is_none(said: Amounts) -> None:
-    shown = amounts.show_promised(Resources(**amounts.read(said, "guaranteed", Faults())))
+    shown = quantities.show_promised(Resources(**quantities.read(said, "guaranteed", Faults())))
 
     assert shown == Amounts(
         cpu=said.cpu or None, memory=said.memory or None, gpu=said.gpu or None, disk=said.disk or None
@@ -45,11 +45,11 @@ def test_a_promise_of_nothing_is_none(said: Amounts) -> None:
 def test_a_task_may_ask_for_any_amount_of_what_a_pool_does_not_limit() -> None:
     said = Amounts(cpu=1.5, gpu=0)
 
-    largest = amounts.read_largest(said, "max_resources", Faults())
+    largest = quantities.read_largest(said, "max_resources", Faults())
 
     assert Resources(cpu_millis=1_500, memory_bytes=2**40).fits(largest)
     assert not Resources(gpus=1).fits(largest)
-    assert amounts.show_largest(largest) == said
+    assert quantities.show_largest(largest) == said
 
 
 @pytest.mark.parametrize(
@@ -67,6 +67,6 @@ def test_a_task_may_ask_for_any_amount_of_what_a_pool_does_not_limit() -> None:
 def test_what_can_not_be_is_named(said: Amounts, where: str) -> None:
     faults = Faults()
 
-    amounts.read(said, "burst", faults)
+    quantities.read(said, "burst", faults)
 
     assert [fault.where for fault in faults.all()] == [where]

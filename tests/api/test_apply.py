@@ -10,14 +10,14 @@ import httpx2
 import msgspec
 import pytest
 
-from mainspring.api.applying import AT_ONCE
 from mainspring.api.services import Role
-from mainspring.core.audit_trail import AuditRow
-from mainspring.rest import JobView
-from mainspring.rest_apply import ApplyLine
-from mainspring.rest_schedules import ScheduleView
-from mainspring.store.port_admin import AuditFilter
-from mainspring.store.port_schedules import ScheduleFilter
+from mainspring.api.submission.apply_definitions import AT_ONCE
+from mainspring.core.model.audit_entry import AuditRow
+from mainspring.protocol.rest.apply import ApplyLine
+from mainspring.protocol.rest.runs import JobView
+from mainspring.protocol.rest.schedules import ScheduleView
+from mainspring.store.ports.admin import AuditFilter
+from mainspring.store.ports.schedules import ScheduleFilter
 from tests.api.office import Office, pointers, problem, read
 
 APPLY = "/api/v1/apply"

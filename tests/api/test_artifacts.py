@@ -6,10 +6,10 @@ from datetime import timedelta
 
 import httpx2
 
-from mainspring.api.tokens import make_attempt_token
-from mainspring.rest import Page
-from mainspring.rest_artifacts import ArtifactView
-from mainspring.wire import Answer, Artifact, Outcome, Result, Verdict
+from mainspring.api.auth.tokens import make_attempt_token
+from mainspring.protocol.rest.artifacts import ArtifactView
+from mainspring.protocol.rest.runs import Page
+from mainspring.protocol.wire import Answer, Artifact, Outcome, Result, Verdict
 from tests.api.office import SECRET, Office, problem, read, running_task, submit
 from tests.host.hall import Hand
 

@@ -11,14 +11,14 @@ import msgspec
 import pytest
 
 from mainspring.api.services import Role
-from mainspring.bootstrap import create_token, open_store
-from mainspring.clock import MachineClock
-from mainspring.core.audit_trail import INSTALLATION, AuditEntry, AuditRow, ChainCheck, seal
-from mainspring.host.sealing import Sealer
-from mainspring.rest import Page, RunView, TokenView
-from mainspring.rest_admin import AuditView, HeadView, VerificationView
-from mainspring.rest_schedules import ScheduleView
-from mainspring.store.port_admin import AuditFilter
+from mainspring.app.build import create_token, open_store
+from mainspring.core.model.audit_entry import INSTALLATION, AuditEntry, AuditRow, ChainCheck, seal
+from mainspring.host.maintenance.audit_sealer import Sealer
+from mainspring.protocol.clock import MachineClock
+from mainspring.protocol.rest.admin import AuditView, HeadView, VerificationView
+from mainspring.protocol.rest.runs import Page, RunView, TokenView
+from mainspring.protocol.rest.schedules import ScheduleView
+from mainspring.store.ports.admin import AuditFilter
 from tests.api.matrix import OWN, scene_of, ways
 from tests.api.office import NOOP, Office, all_pages, problem, read, submit
 

@@ -7,8 +7,8 @@ import asyncio
 import httpx2
 import msgspec
 
-from mainspring.core.audit_trail import AuditRow
-from mainspring.store.port_admin import AuditFilter
+from mainspring.core.model.audit_entry import AuditRow
+from mainspring.store.ports.admin import AuditFilter
 from tests.api.office import NOOP, Office, problem, running_task, submit
 
 SECRET_PARAMS = {"password": "canary-7"}

@@ -6,8 +6,8 @@ from typing import Any
 
 import httpx2
 
-from mainspring.rest import Page
-from mainspring.rest_schedules import BackfillSummary, BackfillView, FireView
+from mainspring.protocol.rest.runs import Page
+from mainspring.protocol.rest.schedules import BackfillSummary, BackfillView, FireView
 from tests.api.office import NOOP, Office, pointers, problem, read
 
 PATH = "/api/v1/schedules/daily"

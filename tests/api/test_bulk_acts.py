@@ -8,8 +8,8 @@ import httpx2
 import msgspec
 import pytest
 
-from mainspring.rest import BulkActLine, RunView
-from mainspring.store.port_admin import AuditFilter
+from mainspring.protocol.rest.runs import BulkActLine, RunView
+from mainspring.store.ports.admin import AuditFilter
 from tests.api.office import NOOP, Office, pointers, problem, read, submit
 
 ACT = "/api/v1/runs/act"

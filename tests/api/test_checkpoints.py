@@ -8,9 +8,9 @@ from datetime import timedelta
 import httpx2
 import pytest
 
-from mainspring.api.tokens import make_attempt_token
-from mainspring.core.work import LARGEST_CHECKPOINT_BYTES
-from mainspring.rest import TaskView
+from mainspring.api.auth.tokens import make_attempt_token
+from mainspring.core.work.work import LARGEST_CHECKPOINT_BYTES
+from mainspring.protocol.rest.runs import TaskView
 from tests.api.office import SECRET, Office, pointers, problem, running_task, submit
 
 

@@ -7,10 +7,10 @@ from datetime import timedelta
 import httpx2
 
 from mainspring.api.services import Role
-from mainspring.bootstrap import POOL
-from mainspring.core.schedule_rows import ScheduleChange, ScheduleRow
-from mainspring.rest_overviews import CheckupView
-from mainspring.store.port_front import ServerRow
+from mainspring.app.build import POOL
+from mainspring.core.model.schedule_rows import ScheduleChange, ScheduleRow
+from mainspring.protocol.rest.overviews import CheckupView
+from mainspring.store.ports.front import ServerRow
 from tests.api.office import Office, read
 
 

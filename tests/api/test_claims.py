@@ -10,11 +10,11 @@ from typing import Any
 import httpx2
 import pytest
 
-from mainspring.api.routes_claims import LARGEST_RESULT_BYTES
+from mainspring.api.auth.tokens import make_attempt_token
+from mainspring.api.routes.workers.claims import LARGEST_RESULT_BYTES
 from mainspring.api.services import Role
-from mainspring.api.tokens import make_attempt_token
-from mainspring.core.tasks import AttemptEnd, TaskState
-from mainspring.rest import RunView
+from mainspring.core.model.task import AttemptEnd, TaskState
+from mainspring.protocol.rest.runs import RunView
 from tests.api.office import Office, pointers, problem, read, submit, until
 
 CLAIM = "/api/v1/scheduler/claim-runs"

@@ -11,8 +11,8 @@ import httpx2
 import pytest
 
 from mainspring.api import server as server_module
-from mainspring.bootstrap import POOL
-from mainspring.core.tasks import TaskState
+from mainspring.app.build import POOL
+from mainspring.core.model.task import TaskState
 from mainspring.host.loop import Leader
 from tests.api.yard import Yard, until
 

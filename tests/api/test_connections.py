@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from mainspring.api.connections import LARGEST_HEAD_BYTES, MOST_THROWN_AWAY_BYTES
+from mainspring.api.http.connections import LARGEST_HEAD_BYTES, MOST_THROWN_AWAY_BYTES
 from tests.api.yard import DEADLINE_SECONDS, Server, Yard
 
 GIGABYTE = 1_000_000_000

@@ -5,10 +5,10 @@ from __future__ import annotations
 import msgspec
 
 from mainspring.host.loop import Leader
-from mainspring.rest import Done, Page, RunView, TaskView
-from mainspring.rest_schedules import DeadLetterView, Revived
+from mainspring.protocol.rest.runs import Done, Page, RunView, TaskView
+from mainspring.protocol.rest.schedules import DeadLetterView, Revived
+from mainspring.protocol.wire import Answer, Outcome, Result
 from mainspring.shard.events import RunsAged
-from mainspring.wire import Answer, Outcome, Result
 from tests.api.office import Office, all_pages, pointers, problem, read, running_task, submit, until
 from tests.host.hall import Hand
 

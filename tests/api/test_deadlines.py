@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from mainspring.bootstrap import POOL
-from mainspring.core.batch import Batch, DurationRow
-from mainspring.core.sharing_rules import rules_for
-from mainspring.rest import Done, RunView
-from mainspring.rest_overviews import DeadlineView
-from mainspring.rest_sharing import Amounts, QuotaView
+from mainspring.app.build import POOL
+from mainspring.core.fairness.sharing_rules import rules_for
+from mainspring.core.model.batch import Batch, DurationRow
+from mainspring.protocol.rest.overviews import DeadlineView
+from mainspring.protocol.rest.runs import Done, RunView
+from mainspring.protocol.rest.sharing import Amounts, QuotaView
 from tests.api.office import Office, pointers, problem, read, submit
 
 QUOTA = "/api/v1/tenants/acme/quota"

@@ -6,12 +6,12 @@ from datetime import timedelta
 
 import httpx2
 
-from mainspring.bootstrap import POOL
-from mainspring.core.batch import Batch
-from mainspring.core.decisions import DecisionKind, PushedOut
-from mainspring.core.tasks import Priority
-from mainspring.rest import Page
-from mainspring.rest_decisions import DecisionView
+from mainspring.app.build import POOL
+from mainspring.core.model.batch import Batch
+from mainspring.core.model.decisions import DecisionKind, PushedOut
+from mainspring.core.model.task import Priority
+from mainspring.protocol.rest.decisions import DecisionView
+from mainspring.protocol.rest.runs import Page
 from tests.api.office import Office, all_pages, problem, read, submit, until
 from tests.host.hall import Hand
 from tests.store.builders import a_decision, a_run, a_task

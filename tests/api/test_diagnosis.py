@@ -11,12 +11,12 @@ import httpx2
 import pytest
 
 from mainspring.api.services import Role
-from mainspring.bootstrap import POOL
-from mainspring.core.runs import Run
-from mainspring.core.tasks import Task
-from mainspring.rest import Page, RunView, TaskView
-from mainspring.rest_diagnosis import DiagnosisView, QueueReasonsView, WhatIfView
-from mainspring.rest_schedules import ScheduleView
+from mainspring.app.build import POOL
+from mainspring.core.model.run import Run
+from mainspring.core.model.task import Task
+from mainspring.protocol.rest.diagnosis import DiagnosisView, QueueReasonsView, WhatIfView
+from mainspring.protocol.rest.runs import Page, RunView, TaskView
+from mainspring.protocol.rest.schedules import ScheduleView
 from tests.api.office import NOOP, Office, pointers, problem, read, submit, until
 from tests.host.hall import Hand
 

@@ -7,17 +7,17 @@ import re
 import msgspec
 import pytest
 
-from mainspring.api.diagnosis_views import Form, answer, answer_what_if
 from mainspring.api.services import EVERY_TENANT, Principal, Role
-from mainspring.core.diagnoses import Diagnosis
-from mainspring.core.states import FINAL
-from mainspring.core.supposals import Outcome, parse_supposal
-from mainspring.core.tasks import Task
-from mainspring.shard.advising import advise
-from mainspring.shard.diagnosing import diagnose
-from mainspring.shard.forecasting import copy_around, suppose
-from mainspring.shard.memory import ShardMemory
-from mainspring.shard.waiting_sums import waiting_sums
+from mainspring.api.views.diagnosis_views import Form, answer, answer_what_if
+from mainspring.core.explain.diagnosis import Diagnosis
+from mainspring.core.explain.what_if import Outcome, parse_supposal
+from mainspring.core.lifecycle.states import FINAL
+from mainspring.core.model.task import Task
+from mainspring.shard.explain.advice import advise
+from mainspring.shard.explain.diagnose import diagnose
+from mainspring.shard.explain.forecast import copy_around, suppose
+from mainspring.shard.explain.waiting_summary import waiting_sums
+from mainspring.shard.state.memory import ShardMemory
 from tests.shard.mixed_load import TENANTS, MixedLoad
 
 SUPPOSED = ["priority P0"]

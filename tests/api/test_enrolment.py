@@ -15,17 +15,17 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding
 from starlette.types import Receive, Scope, Send
 
-from mainspring import certificates
 from mainspring.api.app import endpoints
-from mainspring.api.enrolment import Enrolment
-from mainspring.api.identities import KNOWN_SECONDS
-from mainspring.api.peer_certificates import STATE
+from mainspring.api.auth.authentication import KNOWN_SECONDS
+from mainspring.api.http.peer_certificates import STATE
 from mainspring.api.services import Role
-from mainspring.certificates import AUTHORITY_CERTIFICATE, AUTHORITY_KEY, Authority, WorkerCertificate
-from mainspring.clock import MachineClock
-from mainspring.errors import Refused
-from mainspring.rest import Done, Page
-from mainspring.rest_admin import AuditView, CertificateView, IdentityView, JoinTokenView
+from mainspring.api.worker_link.enrolment import Enrolment
+from mainspring.protocol import certificates
+from mainspring.protocol.certificates import AUTHORITY_CERTIFICATE, AUTHORITY_KEY, Authority, WorkerCertificate
+from mainspring.protocol.clock import MachineClock
+from mainspring.protocol.errors import Refused
+from mainspring.protocol.rest.admin import AuditView, CertificateView, IdentityView, JoinTokenView
+from mainspring.protocol.rest.runs import Done, Page
 from tests.api.matrix import MISSING, shake_hands, ways
 from tests.api.office import Office, pointers, problem, read
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from mainspring.rest_admin import TenantView
+from mainspring.protocol.rest.admin import TenantView
 from tests.api.office import Office, pointers, problem, read, submit
 
 HOURLY: dict[str, Any] = {"name": "hourly", "job": "noop", "trigger": {"kind": "cron", "cron": "0 * * * *"}}

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from mainspring.api.cloud_events import BATCH, LARGEST_EVENT_BYTES, MOST_EVENTS, STRUCTURED
-from mainspring.rest import Page
-from mainspring.rest_schedules import EventView, FireView, ReceivedView
+from mainspring.api.submission.cloud_events import BATCH, LARGEST_EVENT_BYTES, MOST_EVENTS, STRUCTURED
+from mainspring.protocol.rest.runs import Page
+from mainspring.protocol.rest.schedules import EventView, FireView, ReceivedView
 from tests.api.office import NOOP, Office, all_pages, pointers, problem, read
 
 PATH = "/api/v1/events"

@@ -9,16 +9,16 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from mainspring.api.forwarding import ASK, DIAGNOSE, LOOK, STANDING, SUMS, SUPPOSE
-from mainspring.api.peers import SECRET_HEADER
-from mainspring.bootstrap import POOL
-from mainspring.core.diagnoses import Reason
-from mainspring.core.runs import RunState
-from mainspring.core.supposals import parse_supposal
-from mainspring.errors import NotLeading, Unavailable
+from mainspring.api.cluster.forwarding import ASK, DIAGNOSE, LOOK, STANDING, SUMS, SUPPOSE
+from mainspring.api.cluster.peers import SECRET_HEADER
+from mainspring.app.build import POOL
+from mainspring.core.explain.diagnosis import Reason
+from mainspring.core.explain.what_if import parse_supposal
+from mainspring.core.model.run import RunState
+from mainspring.protocol.errors import NotLeading, Unavailable
+from mainspring.protocol.wire import Look, Offer, Register, Seen
 from mainspring.shard.effects import Reply
 from mainspring.shard.events import CancelRun, CordonWorker, RunsAged
-from mainspring.wire import Look, Offer, Register, Seen
 from tests.api.yard import SECRET, Yard, until
 
 

@@ -8,11 +8,11 @@ import httpx2
 import pytest
 
 from mainspring.api.services import Role
-from mainspring.bootstrap import POOL
-from mainspring.core.audit_trail import INSTALLATION
-from mainspring.rest import Done, Page
-from mainspring.rest_admin import AuditView
-from mainspring.rest_sharing import FreezeView
+from mainspring.app.build import POOL
+from mainspring.core.model.audit_entry import INSTALLATION
+from mainspring.protocol.rest.admin import AuditView
+from mainspring.protocol.rest.runs import Done, Page
+from mainspring.protocol.rest.sharing import FreezeView
 from tests.api.office import NOOP, Office, pointers, problem, read
 
 URL = "/api/v1/freezes"

@@ -11,12 +11,12 @@ import httpx2
 import pytest
 import pytest_asyncio
 
-from mainspring.core.pools import Policy, PoolRow
-from mainspring.core.quotas import P0Grant
-from mainspring.core.resources import Resources
-from mainspring.core.zones import EPOCH
-from mainspring.rest import BulkLine, RunView
-from mainspring.rest_schedules import FireView, ScheduleView
+from mainspring.core.fairness.pools import Policy, PoolRow
+from mainspring.core.fairness.quotas import P0Grant
+from mainspring.core.model.resources import Resources
+from mainspring.core.schedules.time_zones import EPOCH
+from mainspring.protocol.rest.runs import BulkLine, RunView
+from mainspring.protocol.rest.schedules import FireView, ScheduleView
 from tests.api.office import NOOP, Office, pointers, problem, read, submit
 from tests.generous import GENEROUS
 from tests.store.admin_builders import an_entry

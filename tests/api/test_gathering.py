@@ -9,14 +9,14 @@ import msgspec
 import pytest
 
 from mainspring.api.services import Services
-from mainspring.api.submission import Made, Prepared, Submissions
-from mainspring.core.audit_trail import AuditEntry
-from mainspring.core.job_rules import Limits
-from mainspring.core.runs import Run
-from mainspring.errors import KeyReused, Rejected, Unavailable
-from mainspring.rest import RunRequest
-from mainspring.store.port import IdempotencyKey, KeyedRun
-from mainspring.store.sqlite import SqliteStore
+from mainspring.api.submission.submission import Made, Prepared, Submissions
+from mainspring.core.admission.validate_job import Limits
+from mainspring.core.model.audit_entry import AuditEntry
+from mainspring.core.model.run import Run
+from mainspring.protocol.errors import KeyReused, Rejected, Unavailable
+from mainspring.protocol.rest.runs import RunRequest
+from mainspring.store.ports.store import IdempotencyKey, KeyedRun
+from mainspring.store.sqlite.store import SqliteStore
 from tests.api.office import NOOP, Office, submit
 
 

@@ -6,9 +6,9 @@ import httpx2
 import pytest
 
 from mainspring.api.services import Role
-from mainspring.rest import Done, Page
-from mainspring.rest_admin import AuditView
-from mainspring.rest_sharing import GrantView
+from mainspring.protocol.rest.admin import AuditView
+from mainspring.protocol.rest.runs import Done, Page
+from mainspring.protocol.rest.sharing import GrantView
 from tests.api.office import Office, pointers, problem, read
 
 URL = "/api/v1/tenants/acme/p0-grant"

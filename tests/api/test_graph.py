@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from mainspring.api import run_graphs
-from mainspring.rest_overviews import GraphView
+from mainspring.api.views import run_graphs
+from mainspring.protocol.rest.overviews import GraphView
 from mainspring.shard.events import RunsAged
 from tests.api.office import NOOP, Office, problem, read, submit, until
 from tests.host.hall import Hand

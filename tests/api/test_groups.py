@@ -5,9 +5,9 @@ from __future__ import annotations
 import httpx2
 
 from mainspring.api.services import Role
-from mainspring.rest import Done, Page
-from mainspring.rest_admin import AuditView
-from mainspring.rest_sharing import GroupView
+from mainspring.protocol.rest.admin import AuditView
+from mainspring.protocol.rest.runs import Done, Page
+from mainspring.protocol.rest.sharing import GroupView
 from tests.api.office import Office, pointers, problem, read
 
 URL = "/api/v1/groups/db"

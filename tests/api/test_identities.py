@@ -7,12 +7,12 @@ from datetime import timedelta
 
 import pytest
 
-from mainspring.api.identities import is_loopback
+from mainspring.api.auth.authentication import is_loopback
+from mainspring.api.auth.tokens import make_attempt_token, read_attempt_token
 from mainspring.api.services import Role
-from mainspring.api.tokens import make_attempt_token, read_attempt_token
-from mainspring.ids import task_id
-from mainspring.rest import TaskView
-from mainspring.wire import Outcome, Result
+from mainspring.protocol.ids import task_id
+from mainspring.protocol.rest.runs import TaskView
+from mainspring.protocol.wire import Outcome, Result
 from tests.api.office import SECRET, Office, problem, read, running_task, submit, until
 
 RUNS = "/api/v1/runs"

@@ -6,10 +6,10 @@ from datetime import timedelta
 
 import pytest
 
-from mainspring.api.known_jobs import THERE_SECONDS
-from mainspring.core.audit_trail import AuditEntry
-from mainspring.rest import JobView, Page
-from mainspring.rest_overviews import TrendView
+from mainspring.api.submission.known_jobs import THERE_SECONDS
+from mainspring.core.model.audit_entry import AuditEntry
+from mainspring.protocol.rest.overviews import TrendView
+from mainspring.protocol.rest.runs import JobView, Page
 from tests.api.office import NOOP, Office, all_pages, pointers, problem, read, running_task, submit
 
 

@@ -10,9 +10,9 @@ import httpx2
 import msgspec
 import pytest
 
-from mainspring.bootstrap import POOL
-from mainspring.core.levels import Degree
-from mainspring.rest import BulkLine
+from mainspring.app.build import POOL
+from mainspring.core.admission.degradation import Degree
+from mainspring.protocol.rest.runs import BulkLine
 from tests.api.office import NOOP, Office, problem, submit, until
 from tests.generous import GENEROUS
 

@@ -7,17 +7,17 @@ from pathlib import Path
 
 import msgspec
 
-from mainspring import wire
-from mainspring.api import routes_groups
 from mainspring.api.app import endpoints
-from mainspring.api.link import MALFORMED, MOST_IN_A_FRAME
-from mainspring.api.routing import LONGEST_PARAMETER
-from mainspring.core.bookings import MOST_BOOKINGS
-from mainspring.core.tasks import TaskState
-from mainspring.core.work import LARGEST_CHECKPOINT_BYTES
+from mainspring.api.http.routing import LONGEST_PARAMETER
+from mainspring.api.routes.sharing import groups
+from mainspring.api.worker_link.link import MALFORMED, MOST_IN_A_FRAME
+from mainspring.core.fairness.capacity_bookings import MOST_BOOKINGS
+from mainspring.core.model.task import TaskState
+from mainspring.core.work.work import LARGEST_CHECKPOINT_BYTES
 from mainspring.host.links import LONGEST_TEXT, RESULTS_ON_CREDIT
-from mainspring.host.webhooks import MOST_OF_TENANT
-from mainspring.wire import (
+from mainspring.host.outbox.webhooks import MOST_OF_TENANT
+from mainspring.protocol import wire
+from mainspring.protocol.wire import (
     Answer,
     Beat,
     Checkpoint,
@@ -139,7 +139,7 @@ async def test_things_of_a_tenant_are_counted(office: Office) -> None:
 async def test_groups_of_a_tenant_are_counted(office: Office) -> None:
     """There may be as many as every leader can have in mind."""
     admin = await office.admin(OWN)
-    for number in range(routes_groups.MOST_OF_TENANT):
+    for number in range(groups.MOST_OF_TENANT):
         await office.store.put_group(a_group(tenant=OWN, name=f"g{number}"), None, an_entry(id=f"req_{number}"))
 
     problem(await admin.put("/api/v1/groups/more", json={"most": 1}), 409)

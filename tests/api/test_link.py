@@ -11,12 +11,12 @@ import msgspec
 import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
-from mainspring.api import identities, standing
-from mainspring.api import link as link_module
+from mainspring.api.auth import authentication, session_validity
+from mainspring.api.auth.tokens import id_of, read_attempt_token
 from mainspring.api.services import Role
-from mainspring.api.tokens import id_of, read_attempt_token
-from mainspring.core.jobs import JobSpec, TaskSpec
-from mainspring.wire import (
+from mainspring.api.worker_link import link as link_module
+from mainspring.core.model.job import JobSpec, TaskSpec
+from mainspring.protocol.wire import (
     AskEnds,
     Assign,
     Beat,
@@ -255,9 +255,9 @@ async def test_a_connected_workers_name_is_not_for_another_token(yard: Yard) -> 
 
 async def test_what_was_opened_with_a_token_ends_with_it(yard: Yard, monkeypatch: pytest.MonkeyPatch) -> None:
     for module, name in (
-        (standing, "ASK_AGAIN_SECONDS"),
+        (session_validity, "ASK_AGAIN_SECONDS"),
         (link_module, "ASK_AGAIN_SECONDS"),
-        (identities, "KNOWN_SECONDS"),
+        (authentication, "KNOWN_SECONDS"),
     ):
         monkeypatch.setattr(module, name, 0.05)
     server = await yard.server(open_locally=False)

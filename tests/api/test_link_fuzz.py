@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from websockets.exceptions import ConnectionClosed
 
-from mainspring.wire import Beat, Log, Offer, Outcome, Progress, Received, Register, Result, Started, Verdict
+from mainspring.protocol.wire import Beat, Log, Offer, Outcome, Progress, Received, Register, Result, Started, Verdict
 from tests.api.yard import Caller, Server, Yard
 
 CLOSED_FOR_A_REASON = {1007, 1008, 1009}

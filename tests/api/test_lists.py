@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from mainspring.api.views import make_cursor
-from mainspring.rest import JobView, Page, RunView, TaskView, TransitionView
+from mainspring.api.views.run_views import make_cursor
+from mainspring.protocol.rest.runs import JobView, Page, RunView, TaskView, TransitionView
 from mainspring.shard.events import RunsAged
 from tests.api.office import NOOP, Office, all_pages, pointers, problem, read, running_task, submit, until
 from tests.host.hall import Hand

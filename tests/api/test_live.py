@@ -10,12 +10,12 @@ import httpx2
 import msgspec
 import pytest
 
-from mainspring.api import live as live_module
-from mainspring.api.live import read_cursor, write_cursor
+from mainspring.api.live import transitions as live_module
+from mainspring.api.live.transitions import read_cursor, write_cursor
 from mainspring.api.services import Role
-from mainspring.core.tasks import TaskState
-from mainspring.errors import Refused
-from mainspring.rest import TransitionView
+from mainspring.core.model.task import TaskState
+from mainspring.protocol.errors import Refused
+from mainspring.protocol.rest.runs import TransitionView
 from tests.api.yard import DEADLINE_SECONDS, Caller, Yard, until
 
 DONE = ["PENDING", "QUEUED", "ASSIGNED", "RUNNING", "SUCCEEDED"]

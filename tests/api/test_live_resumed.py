@@ -11,9 +11,9 @@ import httpx2
 import msgspec
 import pytest
 
-from mainspring.api import live as live_module
-from mainspring.rest import EventLine
-from mainspring.store.port import Store
+from mainspring.api.live import transitions as live_module
+from mainspring.protocol.rest.runs import EventLine
+from mainspring.store.ports.store import Store
 from tests.api.test_live import Event, events
 from tests.api.yard import DEADLINE_SECONDS, Server, Yard
 from tests.store.builders import JOB, Leader, a_run, a_transition

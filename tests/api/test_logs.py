@@ -9,9 +9,9 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from mainspring.api.peers import SECRET_HEADER
+from mainspring.api.cluster.peers import SECRET_HEADER
 from mainspring.api.services import Role
-from mainspring.wire import Assignment, Log, LogKept
+from mainspring.protocol.wire import Assignment, Log, LogKept
 from tests.api.yard import DEADLINE_SECONDS, SECRET, Caller, Server, Yard
 
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainspring.api.log_files import LogFiles
-from mainspring.wire import Log
+from mainspring.api.logs.log_files import LogFiles
+from mainspring.protocol.wire import Log
 
 ATTEMPT = "att_018f3c2e9b07-5be0d1c27f3a9946"
 DAY = "2024-05-03"

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from mainspring.rest import JobView, RunView
+from mainspring.protocol.rest.runs import JobView, RunView
 from tests.api.office import NOOP, Office, problem, read
 from tests.api.test_submission import bulk
 

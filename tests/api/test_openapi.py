@@ -28,14 +28,14 @@ from schemathesis.specs.openapi.checks import (
 from schemathesis.specs.openapi.schemas import OpenApiSchema
 from starlette.requests import Request
 
-from mainspring.api import docs_page, openapi
 from mainspring.api.app import endpoints
-from mainspring.api.examples import example_of
-from mainspring.rest import TokenRequest
-from mainspring.rest_admin import WebhookRequest
-from mainspring.rest_claims import LONGEST_WAIT_SECONDS
-from mainspring.rest_sharing import GroupRequest, PolicyRequest
-from mainspring.sdk.client import Client
+from mainspring.api.http import docs_page, openapi
+from mainspring.api.http.examples import example_of
+from mainspring.client.client import Client
+from mainspring.protocol.rest.admin import WebhookRequest
+from mainspring.protocol.rest.claims import LONGEST_WAIT_SECONDS
+from mainspring.protocol.rest.runs import TokenRequest
+from mainspring.protocol.rest.sharing import GroupRequest, PolicyRequest
 from tests.e2e.town import Town
 from tests.postgres import PostgresServer
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import httpx2
 
 from mainspring.api.services import Role
-from mainspring.bootstrap import POOL
-from mainspring.core.audit_trail import INSTALLATION
-from mainspring.rest import Done, Page
-from mainspring.rest_admin import AuditView
-from mainspring.rest_sharing import PolicyView, PoolView
+from mainspring.app.build import POOL
+from mainspring.core.model.audit_entry import INSTALLATION
+from mainspring.protocol.rest.admin import AuditView
+from mainspring.protocol.rest.runs import Done, Page
+from mainspring.protocol.rest.sharing import PolicyView, PoolView
 from tests.api.office import Office, all_pages, pointers, problem, read
 
 EU = {"labels": {"region": "eu"}, "zones": ["eu-1", "eu-2"], "max_resources": {"cpu": 1.5}, "note": "the old racks"}

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from structlog.testing import capture_logs
 
-from mainspring.api.problems import pointer, problem_of
-from mainspring.errors import (
+from mainspring.api.http.problems import pointer, problem_of
+from mainspring.protocol.errors import (
     Broken,
     Conflict,
     Fault,
@@ -24,8 +24,8 @@ from mainspring.errors import (
     Unauthenticated,
     Unavailable,
 )
-from mainspring.store.port import Store
-from mainspring.store.port_front import ListedRun
+from mainspring.store.ports.front import ListedRun
+from mainspring.store.ports.store import Store
 from tests.api.office import Office, problem
 
 INSIDE = "password=hunter2 host=10.1.2.3"

@@ -11,11 +11,11 @@ import httpx2
 import pytest
 
 from mainspring.api.services import Role
-from mainspring.bootstrap import POOL
-from mainspring.core.levels import PARTIAL_AFTER_SECONDS
+from mainspring.app.build import POOL
+from mainspring.core.admission.degradation import PARTIAL_AFTER_SECONDS
 from mainspring.host.loop import Leader
-from mainspring.rest import Page
-from mainspring.rest_sharing import LevelView, QueueView, TenantUseView
+from mainspring.protocol.rest.runs import Page
+from mainspring.protocol.rest.sharing import LevelView, QueueView, TenantUseView
 from tests.api.office import Office, all_pages, problem, read, submit, until
 from tests.host.hall import Hand
 

@@ -8,11 +8,11 @@ from typing import Any
 import httpx2
 import pytest
 
-from mainspring.bootstrap import POOL
-from mainspring.core.sharing_rules import rules_for
-from mainspring.rest import Done, Page
-from mainspring.rest_admin import AuditView
-from mainspring.rest_sharing import Amounts, QuotaTerms, QuotaView
+from mainspring.app.build import POOL
+from mainspring.core.fairness.sharing_rules import rules_for
+from mainspring.protocol.rest.admin import AuditView
+from mainspring.protocol.rest.runs import Done, Page
+from mainspring.protocol.rest.sharing import Amounts, QuotaTerms, QuotaView
 from tests.api.office import Office, all_pages, pointers, problem, read
 
 URL = "/api/v1/tenants/acme/quota"

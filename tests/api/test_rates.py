@@ -16,15 +16,15 @@ import pytest
 from starlette.requests import Request
 
 from mainspring.api.app import endpoints
-from mainspring.api.rates import RUNS_OF_ONE, Counts, Rates, Use
-from mainspring.api.routing import asker
+from mainspring.api.http.routing import asker
 from mainspring.api.services import Principal, Role
-from mainspring.clock import Clock, MachineClock
-from mainspring.core.allowances import Allowance, Wish
-from mainspring.core.zones import EPOCH
-from mainspring.errors import Overloaded, Unavailable
-from mainspring.rest import BulkLine
-from mainspring.store.sqlite import SqliteStore, inline
+from mainspring.api.submission.rate_limits import RUNS_OF_ONE, Counts, Rates, Use
+from mainspring.core.limits.rate_grants import Allowance, Wish
+from mainspring.core.schedules.time_zones import EPOCH
+from mainspring.protocol.clock import Clock, MachineClock
+from mainspring.protocol.errors import Overloaded, Unavailable
+from mainspring.protocol.rest.runs import BulkLine
+from mainspring.store.sqlite.store import SqliteStore, inline
 from tests.api.office import NOOP, HurriedClock, Office, problem, read
 from tests.generous import GENEROUS
 from tests.host.virtual import VirtualClock, VirtualLoop

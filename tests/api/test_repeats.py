@@ -7,9 +7,9 @@ from typing import Any
 
 import httpx2
 
-from mainspring.rest import Page, RunView, TokenView
-from mainspring.rest_admin import AuditView
-from mainspring.rest_schedules import BackfillSummary
+from mainspring.protocol.rest.admin import AuditView
+from mainspring.protocol.rest.runs import Page, RunView, TokenView
+from mainspring.protocol.rest.schedules import BackfillSummary
 from tests.api.office import Office, problem, read, submit
 
 HOURLY: dict[str, Any] = {"name": "hourly", "job": "noop", "trigger": {"kind": "cron", "cron": "0 * * * *"}}

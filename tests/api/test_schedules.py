@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from mainspring.api.services import Role
-from mainspring.rest import Done, Page, RunView
-from mainspring.rest_schedules import ChangeView, FireView, ScheduleView, UpcomingView
+from mainspring.protocol.rest.runs import Done, Page, RunView
+from mainspring.protocol.rest.schedules import ChangeView, FireView, ScheduleView, UpcomingView
 from tests.api.office import NOOP, Office, all_pages, pointers, problem, read
 
 HOURLY: dict[str, Any] = {"name": "hourly", "job": "noop", "trigger": {"kind": "cron", "cron": "0 * * * *"}}

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from mainspring.rest import Done, Page
-from mainspring.rest_admin import AuditView, SettingView
+from mainspring.protocol.rest.admin import AuditView, SettingView
+from mainspring.protocol.rest.runs import Done, Page
 from tests.api.office import Office, pointers, problem, read
 
 URL = "/api/v1/settings/retries_per_second"

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from mainspring.api.services import Role
-from mainspring.rest import BulkLine, JobView, Page, RunView, TaskView
+from mainspring.protocol.rest.runs import BulkLine, JobView, Page, RunView, TaskView
 from tests.api.office import NOOP, Office, pointers, problem, read, submit
 from tests.host.hall import Hand
 

@@ -10,7 +10,7 @@ from openapi_spec_validator import OpenAPIV31SpecValidator
 from mainspring.api.app import endpoints
 from mainspring.api.server import listen
 from mainspring.api.services import Role
-from mainspring.rest import Page, RunView, ServerView
+from mainspring.protocol.rest.runs import Page, RunView, ServerView
 from tests.api.office import NOOP, Office, problem, read, running_task, submit
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from mainspring.api.services import Role
-from mainspring.rest import JobView, Page, RunView, TaskView, TokenView
-from mainspring.rest_admin import AuditView, TenantView
+from mainspring.protocol.rest.admin import AuditView, TenantView
+from mainspring.protocol.rest.runs import JobView, Page, RunView, TaskView, TokenView
 from tests.api.office import NOOP, Office, problem, read, running_task, submit
 
 

@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from mainspring.api.live import Live
-from mainspring.api.preferences import seconds_to_wait
-from mainspring.rest import RunView
+from mainspring.api.http.preferences import seconds_to_wait
+from mainspring.api.live.transitions import Live
+from mainspring.protocol.rest.runs import RunView
 from tests.api.office import Office, read, running_task, until
 from tests.host.hall import Hand
 

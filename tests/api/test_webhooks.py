@@ -17,14 +17,14 @@ import msgspec
 import pytest
 
 from mainspring.api.services import Role
-from mainspring.bootstrap import play
-from mainspring.core.webhook_events import CloudEvent
-from mainspring.host import outbox
-from mainspring.notify.references import look_up_url
-from mainspring.rest import Page
-from mainspring.rest_admin import DeliveryView, WebhookView
-from mainspring.wire import Offer, Outcome, Result
-from mainspring.worker.played import PlayedWorker
+from mainspring.app.build import play
+from mainspring.core.model.webhook_events import CloudEvent
+from mainspring.host.outbox import delivery
+from mainspring.notify.secret_references import look_up_url
+from mainspring.protocol.rest.admin import DeliveryView, WebhookView
+from mainspring.protocol.rest.runs import Page
+from mainspring.protocol.wire import Offer, Outcome, Result
+from mainspring.simulation.virtual_worker import PlayedWorker
 from tests.api.office import Office, problem, read, submit, until
 from tests.host.hall import Hand
 from tests.notify.servers import Request, http_server
@@ -35,8 +35,8 @@ HOOKS = "/api/v1/webhooks"
 @pytest.fixture(autouse=True)
 def _outbox_is_looked_at_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody waits for the outbox to be polled."""
-    monkeypatch.setattr(outbox, "LOOK_SECONDS", 0.02)
-    monkeypatch.setattr(outbox, "FIRST_PAUSE", timedelta(milliseconds=100))
+    monkeypatch.setattr(delivery, "LOOK_SECONDS", 0.02)
+    monkeypatch.setattr(delivery, "FIRST_PAUSE", timedelta(milliseconds=100))
 
 
 @pytest.fixture

@@ -12,16 +12,28 @@ import httpx2
 import pytest
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
 
-from mainspring import certificates
-from mainspring.api import identities, standing
-from mainspring.api import link as link_module
+from mainspring.api.auth import authentication, session_validity
 from mainspring.api.services import Role
-from mainspring.bootstrap import POOL
-from mainspring.certificates import AUTHORITY_CERTIFICATE, AUTHORITY_KEY, Authority
-from mainspring.core.tasks import TaskState
-from mainspring.rest import Done
-from mainspring.rest_admin import CertificateView
-from mainspring.wire import Answer, Beat, Checkpoint, Extend, Log, Offer, Outcome, Register, Result, Started, Verdict
+from mainspring.api.worker_link import link as link_module
+from mainspring.app.build import POOL
+from mainspring.core.model.task import TaskState
+from mainspring.protocol import certificates
+from mainspring.protocol.certificates import AUTHORITY_CERTIFICATE, AUTHORITY_KEY, Authority
+from mainspring.protocol.rest.admin import CertificateView
+from mainspring.protocol.rest.runs import Done
+from mainspring.protocol.wire import (
+    Answer,
+    Beat,
+    Checkpoint,
+    Extend,
+    Log,
+    Offer,
+    Outcome,
+    Register,
+    Result,
+    Started,
+    Verdict,
+)
 from tests.api.gatehouse import Gatehouse, Papers
 from tests.api.office import problem, read
 from tests.api.office import until as until_so
@@ -41,9 +53,9 @@ KEPT = (
 async def gatehouse(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Gatehouse]:
     """A store without a server. Servers look again at once whether somebody is still good."""
     for module, name in (
-        (standing, "ASK_AGAIN_SECONDS"),
+        (session_validity, "ASK_AGAIN_SECONDS"),
         (link_module, "ASK_AGAIN_SECONDS"),
-        (identities, "KNOWN_SECONDS"),
+        (authentication, "KNOWN_SECONDS"),
     ):
         monkeypatch.setattr(module, name, 0.05)
     async with Yard(tmp_path) as yard:

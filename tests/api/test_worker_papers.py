@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from mainspring import certificates
 from mainspring.api.services import Role
-from mainspring.errors import Conflict, Refused, Unauthenticated
-from mainspring.worker.identity import Identity, read_join_token
+from mainspring.protocol import certificates
+from mainspring.protocol.errors import Conflict, Refused, Unauthenticated
+from mainspring.worker.agent.identity import Identity, read_join_token
 from tests.api.gatehouse import Gatehouse
 from tests.api.office import HurriedClock
 from tests.api.yard import Yard

@@ -20,20 +20,19 @@ import msgspec
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
-from mainspring.api import tokens
-from mainspring.api.enrolment import Enrolment
-from mainspring.api.log_files import LogFiles
+from mainspring.api.auth import tokens
+from mainspring.api.logs.log_files import LogFiles
 from mainspring.api.server import Front, Tls, listen
 from mainspring.api.services import EVERY_TENANT, Role
-from mainspring.bootstrap import POOL
-from mainspring.clock import MachineClock
-from mainspring.core.jobs import JobSpec, TaskSpec
-from mainspring.core.runs import Run
+from mainspring.api.worker_link.enrolment import Enrolment
+from mainspring.app.build import POOL
+from mainspring.core.model.job import JobSpec, TaskSpec
+from mainspring.core.model.run import Run
+from mainspring.host.config.settings import Settings
 from mainspring.host.host import Host
 from mainspring.host.loop import Leader
-from mainspring.host.settings import Settings
-from mainspring.store.sqlite import SqliteStore, inline
-from mainspring.wire import (
+from mainspring.protocol.clock import MachineClock
+from mainspring.protocol.wire import (
     Answer,
     Assign,
     Assignment,
@@ -49,6 +48,7 @@ from mainspring.wire import (
     Verdict,
     Welcome,
 )
+from mainspring.store.sqlite.store import SqliteStore, inline
 from tests.generous import GENEROUS
 from tests.submitting import submit
 

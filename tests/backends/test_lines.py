@@ -7,8 +7,8 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainspring.worker.kubernetes_logs import LogPlace
-from mainspring.worker.remote_lines import MarkedLines, Said
+from mainspring.worker.executors.remote.kubernetes_logs import LogPlace
+from mainspring.worker.executors.remote.output_lines import MarkedLines, Said
 
 PRINTED = (
     b"one\n::mainspring-output:: {}\n:: two\n::mainspring-\n x ::mainspring-output:: 1\n::mainspring-else:: 2\n\n"

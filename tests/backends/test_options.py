@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from mainspring.errors import Refused
-from mainspring.worker.guard_settings import read_settings
-from mainspring.worker.launch import WorkerOptions, agent_settings
+from mainspring.protocol.errors import Refused
+from mainspring.worker.agent.launch import WorkerOptions, agent_settings
+from mainspring.worker.supervisor.supervisor_settings import read_settings
 from tests.backends.kubernetes import StandIn
 
 

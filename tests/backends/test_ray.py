@@ -10,8 +10,8 @@ from collections.abc import Callable
 
 import pytest
 
-from mainspring.wire import Offer, Outcome
-from mainspring.worker.guard_wire import Began, End, Ended, Launch, Moved, Saved
+from mainspring.protocol.wire import Offer, Outcome
+from mainspring.worker.supervisor.supervisor_wire import Began, End, Ended, Launch, Moved, Saved
 from tests.backends.ray import StandIn
 from tests.worker.guard.rig import DEADLINE_SECONDS, Rig
 

@@ -20,8 +20,8 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from mainspring.wire import Outcome
-from mainspring.worker.guard_wire import End, Ended, Moved
+from mainspring.protocol.wire import Outcome
+from mainspring.worker.supervisor.supervisor_wire import End, Ended, Moved
 from tests.worker.guard.rig import Rig
 
 RAY = Path(__file__).parents[2] / ".venv-ray" / "bin" / "ray"

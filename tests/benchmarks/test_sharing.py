@@ -8,10 +8,10 @@ from random import Random
 from benchmarks.engine import drain
 from benchmarks.placement import EACH, shapes
 from benchmarks.rules import GROUPS, SHARED, set_rules
-from mainspring.clock import MachineClock
-from mainspring.core.tasks import Priority
+from mainspring.core.model.task import Priority
+from mainspring.protocol.clock import MachineClock
 from mainspring.shard.effects import TakeAllowance, TakeShare
-from mainspring.store.sqlite import SqliteStore
+from mainspring.store.sqlite.store import SqliteStore
 from tests.submitting import submit
 
 

@@ -7,14 +7,22 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 from msgspec.structs import replace
 
-from mainspring.checkup.facts import Facts, NearbyFacts, PoolFacts, TenantFacts
-from mainspring.checkup.findings import Check, Report
-from mainspring.checkup.questions import judge
-from mainspring.rest import RunView, TaskView, WorkerView
-from mainspring.rest_diagnosis import ActView, DiagnosisView, WaitingSumView
-from mainspring.rest_overviews import CheckupView, LeaseView, PeerView
-from mainspring.rest_schedules import AlertView, DeadLetterView, DurationView, ScheduleView
-from mainspring.rest_sharing import Amounts, FreezeView, LevelView, LineView, QueueView, QuotaTerms, TenantUseView
+from mainspring.doctor.facts import Facts, NearbyFacts, PoolFacts, TenantFacts
+from mainspring.doctor.findings import Check, Report
+from mainspring.doctor.questions import judge
+from mainspring.protocol.rest.diagnosis import ActView, DiagnosisView, WaitingSumView
+from mainspring.protocol.rest.overviews import CheckupView, LeaseView, PeerView
+from mainspring.protocol.rest.runs import RunView, TaskView, WorkerView
+from mainspring.protocol.rest.schedules import AlertView, DeadLetterView, DurationView, ScheduleView
+from mainspring.protocol.rest.sharing import (
+    Amounts,
+    FreezeView,
+    LevelView,
+    LineView,
+    QueueView,
+    QuotaTerms,
+    TenantUseView,
+)
 
 NOW = datetime(2026, 11, 16, 12, tzinfo=UTC)
 VERSION = "1.0.0"

@@ -6,9 +6,9 @@ from datetime import timedelta
 
 from msgspec.structs import replace
 
-from mainspring.checkup.asking import late_jobs
-from mainspring.checkup.nearby import look_around
-from mainspring.rest import RunView
+from mainspring.doctor.gather import late_jobs
+from mainspring.doctor.local_machine import look_around
+from mainspring.protocol.rest.runs import RunView
 from tests.checkup.builders import NOW, RUN, ago
 
 

@@ -8,14 +8,14 @@ from collections import defaultdict
 import pytest
 from msgspec.structs import replace
 
-from mainspring.checkup.ask_nearby import LITTLE_BYTES
-from mainspring.checkup.facts import Facts, JobFacts, LateJob, NearbyFacts, PoolFacts
-from mainspring.checkup.findings import Answer, Check
-from mainspring.checkup.questions import judge, judge_nearby
-from mainspring.rest_diagnosis import ActView
-from mainspring.rest_overviews import FailingLoopView, OverdueView
-from mainspring.rest_schedules import BreakerView, FireView, UpcomingView
-from mainspring.rest_sharing import Amounts, QuotaTerms
+from mainspring.doctor.check_local_machine import LITTLE_BYTES
+from mainspring.doctor.facts import Facts, JobFacts, LateJob, NearbyFacts, PoolFacts
+from mainspring.doctor.findings import Answer, Check
+from mainspring.doctor.questions import judge, judge_nearby
+from mainspring.protocol.rest.diagnosis import ActView
+from mainspring.protocol.rest.overviews import FailingLoopView, OverdueView
+from mainspring.protocol.rest.schedules import BreakerView, FireView, UpcomingView
+from mainspring.protocol.rest.sharing import Amounts, QuotaTerms
 from tests.checkup.builders import (
     NOW,
     acme,

@@ -11,9 +11,9 @@ import msgspec
 from click.testing import CliRunner, Result
 
 from mainspring.cli.main import main
-from mainspring.clock import MachineClock
 from mainspring.folder.lock import FolderLock
-from mainspring.folder.records import ADDRESS_FILE, OWN_DIRECTORY
+from mainspring.folder.state.records import ADDRESS_FILE, OWN_DIRECTORY
+from mainspring.protocol.clock import MachineClock
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 

@@ -8,8 +8,8 @@ import sys
 import msgspec
 import pytest
 
-from mainspring.cli.graph_view import draw_graph
-from mainspring.rest_overviews import EdgeView, GraphView, NodeView
+from mainspring.cli.commands.runs.graph_view import draw_graph
+from mainspring.protocol.rest.overviews import EdgeView, GraphView, NodeView
 from tests.cli.terminal import Terminal, job
 from tests.e2e.town import until
 

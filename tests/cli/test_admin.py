@@ -10,12 +10,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from mainspring.cli.audit_check import check_chains, read_heads
-from mainspring.core.audit_trail import AuditEntry, AuditRow, heads_of, seal
-from mainspring.errors import InvalidFile
-from mainspring.rest import Page
-from mainspring.rest_admin import AuditView, HeadView
-from mainspring.sdk.client import Client
+from mainspring.cli.commands.admin.audit_check import check_chains, read_heads
+from mainspring.client.client import Client
+from mainspring.core.model.audit_entry import AuditEntry, AuditRow, heads_of, seal
+from mainspring.protocol.errors import InvalidFile
+from mainspring.protocol.rest.admin import AuditView, HeadView
+from mainspring.protocol.rest.runs import Page
 from tests.cli.terminal import Terminal
 from tests.e2e.town import Town, until
 from tests.sdk.scripted import Answer, scripted

@@ -7,8 +7,9 @@ import pytest
 import rich_click as click
 from click.testing import CliRunner, Result
 
-from mainspring import __version__, errors
+from mainspring import __version__
 from mainspring.cli.main import _COMMANDS, _PANELS, Commands, main
+from mainspring.protocol import errors
 
 
 def call(*arguments: str) -> Result:

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from click.shell_completion import ShellComplete
 
-from mainspring.cli.completion import SHELLS
+from mainspring.cli.completion.completion import SHELLS
+from mainspring.cli.completion.shells import PowerShellComplete
 from mainspring.cli.main import main
-from mainspring.cli.shells import PowerShellComplete
 from tests.cli.terminal import Terminal, job
 
 

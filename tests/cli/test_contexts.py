@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from mainspring.cli.config.connection_settings import Said, find_whereabouts
 from mainspring.cli.options import Reach
-from mainspring.cli.whereabouts import Said, find_whereabouts
 from tests.cli.terminal import Terminal
 
 HERE, THERE = "http://127.0.0.1:1", "http://127.0.0.1:2"

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from mainspring.sdk.client import Client
+from mainspring.client.client import Client
 from tests.cli.terminal import Terminal, run_by
 
 MANUAL = "tasks: [{id: only, shell: 'echo here > out.txt'}]\n"

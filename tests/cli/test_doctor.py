@@ -8,8 +8,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from mainspring.checkup.findings import Answer, Check, Report
-from mainspring.rest_sharing import FreezeRequest
+from mainspring.doctor.findings import Answer, Check, Report
+from mainspring.protocol.rest.sharing import FreezeRequest
 from tests.cli.terminal import Terminal
 from tests.e2e.town import Server, Town, submit, until
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from mainspring.folder.records import STATE_FILE, ScheduleState, ScheduleStatus
-from mainspring.folder.state_files import write_state
+from mainspring.folder.state.records import STATE_FILE, ScheduleState, ScheduleStatus
+from mainspring.folder.state.state_files import write_state
 from tests.cli.terminal import Terminal, run_by
 
 LEFT_AT = datetime(2026, 1, 26, 14, tzinfo=UTC)

@@ -11,11 +11,11 @@ import pytest
 import rich_click as click
 import yaml
 
-from mainspring.cli.commands import walk
+from mainspring.cli.commands.local.commands import walk
 from mainspring.cli.main import main
 from mainspring.cli.options import Printing
-from mainspring.cli.output import Column, Table, plain_lines, say, sort_rows
-from mainspring.cli.terminal import has_color
+from mainspring.cli.render.output import Column, Table, plain_lines, say, sort_rows
+from mainspring.cli.render.terminal import has_color
 from tests.cli.terminal import Terminal, job
 
 TREE = list(walk(click.Context(main)))

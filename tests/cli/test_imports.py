@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from mainspring.sdk.pipelines import read_pipeline
+from mainspring.definitions.pipeline_file import read_pipeline
 from tests.cli.terminal import Terminal
 
 CRONTAB = """\

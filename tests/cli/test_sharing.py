@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from mainspring.cli.amounts import say_amounts, say_use
-from mainspring.cli.queue_view import Moment, differs, headlines
-from mainspring.rest_sharing import Amounts, LevelView
+from mainspring.cli.commands.sharing.queue_view import Moment, differs, headlines
+from mainspring.cli.render.quantities import say_amounts, say_use
+from mainspring.protocol.rest.sharing import Amounts, LevelView
 from tests.cli.terminal import Terminal, job
 from tests.cli.test_tty import screen
 from tests.e2e.town import until

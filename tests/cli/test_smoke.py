@@ -12,8 +12,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from mainspring.rest import TokenRequest
-from mainspring.rest_sharing import FreezeRequest
+from mainspring.protocol.rest.runs import TokenRequest
+from mainspring.protocol.rest.sharing import FreezeRequest
 from mainspring.smoke.trial import SmokeReport
 from tests.cli.terminal import Terminal
 from tests.e2e.town import Server, Town, until

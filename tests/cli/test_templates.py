@@ -9,12 +9,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from mainspring.folder.discovery import Found, scan
-from mainspring.sdk.client import Client
-from mainspring.sdk.pipeline_params import make_params
-from mainspring.sdk.pipelines import Pipeline, read_pipeline
-from mainspring.sdk.sources import parse
-from mainspring.sdk.templates import Template, templates
+from mainspring.client.client import Client
+from mainspring.definitions.files.sources import parse
+from mainspring.definitions.pipeline_file import Pipeline, read_pipeline
+from mainspring.definitions.pipeline_params import make_params
+from mainspring.definitions.templates import Template, templates
+from mainspring.folder.discover import Found, scan
 from tests.cli.terminal import EXAMPLES, Terminal
 
 PIPELINES = scan(EXAMPLES).found

@@ -9,10 +9,10 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from mainspring.cli.board import Board, pace
-from mainspring.cli.keyboard import keys_in
-from mainspring.cli.screen import Screen, Wish
-from mainspring.clock import MachineClock
+from mainspring.cli.commands.top.board import Board, pace
+from mainspring.cli.commands.top.keyboard import keys_in
+from mainspring.cli.commands.top.screen import Screen, Wish
+from mainspring.protocol.clock import MachineClock
 from tests.cli.terminal import Terminal, job
 from tests.cli.test_tty import HIDE_CURSOR, SHOW_CURSOR, screen
 

@@ -19,12 +19,12 @@ import pytest
 import rich_click as click
 from click.testing import CliRunner
 
-from mainspring.cli.commands import walk
+from mainspring.cli.commands.local.commands import walk
 from mainspring.cli.main import main
 from mainspring.cli.options import FORMATS
-from mainspring.folder.records import PIPELINE_FILE, RunRecord, ScheduleState
-from mainspring.folder.state_files import write_state
-from mainspring.sdk.client import Client
+from mainspring.client.client import Client
+from mainspring.folder.state.records import PIPELINE_FILE, RunRecord, ScheduleState
+from mainspring.folder.state.state_files import write_state
 from tests.cli.calls import CALLS, FINDS, REFUSED
 from tests.cli.terminal import Terminal, job, run_by
 from tests.e2e.town import until
@@ -248,7 +248,7 @@ def test_a_reader_that_has_read_enough_is_no_error(terminal: Terminal, things: T
 
 
 SERVER_SIDE = {"starlette", "uvicorn", "asyncpg", "minijinja", "structlog", "prometheus_client", "websockets", "uvloop"}
-HEAVY = {*SERVER_SIDE, "httpx2", "msgspec", "yaml", "mainspring.errors"}
+HEAVY = {*SERVER_SIDE, "httpx2", "msgspec", "yaml", "mainspring.protocol.errors"}
 IMPORTS = [
     ("--help", {}, HEAVY),
     ("version", {}, {*HEAVY, "rich.table", "rich.console"}),

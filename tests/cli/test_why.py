@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from mainspring.cli.why_view import fitted
+from mainspring.cli.render.why_view import fitted
 from tests.cli.terminal import Terminal, job
 from tests.e2e.town import until
 

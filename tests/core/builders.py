@@ -10,11 +10,11 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from mainspring.core.jobs import Edge, Job, JobSpec, OnSkip, TaskSpec, compile_job
-from mainspring.core.readiness import Upstream
-from mainspring.core.resources import Resources
-from mainspring.core.runs import FailurePolicy, Run
-from mainspring.core.tasks import Priority, Task, TaskState
+from mainspring.core.lifecycle.readiness import Upstream
+from mainspring.core.model.job import Edge, Job, JobSpec, OnSkip, TaskSpec, compile_job
+from mainspring.core.model.resources import Resources
+from mainspring.core.model.run import FailurePolicy, Run
+from mainspring.core.model.task import Priority, Task, TaskState
 
 NOON = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
 RUN = "run_018f3c2e9a41-9d2c44e1f0a7b35c"

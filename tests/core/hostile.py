@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mainspring.core.expression_values import JsonValue
+from mainspring.core.expressions.values import JsonValue
 
 LARGE_OUT_OF_SMALL = [
     "'a' * 1000000000", "1000000000 * 'a'", "[0] * 1000000000", "[[[0]*1000]*1000]*1000 == 1", "10**10**10",

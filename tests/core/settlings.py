@@ -18,14 +18,11 @@ from itertools import count
 import msgspec
 from msgspec.structs import replace
 
-from mainspring.core import settling, settling_acts, settling_events
-from mainspring.core.alerts import OUTBOX_KIND, Alert, AlertKind
-from mainspring.core.batch import Outgoing
-from mainspring.core.fires import Outcome
-from mainspring.core.hearings import LOOK_FOR_FILE, Context, FileWish
-from mainspring.core.jobs import JobRow
-from mainspring.core.runs import Run, RunState
-from mainspring.core.schedule_rows import (
+from mainspring.core.model.alerts import OUTBOX_KIND, Alert, AlertKind
+from mainspring.core.model.batch import Outgoing
+from mainspring.core.model.job import JobRow
+from mainspring.core.model.run import Run, RunState
+from mainspring.core.model.schedule_rows import (
     BackfillRow,
     Case,
     Docket,
@@ -36,8 +33,11 @@ from mainspring.core.schedule_rows import (
     ScheduleChange,
     ScheduleRow,
 )
-from mainspring.core.schedules import ScheduleSpec
-from mainspring.core.triggers import CronTrigger, Trigger
+from mainspring.core.schedules import evaluate, event_triggers, schedule_actions
+from mainspring.core.schedules.evaluation import LOOK_FOR_FILE, Context, FileWish
+from mainspring.core.schedules.schedule_spec import ScheduleSpec
+from mainspring.core.schedules.triggers import CronTrigger, Trigger
+from mainspring.core.schedules.windows import Outcome
 from tests.core.builders import NOON
 
 JOB = JobRow(id="job_1", tenant="acme", name="etl", version=1, definition='{"name":"etl","tasks":[{"name":"a"}]}')
@@ -63,7 +63,7 @@ class Desk:
     def __init__(
         self, spec: ScheduleSpec, created_at: datetime = NOON, *, name: str = "sched_1", since: datetime | None = None
     ) -> None:
-        row, change = settling_acts.new_schedule(
+        row, change = schedule_actions.new_schedule(
             name, "acme", spec, pool="default", by="ann", now=created_at, since=since
         )
         self.row: ScheduleRow = row
@@ -80,41 +80,43 @@ class Desk:
 
     def due(self, now: datetime) -> Ruling:
         """Windows may have come."""
-        return self.settle(now, settling.settle_due)
+        return self.settle(now, evaluate.settle_due)
 
     def sweep(self, now: datetime) -> Ruling:
         """Look at what waits."""
-        return self.settle(now, settling.settle_waiting)
+        return self.settle(now, evaluate.settle_waiting)
 
     def end(self, state: RunState, now: datetime, *, run_id: str | None = None) -> Ruling:
         """A run is over: the oldest active one unless it is named."""
         fire = next(one for one in self.sorted_fires() if (one.run_id == run_id if run_id else self._is_active(one)))
-        ended = settling.Ended(fire=fire, state=state, at=now)
-        return self.settle(now, lambda docket, context: settling.note_ends(docket, context, {self.row.id: [ended]}))
+        ended = evaluate.Ended(fire=fire, state=state, at=now)
+        return self.settle(now, lambda docket, context: evaluate.note_ends(docket, context, {self.row.id: [ended]}))
 
     def receive(self, now: datetime, *events: EventRow) -> Ruling:
         """Events come in."""
-        return self.settle(now, settling_events.receive, events)
+        return self.settle(now, event_triggers.receive, events)
 
     def answer(self, now: datetime, *, exists: bool) -> Ruling:
         """A worker answers the latest question for a file."""
         wish = msgspec.json.decode(self.questions()[-1].payload, type=FileWish)
-        looked = settling.Looked(key=(wish.window_at, wish.generation), asked_at=wish.asked_at, exists=exists)
-        return self.settle(now, lambda docket, context: settling.note_file(docket, context, looked))
+        looked = evaluate.Looked(key=(wish.window_at, wish.generation), asked_at=wish.asked_at, exists=exists)
+        return self.settle(now, lambda docket, context: evaluate.note_file(docket, context, looked))
 
-    def backfill(self, now: datetime, wish: settling_acts.BackfillWish) -> Ruling:
+    def backfill(self, now: datetime, wish: schedule_actions.BackfillWish) -> Ruling:
         """Somebody wants past windows."""
         past = [fire for fire in self.fires.values() if wish.since <= fire.window_at < wish.before]
-        name, read = f"backfill_{len(self.backfills) + 1}", settling_acts.mark_of(self.row)
+        name, read = f"backfill_{len(self.backfills) + 1}", schedule_actions.mark_of(self.row)
         return self.settle(
-            now, lambda docket, context: settling_acts.backfill(docket, context, wish, past, id=name, read=read)[0]
+            now, lambda docket, context: schedule_actions.backfill(docket, context, wish, past, id=name, read=read)[0]
         )
 
-    def trigger(self, now: datetime, wish: settling_acts.TriggerWish) -> FireRow:
+    def trigger(self, now: datetime, wish: schedule_actions.TriggerWish) -> FireRow:
         """Somebody wants a run."""
         past = tuple(fire for fire in self.fires.values() if fire.window_at == wish.window_at)
-        whole, read = replace(wish, past=past), settling_acts.mark_of(self.row)
-        ruling = self.settle(now, lambda docket, context: settling_acts.trigger_now(docket, context, whole, read=read))
+        whole, read = replace(wish, past=past), schedule_actions.mark_of(self.row)
+        ruling = self.settle(
+            now, lambda docket, context: schedule_actions.trigger_now(docket, context, whole, read=read)
+        )
         return ruling.fires[-1]
 
     def settle(

@@ -7,9 +7,9 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from mainspring.core.admission import Limits, decode_job
-from mainspring.core.strict_json import fault_in_text
-from mainspring.errors import Refused
+from mainspring.core.admission.validate_submission import Limits, decode_job
+from mainspring.core.text.strict_json import fault_in_text
+from mainspring.protocol.errors import Refused
 
 LIMITS = Limits()
 Value = object

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainspring.core.admission import Limits, check_job, decode_job
-from mainspring.core.jobs import Edge, JobSpec, TaskSpec, compile_job
-from mainspring.errors import Fault, Refused
+from mainspring.core.admission.validate_submission import Limits, check_job, decode_job
+from mainspring.core.model.job import Edge, JobSpec, TaskSpec, compile_job
+from mainspring.protocol.errors import Fault, Refused
 from tests.core.submissions import LIMITS, Value, a_big_job, body_of, refusal_of
 
 

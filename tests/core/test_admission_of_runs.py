@@ -6,8 +6,8 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from mainspring.core.admission import Limits, check_run
-from mainspring.errors import Fault
+from mainspring.core.admission.validate_submission import Limits, check_run
+from mainspring.protocol.errors import Fault
 from tests.core.builders import NOON
 from tests.core.submissions import LIMITS
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import hypothesis.strategies as st
 from hypothesis import given
 
-from mainspring.core.allowances import MOST_TAKES, STRETCHES, LimitRow, Take, Wish, allow, take
+from mainspring.core.limits.rate_grants import MOST_TAKES, STRETCHES, LimitRow, Take, Wish, allow, take
 
 NOW = datetime(2026, 11, 16, 12, 0, 0, tzinfo=UTC)
 SECOND = timedelta(seconds=1)

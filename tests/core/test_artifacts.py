@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainspring.core.admission import decode_job
-from mainspring.core.artifacts import ArtifactRow, fault_in_fetch, fault_in_path, is_over, key_of, wanted
-from mainspring.core.job_rules import Limits
-from mainspring.errors import Refused
+from mainspring.core.admission.validate_job import Limits
+from mainspring.core.admission.validate_submission import decode_job
+from mainspring.core.model.artifacts import ArtifactRow, fault_in_fetch, fault_in_path, is_over, key_of, wanted
+from mainspring.protocol.errors import Refused
 
 NOW = datetime(2026, 11, 16, tzinfo=UTC)
 

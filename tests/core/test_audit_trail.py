@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from msgspec.structs import replace
 
-from mainspring.core.audit_trail import (
+from mainspring.core.model.audit_entry import (
     BEGINNING,
     AuditEntry,
     AuditFault,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from mainspring.core.batch import Batch, Effect, TaskChange
-from mainspring.core.tasks import TaskState
+from mainspring.core.model.batch import Batch, Effect, TaskChange
+from mainspring.core.model.task import TaskState
 from tests.core.builders import a_run, a_task
 
 

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from mainspring.core.bookings import Booking, check, largest
-from mainspring.core.job_rules import Faults
-from mainspring.core.quotas import Quota, QuotaRow, Raise
-from mainspring.core.resources import NOTHING, Resources
+from mainspring.core.admission.validate_job import Faults
+from mainspring.core.fairness.capacity_bookings import Booking, check, largest
+from mainspring.core.fairness.quotas import Quota, QuotaRow, Raise
+from mainspring.core.model.resources import NOTHING, Resources
 
 DAY = datetime(2026, 1, 10, tzinfo=UTC)
 NIGHTLY = Booking(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainspring.core.breakers import (
+from mainspring.core.lifecycle.circuit_breakers import (
     ALIKE,
     FORGOTTEN_AFTER_SECONDS,
     JOB_PROBE_EVERY_SECONDS,

@@ -10,15 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainspring.core import placement
-from mainspring.core.fit_cells import GUARDS, SAMPLE, code_of
-from mainspring.core.fit_index import OpenWorkers
-from mainspring.core.placement import NO_KIN, Kin, choose, obstacles, score
-from mainspring.core.resources import NOTHING, Resources
-from mainspring.core.shapes import Shape
-from mainspring.core.shortlists import SERVES, Shortlist
-from mainspring.core.tasks import Priority
-from mainspring.core.workers import Hold, Lease, Worker, WorkerStatus
+from mainspring.core.model.resources import NOTHING, Resources
+from mainspring.core.model.task import Priority
+from mainspring.core.model.worker import Hold, Lease, Worker, WorkerStatus
+from mainspring.core.placement import feasibility
+from mainspring.core.placement.capacity_cells import GUARDS, SAMPLE, code_of
+from mainspring.core.placement.feasibility import NO_KIN, Kin, choose, obstacles, score
+from mainspring.core.placement.shortlists import SERVES, Shortlist
+from mainspring.core.placement.task_shapes import Shape
+from mainspring.core.placement.worker_index import OpenWorkers
 
 GIB = 2**30
 ROOM = Resources(8_000, 8 * GIB, 2, 8 * GIB)
@@ -227,7 +227,7 @@ def test_where_all_are_alike_p2_compares_a_few(monkeypatch: pytest.MonkeyPatch) 
         compared.append(worker.id)
         return score(shape, worker, *rest)
 
-    monkeypatch.setattr(placement, "score", watched)
+    monkeypatch.setattr(feasibility, "score", watched)
     alike = [a_worker(number) for number in range(100)]
     assert choose(SMALL, opened(alike), Random(1), priority=P2) is not None
     assert len(compared) == 5

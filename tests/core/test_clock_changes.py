@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from mainspring.core.clock_changes import next_change
-from mainspring.core.triggers import CronTrigger, IntervalTrigger, count_windows, next_window
+from mainspring.core.schedules.clock_changes import next_change
+from mainspring.core.schedules.triggers import CronTrigger, IntervalTrigger, count_windows, next_window
 
 AUTUMN = datetime(2026, 11, 16, tzinfo=UTC)
 FORWARD = "clocks go forward on Sun 28 Mar 2027 at 02:00, to 03:00"

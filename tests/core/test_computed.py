@@ -8,11 +8,24 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from mainspring.core.fires import Outcome
-from mainspring.core.schedules import MOST_COMPUTED, Condition, ScheduleSpec, check_schedule, compute_params
-from mainspring.core.settling_acts import BackfillWish, TriggerWish
-from mainspring.core.triggers import CronTrigger, EventTrigger, Expected, IntervalTrigger, OnceTrigger, Trigger
-from mainspring.errors import Refused
+from mainspring.core.schedules.schedule_actions import BackfillWish, TriggerWish
+from mainspring.core.schedules.schedule_spec import (
+    MOST_COMPUTED,
+    Condition,
+    ScheduleSpec,
+    check_schedule,
+    compute_params,
+)
+from mainspring.core.schedules.triggers import (
+    CronTrigger,
+    EventTrigger,
+    Expected,
+    IntervalTrigger,
+    OnceTrigger,
+    Trigger,
+)
+from mainspring.core.schedules.windows import Outcome
+from mainspring.protocol.errors import Refused
 from tests.core.builders import NOON
 from tests.core.settlings import Desk, a_spec, an_event
 

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainspring.core.cron import MACROS, parse, values
-from mainspring.core.cron_windows import windows_between
-from mainspring.core.cron_words import explain
-from mainspring.errors import Refused
+from mainspring.core.schedules.cron.description import explain
+from mainspring.core.schedules.cron.expression import MACROS, parse, values
+from mainspring.core.schedules.cron.occurrences import windows_between
+from mainspring.protocol.errors import Refused
 
 UTC_ZONE = ZoneInfo("UTC")
 NEW_YEAR = datetime(2026, 1, 1, tzinfo=UTC)

@@ -18,8 +18,8 @@ from cronsim import CronSim
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from mainspring.core.cron import parse
-from mainspring.core.cron_windows import previous_before, windows_between
+from mainspring.core.schedules.cron.expression import parse
+from mainspring.core.schedules.cron.occurrences import previous_before, windows_between
 from tests.core.cron_texts import MINUTE, Expression, Written, changes, expressions, zone_names
 
 WINDOWS = 12

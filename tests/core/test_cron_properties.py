@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mainspring.core.cron import parse
-from mainspring.core.cron_windows import count_between, next_after, previous_before, windows_between
+from mainspring.core.schedules.cron.expression import parse
+from mainspring.core.schedules.cron.occurrences import count_between, next_after, previous_before, windows_between
 from tests.core.cron_texts import Expression, Written, brute_force, changes, expressions, zone_names
 
 INSTANT = timedelta(microseconds=1)

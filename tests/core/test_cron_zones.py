@@ -8,9 +8,9 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from mainspring.core.cron import parse
-from mainspring.core.cron_windows import count_between, next_after, previous_before
-from mainspring.core.zones import find_zone, zone_fault
+from mainspring.core.schedules.cron.expression import parse
+from mainspring.core.schedules.cron.occurrences import count_between, next_after, previous_before
+from mainspring.core.schedules.time_zones import find_zone, zone_fault
 
 TABLE = {
     # New York, 8 March 2026: 02:00 becomes 03:00. 1 November: 02:00 becomes 01:00.

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainspring.core.deadlines import (
+from mainspring.core.lifecycle.deadlines import (
     Outlook,
     higher_priority,
     left_of,
@@ -17,7 +17,7 @@ from mainspring.core.deadlines import (
     say_risk,
     usual_seconds,
 )
-from mainspring.core.tasks import Priority
+from mainspring.core.model.task import Priority
 
 NOW = datetime(2026, 1, 1, 2, 0, tzinfo=UTC)
 P0, P1, P2 = Priority

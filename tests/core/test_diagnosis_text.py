@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 from msgspec.structs import replace
 
-from mainspring.core.diagnoses import (
+from mainspring.core.explain.diagnosis import (
     STALE_SECONDS,
     Act,
     ActKind,
@@ -19,9 +19,15 @@ from mainspring.core.diagnoses import (
     Passed,
     Reason,
 )
-from mainspring.core.diagnosis_text import as_markdown, as_plain, outcome_as_markdown, outcome_as_plain, say_expected
-from mainspring.core.supposals import Outcome, Victim
-from mainspring.core.tasks import Priority
+from mainspring.core.explain.diagnosis_report import (
+    as_markdown,
+    as_plain,
+    outcome_as_markdown,
+    outcome_as_plain,
+    say_expected,
+)
+from mainspring.core.explain.what_if import Outcome, Victim
+from mainspring.core.model.task import Priority
 from tests.core.builders import NOON
 
 SECOND, MINUTE = timedelta(seconds=1), timedelta(minutes=1)

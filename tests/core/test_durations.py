@@ -7,7 +7,7 @@ from datetime import timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainspring.core.durations import MOST_KEYS, ROWS_PER_BATCH, SAMPLES, Durations, percentile
+from mainspring.core.lifecycle.duration_stats import MOST_KEYS, ROWS_PER_BATCH, SAMPLES, Durations, percentile
 from tests.core.builders import NOON
 
 

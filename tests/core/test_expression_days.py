@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainspring.core.expressions import Values, evaluate, render
-from mainspring.errors import ExpressionFailed
+from mainspring.core.expressions.engine import Values, evaluate, render
+from mainspring.protocol.errors import ExpressionFailed
 
 
 @pytest.mark.parametrize(

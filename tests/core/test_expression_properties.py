@@ -8,9 +8,9 @@ import msgspec
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from mainspring.core import expression_grammar
-from mainspring.core.expression_values import JsonValue
-from mainspring.core.expressions import check
+from mainspring.core.expressions import grammar as expression_grammar
+from mainspring.core.expressions.engine import check
+from mainspring.core.expressions.values import JsonValue
 from tests.core.test_expressions import NOTHING, attempt
 
 _WORDS = [

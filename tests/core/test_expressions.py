@@ -10,12 +10,14 @@ import msgspec
 import pytest
 from minijinja import Environment, TemplateError
 
-from mainspring.core import expression_grammar, expression_values, expressions
-from mainspring.core.expression_filters import FILTERS
-from mainspring.core.expression_values import JsonValue
-from mainspring.core.expressions import check, check_template, evaluate, is_true, render
-from mainspring.core.strict_json import fault_in_text
-from mainspring.errors import ExpressionFailed
+from mainspring.core.expressions import engine as expressions
+from mainspring.core.expressions import grammar as expression_grammar
+from mainspring.core.expressions import values as expression_values
+from mainspring.core.expressions.engine import check, check_template, evaluate, is_true, render
+from mainspring.core.expressions.template_filters import FILTERS
+from mainspring.core.expressions.values import JsonValue
+from mainspring.core.text.strict_json import fault_in_text
+from mainspring.protocol.errors import ExpressionFailed
 from tests.core.hostile import EXPRESSIONS, hostile_values
 
 OUTPUT = msgspec.Raw(

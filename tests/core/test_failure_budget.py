@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from mainspring.core.failure_budget import FailureTallies
+from mainspring.core.limits.failure_budget import FailureTallies
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from mainspring.core.admission import Limits, decode_job
-from mainspring.core.failure_policy import FailureClass, RetryPolicy
-from mainspring.core.resources import Resources
+from mainspring.core.admission.validate_submission import Limits, decode_job
+from mainspring.core.lifecycle.failure_policy import FailureClass, RetryPolicy
+from mainspring.core.model.resources import Resources
 from tests.core.submissions import LIMITS, Value, body_of, refusal_of
 
 GOOD = {

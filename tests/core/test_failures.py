@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainspring.core.failure_policy import FailureClass, FailureRule
-from mainspring.core.failures import (
+from mainspring.core.lifecycle.failure_policy import FailureClass, FailureRule
+from mainspring.core.lifecycle.failures import (
     LONGEST_MESSAGE,
     LONGEST_SUMMARY,
     classify,

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainspring.core.filters import LONGEST_FILTER, Listed, Wanted, fits, read_filter
-from mainspring.core.tasks import Priority
-from mainspring.errors import Fault, Refused
+from mainspring.core.model.task import Priority
+from mainspring.core.query.filters import LONGEST_FILTER, Listed, Wanted, fits, read_filter
+from mainspring.protocol.errors import Fault, Refused
 
 NOW = datetime(2026, 11, 16, 6, 30, tzinfo=UTC)
 

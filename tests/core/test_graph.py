@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainspring.core.graph import descendants, find_cycle, topological_order
-from mainspring.errors import Broken
+from mainspring.core.graph.graph import descendants, find_cycle, topological_order
+from mainspring.protocol.errors import Broken
 
 DEEP = 50_000
 """Far beyond any limit of recursion."""

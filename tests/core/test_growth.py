@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainspring.core.admission import Limits, check_job
-from mainspring.core.growth import LONGEST_LABEL, fault_in_for_each, gather, items_of, label_of
-from mainspring.core.jobs import Edge, JobSpec, TaskSpec
-from mainspring.errors import ExpressionFailed
+from mainspring.core.admission.validate_submission import Limits, check_job
+from mainspring.core.graph.fan_out import LONGEST_LABEL, fault_in_for_each, gather, items_of, label_of
+from mainspring.core.model.job import Edge, JobSpec, TaskSpec
+from mainspring.protocol.errors import ExpressionFailed
 
 OUTPUTS = {"list": '{"files": ["a", {"n": 1.50}], "deep": {"x y": [[1, 2]]}, "n": 3}', "none": None}
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainspring.core.hints import did_you_mean
+from mainspring.core.text.suggestions import did_you_mean
 
 FIELDS = ["name", "needs", "work", "max_attempts", "timeout_seconds", "when", "tasks", "cron", "retry", "retries"]
 

@@ -7,9 +7,9 @@ import json
 import msgspec
 import pytest
 
-from mainspring.core.http_calls import METHODS, HttpRequest, prepare
-from mainspring.core.work import faults_in
-from mainspring.errors import Refused
+from mainspring.core.work.http_calls import METHODS, HttpRequest, prepare
+from mainspring.core.work.work import faults_in
+from mainspring.protocol.errors import Refused
 
 NAMES = "there is only item and outputs and params and partition and run and task and total and window"
 

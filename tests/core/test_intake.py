@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainspring.core import intake
-from mainspring.core.intake import Filled, Waiting, Want, choose, on_their_way
-from mainspring.core.tasks import Priority
+from mainspring.core.admission import intake
+from mainspring.core.admission.intake import Filled, Waiting, Want, choose, on_their_way
+from mainspring.core.model.task import Priority
 from tests.core.builders import a_run
 
 P0, P1, P2 = Priority

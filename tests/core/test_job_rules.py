@@ -6,12 +6,12 @@ import msgspec
 import pytest
 from hypothesis import given
 
-from mainspring.core.admission import Limits, check_job, decode_job
-from mainspring.core.job_rules import ABSURD, LONGEST_TIMEOUT_SECONDS, MOST_CONDITIONS, MOST_LABELS
-from mainspring.core.jobs import TaskSpec, compile_job
-from mainspring.core.resources import NAMES, Resources, say_amount
-from mainspring.core.strict_json import fault_in_text
-from mainspring.errors import Fault
+from mainspring.core.admission.validate_job import ABSURD, LONGEST_TIMEOUT_SECONDS, MOST_CONDITIONS, MOST_LABELS
+from mainspring.core.admission.validate_submission import Limits, check_job, decode_job
+from mainspring.core.model.job import TaskSpec, compile_job
+from mainspring.core.model.resources import NAMES, Resources, say_amount
+from mainspring.core.text.strict_json import fault_in_text
+from mainspring.protocol.errors import Fault
 from tests.core.builders import a_definition, a_spec
 from tests.core.submissions import LIMITS, Value, a_big_job, body_of, refusal_of
 from tests.core.test_graph import any_graphs, has_cycle

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainspring.core.jobs import DEFAULT_RESOURCES, Edge, JobSpec, TaskSpec, compile_job
-from mainspring.errors import Broken
+from mainspring.core.model.job import DEFAULT_RESOURCES, Edge, JobSpec, TaskSpec, compile_job
+from mainspring.protocol.errors import Broken
 from tests.core.builders import a_definition, a_job, a_spec
 from tests.core.test_graph import sound_graphs
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainspring.core.levels import CLOSED, RAMP_FROM, Degree, Level, Seen, accepted_part, decide_level
-from mainspring.core.tasks import Priority
+from mainspring.core.admission.degradation import CLOSED, RAMP_FROM, Degree, Level, Seen, accepted_part, decide_level
+from mainspring.core.model.task import Priority
 
 WELL = Seen()
 SLOW = Seen(trouble="the store is slow")

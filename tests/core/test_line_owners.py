@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainspring.core.line_owners import LineOwners
-from mainspring.core.resources import Resources
-from mainspring.core.shapes import Shape
+from mainspring.core.fairness.queue_index import LineOwners
+from mainspring.core.model.resources import Resources
+from mainspring.core.placement.task_shapes import Shape
 
 SHAPES = [Shape(resources=Resources(cpu)) for cpu in (1, 2, 3)]
 TENANTS = "abcd"

@@ -7,10 +7,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from mainspring.core.invoker_texts import parse_invoker
-from mainspring.core.mapping import Invoker
-from mainspring.core.work import faults_in
-from mainspring.errors import Refused
+from mainspring.core.work.invoker_options import parse_invoker
+from mainspring.core.work.map_reduce import Invoker
+from mainspring.core.work.work import faults_in
+from mainspring.protocol.errors import Refused
 
 GOOD: dict[str, Any] = {
     "map": {"prompt": "Sort {{title}} of {{ item['the owner'] }}", "output": ["severity", "category"]},

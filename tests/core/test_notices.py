@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from mainspring.core.alerts import AlertKind, Severity
-from mainspring.core.notices import Notice, NoticeState, Wish, link_to_run, wants
+from mainspring.core.model.alerts import AlertKind, Severity
+from mainspring.core.model.notices import Notice, NoticeState, Wish, link_to_run, wants
 
 
 def notice(severity: Severity = Severity.WARNING, tenant: str = "acme") -> Notice:

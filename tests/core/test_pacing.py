@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainspring.core.pacing import Bucket, Pace
+from mainspring.core.limits.token_bucket import Bucket, Pace
 
 PACE = Pace(per_second=10, burst=20)
 

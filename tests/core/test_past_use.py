@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from mainspring.core.past_use import PastUse
-from mainspring.core.resources import Resources
+from mainspring.core.fairness.recent_usage import PastUse
+from mainspring.core.model.resources import Resources
 
 POOL = Resources(4_000, 1 << 30)
 CORE = Resources(1_000)

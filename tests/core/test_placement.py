@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainspring.core.fit_index import OpenWorkers
-from mainspring.core.placement import LASTING, NO_KIN, Hindrance, Kin, obstacles, would_do
-from mainspring.core.resources import NOTHING, Resources
-from mainspring.core.shapes import Shape
-from mainspring.core.tasks import Priority
-from mainspring.core.workers import Hold, Lease, Worker, WorkerStatus, use_of
+from mainspring.core.model.resources import NOTHING, Resources
+from mainspring.core.model.task import Priority
+from mainspring.core.model.worker import Hold, Lease, Worker, WorkerStatus, use_of
+from mainspring.core.placement.feasibility import LASTING, NO_KIN, Hindrance, Kin, obstacles, would_do
+from mainspring.core.placement.task_shapes import Shape
+from mainspring.core.placement.worker_index import OpenWorkers
 
 READY = WorkerStatus.READY
 SHAPE = Shape(resources=Resources(2_000, 2**30), labels=(("disk", "ssd"),), zone="eu-1")

@@ -8,11 +8,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from mainspring.core import expansion
-from mainspring.core.admission import Limits, check_job, decode_job
-from mainspring.core.expansion import Surroundings
-from mainspring.core.jobs import Edge, JobSpec, TaskSpec
-from mainspring.errors import Refused
+from mainspring.core.admission.validate_submission import Limits, check_job, decode_job
+from mainspring.core.graph import expansion
+from mainspring.core.graph.expansion import Surroundings
+from mainspring.core.model.job import Edge, JobSpec, TaskSpec
+from mainspring.protocol.errors import Refused
 
 
 def faults_of(*tasks: TaskSpec, **fields: Any) -> dict[str, str]:

@@ -10,12 +10,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainspring.core.preemption import Fleet, Looks, Mode, Plan, Wanted, decide_victims, is_going, keeps_guarantee
-from mainspring.core.quotas import Quota, is_guaranteed
-from mainspring.core.resources import NOTHING, Resources
-from mainspring.core.shapes import Shape
-from mainspring.core.tasks import Priority, StopKind, StopRequest, TaskState
-from mainspring.core.workers import Lease, Worker, WorkerStatus
+from mainspring.core.fairness.quotas import Quota, is_guaranteed
+from mainspring.core.model.resources import NOTHING, Resources
+from mainspring.core.model.task import Priority, StopKind, StopRequest, TaskState
+from mainspring.core.model.worker import Lease, Worker, WorkerStatus
+from mainspring.core.placement.preemption_policy import (
+    Fleet,
+    Looks,
+    Mode,
+    Plan,
+    Wanted,
+    decide_victims,
+    is_going,
+    keeps_guarantee,
+)
+from mainspring.core.placement.task_shapes import Shape
 from tests.core.builders import NOON, a_task
 
 P0, P1, P2 = Priority

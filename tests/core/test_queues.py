@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainspring.core.line_heads import Heads
-from mainspring.core.queues import FairQueues
-from mainspring.core.resources import Resources
-from mainspring.core.shapes import Shape
-from mainspring.core.states import move
-from mainspring.core.tasks import Priority, Task, TaskState
+from mainspring.core.fairness.fair_queues import FairQueues
+from mainspring.core.fairness.queue_heads import Heads
+from mainspring.core.lifecycle.states import move
+from mainspring.core.model.resources import Resources
+from mainspring.core.model.task import Priority, Task, TaskState
+from mainspring.core.placement.task_shapes import Shape
 from tests.core.builders import NOON, a_task
 
 P0, P1, P2 = Priority

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainspring.core.jobs import OnSkip
-from mainspring.core.readiness import Decision, Upstream, decide
-from mainspring.core.runs import FailurePolicy
-from mainspring.core.states import FINAL, is_allowed
-from mainspring.core.tasks import TaskState
-from mainspring.errors import Broken
+from mainspring.core.lifecycle.readiness import Decision, Upstream, decide
+from mainspring.core.lifecycle.states import FINAL, is_allowed
+from mainspring.core.model.job import OnSkip
+from mainspring.core.model.run import FailurePolicy
+from mainspring.core.model.task import TaskState
+from mainspring.protocol.errors import Broken
 from tests.core.builders import an_upstream
 
 S = TaskState

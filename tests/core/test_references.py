@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainspring.core.references import Given, Path, escape, faults_in, read_path, resolve, walk, write_path
-from mainspring.core.work import faults_in as faults_in_work
-from mainspring.errors import ExpressionFailed
+from mainspring.core.graph.references import Given, Path, escape, faults_in, read_path, resolve, walk, write_path
+from mainspring.core.work.work import faults_in as faults_in_work
+from mainspring.protocol.errors import ExpressionFailed
 
 GIVEN = Given(
     outputs={"fetch": '{"rows": [1, 2.50, "{{ x }}"]}', "fetch-2": "[true]", "skipped": None},

@@ -5,12 +5,12 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from mainspring.core import advice_words
-from mainspring.core.admission import check_job
-from mainspring.core.remote_jobs import KUBERNETES_LABEL
-from mainspring.core.resources import Resources
-from mainspring.core.shapes import Shape, shape_of
-from mainspring.core.work import faults_in
+from mainspring.core.admission.validate_submission import check_job
+from mainspring.core.explain import advice_messages
+from mainspring.core.model.resources import Resources
+from mainspring.core.placement.task_shapes import Shape, shape_of
+from mainspring.core.work.remote_jobs import KUBERNETES_LABEL
+from mainspring.core.work.work import faults_in
 from tests.core.builders import a_definition, a_spec
 from tests.core.submissions import LIMITS
 
@@ -79,6 +79,6 @@ def test_a_worker_that_is_advised_for_a_cluster_is_told_which() -> None:
     """The label alone would be refused: the worker has it with its cluster."""
     shape = Shape(resources=Resources(cpu_millis=1_000), labels=((KUBERNETES_LABEL, ""), ("disk", "fast")))
 
-    said = advice_words.worker_command("etl", shape)
+    said = advice_messages.worker_command("etl", shape)
 
     assert said == "mainspring worker --pool etl --cpu 1 --kubernetes CONTEXT --label disk=fast"

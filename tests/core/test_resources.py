@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainspring.core.resources import NAMES, NOTHING, Resources, dominant_share, say_amounts
+from mainspring.core.model.resources import NAMES, NOTHING, Resources, dominant_share, say_amounts
 
 amounts = st.builds(Resources, *(st.integers(0, 2**60) for _ in NAMES))
 

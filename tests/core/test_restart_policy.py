@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mainspring.core.restart_policy import (
+from mainspring.core.lifecycle.restart_policy import (
     FAILING_AFTER_FAILURES,
     FAILING_AFTER_SECONDS,
     HEALTHY_AFTER_SECONDS,

@@ -10,11 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from mainspring.core.failure_policy import Backoff, FailureClass, RetryPolicy
-from mainspring.core.failures import Failure, classify, lost, stalled, timed_out
-from mainspring.core.jobs import JobSpec, TaskSpec
-from mainspring.core.resources import Resources
-from mainspring.core.retries import (
+from mainspring.core.lifecycle.failure_policy import Backoff, FailureClass, RetryPolicy
+from mainspring.core.lifecycle.failures import Failure, classify, lost, stalled, timed_out
+from mainspring.core.lifecycle.retry_policy import (
     JITTER,
     LOSSES_ALLOWED,
     Ending,
@@ -25,9 +23,11 @@ from mainspring.core.retries import (
     delay_seconds,
     tries_for,
 )
-from mainspring.core.states import FINAL, is_allowed
-from mainspring.core.tasks import AttemptEnd, Task, TaskState, Trail
-from mainspring.core.tuning import USUAL
+from mainspring.core.lifecycle.states import FINAL, is_allowed
+from mainspring.core.model.job import JobSpec, TaskSpec
+from mainspring.core.model.resources import Resources
+from mainspring.core.model.settings import USUAL
+from mainspring.core.model.task import AttemptEnd, Task, TaskState, Trail
 from tests.core.builders import NOON, a_spec, a_task
 
 S, C = TaskState, FailureClass

@@ -7,7 +7,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainspring.core.retry_pace import RetryPace
+from mainspring.core.limits.retry_rate import RetryPace
 
 
 @given(

@@ -7,12 +7,12 @@ from datetime import timedelta
 import pytest
 from msgspec.structs import replace
 
-from mainspring.core import row_diagnoses
-from mainspring.core.diagnoses import Diagnosis, Foresight, Reason
-from mainspring.core.diagnosis_text import as_plain
-from mainspring.core.row_diagnoses import Lead
-from mainspring.core.runs import RunState
-from mainspring.core.tasks import Birth, TaskState
+from mainspring.core.explain import from_rows
+from mainspring.core.explain.diagnosis import Diagnosis, Foresight, Reason
+from mainspring.core.explain.diagnosis_report import as_plain
+from mainspring.core.explain.from_rows import Lead
+from mainspring.core.model.run import RunState
+from mainspring.core.model.task import Birth, TaskState
 from tests.core.builders import NOON, a_run, a_task
 
 SECOND, MINUTE = timedelta(seconds=1), timedelta(minutes=1)
@@ -28,7 +28,7 @@ def foresight(found: Diagnosis) -> Foresight | None:
 def test_a_leader_that_does_not_answer_is_named_with_its_age_and_no_cause_is() -> None:
     task = replace(a_task(state=TaskState.QUEUED), because="ready: nothing upstream is open")
 
-    found = row_diagnoses.of_task(task, "etl", NOON + MINUTE, LED)
+    found = from_rows.of_task(task, "etl", NOON + MINUTE, LED)
 
     assert (found.reason, found.by, found.age_seconds, found.batch) == (Reason.SCHEDULER_LAG, "rows", 3.1, 41)
     assert found.verdict.startswith(
@@ -41,9 +41,9 @@ def test_a_leader_that_does_not_answer_is_named_with_its_age_and_no_cause_is() -
 
 def test_without_any_leader_no_cause_can_be_named() -> None:
     for found in (
-        row_diagnoses.of_task(a_task(state=TaskState.QUEUED), "etl", NOON, UNLED),
-        row_diagnoses.of_run(a_run(), "etl", NOON, UNLED),
-        row_diagnoses.of_waiting_run(a_run(), "etl", NOON, 5, UNLED),
+        from_rows.of_task(a_task(state=TaskState.QUEUED), "etl", NOON, UNLED),
+        from_rows.of_run(a_run(), "etl", NOON, UNLED),
+        from_rows.of_waiting_run(a_run(), "etl", NOON, 5, UNLED),
     ):
         assert (found.reason, found.acts, found.in_the_way, found.is_stale()) == (Reason.UNKNOWN, (), (), True)
         assert foresight(found) is Foresight.CANNOT_SAY
@@ -51,7 +51,7 @@ def test_without_any_leader_no_cause_can_be_named() -> None:
 
 
 def test_a_task_that_its_leader_does_not_have_in_mind() -> None:
-    found = row_diagnoses.of_forgotten(a_task(state=TaskState.QUEUED), "etl", NOON)
+    found = from_rows.of_forgotten(a_task(state=TaskState.QUEUED), "etl", NOON)
 
     assert (found.reason, found.acts, found.in_the_way) == (Reason.UNKNOWN, (), ())
 
@@ -70,14 +70,14 @@ def test_a_task_that_is_over_says_what_happened() -> None:
     )
     strange = replace(failed, error='["not", "ours"]')
 
-    well = row_diagnoses.of_ended_task(done, "etl", NOON + 2 * MINUTE)
-    badly = row_diagnoses.of_ended_task(failed, "etl", NOON + 2 * MINUTE)
+    well = from_rows.of_ended_task(done, "etl", NOON + 2 * MINUTE)
+    badly = from_rows.of_ended_task(failed, "etl", NOON + 2 * MINUTE)
 
     assert (well.reason, well.acts, well.is_problem()) == (None, (), False)
     assert well.verdict == "Succeeded 1m 19s ago, after 41s on w1"
     assert (badly.reason, badly.name, badly.is_problem()) == (None, "acme/etl/extract[Oslo]", True)
     assert badly.verdict.endswith('on w1: its only try failed (exited with 3; its last line was "no such table")')
-    assert row_diagnoses.of_ended_task(strange, "etl", NOON).verdict.endswith(': its only try failed (["not", "ours"])')
+    assert from_rows.of_ended_task(strange, "etl", NOON).verdict.endswith(': its only try failed (["not", "ours"])')
     assert [act.command for act in badly.acts] == [f"mainspring retry {failed.id}"]
 
 
@@ -85,7 +85,7 @@ def test_a_task_behind_one_that_failed_will_never_start_until_that_is_retried() 
     cause = replace(a_task(state=TaskState.FAILED), ended_at=NOON, because="exit code 1")
     task = replace(a_task(name="load", state=TaskState.CANCELLED, position=1), cause=cause.id, because="extract failed")
 
-    found = row_diagnoses.of_ended_task(task, "etl", NOON + MINUTE, cause)
+    found = from_rows.of_ended_task(task, "etl", NOON + MINUTE, cause)
 
     assert (found.reason, foresight(found)) == (Reason.DEPENDENCY_NOT_READY, Foresight.NEVER)
     assert found.verdict == "Will never start: extract failed 1m 00s ago (exit code 1)"
@@ -105,14 +105,14 @@ def test_a_run_that_is_over_says_how_it_ended(state: RunState, words: str) -> No
     run = replace(a_run(), state=state, adopted_at=NOON, ended_at=NOON + MINUTE, because="a task failed")
     failed = replace(a_task(state=TaskState.FAILED), because="exit code 1")
 
-    found = row_diagnoses.of_ended_run(run, "etl", NOON + 2 * MINUTE, None if state is RunState.SUCCEEDED else failed)
+    found = from_rows.of_ended_run(run, "etl", NOON + 2 * MINUTE, None if state is RunState.SUCCEEDED else failed)
 
     assert (found.reason, found.verdict) == (None, words)
     assert bool(found.acts) is (state is not RunState.SUCCEEDED)
 
 
 def test_a_run_whose_time_is_to_come() -> None:
-    found = row_diagnoses.of_waiting_run(replace(a_run(), start_at=NOON + MINUTE), "etl", NOON, 1, LED)
+    found = from_rows.of_waiting_run(replace(a_run(), start_at=NOON + MINUTE), "etl", NOON, 1, LED)
 
     assert (found.reason, found.verdict) == (Reason.WAITING_TIME, "Is to start at 12:01:00 UTC (in 1m 00s)")
     assert found.expected is not None
@@ -120,8 +120,8 @@ def test_a_run_whose_time_is_to_come() -> None:
 
 
 def test_a_run_that_is_held_or_paused_before_it_was_taken_in() -> None:
-    held = row_diagnoses.of_waiting_run(replace(a_run(), held="its job can't be read"), "etl", NOON, 1, LED)
-    paused = row_diagnoses.of_waiting_run(replace(a_run(), paused=True, because="paused by ann"), "etl", NOON, 1, LED)
+    held = from_rows.of_waiting_run(replace(a_run(), held="its job can't be read"), "etl", NOON, 1, LED)
+    paused = from_rows.of_waiting_run(replace(a_run(), paused=True, because="paused by ann"), "etl", NOON, 1, LED)
 
     assert (held.reason, held.is_problem()) == (Reason.QUARANTINED, True)
     assert "its job can't be read" in held.verdict
@@ -130,14 +130,14 @@ def test_a_run_that_is_held_or_paused_before_it_was_taken_in() -> None:
     assert {act.effect for one in (held, paused) for act in one.acts} == {
         "it is taken in as soon as there is room for its tasks"
     }
-    resumed = row_diagnoses.of_waiting_run(a_run(), "etl", NOON, 1, LED)
+    resumed = from_rows.of_waiting_run(a_run(), "etl", NOON, 1, LED)
     assert resumed.verdict.startswith("Waits for the scheduler to take it in")
 
 
 def test_a_run_in_intake_says_how_many_are_before_it_or_that_the_scheduler_is_behind() -> None:
-    many = row_diagnoses.of_waiting_run(a_run(), "etl", NOON + SECOND, 121, LED)
-    first = row_diagnoses.of_waiting_run(a_run(), "etl", NOON + SECOND, 1, LED)
-    late = row_diagnoses.of_waiting_run(a_run(), "etl", NOON + MINUTE, 1, LED)
+    many = from_rows.of_waiting_run(a_run(), "etl", NOON + SECOND, 121, LED)
+    first = from_rows.of_waiting_run(a_run(), "etl", NOON + SECOND, 1, LED)
+    late = from_rows.of_waiting_run(a_run(), "etl", NOON + MINUTE, 1, LED)
 
     assert (many.reason, many.numbers, many.others_in_the_way) == (Reason.PRIORITY_QUEUE_WAIT, {"ahead": 120.0}, 120)
     assert "up to 120 runs of P1 or higher are before it" in many.verdict

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from mainspring.core.expansion import read
-from mainspring.core.jobs import Edge, JobSpec, TaskSpec
-from mainspring.core.run_graph import draw
+from mainspring.core.graph.expansion import read
+from mainspring.core.graph.run_graph import draw
+from mainspring.core.model.job import Edge, JobSpec, TaskSpec
 
 
 def test_every_node_comes_after_what_it_needs() -> None:

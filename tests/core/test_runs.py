@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainspring.core.runs import FINAL_RUN, FailurePolicy, Finish, RunState, conclude, derive_run_state
-from mainspring.core.states import FINAL
-from mainspring.core.tasks import TaskState
+from mainspring.core.lifecycle.states import FINAL
+from mainspring.core.model.run import FINAL_RUN, FailurePolicy, Finish, RunState, conclude, derive_run_state
+from mainspring.core.model.task import TaskState
 from tests.core.builders import NOON, a_run, a_task
 
 S = TaskState

@@ -9,12 +9,12 @@ from typing import NamedTuple
 import pytest
 from msgspec.structs import replace
 
-from mainspring.core import settling_acts
-from mainspring.core.diagnoses import Act, ActKind, Reason
-from mainspring.core.hearings import decode_spec
-from mainspring.core.runs import RunState
-from mainspring.core.schedules import After, Condition, Overlap
-from mainspring.core.triggers import EventTrigger
+from mainspring.core.explain.diagnosis import Act, ActKind, Reason
+from mainspring.core.model.run import RunState
+from mainspring.core.schedules import schedule_actions
+from mainspring.core.schedules.evaluation import decode_spec
+from mainspring.core.schedules.schedule_spec import After, Condition, Overlap
+from mainspring.core.schedules.triggers import EventTrigger
 from tests.core.builders import NOON
 from tests.core.settlings import Desk, a_spec, an_event
 from tests.core.test_schedule_diagnosis import HOUR, MINUTE, TEN_MINUTES, why
@@ -51,7 +51,7 @@ def _for_a_file() -> Desk:
 
 def _paused() -> Desk:
     desk = Desk(a_spec())
-    desk.settle(NOON + MINUTE, lambda d, c: settling_acts.pause(d, c, by="maria", why="warehouse move"))
+    desk.settle(NOON + MINUTE, lambda d, c: schedule_actions.pause(d, c, by="maria", why="warehouse move"))
     return desk
 
 
@@ -90,7 +90,7 @@ def _other_succeeds(desk: Desk, now: datetime) -> None:
 def _backfilled() -> Desk:
     """Of three windows one runs at a time."""
     desk = Desk(a_spec())
-    wish = settling_acts.BackfillWish(since=NOON - 3 * HOUR, before=NOON, max_parallel=1, by="ann")
+    wish = schedule_actions.BackfillWish(since=NOON - 3 * HOUR, before=NOON, max_parallel=1, by="ann")
     desk.backfill(NOON + MINUTE, wish)
     return desk
 
@@ -182,15 +182,15 @@ def _carry_out(desk: Desk, act: Act, now: datetime) -> None:
     if not act.command:
         assert act.says == "Enable it in its definition"
         spec = replace(decode_spec(desk.row), enabled=True)
-        desk.settle(now, lambda d, c: settling_acts.change(d, c, spec, by="ann"))
+        desk.settle(now, lambda d, c: schedule_actions.change(d, c, spec, by="ann"))
         return
     path, said = parse(act.command)
     if path == "resume":
         assert said["ids"] == (desk.row.name,)
-        desk.settle(now, lambda d, c: settling_acts.resume(d, c, by="ann"))
+        desk.settle(now, lambda d, c: schedule_actions.resume(d, c, by="ann"))
     elif path == "trigger":
         assert said["name"] == desk.row.name
-        desk.trigger(now, settling_acts.TriggerWish(by="ann"))
+        desk.trigger(now, schedule_actions.TriggerWish(by="ann"))
     elif path == "events send":
         desk.receive(now, an_event(1, now, type=said["kind"]))
     elif path == "cancel":

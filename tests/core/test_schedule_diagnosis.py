@@ -4,17 +4,24 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from mainspring.core import settling_acts
-from mainspring.core.batch import DurationRow
-from mainspring.core.diagnoses import ActKind, Diagnosis, Foresight, Passed, Reason
-from mainspring.core.diagnosis_text import as_plain
-from mainspring.core.fires import Outcome
-from mainspring.core.hearings import decode_spec
-from mainspring.core.runs import RunState
-from mainspring.core.schedule_diagnosis import diagnose_schedule
-from mainspring.core.schedule_scene import ScheduleScene
-from mainspring.core.schedules import After, Condition, Overlap
-from mainspring.core.triggers import CronTrigger, EventTrigger, Expected, IntervalTrigger, ManualTrigger, OnceTrigger
+from mainspring.core.explain.diagnosis import ActKind, Diagnosis, Foresight, Passed, Reason
+from mainspring.core.explain.diagnosis_report import as_plain
+from mainspring.core.explain.schedule_context import ScheduleScene
+from mainspring.core.explain.schedule_diagnosis import diagnose_schedule
+from mainspring.core.model.batch import DurationRow
+from mainspring.core.model.run import RunState
+from mainspring.core.schedules import schedule_actions
+from mainspring.core.schedules.evaluation import decode_spec
+from mainspring.core.schedules.schedule_spec import After, Condition, Overlap
+from mainspring.core.schedules.triggers import (
+    CronTrigger,
+    EventTrigger,
+    Expected,
+    IntervalTrigger,
+    ManualTrigger,
+    OnceTrigger,
+)
+from mainspring.core.schedules.windows import Outcome
 from tests.core.builders import NOON
 from tests.core.settlings import Desk, a_spec, an_event
 
@@ -105,7 +112,7 @@ def test_an_event_that_never_came_and_one_that_is_expected() -> None:
 
 def test_paused_says_by_whom_since_when_why_and_what_resuming_does() -> None:
     desk = Desk(a_spec())
-    desk.settle(NOON + MINUTE, lambda d, c: settling_acts.pause(d, c, by="maria", why="warehouse move"))
+    desk.settle(NOON + MINUTE, lambda d, c: schedule_actions.pause(d, c, by="maria", why="warehouse move"))
 
     found = why(desk, NOON + 2 * HOUR + MINUTE)
 
@@ -114,7 +121,7 @@ def test_paused_says_by_whom_since_when_why_and_what_resuming_does() -> None:
     [act] = found.acts
     assert (act.kind, act.command) == (ActKind.ASK, "mainspring resume hourly")
     assert "2026-01-01 15:00:00 UTC" in act.effect
-    desk.settle(NOON + 2 * HOUR + MINUTE, lambda d, c: settling_acts.resume(d, c, by="ann"))
+    desk.settle(NOON + 2 * HOUR + MINUTE, lambda d, c: schedule_actions.resume(d, c, by="ann"))
     assert desk.row.next_at == NOON + 3 * HOUR
 
 
@@ -129,7 +136,7 @@ def test_one_that_failed_too_often_is_quarantined_until_somebody_resumes_it() ->
     assert (found.reason, found.state, holding(found)) == (Reason.QUARANTINED, "disabled", ["enabled"])
     assert "failed" in found.verdict
     assert found.acts[-1].command == "mainspring resume hourly"
-    desk.settle(NOON + 3 * HOUR, lambda d, c: settling_acts.resume(d, c, by="ann"))
+    desk.settle(NOON + 3 * HOUR, lambda d, c: schedule_actions.resume(d, c, by="ann"))
     assert why(desk, NOON + 3 * HOUR).reason is Reason.WAITING_TIME
 
 
@@ -218,7 +225,7 @@ def test_a_window_that_waits_for_a_worker_to_look_for_a_file() -> None:
 
 def test_a_backfill_allows_so_many_at_a_time() -> None:
     desk = Desk(a_spec())
-    wish = settling_acts.BackfillWish(since=NOON - 9 * HOUR, before=NOON, max_parallel=2, by="ann")
+    wish = schedule_actions.BackfillWish(since=NOON - 9 * HOUR, before=NOON, max_parallel=2, by="ann")
     desk.backfill(NOON + MINUTE, wish)
     backfilled = [one.run_id for one in desk.sorted_fires() if one.backfill_id and one.run_id]
     desk.end(RunState.SUCCEEDED, NOON + 2 * MINUTE, run_id=backfilled[0])
@@ -258,7 +265,7 @@ def test_one_that_runs_when_asked_and_one_that_is_over() -> None:
 
 def test_a_deleted_one_says_so() -> None:
     desk = Desk(a_spec())
-    desk.settle(NOON + MINUTE, lambda d, c: settling_acts.delete(d, c, by="ann", why="not used"))
+    desk.settle(NOON + MINUTE, lambda d, c: schedule_actions.delete(d, c, by="ann", why="not used"))
 
     found = why(desk, NOON + HOUR)
 

@@ -7,11 +7,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainspring.core.schedule_texts import LARGEST_TEXT_BYTES, decode_schedule, encode_schedule
-from mainspring.core.schedules import After, Overlap, ScheduleSpec
-from mainspring.core.tasks import Priority
-from mainspring.core.triggers import CronTrigger, EventTrigger, Expected, IntervalTrigger, ManualTrigger, Trigger
-from mainspring.errors import Refused
+from mainspring.core.model.task import Priority
+from mainspring.core.schedules.schedule_json import LARGEST_TEXT_BYTES, decode_schedule, encode_schedule
+from mainspring.core.schedules.schedule_spec import After, Overlap, ScheduleSpec
+from mainspring.core.schedules.triggers import (
+    CronTrigger,
+    EventTrigger,
+    Expected,
+    IntervalTrigger,
+    ManualTrigger,
+    Trigger,
+)
+from mainspring.protocol.errors import Refused
 
 TRIGGERS: list[Trigger] = [
     CronTrigger(cron="0 5 * * *", timezone="Europe/Paris"),

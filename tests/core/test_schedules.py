@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta, timezone
 import msgspec
 import pytest
 
-from mainspring.core.schedules import After, Condition, Missed, Overlap, ScheduleSpec, check_schedule
-from mainspring.core.triggers import (
+from mainspring.core.schedules.schedule_spec import After, Condition, Missed, Overlap, ScheduleSpec, check_schedule
+from mainspring.core.schedules.triggers import (
     CronTrigger,
     EventTrigger,
     IntervalTrigger,
@@ -20,7 +20,7 @@ from mainspring.core.triggers import (
     previous_window,
     say_trigger,
 )
-from mainspring.errors import Broken
+from mainspring.protocol.errors import Broken
 from tests.core.builders import NOON
 
 HOUR = timedelta(hours=1)

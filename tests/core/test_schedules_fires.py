@@ -8,9 +8,9 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainspring.core.fires import Fire, Outcome, Plan, fire_key, jitter, plan, upcoming
-from mainspring.core.schedules import Missed, ScheduleSpec
-from mainspring.core.triggers import CronTrigger, IntervalTrigger, OnceTrigger, count_windows, next_window
+from mainspring.core.schedules.schedule_spec import Missed, ScheduleSpec
+from mainspring.core.schedules.triggers import CronTrigger, IntervalTrigger, OnceTrigger, count_windows, next_window
+from mainspring.core.schedules.windows import Fire, Outcome, Plan, fire_key, jitter, plan, upcoming
 from tests.core.builders import NOON
 
 SECOND = timedelta(seconds=1)

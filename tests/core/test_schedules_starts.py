@@ -7,13 +7,13 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 import pytest
 
-from mainspring.core.backfills import BackfillWindow, Past, decide_backfilled, plan_backfill
-from mainspring.core.fires import Outcome
-from mainspring.core.runs import RunState
-from mainspring.core.schedules import After, Overlap, ScheduleSpec
-from mainspring.core.starts import MOST_WAITING, Other, Situation, Start, decide_start
-from mainspring.core.streaks import Verdict, count_failures, judge
-from mainspring.core.triggers import CronTrigger
+from mainspring.core.model.run import RunState
+from mainspring.core.schedules.backfill import BackfillWindow, Past, decide_backfilled, plan_backfill
+from mainspring.core.schedules.failure_streak import Verdict, count_failures, judge
+from mainspring.core.schedules.schedule_spec import After, Overlap, ScheduleSpec
+from mainspring.core.schedules.start_policy import MOST_WAITING, Other, Situation, Start, decide_start
+from mainspring.core.schedules.triggers import CronTrigger
+from mainspring.core.schedules.windows import Outcome
 from tests.core.builders import NOON
 
 S = RunState

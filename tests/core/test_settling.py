@@ -8,18 +8,18 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from mainspring.core import settling_acts
-from mainspring.core.alerts import AlertKind
-from mainspring.core.fires import Outcome, jitter
-from mainspring.core.hearings import CANCEL_RUN, set_aside
-from mainspring.core.runs import RunState
-from mainspring.core.schedule_rows import Docket
-from mainspring.core.schedules import After, Condition, Overlap
-from mainspring.core.settling import Ended, Looked, note_ends, note_ends_aside, note_file
-from mainspring.core.starts import MOST_WAITING
-from mainspring.core.tasks import Priority
-from mainspring.core.triggers import CronTrigger, ManualTrigger
-from mainspring.errors import Broken
+from mainspring.core.model.alerts import AlertKind
+from mainspring.core.model.run import RunState
+from mainspring.core.model.schedule_rows import Docket
+from mainspring.core.model.task import Priority
+from mainspring.core.schedules import schedule_actions
+from mainspring.core.schedules.evaluate import Ended, Looked, note_ends, note_ends_aside, note_file
+from mainspring.core.schedules.evaluation import CANCEL_RUN, set_aside
+from mainspring.core.schedules.schedule_spec import After, Condition, Overlap
+from mainspring.core.schedules.start_policy import MOST_WAITING
+from mainspring.core.schedules.triggers import CronTrigger, ManualTrigger
+from mainspring.core.schedules.windows import Outcome, jitter
+from mainspring.protocol.errors import Broken
 from tests.core.builders import NOON
 from tests.core.settlings import Desk, a_spec
 
@@ -175,7 +175,7 @@ def test_nobody_waits_for_a_window_that_was_never_planned() -> None:
 def test_after_a_job_without_windows_its_latest_fire_counts() -> None:
     """A job that somebody starts by hand, or an event does."""
     other = Desk(a_spec(ManualTrigger(), job="extract"), name="sched_0")
-    other.trigger(NOON + 0.5 * HOUR, settling_acts.TriggerWish(by="ann"))
+    other.trigger(NOON + 0.5 * HOUR, schedule_actions.TriggerWish(by="ann"))
     desk = Desk(a_spec(after=After(job="extract")))
     desk.other = other
     desk.due(NOON + HOUR)
@@ -237,9 +237,9 @@ def test_an_answer_to_an_older_question_is_dropped() -> None:
     desk = Desk(a_spec(condition=Condition(file_exists="/data/ready")))
     desk.due(NOON + HOUR)
     older = Looked(key=(NOON + HOUR, 1), asked_at=NOON + HOUR, exists=True)
-    desk.settle(NOON + 1.1 * HOUR, lambda docket, context: settling_acts.pause(docket, context, by="ann"))
+    desk.settle(NOON + 1.1 * HOUR, lambda docket, context: schedule_actions.pause(docket, context, by="ann"))
     desk.sweep(NOON + 1.1 * HOUR)
-    desk.settle(NOON + 1.1 * HOUR, lambda docket, context: settling_acts.resume(docket, context, by="ann"))
+    desk.settle(NOON + 1.1 * HOUR, lambda docket, context: schedule_actions.resume(docket, context, by="ann"))
     assert len(desk.questions()) == 2
     desk.settle(NOON + 1.2 * HOUR, lambda docket, context: note_file(docket, context, older))
     assert desk.outcomes() == [O.WAITING]
@@ -273,7 +273,7 @@ def test_failures_in_a_row_disable() -> None:
     assert desk.due(NOON + 60 * SECOND).fires == ()
     assert len(desk.runs) == runs
 
-    desk.settle(NOON + HOUR, lambda docket, context: settling_acts.resume(docket, context, by="ann"))
+    desk.settle(NOON + HOUR, lambda docket, context: schedule_actions.resume(docket, context, by="ann"))
     assert (desk.row.enabled, desk.row.next_at, desk.row.because) == (True, NOON + HOUR + SECOND, "")
     assert desk.alerts(AlertKind.SCHEDULE_DISABLED) == [False, True]
     desk.due(NOON + HOUR + SECOND)
@@ -286,7 +286,7 @@ def test_what_ended_before_it_was_enabled_is_not_counted() -> None:
     desk = Desk(a_spec(STORM, max_active=2, max_consecutive_failures=1))
     desk.due(NOON + 2 * SECOND)
     desk.end(S.FAILED, NOON + 3 * SECOND)
-    desk.settle(NOON + 5 * SECOND, lambda docket, context: settling_acts.resume(docket, context, by="ann"))
+    desk.settle(NOON + 5 * SECOND, lambda docket, context: schedule_actions.resume(docket, context, by="ann"))
     desk.end(S.FAILED, NOON + 4 * SECOND)
     assert desk.row.enabled
 
@@ -369,5 +369,5 @@ def test_a_schedule_that_breaks_is_set_aside() -> None:
     assert ruling.schedule.because == "set aside: ValueError('\\x00')"
     assert [one.kind for one in ruling.outgoing] == ["alert"]
     desk.row = replace(ruling.schedule, spec=whole.spec)
-    desk.settle(NOON + 1.5 * HOUR, lambda docket, context: settling_acts.resume(docket, context, by="ann"))
+    desk.settle(NOON + 1.5 * HOUR, lambda docket, context: schedule_actions.resume(docket, context, by="ann"))
     assert (desk.row.next_at, desk.alerts(AlertKind.EVENT_REJECTED)) == (NOON + 2 * HOUR, [True])

@@ -10,15 +10,15 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from mainspring.core import settling_acts as acts
-from mainspring.core.fires import Outcome
-from mainspring.core.hearings import Context
-from mainspring.core.runs import RunState
-from mainspring.core.schedule_rows import Docket, Ruling
-from mainspring.core.schedules import Overlap, ScheduleSpec
-from mainspring.core.settling_acts import BackfillWish, TriggerWish
-from mainspring.core.triggers import CronTrigger, EventTrigger
-from mainspring.errors import Broken, Conflict, Refused
+from mainspring.core.model.run import RunState
+from mainspring.core.model.schedule_rows import Docket, Ruling
+from mainspring.core.schedules import schedule_actions as acts
+from mainspring.core.schedules.evaluation import Context
+from mainspring.core.schedules.schedule_actions import BackfillWish, TriggerWish
+from mainspring.core.schedules.schedule_spec import Overlap, ScheduleSpec
+from mainspring.core.schedules.triggers import CronTrigger, EventTrigger
+from mainspring.core.schedules.windows import Outcome
+from mainspring.protocol.errors import Broken, Conflict, Refused
 from tests.core.builders import NOON
 from tests.core.settlings import CONTEXT, Desk, a_spec, an_event
 

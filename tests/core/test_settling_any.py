@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainspring.core import settling_acts
-from mainspring.core.fires import Outcome
-from mainspring.core.runs import RunState
-from mainspring.core.schedules import Missed, Overlap, ScheduleSpec
-from mainspring.core.triggers import CronTrigger, IntervalTrigger, count_windows, next_window
+from mainspring.core.model.run import RunState
+from mainspring.core.schedules import schedule_actions
+from mainspring.core.schedules.schedule_spec import Missed, Overlap, ScheduleSpec
+from mainspring.core.schedules.triggers import CronTrigger, IntervalTrigger, count_windows, next_window
+from mainspring.core.schedules.windows import Outcome
 from tests.core.builders import NOON
 from tests.core.settlings import Desk, a_spec
 
@@ -63,7 +63,7 @@ def test_windows_are_neither_missed_nor_doubled(
             case "sweep":
                 desk.sweep(now)
             case "trigger":
-                desk.trigger(now, settling_acts.TriggerWish(by="ann"))
+                desk.trigger(now, schedule_actions.TriggerWish(by="ann"))
             case _:
                 if desk.case().active:
                     desk.end(RunState.FAILED, now)

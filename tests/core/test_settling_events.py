@@ -7,12 +7,12 @@ from datetime import timedelta
 import msgspec
 import pytest
 
-from mainspring.core import settling_acts
-from mainspring.core.alerts import AlertKind
-from mainspring.core.fires import Outcome
-from mainspring.core.runs import RunState
-from mainspring.core.schedules import Condition, Overlap, check_schedule
-from mainspring.core.triggers import EventTrigger, Expected, say_trigger
+from mainspring.core.model.alerts import AlertKind
+from mainspring.core.model.run import RunState
+from mainspring.core.schedules import schedule_actions
+from mainspring.core.schedules.schedule_spec import Condition, Overlap, check_schedule
+from mainspring.core.schedules.triggers import EventTrigger, Expected, say_trigger
+from mainspring.core.schedules.windows import Outcome
 from tests.core.builders import NOON
 from tests.core.settlings import Desk, a_spec, an_event
 
@@ -72,7 +72,7 @@ def test_events_follow_overlap_and_conditions() -> None:
 def test_a_paused_schedule_takes_no_events() -> None:
     """They are not made up for."""
     desk = Desk(a_spec(READY))
-    desk.settle(NOON, lambda docket, context: settling_acts.pause(docket, context, by="ann"))
+    desk.settle(NOON, lambda docket, context: schedule_actions.pause(docket, context, by="ann"))
     desk.receive(NOON + SECOND, an_event(1, NOON + SECOND))
     assert desk.fires == {}
 

@@ -8,18 +8,18 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from mainspring.core.fires import Outcome
-from mainspring.core.hearings import RunWish
-from mainspring.core.job_places import JobNeeds, Place, check_job_place, needs_of, p0_fault, place_run
-from mainspring.core.jobs import JobSpec, TaskSpec
-from mainspring.core.pools import Policy, PoolRow
-from mainspring.core.quotas import P0Grant
-from mainspring.core.resources import Resources
-from mainspring.core.settling_acts import TriggerWish
-from mainspring.core.sharing_rules import AllRules
-from mainspring.core.tasks import Priority
-from mainspring.core.zones import EPOCH
-from mainspring.errors import Fault, Refused
+from mainspring.core.admission.job_routing import JobNeeds, Place, check_job_place, needs_of, p0_fault, place_run
+from mainspring.core.fairness.pools import Policy, PoolRow
+from mainspring.core.fairness.quotas import P0Grant
+from mainspring.core.fairness.sharing_rules import AllRules
+from mainspring.core.model.job import JobSpec, TaskSpec
+from mainspring.core.model.resources import Resources
+from mainspring.core.model.task import Priority
+from mainspring.core.schedules.evaluation import RunWish
+from mainspring.core.schedules.schedule_actions import TriggerWish
+from mainspring.core.schedules.time_zones import EPOCH
+from mainspring.core.schedules.windows import Outcome
+from mainspring.protocol.errors import Fault, Refused
 from tests.core.builders import NOON
 from tests.core.settlings import JOB, Desk, a_spec
 

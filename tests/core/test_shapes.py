@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainspring.core.jobs import JobSpec, TaskSpec, compile_job
-from mainspring.core.resources import NOTHING, Resources
-from mainspring.core.shapes import GROUP_SECONDS, LARGEST_GROUP, Shape, group_size, shape_of
+from mainspring.core.model.job import JobSpec, TaskSpec, compile_job
+from mainspring.core.model.resources import NOTHING, Resources
+from mainspring.core.placement.task_shapes import GROUP_SECONDS, LARGEST_GROUP, Shape, group_size, shape_of
 from tests.core.builders import a_spec
 
 

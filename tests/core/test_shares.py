@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainspring.core.shares import ShareRow, grant, lowered, target
+from mainspring.core.limits.limit_shares import ShareRow, grant, lowered, target
 
 LIMIT = "group:acme/gpu"
 

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainspring.core.levels import Degree, Level
-from mainspring.core.shedding import Fate, Verdict, decide_fate, slowed_wish, what_is_shed
-from mainspring.core.tasks import Priority
-from mainspring.core.tuning import Tuning
+from mainspring.core.admission.backpressure import Fate, Verdict, decide_fate, slowed_wish, what_is_shed
+from mainspring.core.admission.degradation import Degree, Level
+from mainspring.core.model.settings import Tuning
+from mainspring.core.model.task import Priority
 
 TUNING = Tuning(shed_half_p2_at=100, shed_p2_at=200, slow_p1_at=400, slowed_p1_per_second=7)
 P0, P1, P2 = Priority.P0, Priority.P1, Priority.P2

@@ -6,11 +6,11 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from mainspring.core import settling_acts as acts
-from mainspring.core.fires import Outcome
-from mainspring.core.schedules import Missed
-from mainspring.core.triggers import CronTrigger, OnceTrigger
-from mainspring.errors import Refused
+from mainspring.core.schedules import schedule_actions as acts
+from mainspring.core.schedules.schedule_spec import Missed
+from mainspring.core.schedules.triggers import CronTrigger, OnceTrigger
+from mainspring.core.schedules.windows import Outcome
+from mainspring.protocol.errors import Refused
 from tests.core.builders import NOON
 from tests.core.settlings import Desk, a_spec
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainspring.core.states import (
+from mainspring.core.lifecycle.states import (
     FINAL,
     HELD_BY_A_WORKER,
     UNSUCCESSFUL,
@@ -20,8 +20,8 @@ from mainspring.core.states import (
     pipeline_state,
     reopen,
 )
-from mainspring.core.tasks import StopKind, StopRequest, TaskState, Transition
-from mainspring.errors import Broken, IllegalTransition
+from mainspring.core.model.task import StopKind, StopRequest, TaskState, Transition
+from mainspring.protocol.errors import Broken, IllegalTransition
 from tests.core.builders import NOON, a_task
 
 S = TaskState

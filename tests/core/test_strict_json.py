@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainspring.core.strict_json import DEEPEST, Reader, fault_in_text, faults_in, is_clean, path_to
-from mainspring.errors import Fault
+from mainspring.core.text.strict_json import DEEPEST, Reader, fault_in_text, faults_in, is_clean, path_to
+from mainspring.protocol.errors import Fault
 
 LIMIT = 100_000
 

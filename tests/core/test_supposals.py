@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from mainspring.core.resources import Resources
-from mainspring.core.supposals import MoreWorkers, Supposal, parse_supposal
-from mainspring.core.tasks import Priority
-from mainspring.errors import Refused
+from mainspring.core.explain.what_if import MoreWorkers, Supposal, parse_supposal
+from mainspring.core.model.resources import Resources
+from mainspring.core.model.task import Priority
+from mainspring.protocol.errors import Refused
 
 GIB = 1 << 30
 

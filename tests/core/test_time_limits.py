@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainspring.core import time_limits
-from mainspring.core.jobs import TaskSpec
-from mainspring.core.tasks import Trail
-from mainspring.core.tuning import USUAL, Tuning
+from mainspring.core.lifecycle import timeouts
+from mainspring.core.model.job import TaskSpec
+from mainspring.core.model.settings import USUAL, Tuning
+from mainspring.core.model.task import Trail
 
 
 @pytest.mark.parametrize(
@@ -28,43 +28,43 @@ from mainspring.core.tuning import USUAL, Tuning
 )
 def test_limits_are_set_or_follow_from_what_is_expected(spec: TaskSpec, soft: float | None, hard: float) -> None:
     """LIV-4: two and three times what is expected; with neither a day, and nobody is told before."""
-    assert time_limits.limits(spec, None, USUAL) == (soft, hard)
+    assert timeouts.limits(spec, None, USUAL) == (soft, hard)
 
 
 def test_what_earlier_attempts_left_replaces_the_hard_limit() -> None:
     """The soft one stays what it was, and may come into its own by that."""
     spec = TaskSpec(name="a", timeout_seconds=5, expected_seconds=40)
-    assert time_limits.limits(spec, None, USUAL)[0] is None
+    assert timeouts.limits(spec, None, USUAL)[0] is None
     longer = Trail(limit_seconds=100.0)
-    assert time_limits.limits(spec, longer, USUAL) == (80, 100)
+    assert timeouts.limits(spec, longer, USUAL) == (80, 100)
 
 
 def test_progress_is_expected_every_ten_minutes_unless_said() -> None:
     """LIV-2."""
-    assert time_limits.stall_limit(TaskSpec(name="a"), USUAL) == 600
-    assert time_limits.stall_limit(TaskSpec(name="a", stall_seconds=7), USUAL) == 7
+    assert timeouts.stall_limit(TaskSpec(name="a"), USUAL) == 600
+    assert timeouts.stall_limit(TaskSpec(name="a", stall_seconds=7), USUAL) == 7
 
 
 def test_what_the_definition_leaves_open_is_a_measure_that_can_be_set() -> None:
     """OPS-5: and what it says itself is not touched."""
     tuning = Tuning(hard_limit_seconds=60.0, stall_seconds=5.0)
     silent, said = TaskSpec(name="a"), TaskSpec(name="a", timeout_seconds=7.0, stall_seconds=8.0)
-    assert (time_limits.hard_limit(silent, None, tuning), time_limits.stall_limit(silent, tuning)) == (60, 5)
-    assert (time_limits.hard_limit(said, None, tuning), time_limits.stall_limit(said, tuning)) == (7, 8)
+    assert (timeouts.hard_limit(silent, None, tuning), timeouts.stall_limit(silent, tuning)) == (60, 5)
+    assert (timeouts.hard_limit(said, None, tuning), timeouts.stall_limit(said, tuning)) == (7, 8)
 
 
 @given(
-    timeout=st.floats(0.1, time_limits.LONGEST_SECONDS),
+    timeout=st.floats(0.1, timeouts.LONGEST_SECONDS),
     asked=st.lists(st.floats(0, 1e12), min_size=1, max_size=20),
 )
 def test_more_time_is_never_less_and_never_more_than_ten_times_the_limit(timeout: float, asked: list[float]) -> None:
     """LIV-4: however often it is asked for, or granted after a timeout."""
     spec, trail = TaskSpec(name="a", timeout_seconds=timeout), Trail()
     for number, seconds in enumerate(asked):
-        before = time_limits.hard_limit(spec, trail, USUAL)
+        before = timeouts.hard_limit(spec, trail, USUAL)
         if number % 2:
-            limit = time_limits.after_timeout(spec, trail, USUAL)
+            limit = timeouts.after_timeout(spec, trail, USUAL)
         else:
-            limit = time_limits.extended(spec, trail, USUAL, elapsed=before / 2, seconds=seconds)
-        assert before <= limit <= max(timeout, min(10 * timeout, time_limits.LONGEST_SECONDS))
+            limit = timeouts.extended(spec, trail, USUAL, elapsed=before / 2, seconds=seconds)
+        assert before <= limit <= max(timeout, min(10 * timeout, timeouts.LONGEST_SECONDS))
         trail = Trail(limit_seconds=limit)

@@ -8,7 +8,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainspring.core.trends import BASE, bucket_of, middle_of, percentile
+from mainspring.core.lifecycle.duration_histogram import BASE, bucket_of, middle_of, percentile
 
 lengths = st.floats(min_value=0.001, max_value=1e7)
 

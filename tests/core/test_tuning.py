@@ -6,8 +6,8 @@ from datetime import timedelta
 
 import pytest
 
-from mainspring.core.pacing import Pace, Paced
-from mainspring.core.tuning import (
+from mainspring.core.limits.token_bucket import Pace, Paced
+from mainspring.core.model.settings import (
     SETTINGS,
     USUAL,
     Retention,
@@ -17,7 +17,7 @@ from mainspring.core.tuning import (
     retention_of,
     tuning_of,
 )
-from mainspring.errors import Refused
+from mainspring.protocol.errors import Refused
 
 
 def test_what_is_not_set_is_as_usual() -> None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from mainspring.core.placement import Hindrance, Obstacle
-from mainspring.core.resources import Resources
-from mainspring.core.shapes import Shape
-from mainspring.core.unplaced import explain
+from mainspring.core.explain.unplaced import explain
+from mainspring.core.model.resources import Resources
+from mainspring.core.placement.feasibility import Hindrance, Obstacle
+from mainspring.core.placement.task_shapes import Shape
 
 H = Hindrance
 SHAPE = Shape(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mainspring.core.waiting_lines import LATE_SECONDS, LONGEST_WAIT_SECONDS, WaitingLine
+from mainspring.core.admission.retry_after_slots import LATE_SECONDS, LONGEST_WAIT_SECONDS, WaitingLine
 
 GAP = 0.1
 

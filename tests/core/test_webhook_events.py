@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from mainspring.core.runs import FINAL_RUN, RunState
-from mainspring.core.urls import fault_of_url
-from mainspring.core.webhook_events import LONGEST_TEXT, reference_in, say_end
+from mainspring.core.model.run import FINAL_RUN, RunState
+from mainspring.core.model.webhook_events import LONGEST_TEXT, reference_in, say_end
+from mainspring.core.text.urls import fault_of_url
 from tests.core.builders import a_run, a_task
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from mainspring.core.admission import decode_job
-from mainspring.core.expression_grammar import keys_of
-from mainspring.core.readiness import Decision, decide_when
-from mainspring.core.tasks import TaskState
+from mainspring.core.admission.validate_submission import decode_job
+from mainspring.core.expressions.grammar import keys_of
+from mainspring.core.lifecycle.readiness import Decision, decide_when
+from mainspring.core.model.task import TaskState
 from tests.core.builders import an_upstream
 from tests.core.submissions import LIMITS, body_of, refusal_of
 

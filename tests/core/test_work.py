@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from mainspring.core.admission import check_job
-from mainspring.core.work import KINDS, faults_in
+from mainspring.core.admission.validate_submission import check_job
+from mainspring.core.work.work import KINDS, faults_in
 from tests.core.builders import a_definition, a_spec
 from tests.core.submissions import LIMITS, Value, body_of, refusal_of
 

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import msgspec
 
-from mainspring.rest import AttemptView, RunView, TaskView, TransitionView, WorkerView
+from mainspring.protocol.rest.runs import AttemptView, RunView, TaskView, TransitionView, WorkerView
 
 NOON = datetime(2026, 11, 15, 12, tzinfo=UTC)
 RUN = "run_018f3c2e9a41-9d2c44e1f0a7b35c"

@@ -9,7 +9,7 @@ import msgspec
 from mainspring.demo import checks, measures
 from mainspring.demo.measures import Census, Moved
 from mainspring.demo.story import Line
-from mainspring.rest_schedules import FireView
+from mainspring.protocol.rest.schedules import FireView
 from tests.demo.made import NOON, attempt, later, run, task, worker
 
 

@@ -7,7 +7,7 @@ from contextlib import suppress
 
 import pytest
 
-from mainspring.cli.demo import Watcher
+from mainspring.cli.commands.local.demo import Watcher
 from mainspring.cli.options import Printing
 from mainspring.demo.play import Opening
 from mainspring.demo.story import Line

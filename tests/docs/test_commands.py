@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import rich_click as click
 
-from mainspring.cli.commands import walk
+from mainspring.cli.commands.local.commands import walk
 from mainspring.cli.main import main
 from tests.docs.test_links import PAGES, PROJECT, prose
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from mainspring.core.diagnoses import Reason
-from mainspring.core.supposals import parse_supposal
+from mainspring.core.explain.diagnosis import Reason
+from mainspring.core.explain.what_if import parse_supposal
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "diagnosis.md").read_text(encoding="utf-8")
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from mainspring.store.postgres import PostgresStore
+from mainspring.store.postgres.store import PostgresStore
 from tests.postgres import PostgresServer
 
 _FOLDER = Path(__file__).parent

@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from mainspring.folder.records import ADDRESS_FILE, OWN_DIRECTORY, STATE_FILE
-from mainspring.sdk.client import Client
+from mainspring.client.client import Client
+from mainspring.folder.state.records import ADDRESS_FILE, OWN_DIRECTORY, STATE_FILE
 from tests.e2e.town import until
 
 COMMAND = [sys.executable, "-m", "mainspring.cli.main"]

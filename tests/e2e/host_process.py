@@ -8,10 +8,10 @@ import os
 import signal
 import sys
 
-from mainspring.bootstrap import POOL, Engine, open_store, play
-from mainspring.clock import MachineClock
-from mainspring.wire import Offer
-from mainspring.worker.played import PlayedWorker
+from mainspring.app.build import POOL, Engine, open_store, play
+from mainspring.protocol.clock import MachineClock
+from mainspring.protocol.wire import Offer
+from mainspring.simulation.virtual_worker import PlayedWorker
 
 
 async def main(url: str, workers: int) -> None:

@@ -12,11 +12,11 @@ from typing import cast
 import msgspec
 import pytest
 
-from mainspring.bootstrap import POOL, open_store
-from mainspring.clock import MachineClock
-from mainspring.core.alerts import Alert, AlertKind, Severity, outgoing
-from mainspring.core.batch import Batch
-from mainspring.core.notices import Notice
+from mainspring.app.build import POOL, open_store
+from mainspring.core.model.alerts import Alert, AlertKind, Severity, outgoing
+from mainspring.core.model.batch import Batch
+from mainspring.core.model.notices import Notice
+from mainspring.protocol.clock import MachineClock
 from tests.e2e.town import Town
 from tests.notify.servers import http_server, smtp_server
 

@@ -12,8 +12,8 @@ from textwrap import dedent
 
 import pytest
 
-from mainspring.errors import NotFound
-from mainspring.sdk.artifact_files import copy_artifact
+from mainspring.client.artifact_files import copy_artifact
+from mainspring.protocol.errors import NotFound
 from tests.e2e.town import Server, Town, ended, in_state, submit, tasks_of, until
 from tests.worker.buckets import running_buckets
 

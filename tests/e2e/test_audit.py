@@ -10,7 +10,7 @@ from pathlib import Path
 import asyncpg
 import msgspec
 
-from mainspring.rest_admin import VerificationView
+from mainspring.protocol.rest.admin import VerificationView
 from tests.e2e.town import Server, Town, until
 
 JOB = {"name": "etl", "tasks": [{"name": "only"}]}

@@ -23,10 +23,10 @@ import psutil
 import pytest
 
 from mainspring.api.app import endpoints
-from mainspring.bootstrap import create_token
-from mainspring.rest_admin import JoinTokenRequest, WebhookRequest
-from mainspring.sdk.client import Client
-from mainspring.worker.capture import MASK
+from mainspring.app.build import create_token
+from mainspring.client.client import Client
+from mainspring.protocol.rest.admin import JoinTokenRequest, WebhookRequest
+from mainspring.worker.logs.capture import MASK
 from tests.api.matrix import Way
 from tests.e2e.town import Json, Town, ended, submit, tasks_of, until
 

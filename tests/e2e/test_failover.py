@@ -10,10 +10,10 @@ from contextlib import asynccontextmanager
 import asyncpg
 import pytest
 
-from mainspring.bootstrap import POOL
-from mainspring.core.states import is_allowed
-from mainspring.core.tasks import TaskState
-from mainspring.store.postgres import PostgresStore
+from mainspring.app.build import POOL
+from mainspring.core.lifecycle.states import is_allowed
+from mainspring.core.model.task import TaskState
+from mainspring.store.postgres.store import PostgresStore
 from tests.e2e.processes import DEADLINE_SECONDS, hosts
 from tests.submitting import submit
 

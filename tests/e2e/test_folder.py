@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from mainspring.folder.records import LOCK_FILE, RunRecord, ScheduleState, ScheduleStats
-from mainspring.folder.state_files import write_state
-from mainspring.rest_schedules import FireView
+from mainspring.folder.state.records import LOCK_FILE, RunRecord, ScheduleState, ScheduleStats
+from mainspring.folder.state.state_files import write_state
+from mainspring.protocol.rest.schedules import FireView
 from tests.e2e.folders import COMMAND, Folder, a_folder
 from tests.e2e.test_folder_kills import check_windows
 from tests.e2e.town import until

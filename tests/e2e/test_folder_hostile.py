@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from mainspring.folder.records import LOCK_FILE, OWN_DIRECTORY
+from mainspring.folder.state.records import LOCK_FILE, OWN_DIRECTORY
 from tests.cli.terminal import Terminal
 from tests.e2e.folders import COMMAND, a_folder
 from tests.e2e.town import until

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from mainspring.folder.records import LOCK_FILE, OWN_DIRECTORY, STATE_FILE
-from mainspring.rest_schedules import FireView
+from mainspring.folder.state.records import LOCK_FILE, OWN_DIRECTORY, STATE_FILE
+from mainspring.protocol.rest.schedules import FireView
 from tests.e2e.folders import Folder, a_folder
 from tests.e2e.town import until
 

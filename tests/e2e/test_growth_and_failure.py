@@ -18,7 +18,7 @@ from typing import NamedTuple
 import msgspec
 import pytest
 
-from mainspring.sdk.client import Client
+from mainspring.client.client import Client
 from tests.e2e.town import Json, Server, Town, ended, in_state, submit, tasks_of, until
 
 _MIB = 1024 * 1024
@@ -33,13 +33,13 @@ except MemoryError:
 """
 _JOIN = """
 import json, os
-from mainspring.sdk.context import current
+from mainspring.task_context.task_context import current
 with open(os.environ["MAINSPRING_OUTPUT"], "w") as output:
     json.dump({"fetched": current().outputs["fetch"]}, output)
 """
 _STUCK = """
 import os, time
-from mainspring.sdk.context import current
+from mainspring.task_context.task_context import current
 context = current()
 context.progress(10, "a tenth")
 if context.attempt == 1:

@@ -37,7 +37,10 @@ def descendants_of_guard(town: Town) -> list[psutil.Process]:
     for guard in town.guards():
         for process in guard.children(recursive=True):
             try:
-                if "mainspring.worker.child" not in process.cmdline() and process.status() != psutil.STATUS_ZOMBIE:
+                if (
+                    "mainspring.worker.executors.python.child" not in process.cmdline()
+                    and process.status() != psutil.STATUS_ZOMBIE
+                ):
                     found.append(process)
             except psutil.NoSuchProcess:
                 continue  # gone meanwhile

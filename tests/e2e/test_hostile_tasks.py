@@ -18,11 +18,11 @@ from typing import NamedTuple
 import psutil
 import pytest
 
-from mainspring.core.failure_policy import FailureClass
-from mainspring.core.failures import Failure, classify
-from mainspring.rest import RunView, TaskView
-from mainspring.sdk.client import Client
-from mainspring.worker.cgroups import find_cgroups
+from mainspring.client.client import Client
+from mainspring.core.lifecycle.failure_policy import FailureClass
+from mainspring.core.lifecycle.failures import Failure, classify
+from mainspring.protocol.rest.runs import RunView, TaskView
+from mainspring.worker.sandbox.cgroups import find_cgroups
 from tests.e2e.town import Json, Process, Server, Town, ended, in_state, submit, tasks_of, until
 from tests.folder.rights import shared_folder
 

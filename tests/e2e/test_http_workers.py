@@ -10,9 +10,9 @@ from threading import Event
 
 import msgspec
 
-from mainspring.errors import AttemptOver, ClaimExpired, Unavailable
-from mainspring.rest_claims import ClaimRequest, CompleteRequest, HeartbeatRequest, StartRequest
-from mainspring.sdk.client import Client
+from mainspring.client.client import Client
+from mainspring.protocol.errors import AttemptOver, ClaimExpired, Unavailable
+from mainspring.protocol.rest.claims import ClaimRequest, CompleteRequest, HeartbeatRequest, StartRequest
 from tests.e2e.test_sharing import kill_leader, leader_first
 from tests.e2e.town import Town, until
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from mainspring.bootstrap import create_token
-from mainspring.worker.handler_names import handler_names
+from mainspring.app.build import create_token
+from mainspring.worker.agent.handler_names import handler_names
 from tests.e2e.town import Town, ended, submit
 
 SECRETS = {

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from mainspring.errors import TaskError
-from mainspring.sdk.context import loading
-from mainspring.sdk.jobs import Job
+from mainspring.dsl.job import Job
+from mainspring.protocol.errors import TaskError
+from mainspring.task_context.task_context import loading
 from tests.e2e.town import Process, Server, Town, until
 
 ROOT = Path(__file__).parents[2]

@@ -20,7 +20,7 @@ import asyncpg
 import httpx2
 import pytest
 
-from mainspring.rest_sharing import GroupRequest, QuotaRequest
+from mainspring.protocol.rest.sharing import GroupRequest, QuotaRequest
 from tests.e2e.town import Json, Server, Town, ended, until
 
 SUBMITTERS = 64

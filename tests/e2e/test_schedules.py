@@ -15,12 +15,12 @@ from pathlib import Path
 import asyncpg
 import pytest
 
-from mainspring.bootstrap import POOL, open_store
-from mainspring.clock import MachineClock
-from mainspring.core.schedules import ScheduleSpec
-from mainspring.core.settling_acts import new_schedule
-from mainspring.core.triggers import OnceTrigger
-from mainspring.sdk.client import Client
+from mainspring.app.build import POOL, open_store
+from mainspring.client.client import Client
+from mainspring.core.schedules.schedule_actions import new_schedule
+from mainspring.core.schedules.schedule_spec import ScheduleSpec
+from mainspring.core.schedules.triggers import OnceTrigger
+from mainspring.protocol.clock import MachineClock
 from tests.e2e.town import Json, Server, Town, ended, until
 
 _JOB = {"name": "tick", "tasks": [{"name": "tick", "work": {"shell": "true"}}]}

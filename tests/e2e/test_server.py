@@ -17,7 +17,7 @@ import httpx2
 import pytest
 import trustme
 
-from mainspring.bootstrap import create_token
+from mainspring.app.build import create_token
 from tests.e2e.test_sharing import leader_first
 from tests.e2e.town import Server, Town, until
 from tests.postgres import PostgresServer

@@ -13,8 +13,8 @@ import httpx2
 import msgspec
 import pytest
 
-from mainspring.rest_sharing import Amounts, GrantRequest, QuotaRequest
-from mainspring.sdk.client import Client
+from mainspring.client.client import Client
+from mainspring.protocol.rest.sharing import Amounts, GrantRequest, QuotaRequest
 from tests.e2e.town import Json, Server, Town, ended, in_state, tasks_of, until
 
 COUNTING = """

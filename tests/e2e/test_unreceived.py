@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from websockets.sync.client import connect
 
-from mainspring.wire import Assign, Beat, Offer, Register, ToWorker
+from mainspring.protocol.wire import Assign, Beat, Offer, Register, ToWorker
 from tests.e2e.town import Town, ended, submit, until, workers_of
 
 _encode = msgspec.msgpack.Encoder().encode

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from mainspring.client.client import Client
 from mainspring.host.host import LEASE
-from mainspring.rest_diagnosis import DiagnosisView
-from mainspring.sdk.client import Client
+from mainspring.protocol.rest.diagnosis import DiagnosisView
 from tests.e2e.test_sharing import job, leader_first, start, waiting_for
 from tests.e2e.town import Server, Town, ended, in_state, tasks_of, until
 

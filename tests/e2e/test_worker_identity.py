@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from mainspring.rest_admin import JoinTokenRequest
-from mainspring.sdk.client import Client
+from mainspring.client.client import Client
+from mainspring.protocol.rest.admin import JoinTokenRequest
 from tests.e2e.town import Json, Server, Town, ended, submit, until
 
 

@@ -22,8 +22,8 @@ from typing import Self, TypeVar
 
 import psutil
 
-from mainspring.rest import RunView, TaskView
-from mainspring.sdk.client import Client
+from mainspring.client.client import Client
+from mainspring.protocol.rest.runs import RunView, TaskView
 from tests.generous import SET_GENEROUS
 
 T = TypeVar("T")
@@ -182,7 +182,7 @@ class Town:
         found = []
         for process in psutil.process_iter(["cmdline"]):
             words = process.info["cmdline"] or []
-            if "mainspring.worker.guard" in words and any(word.startswith(wanted) for word in words):
+            if "mainspring.worker.supervisor.supervisor" in words and any(word.startswith(wanted) for word in words):
                 found.append(process)
         return found
 

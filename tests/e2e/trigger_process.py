@@ -8,11 +8,11 @@ import signal
 import sys
 from datetime import datetime, timedelta
 
-from mainspring.bootstrap import open_store
-from mainspring.clock import MachineClock
-from mainspring.host.schedule_context import make_context
-from mainspring.host.settler import Settler
-from mainspring.host.triggers import Triggers
+from mainspring.app.build import open_store
+from mainspring.host.schedules.evaluation_context import make_context
+from mainspring.host.schedules.evaluator import Settler
+from mainspring.host.schedules.trigger_loop import Triggers
+from mainspring.protocol.clock import MachineClock
 
 
 class WrongClock(MachineClock):

@@ -13,22 +13,22 @@ from datetime import timedelta
 import msgspec
 from msgspec.structs import replace
 
-from mainspring.clock import Clock
-from mainspring.core.batch import Batch
-from mainspring.core.jobs import JobRow
-from mainspring.fleet.counting import Counting
-from mainspring.fleet.driver import rules_of
-from mainspring.fleet.fates import Fates
-from mainspring.fleet.intake import SimulatedIntake
-from mainspring.fleet.load import Arrival, PoolLoad, pool_name, spec_of
-from mainspring.fleet.measures import PoolMeasures
-from mainspring.fleet.played import workers_of
-from mainspring.fleet.scenario import Scenario, tenant_name
+from mainspring.core.model.batch import Batch
+from mainspring.core.model.job import JobRow
 from mainspring.host.host import Host
 from mainspring.host.loop import Leader
-from mainspring.store.port import Store
-from mainspring.wire import Assignment
-from mainspring.worker.played import PlayedWorker
+from mainspring.protocol.clock import Clock
+from mainspring.protocol.wire import Assignment
+from mainspring.simulation.capacity.counters import Counting
+from mainspring.simulation.capacity.driver import rules_of
+from mainspring.simulation.capacity.intake import SimulatedIntake
+from mainspring.simulation.capacity.load import Arrival, PoolLoad, pool_name, spec_of
+from mainspring.simulation.capacity.measurements import PoolMeasures
+from mainspring.simulation.capacity.outcomes import Fates
+from mainspring.simulation.capacity.scenario import Scenario, tenant_name
+from mainspring.simulation.capacity.virtual_workers import workers_of
+from mainspring.simulation.virtual_worker import PlayedWorker
+from mainspring.store.ports.store import Store
 
 LEASE = timedelta(days=365)
 """Nobody else leads here, however far a virtual clock jumps."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from mainspring.fleet.measures import PoolMeasures
-from mainspring.fleet.reading import read_scenario
-from mainspring.fleet.report import Report, make_report
-from mainspring.fleet.scenario import Scenario
+from mainspring.simulation.capacity.measurements import PoolMeasures
+from mainspring.simulation.capacity.report import Report, make_report
+from mainspring.simulation.capacity.scenario import Scenario
+from mainspring.simulation.capacity.scenario_file import read_scenario
 
 _TEXT = """
 name: small

@@ -6,15 +6,15 @@ from collections.abc import Iterator
 
 import pytest
 
-from mainspring.clock import cpu_seconds
-from mainspring.fleet.driver import play_pool
-from mainspring.fleet.load import START
-from mainspring.fleet.measures import PoolMeasures
-from mainspring.fleet.report import Report
-from mainspring.fleet.scenario import Scenario
-from mainspring.local.engine import quiet
-from mainspring.local.virtual import VirtualClock, VirtualLoop
-from mainspring.store.sqlite import SqliteStore, inline
+from mainspring.protocol.clock import cpu_seconds
+from mainspring.simulation.capacity.driver import play_pool
+from mainspring.simulation.capacity.load import START
+from mainspring.simulation.capacity.measurements import PoolMeasures
+from mainspring.simulation.capacity.report import Report
+from mainspring.simulation.capacity.scenario import Scenario
+from mainspring.simulation.inprocess.engine import quiet
+from mainspring.simulation.inprocess.virtual_loop import VirtualClock, VirtualLoop
+from mainspring.store.sqlite.store import SqliteStore, inline
 from tests.fleet.real import play_real
 from tests.fleet.small import report_of, small
 

@@ -9,10 +9,10 @@ from xml.etree import ElementTree as ET
 import pytest
 from msgspec.structs import replace
 
-from mainspring.fleet.driver import play_pool
-from mainspring.fleet.page import make_page
-from mainspring.fleet.report import Report
-from mainspring.fleet.saying import say_delay, say_error
+from mainspring.simulation.capacity.driver import play_pool
+from mainspring.simulation.capacity.figures import say_delay, say_error
+from mainspring.simulation.capacity.page import make_page
+from mainspring.simulation.capacity.report import Report
 from tests.fleet.small import report_of, small
 
 VOID = {"meta", "br"}

@@ -5,13 +5,13 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from mainspring.fleet.driver import play_pool
-from mainspring.fleet.lengths import Lengths, Takes
-from mainspring.fleet.measures import PoolMeasures, Spans
-from mainspring.fleet.processes import play_fleet
-from mainspring.fleet.reading import read_scenario
-from mainspring.fleet.report import Report
-from mainspring.fleet.scenario import Scenario
+from mainspring.simulation.capacity.driver import play_pool
+from mainspring.simulation.capacity.duration_model import Lengths, Takes
+from mainspring.simulation.capacity.measurements import PoolMeasures, Spans
+from mainspring.simulation.capacity.processes import play_fleet
+from mainspring.simulation.capacity.report import Report
+from mainspring.simulation.capacity.scenario import Scenario
+from mainspring.simulation.capacity.scenario_file import read_scenario
 from tests.fleet.small import report_of, small
 
 TWO_POOLS = """

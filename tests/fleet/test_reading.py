@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from mainspring.errors import InvalidFile, NotFound
-from mainspring.fleet.reading import builtin, find_scenario, read_scenario
-from mainspring.fleet.scenario import LEAST_TENANTS, count_tasks, scaled
+from mainspring.protocol.errors import InvalidFile, NotFound
+from mainspring.simulation.capacity.scenario import LEAST_TENANTS, count_tasks, scaled
+from mainspring.simulation.capacity.scenario_file import builtin, find_scenario, read_scenario
 
 GOOD = """\
 name: mine

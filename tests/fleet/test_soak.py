@@ -9,9 +9,9 @@ import sys
 import msgspec
 import pytest
 
-from mainspring.fleet.reading import find_scenario
-from mainspring.fleet.report import Report
-from mainspring.fleet.scenario import scaled
+from mainspring.simulation.capacity.report import Report
+from mainspring.simulation.capacity.scenario import scaled
+from mainspring.simulation.capacity.scenario_file import find_scenario
 
 SEED = 1
 _OF_A_PART = 0.2

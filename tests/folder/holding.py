@@ -12,7 +12,7 @@ _HOLD = """
 import subprocess, sys
 from pathlib import Path
 import structlog
-from mainspring.clock import MachineClock
+from mainspring.protocol.clock import MachineClock
 from mainspring.folder.lock import FolderLock
 structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
 lock = FolderLock(Path(sys.argv[1]), MachineClock())

@@ -10,12 +10,12 @@ from typing import Any
 
 import msgspec
 
-from mainspring.clock import MachineClock
-from mainspring.folder.events import FolderEvent
-from mainspring.folder.records import OWN_DIRECTORY, STATE_FILE
+from mainspring.app.standalone import RunNote, Standalone, StandaloneSettings
+from mainspring.client.aio.client import AsyncClient
+from mainspring.folder.schedule_events import FolderEvent
 from mainspring.folder.source import Beginning, FolderSource
-from mainspring.sdk.aio.client import AsyncClient
-from mainspring.standalone import RunNote, Standalone, StandaloneSettings
+from mainspring.folder.state.records import OWN_DIRECTORY, STATE_FILE
+from mainspring.protocol.clock import MachineClock
 
 DEADLINE_SECONDS = 60
 NEVER = "0 0 1 1 *"

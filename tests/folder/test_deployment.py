@@ -8,9 +8,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from mainspring.core.schedule_texts import decode_schedule
-from mainspring.core.tasks import Priority
-from mainspring.errors import InvalidFile
+from mainspring.core.model.task import Priority
+from mainspring.core.schedules.schedule_json import decode_schedule
+from mainspring.definitions.pipeline_file import Notice, Pipeline, read_pipeline
 from mainspring.folder.deployment import (
     change_of,
     gone_schedules,
@@ -21,10 +21,10 @@ from mainspring.folder.deployment import (
     read_folder,
     webhook_note,
 )
-from mainspring.rest import JobView
-from mainspring.rest_admin import WebhookView
-from mainspring.rest_schedules import ScheduleView
-from mainspring.sdk.pipelines import Notice, Pipeline, read_pipeline
+from mainspring.protocol.errors import InvalidFile
+from mainspring.protocol.rest.admin import WebhookView
+from mainspring.protocol.rest.runs import JobView
+from mainspring.protocol.rest.schedules import ScheduleView
 
 TASKS = "tasks: [{id: only, run: 'true'}]\n"
 CREATED_AT = datetime(2026, 11, 16, tzinfo=UTC)

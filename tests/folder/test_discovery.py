@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from mainspring.core.job_rules import NAME
-from mainspring.folder import discovery
-from mainspring.folder.discovery import DEEPEST, LARGEST_BYTES, LONGEST_ID, pipeline_id, read_one, scan
-from mainspring.folder.records import PIPELINE_FILE
+from mainspring.core.admission.validate_job import NAME
+from mainspring.folder import discover
+from mainspring.folder.discover import DEEPEST, LARGEST_BYTES, LONGEST_ID, pipeline_id, read_one, scan
+from mainspring.folder.state.records import PIPELINE_FILE
 from tests.folder.rights import shared_folder, without_privileges
 
 
@@ -132,7 +132,7 @@ def test_what_is_too_deep_is_left_out_and_said(tmp_path: Path) -> None:
 
 def test_a_folder_with_too_many_directories_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As for a home directory that somebody named by mistake."""
-    monkeypatch.setattr(discovery, "MOST_DIRECTORIES", 5)
+    monkeypatch.setattr(discover, "MOST_DIRECTORIES", 5)
     put(tmp_path, *(f"p{number}" for number in range(9)))
     result = scan(tmp_path)
     assert [found.path for found in result.found] == ["p0", "p1", "p2", "p3"]

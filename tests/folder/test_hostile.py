@@ -12,9 +12,9 @@ from textwrap import dedent
 import httpx2
 import pytest
 
-from mainspring.errors import Refused
-from mainspring.folder.records import ADDRESS_FILE, OWN_DIRECTORY, RESULTS, STATE_FILE
-from mainspring.scheduler import PipelineScheduler
+from mainspring.app.folder_scheduler import PipelineScheduler
+from mainspring.folder.state.records import ADDRESS_FILE, OWN_DIRECTORY, RESULTS, STATE_FILE
+from mainspring.protocol.errors import Refused
 from tests.folder.house import House, living, put, state, text
 
 pytestmark = pytest.mark.processes

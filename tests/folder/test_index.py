@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from mainspring.folder.index import INDEX_FILE, Index, Known
-from mainspring.folder.records import OWN_DIRECTORY, RunRecord, ScheduleStats
+from mainspring.folder.state.index import INDEX_FILE, Index, Known
+from mainspring.folder.state.records import OWN_DIRECTORY, RunRecord, ScheduleStats
 
 AT = datetime(2026, 1, 26, 14, 0, 0, 123_456, tzinfo=UTC)
 

@@ -19,11 +19,11 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from mainspring.clock import MachineClock
-from mainspring.errors import Refused, SchedulerLockError
-from mainspring.folder.kept_files import encode, written_time
 from mainspring.folder.lock import FolderLock
-from mainspring.folder.records import LOCK_FILE, LockRecord
+from mainspring.folder.state.records import LOCK_FILE, LockRecord
+from mainspring.folder.state.safe_files import encode, written_time
+from mainspring.protocol.clock import MachineClock
+from mainspring.protocol.errors import Refused, SchedulerLockError
 from mainspring.testing import FrozenClock
 from tests.folder.holding import holding
 from tests.folder.rights import shared_folder, without_privileges

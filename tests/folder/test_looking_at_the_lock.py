@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from mainspring.clock import MachineClock
-from mainspring.folder.kept_files import encode
 from mainspring.folder.lock import FolderLock, is_held
-from mainspring.folder.records import LOCK_FILE, LockRecord
+from mainspring.folder.state.records import LOCK_FILE, LockRecord
+from mainspring.folder.state.safe_files import encode
+from mainspring.protocol.clock import MachineClock
 from mainspring.testing import FrozenClock
 
 SECONDS = timedelta(seconds=1)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mainspring.standalone import RATES, Standalone, StandaloneSettings
+from mainspring.app.standalone import RATES, Standalone, StandaloneSettings
 
 pytestmark = pytest.mark.processes
 

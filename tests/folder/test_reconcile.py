@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from mainspring.definitions.pipeline_file import Notice
 from mainspring.folder.reconcile import Kind, Plan, unscheduled
-from mainspring.sdk.pipelines import Notice
 from tests.folder.worlds import broken, directory, ids, is_quiet, kinds, known_after, look, pipeline, settled
 
 

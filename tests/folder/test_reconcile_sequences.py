@@ -12,9 +12,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 from hypothesis.strategies import booleans, integers, sampled_from
 from msgspec.structs import replace
 
-from mainspring.folder.index import Known
 from mainspring.folder.reconcile import Directory, Kind, Plan, World, is_schedule, reconcile
-from mainspring.folder.records import ScheduleStats
+from mainspring.folder.state.index import Known
+from mainspring.folder.state.records import ScheduleStats
 from tests.folder.worlds import pipeline
 
 PATHS = ("a", "b", "c", "d")

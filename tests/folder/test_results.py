@@ -7,8 +7,8 @@ from pathlib import Path
 
 import msgspec
 
-from mainspring.folder.records import RESULTS, RunRecord
-from mainspring.folder.results import KEPT, delete_old, result_of, write_result
+from mainspring.folder.state.records import RESULTS, RunRecord
+from mainspring.folder.state.result_files import KEPT, delete_old, result_of, write_result
 
 T0 = datetime(2026, 1, 26, 14, 0, tzinfo=UTC)
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from mainspring.folder import states
-from mainspring.folder.records import ScheduleState, ScheduleStats
-from mainspring.folder.states import Outcome
-from mainspring.rest import RunView
+from mainspring.folder.state import state_view
+from mainspring.folder.state.records import ScheduleState, ScheduleStats
+from mainspring.folder.state.state_view import Outcome
+from mainspring.protocol.rest.runs import RunView
 from tests.folder.views import T0, at, counted, record, run
 
 
@@ -20,30 +20,30 @@ def retried(generation: int = 2, id: str = "run_0", begins: float = 0, **more: o
 def test_a_retried_run_takes_its_own_place_and_the_last_failure_stays() -> None:
     tally = counted(record(0, success=False, duration=100), record(10, duration=200))
 
-    once = states.count(tally, retried(), record(0, duration=400), most=50)
+    once = state_view.count(tally, retried(), record(0, duration=400), most=50)
 
     assert once.stats == ScheduleStats(total_runs=2, successful_runs=2, last_failure=at(0), average_duration=300.0)
     assert once.history == (record(10, duration=200), record(0, duration=400))
-    assert states.count(once, retried(), record(0, duration=400), most=50) == once
-    assert states.is_counted(once, run("run_0"))
+    assert state_view.count(once, retried(), record(0, duration=400), most=50) == once
+    assert state_view.is_counted(once, run("run_0"))
 
 
 def test_a_retried_run_that_fails_again_is_counted_as_failed_once() -> None:
     tally = counted(record(0, success=False), record(10))
     for generation in (2, 3):
-        tally = states.count(tally, retried(generation), record(0, success=False), most=50)
+        tally = state_view.count(tally, retried(generation), record(0, success=False), most=50)
 
     assert (tally.stats.total_runs, tally.stats.failed_runs, len(tally.history)) == (2, 1, 2)
 
 
 def test_a_success_that_is_retried_and_fails_is_a_failure() -> None:
-    stats = states.count(counted(record(0)), retried(), record(0, success=False), most=50).stats
+    stats = state_view.count(counted(record(0)), retried(), record(0, success=False), most=50).stats
 
     assert (stats.total_runs, stats.successful_runs, stats.failed_runs, stats.last_failure) == (1, 0, 1, at(0))
 
 
 def test_a_retried_run_whose_first_end_nobody_saw_is_counted() -> None:
-    stats = states.count(counted(record(0)), retried(id="run_1", begins=10), record(10), most=50).stats
+    stats = state_view.count(counted(record(0)), retried(id="run_1", begins=10), record(10), most=50).stats
 
     assert (stats.total_runs, stats.successful_runs) == (2, 2)
 
@@ -53,16 +53,16 @@ def test_a_retried_run_that_has_left_the_history_changes_no_totals(is_remembered
     tally = counted(record(0, success=False), record(10), record(20), most=2)
     tally = tally if is_remembered else replace(tally, counted=tally.counted[1:])
 
-    again = states.count(tally, retried(), record(0), most=2)
+    again = state_view.count(tally, retried(), record(0), most=2)
 
     assert (again.stats, again.history) == (tally.stats, tally.history)
 
 
 def test_a_retried_run_that_only_the_file_counted_is_corrected_and_no_total_falls_below_zero() -> None:
     state = ScheduleState(schedule_id="a-abcdef", pipeline_id="a", history=(record(0, success=False),))
-    tally = states.import_tally(state, at(1_000), is_on_server=True, most=50)
+    tally = state_view.import_tally(state, at(1_000), is_on_server=True, most=50)
 
-    again = states.count(tally, retried(), record(0), most=50)
+    again = state_view.count(tally, retried(), record(0), most=50)
 
     assert again.history == (record(0),)
     assert again.stats == ScheduleStats()
@@ -71,6 +71,6 @@ def test_a_retried_run_that_only_the_file_counted_is_corrected_and_no_total_fall
 def test_how_long_a_retried_run_took_is_without_the_time_before_the_retry() -> None:
     ended = retried(adopted_at=at(3_600), ended_at=at(3_602))
 
-    made = states.record_of(ended, Outcome())
+    made = state_view.record_of(ended, Outcome())
 
     assert (made.started_at, made.completed_at, made.duration) == (T0, at(3_602), 2_000)

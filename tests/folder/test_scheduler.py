@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from mainspring.errors import Conflict, NotFound, Refused, SchedulerLockError
-from mainspring.folder.events import EVENTS, ExecutionError, FolderEvent, SchedulerStatus, Warned
-from mainspring.folder.records import LOCK_FILE, STATE_FILE, ScheduleStatus
+from mainspring.app.folder_scheduler import PipelineScheduler
+from mainspring.folder.schedule_events import EVENTS, ExecutionError, FolderEvent, SchedulerStatus, Warned
 from mainspring.folder.source import FolderSource
-from mainspring.scheduler import PipelineScheduler
+from mainspring.folder.state.records import LOCK_FILE, STATE_FILE, ScheduleStatus
+from mainspring.protocol.errors import Conflict, NotFound, Refused, SchedulerLockError
 from tests.api.office import until
 
 pytestmark = pytest.mark.processes

@@ -7,8 +7,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from mainspring.definitions.pipeline_file import Pipeline, read_pipeline
 from mainspring.folder.shared_groups import wanted_groups
-from mainspring.sdk.pipelines import Pipeline, read_pipeline
 from tests.folder.house import living
 
 TASKS = "tasks: [{id: a, run: 'true'}]\n"

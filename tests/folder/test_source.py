@@ -8,8 +8,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from mainspring.errors import NotFound
-from mainspring.folder.records import OWN_DIRECTORY, STATE_FILE, ScheduleStatus
+from mainspring.folder.state.records import OWN_DIRECTORY, STATE_FILE, ScheduleStatus
+from mainspring.protocol.errors import NotFound
 from tests.folder.house import living, put, state, text
 
 pytestmark = pytest.mark.processes

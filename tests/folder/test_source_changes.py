@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mainspring.folder.records import ARCHIVE_FILE, STATE_FILE
+from mainspring.folder.state.records import ARCHIVE_FILE, STATE_FILE
 from tests.folder.house import NEVER, living, put, state, text
 
 pytestmark = pytest.mark.processes

@@ -14,8 +14,15 @@ import msgspec
 import pytest
 from structlog.testing import capture_logs
 
-from mainspring.folder.records import ARCHIVE_FILE, STATE_FILE, RunRecord, ScheduleState, ScheduleStats, ScheduleStatus
-from mainspring.folder.state_files import (
+from mainspring.folder.state.records import (
+    ARCHIVE_FILE,
+    STATE_FILE,
+    RunRecord,
+    ScheduleState,
+    ScheduleStats,
+    ScheduleStatus,
+)
+from mainspring.folder.state.state_files import (
     LARGEST_BYTES,
     StateFault,
     archive_state,

@@ -9,9 +9,9 @@ import pytest
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from mainspring.folder import states
-from mainspring.folder.records import RunRecord, ScheduleState, ScheduleStats, ScheduleStatus
-from mainspring.folder.states import Outcome, Tally
+from mainspring.folder.state import state_view
+from mainspring.folder.state.records import RunRecord, ScheduleState, ScheduleStats, ScheduleStatus
+from mainspring.folder.state.state_view import Outcome, Tally
 from tests.folder.views import T0, TOMORROW, at, counted, record, run, schedule, shown, task
 
 LATER = T0 + timedelta(seconds=1_000)
@@ -21,9 +21,9 @@ LATER = T0 + timedelta(seconds=1_000)
 
 
 def test_a_run_that_succeeded() -> None:
-    outcome = states.outcome_of(run(), [task(output={"items_processed": 42, "result_file": ".results/x.json"})])
+    outcome = state_view.outcome_of(run(), [task(output={"items_processed": 42, "result_file": ".results/x.json"})])
 
-    assert states.record_of(run(), outcome) == RunRecord(
+    assert state_view.record_of(run(), outcome) == RunRecord(
         started_at=T0, completed_at=at(155), success=True, duration=155_000, items_processed=42,
         result_file=".results/x.json",
     )  # fmt: skip
@@ -31,25 +31,25 @@ def test_a_run_that_succeeded() -> None:
 
 @pytest.mark.parametrize("state", ["FAILED", "TIMED_OUT", "PARTIAL", "CANCELLED"])
 def test_a_run_that_ended_in_any_other_way_was_no_success(state: str) -> None:
-    assert not states.record_of(run(state=state), Outcome()).success
-    assert states.is_over(run(state=state))
+    assert not state_view.record_of(run(state=state), Outcome()).success
+    assert state_view.is_over(run(state=state))
 
 
 def test_the_error_is_that_of_the_task_that_failed() -> None:
     failed = task("load", "FAILED", error={"type": "exit", "message": "exited with 3"})
 
-    assert states.outcome_of(run(state="FAILED"), [failed]).error == "exited with 3"
-    assert states.outcome_of(run(state="FAILED"), [task("extract"), failed]).error == "load: exited with 3"
+    assert state_view.outcome_of(run(state="FAILED"), [failed]).error == "exited with 3"
+    assert state_view.outcome_of(run(state="FAILED"), [task("extract"), failed]).error == "load: exited with 3"
 
 
 def test_the_error_has_the_last_line_that_was_printed() -> None:
     failed = task(state="FAILED", error={"message": "exited with 3", "last_lines": "trying\nno such table\n"})
 
-    assert states.outcome_of(run(state="FAILED"), [failed]).error == "exited with 3: no such table"
+    assert state_view.outcome_of(run(state="FAILED"), [failed]).error == "exited with 3: no such table"
 
 
 def test_a_task_that_says_nothing_of_its_failure_is_described_by_why_it_ended() -> None:
-    assert states.outcome_of(run(state="FAILED"), [task(state="FAILED", because="its only try failed")]).error == (
+    assert state_view.outcome_of(run(state="FAILED"), [task(state="FAILED", because="its only try failed")]).error == (
         "its only try failed"
     )
 
@@ -57,11 +57,11 @@ def test_a_task_that_says_nothing_of_its_failure_is_described_by_why_it_ended() 
 def test_a_cancelled_run_says_who_cancelled_it() -> None:
     cancelled = replace(run(state="CANCELLED"), because="cancelled by ann")
 
-    assert states.outcome_of(cancelled, [task(state="CANCELLED")]).error == "cancelled by ann"
+    assert state_view.outcome_of(cancelled, [task(state="CANCELLED")]).error == "cancelled by ann"
 
 
 def test_a_run_that_is_under_way_has_no_end_and_no_success() -> None:
-    under_way = states.record_of(run(state="RUNNING", ends=None), Outcome())
+    under_way = state_view.record_of(run(state="RUNNING", ends=None), Outcome())
 
     assert (under_way.completed_at, under_way.success, under_way.duration) == (None, False, UNSET)
 
@@ -69,7 +69,7 @@ def test_a_run_that_is_under_way_has_no_end_and_no_success() -> None:
 def test_times_are_whole_milliseconds_and_an_end_is_never_before_its_beginning() -> None:
     odd = replace(run(), created_at=T0.replace(microsecond=1_999), start_at=T0, ended_at=T0)
 
-    made = states.record_of(odd, Outcome())
+    made = state_view.record_of(odd, Outcome())
 
     assert made.started_at == T0.replace(microsecond=1_000)
     assert made.completed_at == made.started_at
@@ -77,25 +77,25 @@ def test_times_are_whole_milliseconds_and_an_end_is_never_before_its_beginning()
 
 
 def test_retries_are_said_only_where_there_were_some() -> None:
-    assert states.record_of(run(), Outcome()).retry_attempt is UNSET
-    assert states.record_of(run(retries=2), Outcome()).retry_attempt == 2
+    assert state_view.record_of(run(), Outcome()).retry_attempt is UNSET
+    assert state_view.record_of(run(retries=2), Outcome()).retry_attempt == 2
 
 
 def test_outputs_are_by_task_and_those_of_a_fan_out_in_the_order_of_its_items() -> None:
     tasks = [task("b", output="y", partition=1), task("a", output={"n": 1}), task("b", output="x", partition=0)]
 
-    assert states.outcome_of(run(), tasks).outputs == {"a": {"n": 1}, "b": ["x", "y"]}
+    assert state_view.outcome_of(run(), tasks).outputs == {"a": {"n": 1}, "b": ["x", "y"]}
 
 
 def test_an_output_that_means_something_else_by_the_same_words_is_no_report() -> None:
-    assert states.outcome_of(run(), [task(output={"items_processed": "many"})]).items_processed is None
-    assert states.outcome_of(run(), [task(output=[1, 2])]).result_file is None
+    assert state_view.outcome_of(run(), [task(output={"items_processed": "many"})]).items_processed is None
+    assert state_view.outcome_of(run(), [task(output=[1, 2])]).result_file is None
 
 
 def test_a_task_that_waits_for_its_next_try_makes_the_run_wait() -> None:
     waits = task(state="PENDING", due_at=at(60), error={"message": "no luck"})
 
-    outcome = states.outcome_of(run(state="RUNNING", ends=None), [waits])
+    outcome = state_view.outcome_of(run(state="RUNNING", ends=None), [waits])
 
     assert outcome.due_at == at(60)
     assert outcome.error == "no luck"
@@ -107,7 +107,7 @@ def test_a_task_that_waits_for_its_next_try_makes_the_run_wait() -> None:
 def test_a_run_is_counted_once() -> None:
     once = counted(record())
 
-    assert states.count(once, run("run_0"), record(), most=50) == once
+    assert state_view.count(once, run("run_0"), record(), most=50) == once
 
 
 def test_successes_and_failures_add_up() -> None:
@@ -128,9 +128,9 @@ def test_a_file_that_kept_no_average_lends_that_of_its_history() -> None:
         schedule_id="a-abcdef", pipeline_id="a", stats=ScheduleStats(total_runs=3, successful_runs=3),
         history=(record(2, duration=200), record(1, duration=100)),
     )  # fmt: skip
-    tally = states.import_tally(state, at(100), is_on_server=False, most=50)
+    tally = state_view.import_tally(state, at(100), is_on_server=False, most=50)
 
-    tally = states.count(tally, run(begins=50), record(50, duration=550), most=50)
+    tally = state_view.count(tally, run(begins=50), record(50, duration=550), most=50)
 
     assert tally.stats.average_duration == pytest.approx(250.0)
 
@@ -226,7 +226,7 @@ def test_the_last_run_says_null_where_the_history_says_nothing() -> None:
 
 def imported(state: ScheduleState, *, now: datetime = LATER, is_on_server: bool = False) -> Tally:
     """What is made of a file alone."""
-    return states.import_tally(state, now, is_on_server=is_on_server, most=50)
+    return state_view.import_tally(state, now, is_on_server=is_on_server, most=50)
 
 
 def state_file(**more: object) -> ScheduleState:
@@ -249,7 +249,7 @@ def test_a_run_that_was_under_way_becomes_one_that_was_interrupted() -> None:
     tally = imported(state_file(status=ScheduleStatus.RUNNING, last_run=under_way, stats=ScheduleStats()))
 
     assert tally.stats == ScheduleStats(total_runs=1, failed_runs=1, last_failure=at(10), average_duration=None)
-    assert tally.history[0].error == states.INTERRUPTED
+    assert tally.history[0].error == state_view.INTERRUPTED
     assert tally.history[0].completed_at == LATER
 
 
@@ -257,7 +257,7 @@ def test_a_file_that_only_says_running_means_the_window_that_was_due() -> None:
     file = state_file(status=ScheduleStatus.RUNNING, last_run=record(0), next_run=at(60), history=(record(0),))
 
     assert imported(file).history[0].started_at == at(60)
-    assert states.since_of(file, at(1_000)) == at(60)
+    assert state_view.since_of(file, at(1_000)) == at(60)
 
 
 def test_what_the_server_has_is_not_taken_for_interrupted() -> None:
@@ -267,18 +267,18 @@ def test_what_the_server_has_is_not_taken_for_interrupted() -> None:
     tally = imported(file, is_on_server=True)
 
     assert tally.stats.failed_runs == 0
-    assert states.is_counted(tally, run(begins=0))
-    assert not states.is_counted(tally, run(begins=10))
+    assert state_view.is_counted(tally, run(begins=0))
+    assert not state_view.is_counted(tally, run(begins=10))
 
 
 def test_an_import_goes_on_after_the_last_run() -> None:
-    assert states.since_of(state_file(last_run=record(7)), at(100)) == at(7)
+    assert state_view.since_of(state_file(last_run=record(7)), at(100)) == at(7)
 
 
 def test_an_import_without_a_run_goes_on_with_the_window_that_was_due() -> None:
-    since = states.since_of(state_file(next_run=at(60)), at(100))
+    since = state_view.since_of(state_file(next_run=at(60)), at(100))
 
     assert since is not None
     assert since < at(60)
-    assert states.since_of(state_file(next_run=at(160)), at(100)) is None
-    assert states.since_of(state_file(), at(100)) is None
+    assert state_view.since_of(state_file(next_run=at(160)), at(100)) is None
+    assert state_view.since_of(state_file(), at(100)) is None

@@ -13,10 +13,10 @@ from structlog.testing import capture_logs
 from watchfiles import awatch
 from watchfiles.main import FileChange
 
-from mainspring.clock import MachineClock
-from mainspring.folder import watching
-from mainspring.folder.records import LOCK_FILE, PIPELINE_FILE, STATE_FILE
-from mainspring.folder.watching import Watcher
+from mainspring.folder import watcher as watching
+from mainspring.folder.state.records import LOCK_FILE, PIPELINE_FILE, STATE_FILE
+from mainspring.folder.watcher import Watcher
+from mainspring.protocol.clock import MachineClock
 
 DEADLINE_SECONDS = 60
 

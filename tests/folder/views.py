@@ -7,11 +7,11 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 from msgspec import UNSET
 
-from mainspring.folder import states
-from mainspring.folder.records import RunRecord, ScheduleState
-from mainspring.folder.states import Tally
-from mainspring.rest import RunView, TaskView
-from mainspring.rest_schedules import ScheduleView
+from mainspring.folder.state import state_view
+from mainspring.folder.state.records import RunRecord, ScheduleState
+from mainspring.folder.state.state_view import Tally
+from mainspring.protocol.rest.runs import RunView, TaskView
+from mainspring.protocol.rest.schedules import ScheduleView
 
 T0 = datetime(2026, 1, 26, 14, 0, tzinfo=UTC)
 TOMORROW = T0 + timedelta(days=1)
@@ -69,12 +69,14 @@ def record(begins: float = 0, *, success: bool = True, duration: int | None = 1_
 
 def shown(tally: Tally = NO_RUNS, view: ScheduleView | None = None, **more: object) -> ScheduleState:
     """The content of the file."""
-    return states.state_of(view or schedule(), tally, schedule_id="a-abcdef", pipeline_id="a", **more)  # type: ignore[arg-type]
+    return state_view.state_of(view or schedule(), tally, schedule_id="a-abcdef", pipeline_id="a", **more)  # type: ignore[arg-type]
 
 
 def counted(*records: RunRecord, most: int = 50) -> Tally:
     """A tally of these runs, in this order."""
     tally = Tally()
     for number, one in enumerate(records):
-        tally = states.count(tally, run(f"run_{number}", begins=(one.started_at - T0).total_seconds()), one, most=most)
+        tally = state_view.count(
+            tally, run(f"run_{number}", begins=(one.started_at - T0).total_seconds()), one, most=most
+        )
     return tally

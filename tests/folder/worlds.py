@@ -7,9 +7,9 @@ from random import Random
 import msgspec
 from msgspec.structs import replace
 
-from mainspring.core.schedules import ScheduleSpec
-from mainspring.core.triggers import CronTrigger, EventTrigger
-from mainspring.folder.index import Known
+from mainspring.core.schedules.schedule_spec import ScheduleSpec
+from mainspring.core.schedules.triggers import CronTrigger, EventTrigger
+from mainspring.definitions.pipeline_file import Pipeline
 from mainspring.folder.reconcile import (
     Directory,
     Kind,
@@ -18,7 +18,7 @@ from mainspring.folder.reconcile import (
     is_schedule,
     reconcile,
 )
-from mainspring.sdk.pipelines import Pipeline
+from mainspring.folder.state.index import Known
 
 
 def pipeline(id: str, *, says: str = "1", scheduled: bool = True, event: bool = False) -> Pipeline:

@@ -11,39 +11,30 @@ from pathlib import Path
 
 from prometheus_client.metrics import MetricWrapperBase
 
-from mainspring import errors
 from mainspring.api import services
 from mainspring.api.app import endpoints
-from mainspring.api.problems import problem_of
-from mainspring.checkup.findings import Answer
+from mainspring.api.http.problems import problem_of
 from mainspring.cli.exits import exit_code
-from mainspring.clock import MachineClock
-from mainspring.core import (
-    alerts,
-    batch,
-    decisions,
-    diagnoses,
-    diagnosis_words,
-    fires,
-    isolation,
-    levels,
-    placement,
-    runs,
-    states,
-    tasks,
-    webhook_events,
-    workers,
-)
-from mainspring.core.failure_policy import FailureClass
-from mainspring.core.tuning import SETTINGS
-from mainspring.host.levels import Levels
+from mainspring.core.admission import degradation
+from mainspring.core.explain import diagnosis, messages
+from mainspring.core.lifecycle import states
+from mainspring.core.lifecycle.failure_policy import FailureClass
+from mainspring.core.model import alerts, batch, decisions, run, task, webhook_events, worker
+from mainspring.core.model.settings import SETTINGS
+from mainspring.core.placement import feasibility
+from mainspring.core.schedules import windows
+from mainspring.core.work import isolation
+from mainspring.doctor.findings import Answer
+from mainspring.host.degradation import Levels
+from mainspring.protocol import errors
+from mainspring.protocol.clock import MachineClock
 from mainspring.shard import effects, events
 from mainspring.smoke.outcomes import FaultCode
 from mainspring.telemetry import metrics
-from mainspring.telemetry.levels import LevelNumbers
-from mainspring.telemetry.timetable import Timetable
+from mainspring.telemetry.degradation import LevelNumbers
+from mainspring.telemetry.schedule_metrics import Timetable
 from mainspring.telemetry.tracing import NAMES
-from mainspring.worker import calls
+from mainspring.worker.executors.python import function_calls
 from tests.golden.shapes import compact
 from tests.house_rules.source import Source
 
@@ -56,22 +47,22 @@ _VARIABLE = re.compile(r"\bMAINSPRING_[A-Z0-9_]*")
 _LEVELS = frozenset({"debug", "info", "warning", "error", "exception", "critical"})
 
 CODES: Mapping[str, type[Enum]] = {
-    "states of a task": tasks.TaskState,
-    "states of a run": runs.RunState,
+    "states of a task": task.TaskState,
+    "states of a run": run.RunState,
     "states of a pipeline": states.PipelineState,
-    "ends of an attempt": tasks.AttemptEnd,
-    "priorities": tasks.Priority,
-    "reasons to stop an attempt": tasks.StopKind,
-    "states of a worker": workers.WorkerStatus,
-    "what holds a worker": workers.Hold,
-    "failure policies": runs.FailurePolicy,
+    "ends of an attempt": task.AttemptEnd,
+    "priorities": task.Priority,
+    "reasons to stop an attempt": task.StopKind,
+    "states of a worker": worker.WorkerStatus,
+    "what holds a worker": worker.Hold,
+    "failure policies": run.FailurePolicy,
     "classes of failures": FailureClass,
-    "outcomes of a window": fires.Outcome,
-    "reasons of a diagnosis": diagnoses.Reason,
-    "gates of a diagnosis, what became of them": diagnoses.Passed,
-    "acts of a diagnosis": diagnoses.ActKind,
-    "foresight of a diagnosis": diagnoses.Foresight,
-    "obstacles of a worker": placement.Hindrance,
+    "outcomes of a window": windows.Outcome,
+    "reasons of a diagnosis": diagnosis.Reason,
+    "gates of a diagnosis, what became of them": diagnosis.Passed,
+    "acts of a diagnosis": diagnosis.ActKind,
+    "foresight of a diagnosis": diagnosis.Foresight,
+    "obstacles of a worker": feasibility.Hindrance,
     "kinds of alerts": alerts.AlertKind,
     "severities of alerts": alerts.Severity,
     "kinds of decisions": decisions.DecisionKind,
@@ -79,7 +70,7 @@ CODES: Mapping[str, type[Enum]] = {
     "timers": events.TimerKind,
     "replies to an act": effects.Reply,
     "levels of isolation": isolation.Isolation,
-    "levels of service": levels.Degree,
+    "levels of service": degradation.Degree,
     "roles": services.Role,
     "refused submissions": metrics.Refusal,
     "faults of mainspring smoke": FaultCode,
@@ -98,7 +89,7 @@ def errors_text() -> str:
         above = family.code if issubclass(family, errors.MainspringError) else "-"
         lines.append(
             f"{kind.code}: HTTP {problem.status}, exit {exit_code(error)}, below {above}, title {problem.title!r}, "
-            f"type {problem.type}, of a task {calls._type_of(error)}"
+            f"type {problem.type}, of a task {function_calls._type_of(error)}"
         )
     return "\n".join(sorted(lines)) + "\n"
 
@@ -149,7 +140,7 @@ def codes_text() -> str:
     for title, kind in CODES.items():
         values = [f"{one.name} {one.value}" if isinstance(one.value, int) else str(one.value) for one in kind]
         lines += [f"{title}: {', '.join(values)}"]
-    lines += [f"gates of a diagnosis: {', '.join(diagnosis_words.QUEUED_GATES)}"]
+    lines += [f"gates of a diagnosis: {', '.join(messages.QUEUED_GATES)}"]
     lines += [f"events of webhooks: {', '.join((*webhook_events.EVENTS, webhook_events.TEST))}"]
     lines += [f"reasons of errors: {', '.join(sorted({name for one in sources() for name in _reasons(one)}))}"]
     lines += ["", "transitions of a task:", *_moves(states._EDGES), ""]
@@ -181,7 +172,7 @@ class _NoLevels(Levels):
 
     def __init__(self) -> None: ...
 
-    def pools(self) -> Mapping[str, levels.Level]:
+    def pools(self) -> Mapping[str, degradation.Level]:
         return {}
 
 
@@ -199,7 +190,7 @@ def _metric(name: str, kind: str, labels: Iterable[str], about: str) -> str:
     return f"{name}{{{','.join(labels)}}} {kind}: {about}"
 
 
-def _moves(table: Mapping[tasks.TaskState, Iterable[tasks.TaskState]]) -> Iterator[str]:
+def _moves(table: Mapping[task.TaskState, Iterable[task.TaskState]]) -> Iterator[str]:
     for begin, ends in table.items():
         yield f"  {begin.value}: {', '.join(sorted(end.value for end in ends)) or '-'}"
 

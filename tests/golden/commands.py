@@ -10,7 +10,7 @@ from collections.abc import Set as AbstractSet
 
 import rich_click as click
 
-from mainspring.cli.commands import walk
+from mainspring.cli.commands.local.commands import walk
 from mainspring.cli.main import _ALIASES, _PANELS, main
 from tests.golden.catalogues import sources
 from tests.golden.shapes import compact

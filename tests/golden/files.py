@@ -9,8 +9,8 @@ from pathlib import Path
 
 import msgspec
 
-from mainspring.api import openapi
 from mainspring.api.app import endpoints
+from mainspring.api.http import openapi
 from tests.golden import catalogues, commands, frames, public, schemas, stored
 from tests.golden.shapes import written
 

@@ -7,15 +7,19 @@ from typing import get_args
 
 import msgspec
 
-from mainspring import wire
-from mainspring.api import forwarding, link, logs, peers
-from mainspring.core.diagnoses import Diagnosis, WaitingSum
-from mainspring.core.standings import Standing
-from mainspring.core.supposals import Outcome
+from mainspring.api.cluster import forwarding, peers
+from mainspring.api.logs import logs
+from mainspring.api.worker_link import link
+from mainspring.core.explain.diagnosis import Diagnosis, WaitingSum
+from mainspring.core.explain.what_if import Outcome
+from mainspring.core.fairness.pool_status import Standing
 from mainspring.mapreduce import invoke_socket
-from mainspring.shard import claim_events, events
+from mainspring.protocol import wire
+from mainspring.shard import events
 from mainspring.shard.effects import Answered
-from mainspring.worker import child_wire, frames, guard_wire
+from mainspring.shard.workers import claim_events
+from mainspring.worker.executors.python import child_wire
+from mainspring.worker.supervisor import frames, supervisor_wire
 from tests.golden.shapes import document_lines, encoded_lines, example_of
 
 Messages = Sequence[type[msgspec.Struct]]
@@ -23,8 +27,8 @@ Messages = Sequence[type[msgspec.Struct]]
 LINKS: Mapping[str, Messages] = {
     "from a worker to its server": get_args(wire.FromWorker),
     "from a server to a worker": get_args(wire.ToWorker),
-    "from an agent to its guard": get_args(guard_wire.FromAgent),
-    "from a guard to its agent": get_args(guard_wire.FromGuard),
+    "from an agent to its guard": get_args(supervisor_wire.FromAgent),
+    "from a guard to its agent": get_args(supervisor_wire.FromGuard),
     "from a guard to a child": get_args(child_wire.ToChild),
     "from a child to its guard": get_args(child_wire.FromChild),
 }

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import asyncpg
 
-from mainspring.clock import MachineClock
-from mainspring.store.postgres import PostgresStore
-from mainspring.store.sqlite import SqliteStore, inline
+from mainspring.protocol.clock import MachineClock
+from mainspring.store.postgres.store import PostgresStore
+from mainspring.store.sqlite.store import SqliteStore, inline
 
 _COLUMNS = """
     SELECT c.relname AS "table", a.attname AS name, format_type(a.atttypid, a.atttypmod) AS type,

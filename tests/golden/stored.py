@@ -8,23 +8,33 @@ from random import Random
 
 import msgspec
 
-from mainspring import ids
-from mainspring.api import etags, live, submission, tokens, views
-from mainspring.core import alerts, audit_trail, failures, fires, hearings, trace_ids, webhook_events, work
-from mainspring.core.audit_trail import AuditEntry
-from mainspring.core.jobs import JobSpec
-from mainspring.core.runs import Run
-from mainspring.core.schedules import ScheduleSpec
-from mainspring.folder import index, records
-from mainspring.host import alerting, webhooks
+from mainspring.api.auth import tokens
+from mainspring.api.http import etags
+from mainspring.api.live import transitions
+from mainspring.api.submission import submission
+from mainspring.api.views import run_views
+from mainspring.core.lifecycle import failures
+from mainspring.core.model import alerts, audit_entry, trace_ids, webhook_events
+from mainspring.core.model.audit_entry import AuditEntry
+from mainspring.core.model.job import JobSpec
+from mainspring.core.model.run import Run
+from mainspring.core.schedules import evaluation, windows
+from mainspring.core.schedules.schedule_spec import ScheduleSpec
+from mainspring.core.work import work
+from mainspring.folder.state import index, records
+from mainspring.host.outbox import alert_episodes, webhooks
+from mainspring.mapreduce import answer_log as map_journal
 from mainspring.mapreduce import attempt as map_attempt
-from mainspring.mapreduce import journal as map_journal
-from mainspring.rest import RunRequest
-from mainspring.sdk import context
+from mainspring.protocol import ids
+from mainspring.protocol.rest.runs import RunRequest
 from mainspring.shard.turn import run_ended
-from mainspring.store import postgres_rows, rows
-from mainspring.store.port_workers import JoinTokenRow
-from mainspring.worker import attempt_files, guard_settings, steps
+from mainspring.store.ports.workers import JoinTokenRow
+from mainspring.store.postgres import rows as postgres_rows
+from mainspring.store.sql import rows
+from mainspring.task_context import task_context
+from mainspring.worker.agent import instructions
+from mainspring.worker.executors import attempt_files
+from mainspring.worker.supervisor import supervisor_settings
 from tests.golden.shapes import document_lines, encoded_lines, example_of, shape_lines
 
 AT = datetime(2026, 11, 16, 5, 30, tzinfo=UTC)
@@ -45,7 +55,7 @@ def documents_text() -> str:
     lines: list[str] = []
     for title, kind in DOCUMENTS.items():
         lines += document_lines(title, kind)
-    lines += encoded_lines("the worker's journal: a record", steps.Record)
+    lines += encoded_lines("the worker's journal: a record", instructions.Record)
     run = example_of(Run)
     assert isinstance(run, Run)
     ended = run_ended(run, AT)
@@ -58,17 +68,17 @@ DOCUMENTS: dict[str, object] = {
     **{f"jobs: the work of a task, {kind}": struct for kind, struct in work.KINDS.items()},
     "schedules: definition": ScheduleSpec,
     f"the outbox, {alerts.OUTBOX_KIND}": alerts.Alert,
-    f"the outbox, {alerting.NOTIFY_KIND}": alerting.Delivery,
+    f"the outbox, {alert_episodes.NOTIFY_KIND}": alert_episodes.Delivery,
     f"the outbox, {webhooks.WEBHOOK_KIND}": webhooks._ToSend,
-    f"the outbox, {hearings.CANCEL_RUN}": hearings.CancelWish,
-    f"the outbox, {hearings.LOOK_FOR_FILE}": hearings.FileWish,
+    f"the outbox, {evaluation.CANCEL_RUN}": evaluation.CancelWish,
+    f"the outbox, {evaluation.LOOK_FOR_FILE}": evaluation.FileWish,
     "a webhook's message": webhook_events.CloudEvent,
     "a webhook's message, its data": webhook_events.RunNews,
     f"a folder, {records.STATE_FILE}, {records.ARCHIVE_FILE}": records.ScheduleState,
     f"a folder, {records.LOCK_FILE}": records.LockRecord,
     f"a folder, {records.OWN_DIRECTORY}/{index.INDEX_FILE}": index._File,
-    f"a worker, {guard_settings.SETTINGS_FILE}": guard_settings.GuardSettings,
-    "a task, MAINSPRING_CONTEXT": context.SavedContext,
+    f"a worker, {supervisor_settings.SETTINGS_FILE}": supervisor_settings.GuardSettings,
+    "a task, MAINSPRING_CONTEXT": task_context.SavedContext,
     "a task, MAINSPRING_PROGRESS": attempt_files.Progress,
     "a prompt for each item, its journal": map_journal._Line,
     "a prompt for each item, MAINSPRING_FAILURE": map_attempt.Failed,
@@ -86,10 +96,10 @@ def _held() -> Iterator[tuple[str, object]]:
     yield "an id of a decision", ids.derived_id("dec", AT, 3, "a subject")
     yield "a task's id", ids.task_id(RUN, 12)
     yield "a task's id, made by another", ids.child_task_id(RUN, 3, 1, 7)
-    yield "the key of a window", fires.fire_key("sched_1", AT, 1)
-    yield "the jitter of a window", fires.jitter("sched_1", AT, 600)
-    yield "a cursor of a list", views.make_cursor("2026-11-16T05:30:00+00:00", RUN)
-    yield "a cursor of the stream", live.write_cursor({"default": (1042, 7), "a b": (3, 0)})
+    yield "the key of a window", windows.fire_key("sched_1", AT, 1)
+    yield "the jitter of a window", windows.jitter("sched_1", AT, 600)
+    yield "a cursor of a list", run_views.make_cursor("2026-11-16T05:30:00+00:00", RUN)
+    yield "a cursor of the stream", transitions.write_cursor({"default": (1042, 7), "a b": (3, 0)})
     yield "a version", etags.tag(7)
     yield "the version of a checkpoint", work.digest_of('{"page":4}')
     yield "the token of an attempt", tokens.make_attempt_token("secret", ATTEMPT, AT)
@@ -100,7 +110,7 @@ def _held() -> Iterator[tuple[str, object]]:
     yield "a webhook's secret", tokens.webhook_secret("secret", "hook_1")
     yield "a webhook's message", webhook_events.message_id("hook_1", RUN, 1)
     yield "the digest of a submission", submission.digest([RunRequest(job="etl", idempotency_key="key")])
-    yield "a link of the audit log", audit_trail.link(audit_trail.BEGINNING, 1, _entry())
+    yield "a link of the audit log", audit_entry.link(audit_entry.BEGINNING, 1, _entry())
     yield "the trace of an attempt", trace_ids.traceparent(RUN, ATTEMPT)
     yield "a run in OpenLineage", trace_ids.uuid_text(RUN)
     error = '{"type": "ConnectionError", "message": "no route to 10.1.2.3"}'

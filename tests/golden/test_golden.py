@@ -9,10 +9,12 @@ import msgspec
 import pytest
 
 import mainspring
-from mainspring import testing, wire
+from mainspring import testing
 from mainspring.api.app import endpoints
+from mainspring.protocol import wire
 from mainspring.shard import events
-from mainspring.worker import child_wire, guard_wire
+from mainspring.worker.executors.python import child_wire
+from mainspring.worker.supervisor import supervisor_wire
 from tests.golden import files, frames
 from tests.golden.files import FILES, POSTGRES
 from tests.golden.schemas import postgres_text
@@ -45,7 +47,7 @@ def test_a_difference_is_shown_with_what_to_do() -> None:
     assert "python -m tests.golden errors.txt" in said
 
 
-@pytest.mark.parametrize("module", [wire, guard_wire, child_wire])
+@pytest.mark.parametrize("module", [wire, supervisor_wire, child_wire])
 def test_every_message_is_in_a_link(module: ModuleType) -> None:
     linked = {kind for messages in frames.LINKS.values() for kind in messages}
     tagged = {

@@ -16,21 +16,16 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
-from mainspring.core.batch import Batch
-from mainspring.core.jobs import JobRow, JobSpec
-from mainspring.core.runs import Run, RunState
-from mainspring.core.tasks import Priority, Task
-from mainspring.errors import Fenced, NotLeading, Unavailable
+from mainspring.core.model.batch import Batch
+from mainspring.core.model.job import JobRow, JobSpec
+from mainspring.core.model.run import Run, RunState
+from mainspring.core.model.task import Priority, Task
 from mainspring.host.host import Host
 from mainspring.host.links import Link
 from mainspring.host.loop import Leader
-from mainspring.ids import new_id
-from mainspring.shard.effects import Answered
-from mainspring.shard.events import Act
-from mainspring.store.port import ShardRows, Term, Waiting
-from mainspring.store.port_schedules import Decide, Settled
-from mainspring.store.sqlite import Lane, SqliteStore
-from mainspring.wire import (
+from mainspring.protocol.errors import Fenced, NotLeading, Unavailable
+from mainspring.protocol.ids import new_id
+from mainspring.protocol.wire import (
     Answer,
     Assign,
     Assignment,
@@ -47,7 +42,12 @@ from mainspring.wire import (
     Verdict,
     Welcome,
 )
-from mainspring.worker.played import PlayedWorker
+from mainspring.shard.effects import Answered
+from mainspring.shard.events import Act
+from mainspring.simulation.virtual_worker import PlayedWorker
+from mainspring.store.ports.schedules import Decide, Settled
+from mainspring.store.ports.store import ShardRows, Term, Waiting
+from mainspring.store.sqlite.store import Lane, SqliteStore
 from tests.host.virtual import VirtualClock
 
 SHARD = "pool"

@@ -6,11 +6,12 @@ import asyncio
 
 import pytest
 
-from mainspring.core.audit_trail import AuditEntry
-from mainspring.core.runs import RunState
-from mainspring.core.tasks import Priority, TaskState
-from mainspring.errors import NotLeading, Overloaded
+from mainspring.core.model.audit_entry import AuditEntry
+from mainspring.core.model.run import RunState
+from mainspring.core.model.task import Priority, TaskState
 from mainspring.host.loop import INBOX_LIMIT
+from mainspring.protocol.errors import NotLeading, Overloaded
+from mainspring.protocol.wire import Outcome, Result, Stop
 from mainspring.shard.effects import Answered, Reply
 from mainspring.shard.events import (
     AttemptStarted,
@@ -22,7 +23,6 @@ from mainspring.shard.events import (
     ResumeRun,
     WorkerBeat,
 )
-from mainspring.wire import Outcome, Result, Stop
 from tests.host.hall import SHARD, Hall, Hand, Trouble
 from tests.shard.jobs import chain, job, task
 

@@ -10,13 +10,13 @@ import msgspec
 import pytest
 from structlog.testing import capture_logs
 
-from mainspring.core.alerts import Alert, AlertKind, Severity, outgoing
-from mainspring.core.batch import Batch, Outgoing
-from mainspring.core.notices import Notice, Wish
-from mainspring.errors import Unavailable
-from mainspring.host.alerting import AT_ONCE, NOTIFY_KIND, Alerting, Delivery
-from mainspring.host.outbox import LONGEST_ASIDE_SECONDS, OutboxDelivery
-from mainspring.store.port_schedules import AlertRow
+from mainspring.core.model.alerts import Alert, AlertKind, Severity, outgoing
+from mainspring.core.model.batch import Batch, Outgoing
+from mainspring.core.model.notices import Notice, Wish
+from mainspring.host.outbox.alert_episodes import AT_ONCE, NOTIFY_KIND, Alerting, Delivery
+from mainspring.host.outbox.delivery import LONGEST_ASIDE_SECONDS, OutboxDelivery
+from mainspring.protocol.errors import Unavailable
+from mainspring.store.ports.schedules import AlertRow
 from tests.host.hall import SHARD, Hall
 
 

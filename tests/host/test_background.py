@@ -15,27 +15,27 @@ import pytest_asyncio
 from msgspec.structs import replace
 from structlog.testing import capture_logs
 
-from mainspring.api.log_files import LogFiles
+from mainspring.api.logs.log_files import LogFiles
 from mainspring.api.server import Front
-from mainspring.bootstrap import POOL, Engine
-from mainspring.core.batch import Outgoing
-from mainspring.core.fires import Outcome
-from mainspring.core.restart_policy import FAILING_AFTER_FAILURES, HEALTHY_AFTER_SECONDS
-from mainspring.core.sharing_rules import SharingRules
-from mainspring.core.tuning import USUAL_RETENTION
-from mainspring.errors import Broken
+from mainspring.app.build import POOL, Engine
+from mainspring.core.fairness.sharing_rules import SharingRules
+from mainspring.core.lifecycle.restart_policy import FAILING_AFTER_FAILURES, HEALTHY_AFTER_SECONDS
+from mainspring.core.model.batch import Outgoing
+from mainspring.core.model.settings import USUAL_RETENTION
+from mainspring.core.schedules.windows import Outcome
 from mainspring.event_loop import start_task
 from mainspring.host.background import BackgroundLoops
+from mainspring.host.config.cluster_limits import LimitsKeeper
 from mainspring.host.inbox import Inbox
-from mainspring.host.limits_keeping import LimitsKeeper
-from mainspring.host.outbox import OutboxDelivery
-from mainspring.host.sweeps import Sweeper
+from mainspring.host.maintenance.sweeper import Sweeper
+from mainspring.host.outbox.delivery import OutboxDelivery
+from mainspring.protocol.errors import Broken
 from mainspring.shard.effects import TakeAllowance, TakeShare
 from mainspring.shard.events import AllowanceGranted
-from mainspring.store import sqlite_rows as rows
-from mainspring.store.port import Pruned
-from mainspring.store.sqlite_batch import write_outbox
-from mainspring.store.sqlite_rows import insert_into, micros
+from mainspring.store.ports.store import Pruned
+from mainspring.store.sqlite import rows
+from mainspring.store.sqlite.batch import write_outbox
+from mainspring.store.sqlite.rows import insert_into, micros
 from tests.host.hall import Hall
 from tests.host.test_limits_keeping import API, GPU, rules
 from tests.shard.jobs import job, task

@@ -6,10 +6,10 @@ import asyncio
 
 import pytest
 
-from mainspring.errors import Overloaded
 from mainspring.host.inbox import Inbox
+from mainspring.protocol.errors import Overloaded
+from mainspring.protocol.wire import Progress
 from mainspring.shard.events import AttemptStarted, CancelRun, Event, WorkerBeat
-from mainspring.wire import Progress
 from tests.host.virtual import VirtualClock
 
 

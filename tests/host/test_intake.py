@@ -8,11 +8,11 @@ from collections import Counter
 import msgspec
 import pytest
 
-from mainspring.core.runs import RunState
-from mainspring.core.tasks import Priority, TaskState
+from mainspring.core.model.run import RunState
+from mainspring.core.model.task import Priority, TaskState
+from mainspring.protocol.wire import Assign
 from mainspring.shard.effects import Reply
 from mainspring.shard.events import CancelRun, PauseRun, ResumeRun, RunArrived, RunsAged, RunUnreadable
-from mainspring.wire import Assign
 from tests.host.hall import Hall, Hand, Trouble
 from tests.shard.jobs import chain, job, task, wide
 

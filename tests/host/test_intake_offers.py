@@ -9,12 +9,12 @@ import pytest
 import pytest_asyncio
 from msgspec.structs import replace
 
-from mainspring.core.intake import Waiting
-from mainspring.core.runs import Run
-from mainspring.core.tasks import Priority
-from mainspring.errors import Unavailable
+from mainspring.core.admission.intake import Waiting
+from mainspring.core.model.run import Run
+from mainspring.core.model.task import Priority
 from mainspring.host import intake
-from mainspring.store.port import Want
+from mainspring.protocol.errors import Unavailable
+from mainspring.store.ports.store import Want
 from tests.host.hall import SHARD, Hall
 from tests.host.test_intake_reader import Reader as Plain
 from tests.shard.jobs import job, task

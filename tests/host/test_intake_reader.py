@@ -8,14 +8,14 @@ from collections.abc import AsyncIterator, Iterable
 import pytest
 import pytest_asyncio
 
-from mainspring.core.intake import Waiting
-from mainspring.core.jobs import Job
-from mainspring.core.tasks import Priority
+from mainspring.core.admission.intake import Waiting
+from mainspring.core.model.job import Job
+from mainspring.core.model.task import Priority
 from mainspring.host import intake
 from mainspring.host.inbox import Inbox
-from mainspring.host.jobs import JobCache
+from mainspring.host.job_cache import JobCache
 from mainspring.shard.events import RunArrived
-from mainspring.shard.memory import ShardMemory
+from mainspring.shard.state.memory import ShardMemory
 from tests.host.hall import SHARD, Hall
 from tests.shard.jobs import job, task, wide
 

@@ -6,10 +6,10 @@ import asyncio
 
 import pytest
 
-from mainspring.core.runs import RunState
-from mainspring.core.tasks import TaskState
-from mainspring.errors import NotLeading
-from mainspring.wire import Verdict
+from mainspring.core.model.run import RunState
+from mainspring.core.model.task import TaskState
+from mainspring.protocol.errors import NotLeading
+from mainspring.protocol.wire import Verdict
 from tests.host.hall import SHARD, Hall, Hand, Trouble
 from tests.shard.jobs import chain, job, task
 

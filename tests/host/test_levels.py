@@ -9,14 +9,14 @@ from datetime import datetime, timedelta
 import pytest
 import pytest_asyncio
 
-from mainspring.core.jobs import JobSpec, TaskSpec
-from mainspring.core.levels import Degree
-from mainspring.core.shedding import Fate
-from mainspring.core.tasks import Priority
-from mainspring.core.tuning import Tuning
-from mainspring.errors import Unavailable
-from mainspring.host.levels import Levels
-from mainspring.store.port import ShardRow
+from mainspring.core.admission.backpressure import Fate
+from mainspring.core.admission.degradation import Degree
+from mainspring.core.model.job import JobSpec, TaskSpec
+from mainspring.core.model.settings import Tuning
+from mainspring.core.model.task import Priority
+from mainspring.host.degradation import Levels
+from mainspring.protocol.errors import Unavailable
+from mainspring.store.ports.store import ShardRow
 from tests.host.hall import SHARD, Hall
 from tests.host.virtual import VirtualClock
 

@@ -9,18 +9,18 @@ from datetime import timedelta
 import pytest
 import pytest_asyncio
 
-from mainspring.core.allowances import Allowance, Wish
-from mainspring.core.batch import Batch
-from mainspring.core.shares import ShareRow, lowered
-from mainspring.core.sharing_rules import NO_RULES, SharingRules
-from mainspring.core.work_groups import GroupRow
-from mainspring.core.zones import EPOCH
-from mainspring.errors import Fenced, Unavailable
+from mainspring.core.fairness.sharing_rules import NO_RULES, SharingRules
+from mainspring.core.limits.concurrency_groups import GroupRow
+from mainspring.core.limits.limit_shares import ShareRow, lowered
+from mainspring.core.limits.rate_grants import Allowance, Wish
+from mainspring.core.model.batch import Batch
+from mainspring.core.schedules.time_zones import EPOCH
+from mainspring.host.config.cluster_limits import LimitsKeeper
 from mainspring.host.inbox import Inbox
-from mainspring.host.limits_keeping import LimitsKeeper
+from mainspring.protocol.errors import Fenced, Unavailable
 from mainspring.shard.effects import TakeAllowance, TakeShare
 from mainspring.shard.events import AllowanceGranted, Event, ShareGranted, ShareWanted
-from mainspring.store.port_terms import Term
+from mainspring.store.ports.terms import Term
 from tests.host.hall import Hall
 
 LEASE = timedelta(seconds=1_000)

@@ -4,27 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from mainspring.core.tasks import TaskState
-from mainspring.core.work import LARGEST_CHECKPOINT_BYTES
-from mainspring.errors import Broken, Refused
+from mainspring.core.model.task import TaskState
+from mainspring.core.work.work import LARGEST_CHECKPOINT_BYTES
 from mainspring.host.inbox import Inbox
 from mainspring.host.links import LEAST_GIVEN_BACK, LONGEST_TEXT, RESULTS_ON_CREDIT, Link, Links
-from mainspring.shard.effects import CloseLink, Send
-from mainspring.shard.events import (
-    AttemptEnded,
-    AttemptReturned,
-    AttemptsReceived,
-    AttemptStarted,
-    CheckpointSaved,
-    Event,
-    EventUnfit,
-    MoreTimeAsked,
-    WorkerBeat,
-    WorkerGone,
-    WorkerLeaving,
-    WorkerRegistered,
-)
-from mainspring.wire import (
+from mainspring.protocol.errors import Broken, Refused
+from mainspring.protocol.wire import (
     Answer,
     Assign,
     Beat,
@@ -48,6 +33,21 @@ from mainspring.wire import (
     Started,
     Verdict,
     Welcome,
+)
+from mainspring.shard.effects import CloseLink, Send
+from mainspring.shard.events import (
+    AttemptEnded,
+    AttemptReturned,
+    AttemptsReceived,
+    AttemptStarted,
+    CheckpointSaved,
+    Event,
+    EventUnfit,
+    MoreTimeAsked,
+    WorkerBeat,
+    WorkerGone,
+    WorkerLeaving,
+    WorkerRegistered,
 )
 from tests.host.hall import Hall, Hand
 from tests.shard.jobs import job, task

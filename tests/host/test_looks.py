@@ -6,10 +6,10 @@ import asyncio
 
 import pytest
 
-from mainspring.errors import Unavailable
 from mainspring.host.inbox import Inbox
 from mainspring.host.links import Links
-from mainspring.wire import Look, Offer, Register, Seen
+from mainspring.protocol.errors import Unavailable
+from mainspring.protocol.wire import Look, Offer, Register, Seen
 
 HELLO = Register("w1", "s1", Offer(1000, 1 << 30), {})
 

@@ -6,8 +6,8 @@ from contextlib import suppress
 
 import pytest
 
-from mainspring.errors import Overloaded
-from mainspring.host.looks import MOST_SECONDS, PART, Looks
+from mainspring.host.introspection_budget import MOST_SECONDS, PART, Looks
+from mainspring.protocol.errors import Overloaded
 from tests.host.virtual import VirtualClock
 
 

@@ -6,15 +6,15 @@ from datetime import datetime
 
 import pytest
 
-from mainspring.core.batch import Batch, SpreadKind
-from mainspring.core.runs import RunState
-from mainspring.core.tasks import TaskState
-from mainspring.errors import NotLeading
+from mainspring.core.model.batch import Batch, SpreadKind
+from mainspring.core.model.run import RunState
+from mainspring.core.model.task import TaskState
 from mainspring.host.loop import EVENTS_AT_ONCE
+from mainspring.protocol.errors import NotLeading
+from mainspring.protocol.wire import Answer, Assign, Outcome, Result, Verdict
 from mainspring.shard.effects import Reply
 from mainspring.shard.events import CancelRun, Event, SpreadStep, TimerDue, TimerKind, WorkerRegistered
-from mainspring.store.port import Term
-from mainspring.wire import Answer, Assign, Outcome, Result, Verdict
+from mainspring.store.ports.store import Term
 from tests.host.hall import SHARD, Hall, Hand, Trouble
 from tests.shard.jobs import chain, job, task, wide
 

@@ -8,9 +8,16 @@ from datetime import timedelta
 
 import pytest
 
-from mainspring.core.batch import Batch, Outgoing
-from mainspring.host.outbox import AT_ONCE, FIRST_PAUSE, LEASE, LONGEST_ASIDE_SECONDS, LONGEST_PAUSE, OutboxDelivery
-from mainspring.store.port import Term
+from mainspring.core.model.batch import Batch, Outgoing
+from mainspring.host.outbox.delivery import (
+    AT_ONCE,
+    FIRST_PAUSE,
+    LEASE,
+    LONGEST_ASIDE_SECONDS,
+    LONGEST_PAUSE,
+    OutboxDelivery,
+)
+from mainspring.store.ports.store import Term
 from tests.host.hall import SHARD, Hall
 from tests.shard.jobs import job, task
 

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainspring.core.runs import RunState
-from mainspring.core.tasks import Priority
-from mainspring.host.pace import AIM_SECONDS, LEAST_ROWS, MOST_ROWS, Pace
+from mainspring.core.model.run import RunState
+from mainspring.core.model.task import Priority
+from mainspring.host.batch_sizer import AIM_SECONDS, LEAST_ROWS, MOST_ROWS, Pace
 from tests.host.hall import Hall
 from tests.shard.jobs import job, task
 

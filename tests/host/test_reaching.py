@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from mainspring.core.diagnoses import STALE_SECONDS, Reason
-from mainspring.core.jobs import JobSpec, TaskSpec
-from mainspring.core.supposals import AS_IT_IS
-from mainspring.errors import NotLeading, Overloaded, Unavailable
-from mainspring.host.reaching import _PLACES, LOOK_SECONDS, HostReach
+from mainspring.core.explain.diagnosis import STALE_SECONDS, Reason
+from mainspring.core.explain.what_if import AS_IT_IS
+from mainspring.core.model.job import JobSpec, TaskSpec
+from mainspring.host.leader_client import _PLACES, LOOK_SECONDS, HostReach
+from mainspring.protocol.errors import NotLeading, Overloaded, Unavailable
+from mainspring.protocol.wire import Look
 from mainspring.shard.events import CancelRun
-from mainspring.wire import Look
 from tests.host.hall import SHARD, Hall, Hand, Trouble
 
 ONE_TASK = JobSpec(name="one", tasks=(TaskSpec(name="only"),))

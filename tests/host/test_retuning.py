@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from mainspring.core.tasks import TaskState
-from mainspring.core.tuning import Tuning
+from mainspring.core.model.settings import Tuning
+from mainspring.core.model.task import TaskState
 from tests.host.hall import SHARD, Hall, Hand
 from tests.shard.jobs import job, task
 

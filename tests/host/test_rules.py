@@ -7,13 +7,13 @@ from collections.abc import AsyncIterator
 
 import pytest_asyncio
 
-from mainspring.core.audit_trail import INSTALLATION, AuditEntry
-from mainspring.core.freezes import FreezeKind, FreezeRow
-from mainspring.core.quotas import Quota, QuotaRow
-from mainspring.core.sharing_rules import AllRules
-from mainspring.core.zones import EPOCH
-from mainspring.errors import Unavailable
-from mainspring.host.rules import FollowedRules
+from mainspring.core.fairness.freezes import FreezeKind, FreezeRow
+from mainspring.core.fairness.quotas import Quota, QuotaRow
+from mainspring.core.fairness.sharing_rules import AllRules
+from mainspring.core.model.audit_entry import INSTALLATION, AuditEntry
+from mainspring.core.schedules.time_zones import EPOCH
+from mainspring.host.config.sharing_rules import FollowedRules
+from mainspring.protocol.errors import Unavailable
 from tests.host.hall import SHARD, Hall
 
 

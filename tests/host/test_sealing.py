@@ -8,10 +8,10 @@ from collections.abc import AsyncIterator
 import pytest_asyncio
 from structlog.testing import capture_logs
 
-from mainspring.core.audit_trail import AuditEntry, ChainCheck, ChainHead
-from mainspring.errors import Unavailable
-from mainspring.host.sealing import SEALED_AT_ONCE, TELL_SECONDS, Sealer
-from mainspring.store.port_admin import Seal
+from mainspring.core.model.audit_entry import AuditEntry, ChainCheck, ChainHead
+from mainspring.host.maintenance.audit_sealer import SEALED_AT_ONCE, TELL_SECONDS, Sealer
+from mainspring.protocol.errors import Unavailable
+from mainspring.store.ports.admin import Seal
 from tests.host.hall import Hall
 
 

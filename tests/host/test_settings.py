@@ -9,12 +9,12 @@ from datetime import timedelta
 import pytest
 import pytest_asyncio
 
-from mainspring.core.audit_trail import INSTALLATION, AuditEntry
-from mainspring.core.tuning import SETTINGS, Tuning
-from mainspring.core.zones import EPOCH
-from mainspring.errors import Refused
-from mainspring.host.settings import Settings
-from mainspring.store.port_admin import MeasureRow
+from mainspring.core.model.audit_entry import INSTALLATION, AuditEntry
+from mainspring.core.model.settings import SETTINGS, Tuning
+from mainspring.core.schedules.time_zones import EPOCH
+from mainspring.host.config.settings import Settings
+from mainspring.protocol.errors import Refused
+from mainspring.store.ports.admin import MeasureRow
 from tests.host.hall import Hall
 
 RETRIES = SETTINGS["retries_per_second"]

@@ -7,14 +7,14 @@ from collections.abc import AsyncIterator
 
 import pytest_asyncio
 
-from mainspring.core.audit_trail import INSTALLATION, AuditEntry
-from mainspring.core.jobs import JobSpec, TaskSpec
-from mainspring.core.work_groups import GroupRow
-from mainspring.core.zones import EPOCH
-from mainspring.errors import Fenced, NotLeading
-from mainspring.host.rules import FollowedRules
-from mainspring.wire import Assignment, Offer
-from mainspring.worker.played import PlayedWorker
+from mainspring.core.limits.concurrency_groups import GroupRow
+from mainspring.core.model.audit_entry import INSTALLATION, AuditEntry
+from mainspring.core.model.job import JobSpec, TaskSpec
+from mainspring.core.schedules.time_zones import EPOCH
+from mainspring.host.config.sharing_rules import FollowedRules
+from mainspring.protocol.errors import Fenced, NotLeading
+from mainspring.protocol.wire import Assignment, Offer
+from mainspring.simulation.virtual_worker import PlayedWorker
 from tests.host.hall import SHARD, Hall
 
 OTHER = "other"

@@ -7,8 +7,8 @@ import asyncio
 import pytest
 from structlog.testing import capture_logs
 
-from mainspring.errors import Broken, Fenced, Unavailable
 from mainspring.host.background import BackgroundLoops, Steps, code_of
+from mainspring.protocol.errors import Broken, Fenced, Unavailable
 from tests.host.hall import Hall
 from tests.host.test_background import fail, failures_in
 

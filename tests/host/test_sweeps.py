@@ -7,12 +7,12 @@ from datetime import timedelta
 
 import pytest
 
-from mainspring.core.runs import RunState
-from mainspring.core.tuning import USUAL_RETENTION, Retention
-from mainspring.host.sweeps import Sweeper
+from mainspring.core.model.run import RunState
+from mainspring.core.model.settings import USUAL_RETENTION, Retention
+from mainspring.host.maintenance.sweeper import Sweeper
 from mainspring.shard.effects import Reply
 from mainspring.shard.events import ReopenTask
-from mainspring.store.port import PRUNABLE
+from mainspring.store.ports.store import PRUNABLE
 from tests.host.hall import Hall
 from tests.shard.jobs import chain, job, task
 

@@ -10,15 +10,15 @@ import pytest
 import pytest_asyncio
 from msgspec.structs import replace
 
-from mainspring.core.fires import Outcome
-from mainspring.core.runs import RunState
-from mainspring.core.schedule_rows import EventRow, ScheduleRow
-from mainspring.core.schedules import ScheduleSpec
-from mainspring.core.settling_acts import new_schedule
-from mainspring.core.triggers import CronTrigger, EventTrigger, IntervalTrigger, OnceTrigger
-from mainspring.errors import Refused
-from mainspring.host.schedule_context import make_context
-from mainspring.host.triggers import AT_ONCE, Triggers
+from mainspring.core.model.run import RunState
+from mainspring.core.model.schedule_rows import EventRow, ScheduleRow
+from mainspring.core.schedules.schedule_actions import new_schedule
+from mainspring.core.schedules.schedule_spec import ScheduleSpec
+from mainspring.core.schedules.triggers import CronTrigger, EventTrigger, IntervalTrigger, OnceTrigger
+from mainspring.core.schedules.windows import Outcome
+from mainspring.host.schedules.evaluation_context import make_context
+from mainspring.host.schedules.trigger_loop import AT_ONCE, Triggers
+from mainspring.protocol.errors import Refused
 from tests.host.hall import SHARD, Hall
 from tests.host.timetable import SECOND, Timetable
 from tests.host.virtual import BEGINNING

@@ -10,15 +10,15 @@ import msgspec
 import pytest
 import pytest_asyncio
 
-from mainspring.core.fires import Outcome
-from mainspring.core.runs import RunState
-from mainspring.core.schedule_rows import EventRow
-from mainspring.core.schedules import After, Condition, Overlap, ScheduleSpec
-from mainspring.core.settling import Ended, note_ends
-from mainspring.core.settling_acts import BackfillWish, new_schedule
-from mainspring.core.triggers import CronTrigger, EventTrigger, Expected, IntervalTrigger, ManualTrigger
-from mainspring.errors import Conflict, NotFound, Refused
-from mainspring.wire import Look, Seen
+from mainspring.core.model.run import RunState
+from mainspring.core.model.schedule_rows import EventRow
+from mainspring.core.schedules.evaluate import Ended, note_ends
+from mainspring.core.schedules.schedule_actions import BackfillWish, new_schedule
+from mainspring.core.schedules.schedule_spec import After, Condition, Overlap, ScheduleSpec
+from mainspring.core.schedules.triggers import CronTrigger, EventTrigger, Expected, IntervalTrigger, ManualTrigger
+from mainspring.core.schedules.windows import Outcome
+from mainspring.protocol.errors import Conflict, NotFound, Refused
+from mainspring.protocol.wire import Look, Seen
 from tests.host.hall import Hall, Hand
 from tests.host.timetable import SECOND, Timetable
 from tests.host.virtual import BEGINNING

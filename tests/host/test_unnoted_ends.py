@@ -6,10 +6,10 @@ from datetime import timedelta
 
 import msgspec
 
-from mainspring.core.batch import Batch
-from mainspring.core.runs import RunState
-from mainspring.core.triggers import ManualTrigger
-from mainspring.host.fire_news import UNNOTED_AFTER
+from mainspring.core.model.batch import Batch
+from mainspring.core.model.run import RunState
+from mainspring.core.schedules.triggers import ManualTrigger
+from mainspring.host.schedules.schedule_outbox import UNNOTED_AFTER
 from tests.host.hall import SHARD, Hall
 from tests.host.timetable import Timetable
 

@@ -8,15 +8,15 @@ from datetime import datetime
 
 import pytest_asyncio
 
-from mainspring.core.tasks import TaskState
-from mainspring.core.tuning import USUAL
-from mainspring.core.workers import WorkerStatus
-from mainspring.errors import Unavailable
-from mainspring.host.sweeps import Sweeper
-from mainspring.host.watch import NOTE_SECONDS, unheard_after
+from mainspring.core.model.settings import USUAL
+from mainspring.core.model.task import TaskState
+from mainspring.core.model.worker import WorkerStatus
+from mainspring.host.maintenance.sweeper import Sweeper
+from mainspring.host.maintenance.worker_watch import NOTE_SECONDS, unheard_after
+from mainspring.protocol.errors import Unavailable
+from mainspring.protocol.wire import Assign, Checkpoint, Goodbye
 from mainspring.shard.effects import Reply
 from mainspring.shard.events import CordonWorker, UncordonWorker
-from mainspring.wire import Assign, Checkpoint, Goodbye
 from tests.host.hall import Hall, Hand
 from tests.shard.jobs import job, task
 

@@ -15,22 +15,22 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from mainspring.core.batch import Outgoing
-from mainspring.core.fires import Outcome
-from mainspring.core.hearings import Context
-from mainspring.core.jobs import JobRow, JobSpec, TaskSpec
-from mainspring.core.runs import RunState
-from mainspring.core.schedule_rows import FireRow, ScheduleRow
-from mainspring.core.schedules import ScheduleSpec
-from mainspring.core.triggers import Trigger
-from mainspring.host.fire_news import ASIDE, RUN_ENDED, FireNews
-from mainspring.host.outbox import OutboxDelivery
-from mainspring.host.reaching import HostReach
-from mainspring.host.schedule_acts import ScheduleBook
-from mainspring.host.schedule_context import make_context
-from mainspring.host.settler import Settler
-from mainspring.host.triggers import Triggers
-from mainspring.store.port_schedules import FireFilter
+from mainspring.core.model.batch import Outgoing
+from mainspring.core.model.job import JobRow, JobSpec, TaskSpec
+from mainspring.core.model.run import RunState
+from mainspring.core.model.schedule_rows import FireRow, ScheduleRow
+from mainspring.core.schedules.evaluation import Context
+from mainspring.core.schedules.schedule_spec import ScheduleSpec
+from mainspring.core.schedules.triggers import Trigger
+from mainspring.core.schedules.windows import Outcome
+from mainspring.host.leader_client import HostReach
+from mainspring.host.outbox.delivery import OutboxDelivery
+from mainspring.host.schedules.evaluation_context import make_context
+from mainspring.host.schedules.evaluator import Settler
+from mainspring.host.schedules.schedule_actions import ScheduleBook
+from mainspring.host.schedules.schedule_outbox import ASIDE, RUN_ENDED, FireNews
+from mainspring.host.schedules.trigger_loop import Triggers
+from mainspring.store.ports.schedules import FireFilter
 from tests.host.hall import SHARD, Hall
 
 SECOND = timedelta(seconds=1)

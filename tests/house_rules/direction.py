@@ -41,29 +41,29 @@ _REST = (
     "rest_sharing"
 )
 
-# The part of a longer name wins: `mainspring.store.port` is its own part, the rest of the store another.
+# The part of a longer name wins: `mainspring.store.ports.store` is its own part, the rest of the store another.
 AREAS: dict[str, Area] = {
-    "mainspring.errors": _area("", "msgspec", _DATA_MODULES),
-    "mainspring.wire": _area("", "msgspec", _DATA_MODULES),
-    "mainspring.ids": _area("errors", "uuid_utils"),
-    "mainspring.clock": _area("errors"),
+    "mainspring.protocol.errors": _area("", "msgspec", _DATA_MODULES),
+    "mainspring.protocol.wire": _area("", "msgspec", _DATA_MODULES),
+    "mainspring.protocol.ids": _area("errors", "uuid_utils"),
+    "mainspring.protocol.clock": _area("errors"),
     "mainspring.event_loop": _area("", "uvloop structlog"),
-    "mainspring.certificates": _area("errors", "msgspec cryptography"),
+    "mainspring.protocol.certificates": _area("errors", "msgspec cryptography"),
     "mainspring.core": _area("core errors", "msgspec minijinja", _DATA_MODULES),
     "mainspring.shard": _area("shard core errors wire ids", "msgspec", _DATA_MODULES),
-    "mainspring.store.port": _area(
+    "mainspring.store.ports.store": _area(
         "core errors store.port_admin store.port_artifacts store.port_front store.port_schedules store.port_sharing "
         "store.port_terms store.port_workers",
         "msgspec",
         _DATA_MODULES,
     ),
-    "mainspring.store.port_admin": _area("core errors", "msgspec", _DATA_MODULES),
-    "mainspring.store.port_artifacts": _area("core errors", "msgspec", _DATA_MODULES),
-    "mainspring.store.port_sharing": _area("core errors store.port_terms", "msgspec", _DATA_MODULES),
-    "mainspring.store.port_terms": _area("", "msgspec", _DATA_MODULES),
-    "mainspring.store.port_front": _area("core errors", "msgspec", _DATA_MODULES),
-    "mainspring.store.port_workers": _area("core errors", "msgspec", _DATA_MODULES),
-    "mainspring.store.port_schedules": _area("core errors", "msgspec", _DATA_MODULES),
+    "mainspring.store.ports.admin": _area("core errors", "msgspec", _DATA_MODULES),
+    "mainspring.store.ports.artifacts": _area("core errors", "msgspec", _DATA_MODULES),
+    "mainspring.store.ports.sharing": _area("core errors store.port_terms", "msgspec", _DATA_MODULES),
+    "mainspring.store.ports.terms": _area("", "msgspec", _DATA_MODULES),
+    "mainspring.store.ports.front": _area("core errors", "msgspec", _DATA_MODULES),
+    "mainspring.store.ports.workers": _area("core errors", "msgspec", _DATA_MODULES),
+    "mainspring.store.ports.schedules": _area("core errors", "msgspec", _DATA_MODULES),
     "mainspring.store": _area("store core errors wire clock event_loop ids", "msgspec asyncpg structlog"),
     "mainspring.host.background": _area("core.restart_policy clock errors", "msgspec structlog"),
     "mainspring.host": _area(
@@ -71,22 +71,22 @@ AREAS: dict[str, Area] = {
         "msgspec structlog",
         frozenset(sys.stdlib_module_names) - _CONCRETE,
     ),
-    "mainspring.rest": _area("", "msgspec", _DATA_MODULES),
-    "mainspring.rest_apply": _area("rest", "msgspec", _DATA_MODULES),
-    "mainspring.rest_admin": _area("rest", "msgspec", _DATA_MODULES),
-    "mainspring.rest_artifacts": _area("rest", "msgspec", _DATA_MODULES),
-    "mainspring.rest_claims": _area("rest rest_sharing", "msgspec", _DATA_MODULES),
-    "mainspring.rest_decisions": _area("rest rest_sharing", "msgspec", _DATA_MODULES),
-    "mainspring.rest_diagnosis": _area("rest", "msgspec", _DATA_MODULES),
-    "mainspring.rest_overviews": _area("rest", "msgspec", _DATA_MODULES),
-    "mainspring.rest_schedules": _area("rest", "msgspec", _DATA_MODULES),
-    "mainspring.rest_sharing": _area("rest", "msgspec", _DATA_MODULES),
+    "mainspring.protocol.rest.runs": _area("", "msgspec", _DATA_MODULES),
+    "mainspring.protocol.rest.apply": _area("rest", "msgspec", _DATA_MODULES),
+    "mainspring.protocol.rest.admin": _area("rest", "msgspec", _DATA_MODULES),
+    "mainspring.protocol.rest.artifacts": _area("rest", "msgspec", _DATA_MODULES),
+    "mainspring.protocol.rest.claims": _area("rest rest_sharing", "msgspec", _DATA_MODULES),
+    "mainspring.protocol.rest.decisions": _area("rest rest_sharing", "msgspec", _DATA_MODULES),
+    "mainspring.protocol.rest.diagnosis": _area("rest", "msgspec", _DATA_MODULES),
+    "mainspring.protocol.rest.overviews": _area("rest", "msgspec", _DATA_MODULES),
+    "mainspring.protocol.rest.schedules": _area("rest", "msgspec", _DATA_MODULES),
+    "mainspring.protocol.rest.sharing": _area("rest", "msgspec", _DATA_MODULES),
     "mainspring.telemetry": _area(
         f"telemetry core host shard errors clock {_PORTS}",
         "msgspec structlog prometheus_client opentelemetry openlineage attr",
     ),
-    "mainspring.trust": _area(),
-    "mainspring.outgoing": _area("outgoing errors trust", "httpx2"),
+    "mainspring.protocol.trust": _area(),
+    "mainspring.egress": _area("outgoing errors trust", "httpx2"),
     "mainspring.notify": _area("notify outgoing core clock errors sdk.sources", "msgspec httpx2 aiosmtplib apprise"),
     "mainspring.api": _area(
         f"api host shard core {_PORTS} certificates clock errors event_loop wire ids telemetry trust {_REST}",
@@ -99,7 +99,7 @@ AREAS: dict[str, Area] = {
         "core.urls host.background sdk.context sdk.signatures",
         "msgspec structlog psutil websockets uvloop httpx2 lightkube obstore",
     ),
-    "mainspring.sdk": _area(
+    "mainspring.client": _area(
         f"sdk local {_REST} errors clock ids core.work core.admission core.artifacts "
         "core.audit_trail core.expressions core.failure_policy core.fires core.hints core.job_rules core.jobs "
         "core.amounts core.containers core.http_calls core.isolation core.lengths core.mapping core.references "
@@ -115,11 +115,11 @@ AREAS: dict[str, Area] = {
         f"folder sdk {_REST} errors clock ids core.fires core.hints core.schedule_texts core.schedules core.triggers",
         "msgspec structlog watchfiles psutil",
     ),
-    "mainspring.checkup": _area(f"checkup sdk {_REST} errors clock store.sqlite_file", "msgspec psutil"),
+    "mainspring.doctor": _area(f"checkup sdk {_REST} errors clock store.sqlite_file", "msgspec psutil"),
     "mainspring.smoke": _area(
         f"smoke sdk {_REST} errors clock ids core.isolation core.job_rules core.remote_jobs core.work", "msgspec"
     ),
-    "mainspring.fleet": _area(
+    "mainspring.simulation.capacity": _area(
         "fleet shard core host.intake host.loop host.pace wire ids clock errors worker.played sdk.drafts "
         "sdk.field_values sdk.quantities sdk.sources",
         "msgspec",
@@ -130,22 +130,26 @@ AREAS: dict[str, Area] = {
         "core.zones",
         "click rich_click rich msgspec yaml",
     ),
-    "mainspring.cli.folder_view": _area("cli clock errors folder scheduler sdk.calls sdk.quantities", "rich"),
-    "mainspring.cli.up": _area("cli event_loop folder log_output scheduler serving", "rich_click"),
-    "mainspring.cli.run": _area("cli clock log_output sdk standalone", "rich_click"),
-    "mainspring.cli.worker": _area("cli worker.launch core.isolation errors sdk.quantities", "rich_click"),
-    "mainspring.cli.server": _area("cli serving sdk.quantities", "rich_click"),
-    "mainspring.cli.demo": _area("cli demo errors sdk.quantities", "rich_click rich"),
-    "mainspring.cli.simulate": _area("cli errors fleet", "rich_click"),
-    "mainspring.cli.simulate_tables": _area("cli fleet", "msgspec"),
-    "mainspring.cli.openapi": _area("cli api.app api.openapi", "rich_click msgspec"),
-    "mainspring.log_output": _area("", "structlog"),
-    "mainspring.serving": Area(_EVERYTHING, _EVERYTHING),
-    "mainspring.standalone": Area(_EVERYTHING, _EVERYTHING),
-    "mainspring.scheduler": Area(_EVERYTHING, _EVERYTHING),
+    "mainspring.cli.commands.pipelines.folder_view": _area(
+        "cli clock errors folder scheduler sdk.calls sdk.quantities", "rich"
+    ),
+    "mainspring.cli.commands.processes.up": _area("cli event_loop folder log_output scheduler serving", "rich_click"),
+    "mainspring.cli.commands.runs.run": _area("cli clock log_output sdk standalone", "rich_click"),
+    "mainspring.cli.commands.processes.worker": _area(
+        "cli worker.launch core.isolation errors sdk.quantities", "rich_click"
+    ),
+    "mainspring.cli.commands.processes.server": _area("cli serving sdk.quantities", "rich_click"),
+    "mainspring.cli.commands.local.demo": _area("cli demo errors sdk.quantities", "rich_click rich"),
+    "mainspring.cli.commands.operations.simulate": _area("cli errors fleet", "rich_click"),
+    "mainspring.cli.commands.operations.simulate_tables": _area("cli fleet", "msgspec"),
+    "mainspring.cli.commands.local.openapi": _area("cli api.app api.openapi", "rich_click msgspec"),
+    "mainspring.telemetry.log_output": _area("", "structlog"),
+    "mainspring.app.server": Area(_EVERYTHING, _EVERYTHING),
+    "mainspring.app.standalone": Area(_EVERYTHING, _EVERYTHING),
+    "mainspring.app.folder_scheduler": Area(_EVERYTHING, _EVERYTHING),
     "mainspring.demo": Area(_EVERYTHING, _EVERYTHING),
-    "mainspring.bootstrap": Area(_EVERYTHING, _EVERYTHING),
-    "mainspring.local": Area(_EVERYTHING, _EVERYTHING),
+    "mainspring.app.build": Area(_EVERYTHING, _EVERYTHING),
+    "mainspring.simulation.inprocess": Area(_EVERYTHING, _EVERYTHING),
     "mainspring.testing": _area("local sdk errors", "msgspec"),
     "mainspring": _area("sdk errors scheduler"),
 }

@@ -101,7 +101,7 @@ def _is_explained_elsewhere(node: ast.ClassDef | ast.FunctionDef | ast.AsyncFunc
 
 def types_are_said(source: Source) -> Iterator[Complaint]:
     """core, shard and the store's port say what they mean: no Any."""
-    if not source.is_under("mainspring.core", "mainspring.shard", "mainspring.store.port"):
+    if not source.is_under("mainspring.core", "mainspring.shard", "mainspring.store.ports.store"):
         return
     for node, name in source.references:
         if name == "typing.Any":

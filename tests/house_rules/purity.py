@@ -18,8 +18,8 @@ _SLEEP = re.compile(r"(time|asyncio)\.sleep")
 
 
 def time_has_one_home(source: Source) -> Iterator[Complaint]:
-    """Only `clock.py` asks what time it is, or sleeps. `asyncio.sleep(0)`, which lets others run, is free."""
-    if not source.is_under("mainspring") or source.is_under("mainspring.clock"):
+    """Only `protocol/clock.py` asks what time it is, or sleeps. `asyncio.sleep(0)`, which lets others run, is free."""
+    if not source.is_under("mainspring") or source.is_under("mainspring.protocol.clock"):
         return
     for node, name in source.references:
         if _TIME.fullmatch(name):
@@ -28,8 +28,8 @@ def time_has_one_home(source: Source) -> Iterator[Complaint]:
 
 
 def chance_has_one_home(source: Source) -> Iterator[Complaint]:
-    """Only `ids.py` draws from the machine's randomness. A `Random` that was given a seed may be handed around."""
-    if not source.is_under("mainspring") or source.is_under("mainspring.ids"):
+    """Only `protocol/ids.py` draws from the machine's randomness. A `Random` that was given a seed may be handed around."""
+    if not source.is_under("mainspring") or source.is_under("mainspring.protocol.ids"):
         return
     for node, name in source.references:
         if _CHANCE.fullmatch(name):

@@ -12,8 +12,8 @@ from tests.house_rules.source import Complaint, Source
 
 
 def errors_have_codes(source: Source) -> Iterator[Complaint]:
-    """All errors live in `errors.py`, and each has a code of its own that is never another's."""
-    if source.module != "mainspring.errors":
+    """All errors live in `protocol/errors.py`, and each has a code of its own that is never another's."""
+    if source.module != "mainspring.protocol.errors":
         if source.is_under("mainspring"):
             for node in source.nodes:
                 if isinstance(node, ast.ClassDef) and _is_public_error(source, node):
@@ -48,7 +48,7 @@ def _is_text(node: ast.expr) -> bool:
 
 
 def error_codes(source: Source) -> Iterator[tuple[ast.ClassDef, str | None]]:
-    """Every error class of `errors.py`, with its code or None."""
+    """Every error class of `protocol/errors.py`, with its code or None."""
     known: set[str] = set()
     for node in source.tree.body:
         if not isinstance(node, ast.ClassDef):
@@ -73,7 +73,7 @@ def _is_public_error(source: Source, node: ast.ClassDef) -> bool:
     """Is this class, outside of errors.py, an error that can leave its file? A leading underscore says it doesn't."""
     bases = {source.full_name(base) or ast.unparse(base) for base in node.bases}
     return not node.name.startswith("_") and any(
-        base == "Exception" or base.startswith("mainspring.errors.") for base in bases
+        base == "Exception" or base.startswith("mainspring.protocol.errors.") for base in bases
     )
 
 

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from mainspring import Context, Retry, TaskError, current, every, job, task, testing
-from mainspring.errors import Refused
-from mainspring.sdk.context import is_inside
+from mainspring.protocol.errors import Refused
+from mainspring.task_context.task_context import is_inside
 
 
 @pytest.fixture(autouse=True)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from mainspring.errors import TaskError
 from mainspring.mapreduce.answers import LONGEST_ANSWER, read_answer
+from mainspring.protocol.errors import TaskError
 
 FIELDS = ("severity", "category")
 GOOD = '{"severity": "high", "category": ["ui", 1]}'

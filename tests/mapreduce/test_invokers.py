@@ -12,13 +12,13 @@ from textwrap import dedent
 
 import pytest
 
-from mainspring.clock import MachineClock
-from mainspring.core.mapping import KEY_VARIABLE, PYTHON_PATH_VARIABLE, Invoker
-from mainspring.errors import Refused, TaskError
+from mainspring.core.work.map_reduce import KEY_VARIABLE, PYTHON_PATH_VARIABLE, Invoker
 from mainspring.mapreduce.answers import LONGEST_ANSWER
 from mainspring.mapreduce.invoke_function import Function, load_function
 from mainspring.mapreduce.invoke_socket import AnswerSocket
 from mainspring.mapreduce.invokers import make_invoke
+from mainspring.protocol.clock import MachineClock
+from mainspring.protocol.errors import Refused, TaskError
 from tests.mapreduce.chats import Chats, Reply, Request, says
 
 KEY = "sk-hunter2hunter2"

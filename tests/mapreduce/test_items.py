@@ -9,10 +9,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from mainspring.core.mapping import Input, ItemFile
-from mainspring.errors import InvalidFile, Refused
+from mainspring.core.work.map_reduce import Input, ItemFile
 from mainspring.mapreduce.items import LARGEST_FIELD, LONGEST_LINE, Item, open_items
-from mainspring.mapreduce.places import make_directory
+from mainspring.mapreduce.paths import make_directory
+from mainspring.protocol.errors import InvalidFile, Refused
 
 
 def read(given: Input, directory: Path) -> list[Item]:

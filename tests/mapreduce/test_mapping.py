@@ -13,13 +13,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from mainspring.clock import MachineClock
-from mainspring.core.mapping import Input, MapStep
-from mainspring.errors import Refused, TaskError
-from mainspring.mapreduce.asking import Asker
+from mainspring.core.work.map_reduce import Input, MapStep
+from mainspring.mapreduce.answer_log import Journal, remove_old
+from mainspring.mapreduce.ask import Asker
 from mainspring.mapreduce.items import open_items
-from mainspring.mapreduce.journal import Journal, remove_old
 from mainspring.mapreduce.mapping import MOST_IN_A_ROW, Mapped, Mapper
+from mainspring.protocol.clock import MachineClock
+from mainspring.protocol.errors import Refused, TaskError
 from tests.host.virtual import VirtualClock
 
 

@@ -6,10 +6,10 @@ import json
 
 import pytest
 
-from mainspring.core.expression_values import JsonValue
-from mainspring.errors import TaskError
+from mainspring.core.expressions.values import JsonValue
 from mainspring.mapreduce.answers import read_answer
 from mainspring.mapreduce.prompts import LONGEST_PROMPT, Prompt
+from mainspring.protocol.errors import TaskError
 
 ITEM: dict[str, JsonValue] = {
     "title": "It {{ crashes }} {% for x in y %}",

@@ -11,16 +11,16 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from mainspring.clock import MachineClock
-from mainspring.core.expression_values import JsonValue
-from mainspring.core.mapping import MapStep, ReduceStep
-from mainspring.errors import TaskError
-from mainspring.mapreduce.asking import Asker
+from mainspring.core.expressions.values import JsonValue
+from mainspring.core.work.map_reduce import MapStep, ReduceStep
+from mainspring.mapreduce.ask import Asker
 from mainspring.mapreduce.invoke_function import Function
 from mainspring.mapreduce.mapping import ItemFailure, Mapped, Row
 from mainspring.mapreduce.prompts import LONGEST_PROMPT
 from mainspring.mapreduce.reducing import csv_text, reduce_rows, table
 from mainspring.mapreduce.result_files import ResultFile, output_of, write_result
+from mainspring.protocol.clock import MachineClock
+from mainspring.protocol.errors import TaskError
 
 ROWS: list[Row] = [
     {"title": 'a,\n"b"', "severity": "high", "tags": ["x", 1]},

@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 from aiosmtpd.smtp import SMTP, AuthResult, Envelope, LoginPassword, Session
 
-from mainspring.core.alerts import AlertKind, Severity
-from mainspring.core.notices import Notice, NoticeState
+from mainspring.core.model.alerts import AlertKind, Severity
+from mainspring.core.model.notices import Notice, NoticeState
 
 AT = datetime(2026, 3, 1, 6, 30, tzinfo=UTC)
 

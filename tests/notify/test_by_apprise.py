@@ -7,10 +7,10 @@ import logging
 import msgspec
 import pytest
 
-from mainspring.core.notices import NoticeState, Wish
-from mainspring.errors import Refused, Unavailable
+from mainspring.core.model.notices import NoticeState, Wish
 from mainspring.notify.by_apprise import ByApprise
-from mainspring.notify.references import Secret
+from mainspring.notify.secret_references import Secret
+from mainspring.protocol.errors import Refused, Unavailable
 from tests.notify.servers import http_server, notice
 
 DELIVERY = "notify:alert_1:chat:on"

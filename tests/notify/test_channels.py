@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from mainspring.clock import MachineClock
-from mainspring.core.alerts import AlertKind, Severity
-from mainspring.core.notices import Wish
-from mainspring.errors import InvalidFile
+from mainspring.core.model.alerts import AlertKind, Severity
+from mainspring.core.model.notices import Wish
 from mainspring.notify.by_apprise import ByApprise
 from mainspring.notify.channels import Channel, load_channels, read_channels
 from mainspring.notify.email import Email
 from mainspring.notify.webhook import Webhook
+from mainspring.protocol.clock import MachineClock
+from mainspring.protocol.errors import InvalidFile
 
 ENVIRONMENT = {"HOOK": "whsec_aHVzaA==", "CHAT": "json://127.0.0.1/hush", "MAIL": "hush", "BAD": "whsec_hush?"}
 

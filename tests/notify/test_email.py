@@ -11,11 +11,11 @@ from typing import Any, cast
 import pytest
 import trustme
 
-from mainspring.clock import MachineClock
-from mainspring.core.notices import NoticeState, Wish
-from mainspring.errors import Unavailable
+from mainspring.core.model.notices import NoticeState, Wish
 from mainspring.notify.email import Email, Encryption
-from mainspring.notify.references import Secret
+from mainspring.notify.secret_references import Secret
+from mainspring.protocol.clock import MachineClock
+from mainspring.protocol.errors import Unavailable
 from tests.notify.servers import SmtpServer, notice, smtp_server
 
 DELIVERY = "notify:alert_018f-9d2c:ops:on"

@@ -10,12 +10,12 @@ from typing import cast
 
 import pytest
 
-from mainspring.clock import MachineClock
-from mainspring.core.alerts import AlertKind
-from mainspring.core.notices import Wish
+from mainspring.core.model.alerts import AlertKind
+from mainspring.core.model.notices import Wish
 from mainspring.notify.channels import read_channels
-from mainspring.notify.references import Secret
+from mainspring.notify.secret_references import Secret
 from mainspring.notify.webhook import Webhook
+from mainspring.protocol.clock import MachineClock
 from tests.notify.servers import http_server, notice
 
 PAGE = (Path(__file__).parent.parent.parent / "docs" / "reference" / "alerts.md").read_text()

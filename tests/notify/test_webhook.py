@@ -12,12 +12,12 @@ import msgspec
 import pytest
 import trustme
 
-from mainspring.clock import MachineClock
-from mainspring.core.notices import Notice, Wish
-from mainspring.errors import Refused, Unavailable
-from mainspring.notify.references import Secret
+from mainspring.core.model.notices import Notice, Wish
+from mainspring.notify.secret_references import Secret
 from mainspring.notify.signed_post import key_of
 from mainspring.notify.webhook import Webhook
+from mainspring.protocol.clock import MachineClock
+from mainspring.protocol.errors import Refused, Unavailable
 from tests.notify.servers import http_server, notice
 
 KEY = b"0123456789abcdef0123456789abcdef"

@@ -1,1 +1,1 @@
-"""Tests of `mainspring.outgoing`."""
+"""Tests of `mainspring.egress`."""

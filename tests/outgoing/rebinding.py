@@ -15,8 +15,8 @@ import struct
 import sys
 from collections import deque
 
-from mainspring.errors import Refused
-from mainspring.outgoing.addresses import Resolve
+from mainspring.egress.addresses import Resolve
+from mainspring.protocol.errors import Refused
 from tests.notify.servers import HttpServer
 from tests.outgoing.senders import by_channel, by_task, by_webhook
 

@@ -6,16 +6,16 @@ import socket
 from collections.abc import Awaitable, Callable
 from typing import TypeAlias
 
-from mainspring.clock import MachineClock
-from mainspring.core.http_calls import Prepared
-from mainspring.core.notices import Wish
-from mainspring.core.urls import fault_of_url
-from mainspring.errors import Refused, Unavailable
-from mainspring.notify.references import Secret
+from mainspring.core.model.notices import Wish
+from mainspring.core.text.urls import fault_of_url
+from mainspring.core.work.http_calls import Prepared
+from mainspring.egress.addresses import Resolve
+from mainspring.notify.secret_references import Secret
 from mainspring.notify.signed_post import SignedPost
 from mainspring.notify.webhook import Webhook
-from mainspring.outgoing.addresses import Resolve
-from mainspring.worker.http_exchange import Exchange
+from mainspring.protocol.clock import MachineClock
+from mainspring.protocol.errors import Refused, Unavailable
+from mainspring.worker.executors.http_exchange import Exchange
 from tests.notify.servers import notice
 
 Send: TypeAlias = "Callable[[str, bool, Resolve], Awaitable[object]]"

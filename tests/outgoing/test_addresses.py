@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from mainspring.errors import Refused, Unavailable
-from mainspring.outgoing.addresses import choose, obstacle
+from mainspring.egress.addresses import choose, obstacle
+from mainspring.protocol.errors import Refused, Unavailable
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from mainspring.errors import Refused, Unavailable
+from mainspring.protocol.errors import Refused, Unavailable
 from tests.notify.servers import HttpServer, http_server
 from tests.outgoing.corpus import URLS
 from tests.outgoing.senders import Send, by_channel, by_task, by_webhook, here

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mainspring.sdk.client import Client
+from mainspring.client.client import Client
 from tests.e2e.town import Town
 
 _FOLDER = Path(__file__).parent

@@ -5,9 +5,9 @@ from __future__ import annotations
 import httpx2
 import pytest
 
-from mainspring.errors import TooLarge, Unreachable
-from mainspring.sdk.answers import LARGEST_ANSWER_BYTES, LONGEST_ANSWER_SECONDS, Gathered
-from mainspring.sdk.client import Client
+from mainspring.client.client import Client
+from mainspring.client.responses import LARGEST_ANSWER_BYTES, LONGEST_ANSWER_SECONDS, Gathered
+from mainspring.protocol.errors import TooLarge, Unreachable
 from tests.sdk.scripted import Answer, scripted
 
 PART = bytes(16 << 20)

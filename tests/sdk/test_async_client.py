@@ -8,10 +8,10 @@ from collections.abc import Coroutine
 import psutil
 import pytest
 
-from mainspring import errors
-from mainspring.rest import Problem
-from mainspring.sdk.aio.client import AsyncClient
-from mainspring.sdk.client import Client
+from mainspring.client.aio.client import AsyncClient
+from mainspring.client.client import Client
+from mainspring.protocol import errors
+from mainspring.protocol.rest.runs import Problem
 from tests.e2e.town import until
 
 NAP = {"name": "nap", "tasks": [{"name": "only", "work": {"shell": "for n in 1 2 3; do echo $n; done"}}]}

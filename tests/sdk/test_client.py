@@ -7,9 +7,9 @@ from itertools import islice
 import msgspec
 import pytest
 
-from mainspring import errors
-from mainspring.rest import RunRequest, TokenRequest
-from mainspring.sdk.client import Client
+from mainspring.client.client import Client
+from mainspring.protocol import errors
+from mainspring.protocol.rest.runs import RunRequest, TokenRequest
 from tests.sdk.scripted import HANG_UP, Answer, problem, says, scripted
 
 SERVER = {"name": "s1", "version": "1", "address": "http://s1", "leads": [], "servers": ["s1"]}

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from mainspring import errors
-from mainspring.rest_admin import TenantRequest, WebhookRequest
-from mainspring.sdk.client import Client
+from mainspring.client.client import Client
+from mainspring.protocol import errors
+from mainspring.protocol.rest.admin import TenantRequest, WebhookRequest
 from tests.e2e.town import until
 
 

@@ -8,9 +8,9 @@ from collections.abc import Iterable
 import msgspec
 import pytest
 
-from mainspring.errors import Unavailable
-from mainspring.rest_apply import MOST_ITEMS, ApplyItem, WantedSchedule
-from mainspring.sdk.client import Client
+from mainspring.client.client import Client
+from mainspring.protocol.errors import Unavailable
+from mainspring.protocol.rest.apply import MOST_ITEMS, ApplyItem, WantedSchedule
 from tests.sdk.scripted import HANG_UP, Answer, scripted
 
 

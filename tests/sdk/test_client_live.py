@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from mainspring import errors
-from mainspring.rest import TokenRequest
-from mainspring.sdk.client import Client
+from mainspring.client.client import Client
+from mainspring.protocol import errors
+from mainspring.protocol.rest.runs import TokenRequest
 
 TALKS = {
     "name": "talks",

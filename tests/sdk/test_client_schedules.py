@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from mainspring.errors import Conflict
-from mainspring.sdk.client import Client
+from mainspring.client.client import Client
+from mainspring.protocol.errors import Conflict
 from tests.sdk.scripted import HANG_UP, problem, says, scripted
 
 FIRE = {

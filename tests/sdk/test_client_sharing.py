@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from mainspring import errors
-from mainspring.rest_sharing import (
+from mainspring.client.client import Client
+from mainspring.protocol import errors
+from mainspring.protocol.rest.sharing import (
     Amounts,
     FreezeRequest,
     GrantRequest,
@@ -15,7 +16,6 @@ from mainspring.rest_sharing import (
     QuotaRequest,
     RaiseRequest,
 )
-from mainspring.sdk.client import Client
 from tests.e2e.town import until
 
 

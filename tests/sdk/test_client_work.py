@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from mainspring import errors
-from mainspring.rest import BulkActRequest
-from mainspring.sdk.answers import etag_of
-from mainspring.sdk.client import Client
+from mainspring.client.client import Client
+from mainspring.client.responses import etag_of
+from mainspring.protocol import errors
+from mainspring.protocol.rest.runs import BulkActRequest
 from tests.e2e.town import in_state, submit, until
 
 QUICK = {"shell": "true"}

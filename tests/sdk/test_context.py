@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from mainspring.errors import Refused
-from mainspring.sdk import context as contexts
-from mainspring.wire import Assignment, Outcome
-from mainspring.worker.attempt_files import AttemptFiles
-from mainspring.worker.guard_wire import Moved, Saved
+from mainspring.protocol.errors import Refused
+from mainspring.protocol.wire import Assignment, Outcome
+from mainspring.task_context import task_context as contexts
+from mainspring.worker.executors.attempt_files import AttemptFiles
+from mainspring.worker.supervisor.supervisor_wire import Moved, Saved
 from tests.worker.guard.rig import Rig
 
 

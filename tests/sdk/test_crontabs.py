@@ -10,12 +10,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from mainspring.core.expressions import render
-from mainspring.core.triggers import CronTrigger, next_window
-from mainspring.sdk.crontab_names import name_of
-from mainspring.sdk.crontab_pipelines import ImportedLine, pipelines_of
-from mainspring.sdk.crontabs import Entry, Form, read_crontab
-from mainspring.sdk.pipelines import Pipeline, read_pipeline
+from mainspring.core.expressions.engine import render
+from mainspring.core.schedules.triggers import CronTrigger, next_window
+from mainspring.definitions.crontab.command_names import name_of
+from mainspring.definitions.crontab.crontab import Entry, Form, read_crontab
+from mainspring.definitions.crontab.pipelines import ImportedLine, pipelines_of
+from mainspring.definitions.pipeline_file import Pipeline, read_pipeline
 
 
 def only(text: str) -> Entry:

@@ -8,11 +8,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from mainspring.core.admission import Limits, decode_job
-from mainspring.core.failure_policy import FailureClass
-from mainspring.core.work import KINDS
-from mainspring.errors import Fault, InvalidFile, Refused
-from mainspring.sdk.definitions import blame, read_definition
+from mainspring.core.admission.validate_submission import Limits, decode_job
+from mainspring.core.lifecycle.failure_policy import FailureClass
+from mainspring.core.work.work import KINDS
+from mainspring.definitions.job_file import blame, read_definition
+from mainspring.protocol.errors import Fault, InvalidFile, Refused
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.yaml"))
 

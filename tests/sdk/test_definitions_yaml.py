@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from mainspring.sdk.quantities import bytes_of, millis_of, say_bytes, say_seconds, seconds_of
-from mainspring.sdk.sources import DEEPEST, parse, plain
+from mainspring.definitions.files.sources import DEEPEST, parse, plain
+from mainspring.definitions.quantities import bytes_of, millis_of, say_bytes, say_seconds, seconds_of
 
 
 def value(text: str) -> object:

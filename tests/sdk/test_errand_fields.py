@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from mainspring.core.work import KINDS, HttpCall, InContainer, read_work
-from mainspring.errors import InvalidFile
-from mainspring.sdk.definitions import read_definition
-from mainspring.sdk.pipelines import read_pipeline
+from mainspring.core.work.work import KINDS, HttpCall, InContainer, read_work
+from mainspring.definitions.job_file import read_definition
+from mainspring.definitions.pipeline_file import read_pipeline
+from mainspring.protocol.errors import InvalidFile
 
 INSIDE = "what runs in a container is said inside of `container`"
 NAMES = "there is only item and outputs and params and partition and run and task and total and window"

@@ -9,7 +9,7 @@ from typing import Any, TypedDict
 import pytest
 
 from mainspring import Retry, job, task
-from mainspring.errors import Refused
+from mainspring.protocol.errors import Refused
 
 
 @task

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from mainspring.errors import Fault
-from mainspring.sdk.local_zones import system_zone
-from mainspring.sdk.pipeline_checks import after_cycles, unknown_afters
-from mainspring.sdk.pipelines import Pipeline, read_pipeline
+from mainspring.definitions.local_time_zone import system_zone
+from mainspring.definitions.pipeline_checks import after_cycles, unknown_afters
+from mainspring.definitions.pipeline_file import Pipeline, read_pipeline
+from mainspring.protocol.errors import Fault
 
 
 def pipelines(**after: str) -> list[Pipeline]:

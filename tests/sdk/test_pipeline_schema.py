@@ -10,12 +10,12 @@ import jsonschema  # type: ignore[import-untyped]  # it comes without stubs
 import msgspec
 import pytest
 
-from mainspring.sdk import definition_fields, mapping_fields, pipeline_fields
-from mainspring.sdk.field_values import Field, Inner
-from mainspring.sdk.pipeline_schema import pipeline_schema, schema_text
-from mainspring.sdk.pipeline_words import ABOUT
-from mainspring.sdk.pipelines import read_pipeline
-from mainspring.sdk.sources import parse, plain
+from mainspring.definitions.files import job_fields, map_reduce_fields, pipeline_fields
+from mainspring.definitions.files.field_values import Field, Inner
+from mainspring.definitions.files.sources import parse, plain
+from mainspring.definitions.pipeline_descriptions import ABOUT
+from mainspring.definitions.pipeline_file import read_pipeline
+from mainspring.definitions.pipeline_schema import pipeline_schema, schema_text
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -29,17 +29,17 @@ VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)
 DEFINITIONS = SCHEMA["$defs"]
 TASK = SCHEMA["properties"]["tasks"]["items"]
 TABLES: list[tuple[Mapping[str, Field | Inner], dict[str, Any]]] = [
-    (definition_fields.JOB_FIELDS, SCHEMA),
+    (job_fields.JOB_FIELDS, SCHEMA),
     (pipeline_fields.PIPELINE_FIELDS, SCHEMA),
-    (definition_fields.TASK_FIELDS, TASK),
-    (definition_fields.RETRY, DEFINITIONS["retry"]),
-    (definition_fields.BACKOFF, DEFINITIONS["retry"]["properties"]["classes"]["additionalProperties"]),
-    (definition_fields.RULE, DEFINITIONS["retry"]["properties"]["rules"]["anyOf"][0]),
-    (mapping_fields.INPUT, DEFINITIONS["input"]),
-    (mapping_fields.ITEM_FILE, DEFINITIONS["input"]["properties"]["from"]),
-    (mapping_fields.MAP, DEFINITIONS["map"]),
-    (mapping_fields.REDUCE, DEFINITIONS["reduce"]["anyOf"][0]),
-    (mapping_fields.INVOKER, DEFINITIONS["invoker"]),
+    (job_fields.TASK_FIELDS, TASK),
+    (job_fields.RETRY, DEFINITIONS["retry"]),
+    (job_fields.BACKOFF, DEFINITIONS["retry"]["properties"]["classes"]["additionalProperties"]),
+    (job_fields.RULE, DEFINITIONS["retry"]["properties"]["rules"]["anyOf"][0]),
+    (map_reduce_fields.INPUT, DEFINITIONS["input"]),
+    (map_reduce_fields.ITEM_FILE, DEFINITIONS["input"]["properties"]["from"]),
+    (map_reduce_fields.MAP, DEFINITIONS["map"]),
+    (map_reduce_fields.REDUCE, DEFINITIONS["reduce"]["anyOf"][0]),
+    (map_reduce_fields.INVOKER, DEFINITIONS["invoker"]),
     (pipeline_fields.RETRY_POLICY, DEFINITIONS["schedule"]["properties"]["retryPolicy"]),
     (pipeline_fields.WINDOW, DEFINITIONS["schedule"]["properties"]["window"]),
     (pipeline_fields.CONDITION, DEFINITIONS["schedule"]["properties"]["condition"]["anyOf"][1]),
@@ -74,7 +74,7 @@ def test_every_field_of_the_tables_is_in_it() -> None:
     asked = {key for key in pipeline_fields.BLOCK_FIELDS if key not in pipeline_fields.FROM_PIPELINE}
     assert asked | {*pipeline_fields.BESIDE_BLOCK, "manual"} == DEFINITIONS["schedule"]["properties"].keys()
     assert set(pipeline_fields.ON_KEYS) == SCHEMA["properties"]["on"]["properties"].keys()
-    assert {*pipeline_fields.SCHEDULE_KEYS, *definition_fields.MAP_FIELDS} <= SCHEMA["properties"].keys()
+    assert {*pipeline_fields.SCHEDULE_KEYS, *job_fields.MAP_FIELDS} <= SCHEMA["properties"].keys()
 
 
 def test_every_field_has_words_and_no_other_is_allowed() -> None:

@@ -8,14 +8,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from mainspring.core.admission import Limits, decode_job
-from mainspring.core.schedules import Condition, Missed, Overlap, ScheduleSpec
-from mainspring.core.tasks import Priority
-from mainspring.core.triggers import CronTrigger, EventTrigger, IntervalTrigger, ManualTrigger
-from mainspring.core.work import MapReduce, read_work
-from mainspring.errors import Fault, InvalidFile
-from mainspring.sdk.definitions import read_definition
-from mainspring.sdk.pipelines import Notice, Param, Pipeline, SharedGroup, blame, read_pipeline
+from mainspring.core.admission.validate_submission import Limits, decode_job
+from mainspring.core.model.task import Priority
+from mainspring.core.schedules.schedule_spec import Condition, Missed, Overlap, ScheduleSpec
+from mainspring.core.schedules.triggers import CronTrigger, EventTrigger, IntervalTrigger, ManualTrigger
+from mainspring.core.work.work import MapReduce, read_work
+from mainspring.definitions.job_file import read_definition
+from mainspring.definitions.pipeline_file import Notice, Param, Pipeline, SharedGroup, blame, read_pipeline
+from mainspring.protocol.errors import Fault, InvalidFile
 
 FILES = Path(__file__).parent / "pipelines"
 TASKS = "tasks:\n  - {id: only, run: echo}\n"

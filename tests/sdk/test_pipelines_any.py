@@ -11,14 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mainspring.core.admission import Limits, decode_job
-from mainspring.core.schedules import check_schedule
-from mainspring.core.zones import EPOCH
-from mainspring.errors import InvalidFile
-from mainspring.sdk.field_values import MOST_FLAWS
-from mainspring.sdk.pipeline_fields import BLOCK_FIELDS, PIPELINE_FIELDS, SCHEDULE_KEYS
-from mainspring.sdk.pipelines import Pipeline, read_pipeline
-from mainspring.sdk.sources import MOST_NODES, parse, plain
+from mainspring.core.admission.validate_submission import Limits, decode_job
+from mainspring.core.schedules.schedule_spec import check_schedule
+from mainspring.core.schedules.time_zones import EPOCH
+from mainspring.definitions.files.field_values import MOST_FLAWS
+from mainspring.definitions.files.pipeline_fields import BLOCK_FIELDS, PIPELINE_FIELDS, SCHEDULE_KEYS
+from mainspring.definitions.files.sources import MOST_NODES, parse, plain
+from mainspring.definitions.pipeline_file import Pipeline, read_pipeline
+from mainspring.protocol.errors import InvalidFile
 
 FILES = {path.stem: path.read_text() for path in sorted((Path(__file__).parent / "pipelines").glob("*.yaml"))}
 WORDS = sorted({word for text in FILES.values() for word in re.findall(r"[A-Za-z_]+", text)} | {*BLOCK_FIELDS})

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from mainspring.errors import InvalidFile
-from mainspring.sdk.pipelines import read_pipeline
+from mainspring.definitions.pipeline_file import read_pipeline
+from mainspring.protocol.errors import InvalidFile
 
 TASKS = "tasks:\n  - {id: only, run: echo}\n"
 MAP = "map: {prompt: '{{ a }}'}\ninput: {items: [{a: 1}]}\n"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from mainspring.errors import Fault, InvalidFile, Refused
-from mainspring.sdk.schedule_files import blame, read_schedule
+from mainspring.definitions.schedule_file import blame, read_schedule
+from mainspring.protocol.errors import Fault, InvalidFile, Refused
 
 START = "name: nightly\njob: etl\n"
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from mainspring.errors import Refused
-from mainspring.sdk.serving import serve
+from mainspring.dsl.serve import serve
+from mainspring.protocol.errors import Refused
 
 PROGRAM = """
 import sys

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from mainspring.sdk.aio.client import AsyncClient
-from mainspring.sdk.client import Client
+from mainspring.client.aio.client import AsyncClient
+from mainspring.client.client import Client
 from tools.sync_client import SOURCES, made_from, target_of
 
 

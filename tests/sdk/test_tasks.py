@@ -11,8 +11,8 @@ import pytest
 
 import mainspring
 from mainspring import task
-from mainspring.core.admission import Limits, decode_job
-from mainspring.errors import Refused
+from mainspring.core.admission.validate_submission import Limits, decode_job
+from mainspring.protocol.errors import Refused
 
 
 @task
@@ -64,7 +64,7 @@ def test_a_name_that_no_job_could_say_is_refused() -> None:
 
 @pytest.mark.processes
 def test_importing_the_package_loads_nothing_more() -> None:
-    code = "import mainspring, sys; sys.exit('mainspring.sdk' in sys.modules or 'asyncio' in sys.modules)"
+    code = "import mainspring, sys; sys.exit('mainspring.client' in sys.modules or 'asyncio' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
     assert mainspring.task is task
     with pytest.raises(AttributeError):

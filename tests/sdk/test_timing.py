@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from mainspring import after, cron, every, job, on_event, once, task
-from mainspring.sdk.timing import Schedule
+from mainspring.dsl.triggers import Schedule
 
 NOW = datetime(2026, 11, 16, 6, 1, tzinfo=UTC)
 

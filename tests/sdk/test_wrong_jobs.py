@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from mainspring import Retry, after, cron, every, job, once, task
-from mainspring.errors import Refused
-from mainspring.sdk.context import loading
+from mainspring.protocol.errors import Refused
+from mainspring.task_context.task_context import loading
 
 
 @task(name="look")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from mainspring.core.diagnoses import STALE_SECONDS, Reason
+from mainspring.core.explain.diagnosis import STALE_SECONDS, Reason
 from mainspring.shard import events as happened
 from tests.shard import situations
 from tests.shard import situations_on_workers as on_workers

@@ -6,10 +6,10 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from mainspring.core.diagnoses import Diagnosis, Passed
-from mainspring.core.runs import Run
-from mainspring.shard.diagnosing import diagnose
-from mainspring.shard.memory import ShardMemory
+from mainspring.core.explain.diagnosis import Diagnosis, Passed
+from mainspring.core.model.run import Run
+from mainspring.shard.explain.diagnose import diagnose
+from mainspring.shard.state.memory import ShardMemory
 from tests.shard.world import World
 
 

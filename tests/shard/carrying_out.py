@@ -16,16 +16,16 @@ import rich_click as click
 from msgspec.structs import replace
 
 from mainspring.cli.main import main
-from mainspring.core.amounts import bytes_of, millis_of
-from mainspring.core.diagnoses import Act
-from mainspring.core.jobs import TaskSpec
-from mainspring.core.lengths import seconds_of
-from mainspring.core.quotas import Raise
-from mainspring.core.resources import Resources, say_amounts
-from mainspring.core.tasks import Priority, TaskState
-from mainspring.core.work_groups import limit_of
+from mainspring.core.explain.diagnosis import Act
+from mainspring.core.fairness.quotas import Raise
+from mainspring.core.limits.concurrency_groups import limit_of
+from mainspring.core.model.job import TaskSpec
+from mainspring.core.model.resources import Resources, say_amounts
+from mainspring.core.model.task import Priority, TaskState
+from mainspring.core.text.durations import seconds_of
+from mainspring.core.text.quantities import bytes_of, millis_of
+from mainspring.protocol.wire import Offer
 from mainspring.shard import events as happened
-from mainspring.wire import Offer
 from tests.shard.evictions import tune
 from tests.shard.groups import answer_wishes
 from tests.shard.played_worker import PlayedWorker

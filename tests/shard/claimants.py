@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import itertools
 
-from mainspring.shard.claim_events import BeatClaimed, ClaimWork, EndClaimed, StartClaimed
+from mainspring.protocol.wire import Offer, Outcome
 from mainspring.shard.effects import Answered
-from mainspring.wire import Offer, Outcome
+from mainspring.shard.workers.claim_events import BeatClaimed, ClaimWork, EndClaimed, StartClaimed
 from tests.shard.world import World
 
 NAME = "http/token:t/w"

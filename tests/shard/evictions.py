@@ -6,8 +6,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from mainspring.core.runs import Run
-from mainspring.core.tasks import Priority, Reservation, StopKind
+from mainspring.core.model.run import Run
+from mainspring.core.model.task import Priority, Reservation, StopKind
 from mainspring.shard import events as happened
 from tests.shard.jobs import job, task
 from tests.shard.world import World

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mainspring.core import expansion
-from mainspring.core.jobs import Job, TaskSpec
-from mainspring.core.tasks import Task, TaskState
+from mainspring.core.graph import expansion
+from mainspring.core.model.job import Job, TaskSpec
+from mainspring.core.model.task import Task, TaskState
 
 
 class Family:

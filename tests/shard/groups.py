@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
-from mainspring.core.jobs import JobSpec, TaskSpec
-from mainspring.core.runs import Run
-from mainspring.core.shares import ShareRow
+from mainspring.core.limits.limit_shares import ShareRow
+from mainspring.core.model.job import JobSpec, TaskSpec
+from mainspring.core.model.run import Run
 from mainspring.shard import events as happened
 from mainspring.shard.effects import TakeAllowance, TakeShare
 from tests.shard.jobs import job, task

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 
-from mainspring.core.batch import SpreadKind
-from mainspring.core.resources import NOTHING, Resources
-from mainspring.core.runs import FINAL_RUN
-from mainspring.core.states import FINAL, HELD_BY_A_WORKER
-from mainspring.core.tasks import Priority, StopKind, Task, TaskState
-from mainspring.core.workers import WorkerStatus, use_of
-from mainspring.shard import group_book
-from mainspring.shard.audit import unexplained
-from mainspring.shard.memory import PAST_INTAKE, ShardMemory
-from mainspring.shard.run_memory import RunMemory
+from mainspring.core.lifecycle.states import FINAL, HELD_BY_A_WORKER
+from mainspring.core.model.batch import SpreadKind
+from mainspring.core.model.resources import NOTHING, Resources
+from mainspring.core.model.run import FINAL_RUN
+from mainspring.core.model.task import Priority, StopKind, Task, TaskState
+from mainspring.core.model.worker import WorkerStatus, use_of
+from mainspring.shard.invariants import unexplained
+from mainspring.shard.placement import limit_ledger
+from mainspring.shard.state.memory import PAST_INTAKE, ShardMemory
+from mainspring.shard.state.run_state import RunMemory
 from tests.shard.family import Family
 from tests.shard.ledger import Ledger
 
@@ -197,10 +197,10 @@ def _check_groups(memory: ShardMemory) -> None:
         counted.update(lease.shape.groups)
     for run in memory.runs.values():
         assert {task.position: task for task in run.tasks if task.state in HELD_BY_A_WORKER} == run.live
-        if run.job.spec.groups and group_book.is_in(run):
+        if run.job.spec.groups and limit_ledger.is_in(run):
             assert run.run.id in memory.groups.runs, f"{run.run.id} has begun, and does not count"
     for run_id, limits in memory.groups.runs.items():
-        assert limits == group_book.limits_of(memory.runs[run_id])
+        assert limits == limit_ledger.limits_of(memory.runs[run_id])
         counted.update(limits)
     assert memory.groups.use == counted
 

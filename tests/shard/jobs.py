@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from mainspring.core.jobs import Edge, JobSpec, TaskSpec
-from mainspring.core.resources import Resources
-from mainspring.core.runs import FailurePolicy
+from mainspring.core.model.job import Edge, JobSpec, TaskSpec
+from mainspring.core.model.resources import Resources
+from mainspring.core.model.run import FailurePolicy
 
 GIB = 1024**3
 ONE_CORE = Resources(cpu_millis=1000, memory_bytes=GIB)

@@ -18,8 +18,12 @@ from datetime import datetime
 
 import msgspec
 
-from mainspring.core.audit_trail import AuditEntry
-from mainspring.core.batch import (
+from mainspring.core.graph.fan_out import gather
+from mainspring.core.lifecycle.readiness import Upstream, decide, decide_when
+from mainspring.core.lifecycle.states import FINAL, HELD_BY_A_WORKER, is_allowed
+from mainspring.core.limits.limit_shares import ShareRow
+from mainspring.core.model.audit_entry import AuditEntry
+from mainspring.core.model.batch import (
     Batch,
     BreakerRow,
     Checkpoint,
@@ -32,13 +36,9 @@ from mainspring.core.batch import (
     TallyRow,
     WorkerRow,
 )
-from mainspring.core.growth import gather
-from mainspring.core.jobs import Job
-from mainspring.core.readiness import Upstream, decide, decide_when
-from mainspring.core.runs import FINAL_RUN, Run
-from mainspring.core.shares import ShareRow
-from mainspring.core.states import FINAL, HELD_BY_A_WORKER, is_allowed
-from mainspring.core.tasks import Attempt, RecordedAttempt, Task, TaskState, Transition
+from mainspring.core.model.job import Job
+from mainspring.core.model.run import FINAL_RUN, Run
+from mainspring.core.model.task import Attempt, RecordedAttempt, Task, TaskState, Transition
 from mainspring.shard.effects import LookUpAttempt, LookUpRun
 from mainspring.shard.events import Event, RunRows
 from tests.shard.family import Family

@@ -7,11 +7,11 @@ from datetime import datetime
 
 import msgspec
 
-from mainspring.core.quotas import excess
-from mainspring.core.resources import NOTHING
-from mainspring.core.tasks import Priority
-from mainspring.core.workers import Lease
-from mainspring.shard.memory import ShardMemory
+from mainspring.core.fairness.quotas import excess
+from mainspring.core.model.resources import NOTHING
+from mainspring.core.model.task import Priority
+from mainspring.core.model.worker import Lease
+from mainspring.shard.state.memory import ShardMemory
 
 
 class Before(msgspec.Struct, frozen=True):

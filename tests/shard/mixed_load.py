@@ -18,15 +18,15 @@ from random import Random
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from mainspring.core.allowances import LimitRow, Wish, take
-from mainspring.core.jobs import Job, JobSpec, TaskSpec, compile_job
-from mainspring.core.runs import Run
-from mainspring.core.sharing_rules import SharingRules
-from mainspring.core.tasks import Priority, Task, TaskState
+from mainspring.core.fairness.sharing_rules import SharingRules
+from mainspring.core.limits.rate_grants import LimitRow, Wish, take
+from mainspring.core.model.job import Job, JobSpec, TaskSpec, compile_job
+from mainspring.core.model.run import Run
+from mainspring.core.model.task import Priority, Task, TaskState
+from mainspring.protocol.wire import Assign, Offer, Outcome, Recall, Stop
 from mainspring.shard import effects
 from mainspring.shard import events as happened
 from mainspring.shard.shard import Shard
-from mainspring.wire import Assign, Offer, Outcome, Recall, Stop
 from tests.shard import jobs, sharing
 
 TENANTS = ("acme", "beta", "gamma")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mainspring.wire import Answer, Assign, Offer, ToWorker
+from mainspring.protocol.wire import Answer, Assign, Offer, ToWorker
 
 
 class PlayedWorker:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from mainspring.core.freezes import FreezeKind, FreezeRow
-from mainspring.core.pools import Policy, PoolRow
-from mainspring.core.quotas import Ceiling, Quota, QuotaRow, Raise
-from mainspring.core.runs import Run
-from mainspring.core.sharing_rules import SharingRules
-from mainspring.core.tasks import Priority, TaskState
-from mainspring.core.work_groups import GroupRow
+from mainspring.core.fairness.freezes import FreezeKind, FreezeRow
+from mainspring.core.fairness.pools import Policy, PoolRow
+from mainspring.core.fairness.quotas import Ceiling, Quota, QuotaRow, Raise
+from mainspring.core.fairness.sharing_rules import SharingRules
+from mainspring.core.limits.concurrency_groups import GroupRow
+from mainspring.core.model.run import Run
+from mainspring.core.model.task import Priority, TaskState
 from tests.shard.jobs import cores, job, task
 from tests.shard.world import World
 

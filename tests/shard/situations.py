@@ -7,12 +7,12 @@ from datetime import timedelta
 
 from msgspec.structs import replace
 
-from mainspring.core.diagnoses import STALE_SECONDS
-from mainspring.core.freezes import FreezeKind
-from mainspring.core.quotas import Ceiling
-from mainspring.core.resources import Resources
-from mainspring.core.runs import FailurePolicy
-from mainspring.core.tasks import Priority, TaskState
+from mainspring.core.explain.diagnosis import STALE_SECONDS
+from mainspring.core.fairness.freezes import FreezeKind
+from mainspring.core.fairness.quotas import Ceiling
+from mainspring.core.model.resources import Resources
+from mainspring.core.model.run import FailurePolicy
+from mainspring.core.model.task import Priority, TaskState
 from mainspring.shard import events as happened
 from tests.shard.asking import settled
 from tests.shard.evictions import full_of_p2, given, running

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from mainspring.protocol.wire import Progress
 from mainspring.shard import events as happened
-from mainspring.wire import Progress
 from tests.shard.asking import settled
 from tests.shard.jobs import job, task
 from tests.shard.situations import beats, known

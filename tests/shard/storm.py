@@ -17,11 +17,11 @@ from types import EllipsisType
 
 import msgspec
 
-from mainspring.core.alerts import Alert, AlertKind
-from mainspring.core.jobs import JobSpec
-from mainspring.core.tasks import Task, TaskState, Transition
+from mainspring.core.model.alerts import Alert, AlertKind
+from mainspring.core.model.job import JobSpec
+from mainspring.core.model.task import Task, TaskState, Transition
+from mainspring.protocol.wire import Outcome
 from mainspring.shard import events as happened
-from mainspring.wire import Outcome
 from tests.shard.world import World
 
 Ending = Callable[[Task], str | EllipsisType | None]

@@ -6,13 +6,13 @@ from datetime import timedelta
 
 import pytest
 
-from mainspring.core.batch import SpreadKind
-from mainspring.core.runs import FailurePolicy, RunState
-from mainspring.core.tasks import TaskState
+from mainspring.core.model.batch import SpreadKind
+from mainspring.core.model.run import FailurePolicy, RunState
+from mainspring.core.model.task import TaskState
+from mainspring.protocol.wire import Outcome
 from mainspring.shard import events as happened
-from mainspring.shard.adoption import SMALL_RUN
 from mainspring.shard.effects import Reply
-from mainspring.wire import Outcome
+from mainspring.shard.tasks.adoption import SMALL_RUN
 from tests.shard.jobs import chain, job, task, wide
 from tests.shard.world import World
 

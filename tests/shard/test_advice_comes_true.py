@@ -11,12 +11,12 @@ from datetime import timedelta
 
 import pytest
 
-from mainspring.core.diagnoses import Act, ActKind, Diagnosis, Foresight, Reason
-from mainspring.core.lengths import seconds_of
-from mainspring.core.tasks import TaskState
-from mainspring.shard.advising import advise
-from mainspring.shard.diagnosing import diagnose
-from mainspring.shard.forecasting import copy_around
+from mainspring.core.explain.diagnosis import Act, ActKind, Diagnosis, Foresight, Reason
+from mainspring.core.model.task import TaskState
+from mainspring.core.text.durations import seconds_of
+from mainspring.shard.explain.advice import advise
+from mainspring.shard.explain.diagnose import diagnose
+from mainspring.shard.explain.forecast import copy_around
 from tests.core.test_schedule_advice_comes_true import CASES as OF_SCHEDULES
 from tests.shard import situations
 from tests.shard.advice_cases import CASES, Case

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from mainspring.core.diagnoses import ActKind, Diagnosis, Foresight, Reason
-from mainspring.core.freezes import FreezeKind
-from mainspring.core.tasks import Priority
+from mainspring.core.explain.diagnosis import ActKind, Diagnosis, Foresight, Reason
+from mainspring.core.fairness.freezes import FreezeKind
+from mainspring.core.model.task import Priority
 from mainspring.shard import events as happened
-from mainspring.shard.advising import advise
-from mainspring.shard.diagnosing import diagnose
-from mainspring.shard.forecasting import copy_around
+from mainspring.shard.explain.advice import advise
+from mainspring.shard.explain.diagnose import diagnose
+from mainspring.shard.explain.forecast import copy_around
 from tests.shard import jobs, sharing
 from tests.shard.groups import grant, in_group
 from tests.shard.world import World

@@ -18,16 +18,16 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 from msgspec.structs import replace
 
-from mainspring.core.freezes import FreezeKind, FreezeRow
-from mainspring.core.jobs import OnSkip
-from mainspring.core.runs import FINAL_RUN, FailurePolicy, Finish, Run, RunState, derive_run_state
-from mainspring.core.states import FINAL, HELD_BY_A_WORKER
-from mainspring.core.tasks import Priority, Task, TaskState
-from mainspring.core.tuning import USUAL, Tuning
-from mainspring.core.work import digest_of
+from mainspring.core.fairness.freezes import FreezeKind, FreezeRow
+from mainspring.core.lifecycle.states import FINAL, HELD_BY_A_WORKER
+from mainspring.core.model.job import OnSkip
+from mainspring.core.model.run import FINAL_RUN, FailurePolicy, Finish, Run, RunState, derive_run_state
+from mainspring.core.model.settings import USUAL, Tuning
+from mainspring.core.model.task import Priority, Task, TaskState
+from mainspring.core.work.work import digest_of
+from mainspring.protocol.wire import Outcome, Progress
 from mainspring.shard import events as happened
 from mainspring.shard.effects import Reply
-from mainspring.wire import Outcome, Progress
 from tests.shard.family import Family
 from tests.shard.groups import answer_wishes
 from tests.shard.jobs import job, task

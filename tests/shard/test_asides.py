@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from mainspring.core.resources import Resources
-from mainspring.core.shapes import Shape
-from mainspring.core.tasks import Priority, Task, TaskState
-from mainspring.shard.asides import Asides
+from mainspring.core.model.resources import Resources
+from mainspring.core.model.task import Priority, Task, TaskState
+from mainspring.core.placement.task_shapes import Shape
+from mainspring.shard.placement.blocked import Asides
 
 P0, P1, P2 = Priority
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
-from mainspring.core.tasks import Priority, TaskState
+from mainspring.core.model.task import Priority, TaskState
 from mainspring.shard import events as happened
-from mainspring.shard.audit import RUNS_PER_LOOK, unexplained
+from mainspring.shard.invariants import RUNS_PER_LOOK, unexplained
 from tests.shard.jobs import chain, job, task
 from tests.shard.world import World
 

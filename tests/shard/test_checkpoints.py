@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from mainspring.core.tasks import TaskState
-from mainspring.core.work import digest_of
+from mainspring.core.model.task import TaskState
+from mainspring.core.work.work import digest_of
+from mainspring.protocol.wire import Assign, Assignment, Outcome, Progress
 from mainspring.shard import events as happened
 from mainspring.shard.effects import Reply
-from mainspring.wire import Assign, Assignment, Outcome, Progress
 from tests.shard.jobs import chain, task
 from tests.shard.world import World
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from mainspring.core.batch import WorkerRow
-from mainspring.core.placement import Hindrance, obstacles
-from mainspring.core.tasks import AttemptEnd, Priority, TaskState
-from mainspring.core.workers import WorkerStatus
-from mainspring.shard import diagnosing
+from mainspring.core.model.batch import WorkerRow
+from mainspring.core.model.task import AttemptEnd, Priority, TaskState
+from mainspring.core.model.worker import WorkerStatus
+from mainspring.core.placement.feasibility import Hindrance, obstacles
+from mainspring.protocol.wire import Offer, Outcome
 from mainspring.shard import events as happened
-from mainspring.shard.claim_events import ClaimDropped, EndClaimed
-from mainspring.shard.claims import MOST_OF_ONE
 from mainspring.shard.effects import Reply
-from mainspring.wire import Offer, Outcome
+from mainspring.shard.explain import diagnose
+from mainspring.shard.workers.claim_events import ClaimDropped, EndClaimed
+from mainspring.shard.workers.claims import MOST_OF_ONE
 from tests.shard.claimants import NAME, beat, claim, claimed, end, open_claim, running, start
 from tests.shard.jobs import GIB, cores, job, task, wide
 from tests.shard.world import World
@@ -51,7 +51,7 @@ def test_without_a_claim_it_gets_nothing_and_the_diagnosis_says_so(world: World)
 
     worker = world.shard.memory.workers[NAME]
     (obstacle,) = obstacles(world.shard.memory.shape(world.task("b")), worker)[:1]
-    found = diagnosing.diagnose(world.shard.memory, world.task("b").id, world.now, batch=1, age_seconds=0)
+    found = diagnose.diagnose(world.shard.memory, world.task("b").id, world.now, batch=1, age_seconds=0)
 
     assert world.task("b").state is S.QUEUED
     assert (obstacle.kind, obstacle.detail) == (Hindrance.UNCLAIMED, f"{NAME} has no claim open")

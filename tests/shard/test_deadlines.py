@@ -8,16 +8,16 @@ from typing import Any
 import msgspec
 import pytest
 
-from mainspring.core.alerts import OUTBOX_KIND, Alert, AlertKind
-from mainspring.core.jobs import JobSpec
-from mainspring.core.quotas import P0Grant
-from mainspring.core.runs import Run, RunState
-from mainspring.core.sharing_rules import SharingRules
-from mainspring.core.tasks import Priority, TaskState
-from mainspring.core.tuning import Tuning
+from mainspring.core.fairness.quotas import P0Grant
+from mainspring.core.fairness.sharing_rules import SharingRules
+from mainspring.core.model.alerts import OUTBOX_KIND, Alert, AlertKind
+from mainspring.core.model.job import JobSpec
+from mainspring.core.model.run import Run, RunState
+from mainspring.core.model.settings import Tuning
+from mainspring.core.model.task import Priority, TaskState
 from mainspring.shard import events as happened
-from mainspring.shard.deadlines import MOST_LOOKED_AT, outlook_of
 from mainspring.shard.events import PauseRun, ReopenTask, ResumeRun
+from mainspring.shard.tasks.deadlines import MOST_LOOKED_AT, outlook_of
 from mainspring.shard.turn import MOST_LOOKS
 from tests.shard.jobs import chain, job, task, wide
 from tests.shard.world import World

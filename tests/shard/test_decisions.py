@@ -7,9 +7,9 @@ from random import Random
 import pytest
 
 from mainspring import __version__
-from mainspring.core.decisions import MOST_IN_A_BATCH, Decision, DecisionKind, is_kept
-from mainspring.core.tasks import Priority
-from mainspring.ids import new_id
+from mainspring.core.model.decisions import MOST_IN_A_BATCH, Decision, DecisionKind, is_kept
+from mainspring.core.model.task import Priority
+from mainspring.protocol.ids import new_id
 from tests.shard.evictions import asked_to_go, full_of_p2, given, running, tune
 from tests.shard.jobs import cores, job, short, task, wide
 from tests.shard.world import World

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from mainspring.core.diagnoses import Foresight
-from mainspring.core.tasks import TaskState
-from mainspring.core.workers import Worker
+from mainspring.core.explain.diagnosis import Foresight
+from mainspring.core.model.task import TaskState
+from mainspring.core.model.worker import Worker
 from mainspring.shard import events as happened
-from mainspring.shard.departures import MOST_REMEMBERED, Departures
+from mainspring.shard.workers.recent_workers import MOST_REMEMBERED, Departures
 from tests.shard.asking import settled, why
 from tests.shard.jobs import cores, job, task
 from tests.shard.world import World

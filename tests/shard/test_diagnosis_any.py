@@ -9,15 +9,15 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import rule
 
-from mainspring.core.diagnoses import MOST_NAMED, Diagnosis, Foresight, Passed, Reason
-from mainspring.core.states import FINAL
-from mainspring.core.supposals import parse_supposal
-from mainspring.core.tasks import TaskState
-from mainspring.shard.advising import advise
-from mainspring.shard.diagnosing import diagnose, task_to_ask_about
-from mainspring.shard.forecasting import copy_around, suppose
-from mainspring.shard.standing import standing
-from mainspring.shard.waiting_sums import waiting_sums
+from mainspring.core.explain.diagnosis import MOST_NAMED, Diagnosis, Foresight, Passed, Reason
+from mainspring.core.explain.what_if import parse_supposal
+from mainspring.core.lifecycle.states import FINAL
+from mainspring.core.model.task import TaskState
+from mainspring.shard.explain.advice import advise
+from mainspring.shard.explain.diagnose import diagnose, task_to_ask_about
+from mainspring.shard.explain.forecast import copy_around, suppose
+from mainspring.shard.explain.pool_status import standing
+from mainspring.shard.explain.waiting_summary import waiting_sums
 from tests.shard.asking import picture
 from tests.shard.test_any_story import Story
 

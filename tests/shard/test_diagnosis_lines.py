@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from mainspring.core.diagnoses import Reason
-from mainspring.core.freezes import FreezeKind
-from mainspring.core.tasks import Priority, TaskState
+from mainspring.core.explain.diagnosis import Reason
+from mainspring.core.fairness.freezes import FreezeKind
+from mainspring.core.model.task import Priority, TaskState
 from mainspring.shard import events as happened
-from mainspring.shard.standing import standing
-from mainspring.shard.suiting import LOOKED_AT
-from mainspring.shard.waiting_sums import waiting_sums
+from mainspring.shard.explain.matching import LOOKED_AT
+from mainspring.shard.explain.pool_status import standing
+from mainspring.shard.explain.waiting_summary import waiting_sums
 from tests.shard.asking import settled, why
 from tests.shard.evictions import given, running
 from tests.shard.groups import counted, grant

@@ -6,14 +6,14 @@ from datetime import timedelta
 
 import pytest
 
-from mainspring.core import diagnosis_words as words
-from mainspring.core.diagnoses import MOST_NAMED, Foresight, Reason
-from mainspring.core.jobs import OnSkip
-from mainspring.core.runs import FailurePolicy
-from mainspring.core.tasks import TaskState
+from mainspring.core.explain import messages as words
+from mainspring.core.explain.diagnosis import MOST_NAMED, Foresight, Reason
+from mainspring.core.model.job import OnSkip
+from mainspring.core.model.run import FailurePolicy
+from mainspring.core.model.task import TaskState
+from mainspring.protocol.wire import Outcome
 from mainspring.shard import events as happened
-from mainspring.shard.diagnosing import diagnose, find, task_to_ask_about
-from mainspring.wire import Outcome
+from mainspring.shard.explain.diagnose import diagnose, find, task_to_ask_about
 from tests.shard.asking import blockers, holding, settled, why
 from tests.shard.jobs import chain, fan, job, short, task, wide
 from tests.shard.storm import DATABASE_DOWN, Storm

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from mainspring.core import diagnosis_words as words
-from mainspring.core.diagnoses import MOST_NAMED, Foresight, Reason
-from mainspring.core.resources import Resources
-from mainspring.core.tasks import Priority, TaskState
+from mainspring.core.explain import messages as words
+from mainspring.core.explain.diagnosis import MOST_NAMED, Foresight, Reason
+from mainspring.core.model.resources import Resources
+from mainspring.core.model.task import Priority, TaskState
 from mainspring.shard import events as happened
 from tests.shard.asking import blockers, holding, settled, why
 from tests.shard.evictions import full_of_p2, given, running

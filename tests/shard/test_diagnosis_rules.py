@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from mainspring.core import diagnosis_words as words
-from mainspring.core.diagnoses import Foresight, Passed, Reason
-from mainspring.core.freezes import FreezeKind
-from mainspring.core.runs import FailurePolicy
-from mainspring.core.tasks import Priority, TaskState
+from mainspring.core.explain import messages as words
+from mainspring.core.explain.diagnosis import Foresight, Passed, Reason
+from mainspring.core.fairness.freezes import FreezeKind
+from mainspring.core.model.run import FailurePolicy
+from mainspring.core.model.task import Priority, TaskState
 from mainspring.shard import events as happened
 from tests.shard.asking import blockers, holding, settled, why
 from tests.shard.groups import allow, counted, grant, in_group

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from mainspring.core.diagnoses import STALE_SECONDS, Foresight, Reason
-from mainspring.core.tasks import TaskState
+from mainspring.core.explain.diagnosis import STALE_SECONDS, Foresight, Reason
+from mainspring.core.model.task import TaskState
+from mainspring.protocol.wire import Progress
 from mainspring.shard import events as happened
-from mainspring.shard.diagnosing import diagnose
-from mainspring.wire import Progress
+from mainspring.shard.explain.diagnose import diagnose
 from tests.shard.asking import blockers, settled, why
 from tests.shard.jobs import job, short, task, wide
 from tests.shard.world import World

@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from mainspring.core.audit_trail import AuditEntry
-from mainspring.core.tasks import Priority
-from mainspring.core.work import digest_of
+from mainspring.core.model.audit_entry import AuditEntry
+from mainspring.core.model.task import Priority
+from mainspring.core.work.work import digest_of
 from mainspring.shard.effects import Reply
 from mainspring.shard.events import (
     Act,

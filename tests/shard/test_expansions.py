@@ -7,11 +7,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from mainspring.core.runs import FailurePolicy, RunState
-from mainspring.core.tasks import TaskState
+from mainspring.core.model.run import FailurePolicy, RunState
+from mainspring.core.model.task import TaskState
+from mainspring.protocol.wire import Assign, Outcome
 from mainspring.shard import events as happened
 from mainspring.shard.effects import Reply
-from mainspring.wire import Assign, Outcome
 from tests.shard.jobs import job, task
 from tests.shard.world import World
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from mainspring.core.alerts import OUTBOX_KIND, Alert, AlertKind
-from mainspring.core.jobs import JobSpec, OnSkip
-from mainspring.core.runs import FailurePolicy, RunState
-from mainspring.core.tasks import TaskState
+from mainspring.core.model.alerts import OUTBOX_KIND, Alert, AlertKind
+from mainspring.core.model.job import JobSpec, OnSkip
+from mainspring.core.model.run import FailurePolicy, RunState
+from mainspring.core.model.task import TaskState
+from mainspring.protocol.wire import Assign, Assignment, Outcome
 from mainspring.shard import events as happened
 from mainspring.shard.effects import Reply
-from mainspring.wire import Assign, Assignment, Outcome
 from tests.shard.jobs import job, task
 from tests.shard.world import World
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from mainspring.core.jobs import OnSkip
-from mainspring.core.runs import FailurePolicy, RunState
-from mainspring.core.tasks import TaskState
-from mainspring.wire import Assign, Assignment, Outcome
+from mainspring.core.model.job import OnSkip
+from mainspring.core.model.run import FailurePolicy, RunState
+from mainspring.core.model.task import TaskState
+from mainspring.protocol.wire import Assign, Assignment, Outcome
 from tests.shard.jobs import chain, fan, job, task
 from tests.shard.world import World
 

@@ -7,18 +7,18 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from mainspring.core.diagnoses import Expected, Foresight
-from mainspring.core.freezes import FreezeKind
-from mainspring.core.supposals import parse_supposal
-from mainspring.core.tasks import Priority
-from mainspring.core.tasks import TaskState as S
-from mainspring.shard import copying
+from mainspring.core.explain.diagnosis import Expected, Foresight
+from mainspring.core.explain.what_if import parse_supposal
+from mainspring.core.fairness.freezes import FreezeKind
+from mainspring.core.model.task import Priority
+from mainspring.core.model.task import TaskState as S
 from mainspring.shard import events as happened
-from mainspring.shard.advising import advise
-from mainspring.shard.diagnosing import diagnose
-from mainspring.shard.forecasting import copy_around, foresee, suppose
-from mainspring.shard.playing import Play
-from mainspring.shard.scenes import memory_of
+from mainspring.shard.explain import snapshot_copy
+from mainspring.shard.explain.advice import advise
+from mainspring.shard.explain.diagnose import diagnose
+from mainspring.shard.explain.forecast import copy_around, foresee, suppose
+from mainspring.shard.explain.forecast_engine import Play
+from mainspring.shard.explain.snapshot import memory_of
 from tests.shard import jobs, sharing
 from tests.shard.asking import picture
 from tests.shard.groups import grant, in_group
@@ -209,7 +209,7 @@ def test_what_no_worker_could_take_may_start_as_long_as_workers_may_come(world: 
 
 def test_of_a_large_fleet_the_last_worker_is_looked_at_too(monkeypatch: pytest.MonkeyPatch, world: World) -> None:
     """Only one would do, and it is busy."""
-    monkeypatch.setattr(copying, "MOST_LOOKED_AT", 2)
+    monkeypatch.setattr(snapshot_copy, "MOST_LOOKED_AT", 2)
     for name in ("w1", "w2", "w3"):
         world.register(name, labels={"name": name})
     world.advance(6, heard=list(world.workers))

@@ -7,10 +7,10 @@ from datetime import timedelta
 import pytest
 from msgspec.structs import replace
 
-from mainspring.core.freezes import FreezeKind, FreezeRow
-from mainspring.core.jobs import JobSpec
-from mainspring.core.runs import RunState
-from mainspring.core.tasks import Priority, TaskState
+from mainspring.core.fairness.freezes import FreezeKind, FreezeRow
+from mainspring.core.model.job import JobSpec
+from mainspring.core.model.run import RunState
+from mainspring.core.model.task import Priority, TaskState
 from mainspring.shard import events as happened
 from tests.shard.jobs import chain, job, short, task, wide
 from tests.shard.sharing import freeze, policy, pool, rules

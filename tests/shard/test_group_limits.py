@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from mainspring.core.shares import ShareRow
-from mainspring.core.tasks import Priority, TaskState
+from mainspring.core.limits.limit_shares import ShareRow
+from mainspring.core.model.task import Priority, TaskState
 from mainspring.shard import events as happened
 from mainspring.shard.effects import TakeAllowance, TakeShare
 from tests.shard.groups import LIMIT, allow, counted, grant, in_group, used

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mainspring.core.tasks import Priority, TaskState
+from mainspring.core.model.task import Priority, TaskState
 from mainspring.shard import events as happened
 from mainspring.shard.effects import TakeShare
 from tests.shard.groups import LIMIT, began, counted, grant, in_group, used

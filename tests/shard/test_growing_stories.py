@@ -10,10 +10,10 @@ from random import Random
 
 import pytest
 
-from mainspring.core.jobs import JobSpec, OnSkip
-from mainspring.core.runs import FailurePolicy
-from mainspring.core.states import FINAL
-from mainspring.core.tasks import Priority
+from mainspring.core.lifecycle.states import FINAL
+from mainspring.core.model.job import JobSpec, OnSkip
+from mainspring.core.model.run import FailurePolicy
+from mainspring.core.model.task import Priority
 from mainspring.shard import events as happened
 from tests.shard.jobs import job, task
 from tests.shard.test_any_story import BUDGETS, WORKERS, Story

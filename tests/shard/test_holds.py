@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from mainspring.core.placement import Hindrance, obstacles
-from mainspring.core.tasks import AttemptEnd, Priority, StopKind, TaskState
-from mainspring.core.workers import WorkerStatus
+from mainspring.core.model.task import AttemptEnd, Priority, StopKind, TaskState
+from mainspring.core.model.worker import WorkerStatus
+from mainspring.core.placement.feasibility import Hindrance, obstacles
 from mainspring.shard import events as happened
 from mainspring.shard.effects import Answered, Reply
 from mainspring.shard.events import CordonWorker, DrainWorker, EvictWorker, UncordonWorker, WorkerAct

@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 import pytest
 
-from mainspring.core.runs import Run
-from mainspring.core.tasks import Priority, TaskState
+from mainspring.core.model.run import Run
+from mainspring.core.model.task import Priority, TaskState
+from mainspring.protocol.wire import Offer, Outcome
 from mainspring.shard import events as happened
 from mainspring.shard.effects import Reply
-from mainspring.wire import Offer, Outcome
 from tests.shard.evictions import asked_to_go, full_of_p2, given, room, running
 from tests.shard.jobs import cores, job, task, wide
 from tests.shard.sharing import promise, quota, rules

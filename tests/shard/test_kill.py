@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mainspring.core.tasks import AttemptEnd, StopKind, TaskState
+from mainspring.core.model.task import AttemptEnd, StopKind, TaskState
 from mainspring.shard.effects import Reply
 from mainspring.shard.events import CancelTask, DrainWorker, EvictWorker, KillTask
 from tests.shard.jobs import chain, task

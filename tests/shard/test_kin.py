@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from mainspring.core.tasks import Priority, TaskState
+from mainspring.core.model.task import Priority, TaskState
+from mainspring.protocol.wire import Outcome
 from mainspring.shard import events as happened
-from mainspring.wire import Outcome
 from tests.shard.jobs import cores, job, task
 from tests.shard.world import World
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mainspring.core.tasks import Priority, TaskState
+from mainspring.core.model.task import Priority, TaskState
 from tests.shard.evictions import asked_to_go
 from tests.shard.jobs import cores, job, task
 from tests.shard.sharing import promise, running, submit

@@ -6,12 +6,12 @@ from datetime import timedelta
 
 import pytest
 
-from mainspring.core.batch import WorkerRow
-from mainspring.core.tasks import AttemptEnd, TaskState
-from mainspring.core.workers import WorkerStatus
+from mainspring.core.model.batch import WorkerRow
+from mainspring.core.model.task import AttemptEnd, TaskState
+from mainspring.core.model.worker import WorkerStatus
+from mainspring.protocol.wire import Outcome
 from mainspring.shard import events as happened
 from mainspring.shard.events import TimerKind
-from mainspring.wire import Outcome
 from tests.shard.jobs import task
 from tests.shard.world import World
 

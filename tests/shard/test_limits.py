@@ -7,11 +7,11 @@ from datetime import timedelta
 import msgspec
 import pytest
 
-from mainspring.core.alerts import Alert, AlertKind
-from mainspring.core.tasks import AttemptEnd, StopKind, TaskState, Trail
+from mainspring.core.model.alerts import Alert, AlertKind
+from mainspring.core.model.task import AttemptEnd, StopKind, TaskState, Trail
+from mainspring.protocol.wire import Assign, Extended, Progress
 from mainspring.shard import events as happened
 from mainspring.shard.effects import Reply
-from mainspring.wire import Assign, Extended, Progress
 from tests.shard.world import World
 
 S = TaskState

@@ -6,11 +6,11 @@ from datetime import timedelta
 
 import pytest
 
-from mainspring.core.runs import RunState
-from mainspring.core.tasks import AttemptEnd, TaskState
-from mainspring.core.workers import WorkerStatus
+from mainspring.core.model.run import RunState
+from mainspring.core.model.task import AttemptEnd, TaskState
+from mainspring.core.model.worker import WorkerStatus
+from mainspring.protocol.wire import Outcome, Verdict, Welcome
 from mainspring.shard import events as happened
-from mainspring.wire import Outcome, Verdict, Welcome
 from tests.shard.jobs import job, task, wide
 from tests.shard.world import World
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from mainspring.core.jobs import JobSpec
-from mainspring.core.pacing import Paced
-from mainspring.core.tasks import Priority, TaskState
-from mainspring.core.tuning import USUAL
+from mainspring.core.limits.token_bucket import Paced
+from mainspring.core.model.job import JobSpec
+from mainspring.core.model.settings import USUAL
+from mainspring.core.model.task import Priority, TaskState
+from mainspring.protocol.wire import Outcome
 from mainspring.shard import events as happened
-from mainspring.wire import Outcome
 from tests.shard.jobs import fan, job, task, wide
 from tests.shard.world import World
 

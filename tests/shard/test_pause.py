@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from mainspring.core.runs import RunState
-from mainspring.core.tasks import TaskState
+from mainspring.core.model.run import RunState
+from mainspring.core.model.task import TaskState
+from mainspring.protocol.wire import Outcome
 from mainspring.shard import events as happened
 from mainspring.shard.effects import Reply
-from mainspring.wire import Outcome
 from tests.shard.jobs import chain, job, short, task, wide
 from tests.shard.world import World
 

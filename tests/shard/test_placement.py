@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from mainspring.core.runs import RunState
-from mainspring.core.tasks import Priority, TaskState
+from mainspring.core.model.run import RunState
+from mainspring.core.model.task import Priority, TaskState
+from mainspring.protocol.wire import Assign, Outcome
 from mainspring.shard import events as happened
-from mainspring.wire import Assign, Outcome
 from tests.shard.jobs import cores, job, short, task, wide
 from tests.shard.world import World
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mainspring.core.tasks import AttemptEnd, Priority, TaskState
+from mainspring.core.model.task import AttemptEnd, Priority, TaskState
 from mainspring.shard import events as happened
 from tests.shard.evictions import asked_to_go, full_of_p2, given, room, running, tune
 from tests.shard.jobs import cores, job, short, task, wide

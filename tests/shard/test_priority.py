@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from mainspring.core.batch import SpreadKind
-from mainspring.core.runs import RunState
-from mainspring.core.tasks import Priority, TaskState
+from mainspring.core.model.batch import SpreadKind
+from mainspring.core.model.run import RunState
+from mainspring.core.model.task import Priority, TaskState
 from mainspring.shard.effects import Reply
 from mainspring.shard.events import CancelRun, ChangePriority, ReopenTask
 from tests.shard.jobs import chain, cores, job, short, task, wide

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from mainspring.core.bookings import Booking
-from mainspring.core.tasks import Priority, TaskState
+from mainspring.core.fairness.capacity_bookings import Booking
+from mainspring.core.model.task import Priority, TaskState
 from tests.shard.evictions import asked_to_go, tune
 from tests.shard.jobs import cores, job, short
 from tests.shard.sharing import promise, quota, rules, running, submit

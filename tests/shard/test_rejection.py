@@ -5,14 +5,14 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from mainspring.core.alerts import Alert, AlertKind
-from mainspring.core.batch import SpreadKind
-from mainspring.core.runs import RunState
-from mainspring.core.shapes import Shape
-from mainspring.core.tasks import AttemptEnd, TaskState
+from mainspring.core.model.alerts import Alert, AlertKind
+from mainspring.core.model.batch import SpreadKind
+from mainspring.core.model.run import RunState
+from mainspring.core.model.task import AttemptEnd, TaskState
+from mainspring.core.placement.task_shapes import Shape
+from mainspring.protocol.wire import Outcome, Verdict
 from mainspring.shard import events as happened
 from mainspring.shard.effects import Reply
-from mainspring.wire import Outcome, Verdict
 from tests.shard.jobs import ONE_CORE, chain, fan, job, task, wide
 from tests.shard.world import World
 

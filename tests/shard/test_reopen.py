@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from mainspring.core.runs import FailurePolicy, Run, RunState
-from mainspring.core.tasks import Priority, TaskState
+from mainspring.core.model.run import FailurePolicy, Run, RunState
+from mainspring.core.model.task import Priority, TaskState
+from mainspring.protocol.wire import Outcome
 from mainspring.shard import events as happened
 from mainspring.shard.effects import Reply
-from mainspring.wire import Outcome
 from tests.shard.jobs import chain, fan, job, task, wide
 from tests.shard.world import World
 

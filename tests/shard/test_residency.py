@@ -9,16 +9,16 @@ from random import Random
 
 import pytest
 
-from mainspring.core.batch import Batch
-from mainspring.core.jobs import JobSpec, TaskSpec, compile_job
-from mainspring.core.pools import Policy, PoolRow, choose_pool
-from mainspring.core.runs import Run
-from mainspring.core.sharing_rules import AllRules, rules_for
-from mainspring.core.tasks import Priority
+from mainspring.core.fairness.pools import Policy, PoolRow, choose_pool
+from mainspring.core.fairness.sharing_rules import AllRules, rules_for
+from mainspring.core.model.batch import Batch
+from mainspring.core.model.job import JobSpec, TaskSpec, compile_job
+from mainspring.core.model.run import Run
+from mainspring.core.model.task import Priority
+from mainspring.protocol.wire import Assign, Assignment, Offer, Outcome
 from mainspring.shard.effects import Send
 from mainspring.shard.events import AttemptEnded, Event, Ruled, RunArrived, WorkerRegistered
 from mainspring.shard.shard import Shard
-from mainspring.wire import Assign, Assignment, Offer, Outcome
 from tests.store.builders import NOW
 
 SCHEDULES = 10_000

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from mainspring.core.retries import JITTER
-from mainspring.core.runs import RunState
-from mainspring.core.tasks import AttemptEnd, TaskState
+from mainspring.core.lifecycle.retry_policy import JITTER
+from mainspring.core.model.run import RunState
+from mainspring.core.model.task import AttemptEnd, TaskState
+from mainspring.protocol.wire import Assign, Outcome
 from mainspring.shard import events as happened
-from mainspring.wire import Assign, Outcome
 from tests.shard.jobs import chain, job, task
 from tests.shard.world import World
 

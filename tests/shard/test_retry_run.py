@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from mainspring.core.runs import FailurePolicy, RunState
-from mainspring.core.tasks import TaskState
+from mainspring.core.model.run import FailurePolicy, RunState
+from mainspring.core.model.task import TaskState
 from mainspring.shard import events as happened
 from mainspring.shard.effects import Reply
 from tests.shard.jobs import job, task, wide

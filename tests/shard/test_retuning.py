@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from mainspring.core.tasks import TaskState
-from mainspring.core.tuning import USUAL
+from mainspring.core.model.settings import USUAL
+from mainspring.core.model.task import TaskState
+from mainspring.protocol.wire import Assign
 from mainspring.shard.events import Retuned
-from mainspring.wire import Assign
 from tests.shard.jobs import job, task
 from tests.shard.world import World
 

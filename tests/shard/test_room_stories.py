@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from mainspring.core.batch import Batch
-from mainspring.core.resources import NOTHING
-from mainspring.core.runs import FINAL_RUN
-from mainspring.core.tasks import Priority, StopKind, TaskState
+from mainspring.core.model.batch import Batch
+from mainspring.core.model.resources import NOTHING
+from mainspring.core.model.run import FINAL_RUN
+from mainspring.core.model.task import Priority, StopKind, TaskState
 from mainspring.shard import events as happened
 from tests.shard.evictions import tune
 from tests.shard.jobs import cores, job, short, task

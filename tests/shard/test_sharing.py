@@ -7,10 +7,10 @@ from datetime import timedelta
 
 import pytest
 
-from mainspring.core.runs import FailurePolicy
-from mainspring.core.tasks import Priority, TaskState
+from mainspring.core.model.run import FailurePolicy
+from mainspring.core.model.task import Priority, TaskState
+from mainspring.protocol.wire import Assign
 from mainspring.shard.events import CancelRun
-from mainspring.wire import Assign
 from tests.shard.jobs import cores, job, short, task, wide
 from tests.shard.sharing import quota, raised, rules
 from tests.shard.world import World

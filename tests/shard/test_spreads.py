@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 import pytest
 
-from mainspring.core.batch import SpreadKind
-from mainspring.core.runs import FailurePolicy, RunState
-from mainspring.core.tasks import TaskState
+from mainspring.core.model.batch import SpreadKind
+from mainspring.core.model.run import FailurePolicy, RunState
+from mainspring.core.model.task import TaskState
+from mainspring.protocol.wire import Outcome
 from mainspring.shard import events as happened
-from mainspring.wire import Outcome
 from tests.shard.jobs import fan, wide
 from tests.shard.world import World
 

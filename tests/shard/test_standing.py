@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from mainspring.core.freezes import FreezeKind
-from mainspring.core.resources import Resources
-from mainspring.core.standings import LineStanding, Standing, TenantStanding
-from mainspring.core.tasks import Priority
+from mainspring.core.fairness.freezes import FreezeKind
+from mainspring.core.fairness.pool_status import LineStanding, Standing, TenantStanding
+from mainspring.core.model.resources import Resources
+from mainspring.core.model.task import Priority
 from mainspring.shard import events as happened
-from mainspring.shard import standing as standings
+from mainspring.shard.explain import pool_status as standings
 from tests.shard.jobs import cores, job, task, wide
 from tests.shard.sharing import freeze, group, pool, quota, rules
 from tests.shard.world import World

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from mainspring.core.runs import RunState
-from mainspring.core.tasks import AttemptEnd, StopKind, TaskState
+from mainspring.core.model.run import RunState
+from mainspring.core.model.task import AttemptEnd, StopKind, TaskState
+from mainspring.protocol.wire import Outcome, Stop
 from mainspring.shard import events as happened
 from mainspring.shard.effects import Reply, Send
-from mainspring.wire import Outcome, Stop
 from tests.shard.jobs import chain, job, task, wide
 from tests.shard.world import World
 

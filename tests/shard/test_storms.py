@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from mainspring.core.alerts import AlertKind
-from mainspring.core.resources import Resources
-from mainspring.core.runs import FailurePolicy, RunState
-from mainspring.core.tasks import Priority, Task, TaskState, Trail
-from mainspring.core.tuning import USUAL
+from mainspring.core.model.alerts import AlertKind
+from mainspring.core.model.resources import Resources
+from mainspring.core.model.run import FailurePolicy, RunState
+from mainspring.core.model.settings import USUAL
+from mainspring.core.model.task import Priority, Task, TaskState, Trail
+from mainspring.protocol.wire import Assign
 from mainspring.shard import events as happened
 from mainspring.shard.effects import Reply
-from mainspring.wire import Assign
 from tests.shard.jobs import GIB, job, task, wide
 from tests.shard.storm import DATABASE_DOWN, Storm
 from tests.shard.world import World

@@ -6,9 +6,9 @@ from datetime import timedelta
 
 import msgspec
 
-from mainspring.core.alerts import OUTBOX_KIND, Alert, AlertKind
-from mainspring.core.tasks import TaskState
-from mainspring.core.tuning import Tuning
+from mainspring.core.model.alerts import OUTBOX_KIND, Alert, AlertKind
+from mainspring.core.model.settings import Tuning
+from mainspring.core.model.task import TaskState
 from mainspring.shard import events as happened
 from tests.shard.jobs import chain, job, task
 from tests.shard.world import World

@@ -7,13 +7,13 @@ from typing import NamedTuple
 
 import pytest
 
-from mainspring.core.diagnoses import Diagnosis, Expected, Foresight, Reason
-from mainspring.core.freezes import FreezeKind
-from mainspring.core.supposals import Outcome, parse_supposal
-from mainspring.core.tasks import Priority
+from mainspring.core.explain.diagnosis import Diagnosis, Expected, Foresight, Reason
+from mainspring.core.explain.what_if import Outcome, parse_supposal
+from mainspring.core.fairness.freezes import FreezeKind
+from mainspring.core.model.task import Priority
 from mainspring.shard import events as happened
-from mainspring.shard.diagnosing import diagnose
-from mainspring.shard.forecasting import copy_around, suppose
+from mainspring.shard.explain.diagnose import diagnose
+from mainspring.shard.explain.forecast import copy_around, suppose
 from tests.shard import jobs, sharing, situations, what_if
 from tests.shard.mixed_load import MixedLoad
 from tests.shard.world import World

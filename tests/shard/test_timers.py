@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 from mainspring.shard.events import TimerDue, TimerKind
-from mainspring.shard.memory import ShardMemory
-from mainspring.shard.timers import Timers
+from mainspring.shard.state.memory import ShardMemory
+from mainspring.shard.state.timers import Timers
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 

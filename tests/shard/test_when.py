@@ -5,9 +5,9 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from mainspring.core.jobs import OnSkip
-from mainspring.core.runs import FailurePolicy, RunState
-from mainspring.core.tasks import TaskState
+from mainspring.core.model.job import OnSkip
+from mainspring.core.model.run import FailurePolicy, RunState
+from mainspring.core.model.task import TaskState
 from mainspring.shard import events as happened
 from mainspring.shard.effects import Reply
 from tests.shard.jobs import job, task

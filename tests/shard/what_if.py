@@ -12,16 +12,16 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from mainspring.core.diagnoses import Reason
-from mainspring.core.freezes import FreezeKind
-from mainspring.core.jobs import TaskSpec, compile_job
-from mainspring.core.sharing_rules import SharingRules
-from mainspring.core.supposals import Supposal
-from mainspring.core.tasks import Priority, Task
-from mainspring.core.work_groups import limit_of
+from mainspring.core.explain.diagnosis import Reason
+from mainspring.core.explain.what_if import Supposal
+from mainspring.core.fairness.freezes import FreezeKind
+from mainspring.core.fairness.sharing_rules import SharingRules
+from mainspring.core.limits.concurrency_groups import limit_of
+from mainspring.core.model.job import TaskSpec, compile_job
+from mainspring.core.model.task import Priority, Task
+from mainspring.protocol.wire import Offer
 from mainspring.shard import events as happened
-from mainspring.shard.diagnosing import diagnose
-from mainspring.wire import Offer
+from mainspring.shard.explain.diagnose import diagnose
 from tests.shard import jobs, sharing
 from tests.shard.mixed_load import TENANTS, Kind, MixedLoad
 

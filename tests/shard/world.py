@@ -17,18 +17,18 @@ from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
-from mainspring.core.batch import Batch
-from mainspring.core.jobs import JobSpec, TaskSpec, compile_job
-from mainspring.core.runs import Run
-from mainspring.core.sharing_rules import NO_RULES, SharingRules
-from mainspring.core.states import HELD_BY_A_WORKER
-from mainspring.core.tasks import Priority, Task, TaskState
-from mainspring.ids import task_id
+from mainspring.core.fairness.sharing_rules import NO_RULES, SharingRules
+from mainspring.core.lifecycle.states import HELD_BY_A_WORKER
+from mainspring.core.model.batch import Batch
+from mainspring.core.model.job import JobSpec, TaskSpec, compile_job
+from mainspring.core.model.run import Run
+from mainspring.core.model.task import Priority, Task, TaskState
+from mainspring.protocol.ids import task_id
+from mainspring.protocol.wire import Answer, Offer, Outcome, Recall, Stop, ToWorker, Verdict
 from mainspring.shard import effects
 from mainspring.shard import events as happened
 from mainspring.shard.events import Act, Event, WorkerEvent
 from mainspring.shard.shard import DEFAULT_BUDGET, Shard
-from mainspring.wire import Answer, Offer, Outcome, Recall, Stop, ToWorker, Verdict
 from tests.shard import invariants, jobs, limits_held
 from tests.shard.family import Family
 from tests.shard.ledger import Ledger

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from mainspring.core.artifacts import ArtifactRow
-from mainspring.core.batch import Batch
-from mainspring.core.tasks import AttemptEnd
-from mainspring.wire import Artifact
+from mainspring.core.model.artifacts import ArtifactRow
+from mainspring.core.model.batch import Batch
+from mainspring.core.model.task import AttemptEnd
+from mainspring.protocol.wire import Artifact
 from tests.sim.findings import Findings
 
 _OF_A_RESULT = {AttemptEnd.SUCCEEDED: True, AttemptEnd.FAILED: False}

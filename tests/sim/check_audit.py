@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import sqlite3
 
-from mainspring.core.audit_trail import ChainCheck
-from mainspring.core.batch import Batch
+from mainspring.core.model.audit_entry import ChainCheck
+from mainspring.core.model.batch import Batch
 from mainspring.shard.effects import Answered, Reply
 from mainspring.shard.events import Asked
-from mainspring.store import sqlite_rows as rows
+from mainspring.store.sqlite import rows
 from tests.sim.findings import Findings
 from tests.sim.model import Ever, Model
 

@@ -19,14 +19,14 @@ from typing import Any
 
 import msgspec
 
-from mainspring.core.batch import Batch
-from mainspring.core.tasks import AttemptEnd, TaskState
-from mainspring.core.workers import Worker, is_claimant
+from mainspring.core.model.batch import Batch
+from mainspring.core.model.task import AttemptEnd, TaskState
+from mainspring.core.model.worker import Worker, is_claimant
 from mainspring.host.loop import Leader
-from mainspring.shard.claim_events import BeatClaimed, ClaimAct, ClaimWork, EndClaimed, StartClaimed
 from mainspring.shard.effects import Answered, Reply
 from mainspring.shard.shard import Shard
-from mainspring.store.port import Term
+from mainspring.shard.workers.claim_events import BeatClaimed, ClaimAct, ClaimWork, EndClaimed, StartClaimed
+from mainspring.store.ports.store import Term
 from tests.sim.clocks import StoreClock
 from tests.sim.findings import Findings
 from tests.sim.model import Ever, Model

@@ -6,14 +6,14 @@ from datetime import datetime
 
 import msgspec
 
-from mainspring.core.batch import Batch, SpreadKind, TaskChange
-from mainspring.core.jobs import Job, OnSkip, TaskSpec
-from mainspring.core.retries import LOSSES_ALLOWED
-from mainspring.core.runs import FINAL_RUN, FailurePolicy, Finish, Run, derive_run_state
-from mainspring.core.states import FINAL, HELD_BY_A_WORKER, UNSUCCESSFUL, is_allowed
-from mainspring.core.tasks import Attempt, AttemptEnd, Task, TaskState, Transition
-from mainspring.core.work import digest_of
-from mainspring.wire import Outcome
+from mainspring.core.lifecycle.retry_policy import LOSSES_ALLOWED
+from mainspring.core.lifecycle.states import FINAL, HELD_BY_A_WORKER, UNSUCCESSFUL, is_allowed
+from mainspring.core.model.batch import Batch, SpreadKind, TaskChange
+from mainspring.core.model.job import Job, OnSkip, TaskSpec
+from mainspring.core.model.run import FINAL_RUN, FailurePolicy, Finish, Run, derive_run_state
+from mainspring.core.model.task import Attempt, AttemptEnd, Task, TaskState, Transition
+from mainspring.core.work.work import digest_of
+from mainspring.protocol.wire import Outcome
 from tests.sim.check_artifacts import ArtifactCheck
 from tests.sim.check_deadlines import DeadlineCheck
 from tests.sim.check_decisions import DecisionCheck

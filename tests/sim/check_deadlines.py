@@ -14,12 +14,12 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from mainspring.core.alerts import OUTBOX_KIND, Alert, AlertKind
-from mainspring.core.batch import Batch
-from mainspring.core.jobs import JobSpec
-from mainspring.core.runs import Run
-from mainspring.core.states import FINAL
-from mainspring.core.tasks import Priority, Task, TaskState
+from mainspring.core.lifecycle.states import FINAL
+from mainspring.core.model.alerts import OUTBOX_KIND, Alert, AlertKind
+from mainspring.core.model.batch import Batch
+from mainspring.core.model.job import JobSpec
+from mainspring.core.model.run import Run
+from mainspring.core.model.task import Priority, Task, TaskState
 from tests.sim.check_sharing import Made
 from tests.sim.findings import Findings
 from tests.sim.model import Ever, Model

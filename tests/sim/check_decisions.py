@@ -10,10 +10,10 @@
 
 from __future__ import annotations
 
-from mainspring.core.batch import Batch
-from mainspring.core.decisions import MOST_IN_A_BATCH, MOST_NAMED, Decision, DecisionKind
-from mainspring.core.resources import NOTHING, Resources
-from mainspring.core.tasks import StopKind, Task, TaskState
+from mainspring.core.model.batch import Batch
+from mainspring.core.model.decisions import MOST_IN_A_BATCH, MOST_NAMED, Decision, DecisionKind
+from mainspring.core.model.resources import NOTHING, Resources
+from mainspring.core.model.task import StopKind, Task, TaskState
 from tests.sim.check_sharing import Before, Machine, Made
 from tests.sim.findings import Findings
 from tests.sim.model import Model

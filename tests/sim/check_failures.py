@@ -14,10 +14,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from mainspring.core.batch import Batch
-from mainspring.core.jobs import TaskSpec
-from mainspring.core.states import HELD_BY_A_WORKER
-from mainspring.core.tasks import Attempt, AttemptEnd, StopKind, Task, TaskState, Transition
+from mainspring.core.lifecycle.states import HELD_BY_A_WORKER
+from mainspring.core.model.batch import Batch
+from mainspring.core.model.job import TaskSpec
+from mainspring.core.model.task import Attempt, AttemptEnd, StopKind, Task, TaskState, Transition
 from tests.sim.ailments import Kind, read_ailment
 from tests.sim.clocks import StoreClock
 from tests.sim.findings import Findings

@@ -12,12 +12,12 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 
-from mainspring.core.allowances import Allowance, Wish
-from mainspring.core.batch import Batch
-from mainspring.core.runs import FINAL_RUN
-from mainspring.core.shares import ShareRow
-from mainspring.core.sharing_rules import AllRules, SharingRules, rules_for
-from mainspring.core.tasks import Task
+from mainspring.core.fairness.sharing_rules import AllRules, SharingRules, rules_for
+from mainspring.core.limits.limit_shares import ShareRow
+from mainspring.core.limits.rate_grants import Allowance, Wish
+from mainspring.core.model.batch import Batch
+from mainspring.core.model.run import FINAL_RUN
+from mainspring.core.model.task import Task
 from tests.sim.check_sharing import Made
 from tests.sim.findings import Findings
 from tests.sim.model import Ever, Model

@@ -15,10 +15,10 @@ from collections.abc import Iterator
 
 import msgspec
 
-from mainspring.core.batch import Batch
-from mainspring.core.jobs import TaskSpec
-from mainspring.core.states import FINAL
-from mainspring.core.tasks import Task, TaskState
+from mainspring.core.lifecycle.states import FINAL
+from mainspring.core.model.batch import Batch
+from mainspring.core.model.job import TaskSpec
+from mainspring.core.model.task import Task, TaskState
 from tests.sim.findings import Findings
 from tests.sim.growing import NOBODY
 from tests.sim.model import Ever, Model

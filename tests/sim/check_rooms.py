@@ -16,12 +16,12 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from mainspring.core.batch import Batch
-from mainspring.core.quotas import USUAL_QUOTA, Quota
-from mainspring.core.resources import NOTHING, Resources
-from mainspring.core.sharing_rules import SharingRules
-from mainspring.core.states import HELD_BY_A_WORKER
-from mainspring.core.tasks import Priority, StopKind, Task, TaskState
+from mainspring.core.fairness.quotas import USUAL_QUOTA, Quota
+from mainspring.core.fairness.sharing_rules import SharingRules
+from mainspring.core.lifecycle.states import HELD_BY_A_WORKER
+from mainspring.core.model.batch import Batch
+from mainspring.core.model.resources import NOTHING, Resources
+from mainspring.core.model.task import Priority, StopKind, Task, TaskState
 from tests.sim.check_sharing import Before, Machine, Made, suits
 from tests.sim.findings import Findings
 from tests.sim.model import Model

@@ -19,11 +19,18 @@ from functools import lru_cache
 
 import msgspec
 
-from mainspring.core.fires import Outcome
-from mainspring.core.runs import FINAL_RUN, RunState
-from mainspring.core.schedule_rows import Docket, EventRow, FireRow, Ruling, ScheduleRow
-from mainspring.core.schedules import ScheduleSpec
-from mainspring.core.triggers import CronTrigger, EventTrigger, IntervalTrigger, ManualTrigger, OnceTrigger, Trigger
+from mainspring.core.model.run import FINAL_RUN, RunState
+from mainspring.core.model.schedule_rows import Docket, EventRow, FireRow, Ruling, ScheduleRow
+from mainspring.core.schedules.schedule_spec import ScheduleSpec
+from mainspring.core.schedules.triggers import (
+    CronTrigger,
+    EventTrigger,
+    IntervalTrigger,
+    ManualTrigger,
+    OnceTrigger,
+    Trigger,
+)
+from mainspring.core.schedules.windows import Outcome
 from tests.sim.findings import Findings
 from tests.sim.model import Ever, Model
 from tests.sim.timetables import computed_for

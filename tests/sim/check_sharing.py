@@ -17,14 +17,14 @@ from typing import Any
 
 import msgspec
 
-from mainspring.core.batch import Batch
-from mainspring.core.resources import NOTHING, Resources
-from mainspring.core.shapes import Shape
-from mainspring.core.sharing_rules import SharingRules
-from mainspring.core.tasks import Priority, Task, TaskState
-from mainspring.core.tuning import Tuning
-from mainspring.core.workers import is_claimant
-from mainspring.wire import Offer
+from mainspring.core.fairness.sharing_rules import SharingRules
+from mainspring.core.model.batch import Batch
+from mainspring.core.model.resources import NOTHING, Resources
+from mainspring.core.model.settings import Tuning
+from mainspring.core.model.task import Priority, Task, TaskState
+from mainspring.core.model.worker import is_claimant
+from mainspring.core.placement.task_shapes import Shape
+from mainspring.protocol.wire import Offer
 from tests.sim.clocks import StoreClock
 from tests.sim.findings import Findings
 from tests.sim.model import Model

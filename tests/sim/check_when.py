@@ -10,9 +10,9 @@ from typing import Any
 
 import msgspec
 
-from mainspring.core.batch import Batch
-from mainspring.core.states import FINAL
-from mainspring.core.tasks import Task
+from mainspring.core.lifecycle.states import FINAL
+from mainspring.core.model.batch import Batch
+from mainspring.core.model.task import Task
 from tests.sim.check_growth import members_of, parents_of
 from tests.sim.findings import Findings
 from tests.sim.model import Model

@@ -7,14 +7,14 @@ from collections.abc import Iterable
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from mainspring.core.resources import NOTHING, Resources
-from mainspring.core.runs import FINAL_RUN
-from mainspring.core.states import FINAL
-from mainspring.core.tasks import TaskState
-from mainspring.core.workers import is_claimant, use_of
+from mainspring.core.lifecycle.states import FINAL
+from mainspring.core.model.resources import NOTHING, Resources
+from mainspring.core.model.run import FINAL_RUN
+from mainspring.core.model.task import TaskState
+from mainspring.core.model.worker import is_claimant, use_of
 from mainspring.host.loop import Leader
-from mainspring.shard import audit
-from mainspring.store import sqlite_rows as rows
+from mainspring.shard import invariants
+from mainspring.store.sqlite import rows
 from tests.sim import check_schedules
 from tests.sim.checker import is_spoiled
 
@@ -49,7 +49,7 @@ def _look_at(world: World, leader: Leader) -> None:
     require = world.findings.require
     memory = leader.shard.memory
     for run in memory.runs.values():
-        found = audit.unexplained(memory, run)
+        found = invariants.unexplained(memory, run)
         world.findings.count("I-41", len(run.tasks))
         require("I-45", not found, f"{[(task.id, task.state, fault) for task, fault in found]} in {run.run.state}")
     use: dict[str, Resources] = {}

@@ -12,23 +12,23 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from mainspring.core.audit_trail import AuditEntry
-from mainspring.core.batch import Batch, Outgoing
-from mainspring.core.jobs import JobRow, JobSpec, compile_job
-from mainspring.core.runs import Run
-from mainspring.core.schedule_rows import Docket, Ruling
-from mainspring.core.sharing_rules import AllRules
-from mainspring.core.tasks import AttemptEnd, StopKind
-from mainspring.core.tuning import USUAL
-from mainspring.core.workers import Worker, WorkerStatus
-from mainspring.core.zones import EPOCH
-from mainspring.errors import Fenced, Rejected
+from mainspring.core.fairness.sharing_rules import AllRules
+from mainspring.core.model.audit_entry import AuditEntry
+from mainspring.core.model.batch import Batch, Outgoing
+from mainspring.core.model.job import JobRow, JobSpec, compile_job
+from mainspring.core.model.run import Run
+from mainspring.core.model.schedule_rows import Docket, Ruling
+from mainspring.core.model.settings import USUAL
+from mainspring.core.model.task import AttemptEnd, StopKind
+from mainspring.core.model.worker import Worker, WorkerStatus
+from mainspring.core.schedules.time_zones import EPOCH
 from mainspring.host.loop import MARGIN, Leader
+from mainspring.protocol.errors import Fenced, Rejected
+from mainspring.protocol.wire import Answer, Assign, Progress, Result, Stop, Verdict
 from mainspring.shard.effects import Answered, Reply
 from mainspring.shard.events import Act, Asked, CancelRun, PauseRun, UncordonWorker, WorkerAct
 from mainspring.shard.shard import Shard
-from mainspring.store.port import IdempotencyKey, Term
-from mainspring.wire import Answer, Assign, Progress, Result, Stop, Verdict
+from mainspring.store.ports.store import IdempotencyKey, Term
 from tests.sim.check_audit import AuditCheck
 from tests.sim.check_claims import ClaimCheck
 from tests.sim.check_commit import CommitCheck

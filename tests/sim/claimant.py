@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from mainspring.api import amounts, routes_claims
-from mainspring.api.claiming import worker_in_pool
-from mainspring.core.job_rules import Faults
-from mainspring.errors import MainspringError, Unavailable
-from mainspring.rest_claims import (
+from mainspring.api.routes.workers import claims
+from mainspring.api.views import quantities
+from mainspring.api.worker_link.http_claims import worker_in_pool
+from mainspring.core.admission.validate_job import Faults
+from mainspring.protocol.errors import MainspringError, Unavailable
+from mainspring.protocol.rest.claims import (
     ClaimedRun,
     ClaimRequest,
     CompleteRequest,
@@ -28,10 +29,10 @@ from mainspring.rest_claims import (
     HeartbeatRequest,
     StartRequest,
 )
-from mainspring.rest_sharing import Amounts
-from mainspring.shard.claim_events import BeatClaimed, ClaimAct, EndClaimed, StartClaimed
+from mainspring.protocol.rest.sharing import Amounts
+from mainspring.protocol.wire import Offer, Outcome, Result
 from mainspring.shard.events import CordonWorker, DrainWorker, EvictWorker, UncordonWorker
-from mainspring.wire import Offer, Outcome, Result
+from mainspring.shard.workers.claim_events import BeatClaimed, ClaimAct, EndClaimed, StartClaimed
 from tests.sim.ailments import Kind, read_ailment
 from tests.sim.claimant_calls import PATIENCE_SECONDS, PRINCIPAL, Call, Calls, Connection, Way
 from tests.sim.jobs import MIB
@@ -168,7 +169,7 @@ class Claimant:
         self._connections.add(connection)
 
         async def claim(way: Way) -> Any:
-            return await routes_claims.claim_runs(body, PRINCIPAL, way.services, connection.as_request())
+            return await claims.claim_runs(body, PRINCIPAL, way.services, connection.as_request())
 
         try:
             answer = await self._calls.call(random, claim, patience=patience, connection=connection)
@@ -239,7 +240,7 @@ class Claimant:
 
     def _result(self, one: ClaimedRun, work: Work) -> Result:
         world, random = self._world, self._random
-        memory = amounts.read(one.resources, "", Faults()).get("memory_bytes", 0)
+        memory = quantities.read(one.resources, "", Faults()).get("memory_bytes", 0)
         if not world.is_calm() and random.random() < world.mix.poison:
             world.trace.fault("poison_result", one.run_id)
             return Result(one.run_id, Outcome.SUCCEEDED, random.choice(_POISONS))
@@ -274,7 +275,7 @@ class Claimant:
 
     def _started(self, attempt: str) -> Call:
         body = StartRequest(worker_id=self._own_name)
-        return lambda way: routes_claims.start_claimed_run(attempt, body, PRINCIPAL, way.services)
+        return lambda way: claims.start_claimed_run(attempt, body, PRINCIPAL, way.services)
 
     def _beaten(self, attempt: str, percent: float | None) -> Call:
         random = self._random
@@ -287,12 +288,12 @@ class Claimant:
         if random.random() < 0.05:
             said["extend_seconds"] = random.choice((1.0, 30.0))
         body = HeartbeatRequest(worker_id=self._own_name, **said)
-        return lambda way: routes_claims.heartbeat_claimed_run(attempt, body, PRINCIPAL, way.services)
+        return lambda way: claims.heartbeat_claimed_run(attempt, body, PRINCIPAL, way.services)
 
     def _ended(self, result: Result) -> Call:
         if result.outcome is Outcome.SUCCEEDED:
             done = CompleteRequest(worker_id=self._own_name, result_summary=msgspec.Raw((result.output or "").encode()))
-            return lambda way: routes_claims.complete_claimed_run(result.attempt, done, PRINCIPAL, way.services)
+            return lambda way: claims.complete_claimed_run(result.attempt, done, PRINCIPAL, way.services)
         said = msgspec.json.decode(result.error or "{}", type=dict[str, msgspec.Raw])
         ailment = read_ailment(result.error)
         failed = FailRequest(
@@ -300,7 +301,7 @@ class Claimant:
             error_details={"message": said["message"]},
             should_retry=ailment is None or ailment[0] is not Kind.PERMANENT,
         )  # fmt: skip
-        return lambda way: routes_claims.fail_claimed_run(result.attempt, failed, PRINCIPAL, way.services)
+        return lambda way: claims.fail_claimed_run(result.attempt, failed, PRINCIPAL, way.services)
 
     # what is none of its business
 

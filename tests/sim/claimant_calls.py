@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any, cast
 
 from starlette.requests import Request
 
-from mainspring.api.claiming import Claims
 from mainspring.api.services import EVERY_TENANT, Principal, Role, Services, Shards
-from mainspring.errors import MainspringError, NotLeading, Unavailable
-from mainspring.shard.claim_events import BeatClaimed, ClaimAct
+from mainspring.api.worker_link.http_claims import Claims
+from mainspring.protocol.errors import MainspringError, NotLeading, Unavailable
+from mainspring.protocol.wire import Progress
 from mainspring.shard.effects import Answered
-from mainspring.store.port import Store
-from mainspring.wire import Progress
+from mainspring.shard.workers.claim_events import BeatClaimed, ClaimAct
+from mainspring.store.ports.store import Store
 from tests.sim.server import SHARD, SimServer
 from tests.sim.store import HostStore
 

@@ -6,7 +6,7 @@ from random import Random
 
 import msgspec
 
-from mainspring.core.jobs import Edge, JobSpec, TaskSpec
+from mainspring.core.model.job import Edge, JobSpec, TaskSpec
 from tests.sim.worker import Work
 
 SIZES = (0, 1, 2, 5, 12, 40)

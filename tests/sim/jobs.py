@@ -8,10 +8,10 @@ from typing import Any
 
 import msgspec
 
-from mainspring.core.failure_policy import Backoff, FailureClass, RetryPolicy
-from mainspring.core.jobs import Edge, JobSpec, OnSkip, TaskSpec
-from mainspring.core.resources import Resources
-from mainspring.core.runs import FailurePolicy
+from mainspring.core.lifecycle.failure_policy import Backoff, FailureClass, RetryPolicy
+from mainspring.core.model.job import Edge, JobSpec, OnSkip, TaskSpec
+from mainspring.core.model.resources import Resources
+from mainspring.core.model.run import FailurePolicy
 from tests.sim.ailments import Ailment, draw_ailment
 from tests.sim.growing import draw_growing, encode_work
 from tests.sim.mix import Mix

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, cast
 
 import msgspec
 
-from mainspring.core.audit_trail import AuditEntry
-from mainspring.core.jobs import JobRow, JobSpec
-from mainspring.core.runs import FINAL_RUN, Run
-from mainspring.core.states import FINAL
-from mainspring.core.tasks import Priority, Task, TaskState
-from mainspring.errors import JobMissing, MainspringError, Unavailable
+from mainspring.core.lifecycle.states import FINAL
+from mainspring.core.model.audit_entry import AuditEntry
+from mainspring.core.model.job import JobRow, JobSpec
+from mainspring.core.model.run import FINAL_RUN, Run
+from mainspring.core.model.task import Priority, Task, TaskState
 from mainspring.host.loop import Leader
-from mainspring.ids import new_id
+from mainspring.protocol.errors import JobMissing, MainspringError, Unavailable
+from mainspring.protocol.ids import new_id
 from mainspring.shard.events import (
     Act,
     Asked,
@@ -30,7 +30,7 @@ from mainspring.shard.events import (
     UncordonWorker,
     WorkerAct,
 )
-from mainspring.store.port import IdempotencyKey, Store
+from mainspring.store.ports.store import IdempotencyKey, Store
 from tests.sim.checker import say_act
 from tests.sim.jobs import draw_job
 from tests.sim.server import SHARD

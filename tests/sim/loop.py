@@ -19,7 +19,7 @@ from collections.abc import Callable, Coroutine
 from contextvars import Context, ContextVar
 from typing import Any, NoReturn, TypeVar
 
-from mainspring.errors import MainspringError
+from mainspring.protocol.errors import MainspringError
 
 _T = TypeVar("_T")
 PASS_SECONDS = 1e-6

@@ -10,16 +10,16 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from mainspring.core import expansion
-from mainspring.core.audit_trail import AuditEntry
-from mainspring.core.batch import BreakerRow, Checkpoint, Spread, SpreadKind, WorkerRow
-from mainspring.core.jobs import Job, TaskSpec
-from mainspring.core.resources import NOTHING, Resources
-from mainspring.core.runs import Run, RunState
-from mainspring.core.schedule_rows import BackfillRow, FireRow, ScheduleRow
-from mainspring.core.shapes import Shape, shape_of
-from mainspring.core.tasks import AttemptEnd, Task
-from mainspring.wire import Result
+from mainspring.core.graph import expansion
+from mainspring.core.model.audit_entry import AuditEntry
+from mainspring.core.model.batch import BreakerRow, Checkpoint, Spread, SpreadKind, WorkerRow
+from mainspring.core.model.job import Job, TaskSpec
+from mainspring.core.model.resources import NOTHING, Resources
+from mainspring.core.model.run import Run, RunState
+from mainspring.core.model.schedule_rows import BackfillRow, FireRow, ScheduleRow
+from mainspring.core.model.task import AttemptEnd, Task
+from mainspring.core.placement.task_shapes import Shape, shape_of
+from mainspring.protocol.wire import Result
 
 
 class Story(msgspec.Struct, frozen=True):

@@ -10,9 +10,9 @@ from datetime import timedelta
 from random import Random
 from typing import TYPE_CHECKING
 
-from mainspring.core.batch import Batch
-from mainspring.core.shares import ShareRow, target
-from mainspring.errors import MainspringError
+from mainspring.core.limits.limit_shares import ShareRow, target
+from mainspring.core.model.batch import Batch
+from mainspring.protocol.errors import MainspringError
 from tests.sim.store import at_once
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from mainspring.wire import Register
+from mainspring.protocol.wire import Register
 from tests.sim.loop import Process
 
 if TYPE_CHECKING:

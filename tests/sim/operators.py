@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from mainspring.core.runs import FINAL_RUN, Run
-from mainspring.core.states import FINAL
-from mainspring.core.tasks import Priority, Task
-from mainspring.core.work import digest_of
+from mainspring.core.lifecycle.states import FINAL
+from mainspring.core.model.run import FINAL_RUN, Run
+from mainspring.core.model.task import Priority, Task
+from mainspring.core.work.work import digest_of
 from mainspring.shard.events import Asked, ChangePriority, KillTask, SaveCheckpoint
 
 if TYPE_CHECKING:

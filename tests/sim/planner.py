@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
-from mainspring.core.runs import Run
-from mainspring.core.schedule_rows import EventRow, ScheduleRow
-from mainspring.core.schedules import ScheduleSpec
-from mainspring.core.settling_acts import BackfillWish
-from mainspring.core.triggers import ManualTrigger
-from mainspring.errors import MainspringError, Unavailable
-from mainspring.host.fire_news import UNNOTED_AFTER, FireNews
-from mainspring.host.schedule_acts import ScheduleBook
-from mainspring.host.schedule_context import make_context
-from mainspring.host.settler import Settler
-from mainspring.store.port import Store
+from mainspring.core.model.run import Run
+from mainspring.core.model.schedule_rows import EventRow, ScheduleRow
+from mainspring.core.schedules.schedule_actions import BackfillWish
+from mainspring.core.schedules.schedule_spec import ScheduleSpec
+from mainspring.core.schedules.triggers import ManualTrigger
+from mainspring.host.schedules.evaluation_context import make_context
+from mainspring.host.schedules.evaluator import Settler
+from mainspring.host.schedules.schedule_actions import ScheduleBook
+from mainspring.host.schedules.schedule_outbox import UNNOTED_AFTER, FireNews
+from mainspring.protocol.errors import MainspringError, Unavailable
+from mainspring.store.ports.store import Store
 from tests.sim.reaching import SimReach
 from tests.sim.server import SHARD
 from tests.sim.store import HostStore

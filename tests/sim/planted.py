@@ -13,19 +13,22 @@ from datetime import timedelta
 from typing import Any, cast
 from unittest import mock
 
-from mainspring.core.batch import TaskChange
-from mainspring.core.workers import Worker
+from mainspring.core.model.batch import TaskChange
+from mainspring.core.model.worker import Worker
 from mainspring.host.host import Host
 from mainspring.host.loop import Leader
-from mainspring.host.sweeps import Sweeper
-from mainspring.shard import adoption, fleet, flow, reports
+from mainspring.host.maintenance.sweeper import Sweeper
 from mainspring.shard.events import Event
-from mainspring.shard.run_memory import RunMemory
 from mainspring.shard.shard import Shard
-from mainspring.store import sqlite_batch, sqlite_queries, sqlite_rows
-from mainspring.store.port import ShardRow, Store
-from mainspring.worker.duties import Duties
-from mainspring.worker.steps import Keep, Mark, Record, Say, Step
+from mainspring.shard.state.run_state import RunMemory
+from mainspring.shard.tasks import adoption, progress
+from mainspring.shard.workers import liveness, reports
+from mainspring.store.ports.store import ShardRow, Store
+from mainspring.store.sqlite import batch as sqlite_batch
+from mainspring.store.sqlite import queries as sqlite_queries
+from mainspring.store.sqlite import rows as sqlite_rows
+from mainspring.worker.agent.instructions import Keep, Mark, Record, Say, Step
+from mainspring.worker.agent.state_machine import Duties
 from tests.sim.planted_acts import PLANTS_OF_ACTS
 from tests.sim.planted_claims import PLANTS_OF_CLAIMS
 from tests.sim.planted_sharing import PLANTS_OF_SHARING
@@ -92,7 +95,7 @@ def _visible_first() -> AbstractContextManager[None]:
 
 
 def _any_upstream() -> AbstractContextManager[None]:
-    real = flow.count_waiting
+    real = progress.count_waiting
 
     def count(run: RunMemory, position: int) -> int:
         left = real(run, position)
@@ -102,8 +105,8 @@ def _any_upstream() -> AbstractContextManager[None]:
         run.waiting[position] = min(run.waiting[position], 1)
         heard(turn, run, position)
 
-    heard = flow._hear
-    return patched(mock.patch.object(flow, "count_waiting", count), mock.patch.object(flow, "_hear", hear))
+    heard = progress._hear
+    return patched(mock.patch.object(progress, "count_waiting", count), mock.patch.object(progress, "_hear", hear))
 
 
 def _no_capacity() -> AbstractContextManager[None]:
@@ -183,7 +186,7 @@ def _forget_checkpoints() -> AbstractContextManager[None]:
 
 def without_timers_of_silence() -> AbstractContextManager[None]:
     """The first of the two watches over workers is off: the second must do."""
-    return patched(mock.patch.object(fleet, "watch", return_value=None))
+    return patched(mock.patch.object(liveness, "watch", return_value=None))
 
 
 def _no_watch() -> AbstractContextManager[None]:

@@ -8,11 +8,12 @@ from unittest import mock
 
 from msgspec.structs import replace
 
-from mainspring.core import queues
-from mainspring.core.queues import FairQueues
-from mainspring.core.shapes import Shape
-from mainspring.core.tasks import Priority, Task
-from mainspring.shard import acts, turn
+from mainspring.core.fairness import fair_queues
+from mainspring.core.fairness.fair_queues import FairQueues
+from mainspring.core.model.task import Priority, Task
+from mainspring.core.placement.task_shapes import Shape
+from mainspring.shard import turn
+from mainspring.shard.actions import actions
 from mainspring.shard.effects import Reply
 from mainspring.shard.events import Act, Asked, SaveCheckpoint
 from mainspring.shard.turn import Turn
@@ -45,7 +46,9 @@ def _stays_in_its_queue() -> AbstractContextManager[None]:
     def is_stale(entry: Any, priority: Priority) -> bool:
         return bool(entry[1].seq != entry[2])
 
-    return patched(mock.patch.object(FairQueues, "change", change), mock.patch.object(queues, "_is_stale", is_stale))
+    return patched(
+        mock.patch.object(FairQueues, "change", change), mock.patch.object(fair_queues, "_is_stale", is_stale)
+    )
 
 
 def _tasks_keep_theirs() -> AbstractContextManager[None]:
@@ -53,12 +56,12 @@ def _tasks_keep_theirs() -> AbstractContextManager[None]:
 
 
 def _whatever_is_there() -> AbstractContextManager[None]:
-    real = acts.save_checkpoint
+    real = actions.save_checkpoint
 
     def save(turn: Turn, act: SaveCheckpoint) -> None:
         real(turn, replace(act, expected=None))
 
-    return patched(mock.patch.object(acts, "save_checkpoint", save))
+    return patched(mock.patch.object(actions, "save_checkpoint", save))
 
 
 PLANTS_OF_ACTS = (

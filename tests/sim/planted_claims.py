@@ -7,12 +7,12 @@ from unittest import mock
 
 from msgspec.structs import replace
 
-from mainspring.core.tasks import Task
-from mainspring.host.tickets import Tickets
-from mainspring.shard import claims
-from mainspring.shard.claim_events import ClaimAct, ClaimWork, StartClaimed
+from mainspring.core.model.task import Task
+from mainspring.host.pending_replies import Tickets
 from mainspring.shard.effects import Reply
 from mainspring.shard.turn import Turn
+from mainspring.shard.workers import claims
+from mainspring.shard.workers.claim_events import ClaimAct, ClaimWork, StartClaimed
 from tests.sim.plants import Plant, patched
 
 

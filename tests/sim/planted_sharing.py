@@ -10,19 +10,23 @@ from unittest import mock
 
 from msgspec.structs import replace
 
-from mainspring.core import preemption
-from mainspring.core.deadlines import Outlook, higher_priority
-from mainspring.core.preemption import Wanted
-from mainspring.core.queues import FairQueues
-from mainspring.core.shapes import Shape
-from mainspring.core.tasks import Priority, Task
-from mainspring.core.workers import Lease, Worker
-from mainspring.shard import deadlines, decision_log, gates, grouping, placing, preempting, reports, rooms
-from mainspring.shard.group_book import GroupBook
-from mainspring.shard.memory import ShardMemory
-from mainspring.shard.run_memory import RunMemory
+from mainspring.core.fairness.fair_queues import FairQueues
+from mainspring.core.lifecycle.deadlines import Outlook, higher_priority
+from mainspring.core.model.task import Priority, Task
+from mainspring.core.model.worker import Lease, Worker
+from mainspring.core.placement import preemption_policy
+from mainspring.core.placement.preemption_policy import Wanted
+from mainspring.core.placement.task_shapes import Shape
+from mainspring.shard import decision_log
+from mainspring.shard.placement import concurrency_groups, dispatch, gates, reservations
+from mainspring.shard.placement import preemption as preempting
+from mainspring.shard.placement.limit_ledger import GroupBook
 from mainspring.shard.shard import Shard
+from mainspring.shard.state.memory import ShardMemory
+from mainspring.shard.state.run_state import RunMemory
+from mainspring.shard.tasks import deadlines
 from mainspring.shard.turn import Turn
+from mainspring.shard.workers import reports
 from tests.sim.plants import Plant, patched
 
 _P2 = frozenset({Priority.P2})
@@ -50,38 +54,38 @@ def _counts_each() -> AbstractContextManager[None]:
 
 
 def _promised_first() -> AbstractContextManager[None]:
-    real = preemption._of_leases
+    real = preemption_policy._of_leases
 
     def of_leases(wanted: Wanted, *args: Any) -> Any:
         swap = {1: 2, 2: 1, 3: 4, 4: 3}
         for part in real(wanted, *args):
-            yield part if wanted.mode is preemption.Mode.RECLAIM else replace(part, rank=swap[part.rank])
+            yield part if wanted.mode is preemption_policy.Mode.RECLAIM else replace(part, rank=swap[part.rank])
 
-    return patched(mock.patch.object(preemption, "_of_leases", of_leases))
+    return patched(mock.patch.object(preemption_policy, "_of_leases", of_leases))
 
 
 def _p1_first() -> AbstractContextManager[None]:
-    def levels(mode: preemption.Mode) -> tuple[frozenset[Priority], ...]:
-        return (frozenset({Priority.P1}), _P2) if mode is preemption.Mode.PREEMPT else real(mode)
+    def levels(mode: preemption_policy.Mode) -> tuple[frozenset[Priority], ...]:
+        return (frozenset({Priority.P1}), _P2) if mode is preemption_policy.Mode.PREEMPT else real(mode)
 
-    real = preemption._levels
-    return patched(mock.patch.object(preemption, "_levels", levels))
+    real = preemption_policy._levels
+    return patched(mock.patch.object(preemption_policy, "_levels", levels))
 
 
 def _own_level() -> AbstractContextManager[None]:
     """A P1 takes room from P1 and P2 as a P0 does: who had to go takes it back."""
     real = preempting._right
 
-    def right(turn: Turn, task: Task, shape: Shape) -> preemption.Mode:
-        return preemption.Mode.PREEMPT if task.priority is Priority.P1 else real(turn, task, shape)
+    def right(turn: Turn, task: Task, shape: Shape) -> preemption_policy.Mode:
+        return preemption_policy.Mode.PREEMPT if task.priority is Priority.P1 else real(turn, task, shape)
 
     return patched(mock.patch.object(preempting, "_right", right))
 
 
 def _below_promises() -> AbstractContextManager[None]:
     return patched(
-        mock.patch.object(preemption, "keeps_guarantee", return_value=True),
-        mock.patch.object(preemption, "is_guaranteed", return_value=False),
+        mock.patch.object(preemption_policy, "keeps_guarantee", return_value=True),
+        mock.patch.object(preemption_policy, "is_guaranteed", return_value=False),
     )
 
 
@@ -92,16 +96,16 @@ def _more_than_needed() -> AbstractContextManager[None]:
         chosen = list(parts)[:1]
         return chosen or None
 
-    return patched(mock.patch.object(preemption, "_pick", pick))
+    return patched(mock.patch.object(preemption_policy, "_pick", pick))
 
 
 def _kept_for_good() -> AbstractContextManager[None]:
-    return patched(mock.patch.object(rooms, "due", return_value=None))
+    return patched(mock.patch.object(reservations, "due", return_value=None))
 
 
 def _kept_in_mind() -> AbstractContextManager[None]:
     """A new leader does not keep the rooms of the one before it."""
-    return patched(mock.patch.object(rooms, "recall", _unless_loading(rooms.recall)))
+    return patched(mock.patch.object(reservations, "recall", _unless_loading(reservations.recall)))
 
 
 def _unless_loading(real: Callable[..., None]) -> Callable[..., None]:
@@ -113,7 +117,7 @@ def _unless_loading(real: Callable[..., None]) -> Callable[..., None]:
 
 
 def _lowest_first() -> AbstractContextManager[None]:
-    return patched(mock.patch.object(placing, "Priority", list(reversed(Priority))))
+    return patched(mock.patch.object(dispatch, "Priority", list(reversed(Priority))))
 
 
 def _newest_first() -> AbstractContextManager[None]:
@@ -180,18 +184,18 @@ def _no_slots() -> AbstractContextManager[None]:
 
 def _whole_limit() -> AbstractContextManager[None]:
     """A shard goes by the group's number, whatever its own part of it is."""
-    real = grouping.left
+    real = concurrency_groups.left
 
     def left(memory: ShardMemory, group: Any, now: datetime) -> int:
         if group.per_seconds is not None:
             return real(memory, group, now)
         return int(group.most - memory.groups.use.get(group.limit, 0))
 
-    return patched(mock.patch.object(grouping, "left", left))
+    return patched(mock.patch.object(concurrency_groups, "left", left))
 
 
 def _spends_nothing() -> AbstractContextManager[None]:
-    return patched(mock.patch.object(grouping, "spend", return_value=None))
+    return patched(mock.patch.object(concurrency_groups, "spend", return_value=None))
 
 
 def _old_rules() -> AbstractContextManager[None]:

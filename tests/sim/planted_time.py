@@ -9,20 +9,22 @@ from unittest import mock
 
 from msgspec.structs import replace
 
-from mainspring.core import failures, fires, hearings, retries, schedules, settling, settling_acts, starts, time_limits
-from mainspring.core.breakers import JobCircuits, SignatureCircuits
-from mainspring.core.failure_policy import FailureClass
-from mainspring.core.failures import Failure
-from mainspring.core.fires import Plan
-from mainspring.core.hearings import Hearing
-from mainspring.core.schedule_rows import Ruling
-from mainspring.core.starts import Start
-from mainspring.core.states import FINAL
-from mainspring.core.tasks import Task
-from mainspring.host.fire_news import FireNews
-from mainspring.shard import breaking, flow, reports
-from mainspring.shard.run_memory import RunMemory
+from mainspring.core.lifecycle import failures, retry_policy, timeouts
+from mainspring.core.lifecycle.circuit_breakers import JobCircuits, SignatureCircuits
+from mainspring.core.lifecycle.failure_policy import FailureClass
+from mainspring.core.lifecycle.failures import Failure
+from mainspring.core.lifecycle.states import FINAL
+from mainspring.core.model.schedule_rows import Ruling
+from mainspring.core.model.task import Task
+from mainspring.core.schedules import evaluate, evaluation, schedule_actions, schedule_spec, start_policy, windows
+from mainspring.core.schedules.evaluation import Hearing
+from mainspring.core.schedules.start_policy import Start
+from mainspring.core.schedules.windows import Plan
+from mainspring.host.schedules.schedule_outbox import FireNews
+from mainspring.shard.state.run_state import RunMemory
+from mainspring.shard.tasks import circuit_breakers, progress
 from mainspring.shard.turn import Turn
+from mainspring.shard.workers import reports
 from tests.sim.plants import Plant, patched
 
 
@@ -49,12 +51,12 @@ def _no_runs() -> AbstractContextManager[None]:
 
 
 def _planned(change: Any, **ahead: Any) -> AbstractContextManager[None]:
-    real = fires.plan
+    real = windows.plan
 
     def plan(*args: Any, **kwargs: Any) -> Plan:
         return change(real(*args, **(kwargs | {"now": kwargs["now"] + timedelta(**ahead)})))
 
-    return patched(mock.patch.object(settling, "plan", plan))
+    return patched(mock.patch.object(evaluate, "plan", plan))
 
 
 def _only_the_latest() -> AbstractContextManager[None]:
@@ -67,12 +69,12 @@ def _too_early() -> AbstractContextManager[None]:
 
 
 def _no_overlap() -> AbstractContextManager[None]:
-    real = starts.decide_start
+    real = start_policy.decide_start
 
     def decide(spec: Any, window_at: Any, situation: Any, **kwargs: Any) -> Start:
         return real(spec, window_at, replace(situation, active=0), **kwargs)
 
-    return patched(mock.patch.object(settling, "decide_start", decide))
+    return patched(mock.patch.object(evaluate, "decide_start", decide))
 
 
 def _deaf() -> AbstractContextManager[None]:
@@ -80,7 +82,7 @@ def _deaf() -> AbstractContextManager[None]:
 
 
 def _those_made() -> AbstractContextManager[None]:
-    real = flow.ended
+    real = progress.ended
 
     def ended(turn: Turn, run: RunMemory, task: Task) -> None:
         found = run.fan_out_of(task)
@@ -89,11 +91,11 @@ def _those_made() -> AbstractContextManager[None]:
             found.total, found.open = len(made), 1 + sum(one.state not in FINAL for one in made)
         real(turn, run, task)
 
-    return patched(mock.patch.object(flow, "ended", ended))
+    return patched(mock.patch.object(progress, "ended", ended))
 
 
 def _no_budget() -> AbstractContextManager[None]:
-    real = retries.decide_failure
+    real = retry_policy.decide_failure
 
     def decide(*args: Any, **kwargs: Any) -> Any:
         return real(*args, **(kwargs | {"retries": 0}))
@@ -115,7 +117,7 @@ def _never_closed() -> AbstractContextManager[None]:
     return patched(
         mock.patch.object(SignatureCircuits, "close", return_value=None),
         mock.patch.object(JobCircuits, "close", return_value=None),
-        mock.patch.object(breaking, "circuit_due", return_value=None),
+        mock.patch.object(circuit_breakers, "circuit_due", return_value=None),
     )
 
 
@@ -128,55 +130,55 @@ def _never_open() -> AbstractContextManager[None]:
 
 def _holds_nothing() -> AbstractContextManager[None]:
     return patched(
-        mock.patch.object(breaking, "is_held", return_value=False),
-        mock.patch.object(breaking, "may_be_placed", return_value=True),
+        mock.patch.object(circuit_breakers, "is_held", return_value=False),
+        mock.patch.object(circuit_breakers, "may_be_placed", return_value=True),
     )
 
 
 def _no_quarantine() -> AbstractContextManager[None]:
-    return patched(mock.patch.object(retries, "POISONED_AT_WORKERS", 99))
+    return patched(mock.patch.object(retry_policy, "POISONED_AT_WORKERS", 99))
 
 
 def _short_limit() -> AbstractContextManager[None]:
-    real = time_limits.hard_limit
+    real = timeouts.hard_limit
 
     def limit(*args: Any) -> float:
         return 0.2 * real(*args)
 
-    return patched(mock.patch.object(time_limits, "hard_limit", limit))
+    return patched(mock.patch.object(timeouts, "hard_limit", limit))
 
 
 def _deaf_to_its_condition() -> AbstractContextManager[None]:
-    return patched(mock.patch.object(flow, "decide_when", return_value=None))
+    return patched(mock.patch.object(progress, "decide_when", return_value=None))
 
 
 def _begins_now() -> AbstractContextManager[None]:
-    real = settling_acts.new_schedule
+    real = schedule_actions.new_schedule
 
     def new_schedule(*args: Any, **kwargs: Any) -> Any:
         return real(*args, **(kwargs | {"since": None}))
 
-    return patched(mock.patch.object(settling_acts, "new_schedule", new_schedule))
+    return patched(mock.patch.object(schedule_actions, "new_schedule", new_schedule))
 
 
 def _computed_for_the_first() -> AbstractContextManager[None]:
     """Parameters are computed once for a schedule, and stay so."""
     made: dict[str, dict[str, str]] = {}
-    real = schedules.compute_params
+    real = schedule_spec.compute_params
 
     def compute(spec: Any, *args: Any) -> dict[str, str]:
         return made.setdefault(spec.name, real(spec, *args))
 
-    return patched(mock.patch.object(hearings, "compute_params", compute))
+    return patched(mock.patch.object(evaluation, "compute_params", compute))
 
 
 def _never_linear() -> AbstractContextManager[None]:
-    real = retries.backoff_seconds
+    real = retry_policy.backoff_seconds
 
     def backoff(tries: int, spec: Any, policy: Any, *args: Any) -> float:
         return real(tries, spec, replace(policy, linear=False), *args)
 
-    return patched(mock.patch.object(retries, "backoff_seconds", backoff))
+    return patched(mock.patch.object(retry_policy, "backoff_seconds", backoff))
 
 
 PLANTS_OF_TIME = (

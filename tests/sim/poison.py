@@ -11,10 +11,11 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 from unittest import mock
 
-from mainspring.core.batch import Batch
-from mainspring.core.jobs import Job
-from mainspring.shard import adoption, flow, placing
+from mainspring.core.model.batch import Batch
+from mainspring.core.model.job import Job
+from mainspring.shard.placement import dispatch
 from mainspring.shard.shard import Shard
+from mainspring.shard.tasks import adoption, progress
 
 
 class Stumbled(Exception):
@@ -58,10 +59,10 @@ def poisoned(
     with ExitStack() as stack:
         patch = mock.patch.object
         stack.enter_context(patch(adoption, "take_in", before(adoption.take_in, "adopt", lambda t, r, job: job)))
-        stack.enter_context(patch(flow, "make", before(flow.make, "make", about_run)))
-        stack.enter_context(patch(flow, "_decide", before(flow._decide, "decide", lambda run, task: run.job)))
-        place = before(placing._assignment, "place", lambda memory, task, *_: memory.runs[task.run_id].job)
-        stack.enter_context(patch(placing, "_assignment", place))
+        stack.enter_context(patch(progress, "make", before(progress.make, "make", about_run)))
+        stack.enter_context(patch(progress, "_decide", before(progress._decide, "decide", lambda run, task: run.job)))
+        place = before(dispatch._assignment, "place", lambda memory, task, *_: memory.runs[task.run_id].job)
+        stack.enter_context(patch(dispatch, "_assignment", place))
         stack.enter_context(patch(Shard, "load", load))
         for name in ("begin", "take", "finish", "handle_alone", "reject"):
             stack.enter_context(patch(Shard, name, _marking(getattr(Shard, name), name, made)))

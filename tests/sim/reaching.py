@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
-from mainspring.errors import MainspringError, NotLeading, Unavailable
 from mainspring.host.loop import Leader
+from mainspring.protocol.errors import MainspringError, NotLeading, Unavailable
 from mainspring.shard.effects import Answered
 from mainspring.shard.events import Asked
 

@@ -9,12 +9,12 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from mainspring.core.freezes import FreezeKind
-from mainspring.core.quotas import Quota
-from mainspring.core.resources import NOTHING, Resources
-from mainspring.core.shapes import Shape
-from mainspring.core.sharing_rules import SharingRules
-from mainspring.core.tasks import Priority, StopKind, Task, TaskState
+from mainspring.core.fairness.freezes import FreezeKind
+from mainspring.core.fairness.quotas import Quota
+from mainspring.core.fairness.sharing_rules import SharingRules
+from mainspring.core.model.resources import NOTHING, Resources
+from mainspring.core.model.task import Priority, StopKind, Task, TaskState
+from mainspring.core.placement.task_shapes import Shape
 from tests.sim.model import Model
 
 _NAMES = ("cpu_millis", "memory_bytes", "gpus", "disk_bytes")

@@ -15,16 +15,16 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 from msgspec.structs import replace
 
-from mainspring.core.audit_trail import AuditEntry
-from mainspring.core.bookings import Booking
-from mainspring.core.freezes import FreezeKind, FreezeRow
-from mainspring.core.pools import Policy, PoolRow
-from mainspring.core.quotas import Ceiling, P0Grant, Quota, QuotaRow, Raise
-from mainspring.core.resources import Resources
-from mainspring.core.work_groups import GroupRow
-from mainspring.core.zones import EPOCH
-from mainspring.errors import Unavailable
-from mainspring.store.port import Store
+from mainspring.core.fairness.capacity_bookings import Booking
+from mainspring.core.fairness.freezes import FreezeKind, FreezeRow
+from mainspring.core.fairness.pools import Policy, PoolRow
+from mainspring.core.fairness.quotas import Ceiling, P0Grant, Quota, QuotaRow, Raise
+from mainspring.core.limits.concurrency_groups import GroupRow
+from mainspring.core.model.audit_entry import AuditEntry
+from mainspring.core.model.resources import Resources
+from mainspring.core.schedules.time_zones import EPOCH
+from mainspring.protocol.errors import Unavailable
+from mainspring.store.ports.store import Store
 from tests.sim.server import SHARD
 from tests.sim.store import HostStore
 

@@ -7,22 +7,22 @@ from collections.abc import Sequence
 from random import Random
 from typing import TYPE_CHECKING, Any, cast
 
-from mainspring.core.batch import Outgoing
-from mainspring.core.tuning import Retention
-from mainspring.host.alerting import Alerting
-from mainspring.host.fire_news import ASIDE, FireNews
+from mainspring.core.model.batch import Outgoing
+from mainspring.core.model.settings import Retention
+from mainspring.host.config.sharing_rules import FollowedRules
 from mainspring.host.host import Host
 from mainspring.host.links import Link
 from mainspring.host.loop import Leader
-from mainspring.host.outbox import GroupReceiver, OutboxDelivery, Receiver
-from mainspring.host.rules import FollowedRules
-from mainspring.host.schedule_context import make_context
-from mainspring.host.sealing import Sealer
-from mainspring.host.settler import Settler
-from mainspring.host.sweeps import Sweeper
-from mainspring.host.triggers import Triggers
-from mainspring.store.port import Store
-from mainspring.wire import Beat, Register
+from mainspring.host.maintenance.audit_sealer import Sealer
+from mainspring.host.maintenance.sweeper import Sweeper
+from mainspring.host.outbox.alert_episodes import Alerting
+from mainspring.host.outbox.delivery import GroupReceiver, OutboxDelivery, Receiver
+from mainspring.host.schedules.evaluation_context import make_context
+from mainspring.host.schedules.evaluator import Settler
+from mainspring.host.schedules.schedule_outbox import ASIDE, FireNews
+from mainspring.host.schedules.trigger_loop import Triggers
+from mainspring.protocol.wire import Beat, Register
+from mainspring.store.ports.store import Store
 from tests.sim.loop import Process
 from tests.sim.network import CLOSED, PONG, Session
 from tests.sim.reaching import SimReach

@@ -7,8 +7,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from mainspring.core.jobs import JobSpec, TaskSpec
-from mainspring.core.resources import Resources
+from mainspring.core.model.job import JobSpec, TaskSpec
+from mainspring.core.model.resources import Resources
 from tests.sim.growing import encode_work
 from tests.sim.mix import Mix
 from tests.sim.rulers import GROUPS

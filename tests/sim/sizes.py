@@ -11,11 +11,16 @@ from unittest import mock
 
 from msgspec.structs import replace
 
-from mainspring.core import breakers
-from mainspring.core.tuning import Tuning
-from mainspring.host import host, limits_keeping, outbox, rules, schedule_acts, schedule_context, sealing, triggers
-from mainspring.host import pace as turns
-from mainspring.shard import adoption, breaking, pacing
+from mainspring.core.lifecycle import circuit_breakers
+from mainspring.core.model.settings import Tuning
+from mainspring.host import batch_sizer as turns
+from mainspring.host import host
+from mainspring.host.config import cluster_limits, sharing_rules
+from mainspring.host.maintenance import audit_sealer
+from mainspring.host.outbox import delivery
+from mainspring.host.schedules import evaluation_context, schedule_actions, trigger_loop
+from mainspring.shard.tasks import adoption, run_pacing
+from mainspring.shard.tasks import circuit_breakers as breaking
 from tests.sim.mix import Mix
 from tests.sim.sharing_mix import SharingMix
 
@@ -52,19 +57,19 @@ def sized(mix: Mix) -> Iterator[None]:
         (turns.Pace, "rows", rows),
         (adoption, "SMALL_RUN", mix.small_run),
         (host, "LOOK_SECONDS", 1.0),
-        (rules, "LOOK_SECONDS", 2.0),
-        (limits_keeping, "LOOK_SECONDS", 2.0),
-        (outbox, "LOOK_SECONDS", 5.0),
-        (triggers, "LOOK_SECONDS", 4.0),
-        (sealing, "SEAL_SECONDS", 5.0),
-        (schedule_acts, "entropy", lambda: draws.getrandbits(64)),
-        (schedule_context, "entropy", lambda: draws.getrandbits(64)),
+        (sharing_rules, "LOOK_SECONDS", 2.0),
+        (cluster_limits, "LOOK_SECONDS", 2.0),
+        (delivery, "LOOK_SECONDS", 5.0),
+        (trigger_loop, "LOOK_SECONDS", 4.0),
+        (audit_sealer, "SEAL_SECONDS", 5.0),
+        (schedule_actions, "entropy", lambda: draws.getrandbits(64)),
+        (evaluation_context, "entropy", lambda: draws.getrandbits(64)),
     ]
-    sizes.append((pacing, "LEAST_PART", 2))
+    sizes.append((run_pacing, "LEAST_PART", 2))
     if mix.crowded:
-        sizes.append((pacing, "others_wait", lambda memory, run: True))
+        sizes.append((run_pacing, "others_wait", lambda memory, run: True))
     circuits = CIRCUITS | {"ALIKE": mix.alike, "LEAST_ATTEMPTS": mix.alike + 4}
-    for module in (breakers, breaking):
+    for module in (circuit_breakers, breaking):
         sizes += [(module, name, value) for name, value in circuits.items() if hasattr(module, name)]
     with ExitStack() as stack:
         for owner, name, value in sizes:

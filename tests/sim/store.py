@@ -13,14 +13,14 @@ from collections.abc import Callable, Coroutine, Sequence
 from random import Random
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from mainspring.core.batch import Batch
-from mainspring.core.runs import Run
-from mainspring.core.schedule_rows import Decide, Docket, Ruling
-from mainspring.core.sharing_rules import AllRules
-from mainspring.core.work_groups import limit_of
-from mainspring.errors import MainspringError, Rejected, Unavailable
-from mainspring.store.port import OnWork
-from mainspring.store.sqlite import SqliteStore, inline
+from mainspring.core.fairness.sharing_rules import AllRules
+from mainspring.core.limits.concurrency_groups import limit_of
+from mainspring.core.model.batch import Batch
+from mainspring.core.model.run import Run
+from mainspring.core.model.schedule_rows import Decide, Docket, Ruling
+from mainspring.protocol.errors import MainspringError, Rejected, Unavailable
+from mainspring.store.ports.store import OnWork
+from mainspring.store.sqlite.store import SqliteStore, inline
 from tests.sim.loop import PROCESS, Process, VirtualLoop
 
 if TYPE_CHECKING:

@@ -7,9 +7,9 @@ from random import Random
 
 from msgspec.structs import replace
 
-from mainspring.core.schedules import After, Condition, Missed, Overlap, ScheduleSpec
-from mainspring.core.tasks import Priority
-from mainspring.core.triggers import (
+from mainspring.core.model.task import Priority
+from mainspring.core.schedules.schedule_spec import After, Condition, Missed, Overlap, ScheduleSpec
+from mainspring.core.schedules.triggers import (
     CronTrigger,
     EventTrigger,
     IntervalTrigger,

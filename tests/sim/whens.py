@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from mainspring.core.jobs import JobSpec, TaskSpec
+from mainspring.core.model.job import JobSpec, TaskSpec
 from tests.sim.growing import encode_work
 from tests.sim.worker import Work
 

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from mainspring.wire import Assignment, Goodbye, Offer, Outcome, Register, Seen
-from mainspring.worker.duties import Duties
-from mainspring.worker.guard_wire import Holding
-from mainspring.worker.steps import Keep, Kill, LookFor, Mark, Prolong, Record, Say, Start, Step, TakeBack
+from mainspring.protocol.wire import Assignment, Goodbye, Offer, Outcome, Register, Seen
+from mainspring.worker.agent.instructions import Keep, Kill, LookFor, Mark, Prolong, Record, Say, Start, Step, TakeBack
+from mainspring.worker.agent.state_machine import Duties
+from mainspring.worker.supervisor.supervisor_wire import Holding
 from tests.sim.ailments import Ailment
 from tests.sim.check_artifacts import left_by
 from tests.sim.loop import Process

@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from mainspring.core.runs import FINAL_RUN
-from mainspring.wire import Offer
+from mainspring.core.model.run import FINAL_RUN
+from mainspring.protocol.wire import Offer
 from tests.sim import check_world
 from tests.sim.checker import Checker
 from tests.sim.claimant import Claimants

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from mainspring.rest import AttemptView, WorkerView
+from mainspring.protocol.rest.runs import AttemptView, WorkerView
 from mainspring.smoke.outcomes import Judgement, Trace, Tried, judge
 from mainspring.smoke.probes import Kind, Probe, Want
 from tests.checkup.builders import RUN, ago, task, worker

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainspring.core.admission import decode_job
-from mainspring.core.job_rules import Limits
-from mainspring.rest import WorkerView
-from mainspring.rest_sharing import Amounts
+from mainspring.core.admission.validate_job import Limits
+from mainspring.core.admission.validate_submission import decode_job
+from mainspring.protocol.rest.runs import WorkerView
+from mainspring.protocol.rest.sharing import Amounts
 from mainspring.smoke.probes import Kind, Plan, Probe, Scene, definition, plan
 from tests.checkup.builders import worker
 

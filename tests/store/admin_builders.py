@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from mainspring.core.audit_trail import AuditEntry
-from mainspring.core.zones import EPOCH
-from mainspring.store.port_admin import DeliveryRow, MeasureRow, TenantRow, WebhookRow
+from mainspring.core.model.audit_entry import AuditEntry
+from mainspring.core.schedules.time_zones import EPOCH
+from mainspring.store.ports.admin import DeliveryRow, MeasureRow, TenantRow, WebhookRow
 from tests.store.builders import NOW, new_number
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
 
-from mainspring.store.postgres import PostgresStore
+from mainspring.store.postgres.store import PostgresStore
 from tests.store.builders import HOUR, UNHURRIED
 
 

@@ -8,17 +8,17 @@ from typing import Any
 
 import msgspec
 
-from mainspring.core.artifacts import ArtifactRow
-from mainspring.core.batch import Batch, Outgoing, TaskChange
-from mainspring.core.decisions import Decision, DecisionKind
-from mainspring.core.jobs import JobRow
-from mainspring.core.resources import Resources
-from mainspring.core.runs import Run, RunState
-from mainspring.core.shapes import Shape
-from mainspring.core.tasks import Attempt, AttemptEnd, Priority, Task, TaskState, Transition
-from mainspring.ids import task_id
-from mainspring.store.port import Store, Term
-from mainspring.store.postgres_connections import Limits
+from mainspring.core.model.artifacts import ArtifactRow
+from mainspring.core.model.batch import Batch, Outgoing, TaskChange
+from mainspring.core.model.decisions import Decision, DecisionKind
+from mainspring.core.model.job import JobRow
+from mainspring.core.model.resources import Resources
+from mainspring.core.model.run import Run, RunState
+from mainspring.core.model.task import Attempt, AttemptEnd, Priority, Task, TaskState, Transition
+from mainspring.core.placement.task_shapes import Shape
+from mainspring.protocol.ids import task_id
+from mainspring.store.ports.store import Store, Term
+from mainspring.store.postgres.connection.connection_pool import Limits
 
 HOUR = timedelta(hours=1)
 DAY = timedelta(days=1)

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from mainspring.clock import MachineClock
-from mainspring.store.port import Store
-from mainspring.store.postgres import PostgresStore
-from mainspring.store.sqlite import SqliteStore, inline
+from mainspring.protocol.clock import MachineClock
+from mainspring.store.ports.store import Store
+from mainspring.store.postgres.store import PostgresStore
+from mainspring.store.sqlite.store import SqliteStore, inline
 from tests.postgres import PostgresServer
 from tests.store.builders import HOUR, JOB, UNHURRIED
 

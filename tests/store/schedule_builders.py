@@ -8,8 +8,7 @@ from typing import Any
 
 import msgspec
 
-from mainspring.core.fires import Outcome
-from mainspring.core.schedule_rows import (
+from mainspring.core.model.schedule_rows import (
     BackfillRow,
     Case,
     Docket,
@@ -19,8 +18,9 @@ from mainspring.core.schedule_rows import (
     ScheduleChange,
     ScheduleRow,
 )
-from mainspring.store.port import Store
-from mainspring.store.port_schedules import AlertRow
+from mainspring.core.schedules.windows import Outcome
+from mainspring.store.ports.schedules import AlertRow
+from mainspring.store.ports.store import Store
 from tests.store.builders import JOB, NOW, a_run, new_number
 
 MINUTE = timedelta(minutes=1)

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from mainspring.core.allowances import Wish
-from mainspring.core.batch import TallyRow
-from mainspring.core.bookings import Booking
-from mainspring.core.freezes import FreezeKind, FreezeRow
-from mainspring.core.pools import Policy, PoolRow
-from mainspring.core.quotas import Ceiling, P0Grant, Quota, QuotaRow, Raise
-from mainspring.core.resources import Resources
-from mainspring.core.shares import ShareRow
-from mainspring.core.work_groups import GroupRow
-from mainspring.core.zones import EPOCH
+from mainspring.core.fairness.capacity_bookings import Booking
+from mainspring.core.fairness.freezes import FreezeKind, FreezeRow
+from mainspring.core.fairness.pools import Policy, PoolRow
+from mainspring.core.fairness.quotas import Ceiling, P0Grant, Quota, QuotaRow, Raise
+from mainspring.core.limits.concurrency_groups import GroupRow
+from mainspring.core.limits.limit_shares import ShareRow
+from mainspring.core.limits.rate_grants import Wish
+from mainspring.core.model.batch import TallyRow
+from mainspring.core.model.resources import Resources
+from mainspring.core.schedules.time_zones import EPOCH
 from tests.store.builders import HOUR, NOW
 
 LIMIT = "group:acme/database"

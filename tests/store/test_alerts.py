@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from mainspring.core.batch import Outgoing
-from mainspring.store.port import Store
-from mainspring.store.port_schedules import AlertRow
+from mainspring.core.model.batch import Outgoing
+from mainspring.store.ports.schedules import AlertRow
+from mainspring.store.ports.store import Store
 from tests.store.builders import HOUR, NOW, an_outgoing
 from tests.store.conftest import look
 from tests.store.schedule_builders import an_alert

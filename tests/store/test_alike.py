@@ -11,16 +11,16 @@ import msgspec
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from msgspec.structs import replace
 
-from mainspring.clock import MachineClock
-from mainspring.core.batch import Batch, Checkpoint, Spread, SpreadKind, TaskChange, WorkerRow
-from mainspring.core.jobs import JobRow
-from mainspring.core.runs import FINAL_RUN, Run, RunState
-from mainspring.core.tasks import Priority, StopKind, StopRequest, Task, TaskState
-from mainspring.errors import MainspringError
-from mainspring.store.port import PRUNABLE, IdempotencyKey, KeyedRun, Store, Term, Want
-from mainspring.store.port_front import RunFilter, TaskFilter, TokenRow
-from mainspring.store.postgres import PostgresStore
-from mainspring.store.sqlite import SqliteStore, inline
+from mainspring.core.model.batch import Batch, Checkpoint, Spread, SpreadKind, TaskChange, WorkerRow
+from mainspring.core.model.job import JobRow
+from mainspring.core.model.run import FINAL_RUN, Run, RunState
+from mainspring.core.model.task import Priority, StopKind, StopRequest, Task, TaskState
+from mainspring.protocol.clock import MachineClock
+from mainspring.protocol.errors import MainspringError
+from mainspring.store.ports.front import RunFilter, TaskFilter, TokenRow
+from mainspring.store.ports.store import PRUNABLE, IdempotencyKey, KeyedRun, Store, Term, Want
+from mainspring.store.postgres.store import PostgresStore
+from mainspring.store.sqlite.store import SqliteStore, inline
 from tests.store.alike import empty, play_on_both
 from tests.store.builders import DAY, HOUR, JOB, NOW, a_run, a_task, a_transition, an_attempt, an_outgoing, new_number
 from tests.store.test_liveness import a_worker

@@ -10,12 +10,12 @@ import hypothesis.strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from msgspec.structs import replace
 
-from mainspring.clock import MachineClock
-from mainspring.core.audit_trail import AuditEntry, seal
-from mainspring.store.port import Store
-from mainspring.store.port_admin import AuditFilter, MeasureRow, TenantRow, WebhookRow
-from mainspring.store.postgres import PostgresStore
-from mainspring.store.sqlite import SqliteStore, inline
+from mainspring.core.model.audit_entry import AuditEntry, seal
+from mainspring.protocol.clock import MachineClock
+from mainspring.store.ports.admin import AuditFilter, MeasureRow, TenantRow, WebhookRow
+from mainspring.store.ports.store import Store
+from mainspring.store.postgres.store import PostgresStore
+from mainspring.store.sqlite.store import SqliteStore, inline
 from tests.store.admin_builders import a_delivery, a_measure, a_tenant, a_webhook, an_entry
 from tests.store.alike import empty, play_on_both
 from tests.store.builders import DAY, HOUR, a_job, an_outgoing

@@ -9,14 +9,14 @@ import hypothesis.strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from msgspec.structs import replace
 
-from mainspring.clock import MachineClock
-from mainspring.core.fires import Outcome
-from mainspring.core.runs import RunState
-from mainspring.core.schedule_rows import Case, Docket, Ruling, ScheduleRow
-from mainspring.store.port import Store
-from mainspring.store.port_schedules import FireFilter, ScheduleFilter, Settled
-from mainspring.store.postgres import PostgresStore
-from mainspring.store.sqlite import SqliteStore, inline
+from mainspring.core.model.run import RunState
+from mainspring.core.model.schedule_rows import Case, Docket, Ruling, ScheduleRow
+from mainspring.core.schedules.windows import Outcome
+from mainspring.protocol.clock import MachineClock
+from mainspring.store.ports.schedules import FireFilter, ScheduleFilter, Settled
+from mainspring.store.ports.store import Store
+from mainspring.store.postgres.store import PostgresStore
+from mainspring.store.sqlite.store import SqliteStore, inline
 from tests.store.alike import empty, play_on_both
 from tests.store.builders import DAY, HOUR, JOB, NOW, a_run, an_outgoing
 from tests.store.schedule_builders import (

@@ -11,19 +11,19 @@ import hypothesis.strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from msgspec.structs import replace
 
-from mainspring.clock import MachineClock
-from mainspring.core.decisions import DecisionKind, PushedOut
-from mainspring.core.freezes import FreezeKind, FreezeRow
-from mainspring.core.pools import Policy, PoolRow
-from mainspring.core.quotas import Ceiling, P0Grant, Quota, QuotaRow
-from mainspring.core.resources import Resources
-from mainspring.core.shares import ShareRow
-from mainspring.core.tasks import Priority
-from mainspring.core.work_groups import GroupRow
-from mainspring.store.port import Store
-from mainspring.store.port_front import DecisionFilter
-from mainspring.store.postgres import PostgresStore
-from mainspring.store.sqlite import SqliteStore, inline
+from mainspring.core.fairness.freezes import FreezeKind, FreezeRow
+from mainspring.core.fairness.pools import Policy, PoolRow
+from mainspring.core.fairness.quotas import Ceiling, P0Grant, Quota, QuotaRow
+from mainspring.core.limits.concurrency_groups import GroupRow
+from mainspring.core.limits.limit_shares import ShareRow
+from mainspring.core.model.decisions import DecisionKind, PushedOut
+from mainspring.core.model.resources import Resources
+from mainspring.core.model.task import Priority
+from mainspring.protocol.clock import MachineClock
+from mainspring.store.ports.front import DecisionFilter
+from mainspring.store.ports.store import Store
+from mainspring.store.postgres.store import PostgresStore
+from mainspring.store.sqlite.store import SqliteStore, inline
 from tests.store.admin_builders import an_entry
 from tests.store.alike import empty, play_on_both
 from tests.store.builders import HOUR, NOW, Leader, a_decision, a_run, a_task

@@ -10,13 +10,13 @@ from typing import NamedTuple
 
 import pytest
 
-from mainspring.clock import MachineClock
-from mainspring.core.allowances import MOST_TAKES, Wish
-from mainspring.errors import Rejected
-from mainspring.store.port import Store
-from mainspring.store.postgres import PostgresStore
-from mainspring.store.sharing_statements import FORGOTTEN_AT_ONCE
-from mainspring.store.sqlite import SqliteStore
+from mainspring.core.limits.rate_grants import MOST_TAKES, Wish
+from mainspring.protocol.clock import MachineClock
+from mainspring.protocol.errors import Rejected
+from mainspring.store.ports.store import Store
+from mainspring.store.postgres.store import PostgresStore
+from mainspring.store.sql.sharing_statements import FORGOTTEN_AT_ONCE
+from mainspring.store.sqlite.store import SqliteStore
 from tests.store.builders import HOUR, UNHURRIED, Leader
 from tests.store.conftest import look
 from tests.store.sharing_builders import a_wish

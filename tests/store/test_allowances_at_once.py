@@ -9,10 +9,10 @@ import asyncpg
 import msgspec
 import pytest
 
-from mainspring.clock import Clock, MachineClock
-from mainspring.core.allowances import Allowance, Take, Wish
-from mainspring.store import postgres_limits
-from mainspring.store.postgres_limits import Allowances
+from mainspring.core.limits.rate_grants import Allowance, Take, Wish
+from mainspring.protocol.clock import Clock, MachineClock
+from mainspring.store.postgres import limits as postgres_limits
+from mainspring.store.postgres.limits import Allowances
 from tests.store.sharing_builders import a_wish
 
 LIMIT = a_wish().limit

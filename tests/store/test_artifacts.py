@@ -6,11 +6,11 @@ from datetime import timedelta
 
 import pytest
 
-from mainspring.core.artifacts import ArtifactRow
-from mainspring.core.tasks import AttemptEnd
-from mainspring.errors import Fenced
-from mainspring.store.port import Store
-from mainspring.store.port_artifacts import ArtifactFilter
+from mainspring.core.model.artifacts import ArtifactRow
+from mainspring.core.model.task import AttemptEnd
+from mainspring.protocol.errors import Fenced
+from mainspring.store.ports.artifacts import ArtifactFilter
+from mainspring.store.ports.store import Store
 from tests.store.builders import HOUR, NOW, Leader, a_run, an_artifact, an_attempt, ended
 
 DAY = timedelta(days=1)

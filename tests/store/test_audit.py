@@ -7,11 +7,11 @@ from collections.abc import Awaitable, Callable
 import pytest
 from msgspec.structs import replace
 
-from mainspring.core.audit_trail import AuditEntry, AuditRow, seal
-from mainspring.core.schedule_rows import Ruling
-from mainspring.errors import Conflict, Fenced, JobMissing, KeyReused, Rejected
-from mainspring.store.port import IdempotencyKey, KeyedRun, Store
-from mainspring.store.port_admin import AuditFilter
+from mainspring.core.model.audit_entry import AuditEntry, AuditRow, seal
+from mainspring.core.model.schedule_rows import Ruling
+from mainspring.protocol.errors import Conflict, Fenced, JobMissing, KeyReused, Rejected
+from mainspring.store.ports.admin import AuditFilter
+from mainspring.store.ports.store import IdempotencyKey, KeyedRun, Store
 from tests.store.admin_builders import an_entry
 from tests.store.builders import DAY, HOUR, Leader, a_job, a_run
 from tests.store.schedule_builders import a_change_of, a_schedule, an_event, rule

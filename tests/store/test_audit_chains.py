@@ -8,12 +8,21 @@ from datetime import datetime
 
 import pytest
 
-from mainspring.core.audit_trail import BEGINNING, AuditEntry, AuditFault, AuditRow, ChainCheck, ChainHead, link, seal
-from mainspring.errors import Conflict, Rejected
-from mainspring.store.port import Store
-from mainspring.store.port_admin import AuditFilter
-from mainspring.store.postgres import PostgresStore
-from mainspring.store.sqlite import SqliteStore
+from mainspring.core.model.audit_entry import (
+    BEGINNING,
+    AuditEntry,
+    AuditFault,
+    AuditRow,
+    ChainCheck,
+    ChainHead,
+    link,
+    seal,
+)
+from mainspring.protocol.errors import Conflict, Rejected
+from mainspring.store.ports.admin import AuditFilter
+from mainspring.store.ports.store import Store
+from mainspring.store.postgres.store import PostgresStore
+from mainspring.store.sqlite.store import SqliteStore
 from tests.store.admin_builders import an_entry
 from tests.store.builders import DAY, HOUR, UNHURRIED
 from tests.store.conftest import look

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from mainspring.core.batch import BreakerRow, DurationRow
-from mainspring.errors import Rejected
-from mainspring.store import statements
-from mainspring.store.port import Store
+from mainspring.core.model.batch import BreakerRow, DurationRow
+from mainspring.protocol.errors import Rejected
+from mainspring.store.ports.store import Store
+from mainspring.store.sql import statements
 from tests.store.builders import HOUR, NOW, Leader, a_run, adopted
 
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from mainspring.core.batch import Checkpoint
-from mainspring.core.tasks import Task
-from mainspring.errors import Fenced, Rejected
-from mainspring.store.port import Store
+from mainspring.core.model.batch import Checkpoint
+from mainspring.core.model.task import Task
+from mainspring.protocol.errors import Fenced, Rejected
+from mainspring.store.ports.store import Store
 from tests.store.builders import HOUR, NOW, Leader, a_run, ended
 from tests.store.conftest import look
 from tests.store.test_liveness import a_worker

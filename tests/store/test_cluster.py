@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 
-from mainspring.store.port import Store
-from mainspring.store.port_front import ServerRow
+from mainspring.store.ports.front import ServerRow
+from mainspring.store.ports.store import Store
 from tests.store.builders import HOUR, NOW
 
 

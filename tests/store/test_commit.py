@@ -7,11 +7,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from mainspring.core.batch import Batch, LateResult, RejectedEvent, Spread, SpreadKind, WorkerRow
-from mainspring.core.runs import RunState
-from mainspring.core.tasks import AttemptEnd, Priority, StopKind, StopRequest, TaskState
-from mainspring.errors import Fenced, Rejected, StaleWrite
-from mainspring.store.port import Store
+from mainspring.core.model.batch import Batch, LateResult, RejectedEvent, Spread, SpreadKind, WorkerRow
+from mainspring.core.model.run import RunState
+from mainspring.core.model.task import AttemptEnd, Priority, StopKind, StopRequest, TaskState
+from mainspring.protocol.errors import Fenced, Rejected, StaleWrite
+from mainspring.store.ports.store import Store
 from tests.store.builders import (
     HOUR,
     NOW,

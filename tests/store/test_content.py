@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from mainspring.core.batch import Batch, LateResult, RejectedEvent, WorkerRow
-from mainspring.core.tasks import StopKind, StopRequest, TaskState
-from mainspring.errors import Fenced, Rejected
-from mainspring.store.port import IdempotencyKey, Store
+from mainspring.core.model.batch import Batch, LateResult, RejectedEvent, WorkerRow
+from mainspring.core.model.task import StopKind, StopRequest, TaskState
+from mainspring.protocol.errors import Fenced, Rejected
+from mainspring.store.ports.store import IdempotencyKey, Store
 from tests.store.builders import (
     HOUR,
     NOW,

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from mainspring.core.intake import Want
-from mainspring.core.tasks import Priority
-from mainspring.store.port import Store
-from mainspring.store.postgres import PostgresStore
-from mainspring.store.sqlite import SqliteStore
-from mainspring.store.statements import ARCHIVED_TASKS_AT_ONCE
+from mainspring.core.admission.intake import Want
+from mainspring.core.model.task import Priority
+from mainspring.store.ports.store import Store
+from mainspring.store.postgres.store import PostgresStore
+from mainspring.store.sql.statements import ARCHIVED_TASKS_AT_ONCE
+from mainspring.store.sqlite.store import SqliteStore
 from tests.store.builders import Leader, a_run, ended
 from tests.store.conftest import look
 

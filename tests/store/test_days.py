@@ -9,11 +9,11 @@ from datetime import datetime, timedelta
 import asyncpg
 import pytest
 
-from mainspring.errors import Unavailable
-from mainspring.store import postgres_days
-from mainspring.store.postgres import PostgresStore
-from mainspring.store.postgres_connections import Connection, Limits
-from mainspring.store.postgres_days import BY_DAY, MOST_ROWS_TO_MOVE
+from mainspring.protocol.errors import Unavailable
+from mainspring.store.postgres import partitions as postgres_days
+from mainspring.store.postgres.connection.connection_pool import Connection, Limits
+from mainspring.store.postgres.partitions import BY_DAY, MOST_ROWS_TO_MOVE
+from mainspring.store.postgres.store import PostgresStore
 from tests.store.builders import DAY, HOUR, UNHURRIED, Leader, a_run, a_transition, an_attempt, ended
 from tests.store.conftest import look
 

@@ -7,10 +7,10 @@ from datetime import datetime
 import pytest
 from msgspec.structs import replace
 
-from mainspring.core.runs import Run
-from mainspring.core.tasks import Birth, Task, TaskState, Trail
-from mainspring.store.port import Store
-from mainspring.store.postgres_batch import SMALL_ROWS
+from mainspring.core.model.run import Run
+from mainspring.core.model.task import Birth, Task, TaskState, Trail
+from mainspring.store.ports.store import Store
+from mainspring.store.postgres.batch import SMALL_ROWS
 from tests.store.builders import HOUR, NOW, Leader, a_change, a_job, a_run, a_task, ended
 
 

@@ -7,12 +7,12 @@ from datetime import timedelta
 import pytest
 from msgspec.structs import replace
 
-from mainspring.core.decisions import Decision, DecisionKind, PushedOut
-from mainspring.core.shapes import Shape
-from mainspring.core.tasks import Priority
-from mainspring.errors import Fenced
-from mainspring.store.port import Store
-from mainspring.store.port_front import DecisionFilter
+from mainspring.core.model.decisions import Decision, DecisionKind, PushedOut
+from mainspring.core.model.task import Priority
+from mainspring.core.placement.task_shapes import Shape
+from mainspring.protocol.errors import Fenced
+from mainspring.store.ports.front import DecisionFilter
+from mainspring.store.ports.store import Store
 from tests.store.builders import HOUR, NOW, Leader, a_decision, a_run, ended
 
 ALL = DecisionFilter()

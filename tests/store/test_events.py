@@ -8,9 +8,9 @@ from datetime import timedelta
 import pytest
 from msgspec.structs import replace
 
-from mainspring.core.fires import Outcome
-from mainspring.core.schedule_rows import Docket, EventRow, Ruling
-from mainspring.store.port import Store
+from mainspring.core.model.schedule_rows import Docket, EventRow, Ruling
+from mainspring.core.schedules.windows import Outcome
+from mainspring.store.ports.store import Store
 from tests.store.builders import HOUR, JOB, NOW, a_run
 from tests.store.conftest import look
 from tests.store.schedule_builders import MINUTE, a_fire, a_schedule, an_event, given, rule

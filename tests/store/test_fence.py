@@ -20,9 +20,9 @@ from typing import NamedTuple
 import asyncpg
 import pytest
 
-from mainspring.store.postgres_batch import FENCE
-from mainspring.store.postgres_connections import Connection
-from mainspring.store.postgres_sharing import _IS_LED
+from mainspring.store.postgres.batch import FENCE
+from mainspring.store.postgres.connection.connection_pool import Connection
+from mainspring.store.postgres.sharing import _IS_LED
 
 ISOLATION = ("READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE")
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import timedelta
 
-from mainspring.core.runs import Run
-from mainspring.core.tasks import Priority
-from mainspring.store.port import IdempotencyKey, KeyedRun, Store, Waiting, Want
+from mainspring.core.model.run import Run
+from mainspring.core.model.task import Priority
+from mainspring.store.ports.store import IdempotencyKey, KeyedRun, Store, Waiting, Want
 from tests.store.builders import HOUR, NOW, Leader, a_run, adopted
 
 P0, P1, P2 = Priority

@@ -9,12 +9,12 @@ from random import Random
 import msgspec
 import pytest
 
-from mainspring.core.runs import Run, RunState
-from mainspring.core.trends import bucket_of
-from mainspring.errors import Conflict, Rejected
-from mainspring.store.port import Store
-from mainspring.store.port_admin import AuditFilter
-from mainspring.store.port_front import JobDay, RunFilter
+from mainspring.core.lifecycle.duration_histogram import bucket_of
+from mainspring.core.model.run import Run, RunState
+from mainspring.protocol.errors import Conflict, Rejected
+from mainspring.store.ports.admin import AuditFilter
+from mainspring.store.ports.front import JobDay, RunFilter
+from mainspring.store.ports.store import Store
 from tests.store.admin_builders import an_entry
 from tests.store.builders import Leader, a_job, a_run, adopted, ended
 from tests.store.schedule_builders import a_change_of, a_schedule

@@ -7,9 +7,9 @@ from datetime import timedelta
 
 import pytest
 
-from mainspring.core.batch import Batch
-from mainspring.errors import Fenced
-from mainspring.store.port import Store
+from mainspring.core.model.batch import Batch
+from mainspring.protocol.errors import Fenced
+from mainspring.store.ports.store import Store
 from tests.store.builders import HOUR, Leader, a_run, new_number
 from tests.store.conftest import look
 

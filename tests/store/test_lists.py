@@ -8,14 +8,14 @@ from random import Random
 import msgspec
 import pytest
 
-from mainspring.core.batch import TaskChange
-from mainspring.core.runs import Run, RunState
-from mainspring.core.tasks import Birth, Priority, Task, TaskState
-from mainspring.errors import Rejected
-from mainspring.ids import new_id
-from mainspring.store.listing import MOST
-from mainspring.store.port import Store
-from mainspring.store.port_front import ListedRun, RunFilter, TaskFilter
+from mainspring.core.model.batch import TaskChange
+from mainspring.core.model.run import Run, RunState
+from mainspring.core.model.task import Birth, Priority, Task, TaskState
+from mainspring.protocol.errors import Rejected
+from mainspring.protocol.ids import new_id
+from mainspring.store.ports.front import ListedRun, RunFilter, TaskFilter
+from mainspring.store.ports.store import Store
+from mainspring.store.sql.lists import MOST
 from tests.store.builders import (
     HOUR,
     NOW,

@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from mainspring.core.batch import WorkerRow
-from mainspring.store.port import Store
-from mainspring.store.postgres import PostgresStore
+from mainspring.core.model.batch import WorkerRow
+from mainspring.store.ports.store import Store
+from mainspring.store.postgres.store import PostgresStore
 from tests.store.builders import DAY, HOUR, NOW, Leader
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from mainspring.core.batch import Spread, SpreadKind
-from mainspring.core.runs import FINAL_RUN, RunState
-from mainspring.core.tasks import AttemptEnd, RecordedAttempt, TaskState
-from mainspring.store.port import ShardRows, Store
+from mainspring.core.model.batch import Spread, SpreadKind
+from mainspring.core.model.run import FINAL_RUN, RunState
+from mainspring.core.model.task import AttemptEnd, RecordedAttempt, TaskState
+from mainspring.store.ports.store import ShardRows, Store
 from tests.store.builders import JOB, Leader, a_change, a_job, a_run, a_task, adopted, an_attempt, ended
 
 NOTHING = ShardRows(runs=[], tasks=[], jobs=[], spreads=[])

@@ -13,9 +13,8 @@ import asyncpg
 import msgspec
 import pytest
 
-from mainspring.clock import MachineClock
-from mainspring.core.audit_trail import AuditEntry, AuditRow, ChainHead
-from mainspring.core.batch import (
+from mainspring.core.model.audit_entry import AuditEntry, AuditRow, ChainHead
+from mainspring.core.model.batch import (
     BreakerRow,
     Checkpoint,
     DurationRow,
@@ -25,20 +24,21 @@ from mainspring.core.batch import (
     Spread,
     WorkerRow,
 )
-from mainspring.core.jobs import JobRow
-from mainspring.core.runs import Run
-from mainspring.core.schedule_rows import BackfillRow, EventRow, FireRow, ScheduleChange, ScheduleRow
-from mainspring.core.tasks import Attempt, Task, Transition
-from mainspring.errors import StoreUnfit
-from mainspring.store import sqlite
+from mainspring.core.model.job import JobRow
+from mainspring.core.model.run import Run
+from mainspring.core.model.schedule_rows import BackfillRow, EventRow, FireRow, ScheduleChange, ScheduleRow
+from mainspring.core.model.task import Attempt, Task, Transition
+from mainspring.protocol.clock import MachineClock
+from mainspring.protocol.errors import StoreUnfit
 from mainspring.store.migrations import Migration, migrations, outstanding
-from mainspring.store.port import ShardRow, Store
-from mainspring.store.port_admin import DeliveryRow, MeasureRow, TenantRow, WebhookRow
-from mainspring.store.port_front import ServerRow, TokenRow
-from mainspring.store.port_schedules import AlertRow
-from mainspring.store.port_workers import IdentityRow, JoinTokenRow
-from mainspring.store.postgres import PostgresStore
-from mainspring.store.sqlite import SqliteStore, inline
+from mainspring.store.ports.admin import DeliveryRow, MeasureRow, TenantRow, WebhookRow
+from mainspring.store.ports.front import ServerRow, TokenRow
+from mainspring.store.ports.schedules import AlertRow
+from mainspring.store.ports.store import ShardRow, Store
+from mainspring.store.ports.workers import IdentityRow, JoinTokenRow
+from mainspring.store.postgres.store import PostgresStore
+from mainspring.store.sqlite import store as sqlite
+from mainspring.store.sqlite.store import SqliteStore, inline
 from tests.postgres import PostgresServer
 from tests.sqlite import really_migrate
 from tests.store.conftest import look
@@ -172,7 +172,7 @@ async def test_many_servers_that_start_at_once_migrate_once(postgres_server: Pos
 
 _MIGRATE_POSTGRES = """
 import asyncio, sys
-from mainspring.store.postgres import PostgresStore
+from mainspring.store.postgres.store import PostgresStore
 asyncio.run(PostgresStore.connect(sys.argv[1]))
 """
 

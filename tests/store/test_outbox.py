@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from datetime import timedelta
 
-from mainspring.store.port import Store
+from mainspring.store.ports.store import Store
 from tests.store.builders import HOUR, Leader, an_outgoing
 from tests.store.conftest import look
 

@@ -11,31 +11,29 @@ import asyncpg
 import pytest
 from msgspec.structs import replace
 
-from mainspring.clock import MachineClock
-from mainspring.core.runs import RunState
-from mainspring.core.tasks import TaskState
-from mainspring.store import (
-    listing,
-    postgres_batch,
-    postgres_lists,
-    postgres_queries,
-    postgres_submission,
-    run_lists,
-    sqlite_admin,
-    sqlite_audit,
-    sqlite_lists,
-    sqlite_queries,
-    sqlite_settling,
-    sqlite_sharing,
-    sqlite_submission,
-)
-from mainspring.store.port import IdempotencyKey, Want
-from mainspring.store.port_front import DecisionFilter, RunFilter, TaskFilter
-from mainspring.store.postgres import PostgresStore
-from mainspring.store.postgres_connections import Connection, Limits, open_connection
-from mainspring.store.postgres_rows import as_json
-from mainspring.store.sqlite import SqliteStore, inline
-from mainspring.store.sqlite_lists import find
+from mainspring.core.model.run import RunState
+from mainspring.core.model.task import TaskState
+from mainspring.protocol.clock import MachineClock
+from mainspring.store.ports.front import DecisionFilter, RunFilter, TaskFilter
+from mainspring.store.ports.store import IdempotencyKey, Want
+from mainspring.store.postgres import batch as postgres_batch
+from mainspring.store.postgres import lists as postgres_lists
+from mainspring.store.postgres import queries as postgres_queries
+from mainspring.store.postgres import submission as postgres_submission
+from mainspring.store.postgres.connection.connection_pool import Connection, Limits, open_connection
+from mainspring.store.postgres.rows import as_json
+from mainspring.store.postgres.store import PostgresStore
+from mainspring.store.sql import lists as listing
+from mainspring.store.sql import run_lists
+from mainspring.store.sqlite import admin as sqlite_admin
+from mainspring.store.sqlite import audit as sqlite_audit
+from mainspring.store.sqlite import lists as sqlite_lists
+from mainspring.store.sqlite import queries as sqlite_queries
+from mainspring.store.sqlite import schedule_evaluation as sqlite_settling
+from mainspring.store.sqlite import sharing as sqlite_sharing
+from mainspring.store.sqlite import submission as sqlite_submission
+from mainspring.store.sqlite.lists import find
+from mainspring.store.sqlite.store import SqliteStore, inline
 from tests.store.builders import (
     HOUR,
     NOW,

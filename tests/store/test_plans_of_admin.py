@@ -8,15 +8,16 @@ from datetime import timedelta
 import asyncpg
 import pytest
 
-from mainspring.clock import MachineClock
-from mainspring.core.audit_trail import seal
-from mainspring.store import admin_statements as statements
-from mainspring.store import postgres_audit, sqlite_lists
-from mainspring.store.listing import Listing
-from mainspring.store.port_admin import AuditFilter
-from mainspring.store.postgres import PostgresStore
-from mainspring.store.postgres_connections import Connection, Limits, open_connection
-from mainspring.store.sqlite import SqliteStore, inline
+from mainspring.core.model.audit_entry import seal
+from mainspring.protocol.clock import MachineClock
+from mainspring.store.ports.admin import AuditFilter
+from mainspring.store.postgres import audit as postgres_audit
+from mainspring.store.postgres.connection.connection_pool import Connection, Limits, open_connection
+from mainspring.store.postgres.store import PostgresStore
+from mainspring.store.sql import admin_statements as statements
+from mainspring.store.sql.lists import Listing
+from mainspring.store.sqlite import lists as sqlite_lists
+from mainspring.store.sqlite.store import SqliteStore, inline
 from tests.store.admin_builders import a_delivery, a_webhook, an_entry
 from tests.store.builders import HOUR, NOW, UNHURRIED, a_job, an_outgoing
 from tests.store.test_plans import multiply, pages_of, pages_of_list

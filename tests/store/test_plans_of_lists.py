@@ -8,15 +8,19 @@ from datetime import UTC, date, datetime, timedelta
 import asyncpg
 import pytest
 
-from mainspring.clock import MachineClock
-from mainspring.core.runs import RunState
-from mainspring.store import job_statements, postgres_jobs, postgres_lists, run_lists, sqlite_jobs, sqlite_lists
-from mainspring.store.listing import Listing
-from mainspring.store.port_front import RunFilter
-from mainspring.store.postgres import PostgresStore
-from mainspring.store.postgres_connections import Connection, Limits, open_connection
-from mainspring.store.sqlite import SqliteStore, inline
-from mainspring.store.sqlite_lists import find
+from mainspring.core.model.run import RunState
+from mainspring.protocol.clock import MachineClock
+from mainspring.store.ports.front import RunFilter
+from mainspring.store.postgres import jobs as postgres_jobs
+from mainspring.store.postgres import lists as postgres_lists
+from mainspring.store.postgres.connection.connection_pool import Connection, Limits, open_connection
+from mainspring.store.postgres.store import PostgresStore
+from mainspring.store.sql import job_statements, run_lists
+from mainspring.store.sql.lists import Listing
+from mainspring.store.sqlite import jobs as sqlite_jobs
+from mainspring.store.sqlite import lists as sqlite_lists
+from mainspring.store.sqlite.lists import find
+from mainspring.store.sqlite.store import SqliteStore, inline
 from tests.store.builders import HOUR, UNHURRIED, Leader, a_job, a_run, ended
 from tests.store.test_plans import multiply, pages_of, pages_of_list
 

@@ -7,16 +7,17 @@ from collections.abc import AsyncIterator
 import asyncpg
 import pytest
 
-from mainspring.clock import MachineClock
-from mainspring.core.fires import Outcome
-from mainspring.core.runs import RunState
-from mainspring.core.tasks import TaskState
-from mainspring.store import postgres_settling, sqlite_lists
-from mainspring.store import schedule_statements as statements
-from mainspring.store.port_schedules import FireFilter, ScheduleFilter
-from mainspring.store.postgres import PostgresStore
-from mainspring.store.postgres_connections import Connection, Limits, open_connection
-from mainspring.store.sqlite import SqliteStore, inline
+from mainspring.core.model.run import RunState
+from mainspring.core.model.task import TaskState
+from mainspring.core.schedules.windows import Outcome
+from mainspring.protocol.clock import MachineClock
+from mainspring.store.ports.schedules import FireFilter, ScheduleFilter
+from mainspring.store.postgres import schedule_evaluation as postgres_settling
+from mainspring.store.postgres.connection.connection_pool import Connection, Limits, open_connection
+from mainspring.store.postgres.store import PostgresStore
+from mainspring.store.sql import schedule_statements as statements
+from mainspring.store.sqlite import lists as sqlite_lists
+from mainspring.store.sqlite.store import SqliteStore, inline
 from tests.store.builders import HOUR, JOB, NOW, UNHURRIED, Leader, a_run, a_task
 from tests.store.schedule_builders import a_fire, a_schedule, given, given_fires
 from tests.store.test_plans import multiply, pages_of, pages_of_list

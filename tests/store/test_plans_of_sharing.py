@@ -8,20 +8,18 @@ from collections.abc import AsyncIterator
 import asyncpg
 import pytest
 
-from mainspring.clock import MachineClock
-from mainspring.store import (
-    postgres_batch,
-    postgres_limits,
-    postgres_sharing,
-    sqlite_batch,
-    sqlite_queries,
-    sqlite_sharing,
-)
-from mainspring.store import sharing_statements as statements
-from mainspring.store.postgres import PostgresStore
-from mainspring.store.postgres_connections import Connection, Limits, open_connection
-from mainspring.store.sqlite import SqliteStore, inline
-from mainspring.store.sqlite_queries import sqlite
+from mainspring.protocol.clock import MachineClock
+from mainspring.store.postgres import batch as postgres_batch
+from mainspring.store.postgres import limits as postgres_limits
+from mainspring.store.postgres import sharing as postgres_sharing
+from mainspring.store.postgres.connection.connection_pool import Connection, Limits, open_connection
+from mainspring.store.postgres.store import PostgresStore
+from mainspring.store.sql import sharing_statements as statements
+from mainspring.store.sqlite import batch as sqlite_batch
+from mainspring.store.sqlite import queries as sqlite_queries
+from mainspring.store.sqlite import sharing as sqlite_sharing
+from mainspring.store.sqlite.queries import sqlite
+from mainspring.store.sqlite.store import SqliteStore, inline
 from tests.store.builders import HOUR, UNHURRIED, Leader, a_run
 from tests.store.sharing_builders import a_tally, a_wish
 from tests.store.test_plans import explain, multiply, pages_of

@@ -12,12 +12,12 @@ import asyncpg
 import pytest
 from msgspec.structs import replace
 
-from mainspring.core.batch import Batch
-from mainspring.errors import Fenced, Rejected, StoreUnfit, Unavailable
-from mainspring.store import postgres_batch
-from mainspring.store.port import Term
-from mainspring.store.postgres import PostgresStore
-from mainspring.store.postgres_connections import Connection, Limits, open_connection, transaction
+from mainspring.core.model.batch import Batch
+from mainspring.protocol.errors import Fenced, Rejected, StoreUnfit, Unavailable
+from mainspring.store.ports.store import Term
+from mainspring.store.postgres import batch as postgres_batch
+from mainspring.store.postgres.connection.connection_pool import Connection, Limits, open_connection, transaction
+from mainspring.store.postgres.store import PostgresStore
 from tests.postgres import PostgresServer
 from tests.store.builders import (
     HOUR,

@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from mainspring.core.audit_trail import AuditEntry
-from mainspring.core.freezes import FreezeKind
-from mainspring.core.quotas import Quota
-from mainspring.core.sharing_rules import AllRules
-from mainspring.errors import Outdated, Rejected
-from mainspring.store.port import Store
-from mainspring.store.port_admin import AuditFilter
-from mainspring.store.sqlite import SqliteStore
+from mainspring.core.fairness.freezes import FreezeKind
+from mainspring.core.fairness.quotas import Quota
+from mainspring.core.fairness.sharing_rules import AllRules
+from mainspring.core.model.audit_entry import AuditEntry
+from mainspring.protocol.errors import Outdated, Rejected
+from mainspring.store.ports.admin import AuditFilter
+from mainspring.store.ports.store import Store
+from mainspring.store.sqlite.store import SqliteStore
 from tests.store.admin_builders import an_entry
 from tests.store.builders import HOUR, NOW, Leader
 from tests.store.conftest import look

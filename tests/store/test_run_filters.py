@@ -9,13 +9,13 @@ from random import Random
 import msgspec
 import pytest
 
-from mainspring.core.jobs import JobRow
-from mainspring.core.runs import Run, RunState
-from mainspring.core.tasks import Priority
-from mainspring.ids import new_id
-from mainspring.store import run_lists
-from mainspring.store.port import Store
-from mainspring.store.port_front import RunFilter
+from mainspring.core.model.job import JobRow
+from mainspring.core.model.run import Run, RunState
+from mainspring.core.model.task import Priority
+from mainspring.protocol.ids import new_id
+from mainspring.store.ports.front import RunFilter
+from mainspring.store.ports.store import Store
+from mainspring.store.sql import run_lists
 from tests.store.builders import NOW, Leader, a_job, a_run, adopted, ended
 
 S = RunState

@@ -7,12 +7,12 @@ from datetime import timedelta
 import pytest
 from msgspec.structs import replace
 
-from mainspring.core.fires import Outcome
-from mainspring.core.runs import RunState
-from mainspring.core.schedule_rows import Ruling
-from mainspring.errors import Conflict, Rejected
-from mainspring.store.port import Store
-from mainspring.store.port_schedules import FireFilter, NewSchedule, ScheduleFilter
+from mainspring.core.model.run import RunState
+from mainspring.core.model.schedule_rows import Ruling
+from mainspring.core.schedules.windows import Outcome
+from mainspring.protocol.errors import Conflict, Rejected
+from mainspring.store.ports.schedules import FireFilter, NewSchedule, ScheduleFilter
+from mainspring.store.ports.store import Store
 from tests.store.builders import HOUR, JOB, NOW, Leader, a_run, ended
 from tests.store.schedule_builders import (
     MINUTE,

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 import pytest
 from msgspec.structs import replace
 
-from mainspring.core.fires import Outcome
-from mainspring.core.runs import RunState
-from mainspring.core.schedule_rows import MOST_ENDED, OTHER_FIRES, Case, Docket, FireRow, Ruling, ScheduleRow
-from mainspring.errors import Broken, JobMissing, StaleWrite
-from mainspring.store.port import Store
-from mainspring.store.port_schedules import FireFilter
+from mainspring.core.model.run import RunState
+from mainspring.core.model.schedule_rows import MOST_ENDED, OTHER_FIRES, Case, Docket, FireRow, Ruling, ScheduleRow
+from mainspring.core.schedules.windows import Outcome
+from mainspring.protocol.errors import Broken, JobMissing, StaleWrite
+from mainspring.store.ports.schedules import FireFilter
+from mainspring.store.ports.store import Store
 from tests.store.builders import DAY, HOUR, JOB, NOW, a_job, a_run, an_outgoing
 from tests.store.conftest import look
 from tests.store.schedule_builders import (

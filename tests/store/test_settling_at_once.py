@@ -12,12 +12,12 @@ import asyncpg
 import pytest
 from msgspec.structs import replace
 
-from mainspring.core.fires import Outcome
-from mainspring.core.schedule_rows import Case, Docket, Ruling, ScheduleRow
-from mainspring.errors import Unavailable
-from mainspring.store.port_schedules import FireFilter
-from mainspring.store.postgres import PostgresStore
-from mainspring.store.postgres_connections import Connection
+from mainspring.core.model.schedule_rows import Case, Docket, Ruling, ScheduleRow
+from mainspring.core.schedules.windows import Outcome
+from mainspring.protocol.errors import Unavailable
+from mainspring.store.ports.schedules import FireFilter
+from mainspring.store.postgres.connection.connection_pool import Connection
+from mainspring.store.postgres.store import PostgresStore
 from tests.store.builders import HOUR, JOB, NOW, UNHURRIED, a_run
 from tests.store.conftest import look
 from tests.store.proxy import Proxy, proxied

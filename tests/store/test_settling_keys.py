@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 import pytest
 
-from mainspring.core.schedule_rows import Docket, Ruling
-from mainspring.errors import KeyReused
-from mainspring.store.port import IdempotencyKey, Store
-from mainspring.store.port_admin import AuditFilter
+from mainspring.core.model.schedule_rows import Docket, Ruling
+from mainspring.protocol.errors import KeyReused
+from mainspring.store.ports.admin import AuditFilter
+from mainspring.store.ports.store import IdempotencyKey, Store
 from tests.store.admin_builders import an_entry
 from tests.store.builders import a_run
 from tests.store.conftest import look

@@ -7,11 +7,11 @@ from datetime import timedelta
 
 import pytest
 
-from mainspring.core.batch import Batch
-from mainspring.core.tasks import Priority
-from mainspring.errors import Fenced, Rejected
-from mainspring.store.port import Store
-from mainspring.store.sharing_statements import KEPT_TALLIES
+from mainspring.core.model.batch import Batch
+from mainspring.core.model.task import Priority
+from mainspring.protocol.errors import Fenced, Rejected
+from mainspring.store.ports.store import Store
+from mainspring.store.sql.sharing_statements import KEPT_TALLIES
 from tests.store.builders import HOUR, Leader, a_run, adopted
 from tests.store.conftest import look
 from tests.store.sharing_builders import LIMIT, a_share, a_tally

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from mainspring.clock import MachineClock
-from mainspring.core.batch import Batch
-from mainspring.errors import Broken, Fenced, StoreDamaged, StoreInUse, StoreUnfit, Unavailable
-from mainspring.store.sqlite import SqliteStore, inline
-from mainspring.store.sqlite_file import file_system_of
+from mainspring.core.model.batch import Batch
+from mainspring.protocol.clock import MachineClock
+from mainspring.protocol.errors import Broken, Fenced, StoreDamaged, StoreInUse, StoreUnfit, Unavailable
+from mainspring.store.sqlite.file import file_system_of
+from mainspring.store.sqlite.store import SqliteStore, inline
 from tests.store.builders import (
     HOUR,
     JOB,
@@ -47,8 +47,8 @@ class HandClock(MachineClock):
 
 _HOLD = """
 import sys
-from mainspring.clock import MachineClock
-from mainspring.store.sqlite import SqliteStore
+from mainspring.protocol.clock import MachineClock
+from mainspring.store.sqlite.store import SqliteStore
 store = SqliteStore.open(sys.argv[1], clock=MachineClock())
 print("open", flush=True)
 sys.stdin.read()
@@ -197,8 +197,8 @@ def test_the_file_system_of_a_path_is_that_of_the_deepest_and_last_mount(path: s
 
 _WRITE_UNTIL_KILLED = """
 import asyncio, sys
-from mainspring.clock import MachineClock
-from mainspring.store.sqlite import SqliteStore
+from mainspring.protocol.clock import MachineClock
+from mainspring.store.sqlite.store import SqliteStore
 from tests.store.builders import Leader, a_run, a_task, a_transition, adopted, an_attempt, an_outgoing
 
 async def main():

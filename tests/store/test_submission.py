@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from mainspring.core.runs import Run
-from mainspring.core.tasks import Priority
-from mainspring.errors import JobMissing, KeyReused, Rejected
-from mainspring.store.port import IdempotencyKey, KeyedRun, Store
+from mainspring.core.model.run import Run
+from mainspring.core.model.task import Priority
+from mainspring.protocol.errors import JobMissing, KeyReused, Rejected
+from mainspring.store.ports.store import IdempotencyKey, KeyedRun, Store
 from tests.store.admin_builders import an_entry
 from tests.store.builders import NOW, Leader, a_job, a_run, adopted, ended
 from tests.store.conftest import look

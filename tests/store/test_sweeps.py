@@ -6,11 +6,11 @@ from datetime import timedelta
 
 import pytest
 
-from mainspring.core.batch import LateResult, RejectedEvent
-from mainspring.core.fires import Outcome
-from mainspring.core.runs import FINAL_RUN, RunState
-from mainspring.store.port import PRUNABLE, IdempotencyKey, Store
-from mainspring.store.port_schedules import FireFilter
+from mainspring.core.model.batch import LateResult, RejectedEvent
+from mainspring.core.model.run import FINAL_RUN, RunState
+from mainspring.core.schedules.windows import Outcome
+from mainspring.store.ports.schedules import FireFilter
+from mainspring.store.ports.store import PRUNABLE, IdempotencyKey, Store
 from tests.store.builders import (
     DAY,
     HOUR,

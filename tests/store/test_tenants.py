@@ -7,10 +7,10 @@ import asyncio
 import pytest
 from msgspec.structs import replace
 
-from mainspring.core.zones import EPOCH
-from mainspring.errors import Outdated, Rejected
-from mainspring.store.port import Store
-from mainspring.store.port_admin import AuditFilter, TenantRow
+from mainspring.core.schedules.time_zones import EPOCH
+from mainspring.protocol.errors import Outdated, Rejected
+from mainspring.store.ports.admin import AuditFilter, TenantRow
+from mainspring.store.ports.store import Store
 from tests.store.admin_builders import a_measure, a_tenant, an_entry
 from tests.store.builders import JOB, NOW, a_job
 from tests.store.conftest import look

@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from mainspring.errors import Conflict, Rejected
-from mainspring.store.port import Store
-from mainspring.store.port_front import TokenRow
+from mainspring.protocol.errors import Conflict, Rejected
+from mainspring.store.ports.front import TokenRow
+from mainspring.store.ports.store import Store
 from tests.store.builders import DAY, HOUR, NOW, new_number
 from tests.store.conftest import execute
 

@@ -9,20 +9,20 @@ from typing import NamedTuple
 import pytest
 from structlog.testing import capture_logs
 
-from mainspring.clock import MachineClock
-from mainspring.core.audit_trail import seal
-from mainspring.core.fires import Outcome
-from mainspring.core.runs import RunState
-from mainspring.core.schedule_rows import FireRow, Ruling
-from mainspring.errors import Broken
-from mainspring.host.fire_news import UNNOTED_AFTER, FireNews
-from mainspring.host.reaching import Reach
-from mainspring.host.schedule_context import make_context
-from mainspring.host.settler import Settler
-from mainspring.store.port import Store
-from mainspring.store.port_front import ServerRow
-from mainspring.store.sqlite import SqliteStore, inline
-from mainspring.store.unreadable_rows import MOST_REMEMBERED, UNREADABLE, UnreadableRows
+from mainspring.core.model.audit_entry import seal
+from mainspring.core.model.run import RunState
+from mainspring.core.model.schedule_rows import FireRow, Ruling
+from mainspring.core.schedules.windows import Outcome
+from mainspring.host.leader_client import Reach
+from mainspring.host.schedules.evaluation_context import make_context
+from mainspring.host.schedules.evaluator import Settler
+from mainspring.host.schedules.schedule_outbox import UNNOTED_AFTER, FireNews
+from mainspring.protocol.clock import MachineClock
+from mainspring.protocol.errors import Broken
+from mainspring.store.ports.front import ServerRow
+from mainspring.store.ports.store import Store
+from mainspring.store.sql.unreadable_rows import MOST_REMEMBERED, UNREADABLE, UnreadableRows
+from mainspring.store.sqlite.store import SqliteStore, inline
 from tests.store.admin_builders import a_measure, a_webhook, an_entry
 from tests.store.builders import DAY, HOUR, NOW, Leader, a_run, a_transition, an_outgoing, ended
 from tests.store.conftest import look

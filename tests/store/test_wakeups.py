@@ -9,11 +9,11 @@ from datetime import datetime
 import asyncpg
 import pytest
 
-from mainspring.errors import Unavailable
-from mainspring.store.port import Store
-from mainspring.store.postgres import PostgresStore
-from mainspring.store.postgres_connections import Connection
-from mainspring.store.postgres_wakeups import SECONDS_BETWEEN, Wakeups
+from mainspring.protocol.errors import Unavailable
+from mainspring.store.ports.store import Store
+from mainspring.store.postgres.connection.connection_pool import Connection
+from mainspring.store.postgres.connection.wakeups import SECONDS_BETWEEN, Wakeups
+from mainspring.store.postgres.store import PostgresStore
 from tests.store.builders import a_run
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from mainspring.errors import Outdated
-from mainspring.store.port import Store
-from mainspring.store.port_admin import AuditFilter, DeliveryRow, WebhookRow
+from mainspring.protocol.errors import Outdated
+from mainspring.store.ports.admin import AuditFilter, DeliveryRow, WebhookRow
+from mainspring.store.ports.store import Store
 from tests.store.admin_builders import a_delivery, a_webhook, an_entry
 from tests.store.builders import DAY, HOUR, an_outgoing
 from tests.store.conftest import look

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from mainspring.errors import Conflict
-from mainspring.store.port import Store
-from mainspring.store.port_admin import AuditFilter
-from mainspring.store.port_workers import IdentityRow, JoinTokenRow
+from mainspring.protocol.errors import Conflict
+from mainspring.store.ports.admin import AuditFilter
+from mainspring.store.ports.store import Store
+from mainspring.store.ports.workers import IdentityRow, JoinTokenRow
 from tests.store.admin_builders import an_entry
 from tests.store.builders import DAY, HOUR, NOW, new_number
 

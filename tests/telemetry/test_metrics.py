@@ -12,24 +12,24 @@ import pytest
 from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
-from mainspring.bootstrap import POOL, play
-from mainspring.core.batch import Batch, TaskChange
-from mainspring.core.jobs import JobSpec, TaskSpec, compile_job
-from mainspring.core.quotas import Quota, QuotaRow
-from mainspring.core.resources import Resources
-from mainspring.core.runs import Run
-from mainspring.core.shapes import Shape
-from mainspring.core.sharing_rules import SharingRules
-from mainspring.core.tasks import Priority, StopKind, StopRequest, Task, TaskState
-from mainspring.core.zones import EPOCH
-from mainspring.host.jobs import JobCache
+from mainspring.app.build import POOL, play
+from mainspring.core.fairness.quotas import Quota, QuotaRow
+from mainspring.core.fairness.sharing_rules import SharingRules
+from mainspring.core.model.batch import Batch, TaskChange
+from mainspring.core.model.job import JobSpec, TaskSpec, compile_job
+from mainspring.core.model.resources import Resources
+from mainspring.core.model.run import Run
+from mainspring.core.model.task import Priority, StopKind, StopRequest, Task, TaskState
+from mainspring.core.placement.task_shapes import Shape
+from mainspring.core.schedules.time_zones import EPOCH
+from mainspring.host.job_cache import JobCache
 from mainspring.host.loop import Leader
-from mainspring.shard.memory import ShardMemory
-from mainspring.shard.run_memory import RunMemory
-from mainspring.store.port import Term
+from mainspring.protocol.wire import Offer
+from mainspring.shard.state.memory import ShardMemory
+from mainspring.shard.state.run_state import RunMemory
+from mainspring.simulation.virtual_worker import PlayedWorker
+from mainspring.store.ports.store import Term
 from mainspring.telemetry.metrics import Refusal
-from mainspring.wire import Offer
-from mainspring.worker.played import PlayedWorker
 from tests.api.office import Office, submit, until
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "reference" / "metrics.md"

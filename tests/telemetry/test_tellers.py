@@ -17,17 +17,17 @@ import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
-from mainspring.bootstrap import play
-from mainspring.core.runs import Run, RunState
-from mainspring.core.tasks import Priority
-from mainspring.core.trace_ids import span_of, trace_of, traceparent, uuid_text
-from mainspring.errors import Refused
+from mainspring.app.build import play
+from mainspring.core.model.run import Run, RunState
+from mainspring.core.model.task import Priority
+from mainspring.core.model.trace_ids import span_of, trace_of, traceparent, uuid_text
 from mainspring.host.loop import Leader
-from mainspring.rest import RunView
-from mainspring.telemetry.stories import Piece, RunBegun, Stories, Teller
-from mainspring.telemetry.tellers import make_tellers
-from mainspring.wire import Offer
-from mainspring.worker.played import PlayedWorker
+from mainspring.protocol.errors import Refused
+from mainspring.protocol.rest.runs import RunView
+from mainspring.protocol.wire import Offer
+from mainspring.simulation.virtual_worker import PlayedWorker
+from mainspring.telemetry.exporters import make_tellers
+from mainspring.telemetry.run_events import Piece, RunBegun, Stories, Teller
 from tests.api.office import Office, submit, until
 from tests.notify.servers import AT, HttpServer, http_server
 

@@ -13,7 +13,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from mainspring.wire import (
+from mainspring.protocol.wire import (
     Answer,
     Checkpoint,
     Credit,
@@ -28,9 +28,9 @@ from mainspring.wire import (
     Verdict,
     Welcome,
 )
-from mainspring.worker.duties import Duties
-from mainspring.worker.guard_wire import Ended, Holding
-from mainspring.worker.steps import Keep, Kill, Mark, Record, Say, Start, Step, TakeBack
+from mainspring.worker.agent.instructions import Keep, Kill, Mark, Record, Say, Start, Step, TakeBack
+from mainspring.worker.agent.state_machine import Duties
+from mainspring.worker.supervisor.supervisor_wire import Ended, Holding
 from tests.worker.words import assign, hello
 
 

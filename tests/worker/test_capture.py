@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainspring.worker.capture import MASK, Capture, Mask
+from mainspring.worker.logs.capture import MASK, Capture, Mask
 
 SECRETS = ("abcd", "abcdef", "dabc", "aXa!", "längre än så")
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from mainspring.worker.cgroups import Cgroups, Story, find_cgroups, name_of
+from mainspring.worker.sandbox.cgroups import Cgroups, Story, find_cgroups, name_of
 
 CONTROLLERS = "cpuset cpu io memory pids"
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from mainspring.core.isolation import Isolation
-from mainspring.core.work import Argv, faults_in, labels_of
-from mainspring.errors import Refused
-from mainspring.worker.confinement import Confinement, confinement_of, is_seen, limits, sandbox_words, view_of
+from mainspring.core.work.isolation import Isolation
+from mainspring.core.work.work import Argv, faults_in, labels_of
+from mainspring.protocol.errors import Refused
+from mainspring.worker.sandbox.confinement import Confinement, confinement_of, is_seen, limits, sandbox_words, view_of
 
 VIEW = view_of(
     [Path("/home"), Path("/home/ann/proj/.mainspring"), Path("/tmp"), Path("/tmp/state")],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mainspring.wire import (
+from mainspring.protocol.wire import (
     Answer,
     Assignment,
     Beat,
@@ -26,9 +26,9 @@ from mainspring.wire import (
     Verdict,
     Welcome,
 )
-from mainspring.worker.duties import MOST_ASIDE, Duties
-from mainspring.worker.held import MOST_REMEMBERED
-from mainspring.worker.steps import Keep, LookFor, Mark, Prolong, Record, Say, Start
+from mainspring.worker.agent.attempt_state import MOST_REMEMBERED
+from mainspring.worker.agent.instructions import Keep, LookFor, Mark, Prolong, Record, Say, Start
+from mainspring.worker.agent.state_machine import MOST_ASIDE, Duties
 from tests.worker.words import assign, connected, hello, killed, marks, said, started, taken_back
 
 

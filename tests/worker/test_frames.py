@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from mainspring.errors import Broken
-from mainspring.worker.frames import LARGEST_FRAME_BYTES, FrameReader, encode_frame
+from mainspring.protocol.errors import Broken
+from mainspring.worker.supervisor.frames import LARGEST_FRAME_BYTES, FrameReader, encode_frame
 
 
 def reading(*pieces: bytes) -> FrameReader[int]:

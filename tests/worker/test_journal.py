@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from mainspring.errors import Refused
-from mainspring.wire import Outcome, Result
-from mainspring.worker.duties import MOST_ASIDE
-from mainspring.worker.journal import SMALL_BYTES, Journal
-from mainspring.worker.steps import Mark, Record
+from mainspring.protocol.errors import Refused
+from mainspring.protocol.wire import Outcome, Result
+from mainspring.worker.agent.instructions import Mark, Record
+from mainspring.worker.agent.spool import SMALL_BYTES, Journal
+from mainspring.worker.agent.state_machine import MOST_ASIDE
 
 
 def records(*attempts: str, output: str = "1") -> list[Record]:

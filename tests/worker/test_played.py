@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from mainspring.wire import (
+from mainspring.protocol.wire import (
     Answer,
     Beat,
     Credit,
@@ -21,7 +21,7 @@ from mainspring.wire import (
     Verdict,
     Welcome,
 )
-from mainspring.worker.played import BEAT_SECONDS, PlayedWorker
+from mainspring.simulation.virtual_worker import BEAT_SECONDS, PlayedWorker
 from tests.host.virtual import VirtualClock
 from tests.worker.words import OFFER, assign
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from mainspring.wire import Answer, Checkpoint, Credit, Outcome, Recall, Result, Started, Verdict, Welcome
-from mainspring.worker.duties import Duties
-from mainspring.worker.guard_wire import Ended, Holding
-from mainspring.worker.steps import Mark, Record, Step
+from mainspring.protocol.wire import Answer, Checkpoint, Credit, Outcome, Recall, Result, Started, Verdict, Welcome
+from mainspring.worker.agent.instructions import Mark, Record, Step
+from mainspring.worker.agent.state_machine import Duties
+from mainspring.worker.supervisor.supervisor_wire import Ended, Holding
 from tests.worker.words import assign, connected, hello, kept, killed, marks, said, started, taken_back
 
 NOTHING = Holding((), (), ())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mainspring.wire import (
+from mainspring.protocol.wire import (
     Answer,
     Credit,
     Leaving,
@@ -16,8 +16,8 @@ from mainspring.wire import (
     Verdict,
     Welcome,
 )
-from mainspring.worker.duties import Duties
-from mainspring.worker.steps import Mark
+from mainspring.worker.agent.instructions import Mark
+from mainspring.worker.agent.state_machine import Duties
 from tests.worker.words import assign, connected, hello, killed, marks, said, started, taken_back
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from mainspring.wire import Log, LogKept
-from mainspring.worker.guard_settings import LOGS, log_path
-from mainspring.worker.shipping import PIECE_BYTES, RESEND_SECONDS, WINDOW_BYTES, Shipping
+from mainspring.protocol.wire import Log, LogKept
+from mainspring.worker.logs.shipping import PIECE_BYTES, RESEND_SECONDS, WINDOW_BYTES, Shipping
+from mainspring.worker.supervisor.supervisor_settings import LOGS, log_path
 
 
 def printed(state: Path, attempt: str, data: bytes) -> None:

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 import psutil
 import pytest
 
-from mainspring.worker.held import Running
-from mainspring.worker.strays import Births, created, kill_strays
+from mainspring.worker.agent.attempt_state import Running
+from mainspring.worker.supervisor.orphans import Births, created, kill_strays
 
 pytestmark = pytest.mark.processes
 

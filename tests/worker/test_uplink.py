@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from mainspring.errors import Refused
-from mainspring.worker.uplink import link_address
+from mainspring.protocol.errors import Refused
+from mainspring.worker.agent.uplink import link_address
 
 
 @pytest.mark.parametrize(

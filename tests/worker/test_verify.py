@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from mainspring.wire import Offer
-from mainspring.worker.verify import Verifier
+from mainspring.protocol.wire import Offer
+from mainspring.worker.agent.verify import Verifier
 from tests.worker.words import assignment
 
 OFFER = Offer(cpu_millis=4_000, memory_bytes=8 << 30, gpus=1, disk_bytes=10 << 30)

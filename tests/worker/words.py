@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mainspring.wire import Assign, Assignment, Credit, FromWorker, Offer, Register, Welcome
-from mainspring.worker.duties import Duties
-from mainspring.worker.steps import Keep, Kill, Mark, Record, Say, Start, Step, TakeBack
+from mainspring.protocol.wire import Assign, Assignment, Credit, FromWorker, Offer, Register, Welcome
+from mainspring.worker.agent.instructions import Keep, Kill, Mark, Record, Say, Start, Step, TakeBack
+from mainspring.worker.agent.state_machine import Duties
 
 OFFER = Offer(4000, 1 << 30)
 

@@ -6,8 +6,8 @@ import msgspec
 
 from benchmarks.peers.programs import given
 from benchmarks.peers.programs.answering import answer_questions
-from mainspring.rest import RunRequest
-from mainspring.sdk.client import Client
+from mainspring.client.client import Client
+from mainspring.protocol.rest.runs import RunRequest
 
 STEPS = 10
 _UNENDED = ("PENDING", "RUNNING")

@@ -20,31 +20,31 @@ from starlette.routing import Route, WebSocketRoute
 
 from mainspring import __version__
 from mainspring.api.app import build_app
-from mainspring.api.certified_connections import CertifiedConnection
-from mainspring.api.connections import Connection
-from mainspring.api.enrolment import Enrolment
-from mainspring.api.forwarding import ASK, DIAGNOSE, LOOK, STANDING, SUMS, SUPPOSE, Forwarding
-from mainspring.api.identities import TokenIdentities
-from mainspring.api.link import PATH, WorkerLinks
-from mainspring.api.live import Live
-from mainspring.api.log_files import LogFiles
-from mainspring.api.logs import LOGS, LogStore
-from mainspring.api.peers import Peers
+from mainspring.api.auth.authentication import TokenIdentities
+from mainspring.api.cluster.forwarding import ASK, DIAGNOSE, LOOK, STANDING, SUMS, SUPPOSE, Forwarding
+from mainspring.api.cluster.peers import Peers
+from mainspring.api.http.certified_connections import CertifiedConnection
+from mainspring.api.http.connections import Connection
+from mainspring.api.live.transitions import Live
+from mainspring.api.logs.log_files import LogFiles
+from mainspring.api.logs.logs import LOGS, LogStore
 from mainspring.api.services import Services
-from mainspring.clock import Clock
-from mainspring.core.batch import Batch
-from mainspring.errors import Refused
+from mainspring.api.worker_link.enrolment import Enrolment
+from mainspring.api.worker_link.link import PATH, WorkerLinks
+from mainspring.core.model.batch import Batch
 from mainspring.event_loop import start_task
 from mainspring.host.background import Loop
 from mainspring.host.host import Host
 from mainspring.host.loop import Leader
-from mainspring.store.port import Store
+from mainspring.protocol.clock import Clock
+from mainspring.protocol.errors import Refused
+from mainspring.protocol.wire import LARGEST_FRAME_BYTES
+from mainspring.store.ports.store import Store
 from mainspring.telemetry.background import BackgroundNumbers
-from mainspring.telemetry.levels import LevelNumbers
+from mainspring.telemetry.degradation import LevelNumbers
 from mainspring.telemetry.metrics import Metrics
-from mainspring.telemetry.stories import Stories, Teller
-from mainspring.telemetry.timetable import Timetable
-from mainspring.wire import LARGEST_FRAME_BYTES
+from mainspring.telemetry.run_events import Stories, Teller
+from mainspring.telemetry.schedule_metrics import Timetable
 
 _PING_SECONDS = 10.0
 _PONG_SECONDS = 20.0

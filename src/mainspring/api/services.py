@@ -13,32 +13,32 @@ from typing import Protocol
 import msgspec
 from starlette.requests import HTTPConnection
 
-from mainspring.api.claiming import Claims
-from mainspring.api.enrolment import Enrolment
-from mainspring.api.gate import Gate
-from mainspring.api.peer_certificates import certificate_of
-from mainspring.api.rates import Rates
-from mainspring.api.run_jobs import RunJobs
-from mainspring.api.run_waits import RunWaits
+from mainspring.api.http.peer_certificates import certificate_of
+from mainspring.api.live.run_jobs import RunJobs
+from mainspring.api.live.run_waits import RunWaits
 from mainspring.api.store_time import AskedTime
-from mainspring.api.submission import Submissions
-from mainspring.certificates import WorkerCertificate
-from mainspring.clock import Clock
-from mainspring.core.diagnoses import Diagnosis, WaitingSum
-from mainspring.core.job_rules import Limits
-from mainspring.core.standings import Standing
-from mainspring.core.supposals import Outcome, Supposal
+from mainspring.api.submission.gate import Gate
+from mainspring.api.submission.rate_limits import Rates
+from mainspring.api.submission.submission import Submissions
+from mainspring.api.worker_link.enrolment import Enrolment
+from mainspring.api.worker_link.http_claims import Claims
+from mainspring.core.admission.validate_job import Limits
+from mainspring.core.explain.diagnosis import Diagnosis, WaitingSum
+from mainspring.core.explain.what_if import Outcome, Supposal
+from mainspring.core.fairness.pool_status import Standing
 from mainspring.host.background import BackgroundLoops
-from mainspring.host.levels import Levels
-from mainspring.host.rules import FollowedRules
-from mainspring.host.schedule_acts import ScheduleBook
-from mainspring.host.schedule_context import make_context
-from mainspring.host.settings import Settings
-from mainspring.host.webhooks import WebhookBook
+from mainspring.host.config.settings import Settings
+from mainspring.host.config.sharing_rules import FollowedRules
+from mainspring.host.degradation import Levels
+from mainspring.host.outbox.webhooks import WebhookBook
+from mainspring.host.schedules.evaluation_context import make_context
+from mainspring.host.schedules.schedule_actions import ScheduleBook
+from mainspring.protocol.certificates import WorkerCertificate
+from mainspring.protocol.clock import Clock
 from mainspring.shard.effects import Answered
 from mainspring.shard.events import Event
-from mainspring.store.port import Store
-from mainspring.store.port_front import Told
+from mainspring.store.ports.front import Told
+from mainspring.store.ports.store import Store
 from mainspring.telemetry.metrics import Metrics
 
 EVERY_TENANT = "*"
@@ -47,7 +47,7 @@ DEFAULT_TENANT = "default"
 
 
 class Role(StrEnum):
-    """What somebody may do (SEC-2). `api/permissions.py` says which route asks for which."""
+    """What somebody may do (SEC-2). `api/auth/permissions.py` says which route asks for which."""
 
     VIEWER = "viewer"
     SUBMITTER = "submitter"

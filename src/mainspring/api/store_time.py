@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from datetime import datetime
 
-from mainspring.clock import Clock, StoreTime
-from mainspring.store.port import Leases
+from mainspring.protocol.clock import Clock, StoreTime
+from mainspring.store.ports.store import Leases
 
 TRUSTED_SECONDS = 10.0
 

@@ -24,7 +24,7 @@ import rich_click as click
 from click.exceptions import Abort, Exit, NoArgsIsHelpError
 
 if TYPE_CHECKING:
-    from mainspring.errors import MainspringError
+    from mainspring.protocol.errors import MainspringError
 
 _INTERRUPTED = 130
 _DECLINED = 1
@@ -53,11 +53,11 @@ def answered(form: Callable[[], str]) -> Iterator[None]:
         _say_misuse(error, form())
         raise Exit(error.exit_code) from error
     except Exception as error:
-        from mainspring.errors import MainspringError
+        from mainspring.protocol.errors import MainspringError
 
         if not isinstance(error, MainspringError):
             raise
-        from mainspring.cli.output import print_error
+        from mainspring.cli.render.output import print_error
 
         print_error(error, form())
         raise Exit(exit_code(error)) from error
@@ -65,7 +65,7 @@ def answered(form: Callable[[], str]) -> Iterator[None]:
 
 def exit_code(error: MainspringError) -> int:
     """What a script sees of an error."""
-    from mainspring import errors
+    from mainspring.protocol import errors
 
     match error:
         case errors.InvalidFile():
@@ -86,8 +86,8 @@ def exit_code(error: MainspringError) -> int:
 
 def _say_misuse(error: click.ClickException, form: str) -> None:
     """A mistake on the command line."""
-    from mainspring.cli.output import print_error
-    from mainspring.errors import Refused
+    from mainspring.cli.render.output import print_error
+    from mainspring.protocol.errors import Refused
 
     path = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx is not None else ""
     refused = Refused(error.format_message().rstrip("."))

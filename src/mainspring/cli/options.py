@@ -21,12 +21,12 @@ from typing import TYPE_CHECKING, TypeVar
 import rich_click as click
 from click.core import ParameterSource
 
-from mainspring.cli import completing
+from mainspring.cli.completion import candidates
 
 if TYPE_CHECKING:
     from datetime import tzinfo
 
-    from mainspring.sdk.client import Client
+    from mainspring.client.client import Client
 
 FORMATS = ("table", "wide", "json", "jsonl", "yaml", "name")
 OUTPUT = "mainspring.output"
@@ -69,10 +69,10 @@ class Reach:
     ca_cert: Path | None = None
 
     def client(self, patience: float = _PATIENCE_SECONDS, timeout_seconds: float = _TIMEOUT_SECONDS) -> Client:
-        """A client for it. What the command does not say is found elsewhere (`whereabouts.py`)."""
-        from mainspring.cli.secret_references import expand
-        from mainspring.cli.whereabouts import find_whereabouts
-        from mainspring.sdk.client import Client
+        """A client for it. What the command does not say is found elsewhere (`cli/config/connection_settings.py`)."""
+        from mainspring.cli.config.connection_settings import find_whereabouts
+        from mainspring.cli.config.secret_references import expand
+        from mainspring.client.client import Client
 
         found = find_whereabouts(self)
         token = None if found.token.value is None else expand(found.token.value)
@@ -165,7 +165,7 @@ def reaches_server(command: Call) -> Call:
         ),
         click.option("-t", "--tenant", help="Whose work; the token's tenant or MAINSPRING_TENANT if not said."),
         click.option(
-            "--context", metavar="NAME", shell_complete=completing.contexts,
+            "--context", metavar="NAME", shell_complete=candidates.contexts,
             help="A server by name, of those in `mainspring context ls`; the one in use if not said.",
         ),
         click.option(

@@ -10,9 +10,9 @@ from typing import TypeAlias
 
 import msgspec
 
-from mainspring.rest import AttemptView, RunView, TaskView, WorkerView
-from mainspring.rest_schedules import FireView
-from mainspring.sdk.aio.client import FINAL_RUN_STATES
+from mainspring.client.aio.client import FINAL_RUN_STATES
+from mainspring.protocol.rest.runs import AttemptView, RunView, TaskView, WorkerView
+from mainspring.protocol.rest.schedules import FireView
 
 SUCCEEDED = "SUCCEEDED"
 HOME = "default"

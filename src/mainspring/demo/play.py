@@ -19,7 +19,7 @@ from typing import Literal, Protocol
 
 import msgspec
 
-from mainspring.clock import MachineClock
+from mainspring.client.aio.client import FINAL_RUN_STATES
 from mainspring.demo import checks, measures, story
 from mainspring.demo.checks import Check
 from mainspring.demo.measures import Census
@@ -28,11 +28,11 @@ from mainspring.demo.scenes import SCENES, Scene, Set
 from mainspring.demo.stage import TENANTS, WORKERS, Stage
 from mainspring.demo.story import Line
 from mainspring.demo.telling import Teller
-from mainspring.errors import MainspringError
 from mainspring.event_loop import fast_loop
-from mainspring.log_output import configure_logging
-from mainspring.rest_admin import TenantRequest
-from mainspring.sdk.aio.client import FINAL_RUN_STATES
+from mainspring.protocol.clock import MachineClock
+from mainspring.protocol.errors import MainspringError
+from mainspring.protocol.rest.admin import TenantRequest
+from mainspring.telemetry.log_output import configure_logging
 
 _INTERRUPTED = 130
 _SETTLE_SECONDS = 10.0

@@ -12,14 +12,14 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
-from mainspring.clock import Clock
+from mainspring.client.aio.client import FINAL_RUN_STATES, AsyncClient
 from mainspring.demo import measures, scenario
 from mainspring.demo.measures import Measure
 from mainspring.demo.scenario import Timetable
 from mainspring.demo.stage import Stage
-from mainspring.rest import RunView, TaskView
-from mainspring.rest_schedules import FireView
-from mainspring.sdk.aio.client import FINAL_RUN_STATES, AsyncClient
+from mainspring.protocol.clock import Clock
+from mainspring.protocol.rest.runs import RunView, TaskView
+from mainspring.protocol.rest.schedules import FireView
 
 T = TypeVar("T")
 

@@ -18,13 +18,13 @@ from typing import Self
 
 import psutil
 
-from mainspring.clock import Clock
-from mainspring.errors import Broken
-from mainspring.rest import WorkerView
-from mainspring.sdk.aio.client import AsyncClient
-from mainspring.serving import ServerSettings, assemble
-from mainspring.standalone import FOR_ONE_PERSON, claim_port
-from mainspring.worker.groups import guard_mark, kill_marked
+from mainspring.app.server import ServerSettings, assemble
+from mainspring.app.standalone import FOR_ONE_PERSON, claim_port
+from mainspring.client.aio.client import AsyncClient
+from mainspring.protocol.clock import Clock
+from mainspring.protocol.errors import Broken
+from mainspring.protocol.rest.runs import WorkerView
+from mainspring.worker.supervisor.process_groups import guard_mark, kill_marked
 
 WORKERS: Mapping[str, str] = {
     "w-01": "north", "w-02": "north", "w-03": "centre", "w-04": "centre", "w-05": "south", "w-06": "south",
@@ -38,7 +38,7 @@ MEMORY = "2Gi"
 SILENCE = ("suspect_after_seconds=6", "lost_after_seconds=12")
 """A worker that is silent is given up as soon as may be set."""
 _OURS = "MAINSPRING_"
-_GUARD = "mainspring.worker.guard"
+_GUARD = "mainspring.worker.supervisor.supervisor"
 _START_SECONDS = 60.0
 _LEAVE_SECONDS = 8.0
 _LOOK_SECONDS = 0.05

@@ -14,6 +14,7 @@ from typing import assert_never
 
 import msgspec
 
+from mainspring.definitions.quantities import say_seconds
 from mainspring.demo.measures import (
     Arrived,
     Beats,
@@ -30,8 +31,7 @@ from mainspring.demo.measures import (
     Waiting,
     subject_of,
 )
-from mainspring.rest import AttemptView, RunView, TaskView, TransitionView
-from mainspring.sdk.quantities import say_seconds
+from mainspring.protocol.rest.runs import AttemptView, RunView, TaskView, TransitionView
 
 YOUR_TURN: Sequence[tuple[str, str]] = (
     ("ms top", "everything that runs and waits, in this terminal"),

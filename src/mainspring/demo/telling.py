@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import datetime
 
+from mainspring.client.aio.client import AsyncClient
 from mainspring.demo import story
 from mainspring.demo.story import Line
-from mainspring.errors import NotFound
-from mainspring.rest import RunView, TransitionView
-from mainspring.sdk.aio.client import AsyncClient
+from mainspring.protocol.errors import NotFound
+from mainspring.protocol.rest.runs import RunView, TransitionView
 
 
 class Teller:

@@ -15,16 +15,16 @@ from pathlib import Path
 
 import msgspec
 
-from mainspring.core.schedule_texts import encode_schedule
-from mainspring.errors import Fault, InvalidFile
-from mainspring.folder.discovery import ROOT, Found, scan
-from mainspring.folder.records import PIPELINE_FILE
-from mainspring.rest import JobView
-from mainspring.rest_admin import WebhookRequest, WebhookView
-from mainspring.rest_apply import ApplyItem, WantedSchedule
-from mainspring.rest_schedules import ScheduleView
-from mainspring.sdk.names import job_name
-from mainspring.sdk.pipelines import Pipeline, read_pipeline
+from mainspring.core.schedules.schedule_json import encode_schedule
+from mainspring.definitions.pipeline_file import Pipeline, read_pipeline
+from mainspring.dsl.names import job_name
+from mainspring.folder.discover import ROOT, Found, scan
+from mainspring.folder.state.records import PIPELINE_FILE
+from mainspring.protocol.errors import Fault, InvalidFile
+from mainspring.protocol.rest.admin import WebhookRequest, WebhookView
+from mainspring.protocol.rest.apply import ApplyItem, WantedSchedule
+from mainspring.protocol.rest.runs import JobView
+from mainspring.protocol.rest.schedules import ScheduleView
 
 LABEL = "deployed-from"
 LONGEST_MARK = 63

@@ -35,11 +35,11 @@ import msgspec
 import psutil
 import structlog
 
-from mainspring.clock import Clock
-from mainspring.errors import InvalidFile, Refused, SchedulerLockError
-from mainspring.folder import kept_files
-from mainspring.folder.records import LOCK_FILE, LockRecord
-from mainspring.ids import entropy
+from mainspring.folder.state import safe_files
+from mainspring.folder.state.records import LOCK_FILE, LockRecord
+from mainspring.protocol.clock import Clock
+from mainspring.protocol.errors import InvalidFile, Refused, SchedulerLockError
+from mainspring.protocol.ids import entropy
 
 STALE_SECONDS = 60.0
 
@@ -257,7 +257,7 @@ class FolderLock:
 def is_held(root: Path, now: datetime) -> bool:
     """Whether a scheduler seems to run a folder, for somebody who only looks: the lock is left alone."""
     try:
-        data = kept_files.read(root / LOCK_FILE, most_bytes=_LENGTH)
+        data = safe_files.read(root / LOCK_FILE, most_bytes=_LENGTH)
     except InvalidFile:
         return False
     record = None if data is None else _decode(data)
@@ -295,7 +295,7 @@ def _publish(new: Path, path: Path) -> None:
 
 
 def _write(file: int, record: LockRecord) -> None:
-    data = kept_files.encode(record).rstrip().ljust(_LENGTH - 1) + b"\n"
+    data = safe_files.encode(record).rstrip().ljust(_LENGTH - 1) + b"\n"
     if os.pwrite(file, data, 0) != len(data):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
@@ -310,7 +310,7 @@ def _decode(data: bytes) -> LockRecord | None:
         record = msgspec.json.decode(data, type=LockRecord)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
-    return record if kept_files.can_be(record.started_at, record.heartbeat) else None
+    return record if safe_files.can_be(record.started_at, record.heartbeat) else None
 
 
 def _same_holder(one: LockRecord, other: LockRecord) -> bool:
@@ -322,7 +322,7 @@ def _hostname() -> str:
 
 
 def _said(at: datetime) -> str:
-    return kept_files.written_time(at)
+    return safe_files.written_time(at)
 
 
 def _not_a_file(path: Path, what: str) -> Refused:

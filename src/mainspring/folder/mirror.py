@@ -17,10 +17,9 @@ from pathlib import Path
 
 import structlog
 
-from mainspring.clock import Clock
-from mainspring.errors import MainspringError, NotFound, Unavailable
-from mainspring.folder import discovery, results, state_files, states
-from mainspring.folder.events import (
+from mainspring.client.aio.client import AsyncClient
+from mainspring.folder import discover
+from mainspring.folder.schedule_events import (
     ExecutionComplete,
     ExecutionError,
     ExecutionStart,
@@ -28,12 +27,14 @@ from mainspring.folder.events import (
     PipelineExecutionResult,
     Warned,
 )
-from mainspring.folder.live import Live, Running
-from mainspring.folder.records import RunRecord, ScheduleState
-from mainspring.folder.states import Outcome
-from mainspring.rest import RunView, TaskView
-from mainspring.rest_schedules import ScheduleView
-from mainspring.sdk.aio.client import AsyncClient
+from mainspring.folder.state import result_files, state_files, state_view
+from mainspring.folder.state.records import RunRecord, ScheduleState
+from mainspring.folder.state.schedule_state import Live, Running
+from mainspring.folder.state.state_view import Outcome
+from mainspring.protocol.clock import Clock
+from mainspring.protocol.errors import MainspringError, NotFound, Unavailable
+from mainspring.protocol.rest.runs import RunView, TaskView
+from mainspring.protocol.rest.schedules import ScheduleView
 
 log = structlog.get_logger()
 
@@ -111,7 +112,7 @@ class Mirror:
         live.shown = live.now()
         if live.shown != on_disk:
             self.is_unsaved = True
-            if not discovery.leads_elsewhere(self._root, live.path):
+            if not discover.leads_elsewhere(self._root, live.path):
                 state_files.write_state(self._root / live.path, live.shown)
 
     # the work
@@ -217,7 +218,7 @@ class Mirror:
 
     async def _follow_run(self, live: Live, run: RunView) -> list[FolderEvent]:
         """Note what became of a run; the events that follow."""
-        is_over = states.is_over(run)
+        is_over = state_view.is_over(run)
         running = live.running.get(run.id)
         if live.has_counted(run):
             live.running.pop(run.id, None)
@@ -225,17 +226,17 @@ class Mirror:
         events: list[FolderEvent] = [] if running is not None else [_start(live, run)]
         told = 0 if running is None else running.tries_told
         tasks: list[TaskView] = []
-        if is_over or run.retries or states.is_held(run):
+        if is_over or run.retries or state_view.is_held(run):
             tasks = [task async for task in self._client.tasks_of(run.id, limit=MOST_TASKS)]
-        outcome = states.outcome_of(run, tasks)
+        outcome = state_view.outcome_of(run, tasks)
         events += [
             _retried(live, run, number, _last_error(outcome, tasks)) for number in range(told + 1, run.retries + 1)
         ]
         if is_over:
             live.running.pop(run.id, None)
             return [*events, self._count(live, run, outcome)]
-        record = states.record_of(run, outcome)
-        if states.is_held(run) and (running is None or running.record.error != record.error):
+        record = state_view.record_of(run, outcome)
+        if state_view.is_held(run) and (running is None or running.record.error != record.error):
             events.append(_held(live, run, outcome))
         live.running[run.id] = Running(record=record, due_at=outcome.due_at, tries_told=run.retries)
         return events
@@ -243,14 +244,14 @@ class Mirror:
     def _count(self, live: Live, run: RunView, outcome: Outcome) -> FolderEvent:
         """Count a run that is over, and keep its result; the event of its end."""
         directory = self._root / live.path
-        record = states.record_of(run, outcome)
-        is_here = not discovery.leads_elsewhere(self._root, live.path)
+        record = state_view.record_of(run, outcome)
+        is_here = not discover.leads_elsewhere(self._root, live.path)
         if is_here and outcome.result_file is None:
-            file = results.result_of(run.id, live.pipeline_id, run.state, record, outcome.outputs)
-            record = states.with_result(record, results.write_result(directory, file))
+            file = result_files.result_of(run.id, live.pipeline_id, run.state, record, outcome.outputs)
+            record = state_view.with_result(record, result_files.write_result(directory, file))
         if is_here:
-            results.delete_old(directory)
-        live.tally = states.count(live.tally, run, record, most=self._most)
+            result_files.delete_old(directory)
+        live.tally = state_view.count(live.tally, run, record, most=self._most)
         return _end(live, run, result_of(run, outcome, record))
 
     # what nobody watched
@@ -270,7 +271,7 @@ class Mirror:
                 events: list[FolderEvent] = []
                 for run in sorted(runs, key=lambda one: one.created_at):
                     told = await self._follow_run(live, run)
-                    events += [] if states.is_over(run) else told
+                    events += [] if state_view.is_over(run) else told
                 live.open, live.is_unsure = (), False
                 if runs:
                     self._say(live, events)
@@ -353,4 +354,4 @@ def _last_error(outcome: Outcome, tasks: Sequence[TaskView]) -> str:
     """Why the latest try failed, also when the next one has begun."""
     if outcome.error is not None:
         return outcome.error
-    return next((error for task in tasks if (error := states.error_of(task)) is not None), "a try failed")
+    return next((error for task in tasks if (error := state_view.error_of(task)) is not None), "a try failed")

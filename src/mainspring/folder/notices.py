@@ -9,10 +9,10 @@ from collections.abc import Iterable, Mapping
 
 import structlog
 
-from mainspring.errors import NotFound, Refused
-from mainspring.rest_admin import WebhookRequest, WebhookView
-from mainspring.sdk.aio.client import AsyncClient
-from mainspring.sdk.pipelines import Pipeline
+from mainspring.client.aio.client import AsyncClient
+from mainspring.definitions.pipeline_file import Pipeline
+from mainspring.protocol.errors import NotFound, Refused
+from mainspring.protocol.rest.admin import WebhookRequest, WebhookView
 
 log = structlog.get_logger()
 

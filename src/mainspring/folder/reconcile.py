@@ -24,12 +24,12 @@ from random import Random
 import msgspec
 from msgspec.structs import replace
 
-from mainspring.core.schedule_texts import encode_schedule
-from mainspring.core.schedules import ScheduleSpec
-from mainspring.folder.discovery import ROOT
-from mainspring.folder.index import Known
-from mainspring.folder.records import PIPELINE_FILE, STATE_FILE
-from mainspring.sdk.pipelines import Pipeline
+from mainspring.core.schedules.schedule_json import encode_schedule
+from mainspring.core.schedules.schedule_spec import ScheduleSpec
+from mainspring.definitions.pipeline_file import Pipeline
+from mainspring.folder.discover import ROOT
+from mainspring.folder.state.index import Known
+from mainspring.folder.state.records import PIPELINE_FILE, STATE_FILE
 
 _OURS = re.compile(r"(?P<id>(?P<job>.+)-[0-9a-f]{6})(?:-event)?")
 _UNSCHEDULED = "job:"

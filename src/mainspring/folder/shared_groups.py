@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from mainspring.errors import NotFound, Refused
-from mainspring.rest_sharing import GroupRequest, GroupView
-from mainspring.sdk.aio.client import AsyncClient
-from mainspring.sdk.client import Client
-from mainspring.sdk.pipelines import Pipeline
+from mainspring.client.aio.client import AsyncClient
+from mainspring.client.client import Client
+from mainspring.definitions.pipeline_file import Pipeline
+from mainspring.protocol.errors import NotFound, Refused
+from mainspring.protocol.rest.sharing import GroupRequest, GroupView
 
 NOTE = "from pipeline files"
 Key = tuple[str | None, str]

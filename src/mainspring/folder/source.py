@@ -1,7 +1,7 @@
 """A folder as a source of pipelines for a server: what its files say is what the server has, and back (FLD-1 to FLD-6).
 
     begin   look at everything, tell the server, before it fires anything
-    run     watch the files (`watching.py`), follow them (`upkeep.py`); mirror what the schedules do (`mirror.py`)
+    run     watch the files (`watcher.py`), follow them (`apply.py`); mirror what the schedules do (`mirror.py`)
     close   write what is still to be written
 
 The server is reached only through its client. That something happened there is told in process (`run_changed`,
@@ -18,19 +18,19 @@ from random import Random
 import msgspec
 import structlog
 
-from mainspring.clock import Clock
-from mainspring.core.hints import did_you_mean
-from mainspring.errors import MainspringError, NotFound, Unavailable
-from mainspring.folder import states
-from mainspring.folder.events import FolderEvent, PipelineExecutionResult
-from mainspring.folder.infos import ScheduleInfo
-from mainspring.folder.live import Live
-from mainspring.folder.looking import file_of
+from mainspring.client.aio.client import AsyncClient
+from mainspring.core.text.suggestions import did_you_mean
+from mainspring.folder.apply import Upkeep
+from mainspring.folder.info import ScheduleInfo
 from mainspring.folder.mirror import MOST_TASKS, Mirror, result_of
-from mainspring.folder.upkeep import Upkeep
-from mainspring.folder.watching import Watcher
-from mainspring.ids import entropy
-from mainspring.sdk.aio.client import AsyncClient
+from mainspring.folder.scan import file_of
+from mainspring.folder.schedule_events import FolderEvent, PipelineExecutionResult
+from mainspring.folder.state import state_view
+from mainspring.folder.state.schedule_state import Live
+from mainspring.folder.watcher import Watcher
+from mainspring.protocol.clock import Clock
+from mainspring.protocol.errors import MainspringError, NotFound, Unavailable
+from mainspring.protocol.ids import entropy
 
 __all__ = ["Beginning", "FolderSource", "ScheduleInfo"]
 
@@ -146,8 +146,8 @@ class FolderSource:
         await self._mirror.settle()
         run = await self._client.run(run_id)
         tasks = [task async for task in self._client.tasks_of(run_id, limit=MOST_TASKS)]
-        outcome = states.outcome_of(run, tasks)
-        record = states.record_of(run, outcome)
+        outcome = state_view.outcome_of(run, tasks)
+        record = state_view.record_of(run, outcome)
         live = self._mirror.lives.get(schedule_id)
         history = live.tally.history if live is not None else ()
         return result_of(run, outcome, next((one for one in history if one.started_at == record.started_at), record))

@@ -1,6 +1,6 @@
 """Supervised background loops: the one place that starts what is to run for as long as its owner does.
 
-    supervise(name, loop)    run the loop; when it fails: log, count, back off, restart it (`core/restart_policy.py`)
+    supervise(name, loop)    run the loop; when it fails: log, count, back off, restart it (`core/lifecycle/restart_policy.py`)
     running({name: loop})    supervise some loops for as long as a block lasts
 
 1. A loop that fails, or returns although it should run for ever, is logged with a traceback, counted and restarted.
@@ -23,9 +23,9 @@ from typing import TypeAlias, TypeVar
 import msgspec
 import structlog
 
-from mainspring.clock import Clock
-from mainspring.core.restart_policy import LoopHealth
-from mainspring.errors import Broken, Fenced, MainspringError, Unavailable
+from mainspring.core.lifecycle.restart_policy import LoopHealth
+from mainspring.protocol.clock import Clock
+from mainspring.protocol.errors import Broken, Fenced, MainspringError, Unavailable
 
 log = structlog.get_logger()
 _T = TypeVar("_T")

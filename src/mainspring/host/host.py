@@ -12,16 +12,16 @@ from datetime import timedelta
 
 import structlog
 
-from mainspring.clock import Clock
-from mainspring.core.runs import Run
-from mainspring.core.sharing_rules import AllRules, rules_for
-from mainspring.core.tuning import USUAL, Tuning
-from mainspring.errors import Fenced, NotLeading, Unavailable
+from mainspring.core.fairness.sharing_rules import AllRules, rules_for
+from mainspring.core.model.run import Run
+from mainspring.core.model.settings import USUAL, Tuning
 from mainspring.host.background import BackgroundLoops
-from mainspring.host.jobs import JobCache
-from mainspring.host.looks import Looks
+from mainspring.host.introspection_budget import Looks
+from mainspring.host.job_cache import JobCache
 from mainspring.host.loop import Leader
-from mainspring.store.port import ShardRow, Store
+from mainspring.protocol.clock import Clock
+from mainspring.protocol.errors import Fenced, NotLeading, Unavailable
+from mainspring.store.ports.store import ShardRow, Store
 
 log = structlog.get_logger()
 

@@ -11,7 +11,7 @@ from collections import deque
 
 from msgspec.structs import replace
 
-from mainspring.errors import Overloaded
+from mainspring.protocol.errors import Overloaded
 from mainspring.shard.events import Event, WorkerBeat
 
 

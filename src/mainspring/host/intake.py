@@ -1,4 +1,4 @@
-"""From the store into the shard: runs are read as fast as the shard has room for them, fairly (core/intake.py).
+"""From the store into the shard: runs are read as fast as the shard has room for them, fairly (core/admission/intake.py).
 
 A read may overlap a commit that adopts what it returns. So that no run is handed over twice, those handed over are
 remembered until a read that began after their commit. They are read again meanwhile, so only P0 is read while many of
@@ -19,16 +19,16 @@ from itertools import chain
 
 import structlog
 
-from mainspring.core.intake import UNMARKED, Waiting, Want, choose, decide_wants, on_their_way
-from mainspring.core.jobs import Job
-from mainspring.core.runs import Run
-from mainspring.core.tasks import Priority
-from mainspring.errors import Broken, Unavailable
+from mainspring.core.admission.intake import UNMARKED, Waiting, Want, choose, decide_wants, on_their_way
+from mainspring.core.model.job import Job
+from mainspring.core.model.run import Run
+from mainspring.core.model.task import Priority
 from mainspring.host.inbox import Inbox
-from mainspring.host.jobs import JobCache
+from mainspring.host.job_cache import JobCache
+from mainspring.protocol.errors import Broken, Unavailable
 from mainspring.shard.events import RunArrived, RunUnreadable
-from mainspring.shard.memory import ShardMemory
-from mainspring.store.port import Intake
+from mainspring.shard.state.memory import ShardMemory
+from mainspring.store.ports.store import Intake
 
 log = structlog.get_logger()
 

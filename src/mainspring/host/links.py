@@ -16,27 +16,12 @@ from collections.abc import Iterator
 
 import msgspec
 
-from mainspring.core.artifacts import fault_in_path
-from mainspring.core.batch import Effect
-from mainspring.core.work import LARGEST_CHECKPOINT_BYTES
-from mainspring.errors import Broken, Fault, Refused, Unavailable
+from mainspring.core.model.artifacts import fault_in_path
+from mainspring.core.model.batch import Effect
+from mainspring.core.work.work import LARGEST_CHECKPOINT_BYTES
 from mainspring.host.inbox import Inbox
-from mainspring.shard.effects import CloseLink, Send
-from mainspring.shard.events import (
-    AttemptEnded,
-    AttemptReturned,
-    AttemptsReceived,
-    AttemptStarted,
-    CheckpointSaved,
-    Event,
-    EventUnfit,
-    MoreTimeAsked,
-    WorkerBeat,
-    WorkerGone,
-    WorkerLeaving,
-    WorkerRegistered,
-)
-from mainspring.wire import (
+from mainspring.protocol.errors import Broken, Fault, Refused, Unavailable
+from mainspring.protocol.wire import (
     Answer,
     AskEnds,
     Beat,
@@ -57,6 +42,21 @@ from mainspring.wire import (
     Started,
     ToWorker,
     Welcome,
+)
+from mainspring.shard.effects import CloseLink, Send
+from mainspring.shard.events import (
+    AttemptEnded,
+    AttemptReturned,
+    AttemptsReceived,
+    AttemptStarted,
+    CheckpointSaved,
+    Event,
+    EventUnfit,
+    MoreTimeAsked,
+    WorkerBeat,
+    WorkerGone,
+    WorkerLeaving,
+    WorkerRegistered,
 )
 
 RESULTS_ON_CREDIT = 4_096

@@ -17,7 +17,7 @@ Three ways out of a commit:
     Fenced       somebody else leads. Drop everything.
     Unavailable  the same batch again, later, as long as the lease can be trusted. Nothing was let out.
     Rejected, StaleWrite, or an exception while deciding: the memory is thrown away and loaded again, and the events are
-                 taken one by one; the one that fails alone is put on record (shard/rejection.py).
+                 taken one by one; the one that fails alone is put on record (shard/rejected_events.py).
 
 1. Nothing is let out before its batch is durable.
 2. Only this loop renews the lease, and it issues no statement after the lease could have ended by our own clock (I-23).
@@ -33,27 +33,27 @@ from typing import TypeVar
 
 import structlog
 
-from mainspring.clock import Clock, StoreTime
-from mainspring.core.batch import Batch, Effect
-from mainspring.core.sharing_rules import NO_RULES, SharingRules, rules_for
-from mainspring.core.tuning import USUAL, Tuning
-from mainspring.errors import Fenced, StaleWrite, Unavailable
+from mainspring.core.fairness.sharing_rules import NO_RULES, SharingRules, rules_for
+from mainspring.core.model.batch import Batch, Effect
+from mainspring.core.model.settings import USUAL, Tuning
 from mainspring.host.background import BackgroundLoops, Loop
+from mainspring.host.batch_sizer import Pace
+from mainspring.host.config.cluster_limits import LimitsKeeper
 from mainspring.host.inbox import Inbox
 from mainspring.host.intake import IntakeReader
-from mainspring.host.jobs import JobCache
-from mainspring.host.limits_keeping import LimitsKeeper
+from mainspring.host.job_cache import JobCache
 from mainspring.host.links import Link, Links
-from mainspring.host.lookups import look_up
-from mainspring.host.pace import Pace
-from mainspring.host.tickets import Tickets
-from mainspring.host.watch import note_heard
-from mainspring.shard.claim_events import ClaimAct
+from mainspring.host.maintenance.worker_watch import note_heard
+from mainspring.host.pending_replies import Tickets
+from mainspring.host.row_lookups import look_up
+from mainspring.protocol.clock import Clock, StoreTime
+from mainspring.protocol.errors import Fenced, StaleWrite, Unavailable
+from mainspring.protocol.wire import FromWorker, Register
 from mainspring.shard.effects import Answered, LookUpAttempt, LookUpRun, TakeAllowance, TakeShare
 from mainspring.shard.events import Asked, Event, Retuned, Ruled, RunUnreadable, StoreLagged, name_of
 from mainspring.shard.shard import Shard
-from mainspring.store.port import Store, Term
-from mainspring.wire import FromWorker, Register
+from mainspring.shard.workers.claim_events import ClaimAct
+from mainspring.store.ports.store import Store, Term
 
 log = structlog.get_logger()
 _T = TypeVar("_T")

@@ -14,12 +14,12 @@ from pathlib import Path
 
 import msgspec
 
-from mainspring.clock import MachineClock
-from mainspring.core.mapping import FAILURE_VARIABLE, WORK_VARIABLE
-from mainspring.core.work import MapReduce
-from mainspring.errors import ExpressionFailed, Refused, TaskError
+from mainspring.core.work.map_reduce import FAILURE_VARIABLE, WORK_VARIABLE
+from mainspring.core.work.work import MapReduce
 from mainspring.mapreduce.attempt import Attempt, Failed
-from mainspring.sdk import context
+from mainspring.protocol.clock import MachineClock
+from mainspring.protocol.errors import ExpressionFailed, Refused, TaskError
+from mainspring.task_context import task_context
 
 _MISTAKE, _TROUBLE = 78, 75
 
@@ -28,7 +28,7 @@ def main() -> int:
     """Run the attempt; the exit code."""
     work = msgspec.json.decode(Path(os.environ[WORK_VARIABLE]).read_bytes(), type=MapReduce)
     try:
-        output = asyncio.run(Attempt(work, context.current(), MachineClock(), _say).run())
+        output = asyncio.run(Attempt(work, task_context.current(), MachineClock(), _say).run())
     except (Refused, ExpressionFailed) as error:
         return _fail(Failed(type="INVALID_CONFIGURATION", message=str(error), failure="permanent"))
     except OSError as error:

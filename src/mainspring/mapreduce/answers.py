@@ -10,9 +10,9 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from mainspring.core.expression_values import JsonValue
-from mainspring.core.expressions import shorten
-from mainspring.errors import TaskError
+from mainspring.core.expressions.engine import shorten
+from mainspring.core.expressions.values import JsonValue
+from mainspring.protocol.errors import TaskError
 
 LONGEST_ANSWER = 4 * 1024 * 1024
 """In characters."""

@@ -8,20 +8,20 @@ from pathlib import Path, PurePosixPath
 
 import msgspec
 
-from mainspring.clock import Clock
-from mainspring.core.expression_values import JsonValue
-from mainspring.core.mapping import OnItemFailure
-from mainspring.core.work import MapReduce
-from mainspring.errors import TaskError
-from mainspring.mapreduce.asking import Asker
+from mainspring.core.expressions.values import JsonValue
+from mainspring.core.work.map_reduce import OnItemFailure
+from mainspring.core.work.work import MapReduce
+from mainspring.mapreduce.answer_log import Journal, remove_old
+from mainspring.mapreduce.ask import Asker
 from mainspring.mapreduce.invokers import Invoke, make_invoke
 from mainspring.mapreduce.items import Items, open_items
-from mainspring.mapreduce.journal import Journal, remove_old
 from mainspring.mapreduce.mapping import Mapped, Mapper
-from mainspring.mapreduce.places import make_directory
+from mainspring.mapreduce.paths import make_directory
 from mainspring.mapreduce.reducing import reduce_rows
 from mainspring.mapreduce.result_files import ResultFile, output_of, write_result
-from mainspring.sdk.context import Context
+from mainspring.protocol.clock import Clock
+from mainspring.protocol.errors import TaskError
+from mainspring.task_context.task_context import Context
 
 LARGEST_RESULT_BYTES = 64 * 1024
 """A larger result is only in its file."""

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import cast
 
-from mainspring.core.expressions import shorten
-from mainspring.errors import MainspringError, Refused, TaskError
+from mainspring.core.expressions.engine import shorten
 from mainspring.mapreduce.answers import LONGEST_ANSWER
+from mainspring.protocol.errors import MainspringError, Refused, TaskError
 
 _STDIN, _STDOUT = 0, 1
 _OUTPUTS = 2

@@ -20,9 +20,9 @@ from typing import TypeAlias
 
 import msgspec
 
-from mainspring.core.expressions import shorten
-from mainspring.core.mapping import PYTHON_PATH_VARIABLE
-from mainspring.errors import Refused, TaskError
+from mainspring.core.expressions.engine import shorten
+from mainspring.core.work.map_reduce import PYTHON_PATH_VARIABLE
+from mainspring.protocol.errors import Refused, TaskError
 
 AnswerFunction: TypeAlias = "Callable[[str], object]"
 """Sync or async."""

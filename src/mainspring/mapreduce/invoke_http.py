@@ -9,11 +9,11 @@ from __future__ import annotations
 import httpx2
 import msgspec
 
-from mainspring.clock import Clock
-from mainspring.core.expressions import shorten
-from mainspring.errors import MainspringError, Refused, TaskError
+from mainspring.core.expressions.engine import shorten
+from mainspring.egress.retry_after import seconds_in
 from mainspring.mapreduce.answers import LONGEST_ANSWER
-from mainspring.outgoing.retry_after import seconds_in
+from mainspring.protocol.clock import Clock
+from mainspring.protocol.errors import MainspringError, Refused, TaskError
 
 _TOO_MANY_REQUESTS = 429
 _REQUEST_TIMEOUT, _TOO_EARLY = 408, 425

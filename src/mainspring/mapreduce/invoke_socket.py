@@ -18,11 +18,11 @@ from pathlib import Path
 
 import msgspec
 
-from mainspring.core.expressions import shorten
-from mainspring.errors import TaskError
+from mainspring.core.expressions.engine import shorten
 from mainspring.mapreduce.answers import LONGEST_ANSWER
 from mainspring.mapreduce.invoke_function import AnswerFunction, Function
 from mainspring.mapreduce.prompts import LONGEST_PROMPT
+from mainspring.protocol.errors import TaskError
 
 _LONGEST_LINE = 8 * max(LONGEST_ANSWER, LONGEST_PROMPT)
 """In bytes: a character takes six of them at most, escaped."""

@@ -12,12 +12,12 @@ import os
 from pathlib import Path
 from typing import Protocol
 
-from mainspring.clock import Clock
-from mainspring.core.mapping import KEY_VARIABLE, Invoker
-from mainspring.errors import Refused
+from mainspring.core.work.map_reduce import KEY_VARIABLE, Invoker
 from mainspring.mapreduce.invoke_command import Command
 from mainspring.mapreduce.invoke_function import Function, load_function
 from mainspring.mapreduce.invoke_socket import Socket
+from mainspring.protocol.clock import Clock
+from mainspring.protocol.errors import Refused
 
 _NONE = """\
 no invoker is configured; say --invoker, or invoker: in the file

@@ -18,10 +18,10 @@ from typing import BinaryIO
 
 import msgspec
 
-from mainspring.core.expression_values import JsonValue
-from mainspring.core.mapping import MOST_ITEMS, Input, ItemFile
-from mainspring.errors import InvalidFile
-from mainspring.mapreduce.places import open_file
+from mainspring.core.expressions.values import JsonValue
+from mainspring.core.work.map_reduce import MOST_ITEMS, Input, ItemFile
+from mainspring.mapreduce.paths import open_file
+from mainspring.protocol.errors import InvalidFile
 
 LARGEST_FIELD = 4 * 1024 * 1024
 """Characters of one field of a CSV."""

@@ -13,13 +13,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import msgspec
 
-from mainspring.core.expression_values import JsonValue
-from mainspring.core.mapping import ANSWER, MapStep
-from mainspring.errors import MainspringError, TaskError
-from mainspring.mapreduce.asking import Asker
+from mainspring.core.expressions.values import JsonValue
+from mainspring.core.work.map_reduce import ANSWER, MapStep
+from mainspring.mapreduce.answer_log import Journal
+from mainspring.mapreduce.ask import Asker
 from mainspring.mapreduce.items import Item, Items
-from mainspring.mapreduce.journal import Journal
 from mainspring.mapreduce.prompts import Prompt
+from mainspring.protocol.errors import MainspringError, TaskError
 
 MOST_IN_A_ROW = 50
 """So many items that failed for good, each after all its attempts and none answered between them."""

@@ -1,7 +1,7 @@
 """From a template and values to the text of a prompt.
 
 What is in the data stays data: a value is put in once, and never read as a template. A name that stands alone,
-`{{title}}`, is its whole value, however long that is; any other expression is the engine's (`core/expressions.py`),
+`{{title}}`, is its whole value, however long that is; any other expression is the engine's (`core/expressions/engine.py`),
 with the bounds that it has.
 """
 
@@ -12,10 +12,11 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from mainspring.core import expression_grammar, expressions
-from mainspring.core.expression_values import JsonValue
-from mainspring.core.hints import did_you_mean
-from mainspring.errors import ExpressionFailed, TaskError
+from mainspring.core.expressions import engine as expressions
+from mainspring.core.expressions import grammar as expression_grammar
+from mainspring.core.expressions.values import JsonValue
+from mainspring.core.text.suggestions import did_you_mean
+from mainspring.protocol.errors import ExpressionFailed, TaskError
 
 LONGEST_PROMPT = 4 * 1024 * 1024
 """In characters."""

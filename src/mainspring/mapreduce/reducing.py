@@ -14,9 +14,9 @@ import io
 from collections.abc import Sequence
 from unicodedata import east_asian_width
 
-from mainspring.core.expression_values import JsonValue
-from mainspring.core.mapping import ANSWER, ReduceKind, ReduceStep
-from mainspring.mapreduce.asking import Asker
+from mainspring.core.expressions.values import JsonValue
+from mainspring.core.work.map_reduce import ANSWER, ReduceKind, ReduceStep
+from mainspring.mapreduce.ask import Asker
 from mainspring.mapreduce.mapping import Mapped, Row
 from mainspring.mapreduce.prompts import Prompt, as_text
 

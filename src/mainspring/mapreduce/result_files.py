@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from mainspring.core.expression_values import JsonValue
+from mainspring.core.expressions.values import JsonValue
 from mainspring.mapreduce.mapping import ItemFailure
 
 

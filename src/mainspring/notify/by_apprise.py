@@ -8,11 +8,11 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from importlib.util import find_spec
 
-from mainspring.core.alerts import Severity
-from mainspring.core.notices import Notice, NoticeState, Wish
-from mainspring.errors import Refused, Unavailable
-from mainspring.notify.references import Secret
-from mainspring.notify.wording import text, title
+from mainspring.core.model.alerts import Severity
+from mainspring.core.model.notices import Notice, NoticeState, Wish
+from mainspring.notify.render import text, title
+from mainspring.notify.secret_references import Secret
+from mainspring.protocol.errors import Refused, Unavailable
 
 MISSING = "apprise is not installed here: pip install 'mainspring[notify]'"
 _THREADS = 4

@@ -24,19 +24,19 @@ from typing import TypeAlias
 
 import httpx2
 
-from mainspring.clock import Clock
-from mainspring.core.alerts import AlertKind, Severity
-from mainspring.core.notices import Wish
-from mainspring.errors import InvalidFile, Refused
+from mainspring.core.model.alerts import AlertKind, Severity
+from mainspring.core.model.notices import Wish
+from mainspring.definitions.files.sources import Flaw, Node, parse, where
+from mainspring.egress.addresses import obstacle
 from mainspring.notify import by_apprise
 from mainspring.notify.by_apprise import ByApprise
 from mainspring.notify.email import Email, Encryption
 from mainspring.notify.fields import Fields
-from mainspring.notify.references import Secret, is_reference
+from mainspring.notify.secret_references import Secret, is_reference
 from mainspring.notify.signed_post import key_of
 from mainspring.notify.webhook import Webhook
-from mainspring.outgoing.addresses import obstacle
-from mainspring.sdk.sources import Flaw, Node, parse, where
+from mainspring.protocol.clock import Clock
+from mainspring.protocol.errors import InvalidFile, Refused
 
 Channel: TypeAlias = "Webhook | Email | ByApprise"
 

@@ -12,11 +12,11 @@ from enum import StrEnum
 
 import aiosmtplib
 
-from mainspring.clock import Clock
-from mainspring.core.notices import Notice, Wish
-from mainspring.errors import Unavailable
-from mainspring.notify.references import Secret
-from mainspring.notify.wording import text, title
+from mainspring.core.model.notices import Notice, Wish
+from mainspring.notify.render import text, title
+from mainspring.notify.secret_references import Secret
+from mainspring.protocol.clock import Clock
+from mainspring.protocol.errors import Unavailable
 
 TIMEOUT_SECONDS = 20.0
 _NOT_IN_AN_ID = re.compile(r"[^A-Za-z0-9_-]+")

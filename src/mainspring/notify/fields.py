@@ -10,10 +10,10 @@ from collections.abc import Collection, Mapping
 from enum import StrEnum
 from typing import TypeVar
 
-from mainspring.core.hints import did_you_mean
-from mainspring.errors import Refused
-from mainspring.notify.references import Secret, look_up
-from mainspring.sdk.sources import Entry, Flaw, Node
+from mainspring.core.text.suggestions import did_you_mean
+from mainspring.definitions.files.sources import Entry, Flaw, Node
+from mainspring.notify.secret_references import Secret, look_up
+from mainspring.protocol.errors import Refused
 
 _E = TypeVar("_E", bound=StrEnum)
 

@@ -5,7 +5,7 @@
     webhook-signature   v1, and the base64 of the HMAC-SHA256 of `id.timestamp.body`
 
 Any 2xx is success. What is answered is not read, and the request goes to the address that was looked at
-(`outgoing/pinned.py`).
+(`egress/pinned.py`).
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ import hashlib
 import hmac
 import ssl
 
-from mainspring.clock import Clock
-from mainspring.errors import Refused, Unavailable
-from mainspring.notify.references import Secret
-from mainspring.outgoing.addresses import Resolve, resolve
-from mainspring.outgoing.pinned import Pinned, parse_url
+from mainspring.egress.addresses import Resolve, resolve
+from mainspring.egress.pinned import Pinned, parse_url
+from mainspring.notify.secret_references import Secret
+from mainspring.protocol.clock import Clock
+from mainspring.protocol.errors import Refused, Unavailable
 
 TIMEOUT_SECONDS = 10.0
 PREFIX = "whsec_"

@@ -6,11 +6,11 @@ import ssl
 
 import msgspec
 
-from mainspring.clock import Clock
-from mainspring.core.notices import Notice, Wish
-from mainspring.notify.references import Secret
+from mainspring.core.model.notices import Notice, Wish
+from mainspring.egress.addresses import Resolve, resolve
+from mainspring.notify.secret_references import Secret
 from mainspring.notify.signed_post import TIMEOUT_SECONDS, SignedPost
-from mainspring.outgoing.addresses import Resolve, resolve
+from mainspring.protocol.clock import Clock
 
 
 class Webhook:

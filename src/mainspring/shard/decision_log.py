@@ -1,4 +1,4 @@
-"""What a shard puts into the log of decisions (PLC-8): `core/decisions.py` says what is kept of what.
+"""What a shard puts into the log of decisions (PLC-8): `core/model/decisions.py` says what is kept of what.
 
 Nothing here decides, draws from the turn's generator or changes a task: a shard that keeps everything does the same as
 one that keeps nothing. Each is called before what it tells of is carried out, and sees the worker as it was decided by.
@@ -9,7 +9,7 @@ from __future__ import annotations
 from itertools import islice
 
 from mainspring import __version__
-from mainspring.core.decisions import (
+from mainspring.core.model.decisions import (
     MOST_IN_A_BATCH,
     MOST_NAMED,
     Decision,
@@ -20,16 +20,16 @@ from mainspring.core.decisions import (
     why_placed,
     why_room_is_made,
 )
-from mainspring.core.fit_cells import SAMPLE
-from mainspring.core.placement import obstacles, score_of
-from mainspring.core.preemption import Mode, Plan
-from mainspring.core.resources import Resources
-from mainspring.core.shapes import Shape
-from mainspring.core.tasks import Priority, StopKind, Task
-from mainspring.core.workers import Worker
-from mainspring.ids import derived_id
-from mainspring.shard import stops
-from mainspring.shard.kin import kin_of
+from mainspring.core.model.resources import Resources
+from mainspring.core.model.task import Priority, StopKind, Task
+from mainspring.core.model.worker import Worker
+from mainspring.core.placement.capacity_cells import SAMPLE
+from mainspring.core.placement.feasibility import obstacles, score_of
+from mainspring.core.placement.preemption_policy import Mode, Plan
+from mainspring.core.placement.task_shapes import Shape
+from mainspring.protocol.ids import derived_id
+from mainspring.shard.actions import stop_requests
+from mainspring.shard.placement.affinity import kin_of
 from mainspring.shard.turn import Turn
 
 _LOOKED_AT_AGAIN = 64
@@ -57,7 +57,9 @@ def placed(turn: Turn, room_id: str, worker: Worker, shape: Shape, tasks: list[T
 def room_is_made(turn: Turn, task: Task, mode: Mode, plan: Plan) -> None:
     """Others are about to be asked to go for a task."""
     victims = [
-        PushedOut(task_id=one.id, tenant=one.tenant, priority=one.priority, lost_seconds=stops.seconds_lost(turn, one))
+        PushedOut(
+            task_id=one.id, tenant=one.tenant, priority=one.priority, lost_seconds=stop_requests.seconds_lost(turn, one)
+        )
         for lease in plan.victims
         for one in lease.members.values()
         if one.stop is None or one.stop.kind is StopKind.HOLD

@@ -7,10 +7,10 @@ from enum import StrEnum
 
 import msgspec
 
-from mainspring.core.batch import Effect
-from mainspring.core.tasks import Priority
+from mainspring.core.model.batch import Effect
+from mainspring.core.model.task import Priority
+from mainspring.protocol.wire import Assignment, Extended, Offer, Stop, ToWorker
 from mainspring.shard.events import Act, AttemptEnded
-from mainspring.wire import Assignment, Extended, Offer, Stop, ToWorker
 
 
 class Send(Effect, frozen=True):

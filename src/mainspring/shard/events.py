@@ -3,7 +3,7 @@
 Each event is about one thing, so that one that can't be taken has an owner: a run, a task, a worker or a shape. What
 the shard finds due by itself (a timer, a step of a spread, the placing of a shape) is an event too, for that reason.
 
-If you add one: a case in `Shard._apply`, an owner in `shard/rejection.py`, a producer in `host/`, and the simulator.
+If you add one: a case in `Shard._apply`, an owner in `shard/rejected_events.py`, a producer in `host/`, and the simulator.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from enum import StrEnum
 
 import msgspec
 
-from mainspring.core.audit_trail import AuditEntry
-from mainspring.core.batch import Checkpoint, Spread, SpreadKind, WorkerRow
-from mainspring.core.jobs import Job
-from mainspring.core.runs import Run
-from mainspring.core.shapes import Shape
-from mainspring.core.sharing_rules import SharingRules
-from mainspring.core.tasks import Priority, RecordedAttempt, Task
-from mainspring.core.tuning import Tuning
-from mainspring.wire import Artifact, Offer, Outcome, Progress
+from mainspring.core.fairness.sharing_rules import SharingRules
+from mainspring.core.model.audit_entry import AuditEntry
+from mainspring.core.model.batch import Checkpoint, Spread, SpreadKind, WorkerRow
+from mainspring.core.model.job import Job
+from mainspring.core.model.run import Run
+from mainspring.core.model.settings import Tuning
+from mainspring.core.model.task import Priority, RecordedAttempt, Task
+from mainspring.core.placement.task_shapes import Shape
+from mainspring.protocol.wire import Artifact, Offer, Outcome, Progress
 
 
 class Event(msgspec.Struct, frozen=True, gc=False, kw_only=True):

@@ -9,7 +9,7 @@ spreads, a part at a time; placing. The last two can wait: they stop when the tu
 `has_more` says so. Each has a part of the budget for itself, so that nothing is placed late because a large run is
 being adopted.
 
-If you add an event: `shard/events.py`, a case in `_apply`, its owner in `shard/rejection.py`.
+If you add an event: `shard/events.py`, a case in `_apply`, its owner in `shard/rejected_events.py`.
 """
 
 from __future__ import annotations
@@ -20,39 +20,41 @@ from datetime import datetime
 from random import Random
 from typing import TypeVar
 
-from mainspring.core.batch import Batch, BreakerRow, Checkpoint, DurationRow, Spread, SpreadKind, TallyRow, WorkerRow
-from mainspring.core.jobs import Job
-from mainspring.core.runs import Run
-from mainspring.core.shares import ShareRow
-from mainspring.core.sharing_rules import NO_RULES, SharingRules
-from mainspring.core.tasks import Task, TaskState
-from mainspring.core.tuning import USUAL, Tuning
-from mainspring.errors import Broken
-from mainspring.shard import (
-    acts,
-    adoption,
-    audit,
-    breaking,
-    claims,
-    deadlines,
-    fleet,
-    flow,
-    grouping,
-    holds,
-    limits,
-    pacing,
-    placing,
-    rejection,
-    reports,
-    rooms,
-    ruling,
-    spreads,
+from mainspring.core.fairness.sharing_rules import NO_RULES, SharingRules
+from mainspring.core.limits.limit_shares import ShareRow
+from mainspring.core.model.batch import (
+    Batch,
+    BreakerRow,
+    Checkpoint,
+    DurationRow,
+    Spread,
+    SpreadKind,
+    TallyRow,
+    WorkerRow,
 )
+from mainspring.core.model.job import Job
+from mainspring.core.model.run import Run
+from mainspring.core.model.settings import USUAL, Tuning
+from mainspring.core.model.task import Task, TaskState
+from mainspring.protocol.errors import Broken
 from mainspring.shard import events as happened
-from mainspring.shard.claim_events import ClaimAct, ClaimDropped
+from mainspring.shard import invariants, rejected_events
+from mainspring.shard.actions import actions
 from mainspring.shard.events import Event
-from mainspring.shard.memory import ShardMemory
+from mainspring.shard.placement import concurrency_groups, dispatch, reservations, rule_changes
+from mainspring.shard.state.memory import ShardMemory
+from mainspring.shard.tasks import (
+    adoption,
+    bulk_operations,
+    circuit_breakers,
+    deadlines,
+    progress,
+    run_pacing,
+    timeouts,
+)
 from mainspring.shard.turn import Turn
+from mainspring.shard.workers import claims, cordon, liveness, reports
+from mainspring.shard.workers.claim_events import ClaimAct, ClaimDropped
 
 DEFAULT_BUDGET = 2_000
 _TIMERS_PER_TURN = 500
@@ -95,7 +97,7 @@ class Shard:
         self.memory.groups.load(shares)
         self.memory.failures.load(tallies)
         if before is not None:
-            fleet.carry_over(before, self.memory)
+            liveness.carry_over(before, self.memory)
         tasks_of: dict[str, list[Task]] = {run.id: [] for run in runs}
         for task in tasks:
             tasks_of[task.run_id].append(task)
@@ -108,16 +110,16 @@ class Shard:
             adoption.recall_run(self.memory, run, jobs[run.job_id], tasks_of[run.id], mine, now)
         self.memory.queues.sort()
         adoption.recall_checkpoints(self.memory, checkpoints)
-        breaking.recall(self.memory, breakers, now)
+        circuit_breakers.recall(self.memory, breakers, now)
         self.memory.durations.load(durations)
         if before is not None:
-            fleet.carry_over_attempts(before, self.memory)
-            limits.recall_headway(self.memory)
-        ruling.watch(self.memory, now)
+            liveness.carry_over_attempts(before, self.memory)
+            timeouts.recall_headway(self.memory)
+        rule_changes.watch(self.memory, now)
         turn = self._turn(now, 0)
         claims.recall(self.memory)
         for worker in self.memory.workers.values():
-            fleet.watch(turn, worker)
+            liveness.watch(turn, worker)
 
     def handle(self, events: Iterable[Event], *, now: datetime, budget: int = DEFAULT_BUDGET) -> Batch:
         """Take what happened, decide what follows.
@@ -153,7 +155,7 @@ class Shard:
         self._open = None
         self.memory.live_on(now)
         turn.now = now
-        fleet.give_up_unheard(turn)
+        liveness.give_up_unheard(turn)
         for timer in self.memory.due(now, _TIMERS_PER_TURN):
             self._apply(turn, timer)
         self._put_off = urgent and not self._put_off
@@ -161,7 +163,7 @@ class Shard:
             turn.reserve()
             self._go_on(turn)
         turn.reserve()
-        self._cut_short = not placing.place(turn)
+        self._cut_short = not dispatch.place(turn)
         memory = self.memory
         turn.batch.durations = memory.durations.rows_to_write(memory.shard, life=memory.life, now=now)
         self._cut_short = self._cut_short or turn.spent()
@@ -171,13 +173,13 @@ class Shard:
         """Take this one event and nothing else, so that a fault has an owner."""
         turn = self._turn(now, budget)
         self._apply(turn, event)
-        fleet.give_up_unheard(turn)
+        liveness.give_up_unheard(turn)
         return turn.close()
 
     def reject(self, event: Event, fault: str, *, now: datetime) -> Batch:
         """Put an event that failed alone on record, and hold what it is about."""
         turn = self._turn(now, DEFAULT_BUDGET)
-        rejection.reject(turn, event, fault)
+        rejected_events.reject(turn, event, fault)
         return turn.close()
 
     def due(self, now: datetime) -> list[Event]:
@@ -214,25 +216,25 @@ class Shard:
     def _apply(self, turn: Turn, event: Event) -> None:
         match event:
             case happened.WorkerRegistered():
-                fleet.register(turn, event)
+                liveness.register(turn, event)
             case happened.WorkerEvent():
-                if fleet.hear(turn, event):
+                if liveness.hear(turn, event):
                     self._apply_report(turn, event)
             case happened.RunArrived():
                 adoption.adopt(turn, event)
             case happened.RunUnreadable():
-                rejection.reject(turn, event, event.fault)
+                rejected_events.reject(turn, event, event.fault)
             case happened.EventUnfit():
-                if fleet.hear(turn, event.event):
-                    rejection.reject(turn, event.event, event.fault)
+                if liveness.hear(turn, event.event):
+                    rejected_events.reject(turn, event.event, event.fault)
             case happened.Act():
-                acts.act(turn, event)
+                actions.act(turn, event)
             case happened.WorkerAct():
-                holds.act(turn, event)
+                cordon.act(turn, event)
             case ClaimAct():
                 claims.act(turn, event)
             case happened.WorkerUnheard():
-                fleet.unheard(turn, event)
+                liveness.unheard(turn, event)
             case happened.RunsAged():
                 named = dict.fromkeys([*turn.batch.archived, *event.run_ids])
                 turn.batch.archived = [run for run in named if run not in self.memory.runs]
@@ -251,21 +253,21 @@ class Shard:
             case happened.SpreadStep():
                 self._step_spread(turn, event.run_id, event.kind, event.parent)
             case happened.PlaceShape():
-                placing.place(turn, only=event.shape)
+                dispatch.place(turn, only=event.shape)
             case happened.StoreLagged():
                 self.memory.hold_from = event.hold
             case happened.Retuned():
                 self.memory.retune(event.tuning)
             case happened.Ruled():
-                ruling.rule(turn, event)
+                rule_changes.rule(turn, event)
             case happened.ShareGranted():
-                grouping.share_granted(turn, event)
+                concurrency_groups.share_granted(turn, event)
             case happened.ShareWanted():
-                grouping.share_wanted(turn, event)
+                concurrency_groups.share_wanted(turn, event)
             case happened.AllowanceGranted():
-                grouping.allowance_granted(turn, event)
+                concurrency_groups.allowance_granted(turn, event)
             case happened.Audited():
-                audit.look(turn)
+                invariants.look(turn)
             case ClaimDropped():
                 claims.drop(turn, event)
             case _:
@@ -284,40 +286,40 @@ class Shard:
             case happened.CheckpointSaved():
                 reports.checkpoint(turn, event)
             case happened.MoreTimeAsked():
-                limits.more_time(turn, event)
+                timeouts.more_time(turn, event)
             case happened.WorkerBeat():
                 reports.progressed(turn, event)
             case happened.WorkerLeaving():
-                fleet.leave(turn, event)
+                liveness.leave(turn, event)
             case happened.WorkerGone():
-                fleet.say_goodbye(turn, event)
+                liveness.say_goodbye(turn, event)
             case _:
                 raise Broken(f"nobody takes {event}")
 
     def _apply_timer(self, turn: Turn, timer: happened.TimerDue) -> None:
         match timer.kind:
             case happened.TimerKind.SILENCE | happened.TimerKind.RECEIPT:
-                fleet.due(turn, timer)
+                liveness.due(turn, timer)
             case happened.TimerKind.CLAIM | happened.TimerKind.CLAIM_SILENCE:
                 claims.due(turn, timer)
             case happened.TimerKind.RETRY:
-                flow.retry_due(turn, timer)
+                progress.retry_due(turn, timer)
             case happened.TimerKind.TASK_LIMIT:
-                limits.hard_limit_due(turn, timer)
+                timeouts.hard_limit_due(turn, timer)
             case happened.TimerKind.SOFT_LIMIT:
-                limits.soft_limit_due(turn, timer)
+                timeouts.soft_limit_due(turn, timer)
             case happened.TimerKind.STALL:
-                limits.stall_due(turn, timer)
+                timeouts.stall_due(turn, timer)
             case happened.TimerKind.CIRCUIT:
-                breaking.circuit_due(turn, timer)
+                circuit_breakers.circuit_due(turn, timer)
             case happened.TimerKind.PACE:
-                pacing.due(self.memory, timer)
+                run_pacing.due(self.memory, timer)
             case happened.TimerKind.KEPT_ROOM:
-                rooms.due(turn, timer)
+                reservations.due(turn, timer)
             case happened.TimerKind.RULES:
-                ruling.due(turn)
+                rule_changes.due(turn)
             case happened.TimerKind.LIMIT:
-                grouping.limit_due(turn, timer)
+                concurrency_groups.limit_due(turn, timer)
             case happened.TimerKind.THROTTLE:
                 pass  # the tenant is looked at again when the turn places
             case happened.TimerKind.RUN_LIMIT | happened.TimerKind.DEADLINE:
@@ -354,7 +356,7 @@ class Shard:
         if run is not None and not run.waiting[position]:
             task = run.tasks[position]
             if task.state is TaskState.PENDING and task.due_at is None:
-                flow.free(turn, run, task)
+                progress.free(turn, run, task)
 
     def _step_ripple(self, turn: Turn, run_id: str, position: int) -> None:
         """Tell more children of an ended task. A run that is held waits for a person, and is asked again then."""
@@ -362,11 +364,11 @@ class Shard:
         run = self.memory.runs.get(run_id)
         if run is None or run.run.held is not None or position not in run.ripples:
             return
-        end = flow.ripple(turn, run, position)
-        if end is flow.Step.MORE:
+        end = progress.ripple(turn, run, position)
+        if end is progress.Step.MORE:
             self.memory.ripples.appendleft((run_id, position))
-        elif end is flow.Step.LATER:
-            pacing.put_off_ripple(self.memory, run, position)
+        elif end is progress.Step.LATER:
+            run_pacing.put_off_ripple(self.memory, run, position)
 
     def _step_spread(self, turn: Turn, run_id: str, kind: SpreadKind, parent: str) -> None:
         """One part of a spread; if it is not over, it goes to the end of the line."""
@@ -374,11 +376,11 @@ class Shard:
         run = self.memory.runs.get(run_id)
         if run is None or run.run.held is not None or (kind, parent) not in run.spreads:
             return
-        end = spreads.step(turn, run, run.spreads[kind, parent])
-        if end is flow.Step.MORE:
+        end = bulk_operations.step(turn, run, run.spreads[kind, parent])
+        if end is progress.Step.MORE:
             self.memory.spreads.append((run_id, kind, parent))
-        elif end is flow.Step.LATER:
-            pacing.put_off_spread(self.memory, run, kind, parent)
+        elif end is progress.Step.LATER:
+            run_pacing.put_off_spread(self.memory, run, kind, parent)
 
 
 _Key = TypeVar("_Key")

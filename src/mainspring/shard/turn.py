@@ -17,7 +17,9 @@ from random import Random
 
 import msgspec
 
-from mainspring.core.batch import (
+from mainspring.core.lifecycle.states import FINAL, create, move
+from mainspring.core.limits.limit_shares import ShareRow
+from mainspring.core.model.batch import (
     Batch,
     BreakerRow,
     Checkpoint,
@@ -29,19 +31,18 @@ from mainspring.core.batch import (
     TaskChange,
     WorkerRow,
 )
-from mainspring.core.runs import FINAL_RUN, Run, RunState, conclude
-from mainspring.core.shapes import Shape
-from mainspring.core.shares import ShareRow
-from mainspring.core.shortlists import Shortlist
-from mainspring.core.states import FINAL, create, move
-from mainspring.core.tasks import Attempt, AttemptEnd, Priority, Task, TaskState
-from mainspring.core.workers import Worker
-from mainspring.shard import alerting, rooms
+from mainspring.core.model.run import FINAL_RUN, Run, RunState, conclude
+from mainspring.core.model.task import Attempt, AttemptEnd, Priority, Task, TaskState
+from mainspring.core.model.worker import Worker
+from mainspring.core.placement.shortlists import Shortlist
+from mainspring.core.placement.task_shapes import Shape
+from mainspring.protocol.wire import Stop, ToWorker
+from mainspring.shard import alerts
 from mainspring.shard.effects import Answered, Reply, Send
 from mainspring.shard.events import Asked, TimerDue, TimerKind
-from mainspring.shard.memory import PAST_INTAKE, ShardMemory
-from mainspring.shard.run_memory import RunMemory
-from mainspring.wire import Stop, ToWorker
+from mainspring.shard.placement import reservations
+from mainspring.shard.state.memory import PAST_INTAKE, ShardMemory
+from mainspring.shard.state.run_state import RunMemory
 
 S = TaskState
 MOST_LOOKS = 5_000
@@ -111,12 +112,12 @@ class Turn:
         start = task.state
         if start is S.QUEUED:
             if task.reserved is not None:
-                rooms.give_back(self, task)
+                reservations.give_back(self, task)
             if self.memory.asides:
                 self.memory.asides.discard(task)
             self.memory.queues.left(task)
         elif start is S.QUARANTINED:
-            self.batch.outbox.append(alerting.quarantined(task, self.now, resolved=True))
+            self.batch.outbox.append(alerts.quarantined(task, self.now, resolved=True))
         elif task.due_at is not None:
             task.due_at = None
             self.memory.runs[task.run_id].delayed -= 1
@@ -127,7 +128,7 @@ class Turn:
             self.memory.queues.push(task, shape)
             self.memory.press_if_parked(task, shape)
         elif to is S.QUARANTINED:
-            self.batch.outbox.append(alerting.quarantined(task, self.now))
+            self.batch.outbox.append(alerts.quarantined(task, self.now))
         elif to is S.FAILED or to is S.TIMED_OUT:
             tally = self.memory.failures.record(self.memory.shard, task.tenant, self.now)
             self._tallies[tally.tenant, tally.since] = tally
@@ -157,7 +158,7 @@ class Turn:
     def prioritise(self, task: Task, priority: Priority) -> None:
         """Give a task that is not over another priority, in its row and wherever it is counted or waits by it."""
         self.touch(task)
-        rooms.give_back(self, task)
+        reservations.give_back(self, task)
         was, task.priority = task.priority, priority
         if task.state not in PAST_INTAKE:
             self.memory.in_memory.count(was, task.tenant, -1)
@@ -173,7 +174,7 @@ class Turn:
     def set_aside(self, subject: str, why: str, task: Task, shape: Shape) -> None:
         """A task that was taken out of its line waits for something that is not room."""
         self.memory.asides.put(subject, why, task, shape)
-        rooms.give_back(self, task)
+        reservations.give_back(self, task)
         self._sidelined += 1
 
     def put_back(self) -> None:
@@ -213,7 +214,7 @@ class Turn:
         if task.attempt_id is None or task.lease_id is None or task.worker_id is None or task.assigned_at is None:
             raise ValueError(f"{task.id} has no attempt to end: {task}")
         for kind in sorted(self.memory.told.get(task.attempt_id, ())):
-            self.batch.outbox.append(alerting.attempt_over(kind, task, task.attempt_id, self.now))
+            self.batch.outbox.append(alerts.attempt_over(kind, task, task.attempt_id, self.now))
         self.batch.attempts.append(
             Attempt(
                 id=task.attempt_id, task_id=task.id, run_id=task.run_id, shard=task.shard, tenant=task.tenant,
@@ -370,14 +371,14 @@ class Turn:
             if row.watched:
                 self.batch.outbox.append(run_ended(row, self.now))
             if row.finish_by is not None:
-                self.batch.outbox += alerting.deadline_over(row, run.job.spec.name, self.now)
+                self.batch.outbox += alerts.deadline_over(row, run.job.spec.name, self.now)
         if changed or run_id in self._marked:
             self.batch.runs.append(copy(row))
 
     def _moves_again(self, run: RunMemory) -> None:
         """A run that was stuck is so no more (DAG-8)."""
         if run.stuck_at is not None:
-            self.batch.outbox.append(alerting.run_stuck(run.run, run.stuck_at, self.now, resolved=True))
+            self.batch.outbox.append(alerts.run_stuck(run.run, run.stuck_at, self.now, resolved=True))
         run.stuck_at = None
         run.run.because = "it moves again"
         self._marked.add(run.run.id)

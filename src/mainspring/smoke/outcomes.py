@@ -9,7 +9,7 @@ from itertools import combinations
 
 import msgspec
 
-from mainspring.rest import AttemptView, RunView, TaskView, WorkerView
+from mainspring.protocol.rest.runs import AttemptView, RunView, TaskView, WorkerView
 from mainspring.smoke.probes import ABOUT, GROUP_MOST, Kind, Probe, Want
 
 _NOT_PLACED = frozenset({"PENDING", "QUEUED"})

@@ -11,12 +11,12 @@ from enum import StrEnum
 
 import msgspec
 
-from mainspring.core.isolation import ISOLATION_LABEL
-from mainspring.core.job_rules import LABEL, NAME
-from mainspring.core.remote_jobs import RUNS_LABEL
-from mainspring.core.work import HANDLER_LABEL
-from mainspring.rest import WorkerView
-from mainspring.rest_sharing import Amounts
+from mainspring.core.admission.validate_job import LABEL, NAME
+from mainspring.core.work.isolation import ISOLATION_LABEL
+from mainspring.core.work.remote_jobs import RUNS_LABEL
+from mainspring.core.work.work import HANDLER_LABEL
+from mainspring.protocol.rest.runs import WorkerView
+from mainspring.protocol.rest.sharing import Amounts
 
 GROUP_MOST = 2
 """So many of the group's tasks may run at a time."""

@@ -12,12 +12,12 @@ from contextlib import contextmanager
 
 import msgspec
 
-from mainspring.clock import MachineClock
-from mainspring.errors import MainspringError, NotFound, Refused
-from mainspring.ids import entropy
-from mainspring.rest import RunView, WorkerView
-from mainspring.rest_sharing import Amounts, GroupRequest, QueueView
-from mainspring.sdk.client import FINAL_RUN_STATES, FINAL_TASK_STATES, Client
+from mainspring.client.client import FINAL_RUN_STATES, FINAL_TASK_STATES, Client
+from mainspring.protocol.clock import MachineClock
+from mainspring.protocol.errors import MainspringError, NotFound, Refused
+from mainspring.protocol.ids import entropy
+from mainspring.protocol.rest.runs import RunView, WorkerView
+from mainspring.protocol.rest.sharing import Amounts, GroupRequest, QueueView
 from mainspring.smoke.outcomes import KindLine, Trace, Tried, Wrong, judge
 from mainspring.smoke.probes import GROUP_MOST, Kind, Plan, Probe, Scene, definition, plan
 

@@ -23,10 +23,10 @@ from openlineage.client.facet_v2 import (
 from openlineage.client.generated.base import EventType
 from openlineage.client.transport.http import HttpConfig, HttpTransport
 
-from mainspring.core import runs
-from mainspring.core.runs import RunState
-from mainspring.core.trace_ids import uuid_text
-from mainspring.telemetry.stories import AttemptOver, Piece, RunBegun, RunEnded
+from mainspring.core.model import run as runs
+from mainspring.core.model.run import RunState
+from mainspring.core.model.trace_ids import uuid_text
+from mainspring.telemetry.run_events import AttemptOver, Piece, RunBegun, RunEnded
 
 _ENDS = {
     RunState.SUCCEEDED: EventType.COMPLETE,

@@ -15,12 +15,12 @@ from datetime import datetime
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
-from mainspring.core.batch import Batch
-from mainspring.core.failure_policy import FailureClass
-from mainspring.core.failures import classify
-from mainspring.core.runs import FINAL_RUN, Run
-from mainspring.core.states import FINAL
-from mainspring.core.tasks import Attempt, AttemptEnd, Priority, StopKind, TaskState
+from mainspring.core.lifecycle.failure_policy import FailureClass
+from mainspring.core.lifecycle.failures import classify
+from mainspring.core.lifecycle.states import FINAL
+from mainspring.core.model.batch import Batch
+from mainspring.core.model.run import FINAL_RUN, Run
+from mainspring.core.model.task import Attempt, AttemptEnd, Priority, StopKind, TaskState
 from mainspring.host.loop import Leader
 from mainspring.telemetry.labels import FewLabels
 

@@ -2,9 +2,9 @@
 
     http_requests_total{operation,status}  http_request_seconds{operation}      by the entrance of the app
     transitions_total{state}  task_wait_seconds{priority} ..                    by each leader (`meters.py`)
-    tasks_queued{tenant,priority,reason}  worker_slots{zone,state} ..           looked up in leaders (`standing.py`)
-    level{shard}  runs_waiting{shard}                                           of what is watched (`levels.py`)
-    schedule_next_fire_timestamp_seconds ..                                     read now and then (`timetable.py`)
+    tasks_queued{tenant,priority,reason}  worker_slots{zone,state} ..           looked up in leaders (`gauges.py`)
+    level{shard}  runs_waiting{shard}                                           of what is watched (`degradation.py`)
+    schedule_next_fire_timestamp_seconds ..                                     read now and then (`schedule_metrics.py`)
 
 Each name begins with `mainspring_`. A label that a caller can choose (a tenant, a job, a schedule, a zone) has a
 bounded number of values (`labels.py`); ids of runs and tasks are never labels. docs/reference/metrics.md has the list.
@@ -25,11 +25,11 @@ from prometheus_client import (
 )
 from prometheus_client.registry import Collector
 
-from mainspring.core.batch import Batch
+from mainspring.core.model.batch import Batch
+from mainspring.host.batch_sizer import Pace
 from mainspring.host.loop import Leader
-from mainspring.host.pace import Pace
+from mainspring.telemetry.gauges import Standing
 from mainspring.telemetry.meters import LeaderMeter, Meters
-from mainspring.telemetry.standing import Standing
 
 BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 

@@ -4,7 +4,7 @@
     ├ queued                   from when it was to start to its first start
     └ extract                  an attempt, from its start to its end          cicd.pipeline.task.*, cicd.worker.*
 
-Spans are told of when they are over, with the ids of `core/trace_ids.py`: a task that got TRACEPARENT is a part of it.
+Spans are told of when they are over, with the ids of `core/model/trace_ids.py`: a task that got TRACEPARENT is a part of it.
 What an attribute is called is in NAMES and nowhere else, as the conventions still change.
 """
 
@@ -31,10 +31,10 @@ from opentelemetry.trace import (
     set_span_in_context,
 )
 
-from mainspring.core.runs import Run, RunState
-from mainspring.core.tasks import AttemptEnd
-from mainspring.core.trace_ids import span_of, trace_of
-from mainspring.telemetry.stories import AttemptOver, Piece, RunBegun, RunEnded
+from mainspring.core.model.run import Run, RunState
+from mainspring.core.model.task import AttemptEnd
+from mainspring.core.model.trace_ids import span_of, trace_of
+from mainspring.telemetry.run_events import AttemptOver, Piece, RunBegun, RunEnded
 
 NAMES = {
     "job": "cicd.pipeline.name",

@@ -10,17 +10,17 @@ from typing import Any
 import asyncpg
 from msgspec.structs import replace
 
-from mainspring.core.audit_trail import seal
-from mainspring.core.batch import Checkpoint, LateResult, RejectedEvent, Spread, SpreadKind, TaskChange, WorkerRow
-from mainspring.core.fires import Outcome
-from mainspring.core.runs import RunState
-from mainspring.core.schedule_rows import Ruling
-from mainspring.core.tasks import TaskState
-from mainspring.store.port import PRUNABLE, IdempotencyKey, KeyedRun, Store, Want
-from mainspring.store.port_admin import AuditFilter
-from mainspring.store.port_front import DecisionFilter, RunFilter, ServerRow, TaskFilter
-from mainspring.store.port_schedules import FireFilter, ScheduleFilter
-from mainspring.store.postgres import PostgresStore
+from mainspring.core.model.audit_entry import seal
+from mainspring.core.model.batch import Checkpoint, LateResult, RejectedEvent, Spread, SpreadKind, TaskChange, WorkerRow
+from mainspring.core.model.run import RunState
+from mainspring.core.model.schedule_rows import Ruling
+from mainspring.core.model.task import TaskState
+from mainspring.core.schedules.windows import Outcome
+from mainspring.store.ports.admin import AuditFilter
+from mainspring.store.ports.front import DecisionFilter, RunFilter, ServerRow, TaskFilter
+from mainspring.store.ports.schedules import FireFilter, ScheduleFilter
+from mainspring.store.ports.store import PRUNABLE, IdempotencyKey, KeyedRun, Store, Want
+from mainspring.store.postgres.store import PostgresStore
 from tests.postgres import running_postgres
 from tests.store.admin_builders import a_delivery, a_measure, a_tenant, a_webhook, an_entry
 from tests.store.builders import (

@@ -12,10 +12,10 @@ import msgspec
 import psutil
 import pytest
 
-from mainspring.clock import MachineClock
-from mainspring.wire import Offer
-from mainspring.worker.agent import Agent, AgentSettings
-from mainspring.worker.guard_settings import SETTINGS_FILE, GuardSettings
+from mainspring.protocol.clock import MachineClock
+from mainspring.protocol.wire import Offer
+from mainspring.worker.agent.agent import Agent, AgentSettings
+from mainspring.worker.supervisor.supervisor_settings import SETTINGS_FILE, GuardSettings
 from tests.worker.agent.desk import Desk, open_desk
 
 
@@ -69,13 +69,15 @@ class Shop:
         async with asyncio.timeout(30):
             await self._working
 
-    def processes(self, word: str = "mainspring.worker.guard") -> list[psutil.Process]:
+    def processes(self, word: str = "mainspring.worker.supervisor.supervisor") -> list[psutil.Process]:
         """Processes that were started for this directory, with this word in their command."""
         found = []
         for process in psutil.process_iter():
             with contextlib.suppress(psutil.Error):
                 words = process.cmdline()
-                if word in " ".join(words) and (str(self.state_dir) in words or word != "mainspring.worker.guard"):
+                if word in " ".join(words) and (
+                    str(self.state_dir) in words or word != "mainspring.worker.supervisor.supervisor"
+                ):
                     found.append(process)
         return found
 

@@ -13,7 +13,7 @@ from websockets.asyncio.server import ServerConnection, serve
 from websockets.exceptions import ConnectionClosed
 from websockets.http11 import Request, Response
 
-from mainspring.wire import (
+from mainspring.protocol.wire import (
     Answer,
     Assign,
     Assignment,

@@ -9,8 +9,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from mainspring.errors import Forbidden, Refused, Unauthenticated
-from mainspring.wire import (
+from mainspring.protocol.errors import Forbidden, Refused, Unauthenticated
+from mainspring.protocol.wire import (
     Answer,
     Assign,
     Assignment,
@@ -33,7 +33,7 @@ from mainspring.wire import (
     Stop,
     Verdict,
 )
-from mainspring.worker.guard_settings import log_path
+from mainspring.worker.supervisor.supervisor_settings import log_path
 from tests.worker.agent.conftest import Shop
 from tests.worker.agent.desk import Desk, open_desk, until_it_holds
 

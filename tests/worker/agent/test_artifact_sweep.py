@@ -10,11 +10,11 @@ from random import Random
 
 import pytest
 
-from mainspring.clock import MachineClock
-from mainspring.wire import AskEnds, Ends
-from mainspring.worker import artifact_sweep
-from mainspring.worker.artifact_store import ArtifactStore
-from mainspring.worker.artifact_sweep import ArtifactSweep
+from mainspring.protocol.clock import MachineClock
+from mainspring.protocol.wire import AskEnds, Ends
+from mainspring.worker.artifacts import retention
+from mainspring.worker.artifacts.artifact_store import ArtifactStore
+from mainspring.worker.artifacts.retention import ArtifactSweep
 
 DAY = 86_400
 
@@ -62,7 +62,7 @@ async def test_what_a_run_left_goes_so_long_after_its_end_and_not_before(tmp_pat
 
 async def test_without_an_answer_nothing_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = put(tmp_path, "run_over", days=31)
-    monkeypatch.setattr(artifact_sweep, "ANSWER_SECONDS", 0.01)
+    monkeypatch.setattr(retention, "ANSWER_SECONDS", 0.01)
     silent = ArtifactSweep(ArtifactStore(f"file://{tmp_path}"), 30 * DAY, MachineClock(), Random(1), lambda _: None)
 
     with pytest.raises(TimeoutError):

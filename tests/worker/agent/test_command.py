@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from mainspring.wire import Goodbye, Outcome, Register, Started
+from mainspring.protocol.wire import Goodbye, Outcome, Register, Started
 from tests.worker.agent.conftest import Shop
 from tests.worker.agent.desk import PATIENCE_SECONDS, Desk
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.processes
 COMMAND = (sys.executable, "-c", "from mainspring.cli.main import main; main()", "worker")
 WAITING = """
 import sys
-import mainspring.worker.launch
+import mainspring.worker.agent.launch
 from mainspring.cli.main import main
 print("loaded", flush=True)
 if sys.stdin.readline():

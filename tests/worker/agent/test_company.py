@@ -7,8 +7,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from mainspring.wire import Received, Register, Started
-from mainspring.worker import uplink
+from mainspring.protocol.wire import Received, Register, Started
+from mainspring.worker.agent import uplink
 from tests.worker.agent.conftest import Shop
 from tests.worker.agent.desk import PATIENCE_SECONDS, Desk, until_it_holds
 

@@ -9,10 +9,10 @@ from random import Random
 import pytest
 from structlog.testing import capture_logs
 
-from mainspring.clock import MachineClock
 from mainspring.event_loop import start_task
-from mainspring.wire import Offer
-from mainspring.worker.agent import Agent, AgentSettings
+from mainspring.protocol.clock import MachineClock
+from mainspring.protocol.wire import Offer
+from mainspring.worker.agent.agent import Agent, AgentSettings
 
 
 async def test_a_guard_that_can_not_be_read_counts_as_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from mainspring.wire import Seen
-from mainspring.worker.looking import MOST_AT_ONCE, Looking
+from mainspring.protocol.wire import Seen
+from mainspring.worker.agent.file_probe import MOST_AT_ONCE, Looking
 from tests.worker.agent.desk import PATIENCE_SECONDS
 
 

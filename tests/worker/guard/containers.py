@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from mainspring.worker.container_engine import Engine, find_engine
+from mainspring.worker.executors.container_engine import Engine, find_engine
 
 IMAGE = "localhost/mainspring-test:1"
 PROGRAMS = ("sh", "cat", "sleep", "id", "touch", "env", "ls")

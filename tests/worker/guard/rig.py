@@ -21,11 +21,12 @@ from typing import TypeVar
 
 import msgspec
 
-from mainspring.wire import Assignment
-from mainspring.worker.frames import FrameReader, write_frame
-from mainspring.worker.groups import carries, guard_mark
-from mainspring.worker.guard_settings import GuardSettings, log_path
-from mainspring.worker.guard_wire import (
+from mainspring.protocol.wire import Assignment
+from mainspring.worker.sandbox.prctl import die_with_parent
+from mainspring.worker.supervisor.frames import FrameReader, write_frame
+from mainspring.worker.supervisor.process_groups import carries, guard_mark
+from mainspring.worker.supervisor.supervisor_settings import GuardSettings, log_path
+from mainspring.worker.supervisor.supervisor_wire import (
     Close,
     End,
     Ended,
@@ -37,7 +38,6 @@ from mainspring.worker.guard_wire import (
     Order,
     Taken,
 )
-from mainspring.worker.prctl import die_with_parent
 
 DEADLINE_SECONDS = 30
 _LOOK_SECONDS = 0.02
@@ -308,7 +308,7 @@ def write_settings(state_dir: Path, code_dir: Path, code: str, settings: dict[st
 
 def guard_command(state_dir: Path) -> list[str]:
     """The command of a guard."""
-    return [sys.executable, "-m", "mainspring.worker.guard", str(state_dir)]
+    return [sys.executable, "-m", "mainspring.worker.supervisor.supervisor", str(state_dir)]
 
 
 def marked(state_dir: Path) -> list[int]:
@@ -319,7 +319,7 @@ def marked(state_dir: Path) -> list[int]:
 
 def _is_warm_child(pid: int) -> bool:
     with suppress(OSError):
-        return b"mainspring.worker.child" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        return b"mainspring.worker.executors.python.child" in Path(f"/proc/{pid}/cmdline").read_bytes()
     return True  # gone meanwhile
 
 

@@ -8,8 +8,8 @@ from random import Random
 
 import pytest
 
-from mainspring.wire import Outcome
-from mainspring.worker.guard_wire import Began, End, Ended, Unbegun, Unlaunch
+from mainspring.protocol.wire import Outcome
+from mainspring.worker.supervisor.supervisor_wire import Began, End, Ended, Unbegun, Unlaunch
 from tests.worker.guard.rig import DEADLINE_SECONDS, Rig
 
 pytestmark = pytest.mark.processes

@@ -11,8 +11,8 @@ from urllib.parse import unquote
 import httpx2
 import pytest
 
-from mainspring.wire import Artifact, Outcome
-from mainspring.worker.guard_wire import End, Ended, Holding
+from mainspring.protocol.wire import Artifact, Outcome
+from mainspring.worker.supervisor.supervisor_wire import End, Ended, Holding
 from tests.worker.buckets import running_buckets
 from tests.worker.guard.rig import Rig
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from mainspring.wire import Outcome
-from mainspring.worker.groups import children_of
-from mainspring.worker.guard_settings import log_path
-from mainspring.worker.guard_wire import Asked, Began, End, Ended, Moved, Prolong, Saved
+from mainspring.protocol.wire import Outcome
+from mainspring.worker.supervisor.process_groups import children_of
+from mainspring.worker.supervisor.supervisor_settings import log_path
+from mainspring.worker.supervisor.supervisor_wire import Asked, Began, End, Ended, Moved, Prolong, Saved
 from tests.worker.guard.rig import Rig
 
 pytestmark = pytest.mark.processes

@@ -13,12 +13,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from mainspring.core.failures import Failure, classify
-from mainspring.errors import Refused
-from mainspring.wire import Outcome
-from mainspring.worker.container_engine import Engine, find_engine
-from mainspring.worker.exec_container import GUARD_LABEL
-from mainspring.worker.guard_wire import Began, End, Ended, Moved, Saved
+from mainspring.core.lifecycle.failures import Failure, classify
+from mainspring.protocol.errors import Refused
+from mainspring.protocol.wire import Outcome
+from mainspring.worker.executors.container import GUARD_LABEL
+from mainspring.worker.executors.container_engine import Engine, find_engine
+from mainspring.worker.supervisor.supervisor_wire import Began, End, Ended, Moved, Saved
 from tests.worker.guard.containers import IMAGE, podman, tell
 from tests.worker.guard.rig import Rig
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from mainspring.core.failures import Failure, classify
-from mainspring.core.trace_ids import traceparent
-from mainspring.wire import Outcome
-from mainspring.worker.guard_wire import Began, End, Ended
+from mainspring.core.lifecycle.failures import Failure, classify
+from mainspring.core.model.trace_ids import traceparent
+from mainspring.protocol.wire import Outcome
+from mainspring.worker.supervisor.supervisor_wire import Began, End, Ended
 from tests.notify.servers import HttpServer, http_server
 from tests.worker.guard.rig import Rig
 

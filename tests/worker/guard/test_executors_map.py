@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from mainspring.core.failures import classify
-from mainspring.wire import Outcome
-from mainspring.worker.guard_wire import Began, End, Ended, Moved
+from mainspring.core.lifecycle.failures import classify
+from mainspring.protocol.wire import Outcome
+from mainspring.worker.supervisor.supervisor_wire import Began, End, Ended, Moved
 from tests.mapreduce.chats import Chats, Reply, says
 from tests.worker.guard.rig import Rig
 

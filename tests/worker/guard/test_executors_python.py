@@ -9,8 +9,8 @@ import sys
 
 import pytest
 
-from mainspring.wire import Outcome
-from mainspring.worker.guard_wire import (
+from mainspring.protocol.wire import Outcome
+from mainspring.worker.supervisor.supervisor_wire import (
     Asked,
     Began,
     End,
@@ -31,7 +31,7 @@ pytestmark = pytest.mark.processes
 CODE = """
 import asyncio, os, signal, subprocess, sys, time
 from mainspring import Context, TaskError, current, task
-from mainspring.errors import Refused
+from mainspring.protocol.errors import Refused
 
 def nothing():
     return None

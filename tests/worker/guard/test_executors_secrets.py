@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mainspring.wire import Outcome
+from mainspring.protocol.wire import Outcome
 from tests.worker.guard.rig import Rig
 
 pytestmark = pytest.mark.processes

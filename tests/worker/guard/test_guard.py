@@ -9,8 +9,8 @@ import stat
 
 import pytest
 
-from mainspring.wire import Outcome
-from mainspring.worker.guard_wire import (
+from mainspring.protocol.wire import Outcome
+from mainspring.worker.supervisor.supervisor_wire import (
     Asked,
     Began,
     Close,

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from mainspring.errors import Refused
-from mainspring.wire import Outcome
-from mainspring.worker.cgroups import find_cgroups, name_of
-from mainspring.worker.guard_wire import Began, End, Ended
-from mainspring.worker.task_user import find_user
+from mainspring.protocol.errors import Refused
+from mainspring.protocol.wire import Outcome
+from mainspring.worker.sandbox.cgroups import find_cgroups, name_of
+from mainspring.worker.sandbox.task_user import find_user
+from mainspring.worker.supervisor.supervisor_wire import Began, End, Ended
 from tests.folder.rights import shared_folder
 from tests.worker.guard.rig import Rig
 from tests.worker.guard.test_executors_command import error_of

@@ -18,7 +18,7 @@ from typing import Literal
 
 import msgspec
 
-from mainspring.errors import StoreUnfit
+from mainspring.protocol.errors import StoreUnfit
 
 
 class Migration(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,0 +1,1 @@
+"""Several servers of one store: who they are, and how a request reaches the leader of a shard."""

@@ -1,0 +1,63 @@
+"""What all lists of the API have in common, whatever is in them: `Link: <..>; rel="next"`, and `?fields=`."""
+
+from __future__ import annotations
+
+from typing import get_args, get_origin
+from urllib.parse import urlencode
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from mainspring.core.text.suggestions import did_you_mean
+from mainspring.protocol.errors import Fault
+from mainspring.protocol.rest.runs import Page
+
+LONGEST_FIELDS = 1_000
+_SORT = "sort"
+
+
+def item_of(answer: object) -> type[msgspec.Struct] | None:
+    """What the items of a list are; None if an answer is no list."""
+    if get_origin(answer) is not Page:
+        return None
+    item: type[msgspec.Struct] = get_args(answer)[0]
+    return item
+
+
+def faults_of(request: Request, item: type[msgspec.Struct], known: set[str]) -> list[Fault]:
+    """What is wrong with what a request says about a list as such."""
+    names = [field.encode_name for field in msgspec.structs.fields(item)]
+    faults = []
+    for name in fields_of(request) or ():
+        if name not in names:
+            hint = did_you_mean(name, names) or f"; there are {', '.join(names)}"
+            faults.append(Fault(where="query:fields", why=f"has no field {name[:40]!a}{hint}"))
+    if _SORT in request.query_params and _SORT not in known:
+        faults.append(Fault(where="query:sort", why="is not for this list: it has one order only"))
+    return faults
+
+
+def fields_of(request: Request) -> list[str] | None:
+    """The fields that the items are to have; None for all of them."""
+    said = request.query_params.get("fields")
+    return None if said is None else [name.strip() for name in said.split(",")]
+
+
+def respond(page: Page[msgspec.Struct], request: Request) -> Response:
+    """A page as an answer: with the fields that are wanted, and a link to the page that follows."""
+    fields = fields_of(request)
+    answer: object = page
+    if fields is not None:
+        answer = msgspec.structs.replace(page, items=[_only(item, fields) for item in page.items])
+    headers = {}
+    if page.next_cursor is not None:
+        others = [(name, value) for name, value in request.query_params.multi_items() if name != "cursor"]
+        query = urlencode([*others, ("cursor", page.next_cursor)])
+        headers["Link"] = f'<{request.url.path}?{query}>; rel="next"'
+    return Response(msgspec.json.encode(answer), 200, headers, "application/json")
+
+
+def _only(item: msgspec.Struct, fields: list[str]) -> dict[str, msgspec.Raw]:
+    whole = msgspec.json.decode(msgspec.json.encode(item), type=dict[str, msgspec.Raw])
+    return {name: whole[name] for name in fields if name in whole}

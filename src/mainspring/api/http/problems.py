@@ -1,0 +1,165 @@
+"""Errors as answers: application/problem+json (RFC 9457), one table for all (SEC-7).
+
+| family or class | status |
+|---|---|
+| Refused: a body that is no JSON, a field that does not fit, a rule that is broken | 422 |
+| Unauthenticated, Forbidden, NotFound, TooLarge | 401, 403, 404, 413 |
+| Outdated: `If-Match` names another version | 412 |
+| any other Conflict | 409 |
+| Overloaded | 429, with Retry-After |
+| Unavailable | 503, with Retry-After: what the error says, in whole seconds, or a second |
+| anything else | 500 |
+
+The words of an error are shown only where they are about the request. What a store or a server says about itself is
+logged, with the id of the request, and the answer has a sentence of its own.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from http import HTTPStatus
+from math import ceil
+
+import msgspec
+import structlog
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from mainspring.protocol.errors import (
+    Broken,
+    Closed,
+    Conflict,
+    Fault,
+    Fenced,
+    Forbidden,
+    MainspringError,
+    NotFound,
+    NotLeading,
+    NotReady,
+    Outdated,
+    Overloaded,
+    Refused,
+    Rejected,
+    StoreInUse,
+    StoreUnfit,
+    TooLarge,
+    Unauthenticated,
+    Unavailable,
+)
+from mainspring.protocol.rest.runs import FaultView, Problem
+
+log = structlog.get_logger()
+
+MEDIA_TYPE = "application/problem+json"
+DOCUMENTED_AT = "/docs/reference/errors"
+RETRY_AFTER_SECONDS = 1
+"""If an error does not say when, and at least."""
+
+STATUS: dict[type[Exception], int] = {
+    NotFound: 404,
+    Unauthenticated: 401,
+    Forbidden: 403,
+    TooLarge: 413,
+    Refused: 422,
+    Outdated: 412,
+    Conflict: 409,
+    Overloaded: 429,
+    Unavailable: 503,
+    Exception: 500,
+}
+"""The first class of an error's ancestors that is here counts."""
+_ABOUT_US = (Rejected, StoreInUse, StoreUnfit, Fenced)
+_AUTHENTICATE = {"WWW-Authenticate": 'Bearer realm="mainspring"'}
+_OWN_WORDS = {
+    422: "the store does not take what the request has in it",
+    409: "something else was done first: look again",
+    503: "the store or another server can't be reached now; it is not known whether the request was carried out",
+    500: "something is wrong with the server; its log has more under the id of the request",
+}
+_HINTS = {
+    401: "send a token: `Authorization: Bearer msp_..`",
+    412: "look at it again, and change what you find then",
+    429: "wait for as long as it says (`Retry-After`), then send it again",
+    503: "send it again a little later; with an Idempotency-Key that is safe for runs too",
+}
+_STEP = re.compile(r"""\[(\d+|\.\.\.)\]|\[('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")\]|\.?([^.\[\]]+)""")
+
+
+def problem_of(error: Exception, request_id: str = "") -> Problem:
+    """An error as it is told."""
+    if isinstance(error, HTTPException):
+        return _of_http(error)
+    status = next(STATUS[kind] for kind in type(error).__mro__ if kind in STATUS)
+    code = error.code if isinstance(error, MainspringError) else Broken.code
+    faults = error.faults if isinstance(error, Refused) else ()
+    return Problem(
+        type=f"{DOCUMENTED_AT}#{code}",
+        title=code.replace("_", " ").capitalize(),
+        status=status,
+        code=code,
+        detail=str(error).partition("\n")[0] if _is_about_request(error) else _OWN_WORDS[status],
+        hint=_HINTS.get(status, ""),
+        instance=request_id if status == HTTPStatus.INTERNAL_SERVER_ERROR else "",
+        errors=[FaultView(pointer=pointer(fault.where), detail=fault.why) for fault in faults],
+        retry_after_seconds=error.retry_after_seconds if isinstance(error, Unavailable) else None,
+    )
+
+
+def respond(error: Exception, request_id: str) -> Response:
+    """The answer to a request that failed. What is our own fault is logged."""
+    problem = problem_of(error, request_id)
+    if problem.status == HTTPStatus.INTERNAL_SERVER_ERROR:
+        log.error("request.broken", request=request_id, fault=repr(error), exc_info=error)
+    elif not isinstance(error, HTTPException) and not _is_about_request(error):
+        log.warning("request.failed", request=request_id, code=problem.code, fault=str(error))
+    headers: dict[str, str] = {}
+    if isinstance(error, Unavailable):
+        headers["Retry-After"] = str(max(RETRY_AFTER_SECONDS, ceil(error.retry_after_seconds or 0)))
+    elif problem.status == HTTPStatus.UNAUTHORIZED:
+        headers |= _AUTHENTICATE
+    elif isinstance(error, HTTPException):
+        headers |= error.headers or {}
+    return Response(msgspec.json.encode(problem), problem.status, headers, MEDIA_TYPE)
+
+
+def pointer(where: str) -> str:
+    """The path of a fault as a JSON pointer: `tasks[3].needs[0]` is `/tasks/3/needs/0`, the body itself is empty.
+
+    What is not in the body keeps its form: `query:limit`.
+    """
+    if where in {"", "body"} or where.startswith(("query:", "path:", "header:")):
+        return "" if where == "body" else where
+    steps = []
+    for index, quoted, name in _STEP.findall(where):
+        step = str(ast.literal_eval(quoted)) if quoted else index or name
+        steps.append(step.replace("~", "~0").replace("/", "~1"))
+    return "".join(f"/{step}" for step in steps)
+
+
+def not_found(kind: str, id: str) -> NotFound:
+    """There is no such thing, or it is not yours: the words are the same."""
+    return NotFound(f"there is no {kind} {id[:200]}")
+
+
+def refusal(summary: str, where: str, why: str) -> Refused:
+    """One fault in one place."""
+    return Refused(summary, [Fault(where=where, why=why)])
+
+
+def _of_http(error: HTTPException) -> Problem:
+    """What the router itself refuses: a path or a method that is not there."""
+    code = NotFound.code if error.status_code == HTTPStatus.NOT_FOUND else Refused.code
+    return Problem(
+        type=f"{DOCUMENTED_AT}#{code}",
+        title=HTTPStatus(error.status_code).phrase.capitalize(),
+        status=error.status_code,
+        code=code,
+        hint="/openapi.json lists what there is",
+    )
+
+
+def _is_about_request(error: Exception) -> bool:
+    if isinstance(error, _ABOUT_US):
+        return False
+    return isinstance(error, (Refused, Conflict, Overloaded, Closed, NotLeading, NotReady))

@@ -1,0 +1,384 @@
+"""Turns typed functions into routes: what comes with a request is found by name and annotation.
+
+    router = Router()
+
+    @router.get("/runs/{run_id}", operation="get_run", role=Role.VIEWER)
+    async def get_run(run_id: str, principal: Principal, services: Services) -> RunView:
+        \"\"\"One run.\"\"\"
+
+| an argument | is |
+|---|---|
+| `principal: Principal`, `services: Services`, `request: Request` | who asks, what routes work with, the request |
+| `audit: Auditor` | for what the audit log says of it; what changes something must have it, unless `audited=False` |
+| named as a part of the path | that part |
+| `body: SomeStruct` | the body, read as JSON; every fault that can be named is named |
+| `body: bytes` | the body as it came |
+| `Annotated[.., Header("Idempotency-Key")]` | that header |
+| anything else | a parameter of the query; a list takes it several times; limits are `msgspec.Meta` |
+
+1. A route says which role it asks for; None is for what anybody may ask. There is no default.
+2. Nobody's body is read before it is known who asks, and none further than `largest_body`.
+3. A route says what it is counted as (`api/submission/rate_limits.py`): a question is a query and everything else an act, unless it says
+   otherwise. It is counted before anything is done for it.
+4. What a function returns is the answer: a struct as JSON, a `Response` as it is, a `Page` with what all lists have
+   (`api/http/paging.py`).
+
+The document of all routes is made by `api/http/openapi.py` from the same `Endpoint`s; `api/http/problems.py` answers for errors.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Annotated, TypeVar, get_args, get_origin, get_type_hints
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from mainspring.api.auth import permissions
+from mainspring.api.auth.audit_context import Auditor
+from mainspring.api.http import bodies, paging
+from mainspring.api.services import DEFAULT_TENANT, Principal, Role, Services, client_of
+from mainspring.api.submission.gate import counted
+from mainspring.api.submission.rate_limits import Counts, act_use, query_use, submission_uses
+from mainspring.core.admission.validate_job import NAME
+from mainspring.core.admission.validate_submission import LONGEST_KEY
+from mainspring.core.text.strict_json import fault_in_text
+from mainspring.core.text.suggestions import did_you_mean
+from mainspring.protocol.errors import Broken, Fault, Refused
+from mainspring.protocol.rest.runs import Page
+from mainspring.telemetry.metrics import Refusal
+
+JSON = "application/json"
+NDJSON = "application/x-ndjson"
+API = "/api/v1"
+LARGEST_STRUCT_BYTES = 1024 * 1024
+"""Of a body that is read as a struct."""
+LONGEST_PARAMETER = 2_000
+"""Characters of one value in a path, a query or a header, unless its type says less."""
+MOST_PARAMETERS = 100
+"""In one query."""
+
+Call = TypeVar("Call", bound=Callable[..., Awaitable[object]])
+REQUEST_ID = "mainspring.request"
+"""Where the scope of a request has its id."""
+_INJECTED = {Principal, Services, Request, Auditor}
+_MISSING = inspect.Parameter.empty
+
+
+class Header(msgspec.Struct, frozen=True):
+    """Marks an argument that comes in a header."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parameter:
+    """An argument that comes in the path, the query or a header."""
+
+    name: str
+    source: str
+    """`path`, `query` or `header`."""
+    wire_name: str
+    type: object
+    default: object
+
+    @property
+    def required(self) -> bool:
+        """Whether it must be there."""
+        return self.default is _MISSING
+
+    def read(self, request: Request, faults: list[Fault]) -> object:
+        """Its value in a request; what is wrong with it is added to `faults`."""
+        given = self._given(request)
+        where = f"{self.source}:{self.wire_name}"
+        if given is None:
+            if self.required:
+                faults.append(Fault(where=where, why="is missing"))
+            return self.default
+        unfit = next(filter(None, map(_fault_in, [given] if isinstance(given, str) else given)), None)
+        if unfit is not None:
+            faults.append(Fault(where=where, why=unfit))
+            return None
+        try:
+            return msgspec.convert(given, self.type, strict=False)
+        except msgspec.ValidationError as error:
+            why = str(error).partition(" - at `$")[0]
+            faults.append(Fault(where=where, why=why[:1].lower() + why[1:]))
+            return None
+
+    def _given(self, request: Request) -> str | list[str] | None:
+        if self.source == "path":
+            return str(request.path_params[self.wire_name])
+        if self.source == "header":
+            return request.headers.get(self.wire_name)
+        if _takes_several(self.type):
+            return request.query_params.getlist(self.wire_name) or None
+        return request.query_params.get(self.wire_name)
+
+
+_FIELDS = Parameter(
+    name="fields",
+    source="query",
+    wire_name="fields",
+    type=Annotated[str, msgspec.Meta(max_length=paging.LONGEST_FIELDS)] | None,
+    default=None,
+)
+"""Which fields the items of a list are to have, with commas between them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Endpoint:
+    """One method of one path."""
+
+    method: str
+    path: str
+    operation: str
+    """Its name in the OpenAPI document, in the audit log, in metrics and in `api/auth/permissions.py`: for ever."""
+    call: Callable[..., Awaitable[object]]
+    role: Role | None
+    status: int
+    takes: str
+    """The media type of the body, if there is one."""
+    answers: str
+    reads: type | None
+    """What the body is in the document: `body`, unless the route reads it by itself and says what it will find."""
+    returns: object
+    """The type of the answer; None if it is not JSON of ours."""
+    largest_body: int | None
+    parameters: tuple[Parameter, ...]
+    body: type | None
+    """A struct, `bytes`, or `Request` for one that the route reads by itself; None if there is none."""
+    injected: Mapping[str, type]
+    audited: bool
+    """Each answered request is in the audit log."""
+    also: int | None
+    """Another status that says that all is well: made just now where something was replaced, or the other way round."""
+    counts: Counts
+    texts: tuple[str, ...] = ()
+    """Media types of texts that say the same, for whoever accepts them instead."""
+
+    async def answer(self, request: Request) -> Response:
+        """Find out who asks and what for, call the function, and make its result a response."""
+        services: Services = request.app.state.services
+        arguments: dict[str, object] = {}
+        given: dict[type, object] = {Services: services, Request: request}
+        principal: Principal | None = None
+        auditor: Auditor | None = None
+        if self.role is not None:
+            principal = await services.who_asks(request)
+            permissions.check(principal, self.role, self.operation)
+            given[Principal] = principal
+            auditor = Auditor(
+                principal, request_id=request.scope[REQUEST_ID], source=client_of(request), act=self.operation
+            )
+            given[Auditor] = auditor
+            await self._count(request, principal)
+        for name, kind in self.injected.items():
+            arguments[name] = given[kind]
+        if len(request.query_params.multi_items()) > MOST_PARAMETERS:
+            raise Refused(
+                "the query is too long", [Fault(where="query:", why=f"has more than {MOST_PARAMETERS} values")]
+            )
+        faults: list[Fault] = []
+        for parameter in self.parameters:
+            arguments[parameter.name] = parameter.read(request, faults)
+        faults += self._misspelt(request)
+        item = paging.item_of(self.returns) if self.method == "GET" else None
+        if item is not None:
+            del arguments[_FIELDS.name]
+            faults += paging.faults_of(request, item, {parameter.wire_name for parameter in self.parameters})
+        if faults:
+            raise Refused(f"the request has {len(faults)} fault{'s' if len(faults) > 1 else ''}", faults)
+        if self.body is not None and self.body is not Request:
+            arguments["body"] = await self._read_body(request, services)
+        if principal is not None and self.counts is Counts.SUBMISSION:
+            await self._count_submission(request, principal, arguments)
+        result = await self.call(**arguments)
+        if self.audited and (auditor is None or not auditor.is_done):
+            raise Broken(f"{self.operation} was answered, and the audit log does not say so")
+        if isinstance(result, Page) and item is not None:
+            return paging.respond(result, request)
+        return result if isinstance(result, Response) else json_response(result, self.status)
+
+    async def _count(self, request: Request, principal: Principal) -> None:
+        """Count a question or an act, but not what an attempt says of itself. Raises Overloaded."""
+        services: Services = request.app.state.services
+        if principal.attempt is not None:
+            return
+        if self.counts is Counts.QUERY:
+            await services.rates.admit(
+                asker(request, principal), [query_use(services.settings.tuning, principal.tenant)]
+            )
+        elif self.counts is Counts.ACT:
+            await services.rates.admit(asker(request, principal), [act_use(services.settings.tuning, principal.name)])
+
+    async def _count_submission(self, request: Request, principal: Principal, said: Mapping[str, object]) -> None:
+        """Count a submission, for the tenant that it is for. Raises Overloaded."""
+        services: Services = request.app.state.services
+        tenant = principal.tenant
+        if principal.sees_everybody():
+            wished = getattr(said.get("body"), "tenant", None) or said.get("tenant")
+            tenant = wished if isinstance(wished, str) and NAME.fullmatch(wished) else DEFAULT_TENANT
+        wish = said.get("body")
+        part = services.submissions.part(tenant, getattr(wish, "job", ""), getattr(wish, "priority", ""))
+        uses = submission_uses(services.settings.tuning, principal.name, {tenant: 1}, part=part)
+        with counted(services.metrics, Refusal.RATE):
+            await services.rates.admit(asker(request, principal), uses)
+
+    def _misspelt(self, request: Request) -> Iterator[Fault]:
+        """Parameters of the query that look like known ones: to ignore `stat=FAILED` would answer something else."""
+        known = {parameter.wire_name for parameter in self.parameters if parameter.source == "query"}
+        for name in request.query_params:
+            hint = did_you_mean(name, known) if name not in known else ""
+            if hint:
+                yield Fault(where=f"query:{name[:40]}", why=f"is not known{hint}")
+
+    async def _read_body(self, request: Request, services: Services) -> object:
+        if self.body is bytes:
+            return await bodies.read(request, self.largest_body or services.most_body_bytes)
+        text = await bodies.read(request, self.largest_body or LARGEST_STRUCT_BYTES)
+        assert self.body is not None
+        if len(text) > bodies.LARGE_BYTES:
+            return await asyncio.to_thread(bodies.decode, text, self.body)
+        return bodies.decode(text, self.body)
+
+
+class Router:
+    """Collects the routes of a module."""
+
+    def __init__(self, prefix: str = API) -> None:
+        self.routes: list[Endpoint] = []
+        self._prefix = prefix
+
+    def get(
+        self, path: str, *, operation: str, role: Role | None, answers: str = JSON, returns: object = None,
+        counts: Counts = Counts.QUERY, texts: tuple[str, ...] = (),
+    ) -> Callable[[Call], Call]:  # fmt: skip
+        """Something is read."""
+        return self._route(
+            "GET", path, operation=operation, role=role, answers=answers, returns=returns, counts=counts, texts=texts
+        )
+
+    def post(
+        self, path: str, *, operation: str, role: Role | None, status: int = 200, takes: str = JSON,
+        answers: str = JSON, reads: type | None = None, returns: object = None, largest_body: int | None = None,
+        audited: bool = True, also: int | None = None, counts: Counts = Counts.ACT, texts: tuple[str, ...] = (),
+    ) -> Callable[[Call], Call]:  # fmt: skip
+        """Something is made or done."""
+        return self._route(
+            "POST", path, operation=operation, role=role, status=status, takes=takes, answers=answers, reads=reads,
+            returns=returns, largest_body=largest_body, audited=audited, also=also, counts=counts, texts=texts,
+        )  # fmt: skip
+
+    def put(
+        self,
+        path: str,
+        *,
+        operation: str,
+        role: Role | None,
+        takes: str = JSON,
+        returns: object = None,
+        largest_body: int | None = None,
+        also: int | None = None,
+    ) -> Callable[[Call], Call]:
+        """Something is replaced."""
+        return self._route(
+            "PUT",
+            path,
+            operation=operation,
+            role=role,
+            takes=takes,
+            returns=returns,
+            largest_body=largest_body,
+            audited=True,
+            also=also,
+        )
+
+    def delete(self, path: str, *, operation: str, role: Role | None, returns: object = None) -> Callable[[Call], Call]:
+        """Something is taken away."""
+        return self._route("DELETE", path, operation=operation, role=role, returns=returns, audited=True)
+
+    def _route(
+        self, method: str, path: str, *, operation: str, role: Role | None, status: int = 200, takes: str = JSON,
+        answers: str = JSON, reads: type | None = None, returns: object = None, largest_body: int | None = None,
+        audited: bool = False, also: int | None = None, counts: Counts = Counts.ACT, texts: tuple[str, ...] = (),
+    ) -> Callable[[Call], Call]:  # fmt: skip
+        def keep(call: Call) -> Call:
+            whole = self._prefix + path
+            hints = get_type_hints(call, include_extras=True)
+            annotated = hints.pop("return")
+            injected = {name: kind for name, kind in hints.items() if kind in _INJECTED}
+            if role is None and Principal in injected.values():
+                raise TypeError(f"{operation} is public: nobody knows who asks")
+            if audited and Auditor not in injected.values():
+                raise TypeError(f"{operation} changes something: it must ask for an Auditor")
+            body: type | None = hints.get("body")
+            if body is None and method in {"POST", "PUT"} and Request in injected.values():
+                body = Request
+            answer = annotated if returns is None and _is_answer(annotated) else returns
+            parameters = _parameters(call, whole, hints, set(injected) | {"body"})
+            if method == "GET" and paging.item_of(answer) is not None:
+                parameters.append(_FIELDS)
+            self.routes.append(
+                Endpoint(
+                    method=method, path=whole, operation=operation, call=call, role=role, status=status, takes=takes,
+                    answers=answers, reads=reads or body, returns=answer, largest_body=largest_body, body=body,
+                    injected=injected, audited=audited, also=also, parameters=tuple(parameters),
+                    counts=Counts.NOTHING if role is None else counts, texts=texts,
+                )
+            )  # fmt: skip
+            return call
+
+        return keep
+
+
+def json_response(value: object, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    """A struct as JSON."""
+    return Response(msgspec.json.encode(value), status, headers, JSON)
+
+
+def asker(request: Request, principal: Principal) -> str:
+    """Who asks, so that whoever asks again is known: one name may be used by many.
+
+    The key of a request says that it is the same one; without it the connection has to.
+    """
+    key = request.headers.get("Idempotency-Key", "")
+    if 1 <= len(key) <= LONGEST_KEY:
+        return f"{principal.name} {key}"
+    client = request.client
+    return principal.name if client is None else f"{principal.name} {client.host}:{client.port}"
+
+
+def _parameters(call: Call, path: str, hints: Mapping[str, object], others: set[str]) -> list[Parameter]:
+    found = []
+    for name, argument in inspect.signature(call).parameters.items():
+        if name in others:
+            continue
+        source, wire_name = ("path", name) if f"{{{name}}}" in path else ("query", name)
+        for mark in get_args(hints[name])[1:]:
+            if isinstance(mark, Header):
+                source, wire_name = "header", mark.name
+        found.append(
+            Parameter(name=name, source=source, wire_name=wire_name, type=hints[name], default=argument.default)
+        )
+    return found
+
+
+def _fault_in(text: str) -> str | None:
+    """Why no parameter can be this text."""
+    if len(text) > LONGEST_PARAMETER:
+        return f"must have at most {LONGEST_PARAMETER} characters"
+    return fault_in_text(text)
+
+
+def _takes_several(kind: object) -> bool:
+    """Whether a type is a list, or may be one."""
+    return get_origin(kind) is list or any(map(_takes_several, get_args(kind)))
+
+
+def _is_answer(kind: object) -> bool:
+    return not (isinstance(kind, type) and issubclass(kind, Response))

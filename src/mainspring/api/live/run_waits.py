@@ -1,0 +1,107 @@
+"""Whoever wants to hear of a run's end waits here (`Prefer: wait=30`): one follower of the live stream for all of them.
+
+A run ends with the last transition of its tasks, in the same batch. So a waiter looks at its run when a task of it has
+ended, and now and then in case that was not heard.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+import structlog
+
+from mainspring.core.lifecycle.states import FINAL
+from mainspring.core.model.run import FINAL_RUN
+from mainspring.host.background import BackgroundLoops
+from mainspring.protocol.clock import Clock
+from mainspring.protocol.errors import Unavailable
+from mainspring.store.ports.store import Store
+
+if TYPE_CHECKING:
+    from mainspring.api.services import LiveStream
+
+log = structlog.get_logger()
+
+_LOOK_EVERY_SECONDS = 5.0
+_PAUSE_SECONDS = 0.05
+"""From one look at a run to the next: of a wide run many tasks end together."""
+_REST_SECONDS = 1.0
+
+
+class RunWaits:
+    """Those who wait for runs to end."""
+
+    def __init__(self, store: Store, live: LiveStream, clock: Clock, background: BackgroundLoops) -> None:
+        self._store = store
+        self._background = background
+        self._live = live
+        self._clock = clock
+        self._waiting: dict[str, set[asyncio.Event]] = {}
+        self._listening: asyncio.Task[None] | None = None
+
+    async def until_over(self, run_id: str, seconds: float) -> None:
+        """Comes back when a run is over, after so many seconds, or when this server ends. Raises Unavailable."""
+        if seconds <= 0:
+            return
+        something = asyncio.Event()
+        self._waiting.setdefault(run_id, set()).add(something)
+        if self._listening is None:
+            self._listening = asyncio.create_task(self._background.supervise("run_waits", self._listen))
+        try:
+            async with asyncio.timeout(seconds):
+                while not self._live.is_ending and not await self._is_over(run_id):
+                    await self._clock.sleep(_PAUSE_SECONDS)
+                    await _wait(something)
+        except TimeoutError:
+            pass  # the answer says where the run is by now
+        finally:
+            self._leave(run_id, something)
+
+    def _leave(self, run_id: str, something: asyncio.Event) -> None:
+        others = self._waiting[run_id]
+        others.discard(something)
+        if not others:
+            del self._waiting[run_id]
+        if not self._waiting and self._listening is not None:
+            self._listening.cancel()
+            self._listening = None
+
+    async def _is_over(self, run_id: str) -> bool:
+        run = await self._store.run(run_id)
+        return run is None or run.state in FINAL_RUN
+
+    async def _listen(self) -> None:
+        """Wake those whose run may have ended, until cancelled."""
+        while not self._live.is_ending:
+            try:
+                places = await self._live.now()
+                self._wake_all()  # what happened before these places, only the rows tell
+                async for group in self._live.follow(places):
+                    for told in group:
+                        if told.transition.end in FINAL:
+                            _wake(self._waiting.get(told.transition.run_id, ()))
+                self._wake_all()
+            except Unavailable as fault:
+                log.warning("waits.unavailable", fault=str(fault))
+                await self._clock.sleep(_REST_SECONDS)
+        await asyncio.Event().wait()  # all waiters leave now, and the last one cancels this
+
+    def _wake_all(self) -> None:
+        for waiting in self._waiting.values():
+            _wake(waiting)
+
+
+def _wake(waiting: Iterable[asyncio.Event]) -> None:
+    for something in waiting:
+        something.set()
+
+
+async def _wait(something: asyncio.Event) -> None:
+    try:
+        async with asyncio.timeout(_LOOK_EVERY_SECONDS):
+            await something.wait()
+    except TimeoutError:
+        pass  # nothing was heard of it: time for a look all the same
+    something.clear()

@@ -1,0 +1,1 @@
+"""Logs of attempts: received from workers, kept as files, read from any server."""

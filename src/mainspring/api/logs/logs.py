@@ -1,0 +1,292 @@
+"""What attempts printed (WRK-8): kept as files where the worker's leader was, read from wherever it is.
+
+    link ──pieces──► waiting ──one thread──► files ──LogKept──► link
+                                               └── followers are woken
+
+1. The event loop never waits for the disk: all work on files is done by one thread, many pieces at a time.
+2. A worker writes only the logs of attempts that are, or were, its own.
+3. The answer `LogKept` follows the write. A piece that could not be written gets none, and is sent again.
+4. Whoever brings more than may wait is held up; other links are not.
+
+After a change of leader the parts of one log may be on several servers: a reader asks here first, then the others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+import msgspec
+import structlog
+from starlette.requests import Request
+from starlette.responses import Response
+
+from mainspring.api.cluster.peers import Peers
+from mainspring.api.logs.log_files import LogFiles, is_attempt
+from mainspring.api.services import LogPiece
+from mainspring.host.host import Host
+from mainspring.host.links import Link
+from mainspring.protocol.clock import Clock
+from mainspring.protocol.errors import Unavailable
+from mainspring.protocol.wire import Log, LogKept
+from mainspring.store.ports.store import Store
+
+log = structlog.get_logger()
+_T = TypeVar("_T")
+
+LARGEST_READ_BYTES = 1024 * 1024
+SWEEP_EVERY_SECONDS = 600.0
+_MOST_WAITING_BYTES = 32 * 1024 * 1024
+_PIECE_COSTS_BYTES = 200
+"""What a piece counts besides its data, so that empty ones are not free."""
+_MOST_OWNERS = 50_000
+_PAUSE_SECONDS = 0.5
+_LAST_WRITE_SECONDS = 2.0
+_NOBODY = ""
+LOGS = "/internal/v1/logs/"
+
+
+class Part(LogPiece, frozen=True, kw_only=True):
+    """What one server has of a log."""
+
+    next_start: int | None = None
+    """If it does not have the byte that was asked for: where it goes on behind the gap."""
+
+
+class LogStore:
+    """The logs of one server, and the way to those of the others."""
+
+    def __init__(self, files: LogFiles, host: Host, store: Store, peers: Peers, clock: Clock) -> None:
+        self._files = files
+        self._host = host
+        self._store = store
+        self._peers = peers
+        self._clock = clock
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="logs")
+        self._waiting: list[tuple[Link, Log]] = []
+        self._waiting_bytes = 0
+        self._something = asyncio.Event()
+        self._room = asyncio.Event()
+        self._room.set()
+        self._owners: OrderedDict[str, str] = OrderedDict()
+        """Attempts that are over, and whose they were."""
+        self._followers: dict[str, set[asyncio.Future[None]]] = {}
+        self._next_sweep = float("-inf")
+        self._ending = False
+
+    # writing
+
+    async def take(self, link: Link, pieces: Sequence[Log]) -> None:
+        """Have pieces written that a worker sent; comes back at once unless too much waits already."""
+        for piece in pieces:
+            self._waiting.append((link, piece))
+            self._waiting_bytes += len(piece.data) + _PIECE_COSTS_BYTES
+        self._something.set()
+        if self._waiting_bytes > _MOST_WAITING_BYTES:
+            self._room.clear()
+            await self._room.wait()
+
+    async def add(self, attempt: str, data: bytes) -> None:
+        """Put a piece at the end of a log, which may be on another server: the parts are read as one."""
+        offset = (await self.read(attempt, -1, 1)).size
+        try:
+            await self._in_thread(lambda: self._files.append(Log(attempt, offset, data)))
+        except OSError as fault:
+            log.warning("log.not_kept", attempt=attempt, fault=str(fault))
+        _wake(self._followers.get(attempt, ()))
+
+    async def run(self) -> None:
+        """Write what comes, and sweep, until cancelled."""
+        while True:
+            try:
+                async with asyncio.timeout(SWEEP_EVERY_SECONDS):
+                    await self._something.wait()
+            except TimeoutError:
+                pass  # time to sweep, though nothing came
+            self._something.clear()
+            waiting, self._waiting, self._waiting_bytes = self._waiting, [], 0
+            self._room.set()
+            try:
+                await self._write(waiting)
+            except Exception as fault:  # noqa: BLE001 - these pieces get no answer and come again; the others go on
+                log.warning("log.write_failed", fault=repr(fault))
+            if self._clock.monotonic() >= self._next_sweep or self._files.is_large():
+                self._next_sweep = self._clock.monotonic() + SWEEP_EVERY_SECONDS
+                await self._sweep()
+
+    async def close(self) -> None:
+        """Write what still waits, unless the store can't say whose it is, and end."""
+        waiting, self._waiting = self._waiting, []
+        try:
+            async with asyncio.timeout(_LAST_WRITE_SECONDS):
+                await self._write(waiting)
+        except TimeoutError:
+            log.warning("log.not_written", pieces=len(waiting))
+        self._thread.shutdown(wait=False)
+
+    async def _write(self, waiting: Sequence[tuple[Link, Log]]) -> None:
+        own = await self._only_own(waiting)
+        if not own:
+            return
+        kept = await self._in_thread(lambda: _append_all(self._files, own))
+        for (link, attempt), offset in kept.items():
+            link.put(LogKept(attempt, offset))
+        for _, attempt in kept:
+            _wake(self._followers.get(attempt, ()))
+
+    async def _only_own(self, waiting: Sequence[tuple[Link, Log]]) -> list[tuple[Link, Log]]:
+        """Without the pieces of attempts that are not the worker's: those are answered, so that it lets go of them."""
+        await self._find_owners({piece.attempt for _, piece in waiting if self._owner(piece.attempt) is None})
+        own = []
+        for link, piece in waiting:
+            owner = self._owner(piece.attempt)
+            if owner == link.worker:
+                own.append((link, piece))
+            elif owner is not None:
+                log.warning("log.refused", worker=link.worker, attempt=piece.attempt)
+                link.put(LogKept(piece.attempt, piece.offset + len(piece.data)))
+        return own
+
+    def _owner(self, attempt: str) -> str | None:
+        """The worker whose attempt it is, as far as that is in memory."""
+        for leader in self._host.leaders.values():
+            task = leader.shard.memory.attempts.get(attempt)
+            if task is not None:
+                return task.worker_id
+        return self._owners.get(attempt)
+
+    async def _find_owners(self, unknown: set[str]) -> None:
+        """Ask the rows whose attempts these are, and remember it."""
+        found = dict.fromkeys(unknown, _NOBODY)
+        asked = [attempt for attempt in unknown if is_attempt(attempt)]
+        while asked:
+            try:
+                found |= {one.id: one.worker_id for one in await self._store.find_attempts(asked)}
+                break
+            except Unavailable as fault:
+                log.warning("log.owners_unavailable", fault=str(fault))
+                await self._clock.sleep(_PAUSE_SECONDS)
+        self._owners.update(found)
+        while len(self._owners) > _MOST_OWNERS:
+            self._owners.popitem(last=False)
+
+    async def _sweep(self) -> None:
+        try:
+            today = (await self._store.time()).date()
+            await self._in_thread(lambda: self._files.sweep(today))
+        except (Unavailable, OSError) as fault:
+            log.warning("log.sweep_failed", fault=str(fault))
+
+    # reading
+
+    async def read(self, attempt: str, offset: int, limit: int) -> LogPiece:
+        """A piece of a log from `offset` on; a negative one counts from the end. Empty if there is none (yet)."""
+        if not is_attempt(attempt):
+            return LogPiece(offset=max(0, offset), data=b"", size=0, complete=False)
+        here = await self.read_here(attempt, offset, limit)
+        if here.complete if offset < 0 else here.data or (here.complete and offset >= here.size):
+            return here
+        parts = [here, *await self._read_elsewhere(attempt, offset, limit)]
+        size = max(part.size for part in parts)
+        complete = any(part.complete and part.size == size for part in parts)
+        if offset < 0:
+            wanted = max(0, size + offset)
+            return await self.read(attempt, wanted, limit) if size else here
+        for part in parts:
+            if part.data:
+                return LogPiece(offset=part.offset, data=part.data, size=size, complete=complete)
+        behind = min((part.next_start for part in parts if part.next_start is not None), default=None)
+        if behind is not None:
+            return await self.read(attempt, behind, limit)
+        return LogPiece(offset=offset, data=b"", size=size, complete=complete)
+
+    async def read_here(self, attempt: str, offset: int, limit: int) -> Part:
+        """The same, of what is on this server's disk."""
+        return await self._in_thread(lambda: _read(self._files, attempt, offset, min(limit, LARGEST_READ_BYTES)))
+
+    async def changed(self, attempt: str, seconds: float) -> bool:
+        """Come back when something was added to a log here, or after so many seconds; False: this server ends."""
+        if self._ending:
+            return False
+        follower: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        followers = self._followers.setdefault(attempt, set())
+        followers.add(follower)
+        try:
+            async with asyncio.timeout(seconds):
+                await follower
+        except TimeoutError:
+            pass  # nothing was added here; it may have been elsewhere
+        finally:
+            followers.discard(follower)
+            if not followers:
+                self._followers.pop(attempt, None)
+        return not self._ending
+
+    def end_followers(self) -> None:
+        """Let those go who wait for more."""
+        self._ending = True
+        for followers in self._followers.values():
+            _wake(followers)
+
+    async def answer(self, request: Request) -> Response:
+        """Another server asks what is here of a log."""
+        self._peers.check(request)
+        attempt = request.path_params["attempt"]
+        offset, limit = int(request.query_params["offset"]), int(request.query_params["limit"])
+        part = await self.read_here(attempt, offset, limit) if is_attempt(attempt) else None
+        return Response(msgspec.msgpack.encode(part), media_type="application/msgpack")
+
+    async def _read_elsewhere(self, attempt: str, offset: int, limit: int) -> list[Part]:
+        query = {"offset": str(offset), "limit": str(limit)}
+
+        async def ask(address: str) -> Part | None:
+            try:
+                answer = await self._peers.call("GET", address, LOGS + attempt, query=query)
+            except Unavailable as fault:
+                log.debug("log.peer_silent", address=address, fault=str(fault))
+                return None
+            return msgspec.msgpack.decode(answer.body, type=Part | None) if answer.status == 200 else None
+
+        try:
+            others = await self._peers.others()
+        except Unavailable as fault:
+            log.warning("log.peers_unavailable", fault=str(fault))
+            return []
+        parts = await asyncio.gather(*(ask(server.address) for server in others))
+        return [part for part in parts if part is not None]
+
+    async def _in_thread(self, work: Callable[[], _T]) -> _T:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+
+
+def _wake(followers: Iterable[asyncio.Future[None]]) -> None:
+    for follower in followers:
+        if not follower.done():
+            follower.set_result(None)
+
+
+def _append_all(files: LogFiles, pieces: Sequence[tuple[Link, Log]]) -> dict[tuple[Link, str], int]:
+    """Write pieces; for each link and attempt, up to where its log is kept now."""
+    kept: dict[tuple[Link, str], int] = {}
+    for link, piece in pieces:
+        try:
+            kept[link, piece.attempt] = files.append(piece)
+        except OSError as fault:
+            log.warning("log.not_kept", attempt=piece.attempt, fault=str(fault))
+    return kept
+
+
+def _read(files: LogFiles, attempt: str, offset: int, limit: int) -> Part:
+    extent = files.extent(attempt)
+    start = offset if offset >= 0 else max(0, extent.size + offset)
+    data = files.read(attempt, start, limit)
+    return Part(
+        offset=start,
+        data=data,
+        size=extent.size,
+        complete=extent.complete,
+        next_start=None if data else files.first_after(attempt, start),
+    )

@@ -1,0 +1,1 @@
+"""Routes for operators: audit, settings, tokens, webhooks, alerts, health."""

@@ -1,0 +1,58 @@
+"""What people were told of, which circuits are open, and how long things usually take (OBS-6, RTY-4)."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from mainspring.api.auth import permissions
+from mainspring.api.http.problems import not_found
+from mainspring.api.http.routing import Router
+from mainspring.api.services import Principal, Role, Services
+from mainspring.api.views import run_views, schedule_views
+from mainspring.api.views.run_views import USUAL_PAGE, Cursor, Limit
+from mainspring.protocol.rest.runs import Page
+from mainspring.protocol.rest.schedules import AlertView, BreakerView, DurationView
+
+router = Router()
+
+AlertState = Literal["open", "resolved"]
+
+
+@router.get("/alerts", operation="list_alerts", role=Role.VIEWER)
+async def list_alerts(
+    principal: Principal,
+    services: Services,
+    state: AlertState | None = None,
+    tenant: str | None = None,
+    limit: Limit = USUAL_PAGE,
+    cursor: Cursor = "",
+) -> Page[AlertView]:
+    """Episodes, the latest first: those that are not over, those that are, or all."""
+    (before,) = run_views.read_cursor(cursor, 1)
+    looked_at = permissions.tenant_to_look_at(principal, tenant)
+    rows = await services.store.list_alerts(looked_at, None if state is None else state == "open", before, limit)
+    return run_views.page(rows, map(schedule_views.alert_view, rows), limit, [rows[-1].id] if rows else [])
+
+
+@router.get("/breakers", operation="list_breakers", role=Role.VIEWER)
+async def list_breakers(principal: Principal, services: Services) -> Page[BreakerView]:
+    """The circuits that are open. Whoever belongs to one tenant sees those of its own jobs."""
+    own = f"{principal.tenant}/"
+    return Page(
+        items=[
+            schedule_views.breaker_view(row)
+            for row in await services.store.breakers()
+            if principal.sees_everybody() or (row.kind == "job" and row.subject.startswith(own))
+        ]
+    )
+
+
+@router.get("/jobs/{name}/durations", operation="list_durations", role=Role.VIEWER)
+async def list_durations(
+    name: str, principal: Principal, services: Services, tenant: str | None = None
+) -> Page[DurationView]:
+    """How long a job usually takes: the whole run, without a name, then its tasks by name."""
+    tenant = permissions.tenant_to_act_for(principal, tenant)
+    if await services.store.find_job(tenant, name) is None:
+        raise not_found("job", name)
+    return Page(items=[schedule_views.duration_view(row) for row in await services.store.durations(tenant, name)])

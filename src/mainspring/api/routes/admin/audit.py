@@ -1,0 +1,152 @@
+"""The audit log: who did what, and whether the chains are what was sealed (SEC-4).
+
+A chain belongs to a tenant; `*` is that of the whole installation. Whoever belongs to one tenant sees its own.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+
+from mainspring.api.auth import permissions
+from mainspring.api.http.routing import Router
+from mainspring.api.http.time_cursors import read_place
+from mainspring.api.services import Principal, Role, Services
+from mainspring.api.views import run_views
+from mainspring.api.views.run_views import USUAL_PAGE, Cursor, Limit
+from mainspring.core.model.audit_entry import INSTALLATION, AuditFault, AuditRow, ChainCheck, ChainHead
+from mainspring.protocol.rest.admin import AuditFaultView, AuditView, HeadView, VerificationView
+from mainspring.protocol.rest.runs import Page
+from mainspring.protocol.rest.schedules import Instant
+from mainspring.store.ports.admin import AuditFilter
+
+router = Router()
+
+MOST_FAULTS = 100
+_ROWS_AT_ONCE = 1_000
+_HEADS_AT_ONCE = 100
+_NULL = msgspec.Raw(b"null")
+
+Seq = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
+
+
+@router.get("/audit", operation="list_audit", role=Role.ADMIN)
+async def list_audit(
+    principal: Principal,
+    services: Services,
+    tenant: str | None = None,
+    actor: str | None = None,
+    act: str | None = None,
+    object: str | None = None,
+    since: Instant | None = None,
+    before: Instant | None = None,
+    limit: Limit = USUAL_PAGE,
+    cursor: Cursor = "",
+) -> Page[AuditView]:
+    """Acts, the latest first, also those of the last second, which are not sealed yet."""
+    wanted = AuditFilter(
+        tenant=permissions.tenant_to_look_at(principal, tenant), actor=actor, act=act, object=object, since=since,
+        before=before,
+    )  # fmt: skip
+    rows = await services.store.list_audit(wanted, read_place(cursor), limit)
+    place = [rows[-1].at.isoformat(), rows[-1].id] if rows else []
+    return run_views.page(rows, map(_view, rows), limit, place)
+
+
+@router.get("/audit/heads", operation="list_audit_heads", role=Role.ADMIN)
+async def list_audit_heads(
+    principal: Principal, services: Services, limit: Limit = USUAL_PAGE, cursor: Cursor = ""
+) -> Page[HeadView]:
+    """Where the chains end, by tenant. Kept elsewhere, they show later that nothing before them was changed."""
+    if not principal.sees_everybody():
+        head = await _head_of(services, principal.tenant)
+        return Page(items=[] if head is None else [_head_view(head)])
+    (after,) = run_views.read_cursor(cursor, 1)
+    heads = await services.store.audit_heads(after, limit)
+    return run_views.page(heads, map(_head_view, heads), limit, [heads[-1].tenant] if heads else [])
+
+
+@router.get("/audit/chain", operation="list_audit_chain", role=Role.ADMIN)
+async def list_audit_chain(
+    principal: Principal,
+    services: Services,
+    tenant: str | None = None,
+    after: Seq = 0,
+    limit: Limit = USUAL_PAGE,
+) -> Page[AuditView]:
+    """The sealed entries of one chain whose number is above `after`, in order, for those who verify it by themselves.
+
+    The hash of an entry is the SHA-256, in hexadecimal, of the hash before it (64 zeros for the first), followed by a
+    JSON array without spaces: `seq`, `id`, `at`, `tenant`, `actor`, `source`, `act`, `object`, `why`, and the texts of
+    `before` and `after` as strings, or null.
+    """
+    rows = await services.store.audit_chain(_chain(principal, tenant), after, limit)
+    return Page(items=[_view(row) for row in rows])
+
+
+@router.get("/audit/verification", operation="verify_audit", role=Role.ADMIN)
+async def verify_audit(principal: Principal, services: Services, tenant: str | None = None) -> VerificationView:
+    """Go through one chain as far as it is kept, and say where it is not what was sealed."""
+    chain = _chain(principal, tenant)
+    head = await _head_of(services, chain)
+    check = ChainCheck(chain)
+    faults: list[AuditFault] = []
+    entries = first_seq = after = 0
+    while head is None or after < head.seq:
+        rows = await services.store.audit_chain(chain, after, _ROWS_AT_ONCE)
+        if not rows:
+            break
+        head = head or await _head_of(services, chain)
+        if head is None:
+            faults.append(AuditFault(tenant=chain, seq=rows[0].seq, id="", why="the head of the chain is missing"))
+            break
+        rows = [row for row in rows if row.seq <= head.seq]
+        if not rows:
+            break
+        first_seq = first_seq or rows[0].seq
+        entries += len(rows)
+        faults += check.faults_in(rows)
+        after = rows[-1].seq
+    if head is not None:
+        faults += filter(None, [check.fault_at_end(head)])
+    return VerificationView(
+        tenant=chain,
+        entries=entries,
+        first_seq=first_seq,
+        head=None if head is None else _head_view(head),
+        faults=[msgspec.convert(fault, AuditFaultView, from_attributes=True) for fault in faults[:MOST_FAULTS]],
+    )
+
+
+def _chain(principal: Principal, tenant: str | None) -> str:
+    """The chain that is asked for, or that of whoever asks. Raises Forbidden."""
+    return permissions.tenant_to_look_at(principal, tenant) or INSTALLATION
+
+
+async def _head_of(services: Services, tenant: str) -> ChainHead | None:
+    """Where a tenant's chain ends: it is in the list behind the tenant's own beginning."""
+    after = tenant[:-1]
+    while heads := await services.store.audit_heads(after, _HEADS_AT_ONCE):
+        for head in heads:
+            if head.tenant == tenant:
+                return head
+        after = heads[-1].tenant
+        if after > tenant:
+            break
+    return None
+
+
+def _view(row: AuditRow) -> AuditView:
+    return AuditView(
+        id=row.id, at=row.at, tenant=row.tenant, actor=row.actor, source=row.source, act=row.act, object=row.object,
+        why=row.why, before=_side(row.before), after=_side(row.after), seq=row.seq, hash=row.hash,
+    )  # fmt: skip
+
+
+def _side(text: str | None) -> msgspec.Raw:
+    return _NULL if text is None else msgspec.Raw(text)
+
+
+def _head_view(head: ChainHead) -> HeadView:
+    return HeadView(tenant=head.tenant, seq=head.seq, hash=head.hash)

@@ -1,0 +1,41 @@
+"""Pages for people: the routes of a server, and its errors. They are for anybody: there is no secret in them."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from html import escape
+
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+
+from mainspring.api.http import docs_page
+from mainspring.api.http.problems import DOCUMENTED_AT
+from mainspring.api.http.routing import Router
+from mainspring.protocol import errors
+from mainspring.protocol.errors import MainspringError
+
+router = Router(prefix="")
+
+HTML = "text/html"
+
+
+@router.get("/api/docs", operation="get_docs", role=None, answers=HTML)
+async def get_docs(request: Request) -> Response:
+    """All routes, as a page for people."""
+    return HTMLResponse(request.app.state.docs(), headers=docs_page.HEADERS)
+
+
+@router.get(DOCUMENTED_AT, operation="get_error_docs", role=None, answers=HTML)
+async def get_error_docs() -> Response:
+    """All errors by their codes, as a page for people: where the `type` of a problem leads."""
+    return HTMLResponse(docs_page.page("Mainspring: errors", _errors()), headers=docs_page.HEADERS)
+
+
+def _errors() -> Iterator[str]:
+    yield "<h1>Errors</h1><p>Every problem has one of these codes.</p><main>"
+    kinds = [kind for kind in vars(errors).values() if inspect.isclass(kind) and issubclass(kind, MainspringError)]
+    for kind in sorted(kinds, key=lambda kind: kind.code):
+        words = inspect.cleandoc(kind.__doc__ or "")
+        yield f'<article><h3 id="{escape(kind.code)}">{escape(kind.code)}</h3><p>{escape(words)}</p></article>'
+    yield "</main>"

@@ -1,0 +1,85 @@
+"""How a server is, its store, and those that share the store: what `mainspring doctor` goes by.
+
+It answers while the store does not, and says so: that is when somebody asks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import datetime, timedelta
+
+from mainspring.api.auth import permissions
+from mainspring.api.http.routing import Router
+from mainspring.api.services import Principal, Role, Services
+from mainspring.protocol.errors import Unavailable
+from mainspring.protocol.rest.overviews import CheckupView, FailingLoopView, LeaseView, OverdueView, PeerView
+from mainspring.store.ports.front import ServerRow
+from mainspring.store.ports.schedules import ScheduleRow
+from mainspring.store.ports.store import ShardRow
+
+router = Router()
+
+ANSWER_SECONDS = 3.0
+"""A store that takes longer does not answer."""
+OVERDUE = timedelta(seconds=5)
+"""A schedule fires within a second of when it is due."""
+_REMEMBERED = timedelta(days=1)
+_MOST_OVERDUE = 100
+
+
+@router.get("/checkup", operation="get_checkup", role=Role.VIEWER)
+async def get_checkup(principal: Principal, services: Services) -> CheckupView:
+    """How this server is, its store, who leads which pool and until when, and which schedules are overdue.
+
+    Whoever belongs to one tenant is told neither where servers are, nor in which words the store fails.
+    """
+    store, clock = services.store, services.clock
+    began = clock.monotonic()
+    try:
+        async with asyncio.timeout(ANSWER_SECONDS):
+            now = await store.time()
+            took, wall = clock.monotonic() - began, clock.wall()
+            shards = await store.shards()
+            servers = await store.servers(_REMEMBERED)
+            tenant = permissions.tenant_to_look_at(principal, None)
+            overdue = await store.next_schedules(tenant, now - OVERDUE, _MOST_OVERDUE)
+    except (Unavailable, TimeoutError) as fault:
+        why = str(fault) if principal.sees_everybody() else ""
+        why = why or f"no answer within {ANSWER_SECONDS:.0f} s"
+        return CheckupView(
+            name=services.name, version=services.version, at=clock.wall(), store_seconds=None, store_fault=why,
+            failing=_failing(services),
+        )  # fmt: skip
+    return CheckupView(
+        name=services.name,
+        version=services.version,
+        at=wall,
+        store_seconds=took,
+        failing=_failing(services),
+        ahead_seconds=(wall - now).total_seconds(),
+        leases=[_lease(row, now) for row in shards],
+        servers=[_peer(row, now, with_address=principal.sees_everybody()) for row in servers],
+        overdue=[_overdue(row, row.next_at, now) for row in overdue if row.next_at is not None],
+    )
+
+
+def _failing(services: Services) -> list[FailingLoopView]:
+    return [
+        FailingLoopView(name=one.name, pool=one.shard, failures=one.failures, code=one.code)
+        for one in services.background.failing()
+    ]
+
+
+def _lease(row: ShardRow, now: datetime) -> LeaseView:
+    return LeaseView(pool=row.id, leader=row.leader, seconds=(row.lease_until - now).total_seconds())
+
+
+def _peer(row: ServerRow, now: datetime, *, with_address: bool) -> PeerView:
+    return PeerView(
+        name=row.name, address=row.address if with_address else "", version=row.version, started_at=row.started_at,
+        silent_seconds=(now - row.heard_at).total_seconds(),
+    )  # fmt: skip
+
+
+def _overdue(row: ScheduleRow, due_at: datetime, now: datetime) -> OverdueView:
+    return OverdueView(tenant=row.tenant, schedule=row.name, seconds=(now - due_at).total_seconds())

@@ -1,0 +1,119 @@
+"""Settings: what can be changed while everything runs, on all servers (OPS-5). For those who see every tenant."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from starlette.responses import Response
+
+from mainspring.api.auth import permissions
+from mainspring.api.auth.audit_context import Auditor
+from mainspring.api.http import etags
+from mainspring.api.http.etags import IfMatch, IfNoneMatch
+from mainspring.api.http.routing import Router
+from mainspring.api.services import Principal, Role, Services
+from mainspring.api.submission.actions import reason
+from mainspring.core.model.audit_entry import INSTALLATION
+from mainspring.core.model.settings import SETTINGS, Setting
+from mainspring.core.schedules.time_zones import EPOCH
+from mainspring.core.text.suggestions import did_you_mean
+from mainspring.host.config.settings import Settings
+from mainspring.protocol.errors import Fault, NotFound, Refused
+from mainspring.protocol.rest.admin import SettingRequest, SettingView
+from mainspring.protocol.rest.runs import Done, Page
+from mainspring.store.ports.admin import MeasureRow
+
+router = Router()
+
+
+@router.get("/settings", operation="list_settings", role=Role.VIEWER)
+async def list_settings(principal: Principal, services: Services) -> Page[SettingView]:
+    """All settings, with what they may be and where their values come from."""
+    permissions.check_every_tenant(principal)
+    rows = await services.settings.refresh()
+    return Page(items=[_view(services.settings, setting, rows) for setting in SETTINGS.values()])
+
+
+@router.get("/settings/{name}", operation="get_setting", role=Role.VIEWER, returns=SettingView)
+async def get_setting(name: str, principal: Principal, services: Services, known: IfNoneMatch = None) -> Response:
+    """One setting."""
+    permissions.check_every_tenant(principal)
+    view = _view(services.settings, _find(name), await services.settings.refresh())
+    return etags.answer(view, view.version, known)
+
+
+@router.put("/settings/{name}", operation="put_setting", role=Role.ADMIN, returns=SettingView)
+async def put_setting(
+    name: str, body: SettingRequest, principal: Principal, services: Services, audit: Auditor, match: IfMatch = None
+) -> Response:
+    """Change a setting, on this server at once and on all others within 5 s."""
+    permissions.check_every_tenant(principal)
+    setting, settings = _find(name), services.settings
+    was = _view(settings, setting, await settings.refresh())
+    expected = etags.expected(match, was.version, f"setting {name}")
+    text = _text(body.value)
+    _check(settings, name, text)
+    row = MeasureRow(
+        name=name, value=text, version=0, updated_at=EPOCH, updated_by=principal.name, why=reason(body.why)
+    )
+    entry = audit.entry(name, tenant=INSTALLATION, why=row.why, before=was.value, after=setting.read(text))
+    kept = await services.store.put_measure(row, expected, entry)
+    return etags.answer(_view(settings, setting, await settings.refresh()), kept.version)
+
+
+@router.delete("/settings/{name}", operation="reset_setting", role=Role.ADMIN)
+async def reset_setting(
+    name: str, principal: Principal, services: Services, audit: Auditor, why: str = "", match: IfMatch = None
+) -> Done:
+    """Let a setting be again what each server has by default."""
+    permissions.check_every_tenant(principal)
+    setting, settings = _find(name), services.settings
+    was = _view(settings, setting, await settings.refresh())
+    etags.expected(match, was.version, f"setting {name}")
+    _check(settings, name, None)
+    entry = audit.entry(name, tenant=INSTALLATION, why=reason(why), before=was.value, after=was.default)
+    changed = await services.store.drop_measure(name, entry)
+    if not changed:
+        await services.store.record([entry])
+    await settings.refresh()
+    return Done(changed=changed)
+
+
+def _find(name: str) -> Setting:
+    setting = SETTINGS.get(name)
+    if setting is None:
+        raise NotFound(f"there is no setting {name[:200]}{did_you_mean(name, SETTINGS)}")
+    return setting
+
+
+def _text(value: float | str) -> str:
+    """A value as it is kept. JSON does not tell 10 from 10.0."""
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+
+
+def _check(settings: Settings, name: str, text: str | None) -> None:
+    """Raises Refused, about the field `value`."""
+    try:
+        settings.check(name, text)
+    except Refused as refused:
+        faults = [
+            Fault(where="value", why=fault.why if fault.where == name else f"{fault.where} {fault.why}")
+            for fault in refused.faults
+        ]
+        raise Refused(str(refused).partition("\n")[0], faults) from refused
+
+
+def _view(settings: Settings, setting: Setting, rows: Mapping[str, MeasureRow]) -> SettingView:
+    row = rows.get(setting.name)
+    return SettingView(
+        name=setting.name,
+        value=settings.value(setting),
+        default=settings.default(setting),
+        origin="changed" if row is not None else "flag" if settings.is_given(setting) else "default",
+        least=setting.least,
+        most=setting.most,
+        about=setting.about,
+        version=0 if row is None else row.version,
+        updated_at=None if row is None else row.updated_at,
+        updated_by="" if row is None else row.updated_by,
+    )

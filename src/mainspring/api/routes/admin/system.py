@@ -1,0 +1,73 @@
+"""The server itself: is it up, is it ready, what does it lead, its numbers, and the document of its routes."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import msgspec
+from prometheus_client import CONTENT_TYPE_LATEST
+from starlette.requests import Request
+from starlette.responses import Response
+
+from mainspring.api.auth import permissions
+from mainspring.api.http.routing import API, JSON, Router
+from mainspring.api.services import Principal, Role, Services
+from mainspring.api.submission.rate_limits import Counts
+from mainspring.protocol.errors import NotLeading, NotReady
+from mainspring.protocol.rest.runs import ServerView
+
+router = Router(prefix="")
+
+_HEARD_WITHIN = timedelta(seconds=30)
+
+
+class Health(msgspec.Struct, frozen=True, kw_only=True):
+    """The server answers."""
+
+    status: str = "ok"
+
+
+@router.get("/healthz", operation="get_health", role=None)
+async def get_health() -> Health:
+    """Whether the process is up; nothing else is asked."""
+    return Health()
+
+
+@router.get("/readyz", operation="get_readiness", role=None)
+async def get_readiness(services: Services) -> Health:
+    """Whether the store answers, every shard has a leader, here or elsewhere, and no background loop keeps failing."""
+    now = await services.store.time()
+    lost = [shard for shard in await services.store.shards() if shard.lease_until <= now]
+    if lost:
+        raise NotLeading(f"{len(lost)} of the shards have no leader now")
+    failing = services.background.failing()
+    if failing:
+        loops = ", ".join(f"{one.name} ({one.code}, {one.failures} failures in a row)" for one in failing)
+        raise NotReady(f"background loops keep failing: {loops}")
+    return Health()
+
+
+@router.get(f"{API}/server", operation="get_server", role=Role.VIEWER)
+async def get_server(services: Services) -> ServerView:
+    """Who answers, what it leads, and which servers there are."""
+    servers = await services.store.servers(_HEARD_WITHIN)
+    return ServerView(
+        name=services.name,
+        version=services.version,
+        address=services.address,
+        leads=sorted(services.shards.leads()),
+        servers=[server.name for server in servers],
+    )
+
+
+@router.get("/metrics", operation="get_metrics", role=Role.VIEWER, answers="text/plain", counts=Counts.NOTHING)
+async def get_metrics(principal: Principal, services: Services) -> Response:
+    """Numbers for Prometheus, for those who see every tenant."""
+    permissions.check_every_tenant(principal)
+    return Response(services.metrics.text(), media_type=CONTENT_TYPE_LATEST)
+
+
+@router.get("/openapi.json", operation="get_openapi", role=Role.VIEWER, counts=Counts.NOTHING)
+async def get_openapi(request: Request) -> Response:
+    """This document."""
+    return Response(request.app.state.openapi(), media_type=JSON)

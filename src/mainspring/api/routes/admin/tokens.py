@@ -1,0 +1,93 @@
+"""Tokens: made, listed, revoked, by administrators (SEC-2)."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from starlette.responses import Response
+
+from mainspring.api.auth import permissions
+from mainspring.api.auth.audit_context import Auditor
+from mainspring.api.auth.tokens import LONGEST_LIFE, SHORTEST_LIFE, described, make_token
+from mainspring.api.http.problems import not_found
+from mainspring.api.http.routing import Router, json_response
+from mainspring.api.services import EVERY_TENANT, Principal, Role, Services
+from mainspring.api.submission.idempotency import Key
+from mainspring.api.views import run_views
+from mainspring.core.admission import validate_job
+from mainspring.core.admission.validate_job import Faults
+from mainspring.protocol.errors import KeyReused, Refused
+from mainspring.protocol.rest.runs import Done, Page, TokenRequest, TokenView
+
+router = Router()
+
+LONGEST_NAME = 128
+GIVEN_BY_ALL = frozenset({Role.VIEWER, Role.SUBMITTER, Role.OPERATOR, Role.APPROVER, Role.ADMIN})
+"""Roles that the administrator of one tenant can give. A worker gets the work of every tenant of its pool."""
+GIVEN = GIVEN_BY_ALL | {Role.WORKER}
+
+
+@router.post("/tokens", operation="create_token", role=Role.ADMIN, status=201, returns=TokenView)
+async def create_token(
+    body: TokenRequest, principal: Principal, services: Services, audit: Auditor, key: Key = None
+) -> Response:
+    """Make a token. This answer is the only one that ever shows it.
+
+    It is for the tenant of whoever asks, unless that may act for others and names one. An `Idempotency-Key` that comes
+    again is refused (409): whoever did not get the first answer revokes the token that the refusal names.
+    """
+    tenant = principal.tenant if body.tenant is None else body.tenant
+    if tenant != principal.tenant:
+        permissions.check_every_tenant(principal)
+    _check(body, tenant, GIVEN if principal.sees_everybody() else GIVEN_BY_ALL)
+    token, row = make_token(
+        tenant=tenant,
+        roles=[Role(role) for role in dict.fromkeys(body.roles)],
+        name=body.name,
+        by=principal.name,
+        now=await services.time.now(),
+        life=timedelta(seconds=body.expires_in_seconds),
+        key=None if key is None else f"{principal.tenant} {key}",
+    )
+    if key is not None and await services.store.find_token(row.id) is not None:
+        raise KeyReused(f"the token {row.id} was made under this key, and is not shown again")
+    await services.store.insert_token(row, audit.entry(row.id, tenant=tenant, after=described(row)))
+    return json_response(run_views.token_view(row, token), 201, {"Location": f"/api/v1/tokens/{row.id}"})
+
+
+@router.get("/tokens", operation="list_tokens", role=Role.ADMIN)
+async def list_tokens(principal: Principal, services: Services, tenant: str | None = None) -> Page[TokenView]:
+    """Tokens, the oldest first, also those that are over; never the tokens themselves."""
+    rows = await services.store.list_tokens(permissions.tenant_to_look_at(principal, tenant))
+    return Page(items=[run_views.token_view(row) for row in rows])
+
+
+@router.delete("/tokens/{token_id}", operation="revoke_token", role=Role.ADMIN)
+async def revoke_token(token_id: str, principal: Principal, services: Services, audit: Auditor) -> Done:
+    """End a token. Within ten seconds no server takes it any more."""
+    row = await services.store.find_token(token_id)
+    if row is None or not principal.sees(row.tenant):
+        raise not_found("token", token_id)
+    entry = audit.entry(token_id, tenant=row.tenant, before=described(row))
+    return Done(changed=await services.store.revoke_token(token_id, entry))
+
+
+def _check(body: TokenRequest, tenant: str, given: frozenset[Role]) -> None:
+    faults = Faults()
+    if not 1 <= len(body.name) <= LONGEST_NAME or not body.name.isprintable():
+        faults.add("name", f"must have 1 to {LONGEST_NAME} characters that can be printed")
+    if tenant != EVERY_TENANT:
+        validate_job.check_name(tenant, "tenant", faults)
+    if not body.roles:
+        faults.add("roles", "must name a role")
+    names = sorted(role.value for role in given)
+    if len(body.roles) > len(Role):
+        faults.add("roles", f"there are {len(body.roles)}, {len(Role)} are allowed")
+    for number, role in enumerate(body.roles[: len(Role)]):
+        if role not in names:
+            faults.add(f"roles[{number}]", f"must be one of {', '.join(names)}")
+    if not SHORTEST_LIFE.total_seconds() <= body.expires_in_seconds <= LONGEST_LIFE.total_seconds():
+        longest = LONGEST_LIFE.total_seconds()
+        faults.add("expires_in_seconds", f"must be from {SHORTEST_LIFE.total_seconds():.0f} to {longest:.0f}")
+    if faults.total():
+        raise Refused(f"the token has {faults.total()} fault{'s' if faults.total() > 1 else ''}", faults.all())

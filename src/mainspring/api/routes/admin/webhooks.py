@@ -1,0 +1,197 @@
+"""Webhooks: those outside who are told how runs end, what they were told, and whether it arrived.
+
+A webhook's secret is shown once, as a token is, and kept nowhere (ADR 0023). Where it may point to is asked when
+something is sent, because names come to mean other addresses; what can't be an address at all is refused at once. An
+address may be kept in a variable or a file of the server's machine (`${env:NAME}`) only if the server was started so: a
+tenant is not to read what is its operator's.
+"""
+
+from __future__ import annotations
+
+from random import Random
+
+import msgspec
+from starlette.responses import Response
+
+from mainspring.api.auth import permissions
+from mainspring.api.auth.audit_context import Auditor
+from mainspring.api.auth.tokens import webhook_secret
+from mainspring.api.http import etags
+from mainspring.api.http.etags import IfMatch, IfNoneMatch
+from mainspring.api.http.problems import not_found
+from mainspring.api.http.routing import Router
+from mainspring.api.services import EVERY_TENANT, Principal, Role, Services
+from mainspring.api.views import run_views
+from mainspring.api.views.run_views import USUAL_PAGE, Cursor, Limit
+from mainspring.core.admission.validate_job import Faults, check_name
+from mainspring.core.model.webhook_events import EVENTS, reference_in, tell_test
+from mainspring.core.text.urls import LONGEST_URL, fault_of_url
+from mainspring.host.outbox.webhooks import MOST_OF_TENANT, new_delivery, outgoing
+from mainspring.protocol.errors import Conflict, Refused
+from mainspring.protocol.ids import entropy, new_id
+from mainspring.protocol.rest.admin import DeliveryView, WebhookRequest, WebhookView
+from mainspring.protocol.rest.runs import Done, Page
+from mainspring.store.ports.admin import DeliveryRow, WebhookRow
+
+router = Router()
+
+LONGEST_NOTE = 1_000
+
+
+@router.post("/webhooks", operation="create_webhook", role=Role.ADMIN, status=201, returns=WebhookView)
+async def create_webhook(body: WebhookRequest, principal: Principal, services: Services, audit: Auditor) -> Response:
+    """Tell somebody outside how runs end. This answer is the only one that ever shows the secret."""
+    tenant = permissions.tenant_to_act_for(principal, body.tenant)
+    _check(body, tenant, services)
+    if len(await services.store.list_webhooks(tenant, "", MOST_OF_TENANT)) >= MOST_OF_TENANT:
+        raise Conflict(f"a tenant has at most {MOST_OF_TENANT} webhooks")
+    now = await services.time.now()
+    row = WebhookRow(
+        id=new_id("hook", now, Random(entropy())), tenant=tenant, url=body.url,
+        events=tuple(body.events), job=body.job,
+        enabled=body.enabled, note=body.note, version=0, created_at=now, created_by=principal.name,
+    )  # fmt: skip
+    entry = audit.entry(row.id, tenant=tenant, after=_described(row))
+    row = await services.store.put_webhook(row, 0, entry)
+    services.webhooks.forget(tenant)
+    view = _view(row, secret=webhook_secret(services.cluster_secret, row.id))
+    return etags.answer(view, row.version, status=201, headers={"Location": f"/api/v1/webhooks/{row.id}"})
+
+
+@router.get("/webhooks", operation="list_webhooks", role=Role.OPERATOR)
+async def list_webhooks(
+    principal: Principal, services: Services, tenant: str | None = None, limit: Limit = USUAL_PAGE, cursor: Cursor = ""
+) -> Page[WebhookView]:
+    """Webhooks, the oldest first, without their secrets."""
+    (after,) = run_views.read_cursor(cursor, 1)
+    wanted = permissions.tenant_to_look_at(principal, tenant)
+    rows = await services.store.list_webhooks(wanted, after, limit)
+    return run_views.page(rows, map(_view, rows), limit, [rows[-1].id] if rows else [])
+
+
+@router.get("/webhooks/{webhook_id}", operation="get_webhook", role=Role.OPERATOR, returns=WebhookView)
+async def get_webhook(webhook_id: str, principal: Principal, services: Services, known: IfNoneMatch = None) -> Response:
+    """One webhook, without its secret."""
+    row = await _find(services, principal, webhook_id)
+    return etags.answer(_view(row), row.version, known)
+
+
+@router.put("/webhooks/{webhook_id}", operation="change_webhook", role=Role.ADMIN, returns=WebhookView)
+async def change_webhook(
+    webhook_id: str, body: WebhookRequest, principal: Principal, services: Services, audit: Auditor,
+    match: IfMatch = None,
+) -> Response:  # fmt: skip
+    """Change a webhook as a whole; its secret and its tenant stay."""
+    row = await _find(services, principal, webhook_id)
+    _check(body, row.tenant, services)
+    if body.tenant not in {None, row.tenant}:
+        raise Refused("a webhook stays with its tenant")
+    changed = WebhookRow(
+        id=row.id, tenant=row.tenant, url=body.url, events=tuple(body.events), job=body.job,
+        enabled=body.enabled, note=body.note, version=row.version, created_at=row.created_at,
+        created_by=row.created_by,
+    )  # fmt: skip
+    expected = etags.expected(match, row.version, f"webhook {row.id}")
+    entry = audit.entry(row.id, tenant=row.tenant, before=_described(row), after=_described(changed))
+    changed = await services.store.put_webhook(changed, expected, entry)
+    services.webhooks.forget(row.tenant)
+    return etags.answer(_view(changed), changed.version)
+
+
+@router.delete("/webhooks/{webhook_id}", operation="delete_webhook", role=Role.ADMIN)
+async def delete_webhook(
+    webhook_id: str, principal: Principal, services: Services, audit: Auditor, match: IfMatch = None
+) -> Done:
+    """Tell them nothing more. What they were told is forgotten."""
+    row = await _find(services, principal, webhook_id)
+    etags.expected(match, row.version, f"webhook {row.id}")
+    changed = await services.store.drop_webhook(row.id, audit.entry(row.id, tenant=row.tenant, before=_described(row)))
+    services.webhooks.forget(row.tenant)
+    return Done(changed=changed)
+
+
+@router.post("/webhooks/{webhook_id}/test", operation="test_webhook", role=Role.ADMIN, status=202, returns=DeliveryView)
+async def test_webhook(webhook_id: str, principal: Principal, services: Services, audit: Auditor) -> DeliveryView:
+    """Send a message that only shows whether it arrives: look for it among the deliveries."""
+    row = await _find(services, principal, webhook_id)
+    now = await services.time.now()
+    event = tell_test(new_id("msg", now, Random(entropy())), row.id, tenant=row.tenant, at=now)
+    delivery = new_delivery(row, event, now)
+    entry = audit.entry(row.id, tenant=row.tenant, after={"delivery": delivery.id})
+    await services.store.add_deliveries([delivery], [outgoing(delivery, now)], entry)
+    return _delivery_view(delivery)
+
+
+@router.get("/webhooks/{webhook_id}/deliveries", operation="list_deliveries", role=Role.OPERATOR)
+async def list_deliveries(
+    webhook_id: str, principal: Principal, services: Services, limit: Limit = USUAL_PAGE, cursor: Cursor = ""
+) -> Page[DeliveryView]:
+    """What a webhook was told, the latest first, and what became of it."""
+    row = await _find(services, principal, webhook_id)
+    (before,) = run_views.read_cursor(cursor, 1)
+    rows = await services.store.list_deliveries(row.id, before, limit)
+    return run_views.page(rows, map(_delivery_view, rows), limit, [rows[-1].id] if rows else [])
+
+
+@router.post("/webhooks/{webhook_id}/deliveries/{delivery_id}/resend", operation="resend_delivery", role=Role.ADMIN)
+async def resend_delivery(
+    webhook_id: str, delivery_id: str, principal: Principal, services: Services, audit: Auditor
+) -> Done:
+    """Send a message once more, with the same id."""
+    row = await _find(services, principal, webhook_id)
+    delivery = await services.store.find_delivery(delivery_id)
+    if delivery is None or delivery.webhook_id != row.id:
+        raise not_found("delivery", delivery_id)
+    now = await services.time.now()
+    again = outgoing(delivery, now, again=f":{entropy():016x}")
+    entry = audit.entry(delivery_id, tenant=row.tenant)
+    return Done(changed=await services.store.resend(delivery_id, again, entry))
+
+
+async def _find(services: Services, principal: Principal, webhook_id: str) -> WebhookRow:
+    row = await services.store.find_webhook(webhook_id)
+    if row is None or not principal.sees(row.tenant):
+        raise not_found("webhook", webhook_id)
+    return row
+
+
+def _check(body: WebhookRequest, tenant: str, services: Services) -> None:
+    faults = Faults()
+    fault = fault_of_url(body.url)
+    if reference_in(body.url) is not None and len(body.url) <= LONGEST_URL:
+        fault = None if services.has_url_references else "must be the address itself: nothing is looked up for it here"
+    if fault is not None:
+        faults.add("url", fault)
+    for number, event in enumerate(body.events[: Faults.MOST]):
+        if event not in EVENTS:
+            faults.add(f"events[{number}]", f"must be one of {', '.join(EVENTS)}")
+    if len(body.events) > len(EVENTS):
+        faults.add("events", f"must be at most {len(EVENTS)}")
+    if body.job:
+        check_name(body.job, "job", faults)
+    if len(body.note) > LONGEST_NOTE:
+        faults.add("note", f"must have at most {LONGEST_NOTE} characters")
+    if tenant != EVERY_TENANT:
+        check_name(tenant, "tenant", faults)
+    if faults.total():
+        raise Refused(f"the webhook has {faults.total()} fault{'s' if faults.total() > 1 else ''}", faults.all())
+
+
+def _view(row: WebhookRow, secret: str | None = None) -> WebhookView:
+    return WebhookView(
+        id=row.id, tenant=row.tenant, url=row.url, events=list(row.events), job=row.job, enabled=row.enabled,
+        note=row.note, version=row.version, created_at=row.created_at, created_by=row.created_by, secret=secret,
+    )  # fmt: skip
+
+
+def _described(row: WebhookRow) -> dict[str, object]:
+    """What the audit log says of a webhook."""
+    return {"url": row.url, "events": row.events, "job": row.job, "enabled": row.enabled, "note": row.note}
+
+
+def _delivery_view(row: DeliveryRow) -> DeliveryView:
+    return DeliveryView(
+        id=row.id, webhook_id=row.webhook_id, type=row.type, subject=row.subject, body=msgspec.Raw(row.body),
+        created_at=row.created_at, state=row.state, tries=row.tries, status=row.status, fault=row.fault,
+        last_at=row.last_at,
+    )  # fmt: skip

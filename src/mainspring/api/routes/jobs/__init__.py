@@ -1,0 +1,1 @@
+"""Routes of jobs, schedules, and events from outside."""

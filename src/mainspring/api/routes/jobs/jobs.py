@@ -1,0 +1,233 @@
+"""Jobs: definitions are submitted, read and taken away, and what became of their runs over the days (OBS-5)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+from random import Random
+from typing import Annotated
+
+import msgspec
+from starlette.responses import Response
+
+from mainspring.api.auth import permissions
+from mainspring.api.auth.audit_context import Auditor
+from mainspring.api.http import etags, list_filters
+from mainspring.api.http.bodies import LARGE_BYTES
+from mainspring.api.http.etags import IfMatch, IfNoneMatch
+from mainspring.api.http.job_schema import JobDefinition
+from mainspring.api.http.list_filters import Query
+from mainspring.api.http.problems import not_found, refusal
+from mainspring.api.http.routing import Router, json_response
+from mainspring.api.services import Principal, Role, Services
+from mainspring.api.submission.actions import reason
+from mainspring.api.submission.definitions import new_job, read_job, tell_job
+from mainspring.api.submission.gate import refuse
+from mainspring.api.views import run_views
+from mainspring.api.views.run_views import USUAL_PAGE, Cursor, Limit
+from mainspring.core.admission.validate_job import NAME
+from mainspring.core.lifecycle.duration_histogram import percentile
+from mainspring.core.model.job import JobRow
+from mainspring.core.query.filters import Listed, Wanted, fits
+from mainspring.protocol.ids import entropy
+from mainspring.protocol.rest.overviews import JobDayView, TrendView
+from mainspring.protocol.rest.runs import Done, JobView, Page
+from mainspring.store.ports.front import JobDay
+
+router = Router()
+
+TenantName = Annotated[str, msgspec.Meta(pattern=f"^{NAME.pattern}$")]
+Version = Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)]
+MOST_DAYS = 366
+_ROWS_AT_ONCE = 200
+_MOST_ROWS_LOOKED_AT = 2_000
+_DAY = timedelta(days=1)
+
+
+@router.post(
+    "/jobs", operation="create_job", role=Role.SUBMITTER, status=201, also=200, reads=JobDefinition, returns=JobView
+)
+async def create_job(
+    body: bytes,
+    principal: Principal,
+    services: Services,
+    audit: Auditor,
+    tenant: TenantName | None = None,
+    match: IfMatch = None,
+) -> Response:
+    """Submit a definition.
+
+    It becomes the next version of its name, or is that which is there if nothing has changed (200). With `If-Match` it
+    is taken only if the latest version is still the one that it names.
+    """
+    tenant = permissions.tenant_to_act_for(principal, tenant)
+    large = len(body) > LARGE_BYTES
+    job = await asyncio.to_thread(read_job, body, services.limits) if large else read_job(body, services.limits)
+    refuse("the job", await services.gate.check_job(job.spec))
+    if match is not None:
+        latest = await services.store.find_job(tenant, job.spec.name)
+        etags.expected(match, None if latest is None else latest.version, f"job {job.spec.name}")
+    wanted = new_job(job, tenant=tenant, by=principal.name, now=await services.time.now(), random=Random(entropy()))
+    row = await services.store.insert_job(wanted, tell_job(audit, job, tenant=tenant))
+    await services.submissions.jobs.submitted(row)
+    headers = {"Location": f"/api/v1/jobs/{row.name}?version={row.version}", "ETag": etags.tag(row.version)}
+    return json_response(run_views.job_view(row), 201 if row.id == wanted.id else 200, headers)
+
+
+@router.get("/jobs", operation="list_jobs", role=Role.VIEWER)
+async def list_jobs(
+    principal: Principal,
+    services: Services,
+    q: Query = "",
+    tenant: str | None = None,
+    limit: Limit = USUAL_PAGE,
+    cursor: Cursor = "",
+) -> Page[JobView]:
+    """The latest version of each job that is not deleted, by tenant and name.
+
+    With `q` (docs/reference/filters.md) a page may have fewer jobs than `limit`, and others may follow all the same.
+    """
+    wanted = await list_filters.wanted_of(services, principal, Listed.JOBS, q, tenant=tenant)
+    (after,) = run_views.read_cursor(cursor, 1)
+    if wanted.job is None and not wanted.labels:
+        rows = await services.store.list_jobs(wanted.tenant, after, limit)
+        return run_views.page(rows, map(run_views.job_view, rows), limit, [_place(rows[-1])] if rows else [])
+    fitting: list[JobRow] = []
+    for _ in range(_MOST_ROWS_LOOKED_AT // _ROWS_AT_ONCE):
+        rows = await services.store.list_jobs(wanted.tenant, after, _ROWS_AT_ONCE)
+        for row in rows:
+            after = _place(row)
+            if _fits(row, wanted):
+                fitting.append(row)
+            if len(fitting) == limit:
+                return Page(items=list(map(run_views.job_view, fitting)), next_cursor=run_views.make_cursor(after))
+        if len(rows) < _ROWS_AT_ONCE:
+            return Page(items=list(map(run_views.job_view, fitting)))
+    return Page(items=list(map(run_views.job_view, fitting)), next_cursor=run_views.make_cursor(after))
+
+
+@router.get("/jobs/{name}", operation="get_job", role=Role.VIEWER, returns=JobView)
+async def get_job(
+    name: str,
+    principal: Principal,
+    services: Services,
+    version: Version | None = None,
+    tenant: str | None = None,
+    known: IfNoneMatch = None,
+) -> Response:
+    """One version of a job, the latest if none is named; the ETag is the version. Also of one that is deleted."""
+    row = await find_job(services, principal, name, version, tenant)
+    state = f"{row.version}" if row.deleted_at is None else f"{row.version}-deleted"
+    return etags.answer(run_views.job_view(row, with_definition=True), state, known)
+
+
+@router.get("/jobs/{name}/versions", operation="list_job_versions", role=Role.VIEWER)
+async def list_job_versions(
+    name: str,
+    principal: Principal,
+    services: Services,
+    tenant: str | None = None,
+    limit: Limit = USUAL_PAGE,
+    cursor: Cursor = "",
+) -> Page[JobView]:
+    """The versions of a job, the latest first, without their definitions. Also of one that is deleted."""
+    (before,) = run_views.read_cursor(cursor, 1)
+    if before and not (before.isascii() and before.isdecimal() and len(before) < 10):
+        raise refusal("the request has 1 fault", "query:cursor", "is not one that this list gave")
+    latest = await find_job(services, principal, name, None, tenant)
+    rows = await services.store.job_versions(latest.tenant, name, int(before) if before else None, limit)
+    return run_views.page(rows, map(run_views.job_view, rows), limit, [str(rows[-1].version)] if rows else [])
+
+
+@router.delete("/jobs/{name}", operation="delete_job", role=Role.OPERATOR)
+async def delete_job(
+    name: str,
+    principal: Principal,
+    services: Services,
+    audit: Auditor,
+    tenant: str | None = None,
+    why: str = "",
+    match: IfMatch = None,
+) -> Done:
+    """Take a job away, with all its versions: no run is made of it any more. Runs that there are go on.
+
+    Refused (409) while a schedule is for it. Whoever submits a job of this name brings it back.
+    """
+    row = await find_job(services, principal, name, None, tenant)
+    etags.expected(match, row.version, f"job {name}")
+    entry = audit.entry(name, tenant=row.tenant, why=reason(why), before={"id": row.id, "version": row.version})
+    if not await services.store.delete_job(row.tenant, name, entry):
+        raise not_found("job", name)
+    services.submissions.jobs.deleted(row.tenant, name)
+    return Done(changed=True)
+
+
+@router.get("/jobs/{name}/trend", operation="get_job_trend", role=Role.VIEWER)
+async def get_job_trend(
+    name: str,
+    principal: Principal,
+    services: Services,
+    days: Annotated[int, msgspec.Meta(ge=1, le=MOST_DAYS)] = 30,
+    tenant: str | None = None,
+) -> TrendView:
+    """What became of a job's runs that ended in the last days, by day in UTC, today included."""
+    row = await find_job(services, principal, name, None, tenant)
+    now = await services.time.now()
+    today = datetime(now.year, now.month, now.day, tzinfo=UTC)
+    first = today - (days - 1) * _DAY
+    told = {one.day: one for one in await services.store.job_days(row.tenant, name, first, today + _DAY)}
+    each = [told.get(day, _nothing(day)) for day in (first + number * _DAY for number in range(days))]
+    return TrendView(tenant=row.tenant, job=name, days=list(map(_day_view, each)), total=_day_view(_sum(first, each)))
+
+
+async def find_job(
+    services: Services, principal: Principal, name: str, version: int | None, tenant: str | None
+) -> JobRow:
+    """A version of a job that whoever asks may see, the latest if none is named. Raises NotFound."""
+    row = await services.store.find_job(permissions.tenant_to_act_for(principal, tenant), name, version)
+    if row is None:
+        raise not_found("job", name if version is None else f"{name}@{version}")
+    return row
+
+
+def _place(row: JobRow) -> str:
+    return f"{row.tenant}/{row.name}"
+
+
+def _fits(row: JobRow, wanted: Wanted) -> bool:
+    if wanted.job is not None and not fits(wanted.job, row.name):
+        return False
+    labels = msgspec.json.decode(row.labels, type=dict[str, str])
+    return all(name in labels and fits(value, labels[name]) for name, value in wanted.labels)
+
+
+def _nothing(day: datetime) -> JobDay:
+    return JobDay(day=day, states={}, durations={}, lateness={}, retries=0)
+
+
+def _sum(first: datetime, days: Iterable[JobDay]) -> JobDay:
+    states: Counter[str] = Counter()
+    durations: Counter[int] = Counter()
+    lateness: Counter[int] = Counter()
+    retries = 0
+    for day in days:
+        states.update(day.states)
+        durations.update(day.durations)
+        lateness.update(day.lateness)
+        retries += day.retries
+    return JobDay(day=first, states=states, durations=durations, lateness=lateness, retries=retries)
+
+
+def _day_view(day: JobDay) -> JobDayView:
+    return JobDayView(
+        day=day.day,
+        runs=sum(day.states.values()),
+        states=day.states,
+        retries=day.retries,
+        duration_p50_seconds=percentile(day.durations, 0.5),
+        duration_p95_seconds=percentile(day.durations, 0.95),
+        late_p50_seconds=percentile(day.lateness, 0.5),
+        late_p95_seconds=percentile(day.lateness, 0.95),
+    )

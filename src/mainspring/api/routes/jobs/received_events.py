@@ -1,0 +1,73 @@
+"""Events come in, and are listed (TRG-7). The live stream of transitions is in `api/routes/runs/live_events.py`."""
+
+from __future__ import annotations
+
+from starlette.requests import Request
+
+from mainspring.api.auth import permissions
+from mainspring.api.auth.audit_context import Auditor
+from mainspring.api.http import bodies
+from mainspring.api.http.routing import Router
+from mainspring.api.http.time_cursors import TimeCursor
+from mainspring.api.routes.jobs.jobs import TenantName
+from mainspring.api.services import Principal, Role, Services
+from mainspring.api.submission.cloud_events import LARGEST_REQUEST_BYTES, STRUCTURED, read_events
+from mainspring.api.submission.rate_limits import Counts
+from mainspring.api.views import schedule_views
+from mainspring.api.views.run_views import USUAL_PAGE, Cursor, Limit
+from mainspring.protocol.rest.runs import Page
+from mainspring.protocol.rest.schedules import CloudEvent, EventView, ReceivedView
+
+router = Router()
+
+_IDS_AUDITED = 10
+
+
+@router.post(
+    "/events",
+    operation="receive_events",
+    role=Role.SUBMITTER,
+    takes=STRUCTURED,
+    reads=CloudEvent,
+    counts=Counts.SUBMISSION,
+)
+async def receive_events(
+    request: Request, principal: Principal, services: Services, audit: Auditor, tenant: TenantName | None = None
+) -> Page[ReceivedView]:
+    """Take events in: one, or a list of them, as CloudEvents in structured, batch or binary mode.
+
+    The answer comes when they are kept, and says of each whether it is new. One that has the source and the id of one
+    that came before changes nothing: sending again is safe.
+    """
+    tenant = permissions.tenant_to_act_for(principal, tenant)
+    body = await bodies.read(request, LARGEST_REQUEST_BYTES)
+    events = read_events(request.headers, body, tenant=tenant, now=await services.time.now())
+    types = sorted({event.type for event in events})
+    entry = audit.entry(
+        types[0] if len(types) == 1 else f"{len(types)} types",
+        tenant=tenant,
+        after={"events": len(events), "ids": [event.id for event in events[:_IDS_AUDITED]]},
+    )
+    are_new = await services.book.receive_events(tenant, events, entry)
+    return Page(
+        items=[
+            ReceivedView(id=event.id, source=event.source, is_new=is_new)
+            for event, is_new in zip(events, are_new, strict=True)
+        ]
+    )
+
+
+@router.get("/events/received", operation="list_received_events", role=Role.VIEWER)
+async def list_received_events(
+    principal: Principal,
+    services: Services,
+    type: str | None = None,
+    tenant: str | None = None,
+    limit: Limit = USUAL_PAGE,
+    cursor: Cursor = "",
+) -> Page[EventView]:
+    """Events that came in, the latest first, as far as they are kept."""
+    place = TimeCursor.read(cursor)
+    looked_at = permissions.tenant_to_look_at(principal, tenant)
+    rows = await services.store.list_events(looked_at, type, place.before(None), limit + place.given)
+    return place.page(rows, limit, lambda row: row.received_at, schedule_views.event_view)

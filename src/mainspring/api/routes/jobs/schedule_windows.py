@@ -1,0 +1,109 @@
+"""What became of the windows of schedules, what is to come, and who did what to a schedule (TRG-4, TRG-11)."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from mainspring.api.auth import permissions
+from mainspring.api.http.routing import Router
+from mainspring.api.http.time_cursors import TimeCursor
+from mainspring.api.routes.jobs.schedules import find_schedule
+from mainspring.api.services import Principal, Role, Services
+from mainspring.api.views import schedule_views
+from mainspring.api.views.run_views import USUAL_PAGE, Cursor, Limit
+from mainspring.core.schedules.windows import Outcome
+from mainspring.host.schedules.schedule_actions import Upcoming
+from mainspring.protocol.rest.runs import Page
+from mainspring.protocol.rest.schedules import BackfillSummary, ChangeView, FireView, Instant, UpcomingView
+from mainspring.store.ports.schedules import FireFilter
+
+router = Router()
+
+USUAL_OUTLOOK = timedelta(days=1)
+
+
+@router.get("/upcoming", operation="list_upcoming", role=Role.VIEWER)
+async def list_upcoming(
+    principal: Principal,
+    services: Services,
+    until: Instant | None = None,
+    first_only: bool = False,
+    with_last: bool = False,
+    tenant: str | None = None,
+    limit: Limit = USUAL_PAGE,
+) -> Page[UpcomingView]:
+    """The windows to come of all schedules, soonest first, of the next day unless `until` says otherwise.
+
+    With `first_only`, only the next one of each schedule; with `with_last`, each also says what became of its
+    schedule's latest window.
+    """
+    looked_at = permissions.tenant_to_look_at(principal, tenant)
+    end = until or await services.time.now() + USUAL_OUTLOOK
+    if first_only:
+        rows = await services.store.next_schedules(looked_at, end, limit)
+        coming = [Upcoming(window_at=row.next_at, schedule=row) for row in rows if row.next_at is not None]
+    else:
+        coming = await services.book.upcoming(looked_at, end, limit)
+    last: dict[str, FireView] = {}
+    if with_last:
+        for schedule_id in dict.fromkeys(one.schedule.id for one in coming):
+            for fire in await services.store.fires(FireFilter(schedule_id=schedule_id), 1):
+                last[schedule_id] = schedule_views.fire_view(fire)
+    return Page(
+        items=[
+            UpcomingView(
+                window_at=one.window_at,
+                schedule_id=one.schedule.id,
+                schedule=one.schedule.name,
+                tenant=one.schedule.tenant,
+                job=one.schedule.job,
+                last=last.get(one.schedule.id),
+            )
+            for one in coming
+        ]
+    )
+
+
+@router.get("/schedules/{ref}/fires", operation="list_fires", role=Role.VIEWER)
+async def list_fires(
+    ref: str,
+    principal: Principal,
+    services: Services,
+    outcome: list[Outcome] | None = None,
+    since: Instant | None = None,
+    before: Instant | None = None,
+    backfill: str | None = None,
+    tenant: str | None = None,
+    limit: Limit = USUAL_PAGE,
+    cursor: Cursor = "",
+) -> Page[FireView]:
+    """What became of the windows of a schedule, the newest window first."""
+    place = TimeCursor.read(cursor)
+    row = await find_schedule(services, principal, ref, tenant)
+    wanted = FireFilter(
+        schedule_id=row.id,
+        outcomes=tuple(outcome or ()),
+        since=since,
+        before=place.before(before),
+        backfill_id=backfill,
+    )
+    rows = await services.store.fires(wanted, limit + place.given)
+    return place.page(rows, limit, lambda fire: fire.window_at, schedule_views.fire_view)
+
+
+@router.get("/schedules/{ref}/changes", operation="list_changes", role=Role.VIEWER)
+async def list_changes(
+    ref: str, principal: Principal, services: Services, tenant: str | None = None, limit: Limit = USUAL_PAGE
+) -> Page[ChangeView]:
+    """Who did what to a schedule, and why, the latest first."""
+    row = await find_schedule(services, principal, ref, tenant)
+    return Page(items=[schedule_views.change_view(one) for one in await services.store.schedule_changes(row.id, limit)])
+
+
+@router.get("/schedules/{ref}/backfills", operation="list_backfills", role=Role.VIEWER)
+async def list_backfills(
+    ref: str, principal: Principal, services: Services, tenant: str | None = None, limit: Limit = USUAL_PAGE
+) -> Page[BackfillSummary]:
+    """The backfills of a schedule, the latest first. Its fires say what became of their windows."""
+    row = await find_schedule(services, principal, ref, tenant)
+    return Page(items=[schedule_views.backfill_summary(one) for one in await services.store.backfills(row.id, limit)])

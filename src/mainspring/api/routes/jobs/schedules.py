@@ -1,0 +1,268 @@
+"""Schedules: defined, changed, held and fired by people (TRG-9, TRG-11). What became of them: `schedule_windows.py`.
+
+A schedule is named by its id, or by its name in the tenant of whoever asks.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+from starlette.responses import Response
+
+from mainspring.api.auth import permissions
+from mainspring.api.auth.audit_context import Auditor
+from mainspring.api.http import etags
+from mainspring.api.http.etags import IfMatch, IfNoneMatch
+from mainspring.api.http.problems import not_found, refusal
+from mainspring.api.http.routing import Router, json_response
+from mainspring.api.services import Principal, Role, Services
+from mainspring.api.submission.actions import reason
+from mainspring.api.submission.definitions import faults_in, tell_new_schedule, tell_schedule
+from mainspring.api.submission.idempotency import REPLAYED, Key, key_for
+from mainspring.api.submission.rate_limits import Counts
+from mainspring.api.views import run_views, schedule_views
+from mainspring.api.views.run_views import USUAL_PAGE, Cursor, Limit
+from mainspring.core.schedules.backfill import Backfill
+from mainspring.core.schedules.schedule_actions import BackfillWish, check_since
+from mainspring.core.schedules.schedule_json import decode_schedule
+from mainspring.core.schedules.schedule_spec import ScheduleSpec
+from mainspring.protocol.errors import Outdated
+from mainspring.protocol.rest.runs import ActRequest, Done, Page
+from mainspring.protocol.rest.schedules import (
+    BackfillRequest,
+    BackfillView,
+    BackfillWindowView,
+    FireView,
+    ScheduleRequest,
+    ScheduleView,
+    TriggerRequest,
+)
+from mainspring.store.ports.schedules import BackfillRow, ScheduleFilter, ScheduleRow
+
+router = Router()
+
+Version = Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)]
+
+
+@router.get("/schedules", operation="list_schedules", role=Role.VIEWER)
+async def list_schedules(
+    principal: Principal,
+    services: Services,
+    job: str | None = None,
+    enabled: bool | None = None,
+    paused: bool | None = None,
+    tenant: str | None = None,
+    limit: Limit = USUAL_PAGE,
+    cursor: Cursor = "",
+) -> Page[ScheduleView]:
+    """Schedules by id, without their definitions and without those that were deleted."""
+    (after,) = run_views.read_cursor(cursor, 1)
+    wanted = ScheduleFilter(
+        tenant=permissions.tenant_to_look_at(principal, tenant), job=job, enabled=enabled, paused=paused, after=after
+    )
+    rows = await services.store.list_schedules(wanted, limit)
+    return run_views.page(rows, map(schedule_views.schedule_view, rows), limit, [rows[-1].id] if rows else [])
+
+
+@router.post("/schedules", operation="create_schedule", role=Role.SUBMITTER, status=201, returns=ScheduleView)
+async def create_schedule(body: ScheduleRequest, principal: Principal, services: Services, audit: Auditor) -> Response:
+    """Make a schedule. A name that is taken is a conflict (409): PUT changes what is there."""
+    tenant = permissions.tenant_to_act_for(principal, body.tenant)
+    return await _create(services, principal, tenant, body, _read(body), audit)
+
+
+@router.get("/schedules/{ref}", operation="get_schedule", role=Role.VIEWER, returns=ScheduleView)
+async def get_schedule(
+    ref: str, principal: Principal, services: Services, tenant: str | None = None, known: IfNoneMatch = None
+) -> Response:
+    """One schedule with its definition, of which the ETag is the version; by its id also one that was deleted."""
+    row = await find_schedule(services, principal, ref, tenant)
+    return etags.answer(schedule_views.schedule_view(row, with_definition=True), row.version, known)
+
+
+@router.put("/schedules/{ref}", operation="put_schedule", role=Role.SUBMITTER, returns=ScheduleView, also=201)
+async def put_schedule(
+    ref: str,
+    body: ScheduleRequest,
+    principal: Principal,
+    services: Services,
+    audit: Auditor,
+    version: Version | None = None,
+    match: IfMatch = None,
+) -> Response:
+    """Change a schedule as a whole, or make it (201) if there is none of that name. The same again changes nothing.
+
+    Windows from before the change are not fired for it, whatever `since` says. With `version` or `If-Match` it is
+    changed only if that is the one it has (412).
+    """
+    tenant = permissions.tenant_to_act_for(principal, body.tenant)
+    spec, why = _read(body), reason(body.why)
+    row = await services.store.find_schedule(tenant, ref)
+    if row is None or row.deleted_at is not None or not principal.sees(row.tenant):
+        if spec.name != ref:
+            raise refusal("the body has 1 fault", "definition.name", f"must be {ref[:200]!a}, as in the path")
+        if version is not None or match is not None:
+            raise Outdated(f"there is no schedule {ref[:200]!a} to change")
+        return await _create(services, principal, tenant, body, spec, audit)
+    expected = etags.expected(match, row.version, "the schedule")
+    entry = tell_schedule(audit, row, spec, why=why)
+    with faults_in("definition"):
+        changed = await services.book.change(
+            row.id, spec, by=principal.name, why=why, version=version or expected, audit=entry
+        )
+    return etags.answer(schedule_views.schedule_view(changed, with_definition=True), changed.version)
+
+
+@router.delete("/schedules/{ref}", operation="delete_schedule", role=Role.OPERATOR)
+async def delete_schedule(
+    ref: str,
+    principal: Principal,
+    services: Services,
+    audit: Auditor,
+    tenant: str | None = None,
+    why: str = "",
+    match: IfMatch = None,
+) -> Done:
+    """Take a schedule away. What runs goes on, and what became of its windows stays to be read."""
+    row = await find_schedule(services, principal, ref, tenant)
+    why = reason(why)
+    expected = etags.expected(match, row.version, "the schedule")
+    entry = audit.entry(row.id, tenant=row.tenant, why=why, before=schedule_views.definition(row.spec))
+    await services.book.delete(row.id, by=principal.name, why=why, version=expected, audit=entry)
+    return Done(changed=True)
+
+
+@router.post("/schedules/{ref}/pause", operation="pause_schedule", role=Role.OPERATOR)
+async def pause_schedule(
+    ref: str, body: ActRequest, principal: Principal, services: Services, audit: Auditor, tenant: str | None = None
+) -> Done:
+    """Plan nothing more of a schedule until it is resumed. What runs goes on."""
+    row = await find_schedule(services, principal, ref, tenant)
+    why = reason(body.why)
+    entry = audit.entry(row.id, tenant=row.tenant, why=why)
+    paused = await services.book.pause(row.id, by=principal.name, why=why, audit=entry)
+    return Done(changed=not row.paused, detail=paused.because)
+
+
+@router.post("/schedules/{ref}/resume", operation="resume_schedule", role=Role.OPERATOR)
+async def resume_schedule(
+    ref: str, body: ActRequest, principal: Principal, services: Services, audit: Auditor, tenant: str | None = None
+) -> Done:
+    """Go on with a schedule that was paused, or disabled because it failed too often.
+
+    What was due meanwhile is not made up for: a backfill does that.
+    """
+    row = await find_schedule(services, principal, ref, tenant)
+    why = reason(body.why)
+    entry = audit.entry(row.id, tenant=row.tenant, why=why)
+    resumed = await services.book.resume(row.id, by=principal.name, why=why, audit=entry)
+    return Done(changed=row.paused or not row.enabled, detail=resumed.because)
+
+
+@router.post(
+    "/schedules/{ref}/trigger",
+    operation="trigger_schedule",
+    role=Role.SUBMITTER,
+    returns=FireView,
+    counts=Counts.SUBMISSION,
+)
+async def trigger_schedule(
+    ref: str,
+    body: TriggerRequest,
+    principal: Principal,
+    services: Services,
+    audit: Auditor,
+    tenant: str | None = None,
+    key: Key = None,
+) -> Response:
+    """Fire a schedule now, or for one of its windows again, whether or not it is paused.
+
+    Once for each `Idempotency-Key`.
+    """
+    row = await find_schedule(services, principal, ref, tenant)
+    params = msgspec.json.encode(body.params).decode() if body.params else None
+    why = reason(body.why)
+    entry = audit.entry(row.id, tenant=row.tenant, why=why, after={"window_at": body.window_at})
+    triggered = await services.book.trigger(
+        row.id, by=principal.name, why=why, window_at=body.window_at, params=params, audit=entry,
+        key=key_for(key, row.tenant, "trigger_schedule", row.id, body),
+    )  # fmt: skip
+    return json_response(schedule_views.fire_view(triggered.fire), headers=REPLAYED if triggered.is_replay else None)
+
+
+@router.post(
+    "/schedules/{ref}/backfill",
+    operation="backfill_schedule",
+    role=Role.SUBMITTER,
+    returns=BackfillView,
+    counts=Counts.SUBMISSION,
+)
+async def backfill_schedule(
+    ref: str,
+    body: BackfillRequest,
+    principal: Principal,
+    services: Services,
+    audit: Auditor,
+    tenant: str | None = None,
+    key: Key = None,
+) -> Response:
+    """Run past windows of a schedule; with `dry_run` only say which they are. Windows that ran are left out.
+
+    Once for each `Idempotency-Key`.
+    """
+    row = await find_schedule(services, principal, ref, tenant)
+    wish = BackfillWish(
+        since=body.since, before=body.before, max_parallel=body.max_parallel, again=body.again, by=principal.name,
+        why=reason(body.why),
+    )  # fmt: skip
+    if body.dry_run:
+        audit.nothing_to_say()
+        return json_response(_backfill_view(row, wish, None, await services.book.plan_backfill(row.id, wish)))
+    entry = audit.entry(row.id, tenant=row.tenant, why=wish.why, after=wish)
+    made = await services.book.backfill(
+        row.id, wish, entry, key_for(key, row.tenant, "backfill_schedule", row.id, body)
+    )
+    headers = REPLAYED if made.is_replay else None
+    return json_response(_backfill_view(row, wish, made.row, made.planned), headers=headers)
+
+
+async def find_schedule(services: Services, principal: Principal, ref: str, tenant: str | None) -> ScheduleRow:
+    """A schedule that whoever asks may see. Raises NotFound, also for somebody else's."""
+    row = await services.store.find_schedule(permissions.tenant_to_act_for(principal, tenant), ref)
+    if row is None or not principal.sees(row.tenant):
+        raise not_found("schedule", ref)
+    return row
+
+
+async def _create(
+    services: Services, principal: Principal, tenant: str, body: ScheduleRequest, spec: ScheduleSpec, audit: Auditor
+) -> Response:
+    why = reason(body.why)
+    since = None if body.since is None else check_since(body.since, await services.time.now())
+    entry = tell_new_schedule(audit, spec, tenant=tenant, why=why)
+    with faults_in("definition"):
+        row = await services.book.create(tenant, spec, by=principal.name, why=why, since=since, audit=entry)
+    view = schedule_views.schedule_view(row, with_definition=True)
+    return etags.answer(view, row.version, status=201, headers={"Location": f"/api/v1/schedules/{row.id}"})
+
+
+def _read(body: ScheduleRequest) -> ScheduleSpec:
+    with faults_in("definition"):
+        return decode_schedule(bytes(body.definition))
+
+
+def _backfill_view(row: ScheduleRow, wish: BackfillWish, kept: BackfillRow | None, planned: Backfill) -> BackfillView:
+    return BackfillView(
+        id=None if kept is None else kept.id,
+        schedule_id=row.id,
+        since=wish.since,
+        before=wish.before,
+        max_parallel=wish.max_parallel,
+        total=planned.total,
+        wanted=sum(window.is_wanted for window in planned.windows),
+        windows=[
+            BackfillWindowView(window_at=one.window_at, is_wanted=one.is_wanted, generation=one.generation)
+            for one in planned.windows
+        ],
+    )

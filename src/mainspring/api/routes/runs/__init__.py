@@ -1,0 +1,1 @@
+"""Routes of runs, tasks, attempts, and why they wait."""

@@ -1,0 +1,109 @@
+"""Files that tasks left, as a list: their content is where their workers stored it (WRK-11).
+
+An attempt may list those of its own run, with its token: that is how a worker finds what a task is to fetch.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Annotated
+
+import msgspec
+
+from mainspring.api.http.problems import not_found, refusal
+from mainspring.api.http.routing import Router
+from mainspring.api.routes.runs.runs import find_run
+from mainspring.api.routes.runs.tasks import find_task
+from mainspring.api.services import Principal, Role, Services
+from mainspring.api.views import run_views
+from mainspring.api.views.run_views import USUAL_PAGE, Limit
+from mainspring.core.model.artifacts import ArtifactRow, is_over
+from mainspring.protocol.rest.artifacts import ArtifactView
+from mainspring.protocol.rest.runs import Page
+from mainspring.store.ports.artifacts import ArtifactFilter
+from mainspring.store.ports.front import ListedRun
+
+router = Router()
+
+LongCursor = Annotated[str, msgspec.Meta(max_length=2_000)]
+"""A place in such a list has a path in it."""
+_MOST_NAMES = 100
+_ANY = "*"
+
+
+@router.get("/runs/{run_id}/artifacts", operation="list_run_artifacts", role=Role.VIEWER)
+async def list_run_artifacts(
+    run_id: str,
+    principal: Principal,
+    services: Services,
+    task: list[str] | None = None,
+    limit: Limit = USUAL_PAGE,
+    cursor: LongCursor = "",
+) -> Page[ArtifactView]:
+    """The files that the tasks of a run left, each of its last success, by task and path.
+
+    `task` is the name of one; it can be given several times.
+    """
+    names = tuple(task or ())
+    if len(names) > _MOST_NAMES:
+        raise refusal("the request has 1 fault", "query:task", f"may be given {_MOST_NAMES} times")
+    found = await find_run(services, principal, run_id)
+    if principal.attempt is not None:
+        await _check_own(services, principal.attempt, run_id)
+    wanted = ArtifactFilter(run_id=run_id, tasks=names, of_last_success=True)
+    return await _page(services, found, wanted, limit, cursor)
+
+
+@router.get("/tasks/{task_id}/artifacts", operation="list_task_artifacts", role=Role.VIEWER)
+async def list_task_artifacts(
+    task_id: str,
+    principal: Principal,
+    services: Services,
+    attempt: str | None = None,
+    limit: Limit = USUAL_PAGE,
+    cursor: LongCursor = "",
+) -> Page[ArtifactView]:
+    """The files that a task left, of its last success.
+
+    `attempt` is the id of another attempt, which may have failed, or `*` for all of them.
+    """
+    found_task = await find_task(services, principal, task_id)
+    found = await find_run(services, principal, found_task.run_id)
+    wanted = ArtifactFilter(
+        run_id=found.run.id,
+        task_id=task_id,
+        attempt_id=None if attempt == _ANY else attempt,
+        of_last_success=attempt is None,
+    )
+    return await _page(services, found, wanted, limit, cursor)
+
+
+async def _check_own(services: Services, attempt: str, run_id: str) -> None:
+    """Raises NotFound if an attempt asks about another run than its own."""
+    recorded = await services.store.find_attempts([attempt])
+    task = await services.store.find_task(recorded[0].task_id) if recorded else None
+    if task is None or task.run_id != run_id:
+        raise not_found("run", run_id)
+
+
+async def _page(
+    services: Services, found: ListedRun, wanted: ArtifactFilter, limit: int, cursor: str
+) -> Page[ArtifactView]:
+    task_id, attempt_id, path = run_views.read_cursor(cursor, 3)
+    after = (task_id, attempt_id, path) if cursor else None
+    rows = await services.store.list_artifacts(wanted, after, limit)
+    now = await services.time.now()
+    place = [rows[-1].task_id, rows[-1].attempt_id, rows[-1].path] if rows else []
+    ended_at = found.run.ended_at
+
+    def view(row: ArtifactRow) -> ArtifactView:
+        has_end = row.keep_seconds and ended_at is not None
+        return ArtifactView(
+            run_id=row.run_id, task_id=row.task_id, task=row.task, partition=row.partition, tenant=row.tenant,
+            attempt_id=row.attempt_id, succeeded=row.succeeded, path=row.path, size_bytes=row.size_bytes,
+            sha256=row.sha256, place=row.place, stored_at=row.stored_at,
+            kept_until=ended_at + timedelta(seconds=row.keep_seconds) if has_end and ended_at else None,
+            is_expired=is_over(row, ended_at, now),
+        )  # fmt: skip
+
+    return run_views.page(rows, map(view, rows), limit, place)

@@ -1,0 +1,108 @@
+"""What a task saved for its next attempt: read, and replaced only if it is still what somebody saw (WRK-7)."""
+
+from __future__ import annotations
+
+from starlette.responses import Response
+
+from mainspring.api.auth.audit_context import Auditor
+from mainspring.api.http import etags
+from mainspring.api.http.etags import IfMatch, IfNoneMatch
+from mainspring.api.http.problems import not_found, refusal
+from mainspring.api.http.routing import Router
+from mainspring.api.routes.runs.tasks import find_task
+from mainspring.api.services import Principal, Role, Services
+from mainspring.api.submission.actions import carry_out
+from mainspring.api.views import run_views
+from mainspring.core.model.task import Task
+from mainspring.core.text.strict_json import faults_in
+from mainspring.core.work.work import LARGEST_CHECKPOINT_BYTES, digest_of
+from mainspring.protocol.errors import Conflict, Outdated, Refused
+from mainspring.protocol.rest.runs import CheckpointView, Done
+from mainspring.shard.events import SaveCheckpoint
+
+router = Router()
+
+
+@router.get("/tasks/{task_id}/checkpoint", operation="get_checkpoint", role=Role.VIEWER, returns=CheckpointView)
+async def get_checkpoint(task_id: str, principal: Principal, services: Services, known: IfNoneMatch = None) -> Response:
+    """What a task saved last for its next attempt; the ETag is a digest of the document."""
+    await find_task(services, principal, task_id)
+    checkpoint = await services.store.checkpoint(task_id)
+    if checkpoint is None:
+        raise not_found("checkpoint of task", task_id)
+    return etags.answer(run_views.checkpoint_view(checkpoint), digest_of(checkpoint.document), known)
+
+
+@router.put(
+    "/tasks/{task_id}/checkpoint",
+    operation="put_checkpoint",
+    role=Role.OPERATOR,
+    returns=Done,
+    largest_body=LARGEST_CHECKPOINT_BYTES,
+)
+async def put_checkpoint(
+    task_id: str,
+    body: bytes,
+    principal: Principal,
+    services: Services,
+    audit: Auditor,
+    match: IfMatch = None,
+    none_match: IfNoneMatch = None,
+) -> Response:
+    """Put a document in the place of a task's checkpoint; the body is that document, any JSON.
+
+    With `If-Match` only if the one that is there is still the one that it names, with `If-None-Match: *` only if there
+    is none; else 412. A running attempt does not look again: the next one finds it.
+    """
+    document = _read(body)
+    task = await find_task(services, principal, task_id)
+    expected = await _expected(services, task, match, none_match)
+    act = SaveCheckpoint(
+        run_id=task.run_id,
+        task_id=task_id,
+        attempt_id=await _attempt(services, task),
+        document=document,
+        expected=expected,
+        by=principal.name,
+        audit=audit.entry(task_id, tenant=task.tenant),
+    )
+    try:
+        done = await carry_out(services, task.shard, act)
+    except Conflict:
+        # The shard says no for several reasons. If somebody was faster, that is the one that counts.
+        await _expected(services, task, match, none_match)
+        raise
+    return etags.answer(done, digest_of(document))
+
+
+def _read(body: bytes) -> str:
+    """The document. Raises Refused."""
+    try:
+        document = body.decode()
+    except UnicodeDecodeError as error:
+        raise refusal("the body has 1 fault", "", f"is not UTF-8 (byte {error.start})") from None
+    faults = faults_in(document, "", max_bytes=LARGEST_CHECKPOINT_BYTES)
+    if faults:
+        raise Refused(f"the body has {len(faults)} fault{'s' if len(faults) > 1 else ''}", faults)
+    return document
+
+
+async def _expected(services: Services, task: Task, match: str | None, none_match: str | None) -> str | None:
+    """The digest that the shard has to find, empty for none; None if it does not matter. Raises Outdated."""
+    if match is None and none_match is None:
+        return None
+    if none_match not in {None, "*"}:
+        raise refusal("the request has 1 fault", "header:If-None-Match", "must be *: only if there is none yet")
+    checkpoint = await services.store.checkpoint(task.id)
+    there = None if checkpoint is None else digest_of(checkpoint.document)
+    if none_match is not None and there is not None:
+        raise Outdated(f"there is a checkpoint of task {task.id}: {there}")
+    return etags.expected(match, there, f"checkpoint of task {task.id}") if none_match is None else ""
+
+
+async def _attempt(services: Services, task: Task) -> str:
+    """The attempt that speaks or that is under way, or the latest one."""
+    if task.attempt_id is not None:
+        return task.attempt_id
+    attempts = await services.store.attempts_of(task.id)
+    return attempts[-1].id if attempts else ""

@@ -1,0 +1,102 @@
+"""What failed for good, and how it is started again (RTY-5, DAG-7)."""
+
+from __future__ import annotations
+
+import msgspec
+
+from mainspring.api.auth import permissions
+from mainspring.api.auth.audit_context import Auditor
+from mainspring.api.http.problems import refusal
+from mainspring.api.http.routing import Router
+from mainspring.api.http.time_cursors import read_place
+from mainspring.api.routes.runs.runs import find_run
+from mainspring.api.routes.runs.tasks import find_task
+from mainspring.api.services import Principal, Role, Services
+from mainspring.api.submission.actions import carry_out, reason
+from mainspring.api.submission.idempotency import Key
+from mainspring.api.submission.rate_limits import Counts
+from mainspring.api.views import run_views, schedule_views
+from mainspring.api.views.run_views import USUAL_PAGE, Cursor, Limit
+from mainspring.core.model.audit_entry import AuditEntry
+from mainspring.core.model.run import Run
+from mainspring.core.model.task import Task, TaskState
+from mainspring.protocol.errors import NotFound
+from mainspring.protocol.rest.runs import ActRequest, Page
+from mainspring.protocol.rest.schedules import DeadLetterView, Revived
+from mainspring.shard.events import ReopenTask
+
+router = Router()
+
+_DEAD = frozenset({TaskState.FAILED, TaskState.TIMED_OUT})
+
+
+@router.get("/dead-letters", operation="list_dead_letters", role=Role.VIEWER)
+async def list_dead_letters(
+    principal: Principal,
+    services: Services,
+    job: str | None = None,
+    tenant: str | None = None,
+    limit: Limit = USUAL_PAGE,
+    cursor: Cursor = "",
+) -> Page[DeadLetterView]:
+    """Tasks that failed for good, the latest first, also those of runs that have moved to history."""
+    looked_at = permissions.tenant_to_look_at(principal, tenant)
+    tasks = await services.store.list_dead(looked_at, job, read_place(cursor), limit)
+    shown = await _describe(services, tasks)
+    place = [(tasks[-1].ended_at or tasks[-1].since).isoformat(), tasks[-1].id] if tasks else []
+    return run_views.page(tasks, shown, limit, place)
+
+
+@router.post("/dead-letters/{task_id}/retry", operation="retry_dead_letter", role=Role.OPERATOR)
+async def retry_dead_letter(
+    task_id: str, body: ActRequest, principal: Principal, services: Services, audit: Auditor, key: Key = None
+) -> Revived:
+    """Start a task again that failed for good, with all that was cancelled or skipped because of it.
+
+    Once its run has moved to history nothing of it can be started any more: then the job runs again as a new run that
+    is linked to the old one, once for each `Idempotency-Key`.
+    """
+    task = await find_task(services, principal, task_id)
+    if task.state not in _DEAD:
+        raise refusal("the request has 1 fault", "path:task_id", f"is {task.state}: only what failed is a dead letter")
+    why = reason(body.why)
+    entry = audit.entry(task_id, tenant=task.tenant, why=why)
+    act = ReopenTask(run_id=task.run_id, task_id=task_id, by=principal.name, why=why, audit=entry)
+    try:
+        done = await carry_out(services, task.shard, act)
+    except NotFound:
+        found = await find_run(services, principal, task.run_id)
+        return await _run_again(services, principal, found.run, entry, key)
+    return Revived(run_id=task.run_id, is_new_run=False, detail=done.detail)
+
+
+@router.post("/runs/{run_id}/rerun", operation="rerun_run", role=Role.OPERATOR, status=201, counts=Counts.SUBMISSION)
+async def rerun_run(
+    run_id: str, body: ActRequest, principal: Principal, services: Services, audit: Auditor, key: Key = None
+) -> Revived:
+    """Run the same version of a job again, whole, with the same parameters, as a new run that is linked to this one.
+
+    Also for one that has moved to history. Once for each `Idempotency-Key`.
+    """
+    found = await find_run(services, principal, run_id)
+    entry = audit.entry(run_id, tenant=found.run.tenant, why=reason(body.why))
+    return await _run_again(services, principal, found.run, entry, key)
+
+
+async def _run_again(services: Services, principal: Principal, run: Run, entry: AuditEntry, key: str | None) -> Revived:
+    """A new run like one that there was."""
+    prepared = await services.submissions.prepare_again(run, by=principal.name, why=entry.why, key=key)
+    made = await services.submissions.insert(msgspec.structs.replace(prepared, audit=entry))
+    detail = "made before, under the same key" if made.is_replay else ""
+    return Revived(run_id=made.id, is_new_run=True, detail=detail)
+
+
+async def _describe(services: Services, tasks: list[Task]) -> list[DeadLetterView]:
+    """Tasks with what is known of their runs, each of which is looked up once."""
+    runs = {run_id: await services.store.find_run(run_id) for run_id in dict.fromkeys(task.run_id for task in tasks)}
+    shown = []
+    for task in tasks:
+        run = runs[task.run_id]
+        if run is not None:
+            shown.append(schedule_views.dead_letter_view(task, run))
+    return shown

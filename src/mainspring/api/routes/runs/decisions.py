@@ -1,0 +1,88 @@
+"""The log of decisions: what the scheduler decided about tasks, and why (PLC-8).
+
+Who had to make room for a task may belong to others: whoever sees one tenant only is told how many they were.
+"""
+
+from __future__ import annotations
+
+from mainspring.api.auth import permissions
+from mainspring.api.http.routing import Router
+from mainspring.api.http.time_cursors import read_place
+from mainspring.api.routes.runs.tasks import find_task
+from mainspring.api.services import Principal, Role, Services
+from mainspring.api.views import quantities, run_views
+from mainspring.api.views.run_views import USUAL_PAGE, Cursor, Limit
+from mainspring.core.model.decisions import Decision, DecisionKind, PushedOut
+from mainspring.core.placement.task_shapes import Shape
+from mainspring.protocol.rest.decisions import DecisionView, PushedOutView, RequestView
+from mainspring.protocol.rest.runs import Page
+from mainspring.protocol.rest.schedules import Instant
+from mainspring.store.ports.front import DecisionFilter
+
+router = Router()
+
+
+@router.get("/tasks/{task_id}/decisions", operation="list_task_decisions", role=Role.VIEWER)
+async def list_task_decisions(
+    task_id: str, principal: Principal, services: Services, limit: Limit = USUAL_PAGE, cursor: Cursor = ""
+) -> Page[DecisionView]:
+    """What was decided about a task, the latest first, as far as it is kept: placements are sampled."""
+    await find_task(services, principal, task_id)
+    return await _page(services, principal, DecisionFilter(task_id=task_id), limit, cursor)
+
+
+@router.get("/decisions", operation="list_decisions", role=Role.VIEWER)
+async def list_decisions(
+    principal: Principal,
+    services: Services,
+    task: str | None = None,
+    run: str | None = None,
+    worker: str | None = None,
+    kind: DecisionKind | None = None,
+    tenant: str | None = None,
+    since: Instant | None = None,
+    before: Instant | None = None,
+    limit: Limit = USUAL_PAGE,
+    cursor: Cursor = "",
+) -> Page[DecisionView]:
+    """What was decided, the latest first.
+
+    Every preemption is kept, of placements so many of 1,000 as the setting `decisions_kept_of_1000` says, and a shape
+    that finds no room at most once in 10 seconds.
+    """
+    wanted = DecisionFilter(
+        tenant=permissions.tenant_to_look_at(principal, tenant), task_id=task, run_id=run, worker=worker, kind=kind,
+        since=since, before=before,
+    )  # fmt: skip
+    return await _page(services, principal, wanted, limit, cursor)
+
+
+async def _page(
+    services: Services, principal: Principal, wanted: DecisionFilter, limit: int, cursor: str
+) -> Page[DecisionView]:
+    rows = await services.store.list_decisions(wanted, read_place(cursor), limit)
+    place = [rows[-1].at.isoformat(), rows[-1].id] if rows else []
+    return run_views.page(rows, [_view(row, principal) for row in rows], limit, place)
+
+
+def _view(row: Decision, principal: Principal) -> DecisionView:
+    return DecisionView(
+        id=row.id, at=row.at, kind=row.kind, pool=row.shard, tenant=row.tenant, task_id=row.task_id, run_id=row.run_id,
+        name=row.name, attempt=row.attempt, priority=row.priority.name, request=_request(row.request),
+        worker=row.worker_id, free=None if row.free is None else quantities.show(row.free), score=row.score,
+        looked_at=row.looked_at, victims=[_victim(one) for one in row.victims if principal.sees(one.tenant)],
+        victims_in_all=row.victim_count, why=row.why, version=row.version,
+    )  # fmt: skip
+
+
+def _request(shape: Shape) -> RequestView:
+    return RequestView(
+        resources=quantities.show(shape.resources), labels=dict(shape.labels), zone=shape.zone, prefer=dict(shape.prefer),
+        prefer_zone=shape.prefer_zone, groups=list(shape.groups), near=list(shape.near), apart=list(shape.apart),
+    )  # fmt: skip
+
+
+def _victim(one: PushedOut) -> PushedOutView:
+    return PushedOutView(
+        task_id=one.task_id, tenant=one.tenant, priority=one.priority.name, lost_seconds=one.lost_seconds
+    )

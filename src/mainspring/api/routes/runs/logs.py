@@ -1,0 +1,147 @@
+"""What a task printed, as text (WRK-8)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator
+from typing import Annotated
+
+import msgspec
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+
+from mainspring.api.auth.session_validity import Standing
+from mainspring.api.http.problems import not_found
+from mainspring.api.http.routing import Header, Router
+from mainspring.api.services import LogPiece, Principal, Role, Services
+from mainspring.core.model.task import Task
+from mainspring.protocol.errors import Unavailable
+
+LONGEST_ANSWER_BYTES = 16 * 1024 * 1024
+_AT_ONCE_BYTES = 256 * 1024
+_LOOK_SECONDS = 0.25
+_LOOKS_AT_NOTHING = 8
+"""So often a follower looks for the rest of a log whose attempt is over, before it gives up."""
+_TEXT = "text/plain; charset=utf-8"
+LONGEST_LOG = 2**53
+_RANGE = re.compile(r"bytes=([0-9]{0,15})-([0-9]{0,15})")
+
+router = Router()
+
+
+@router.get("/tasks/{task_id}/log", operation="get_task_log", role=Role.VIEWER, answers="text/plain")
+async def get_task_log(
+    task_id: str,
+    request: Request,
+    principal: Principal,
+    services: Services,
+    attempt: int | None = None,
+    offset: Annotated[int, msgspec.Meta(ge=-LONGEST_LOG, le=LONGEST_LOG)] = 0,
+    limit: Annotated[int, msgspec.Meta(ge=1, le=LONGEST_ANSWER_BYTES)] = 1024 * 1024,
+    follow: bool = False,
+    part: Annotated[str | None, Header("Range")] = None,
+) -> Response:
+    """What an attempt of a task printed, the latest one unless `attempt` says its number.
+
+    A negative `offset` counts from the end. With `follow` the answer goes on until the attempt is over, and `limit` is
+    not looked at. X-Log-Offset says where the answer begins, X-Log-Size how much there is, X-Log-Complete whether that
+    is all. `Range: bytes=..` asks for one part of it (206), instead of `offset` and `limit`; if the log has nothing
+    there (yet), the answer is 416.
+    """
+    task = await services.store.find_task(task_id)
+    if task is None or not principal.sees(task.tenant):
+        raise not_found("task", task_id)
+    number, attempt_id = await _attempt(services, task, attempt)
+    wanted = None if follow else _read_range(part)
+    if wanted is not None:
+        offset, limit = wanted
+    piece = await services.logs.read(attempt_id, offset, min(limit, _AT_ONCE_BYTES))
+    headers = {
+        "X-Log-Attempt": str(number),
+        "X-Log-Offset": str(piece.offset),
+        "X-Log-Size": str(piece.size),
+        "X-Log-Complete": str(piece.complete).lower(),
+        "Accept-Ranges": "bytes",
+    }
+    if wanted is not None:
+        return await _answer_part(services, attempt_id, piece, limit, headers)
+    if follow:
+        standing = Standing(services, request)
+        return StreamingResponse(
+            _follow(services, task_id, attempt_id, piece, standing), headers=headers, media_type=_TEXT
+        )
+    if len(piece.data) == limit or (piece.complete and piece.offset + len(piece.data) >= piece.size):
+        return Response(piece.data, headers=headers, media_type=_TEXT)
+    return StreamingResponse(_rest(services, attempt_id, piece, limit), headers=headers, media_type=_TEXT)
+
+
+async def _attempt(services: Services, task: Task, number: int | None) -> tuple[int, str]:
+    """The number and id of the attempt that is meant: of those with the same number, that of the last generation."""
+    if task.attempt_id is not None and number in {None, task.attempt}:
+        return task.attempt, task.attempt_id
+    for attempt in reversed(await services.store.attempts_of(task.id)):
+        if number in {None, attempt.number}:
+            return attempt.number, attempt.id
+    raise not_found("attempt", f"{'' if number is None else number} of {task.id}".strip())
+
+
+def _read_range(header: str | None) -> tuple[int, int] | None:
+    """Where a part of a log begins, and how long it is at most; None if the header is none that we know (RFC 9110)."""
+    match = _RANGE.fullmatch(header.strip()) if header is not None else None
+    if match is None or not (match[1] or match[2]):
+        return None
+    if not match[1]:
+        return -int(match[2]), min(int(match[2]), LONGEST_ANSWER_BYTES)
+    first, last = int(match[1]), int(match[2] or LONGEST_LOG)
+    return (first, min(last - first + 1, LONGEST_ANSWER_BYTES)) if last >= first else None
+
+
+async def _answer_part(
+    services: Services, attempt: str, piece: LogPiece, limit: int, headers: dict[str, str]
+) -> Response:
+    if not piece.data:
+        raise HTTPException(416, headers={"Content-Range": f"bytes */{piece.size}"})
+    data = b"".join([chunk async for chunk in _rest(services, attempt, piece, limit)])
+    whole = str(piece.size) if piece.complete else "*"
+    span = f"bytes {piece.offset}-{piece.offset + len(data) - 1}/{whole}"
+    return Response(data, 206, {**headers, "Content-Range": span}, _TEXT)
+
+
+async def _rest(services: Services, attempt: str, piece: LogPiece, limit: int) -> AsyncIterator[bytes]:
+    """A piece, and what follows it without a gap, up to a limit."""
+    left, place = limit, piece.offset
+    while piece.data and piece.offset == place and left > 0:
+        yield piece.data[:left]
+        left -= len(piece.data)
+        place += len(piece.data)
+        piece = await services.logs.read(attempt, place, _AT_ONCE_BYTES)
+
+
+async def _follow(
+    services: Services, task_id: str, attempt: str, piece: LogPiece, standing: Standing
+) -> AsyncIterator[bytes]:
+    """A piece, and what follows it, until the attempt is over and nothing more comes."""
+    in_vain = 0
+    going_on = True
+    while going_on and await standing.holds():
+        if piece.data:
+            in_vain = 0
+            yield piece.data
+        elif piece.complete:
+            return
+        else:
+            if await _is_over(services, task_id, attempt):
+                in_vain += 1
+            if in_vain > _LOOKS_AT_NOTHING:
+                return
+            going_on = await services.logs.changed(attempt, _LOOK_SECONDS)
+        piece = await services.logs.read(attempt, piece.offset + len(piece.data), _AT_ONCE_BYTES)
+
+
+async def _is_over(services: Services, task_id: str, attempt: str) -> bool:
+    try:
+        task = await services.store.find_task(task_id)
+    except Unavailable:
+        return False  # nobody can say now; the next look decides
+    return task is None or task.attempt_id != attempt or task.ended_at is not None

@@ -1,0 +1,174 @@
+"""Tasks: where they are, how they came there, and what people want of them."""
+
+from __future__ import annotations
+
+import msgspec
+
+from mainspring.api.auth.audit_context import Auditor
+from mainspring.api.http import list_filters
+from mainspring.api.http.list_filters import Counting, PriorityName, Query
+from mainspring.api.http.problems import not_found, refusal
+from mainspring.api.http.routing import Router
+from mainspring.api.services import Principal, Role, Services
+from mainspring.api.submission.actions import carry_out, reason
+from mainspring.api.views import run_views
+from mainspring.api.views.run_views import USUAL_PAGE, Cursor, Limit
+from mainspring.core.admission.validate_job import LONGEST_TIMEOUT_SECONDS
+from mainspring.core.model.task import Task, TaskState
+from mainspring.core.query.filters import Listed
+from mainspring.core.work.work import LONGEST_GRACE_SECONDS
+from mainspring.protocol.rest.runs import (
+    ActRequest,
+    AttemptView,
+    Done,
+    ExtendRequest,
+    KillRequest,
+    Page,
+    TaskView,
+    TransitionView,
+)
+from mainspring.shard.events import CancelTask, ClearTask, ExtendTask, KillTask, ReopenTask
+
+router = Router()
+
+
+@router.get("/tasks", operation="list_tasks", role=Role.VIEWER)
+async def list_tasks(
+    principal: Principal,
+    services: Services,
+    q: Query = "",
+    state: list[TaskState] | None = None,
+    run: str | None = None,
+    worker: str | None = None,
+    name: str | None = None,
+    priority: PriorityName | None = None,
+    tenant: str | None = None,
+    count: Counting | None = None,
+    limit: Limit = USUAL_PAGE,
+    cursor: Cursor = "",
+) -> Page[TaskView]:
+    """Tasks by id, without those of runs that have moved to history.
+
+    `q` is a filter (docs/reference/filters.md); what the other parameters say must hold as well. `count` says how many
+    there are in all: `exact`, or `bounded` for up to 10,000.
+    """
+    (after,) = run_views.read_cursor(cursor, 1)
+    wanted = await list_filters.wanted_of(
+        services, principal, Listed.TASKS, q, tenant=tenant, run=run, worker=worker, name=name, priority=priority,
+        states=state,
+    )  # fmt: skip
+    chosen = list_filters.task_filter(wanted)
+    counted = await list_filters.count_tasks(services, chosen, count)
+    rows = await services.store.list_tasks(msgspec.structs.replace(chosen, after=after), limit)
+    return run_views.page(rows, map(run_views.task_view, rows), limit, [rows[-1].id] if rows else [], counted)
+
+
+@router.get("/tasks/{task_id}", operation="get_task", role=Role.VIEWER)
+async def get_task(task_id: str, principal: Principal, services: Services) -> TaskView:
+    """One task."""
+    return run_views.task_view(await find_task(services, principal, task_id))
+
+
+@router.get("/tasks/{task_id}/attempts", operation="list_attempts", role=Role.VIEWER)
+async def list_attempts(task_id: str, principal: Principal, services: Services) -> Page[AttemptView]:
+    """The attempts at a task, oldest first; the last one may be under way."""
+    task = await find_task(services, principal, task_id)
+    attempts = [run_views.attempt_view(attempt) for attempt in await services.store.attempts_of(task_id)]
+    current = run_views.current_attempt(task)
+    if current is not None and all(attempt.id != current.id for attempt in attempts):
+        attempts.append(current)
+    return Page(items=attempts)
+
+
+@router.get("/tasks/{task_id}/transitions", operation="list_transitions", role=Role.VIEWER)
+async def list_transitions(task_id: str, principal: Principal, services: Services) -> Page[TransitionView]:
+    """The story of a task, as far as it is kept."""
+    await find_task(services, principal, task_id)
+    return Page(items=[run_views.transition_view(one) for one in await services.store.transitions_of(task_id)])
+
+
+@router.post("/tasks/{task_id}/cancel", operation="cancel_task", role=Role.OPERATOR)
+async def cancel_task(task_id: str, body: ActRequest, principal: Principal, services: Services, audit: Auditor) -> Done:
+    """End a task. Its descendants are cancelled with it."""
+    return await _act(CancelTask, task_id, body, principal, services, audit)
+
+
+@router.post("/tasks/{task_id}/retry", operation="retry_task", role=Role.OPERATOR)
+async def retry_task(task_id: str, body: ActRequest, principal: Principal, services: Services, audit: Auditor) -> Done:
+    """Start a task again that is over, with all that was cancelled or skipped because of it."""
+    return await _act(ReopenTask, task_id, body, principal, services, audit)
+
+
+@router.post("/tasks/{task_id}/clear", operation="clear_task", role=Role.OPERATOR)
+async def clear_task(task_id: str, body: ActRequest, principal: Principal, services: Services, audit: Auditor) -> Done:
+    """Let a quarantined task run again."""
+    return await _act(ClearTask, task_id, body, principal, services, audit)
+
+
+@router.post("/tasks/{task_id}/extend", operation="extend_task", role=Role.OPERATOR)
+async def extend_task(
+    task_id: str, body: ExtendRequest, principal: Principal, services: Services, audit: Auditor
+) -> Done:
+    """Give a running task more time."""
+    if not 0 < body.seconds <= LONGEST_TIMEOUT_SECONDS:
+        raise refusal(
+            "the body has 1 fault", "seconds", f"must be more than 0 and at most {LONGEST_TIMEOUT_SECONDS:.0f}"
+        )
+    task = await find_task(services, principal, task_id)
+    why = reason(body.why)
+    act = ExtendTask(
+        run_id=task.run_id,
+        task_id=task_id,
+        seconds=body.seconds,
+        by=principal.name,
+        why=why,
+        audit=audit.entry(task_id, tenant=task.tenant, why=why),
+    )
+    return await carry_out(services, task.shard, act)
+
+
+@router.post("/tasks/{task_id}/kill", operation="kill_task", role=Role.OPERATOR)
+async def kill_task(task_id: str, body: KillRequest, principal: Principal, services: Services, audit: Auditor) -> Done:
+    """End the process of a running task, after a grace in which it may stop by itself.
+
+    The task is cancelled then; with `again` it goes back to the queue, and the try does not count.
+    """
+    if not 0 <= body.grace_seconds <= LONGEST_GRACE_SECONDS:
+        raise refusal("the body has 1 fault", "grace_seconds", f"must be from 0 to {LONGEST_GRACE_SECONDS:.0f}")
+    task = await find_task(services, principal, task_id)
+    why = reason(body.why)
+    act = KillTask(
+        run_id=task.run_id,
+        task_id=task_id,
+        grace_seconds=body.grace_seconds,
+        again=body.again,
+        by=principal.name,
+        why=why,
+        audit=audit.entry(task_id, tenant=task.tenant, why=why),
+    )
+    return await carry_out(services, task.shard, act)
+
+
+async def find_task(services: Services, principal: Principal, task_id: str) -> Task:
+    """A task that whoever asks may see. Raises NotFound, also for somebody else's; an attempt sees its own only."""
+    task = await services.store.find_task(task_id)
+    if task is None or not principal.sees(task.tenant):
+        raise not_found("task", task_id)
+    if principal.attempt is not None and principal.attempt != task.attempt_id:
+        raise not_found("task", task_id)
+    return task
+
+
+async def _act(
+    kind: type[CancelTask | ReopenTask | ClearTask],
+    task_id: str,
+    body: ActRequest,
+    principal: Principal,
+    services: Services,
+    audit: Auditor,
+) -> Done:
+    task = await find_task(services, principal, task_id)
+    why = reason(body.why)
+    entry = audit.entry(task_id, tenant=task.tenant, why=why)
+    act = kind(run_id=task.run_id, task_id=task_id, by=principal.name, why=why, audit=entry)
+    return await carry_out(services, task.shard, act)

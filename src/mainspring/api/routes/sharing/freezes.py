@@ -1,0 +1,131 @@
+"""Freezes: nothing new of something starts, and what runs goes on (OPS-3).
+
+Everything and a pool concern every tenant: only those who see all of them freeze these. A tenant and its jobs are
+frozen by its own people too.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from mainspring.api.auth import permissions
+from mainspring.api.auth.audit_context import Auditor
+from mainspring.api.http.routing import Router
+from mainspring.api.routes.sharing import rule_routes
+from mainspring.api.services import Principal, Role, Services
+from mainspring.api.submission.actions import reason
+from mainspring.api.views.run_views import USUAL_PAGE, Cursor, Limit
+from mainspring.core.admission import validate_job
+from mainspring.core.admission.validate_job import Faults
+from mainspring.core.fairness.freezes import FreezeKind, FreezeRow
+from mainspring.core.model.audit_entry import INSTALLATION
+from mainspring.core.schedules.time_zones import EPOCH
+from mainspring.protocol.rest.runs import Done, Page
+from mainspring.protocol.rest.sharing import FreezeRequest, FreezeView
+
+router = Router()
+
+_OF_ALL = (FreezeKind.ALL, FreezeKind.POOL)
+
+
+@router.get("/freezes", operation="list_freezes", role=Role.VIEWER)
+async def list_freezes(
+    principal: Principal, services: Services, limit: Limit = USUAL_PAGE, cursor: Cursor = ""
+) -> Page[FreezeView]:
+    """What is frozen now: for whoever belongs to one tenant, what keeps its work from starting."""
+    now = await services.time.now()
+    rows = [row for row in (await services.rules.refresh()).freezes if row.holds_at(now) and _concerns(principal, row)]
+    return rule_routes.page_of(rows, _view, lambda row: (row.kind, row.subject), limit, cursor, parts=2)
+
+
+@router.post("/freezes", operation="freeze", role=Role.OPERATOR)
+async def freeze(body: FreezeRequest, principal: Principal, services: Services, audit: Auditor) -> FreezeView:
+    """Let nothing new of something start, until somebody unfreezes it or for a while. What runs goes on."""
+    faults = Faults()
+    rule_routes.check_why(body.why, faults)
+    rule_routes.check_while(body.seconds, faults)
+    kind = FreezeKind(body.kind)
+    subject, tenant = _subject(principal, kind, body.subject, faults, where="subject")
+    if not faults.total():
+        await _check_known(services, kind, subject, faults)
+    rule_routes.refuse_faults("freeze", faults)
+    was = await _find(services, kind, subject)
+    row = FreezeRow(
+        kind=kind, subject=subject, by=principal.name, why=body.why, since=EPOCH,
+        until=await rule_routes.until(services, body.seconds),
+    )  # fmt: skip
+    entry = audit.entry(
+        _object(kind, subject), tenant=tenant, why=body.why, before=_view(was) if was else None, after=body
+    )
+    kept = await services.store.freeze(row, entry)
+    await services.rules.refresh()
+    return _view(kept)
+
+
+@router.delete("/freezes", operation="unfreeze", role=Role.OPERATOR)
+async def unfreeze(
+    kind: FreezeKind, principal: Principal, services: Services, audit: Auditor, subject: str = "", why: str = ""
+) -> Done:
+    """Let something go on."""
+    faults = Faults()
+    subject, tenant = _subject(principal, kind, subject, faults, where="query:subject")
+    rule_routes.refuse_faults("request", faults)
+    was = await _find(services, kind, subject)
+    entry = audit.entry(_object(kind, subject), tenant=tenant, why=reason(why), before=_view(was) if was else None)
+    return await rule_routes.take_away(services, services.store.unfreeze(kind, subject, entry), entry)
+
+
+def _subject(principal: Principal, kind: FreezeKind, said: str, faults: Faults, *, where: str) -> tuple[str, str]:
+    """What is meant, and in whose audit log that belongs. Raises Forbidden if it is not for whoever asks.
+
+    A job without a tenant is one's own.
+    """
+    if kind in _OF_ALL:
+        permissions.check_every_tenant(principal)
+        if kind is FreezeKind.POOL:
+            validate_job.check_name(said, where, faults)
+        elif said:
+            faults.add(where, "must be empty for everything")
+        return said, INSTALLATION
+    if kind is FreezeKind.TENANT:
+        validate_job.check_name(said, where, faults)
+        return said, permissions.tenant_to_act_for(principal, said)
+    named, slash, job = said.rpartition("/")
+    for part in (named, job) if slash else (job,):
+        validate_job.check_name(part, where, faults)
+    tenant = permissions.tenant_to_act_for(principal, named if slash else None)
+    return f"{tenant}/{job}", tenant
+
+
+async def _check_known(services: Services, kind: FreezeKind, subject: str, faults: Faults) -> None:
+    """To freeze what is not there would look as if something had been stopped."""
+    if kind is FreezeKind.POOL:
+        found = subject in {row.id for row in await services.store.shards()}
+    elif kind is FreezeKind.TENANT:
+        found = await services.store.find_tenant(subject) is not None
+    elif kind is FreezeKind.JOB:
+        tenant, _, job = subject.partition("/")
+        found = await services.store.find_job(tenant, job, None) is not None
+    else:
+        found = True
+    if not found:
+        faults.add("subject", f"there is no {kind} {subject}")
+
+
+async def _find(services: Services, kind: FreezeKind, subject: str) -> FreezeRow | None:
+    rows = (await services.rules.refresh()).freezes
+    return next((row for row in rows if (row.kind, row.subject) == (kind, subject)), None)
+
+
+def _concerns(principal: Principal, row: FreezeRow) -> bool:
+    """Whether a freeze is for whoever asks to see."""
+    return row.kind in _OF_ALL or principal.sees(row.subject.partition("/")[0])
+
+
+def _object(kind: FreezeKind, subject: str) -> str:
+    """What is frozen, as the audit log names it."""
+    return f"{kind}:{subject}" if subject else kind
+
+
+def _view(row: FreezeRow) -> FreezeView:
+    return msgspec.convert(row, FreezeView, from_attributes=True)

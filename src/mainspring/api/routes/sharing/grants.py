@@ -1,0 +1,74 @@
+"""Who may ask for P0 (ADM-3): a tenant may once somebody who decides on that has granted it."""
+
+from __future__ import annotations
+
+import msgspec
+
+from mainspring.api.auth import permissions
+from mainspring.api.auth.audit_context import Auditor
+from mainspring.api.http.routing import Router
+from mainspring.api.routes.sharing import rule_routes
+from mainspring.api.services import Principal, Role, Services
+from mainspring.api.submission.actions import reason
+from mainspring.api.views.run_views import USUAL_PAGE, Cursor, Limit
+from mainspring.core.admission import validate_job
+from mainspring.core.admission.validate_job import Faults
+from mainspring.core.fairness.quotas import P0Grant
+from mainspring.core.schedules.time_zones import EPOCH
+from mainspring.protocol.rest.runs import Done, Page
+from mainspring.protocol.rest.sharing import GrantRequest, GrantView
+
+router = Router()
+
+
+@router.get("/p0-grants", operation="list_p0_grants", role=Role.VIEWER)
+async def list_p0_grants(
+    principal: Principal, services: Services, tenant: str | None = None, limit: Limit = USUAL_PAGE, cursor: Cursor = ""
+) -> Page[GrantView]:
+    """The grants that hold now, by tenant."""
+    wanted = permissions.tenant_to_look_at(principal, tenant)
+    now = await services.time.now()
+    grants = (await services.rules.refresh()).grants
+    rows = [row for row in grants if wanted in {None, row.tenant} and row.holds_at(now)]
+    return rule_routes.page_of(rows, _view, lambda row: (row.tenant,), limit, cursor)
+
+
+@router.put("/tenants/{name}/p0-grant", operation="grant_p0", role=Role.APPROVER)
+async def grant_p0(
+    name: str, body: GrantRequest, principal: Principal, services: Services, audit: Auditor
+) -> GrantView:
+    """Let a tenant ask for P0, for a while or until it is taken back. For those who see every tenant."""
+    permissions.check_every_tenant(principal)
+    faults = Faults()
+    validate_job.check_name(name, "path:name", faults)
+    rule_routes.check_why(body.why, faults)
+    rule_routes.check_while(body.seconds, faults)
+    rule_routes.refuse_faults("grant", faults)
+    was = await _find(services, name)
+    grant = P0Grant(
+        tenant=name, by=principal.name, why=body.why, since=EPOCH, until=await rule_routes.until(services, body.seconds)
+    )
+    entry = audit.entry(name, tenant=name, why=body.why, before=_view(was) if was else None, after=body)
+    kept = await services.store.grant_p0(grant, entry)
+    await services.rules.refresh()
+    return _view(kept)
+
+
+@router.delete("/tenants/{name}/p0-grant", operation="revoke_p0", role=Role.APPROVER)
+async def revoke_p0(name: str, principal: Principal, services: Services, audit: Auditor, why: str = "") -> Done:
+    """Let a tenant ask for P0 no more; runs that there are stay what they are. For those who see every tenant."""
+    permissions.check_every_tenant(principal)
+    faults = Faults()
+    validate_job.check_name(name, "path:name", faults)
+    rule_routes.refuse_faults("request", faults)
+    was = await _find(services, name)
+    entry = audit.entry(name, tenant=name, why=reason(why), before=_view(was) if was else None)
+    return await rule_routes.take_away(services, services.store.revoke_p0(name, entry), entry)
+
+
+async def _find(services: Services, tenant: str) -> P0Grant | None:
+    return next((row for row in (await services.rules.refresh()).grants if row.tenant == tenant), None)
+
+
+def _view(row: P0Grant) -> GrantView:
+    return msgspec.convert(row, GrantView, from_attributes=True)

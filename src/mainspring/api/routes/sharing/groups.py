@@ -1,0 +1,116 @@
+"""Groups of work: at most so many at a time, or in each period, whatever job they are of (PLC-12)."""
+
+from __future__ import annotations
+
+import msgspec
+from starlette.responses import Response
+
+from mainspring.api.auth import permissions
+from mainspring.api.auth.audit_context import Auditor
+from mainspring.api.http import etags
+from mainspring.api.http.etags import IfMatch, IfNoneMatch
+from mainspring.api.http.problems import not_found
+from mainspring.api.http.routing import Router
+from mainspring.api.routes.sharing import rule_routes
+from mainspring.api.services import Principal, Role, Services
+from mainspring.api.submission.actions import reason
+from mainspring.api.views.run_views import USUAL_PAGE, Cursor, Limit
+from mainspring.core.admission import validate_job
+from mainspring.core.admission.validate_job import Faults
+from mainspring.core.limits.concurrency_groups import GroupRow
+from mainspring.core.schedules.time_zones import EPOCH
+from mainspring.protocol.errors import Conflict
+from mainspring.protocol.rest.runs import Done, Page
+from mainspring.protocol.rest.sharing import GroupRequest, GroupView
+
+router = Router()
+
+MOST = 1_000_000
+MOST_OF_TENANT = 1_000
+"""Groups of one tenant: every leader has all of them in mind."""
+LEAST_PERIOD_SECONDS = 1.0
+"""What is taken of a rate is kept for a part of its period: of a shorter one it would be gone before it is used."""
+
+
+@router.get("/groups", operation="list_groups", role=Role.VIEWER)
+async def list_groups(
+    principal: Principal, services: Services, tenant: str | None = None, limit: Limit = USUAL_PAGE, cursor: Cursor = ""
+) -> Page[GroupView]:
+    """Groups by tenant and name."""
+    wanted = permissions.tenant_to_look_at(principal, tenant)
+    rows = [row for row in (await services.rules.refresh()).groups if wanted in {None, row.tenant}]
+    return rule_routes.page_of(rows, _view, lambda row: (row.tenant, row.name), limit, cursor, parts=2)
+
+
+@router.get("/groups/{name}", operation="get_group", role=Role.VIEWER, returns=GroupView)
+async def get_group(
+    name: str, principal: Principal, services: Services, tenant: str | None = None, known: IfNoneMatch = None
+) -> Response:
+    """One group."""
+    row = await _find(services, permissions.tenant_to_act_for(principal, tenant), name)
+    if row is None:
+        raise not_found("group", name)
+    return etags.answer(_view(row), row.version, known)
+
+
+@router.put("/groups/{name}", operation="put_group", role=Role.OPERATOR, returns=GroupView)
+async def put_group(
+    name: str, body: GroupRequest, principal: Principal, services: Services, audit: Auditor,
+    tenant: str | None = None, match: IfMatch = None,
+) -> Response:  # fmt: skip
+    """Define a group, or change what it allows. What runs goes on, also if there is more of it than is allowed now."""
+    owner = permissions.tenant_to_act_for(principal, tenant)
+    _check(owner, name, body)
+    was = await _find(services, owner, name)
+    if was is None and sum(row.tenant == owner for row in services.rules.now.groups) >= MOST_OF_TENANT:
+        raise Conflict(f"a tenant has at most {MOST_OF_TENANT} groups")
+    expected = etags.expected(match, None if was is None else was.version, f"group {name}")
+    row = GroupRow(
+        tenant=owner, name=name, most=body.most, per_seconds=body.per_seconds, note=body.note, version=0,
+        updated_at=EPOCH, updated_by=principal.name,
+    )  # fmt: skip
+    entry = audit.entry(name, tenant=owner, before=None if was is None else _request(was), after=body)
+    kept = await services.store.put_group(row, expected, entry)
+    await services.rules.refresh()
+    return etags.answer(_view(kept), kept.version)
+
+
+@router.delete("/groups/{name}", operation="drop_group", role=Role.OPERATOR)
+async def drop_group(
+    name: str, principal: Principal, services: Services, audit: Auditor, tenant: str | None = None, why: str = "",
+    match: IfMatch = None,
+) -> Done:  # fmt: skip
+    """Take a group away: work that names it waits for it no more."""
+    owner = permissions.tenant_to_act_for(principal, tenant)
+    was = await _find(services, owner, name)
+    if was is None:
+        raise not_found("group", name)
+    etags.expected(match, was.version, f"group {name}")
+    entry = audit.entry(name, tenant=owner, why=reason(why), before=_request(was))
+    return await rule_routes.take_away(services, services.store.drop_group(owner, name, entry), entry)
+
+
+def _check(owner: str, name: str, body: GroupRequest) -> None:
+    faults = Faults()
+    validate_job.check_name(owner, "query:tenant", faults)
+    validate_job.check_name(name, "path:name", faults)
+    if not 1 <= body.most <= MOST:
+        faults.add("most", f"must be from 1 to {MOST}")
+    if body.per_seconds is not None and not LEAST_PERIOD_SECONDS <= body.per_seconds <= rule_routes.LONGEST_SECONDS:
+        faults.add("per_seconds", f"must be from {LEAST_PERIOD_SECONDS:g} to {rule_routes.LONGEST_SECONDS:.0f}")
+    rule_routes.check_note(body.note, faults)
+    rule_routes.refuse_faults("group", faults)
+
+
+async def _find(services: Services, tenant: str, name: str) -> GroupRow | None:
+    rows = (await services.rules.refresh()).groups
+    return next((row for row in rows if (row.tenant, row.name) == (tenant, name)), None)
+
+
+def _request(row: GroupRow) -> GroupRequest:
+    """What the audit log says of a group."""
+    return GroupRequest(most=row.most, per_seconds=row.per_seconds, note=row.note)
+
+
+def _view(row: GroupRow) -> GroupView:
+    return msgspec.convert(row, GroupView, from_attributes=True)

@@ -1,0 +1,195 @@
+"""Pools, and the policies that pin work to them (ADM-8). Everybody may look; those who see every tenant change them."""
+
+from __future__ import annotations
+
+import msgspec
+from starlette.responses import Response
+
+from mainspring.api.auth import permissions
+from mainspring.api.auth.audit_context import Auditor
+from mainspring.api.http import etags
+from mainspring.api.http.etags import IfMatch, IfNoneMatch
+from mainspring.api.http.problems import not_found
+from mainspring.api.http.routing import Router
+from mainspring.api.routes.sharing import rule_routes
+from mainspring.api.services import Principal, Role, Services
+from mainspring.api.submission.actions import reason
+from mainspring.api.views import quantities
+from mainspring.api.views.run_views import USUAL_PAGE, Cursor, Limit
+from mainspring.core.admission import validate_job
+from mainspring.core.admission.validate_job import Faults
+from mainspring.core.fairness.pools import Policy, PoolRow, hindering, read_labels
+from mainspring.core.fairness.sharing_rules import AllRules
+from mainspring.core.model.audit_entry import INSTALLATION
+from mainspring.core.schedules.time_zones import EPOCH
+from mainspring.protocol.rest.runs import Done, Page
+from mainspring.protocol.rest.sharing import PolicyRequest, PolicyView, PoolRequest, PoolView
+
+router = Router()
+
+MOST_ZONES = 100
+
+
+@router.get("/pools", operation="list_pools", role=Role.VIEWER)
+async def list_pools(services: Services, limit: Limit = USUAL_PAGE, cursor: Cursor = "") -> Page[PoolView]:
+    """Pools by name: those that have had a worker or a run, and those that somebody described."""
+    found = await _pools(services)
+    return rule_routes.page_of(found.values(), lambda pool: pool, lambda pool: (pool.name,), limit, cursor)
+
+
+@router.get("/pools/{name}", operation="get_pool", role=Role.VIEWER, returns=PoolView)
+async def get_pool(name: str, services: Services, known: IfNoneMatch = None) -> Response:
+    """One pool."""
+    view = await _find_pool(services, name)
+    return etags.answer(view, view.version, known)
+
+
+@router.put("/pools/{name}", operation="put_pool", role=Role.ADMIN, returns=PoolView)
+async def put_pool(
+    name: str, body: PoolRequest, principal: Principal, services: Services, audit: Auditor, match: IfMatch = None
+) -> Response:
+    """Describe a pool, also one that has nothing yet. For those who see every tenant.
+
+    What runs there goes on. What its labels no longer allow there, or its zones, waits.
+    """
+    permissions.check_every_tenant(principal)
+    row = _pool_row(name, body, principal)
+    was = next((one for one in (await services.rules.refresh()).pools if one.name == name), None)
+    expected = etags.expected(match, None if was is None else was.version, f"pool {name}")
+    before = None if was is None else _described(was)
+    entry = audit.entry(name, tenant=INSTALLATION, before=before, after=_described(row))
+    kept = await services.store.put_pool(row, expected, entry)
+    await services.rules.refresh()
+    return etags.answer(await _find_pool(services, name), kept.version)
+
+
+@router.get("/policies", operation="list_policies", role=Role.VIEWER)
+async def list_policies(services: Services, limit: Limit = USUAL_PAGE, cursor: Cursor = "") -> Page[PolicyView]:
+    """Policies by name, and the pools where what they are about may run."""
+    rules = await services.rules.refresh()
+    return rule_routes.page_of(
+        rules.policies, lambda row: _policy_view(row, rules), lambda row: (row.name,), limit, cursor
+    )
+
+
+@router.put("/policies/{name}", operation="put_policy", role=Role.ADMIN, returns=PolicyView)
+async def put_policy(
+    name: str, body: PolicyRequest, principal: Principal, services: Services, audit: Auditor, match: IfMatch = None
+) -> Response:
+    """Let jobs with a label run in pools with certain labels only. For those who see every tenant.
+
+    What runs elsewhere goes on; what waits elsewhere is not started there any more.
+    """
+    permissions.check_every_tenant(principal)
+    _check_policy(name, body)
+    was = await _find_policy(services, name)
+    expected = etags.expected(match, None if was is None else was.version, f"policy {name}")
+    row = Policy(
+        name=name, label=body.label, value=body.value, requires=_labels(body.requires), note=body.note, version=0,
+        updated_at=EPOCH, updated_by=principal.name,
+    )  # fmt: skip
+    entry = audit.entry(name, tenant=INSTALLATION, before=None if was is None else _request(was), after=body)
+    kept = await services.store.put_policy(row, expected, entry)
+    return etags.answer(_policy_view(kept, await services.rules.refresh()), kept.version)
+
+
+@router.delete("/policies/{name}", operation="drop_policy", role=Role.ADMIN)
+async def drop_policy(
+    name: str, principal: Principal, services: Services, audit: Auditor, why: str = "", match: IfMatch = None
+) -> Done:
+    """Take a policy away. For those who see every tenant."""
+    permissions.check_every_tenant(principal)
+    was = await _find_policy(services, name)
+    if was is None:
+        raise not_found("policy", name)
+    etags.expected(match, was.version, f"policy {name}")
+    entry = audit.entry(name, tenant=INSTALLATION, why=reason(why), before=_request(was))
+    return await rule_routes.take_away(services, services.store.drop_policy(name, entry), entry)
+
+
+async def _pools(services: Services) -> dict[str, PoolView]:
+    """All pools, by name."""
+    described = {row.name: row for row in (await services.rules.refresh()).pools}
+    now = await services.time.now()
+    leaders = {row.id: row.leader if row.lease_until > now else "" for row in await services.store.shards()}
+    return {name: _pool_view(name, described.get(name), leaders.get(name, "")) for name in {*described, *leaders}}
+
+
+async def _find_pool(services: Services, name: str) -> PoolView:
+    view = (await _pools(services)).get(name)
+    if view is None:
+        raise not_found("pool", name)
+    return view
+
+
+def _pool_row(name: str, body: PoolRequest, principal: Principal) -> PoolRow:
+    """A pool as it is wanted. Raises Refused."""
+    faults = Faults()
+    validate_job.check_name(name, "path:name", faults)
+    validate_job.check_labels(body.labels, "labels", faults)
+    if len(body.zones) > MOST_ZONES:
+        faults.add("zones", f"there are {len(body.zones)}, {MOST_ZONES} are allowed")
+    for number, zone in enumerate(body.zones[:MOST_ZONES]):
+        validate_job.check_name(zone, f"zones[{number}]", faults)
+    largest = None
+    if body.max_resources is not None:
+        largest = quantities.read_largest(body.max_resources, "max_resources", faults)
+    rule_routes.check_note(body.note, faults)
+    rule_routes.refuse_faults("pool", faults)
+    return PoolRow(
+        name=name, labels=_labels(body.labels), zones=tuple(dict.fromkeys(body.zones)), max_resources=largest,
+        note=body.note, version=0, updated_at=EPOCH, updated_by=principal.name,
+    )  # fmt: skip
+
+
+def _check_policy(name: str, body: PolicyRequest) -> None:
+    faults = Faults()
+    validate_job.check_name(name, "path:name", faults)
+    longest = validate_job.LONGEST_LABEL_OF_JOB
+    if not validate_job.JOB_LABEL.fullmatch(body.label):
+        faults.add("label", f"is no label of a job: 1 to {longest} letters, digits, dots, hyphens, slashes")
+    if len(body.value) > longest:
+        faults.add("value", f"must have at most {longest} characters")
+    if not body.requires:
+        faults.add("requires", "must name at least one label that a pool must have")
+    validate_job.check_labels(body.requires, "requires", faults)
+    rule_routes.check_note(body.note, faults)
+    rule_routes.refuse_faults("policy", faults)
+
+
+async def _find_policy(services: Services, name: str) -> Policy | None:
+    return next((row for row in (await services.rules.refresh()).policies if row.name == name), None)
+
+
+def _labels(labels: dict[str, str]) -> str:
+    return msgspec.json.encode(labels, order="sorted").decode()
+
+
+def _described(row: PoolRow) -> PoolRequest:
+    """What the audit log says of a pool."""
+    largest = None if row.max_resources is None else quantities.show_largest(row.max_resources)
+    return PoolRequest(labels=read_labels(row.labels), zones=row.zones, max_resources=largest, note=row.note)
+
+
+def _request(row: Policy) -> PolicyRequest:
+    """What the audit log says of a policy."""
+    return PolicyRequest(label=row.label, value=row.value, requires=read_labels(row.requires), note=row.note)
+
+
+def _pool_view(name: str, row: PoolRow | None, leader: str) -> PoolView:
+    """A pool; of one that nobody described only who leads it is known."""
+    if row is None:
+        return PoolView(name=name, labels={}, zones=[], max_resources=None, note="", leader=leader, version=0)
+    return PoolView(
+        name=name, labels=read_labels(row.labels), zones=list(row.zones), max_resources=_described(row).max_resources,
+        note=row.note, leader=leader, version=row.version, updated_at=row.updated_at, updated_by=row.updated_by,
+    )  # fmt: skip
+
+
+def _policy_view(row: Policy, rules: AllRules) -> PolicyView:
+    concerned = {row.label: row.value}
+    return PolicyView(
+        name=row.name, label=row.label, value=row.value, requires=read_labels(row.requires), note=row.note,
+        pools=[pool.name for pool in rules.pools if hindering([row], concerned, pool) is None],
+        version=row.version, updated_at=row.updated_at, updated_by=row.updated_by,
+    )  # fmt: skip

@@ -1,0 +1,327 @@
+"""Quotas: what a tenant is promised and may use in a pool, for good, for a while, or at recurring times.
+
+(ADM-5, OPS-2, PLC-11)
+
+Those who see every tenant set them; a tenant's own people see theirs. A quota may be set before there is anything of
+the tenant or the pool. One under which nothing could start is set only if that is confirmed.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import msgspec
+from starlette.responses import Response
+
+from mainspring.api.auth import permissions
+from mainspring.api.auth.audit_context import Auditor
+from mainspring.api.http import etags
+from mainspring.api.http.etags import IfMatch, IfNoneMatch
+from mainspring.api.http.problems import not_found
+from mainspring.api.http.routing import Router
+from mainspring.api.routes.sharing import rule_routes
+from mainspring.api.services import Principal, Role, Services
+from mainspring.api.submission.actions import reason
+from mainspring.api.views import quantities
+from mainspring.api.views.run_views import USUAL_PAGE, Cursor, Limit
+from mainspring.core.admission import validate_job
+from mainspring.core.admission.validate_job import Faults
+from mainspring.core.fairness import capacity_bookings
+from mainspring.core.fairness.capacity_bookings import MOST_BOOKINGS, Booking
+from mainspring.core.fairness.quotas import USUAL_QUOTA, Ceiling, Quota, QuotaRow, Raise, shuts_out
+from mainspring.core.model.resources import Resources
+from mainspring.core.schedules.time_zones import EPOCH
+from mainspring.protocol.rest.runs import Done, Page
+from mainspring.protocol.rest.sharing import (
+    BookingRequest,
+    BookingView,
+    QuotaRequest,
+    QuotaTerms,
+    QuotaView,
+    RaisedView,
+    RaiseRequest,
+)
+
+router = Router()
+
+LEAST_WEIGHT = 0.001
+MOST_WEIGHT = 1_000.0
+MOST_COUNTED = 1_000_000_000
+_WHOLE = {"max_tasks": MOST_COUNTED, "max_fan_out": MOST_COUNTED, "failures_per_hour": MOST_COUNTED}
+
+
+@router.get("/quotas", operation="list_quotas", role=Role.VIEWER)
+async def list_quotas(
+    principal: Principal, services: Services, tenant: str | None = None, limit: Limit = USUAL_PAGE, cursor: Cursor = ""
+) -> Page[QuotaView]:
+    """The quotas that somebody set, by tenant and pool; an empty pool stands for every one without its own."""
+    wanted = permissions.tenant_to_look_at(principal, tenant)
+    now = await services.time.now()
+    rows = [_held(row, now) for row in await _rows(services) if wanted in {None, row.tenant}]
+    return rule_routes.page_of(
+        rows, lambda row: _view(row, now), lambda row: (row.tenant, row.pool), limit, cursor, parts=2
+    )  # fmt: skip
+
+
+@router.get("/tenants/{name}/quota", operation="get_quota", role=Role.VIEWER, returns=QuotaView)
+async def get_quota(
+    name: str, principal: Principal, services: Services, pool: str = "", known: IfNoneMatch = None
+) -> Response:
+    """A tenant's quota in a pool, or the one for every pool without its own; version 0 if nobody has set it."""
+    if not principal.sees(name):
+        raise not_found("tenant", name)
+    _check_names(name, pool)
+    row = await _find(services, name, pool)
+    if row is None:
+        return etags.answer(
+            QuotaView(tenant=name, pool=pool, quota=terms(USUAL_QUOTA), raised=None, version=0), 0, known
+        )
+    return etags.answer(_view(row, await services.time.now()), row.version, known)
+
+
+@router.put("/tenants/{name}/quota", operation="put_quota", role=Role.ADMIN, returns=QuotaView)
+async def put_quota(
+    name: str, body: QuotaRequest, principal: Principal, services: Services, audit: Auditor, pool: str = "",
+    match: IfMatch = None,
+) -> Response:  # fmt: skip
+    """Set a tenant's quota. What it is raised to for a while goes on until then. For those who see every tenant.
+
+    What runs goes on, also if it is more than is allowed now.
+    """
+    permissions.check_every_tenant(principal)
+    quota = _read(name, pool, body)
+    was = await _find(services, name, pool)
+    etags.expected(match, None if was is None else was.version, f"quota of {name}")
+    row = msgspec.structs.replace(was or _row(name, pool, quota), quota=quota)
+    return await _put(services, was, row, principal, body.why, audit)
+
+
+@router.delete("/tenants/{name}/quota", operation="drop_quota", role=Role.ADMIN)
+async def drop_quota(
+    name: str, principal: Principal, services: Services, audit: Auditor, pool: str = "", why: str = "",
+    match: IfMatch = None,
+) -> Done:  # fmt: skip
+    """Take a quota away: the one for every pool holds, or else what is usual. For those who see every tenant."""
+    permissions.check_every_tenant(principal)
+    _check_names(name, pool)
+    was = await _find(services, name, pool)
+    etags.expected(match, None if was is None else was.version, f"quota of {name}")
+    entry = audit.entry(_object(name, pool), tenant=name, why=reason(why), before=_described(was))
+    return await rule_routes.take_away(services, services.store.drop_quota(name, pool, entry), entry)
+
+
+@router.post("/tenants/{name}/quota/raise", operation="raise_quota", role=Role.ADMIN, returns=QuotaView)
+async def raise_quota(
+    name: str, body: RaiseRequest, principal: Principal, services: Services, audit: Auditor, pool: str = ""
+) -> Response:
+    """Let another quota hold for a while, and then the tenant's own again. For those who see every tenant.
+
+    If the tenant has none of its own in the pool, what holds there without one becomes its own.
+    """
+    permissions.check_every_tenant(principal)
+    quota = _read(name, pool, body)
+    was = await _find(services, name, pool)
+    until = await rule_routes.until(services, body.seconds)
+    assert until is not None
+    raised = Raise(quota=quota, until=until, by=principal.name, why=body.why)
+    row = msgspec.structs.replace(await _own(services, name, pool, was), raised=raised)
+    return await _put(services, was, row, principal, body.why, audit)
+
+
+@router.delete("/tenants/{name}/quota/raise", operation="end_raise", role=Role.ADMIN)
+async def end_raise(
+    name: str, principal: Principal, services: Services, audit: Auditor, pool: str = "", why: str = ""
+) -> Done:
+    """Let a tenant's own quota hold again. For those who see every tenant."""
+    permissions.check_every_tenant(principal)
+    _check_names(name, pool)
+    was = await _find(services, name, pool)
+    if was is None or was.raised is None:
+        entry = audit.entry(_object(name, pool), tenant=name, why=reason(why), before=_described(was))
+        await services.store.record([entry])
+        return Done(changed=False, detail="there was none")
+    await _put(services, was, msgspec.structs.replace(was, raised=None), principal, reason(why), audit)
+    return Done(changed=True)
+
+
+@router.put("/tenants/{name}/quota/bookings/{booking}", operation="put_booking", role=Role.ADMIN, returns=QuotaView)
+async def put_booking(
+    name: str, booking: str, body: BookingRequest, principal: Principal, services: Services, audit: Auditor,
+    pool: str = "",
+) -> Response:  # fmt: skip
+    """Let more be guaranteed to a tenant at recurring times, in the place of what is booked under the same name.
+
+    It holds `lead_seconds` earlier: whoever is on burst gives back what is needed meanwhile. If the tenant has no quota
+    of its own in the pool, what holds there without one becomes its own. For those who see every tenant.
+    """
+    permissions.check_every_tenant(principal)
+    wanted = await _read_booking(services, name, booking, pool, body, principal)
+    was = await _find(services, name, pool)
+    row = await _own(services, name, pool, was)
+    others = [one for one in row.bookings if one.name != booking]
+    if len(others) >= MOST_BOOKINGS:
+        faults = Faults()
+        faults.add("path:booking", f"{name} has {len(others)} others there already, {MOST_BOOKINGS} are allowed")
+        rule_routes.refuse_faults("booking", faults)
+    row = msgspec.structs.replace(row, bookings=tuple(sorted([*others, wanted], key=lambda one: one.name)))
+    return await _put(services, was, row, principal, body.why, audit)
+
+
+@router.delete("/tenants/{name}/quota/bookings/{booking}", operation="drop_booking", role=Role.ADMIN)
+async def drop_booking(
+    name: str, booking: str, principal: Principal, services: Services, audit: Auditor, pool: str = "", why: str = ""
+) -> Done:
+    """Let what is booked under a name not come any more; if it holds now, it ends. For those who see every tenant."""
+    permissions.check_every_tenant(principal)
+    _check_names(name, pool)
+    was = await _find(services, name, pool)
+    left = () if was is None else tuple(one for one in was.bookings if one.name != booking)
+    if was is None or len(left) == len(was.bookings):
+        entry = audit.entry(_object(name, pool), tenant=name, why=reason(why), before=_described(was))
+        await services.store.record([entry])
+        return Done(changed=False, detail="there was none")
+    await _put(services, was, msgspec.structs.replace(was, bookings=left), principal, reason(why), audit)
+    return Done(changed=True)
+
+
+def terms(quota: Quota) -> QuotaTerms:
+    """A quota as it is shown."""
+    return QuotaTerms(
+        weight=quota.weight,
+        max_tasks=quota.max_tasks,
+        guaranteed=quantities.show_promised(quota.guaranteed),
+        burst=quantities.show_ceiling(quota.burst),
+        max_fan_out=quota.max_fan_out,
+        failures_per_hour=quota.failures_per_hour,
+    )
+
+
+def _read(name: str, pool: str, body: QuotaRequest) -> Quota:
+    """The quota that is wanted. Raises Refused."""
+    faults = _faults_in_names(name, pool)
+    if not LEAST_WEIGHT <= body.weight <= MOST_WEIGHT:
+        faults.add("weight", f"must be from {LEAST_WEIGHT:g} to {MOST_WEIGHT:g}")
+    for field, most in _WHOLE.items():
+        number: int | None = getattr(body, field)
+        if number is not None and not 0 <= number <= most:
+            faults.add(field, f"must be from 0 to {most}")
+    guaranteed = Resources(**quantities.read(body.guaranteed, "guaranteed", faults))
+    burst = Ceiling(**quantities.read(body.burst, "burst", faults))
+    rule_routes.check_why(body.why, faults)
+    if isinstance(body, RaiseRequest):
+        rule_routes.check_while(body.seconds, faults)
+    quota = Quota(
+        weight=body.weight, max_tasks=body.max_tasks, guaranteed=guaranteed, burst=burst,
+        max_fan_out=body.max_fan_out, failures_per_hour=body.failures_per_hour,
+    )  # fmt: skip
+    shut = None if faults.total() else shuts_out(quota)
+    if shut is not None and not body.confirm:
+        limit = quantities.SAID_AS.get(shut, shut)
+        faults.add("confirm", f"nothing of {name} could start with {limit} 0: say `confirm` if that is meant")
+    rule_routes.refuse_faults("quota", faults)
+    return quota
+
+
+async def _read_booking(
+    services: Services, name: str, booking: str, pool: str, body: BookingRequest, principal: Principal
+) -> Booking:
+    """What is to be booked. Raises Refused."""
+    faults = _faults_in_names(name, pool)
+    rule_routes.check_why(body.why, faults)
+    wanted = Booking(
+        name=booking, cron=body.cron, zone=body.zone, seconds=body.seconds, lead_seconds=body.lead_seconds,
+        guaranteed=Resources(**quantities.read(body.guaranteed, "guaranteed", faults)), by=principal.name, why=body.why,
+    )  # fmt: skip
+    capacity_bookings.check(wanted, await services.time.now(), faults)
+    rule_routes.refuse_faults("booking", faults)
+    return wanted
+
+
+def _check_names(name: str, pool: str) -> None:
+    """Raises Refused."""
+    rule_routes.refuse_faults("request", _faults_in_names(name, pool))
+
+
+def _faults_in_names(name: str, pool: str) -> Faults:
+    faults = Faults()
+    validate_job.check_name(name, "path:name", faults)
+    if pool:
+        validate_job.check_name(pool, "query:pool", faults)
+    return faults
+
+
+async def _rows(services: Services) -> list[QuotaRow]:
+    return list((await services.rules.refresh()).quotas)
+
+
+async def _find(services: Services, tenant: str, pool: str) -> QuotaRow | None:
+    """A tenant's quota as it is now."""
+    for row in await _rows(services):
+        if (row.tenant, row.pool) == (tenant, pool):
+            return _held(row, await services.time.now())
+    return None
+
+
+async def _own(services: Services, tenant: str, pool: str, was: QuotaRow | None) -> QuotaRow:
+    """A tenant's own quota in a pool; if it has none, what holds there without one is to become its own."""
+    if was is not None:
+        return was
+    usual = await _find(services, tenant, "")
+    return _row(tenant, pool, USUAL_QUOTA if usual is None else usual.quota)
+
+
+def _held(row: QuotaRow, now: datetime) -> QuotaRow:
+    """A quota without a raise that is over."""
+    over = row.raised is not None and row.raised.until <= now
+    return msgspec.structs.replace(row, raised=None) if over else row
+
+
+async def _put(
+    services: Services, was: QuotaRow | None, row: QuotaRow, principal: Principal, why: str, audit: Auditor
+) -> Response:
+    """Keep a quota in the place of the one that it was made from, and of no other."""
+    row = msgspec.structs.replace(row, version=0, updated_at=EPOCH, updated_by=principal.name)
+    entry = audit.entry(
+        _object(row.tenant, row.pool), tenant=row.tenant, why=why, before=_described(was), after=_described(row)
+    )
+    kept = await services.store.put_quota(row, 0 if was is None else was.version, entry)
+    await services.rules.refresh()
+    return etags.answer(_view(kept, await services.time.now()), kept.version)
+
+
+def _row(tenant: str, pool: str, quota: Quota) -> QuotaRow:
+    return QuotaRow(tenant=tenant, pool=pool, quota=quota, raised=None, version=0, updated_at=EPOCH, updated_by="")
+
+
+def _object(tenant: str, pool: str) -> str:
+    """A quota, as the audit log names it."""
+    return f"{tenant}/{pool}" if pool else tenant
+
+
+def _described(row: QuotaRow | None) -> dict[str, object] | None:
+    """What the audit log says of a quota."""
+    if row is None:
+        return None
+    return {"quota": terms(row.quota), "raised": _raised(row.raised), "bookings": list(row.bookings)}
+
+
+def _raised(raised: Raise | None) -> RaisedView | None:
+    if raised is None:
+        return None
+    return RaisedView(quota=terms(raised.quota), until=raised.until, by=raised.by, why=raised.why)
+
+
+def _booking(booking: Booking, now: datetime) -> BookingView:
+    return BookingView(
+        name=booking.name, cron=booking.cron, zone=booking.zone, seconds=booking.seconds,
+        lead_seconds=booking.lead_seconds, guaranteed=quantities.show_promised(booking.guaranteed),
+        holds=booking.holds_at(now), next_at=booking.next_at(now), by=booking.by, why=booking.why,
+    )  # fmt: skip
+
+
+def _view(row: QuotaRow, now: datetime) -> QuotaView:
+    return QuotaView(
+        tenant=row.tenant, pool=row.pool, quota=terms(row.quota), raised=_raised(row.raised), version=row.version,
+        updated_at=row.updated_at, updated_by=row.updated_by,
+        bookings=[_booking(booking, now) for booking in row.bookings],
+    )  # fmt: skip

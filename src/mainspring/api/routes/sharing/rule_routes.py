@@ -1,0 +1,79 @@
+"""What the routes of rules have in common: how long something may be, a list out of memory, and what is taken away.
+
+A rule is a row that the store keeps, and all of them together are few: `services.rules` has them in memory, as they are
+in the store when it is asked. Whoever changes one refreshes that, so that this server goes by it at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable
+from datetime import datetime, timedelta
+from itertools import islice
+from typing import TypeVar
+
+from mainspring.api.services import Services
+from mainspring.api.submission.actions import LONGEST_REASON
+from mainspring.api.views import run_views
+from mainspring.core.admission.validate_job import Faults, check_seconds
+from mainspring.core.model.audit_entry import AuditEntry
+from mainspring.protocol.errors import Refused
+from mainspring.protocol.rest.runs import Done, Page
+
+LONGEST_NOTE = 4_000
+LONGEST_SECONDS = 366 * 86_400.0
+_R = TypeVar("_R")
+_V = TypeVar("_V")
+
+
+def check_note(note: str, faults: Faults) -> None:
+    """What somebody wrote beside a rule."""
+    if len(note) > LONGEST_NOTE:
+        faults.add("note", f"must have at most {LONGEST_NOTE} characters")
+
+
+def check_why(why: str, faults: Faults) -> None:
+    """Why somebody wants it so."""
+    if len(why) > LONGEST_REASON:
+        faults.add("why", f"must have at most {LONGEST_REASON} characters")
+
+
+def check_while(seconds: float | None, faults: Faults) -> None:
+    """For how long something is to hold, if that is said."""
+    if seconds is not None:
+        check_seconds(seconds, "seconds", faults, longest=LONGEST_SECONDS)
+
+
+def refuse_faults(what: str, faults: Faults) -> None:
+    """Raises Refused if there are any."""
+    total = faults.total()
+    if total:
+        raise Refused(f"the {what} has {total} fault{'s' if total > 1 else ''}", faults.all())
+
+
+async def until(services: Services, seconds: float | None) -> datetime | None:
+    """When something ends that begins now; None if it has no end."""
+    return None if seconds is None else await services.time.now() + timedelta(seconds=seconds)
+
+
+def page_of(
+    rows: Iterable[_R],
+    view: Callable[[_R], _V],
+    key: Callable[[_R], tuple[str, ...]],
+    limit: int,
+    cursor: str,
+    *,
+    parts: int = 1,
+) -> Page[_V]:
+    """Part of a list of rows that are in memory, in the order of their keys, which have so many parts."""
+    after = tuple(run_views.read_cursor(cursor, parts))
+    found = list(islice((row for row in sorted(rows, key=key) if key(row) > after), limit))
+    return run_views.page(found, map(view, found), limit, key(found[-1]) if found else [])
+
+
+async def take_away(services: Services, dropping: Awaitable[bool], entry: AuditEntry) -> Done:
+    """Have a rule taken away, and go by that here; that somebody wanted it is on record, also if there was none."""
+    changed = await dropping
+    if not changed:
+        await services.store.record([entry])
+    await services.rules.refresh()
+    return Done(changed=changed, detail="" if changed else "there was none")

@@ -1,0 +1,84 @@
+"""Tenants: who owns work, and how they are described. A tenant is there as soon as something is its."""
+
+from __future__ import annotations
+
+import msgspec
+from starlette.responses import Response
+
+from mainspring.api.auth import permissions
+from mainspring.api.auth.audit_context import Auditor
+from mainspring.api.http import etags
+from mainspring.api.http.etags import IfMatch, IfNoneMatch
+from mainspring.api.http.problems import not_found
+from mainspring.api.http.routing import Router
+from mainspring.api.services import Principal, Role, Services
+from mainspring.api.views import run_views
+from mainspring.api.views.run_views import USUAL_PAGE, Cursor, Limit
+from mainspring.core.admission import validate_job
+from mainspring.core.admission.validate_job import Faults
+from mainspring.core.schedules.time_zones import EPOCH
+from mainspring.protocol.errors import Refused
+from mainspring.protocol.rest.admin import TenantRequest, TenantView
+from mainspring.protocol.rest.runs import Page
+from mainspring.store.ports.admin import TenantRow
+
+router = Router()
+
+LONGEST_TEXT = {"title": 200, "contact": 500, "note": 4_000}
+
+
+@router.get("/tenants", operation="list_tenants", role=Role.VIEWER)
+async def list_tenants(
+    principal: Principal, services: Services, limit: Limit = USUAL_PAGE, cursor: Cursor = ""
+) -> Page[TenantView]:
+    """Tenants by name: all, or the one that whoever asks belongs to."""
+    if not principal.sees_everybody():
+        own = await services.store.find_tenant(principal.tenant)
+        return Page(items=[] if own is None else [_view(own)])
+    (after,) = run_views.read_cursor(cursor, 1)
+    rows = await services.store.list_tenants(after, limit)
+    return run_views.page(rows, map(_view, rows), limit, [rows[-1].name] if rows else [])
+
+
+@router.get("/tenants/{name}", operation="get_tenant", role=Role.VIEWER, returns=TenantView)
+async def get_tenant(name: str, principal: Principal, services: Services, known: IfNoneMatch = None) -> Response:
+    """One tenant."""
+    row = await services.store.find_tenant(name) if principal.sees(name) else None
+    if row is None:
+        raise not_found("tenant", name)
+    return etags.answer(_view(row), row.version, known)
+
+
+@router.put("/tenants/{name}", operation="put_tenant", role=Role.ADMIN, returns=TenantView)
+async def put_tenant(
+    name: str, body: TenantRequest, principal: Principal, services: Services, audit: Auditor, match: IfMatch = None
+) -> Response:
+    """Describe a tenant, also one that has nothing yet. For those who see every tenant."""
+    permissions.check_every_tenant(principal)
+    _check(name, body)
+    was = await services.store.find_tenant(name)
+    expected = etags.expected(match, None if was is None else was.version, f"tenant {name}")
+    row = TenantRow(
+        name=name, title=body.title, contact=body.contact, note=body.note, version=0, created_at=EPOCH,
+        created_by=principal.name, updated_at=EPOCH, updated_by=principal.name,
+    )  # fmt: skip
+    before = None if was is None else TenantRequest(title=was.title, contact=was.contact, note=was.note)
+    kept = await services.store.put_tenant(row, expected, audit.entry(name, tenant=name, before=before, after=body))
+    return etags.answer(_view(kept), kept.version)
+
+
+def _check(name: str, body: TenantRequest) -> None:
+    faults = Faults()
+    validate_job.check_name(name, "path:name", faults)
+    for field, longest in LONGEST_TEXT.items():
+        if len(getattr(body, field)) > longest:
+            faults.add(field, f"must have at most {longest} characters")
+    if faults.total():
+        raise Refused(f"the tenant has {faults.total()} fault{'s' if faults.total() > 1 else ''}", faults.all())
+
+
+def _view(row: TenantRow) -> TenantView:
+    """A tenant; nobody made one that nobody described."""
+    if row.version == 0:
+        return TenantView(name=row.name, title="", contact="", note="", version=0)
+    return msgspec.convert(row, TenantView, from_attributes=True)

@@ -1,0 +1,1 @@
+"""Routes of workers: their state, their identities, and claims over plain HTTP."""

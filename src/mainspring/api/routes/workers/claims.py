@@ -1,0 +1,294 @@
+"""Work for workers in any language, over plain HTTP (WRK-2): claim, start, heartbeat, complete, fail.
+
+The `run_id` of these routes is the attempt's id: an attempt that is over stays so, and the work appears under another.
+What a call is answered with is durable. Each can be repeated: what was applied is answered as the first time.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import msgspec
+from starlette.requests import Request
+
+from mainspring.api.auth.tokens import make_attempt_token
+from mainspring.api.http.problems import refusal
+from mainspring.api.http.routing import Router
+from mainspring.api.services import Principal, Role, Services
+from mainspring.api.submission.gate import refuse
+from mainspring.api.submission.rate_limits import Counts
+from mainspring.api.views import quantities
+from mainspring.api.worker_link.http_claims import KnownAttempt, worker_in_pool
+from mainspring.api.worker_link.link import TOKEN_LIFE
+from mainspring.api.worker_link.worker_access import check_worker, check_worker_is
+from mainspring.core.admission.validate_job import ABSURD, Faults
+from mainspring.core.model.resources import Resources
+from mainspring.core.model.task import AttemptEnd
+from mainspring.core.work.work import HANDLER_LABEL, LARGEST_CHECKPOINT_BYTES
+from mainspring.protocol.errors import Overloaded
+from mainspring.protocol.rest.claims import (
+    LARGEST_LOG_BYTES,
+    ClaimAnswer,
+    ClaimedRun,
+    ClaimedRunState,
+    ClaimRequest,
+    CompleteRequest,
+    FailRequest,
+    HeartbeatAnswer,
+    HeartbeatRequest,
+    StartRequest,
+)
+from mainspring.protocol.wire import Offer, Outcome
+from mainspring.shard.effects import ClaimedAttempt, Reply
+from mainspring.shard.workers.claim_events import BeatClaimed, ClaimWork, EndClaimed, StartClaimed
+
+router = Router()
+
+LARGEST_RESULT_BYTES = 1024 * 1024
+_LARGEST_BODY = LARGEST_RESULT_BYTES + 64 * 1024
+_LARGEST_BEAT = 2 * LARGEST_LOG_BYTES + LARGEST_CHECKPOINT_BYTES + 64 * 1024
+_SAME = {
+    Outcome.SUCCEEDED: frozenset({AttemptEnd.SUCCEEDED}),
+    Outcome.FAILED: frozenset({AttemptEnd.FAILED, AttemptEnd.STOPPED, AttemptEnd.TIMED_OUT}),
+}
+"""Ends of an attempt that such a result had made before."""
+
+
+@router.post("/scheduler/claim-runs", operation="claim_runs", role=Role.WORKER, audited=False, counts=Counts.NOTHING)
+async def claim_runs(body: ClaimRequest, principal: Principal, services: Services, request: Request) -> ClaimAnswer:
+    """Claim work: as much as there is and is wanted, at once, or when there is some.
+
+    What is not started before `claim_expiry_time` goes back to the queue, and comes under another `run_id`.
+    """
+    pool = body.pool if body.pool is not None else services.pool
+    await check_worker_is(services, principal, name=body.worker_id, pool=pool)
+    act = ClaimWork(
+        worker=worker_in_pool(principal, body.worker_id),
+        by=principal.name,
+        wanted=body.max_claims,
+        hold_seconds=body.claim_duration_seconds,
+        wait_seconds=body.wait_seconds,
+        offer=_offer(body),
+        labels=body.labels | {f"{HANDLER_LABEL}{handler}": "" for handler in body.handlers},
+        zone=body.zone,
+        version=body.version,
+    )
+    answered = await services.claims.claim(request, pool, act)
+    if answered is None:
+        return ClaimAnswer(claimed_runs=[])
+    if answered.reply is not Reply.DONE:
+        raise Overloaded(answered.detail)
+    now = await services.time.now()
+    return ClaimAnswer(claimed_runs=[await _claimed_run(services, one, now) for one in answered.claimed])
+
+
+@router.post(
+    "/pipeline-runs/{run_id}/start",
+    operation="start_claimed_run",
+    role=Role.WORKER,
+    audited=False,
+    counts=Counts.NOTHING,
+)
+async def start_claimed_run(
+    run_id: str, body: StartRequest, principal: Principal, services: Services
+) -> ClaimedRunState:
+    """Begin with what was claimed. Without this a claim expires; repeating it is harmless."""
+    check_worker(services, principal)
+    said = msgspec.Raw(msgspec.json.encode(body.execution_context))
+    context = _document(said, "execution_context", LARGEST_LOG_BYTES)
+    known = await services.claims.known(run_id, principal, body.worker_id)
+    if known.end is not None:
+        raise known.fault(run_id, "")
+    answered = await services.shards.ask(
+        known.shard, StartClaimed(worker=known.worker, attempt=run_id, by=principal.name)
+    )
+    if answered.reply not in {Reply.DONE, Reply.ALREADY}:
+        now = await services.claims.known_now(run_id, principal, body.worker_id)
+        raise now.fault(run_id, answered.detail)
+    if body.execution_context and answered.reply is Reply.DONE:
+        await services.logs.add(run_id, f"started by {known.worker}: {context}\n".encode())
+    return ClaimedRunState(run_id=run_id, status="RUNNING")
+
+
+@router.post(
+    "/pipeline-runs/{run_id}/heartbeat", operation="heartbeat_claimed_run", role=Role.WORKER,
+    audited=False, counts=Counts.NOTHING, largest_body=_LARGEST_BEAT,
+)  # fmt: skip
+async def heartbeat_claimed_run(
+    run_id: str, body: HeartbeatRequest, principal: Principal, services: Services
+) -> HeartbeatAnswer:
+    """Say that it goes on, and how far it is; the answer says whether to stop. An attempt that is silent is lost.
+
+    Progress, a checkpoint and a piece of the log can be said along with it. Repeating it is harmless, but for the log.
+    """
+    check_worker(services, principal)
+    checkpoint = _document(body.checkpoint, "checkpoint", LARGEST_CHECKPOINT_BYTES)
+    known = await services.claims.known(run_id, principal, body.worker_id)
+    if known.end is not None:
+        raise known.fault(run_id, "")
+    act = BeatClaimed(
+        worker=known.worker,
+        attempt=run_id,
+        by=principal.name,
+        percent=body.progress_percentage,
+        note=_note(body),
+        checkpoint=checkpoint,
+        extend_seconds=body.extend_seconds,
+    )
+    answered = await services.shards.ask(known.shard, act)
+    if answered.reply is not Reply.DONE:
+        now = await services.claims.known_now(run_id, principal, body.worker_id)
+        raise now.fault(run_id, answered.detail)
+    if body.log:
+        await services.logs.add(run_id, body.log.encode())
+    stop, extended = answered.stop, answered.extended
+    return HeartbeatAnswer(
+        run_id=run_id,
+        stop=stop is not None,
+        why=stop.why if stop is not None else "",
+        grace_seconds=stop.grace_seconds if stop is not None else None,
+        seconds_left=extended.seconds if extended is not None else None,
+        because=extended.because if extended is not None else "",
+    )
+
+
+@router.post(
+    "/pipeline-runs/{run_id}/complete", operation="complete_claimed_run", role=Role.WORKER,
+    audited=False, counts=Counts.NOTHING, largest_body=_LARGEST_BODY,
+)  # fmt: skip
+async def complete_claimed_run(
+    run_id: str, body: CompleteRequest, principal: Principal, services: Services
+) -> ClaimedRunState:
+    """It is done: `result_summary` becomes the task's output. Answered once that is durable; it can be said again."""
+    output = _document(body.result_summary, "result_summary", LARGEST_RESULT_BYTES)
+    await _end(services, principal, run_id, body.worker_id, Outcome.SUCCEEDED, output=output)
+    return ClaimedRunState(run_id=run_id, status="SUCCESS")
+
+
+@router.post(
+    "/pipeline-runs/{run_id}/fail", operation="fail_claimed_run", role=Role.WORKER,
+    audited=False, counts=Counts.NOTHING, largest_body=_LARGEST_BODY,
+)  # fmt: skip
+async def fail_claimed_run(run_id: str, body: FailRequest, principal: Principal, services: Services) -> ClaimedRunState:
+    """It failed, or was stopped as asked. The task's policy decides what follows, unless `should_retry` is false."""
+    error = _document(_error(body), "error_details", LARGEST_RESULT_BYTES)
+    await _end(services, principal, run_id, body.worker_id, Outcome.FAILED, error=error)
+    return ClaimedRunState(run_id=run_id, status="FAILED")
+
+
+async def _end(
+    services: Services, principal: Principal, attempt: str, worker_id: str | None, outcome: Outcome, *,
+    output: str | None = None, error: str | None = None,
+) -> None:  # fmt: skip
+    """Have a result applied. One that was applied before is so again; one that comes too late is kept as a record."""
+    check_worker(services, principal)
+    known = await services.claims.known(attempt, principal, worker_id)
+    said = ""
+    if known.end is None:
+        act = _ended(known, principal, attempt, outcome, output, error)
+        answered = await services.shards.ask(known.shard, act)
+        if answered.reply is Reply.DONE:
+            return
+        said = answered.detail
+        known = await services.claims.known_now(attempt, principal, worker_id)
+    if known.end in _SAME[outcome]:
+        return
+    if known.end is not None:
+        late = _ended(known, principal, attempt, outcome, output, error)
+        await services.shards.ask(known.shard, msgspec.structs.replace(late, is_late=True))
+    raise known.fault(attempt, said)
+
+
+def _ended(
+    known: KnownAttempt, principal: Principal, attempt: str, outcome: Outcome, output: str | None, error: str | None
+) -> EndClaimed:
+    return EndClaimed(
+        worker=known.worker, attempt=attempt, by=principal.name, outcome=outcome, output=output, error=error
+    )
+
+
+async def _claimed_run(services: Services, claimed: ClaimedAttempt, now: datetime) -> ClaimedRun:
+    one, needs = claimed.assignment, claimed.needs
+    return ClaimedRun(
+        run_id=one.attempt,
+        parent_run_id=await _former(services, one.task) if one.number > 1 else None,
+        config_id=claimed.job,
+        customer_id=one.tenant,
+        scheduled_time=claimed.scheduled_at,
+        claim_expiry_time=claimed.expires_at,
+        run=one.run,
+        task_id=one.task,
+        task=one.name,
+        attempt=one.number,
+        priority=claimed.priority.name,
+        work=_raw(one.work),
+        params=_raw(one.params),
+        inputs={name: _raw(text) for name, text in one.inputs.items()},
+        failed_upstreams=list(one.failed_upstreams),
+        item=_raw(one.item),
+        partition=one.partition,
+        total=one.total,
+        window=one.window or None,
+        checkpoint=_raw(one.checkpoint),
+        timeout_seconds=one.timeout_seconds,
+        resources=quantities.show(Resources(needs.cpu_millis, needs.memory_bytes, needs.gpus, needs.disk_bytes)),
+        token=make_attempt_token(services.cluster_secret, one.attempt, now + TOKEN_LIFE),
+    )
+
+
+async def _former(services: Services, task_id: str) -> str | None:
+    """The latest attempt at a task that is over."""
+    attempts = await services.store.attempts_of(task_id)
+    return attempts[-1].id if attempts else None
+
+
+def _raw(text: str | None) -> msgspec.Raw:
+    return msgspec.Raw(b"null" if text is None else text.encode())
+
+
+def _offer(body: ClaimRequest) -> Offer | None:
+    """What a worker has; None if it does not say. Raises Refused."""
+    faults = Faults()
+    texts = {"labels": " ".join([*body.labels.keys(), *body.labels.values()]), "handlers": " ".join(body.handlers)}
+    for where, text in (texts | {"zone": body.zone, "version": body.version}).items():
+        if not text.isprintable():
+            faults.add(where, "has a control character in it")
+    said = {} if body.resources is None else quantities.read(body.resources, "resources", faults, ABSURD)
+    refuse("the body", faults.all())
+    return None if body.resources is None else Offer(**{name: said.get(name, 0) for name in Offer.__struct_fields__})
+
+
+def _document(said: msgspec.Raw | msgspec.UnsetType, where: str, most: int) -> str | None:
+    """A document of the worker's own; None if it says none. Raises Refused."""
+    if isinstance(said, msgspec.UnsetType):
+        return None
+    document = bytes(said)
+    if len(document) > most:
+        raise refusal("the body has 1 fault", where, f"has {len(document)} bytes: more than {most}")
+    return document.decode()
+
+
+def _note(body: HeartbeatRequest) -> str | None:
+    """How far it is, in words; None if nothing is said of it."""
+    parts = [body.current_stage] if body.current_stage else []
+    if body.records_processed is not None:
+        parts.append(f"{body.records_processed:,} records")
+    if body.estimated_completion_time is not None:
+        at = body.estimated_completion_time
+        parts.append(
+            f"done about {(at if at.tzinfo else at.replace(tzinfo=UTC)).astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
+        )
+    return ", ".join(parts) if parts else None
+
+
+def _error(body: FailRequest) -> msgspec.Raw:
+    """The error as agents write it (`core/lifecycle/failures.py`)."""
+    details = dict(body.error_details)
+    said: dict[str, object] = {"type": body.error_type, "message": details.pop("message", msgspec.Raw(b'""'))}
+    if not body.should_retry:
+        said["class"] = "permanent"
+    if body.retry_after_seconds is not None:
+        said["retry_after_seconds"] = body.retry_after_seconds
+    if details:
+        said["details"] = details
+    return msgspec.Raw(msgspec.json.encode(said))

@@ -1,0 +1,119 @@
+"""Workers: which there are, and what people want of them (WRK-9).
+
+Workers serve all tenants of their pool. Whoever belongs to one tenant sees them too, but of what they run only its own,
+and not why one is held.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+
+from mainspring.api.auth import permissions
+from mainspring.api.auth.audit_context import Auditor
+from mainspring.api.http.problems import not_found
+from mainspring.api.http.routing import Router
+from mainspring.api.services import Principal, Role, Services
+from mainspring.api.submission.actions import carry_out, reason
+from mainspring.api.views import run_views
+from mainspring.api.views.run_views import USUAL_PAGE, Cursor, Limit
+from mainspring.core.model.audit_entry import INSTALLATION
+from mainspring.core.model.batch import WorkerRow
+from mainspring.core.model.task import TaskState
+from mainspring.protocol.rest.runs import ActRequest, Done, Page, WorkerView
+from mainspring.shard.events import CordonWorker, DrainWorker, EvictWorker, UncordonWorker, WorkerAct
+from mainspring.store.ports.front import TaskFilter
+
+router = Router()
+
+_IN_HANDS = (TaskState.ASSIGNED, TaskState.RUNNING)
+_LOOKED_THROUGH = 100
+_MOST_COUNTED = 50_000
+
+
+@router.get("/workers", operation="list_workers", role=Role.VIEWER)
+async def list_workers(
+    principal: Principal, services: Services, pool: str | None = None, limit: Limit = USUAL_PAGE, cursor: Cursor = ""
+) -> Page[WorkerView]:
+    """Workers by id, also those that are gone, as long as they are remembered."""
+    (after,) = run_views.read_cursor(cursor, 1)
+    rows = await services.store.list_workers(pool, after, limit)
+    running = await _count_in_hands(services, principal)
+    shown = [_view(principal, row, running) for row in rows]
+    return run_views.page(rows, shown, limit, [rows[-1].id] if rows else [])
+
+
+@router.get("/workers/{worker_id}", operation="get_worker", role=Role.VIEWER)
+async def get_worker(worker_id: str, principal: Principal, services: Services) -> WorkerView:
+    """One worker."""
+    row = await _find_worker(services, worker_id)
+    return _view(principal, row, await _count_in_hands(services, principal, worker_id))
+
+
+@router.post("/workers/{worker_id}/cordon", operation="cordon_worker", role=Role.OPERATOR)
+async def cordon_worker(
+    worker_id: str, body: ActRequest, principal: Principal, services: Services, audit: Auditor
+) -> Done:
+    """Give a worker nothing new. What it has goes on."""
+    return await _act(CordonWorker, worker_id, body, principal, services, audit)
+
+
+@router.post("/workers/{worker_id}/uncordon", operation="uncordon_worker", role=Role.OPERATOR)
+async def uncordon_worker(
+    worker_id: str, body: ActRequest, principal: Principal, services: Services, audit: Auditor
+) -> Done:
+    """Let a worker have work again."""
+    return await _act(UncordonWorker, worker_id, body, principal, services, audit)
+
+
+@router.post("/workers/{worker_id}/drain", operation="drain_worker", role=Role.OPERATOR)
+async def drain_worker(
+    worker_id: str, body: ActRequest, principal: Principal, services: Services, audit: Auditor
+) -> Done:
+    """Give a worker nothing new, and call back what it has not started."""
+    return await _act(DrainWorker, worker_id, body, principal, services, audit)
+
+
+@router.post("/workers/{worker_id}/evict", operation="evict_worker", role=Role.OPERATOR)
+async def evict_worker(
+    worker_id: str, body: ActRequest, principal: Principal, services: Services, audit: Auditor
+) -> Done:
+    """Drain a worker, and have what runs there run elsewhere."""
+    return await _act(EvictWorker, worker_id, body, principal, services, audit)
+
+
+def _view(principal: Principal, row: WorkerRow, running: Mapping[str | None, int]) -> WorkerView:
+    return run_views.worker_view(row, running=running.get(row.id, 0), with_reasons=principal.sees_everybody())
+
+
+async def _count_in_hands(
+    services: Services, principal: Principal, worker: str | None = None
+) -> Mapping[str | None, int]:
+    """How many tasks that whoever asks may see each worker has in hands; at most _MOST_COUNTED altogether."""
+    tenant = permissions.tenant_to_look_at(principal, None)
+    held = await services.store.list_tasks(TaskFilter(tenant=tenant, worker=worker, states=_IN_HANDS), _MOST_COUNTED)
+    return Counter(task.worker_id for task in held)
+
+
+async def _find_worker(services: Services, worker_id: str) -> WorkerRow:
+    """A worker by its id: it is in the list behind its own beginning. Raises NotFound."""
+    after = worker_id[:-1]
+    while rows := await services.store.list_workers(None, after, _LOOKED_THROUGH):
+        for row in rows:
+            if row.id == worker_id:
+                return row
+        after = rows[-1].id
+        if after > worker_id:
+            break
+    raise not_found("worker", worker_id)
+
+
+async def _act(
+    kind: type[WorkerAct], worker_id: str, body: ActRequest, principal: Principal, services: Services, audit: Auditor
+) -> Done:
+    """Acts on workers concern every tenant."""
+    permissions.check_every_tenant(principal)
+    row = await _find_worker(services, worker_id)
+    why = reason(body.why)
+    entry = audit.entry(worker_id, tenant=INSTALLATION, why=why)
+    return await carry_out(services, row.shard, kind(worker=worker_id, by=principal.name, why=why, audit=entry))

@@ -1,0 +1,1 @@
+"""From a request to rows of intake: validation, the gate, rate limits, idempotency, group commit."""

@@ -1,0 +1,337 @@
+"""Puts jobs with their schedules, some items at a time, and says what became of each.
+
+1. An item is looked at as a whole before anything of it is written: one with a fault changes nothing.
+2. What is as it should be is neither written nor checked again, and the audit log says nothing of it. Each change has
+   an entry of its own.
+3. What changes is written AT_ONCE items at a time, in one transaction for the jobs and one for the new schedules: of
+   1,000 new items each alone would take six times as long. If something is wrong with one of them, they are written one
+   by one: what goes wrong with one does not touch others.
+4. An item that names what another one names is carried out after that one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import partial
+from random import Random
+from typing import TypeVar
+
+import msgspec
+
+from mainspring.api.auth import permissions
+from mainspring.api.auth.audit_context import Auditor
+from mainspring.api.http.problems import problem_of
+from mainspring.api.services import Principal, Services
+from mainspring.api.submission.definitions import (
+    ReadJob,
+    faults_in,
+    new_job,
+    read_job,
+    tell_job,
+    tell_new_schedule,
+    tell_schedule,
+)
+from mainspring.core.admission.job_routing import needs_of_spec
+from mainspring.core.admission.validate_job import Faults
+from mainspring.core.model.job import JobRow
+from mainspring.core.schedules.schedule_actions import check_since
+from mainspring.core.schedules.schedule_json import decode_schedule
+from mainspring.core.schedules.schedule_spec import ScheduleSpec, check_schedule
+from mainspring.host.schedules.schedule_actions import SpecWish
+from mainspring.protocol.errors import Conflict, Fault, MainspringError, Refused
+from mainspring.protocol.ids import entropy
+from mainspring.protocol.rest.apply import AppliedSchedule, ApplyItem, ApplyLine
+from mainspring.store.ports.schedules import ScheduleRow
+
+AT_ONCE = 100
+CREATED, UPDATED, UNCHANGED = "created", "updated", "unchanged"
+_W = TypeVar("_W")
+_R = TypeVar("_R")
+
+
+@dataclass(slots=True, kw_only=True)
+class _Schedule:
+    """A schedule of an item, and what becomes of it."""
+
+    item: _Item
+    place: int
+    spec: ScheduleSpec
+    since: datetime | None
+    paused: bool
+    row: ScheduleRow | None = None
+    """What is there under its name."""
+    change: str = ""
+
+    @property
+    def where(self) -> str:
+        """Its definition in the item."""
+        return f"schedules[{self.place}].definition"
+
+
+@dataclass(slots=True, kw_only=True)
+class _Item:
+    """An item, and what becomes of it."""
+
+    number: int
+    tenant: str = ""
+    name: str
+    job: ReadJob | None = None
+    pool: str | None = None
+    """Where its runs go."""
+    schedules: list[_Schedule] = field(default_factory=list)
+    faults: Faults = field(default_factory=Faults)
+    change: str = ""
+    version: int = 0
+    error: MainspringError | None = None
+
+    def refuse(self, error: MainspringError) -> None:
+        """The first thing that goes wrong is told."""
+        self.error = self.error or error
+
+    def line(self) -> ApplyLine:
+        """As it is told."""
+        return ApplyLine(
+            number=self.number, job=self.name, change=self.change, version=self.version,
+            schedules=[
+                AppliedSchedule(name=one.spec.name, id=one.row.id if one.row else None, change=one.change)
+                for one in self.schedules
+                if one.change
+            ],
+            problem=None if self.error is None else problem_of(self.error),
+        )  # fmt: skip
+
+
+class _Named(msgspec.Struct, frozen=True):
+    """What can be said of a job that has faults."""
+
+    name: str = ""
+
+
+class Applying:
+    """One request under way."""
+
+    def __init__(self, services: Services, principal: Principal, audit: Auditor, why: str, *, dry_run: bool) -> None:
+        self._services = services
+        self._principal = principal
+        self._audit = audit
+        self._why = why
+        self._dry_run = dry_run
+        self._random = Random(entropy())
+
+    async def put(self, wishes: Sequence[ApplyItem], first: int) -> list[ApplyLine]:
+        """What became of at most AT_ONCE items, the first of which has this number."""
+        items = await asyncio.to_thread(lambda: [self._read(wish, number) for number, wish in enumerate(wishes, first)])
+        for group in _apart(item for item in items if item.error is None):
+            try:
+                await self._put_group(group)
+            except MainspringError as error:
+                for item in group:
+                    item.refuse(error)
+        return [item.line() for item in items]
+
+    def _read(self, wish: ApplyItem, number: int) -> _Item:
+        """An item, with what is wrong with its form."""
+        item = _Item(number=number, name=_name_of(wish))
+        try:
+            item.tenant = permissions.tenant_to_act_for(self._principal, wish.tenant)
+        except MainspringError as error:
+            item.refuse(error)
+            return item
+        with _noted(item, "job"):
+            item.job = read_job(bytes(wish.job), self._services.limits)
+        names: set[str] = set()
+        for place, wanted in enumerate(wish.schedules):
+            with _noted(item, f"schedules[{place}].definition"):
+                spec = decode_schedule(bytes(wanted.definition))
+                one = _Schedule(item=item, place=place, spec=spec, since=wanted.since, paused=wanted.paused)
+                if item.name and spec.job != item.name:
+                    item.faults.add(f"{one.where}.job", f"must be {item.name!a}, the job of the item")
+                if spec.name in names:
+                    item.faults.add(f"{one.where}.name", "stands twice")
+                names.add(spec.name)
+                item.schedules.append(one)
+        return item
+
+    async def _put_group(self, group: Sequence[_Item]) -> None:
+        now = await self._services.time.now()
+        await self._look_up(group)
+        for item in group:
+            await self._check_places(item)
+        good = [item for item in group if self._is_good(item, now)]
+        if self._dry_run:
+            return
+        await self._put_jobs([item for item in good if item.change != UNCHANGED], now)
+        await self._put_schedules([one for item in good if item.error is None for one in item.schedules])
+
+    async def _look_up(self, group: Sequence[_Item]) -> None:
+        """Find out what is there, and so what is to be done."""
+        store, tenant = self._services.store, group[0].tenant
+        names = [item.name for item in group if item.job is not None]
+        jobs = {row.name: row for row in await store.latest_jobs(tenant, names)}
+        wanted = [one for item in group for one in item.schedules]
+        schedules = {row.name: row for row in await store.schedules_named(tenant, [one.spec.name for one in wanted])}
+        for item in group:
+            if item.job is not None:
+                item.change, item.version = _change_of_job(item.job, jobs.get(item.name))
+        for one in wanted:
+            one.row = schedules.get(one.spec.name)
+            one.change = _change_of_schedule(one.spec, one.row)
+
+    async def _check_places(self, item: _Item) -> None:
+        """Note whether the job may run somewhere, and where, and whether its schedules may have their priorities."""
+        gate = self._services.gate
+        if item.job is None or all(
+            change == UNCHANGED for change in (item.change, *(s.change for s in item.schedules))
+        ):
+            return
+        for fault in await gate.check_job(item.job.spec):
+            item.faults.add(f"job.{fault.where}", fault.why)
+        item.pool = (await gate.place(needs_of_spec(item.job.spec))).pool
+        for one in item.schedules:
+            for fault in await gate.check_priority(one.spec.priority, item.tenant):
+                item.faults.add(f"{one.where}.{fault.where}", fault.why)
+
+    def _is_good(self, item: _Item, now: datetime) -> bool:
+        """Whether an item has no fault. If it has, nothing is done for it."""
+        for one in item.schedules:
+            start = now
+            if one.row is None and one.since is not None:
+                with _noted(item, f"schedules[{one.place}]"):
+                    start = one.since = check_since(one.since, now)
+            if one.change != UNCHANGED:
+                for fault in check_schedule(one.spec, start, self._services.limits):
+                    item.faults.add(f"{one.where}.{fault.where}", fault.why)
+        total = item.faults.total()
+        if total:
+            item.change, item.version, item.schedules = "", 0, []
+            item.refuse(Refused(f"the item has {total} fault{'s' if total > 1 else ''}", item.faults.all()))
+        return not total
+
+    async def _put_jobs(self, items: Sequence[_Item], now: datetime) -> None:
+        for item, end in zip(items, await _each(items, partial(self._keep_jobs, now=now)), strict=True):
+            if isinstance(end, MainspringError):
+                item.change, item.version, item.schedules = "", 0, []
+                item.refuse(end)
+            else:
+                item.version = end.version
+                await self._services.submissions.jobs.submitted(end)
+
+    async def _keep_jobs(self, items: Sequence[_Item], now: datetime) -> list[JobRow]:
+        who = self._principal.name
+        return await self._services.store.insert_jobs(
+            [
+                (
+                    new_job(item.job, tenant=item.tenant, by=who, now=now, random=self._random),
+                    tell_job(self._audit, item.job, tenant=item.tenant, why=self._why),
+                )
+                for item in items
+                if item.job is not None
+            ]
+        )
+
+    async def _put_schedules(self, wanted: Sequence[_Schedule]) -> None:
+        for one in wanted:
+            if one.row is not None and one.change != UNCHANGED:
+                await self._change_schedule(one, one.row)
+        new = [one for one in wanted if one.row is None]
+        for one, end in zip(new, await _each(new, self._keep_schedules), strict=True):
+            if isinstance(end, MainspringError):
+                one.change = ""
+                one.item.refuse(end)
+            else:
+                one.row = end
+
+    async def _change_schedule(self, wanted: _Schedule, row: ScheduleRow) -> None:
+        entry = tell_schedule(self._audit, row, wanted.spec, why=self._why)
+        try:
+            with faults_in(wanted.where):
+                await self._services.book.change(
+                    row.id, wanted.spec, by=self._principal.name, why=self._why, audit=entry
+                )
+        except MainspringError as error:
+            wanted.change = ""
+            wanted.item.refuse(error)
+
+    async def _keep_schedules(self, new: Sequence[_Schedule]) -> list[ScheduleRow]:
+        tenant = new[0].item.tenant
+        wishes = [
+            SpecWish(
+                spec=one.spec,
+                since=one.since,
+                paused=one.paused,
+                pool=one.item.pool,
+                audit=tell_new_schedule(self._audit, one.spec, tenant=tenant, why=self._why),
+            )
+            for one in new
+        ]
+        return await self._services.book.create_all(tenant, wishes, by=self._principal.name, why=self._why)
+
+
+async def _each(
+    wishes: Sequence[_W], keep: Callable[[Sequence[_W]], Awaitable[Sequence[_R]]]
+) -> list[_R | MainspringError]:
+    """Keep them together, or each for itself if that is refused; what became of each."""
+    if not wishes:
+        return []
+    try:
+        return list(await keep(wishes))
+    except (Refused, Conflict) as error:
+        if len(wishes) == 1:
+            return [error]
+        return [end for wish in wishes for end in await _each([wish], keep)]
+    except MainspringError as error:
+        return [error] * len(wishes)
+
+
+@contextmanager
+def _noted(item: _Item, where: str) -> Iterator[None]:
+    """Faults that are raised inside are faults of this part of an item."""
+    try:
+        with faults_in(where):
+            yield
+    except Refused as refused:
+        item.faults.extend(refused.faults or [Fault(where=where, why=str(refused))])
+
+
+def _apart(items: Iterable[_Item]) -> Iterator[list[_Item]]:
+    """Groups of one tenant, in order, in which nothing is named twice."""
+    group: list[_Item] = []
+    names: set[str] = set()
+    for item in items:
+        own = {f"job:{item.name}", *(one.spec.name for one in item.schedules)}
+        if group and (item.tenant != group[0].tenant or not names.isdisjoint(own)):
+            yield group
+            group, names = [], set()
+        group.append(item)
+        names |= own
+    if group:
+        yield group
+
+
+def _change_of_job(job: ReadJob, known: JobRow | None) -> tuple[str, int]:
+    """What is to be done to a job, and the version that it has then."""
+    if known is None:
+        return CREATED, 1
+    is_same = known.definition == job.text
+    if known.deleted_at is not None:
+        return CREATED, known.version if is_same else known.version + 1
+    return (UNCHANGED, known.version) if is_same else (UPDATED, known.version + 1)
+
+
+def _change_of_schedule(spec: ScheduleSpec, known: ScheduleRow | None) -> str:
+    """What is to be done to a schedule."""
+    if known is None:
+        return CREATED
+    return UNCHANGED if msgspec.json.encode(spec).decode() == known.spec else UPDATED
+
+
+def _name_of(wish: ApplyItem) -> str:
+    """The name of an item's job, if it can be read."""
+    try:
+        return msgspec.json.decode(wish.job, type=_Named).name
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return ""

@@ -1,0 +1,178 @@
+"""Events as they come in over HTTP: CloudEvents 1.0 (TRG-7).
+
+| how it is sent | Content-Type | the body |
+|---|---|---|
+| structured | `application/cloudevents+json` | one event |
+| batch | `application/cloudevents-batch+json` | a list of events |
+| either | `application/json`, or none | one event, or a list of them |
+| binary | anything, with `ce-id`, `ce-source`, `ce-type` as headers | what the event has as its data |
+
+1. What is kept of an event is its JSON, as it came, extension attributes and all; of a binary one the same, made here.
+2. Every fault that can be named is named, with the number of the event in a list.
+3. The limits are here and nowhere else: of an event, of a request, of how many are in one.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from urllib.parse import unquote
+
+import msgspec
+
+from mainspring.api.http.routing import JSON
+from mainspring.core.admission.validate_job import Faults
+from mainspring.core.text import strict_json
+from mainspring.protocol.errors import Refused, TooLarge
+from mainspring.store.ports.schedules import EventRow
+
+STRUCTURED = "application/cloudevents+json"
+BATCH = "application/cloudevents-batch+json"
+LARGEST_EVENT_BYTES = 256 * 1024
+LARGEST_REQUEST_BYTES = 8 * 1024 * 1024
+MOST_EVENTS = 1_000
+LONGEST_ATTRIBUTE_BYTES = 1_024
+"""Of those that an event is found by: they are keys in the store."""
+
+_VERSION = "1.0"
+_HEADER = "ce-"
+_FOUND_BY = ("id", "source", "type")
+_TEXTS = (*_FOUND_BY, "subject", "datacontenttype", "dataschema", "data_base64")
+
+
+def read_events(headers: Mapping[str, str], body: bytes, *, tenant: str, now: datetime) -> list[EventRow]:
+    """The events of a request. One that does not say its time is of now.
+
+    Raises Refused, with every fault, or TooLarge.
+    """
+    media_type = headers.get("content-type", JSON).partition(";")[0].strip().lower()
+    if media_type in {STRUCTURED, BATCH}:
+        texts = _split(body, is_batch=media_type == BATCH)
+    elif f"{_HEADER}specversion" in headers or f"{_HEADER}id" in headers:
+        texts = [_from_binary(headers, body)]
+    elif media_type == JSON:
+        texts = _split(body, is_batch=None)
+    else:
+        raise Refused(
+            f"{media_type[:100]!a} is not how events come: {STRUCTURED}, {BATCH} or {JSON}, or {_HEADER} headers"
+        )
+    if len(texts) > MOST_EVENTS:
+        raise TooLarge(f"the request has {len(texts)} events, {MOST_EVENTS} are allowed")
+    faults = Faults()
+    rows = []
+    for number, text in enumerate(texts):
+        if len(text) > LARGEST_EVENT_BYTES:
+            raise TooLarge(f"event {number} has {len(text)} bytes, {LARGEST_EVENT_BYTES} are allowed")
+        row = _read(text, f"[{number}]" if len(texts) > 1 else "", tenant, now, faults)
+        if row is not None:
+            rows.append(row)
+    if faults.total():
+        raise Refused(f"the events have {faults.total()} fault{'s' if faults.total() > 1 else ''}", faults.all())
+    return rows
+
+
+def _split(body: bytes, *, is_batch: bool | None) -> Sequence[bytes]:
+    """Each event of a body as the text that it came as; None takes both one and a list."""
+    is_list = body.lstrip()[:1] == b"["
+    if is_batch is not None and is_list is not is_batch:
+        raise Refused(f"the body must be {'a list of events' if is_batch else 'one event, an object'}")
+    if not is_list:
+        return [body]
+    try:
+        return [bytes(one) for one in msgspec.json.decode(body, type=list[msgspec.Raw])]
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        _, found = strict_json.Reader().read(body.decode("utf-8", "replace"), "")
+        raise Refused("the body is no list of events", found) from None
+
+
+def _from_binary(headers: Mapping[str, str], body: bytes) -> bytes:
+    """The event of a request in binary mode: attributes from the headers, data from the body."""
+    event: dict[str, object] = {
+        name.removeprefix(_HEADER): unquote(value)
+        for name, value in headers.items()
+        if name.startswith(_HEADER) and name != _HEADER
+    }
+    content_type = headers.get("content-type", "")
+    if content_type:
+        event["datacontenttype"] = content_type
+    if body:
+        media_type = content_type.partition(";")[0].strip().lower()
+        if media_type in {"", JSON} or media_type.endswith("+json"):
+            event["data"] = msgspec.Raw(_checked_json(body))
+        elif media_type.startswith("text/"):
+            event["data"] = body.decode("utf-8", "replace")
+        else:
+            event["data_base64"] = base64.b64encode(body).decode()
+    return msgspec.json.encode(event)
+
+
+def _checked_json(body: bytes) -> bytes:
+    try:
+        msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise Refused(f"the body is not JSON, as Content-Type says it is: {error}") from None
+    return body
+
+
+def _read(text: bytes, where: str, tenant: str, now: datetime, faults: Faults) -> EventRow | None:
+    """One event; nothing if it has faults."""
+    before = faults.total()
+    try:
+        event, found = strict_json.Reader().read(text.decode(), where)
+    except UnicodeDecodeError as error:
+        faults.add(where, f"is not UTF-8 (byte {error.start})")
+        return None
+    faults.extend(found)
+    if found:
+        return None
+    if not isinstance(event, dict):
+        faults.add(where, "must be an object")
+        return None
+    at = _check(event, where, now, faults)
+    if faults.total() > before:
+        return None
+    return EventRow(
+        tenant=tenant,
+        source=str(event["source"]),
+        id=str(event["id"]),
+        type=str(event["type"]),
+        subject=str(event.get("subject", "")),
+        at=at,
+        received_at=now,
+        document=text.decode(),
+    )
+
+
+def _check(event: Mapping[str, strict_json.Read], where: str, now: datetime, faults: Faults) -> datetime:
+    """Name what is wrong with the attributes of an event; its time."""
+
+    def add(name: str, why: str) -> None:
+        faults.add(strict_json.path_to(where, name), why)
+
+    if event.get("specversion") != _VERSION:
+        add("specversion", "is missing" if "specversion" not in event else f'must be "{_VERSION}"')
+    for name in _FOUND_BY:
+        if name not in event:
+            add(name, "is missing")
+    for name in _TEXTS:
+        value = event.get(name, "-")
+        if not isinstance(value, str):
+            add(name, "must be a text")
+        elif name in _FOUND_BY and not 1 <= len(value.encode()) <= LONGEST_ATTRIBUTE_BYTES:
+            add(name, f"must have 1 to {LONGEST_ATTRIBUTE_BYTES} bytes")
+        elif name == "subject" and len(value.encode()) > LONGEST_ATTRIBUTE_BYTES:
+            add(name, f"must have at most {LONGEST_ATTRIBUTE_BYTES} bytes")
+    if "data" in event and "data_base64" in event:
+        add("data_base64", "can't be there beside data")
+    for name in event:
+        if not (name.isascii() and name.isalnum() and name == name.lower()) and name != "data_base64":
+            add(name, "is no name of an attribute: lower case letters and digits")
+    try:
+        at = msgspec.convert(event.get("time", now), datetime)
+    except msgspec.ValidationError:
+        add("time", "must be a time as in RFC 3339")
+        return now
+    if at.tzinfo is None:
+        add("time", "must say its time zone")
+    return at

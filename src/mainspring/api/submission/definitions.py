@@ -1,0 +1,87 @@
+"""Jobs and schedules as people define them: how they are read, what is kept, and what the audit log says of it.
+
+For the routes that take one of them, and for the one that takes many (`api/routes/jobs/apply.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from random import Random
+
+import msgspec
+
+from mainspring.api.auth.audit_context import Auditor
+from mainspring.api.views import schedule_views
+from mainspring.core.admission.validate_job import Limits
+from mainspring.core.admission.validate_submission import decode_job
+from mainspring.core.model.audit_entry import AuditEntry
+from mainspring.core.model.job import JobRow, JobSpec
+from mainspring.core.model.schedule_rows import ScheduleRow
+from mainspring.core.schedules.schedule_spec import ScheduleSpec
+from mainspring.core.work.work import digest_of
+from mainspring.protocol.errors import Fault, Refused
+from mainspring.protocol.ids import new_id
+
+
+class ReadJob(msgspec.Struct, frozen=True, kw_only=True):
+    """A job that can be kept."""
+
+    spec: JobSpec
+    text: str
+    """As it is kept."""
+
+
+def read_job(body: bytes, limits: Limits) -> ReadJob:
+    """A job that somebody sent. Raises Refused, with every fault that can be named."""
+    spec = decode_job(body, limits)
+    return ReadJob(spec=spec, text=msgspec.json.encode(spec).decode())
+
+
+def new_job(job: ReadJob, *, tenant: str, by: str, now: datetime, random: Random) -> JobRow:
+    """The row of a job; its version is given by the store."""
+    return JobRow(
+        id=new_id("job", now, random),
+        tenant=tenant,
+        name=job.spec.name,
+        version=0,
+        definition=job.text,
+        created_by=by,
+        labels=msgspec.json.encode(job.spec.labels).decode(),
+    )
+
+
+def tell_job(audit: Auditor, job: ReadJob, *, tenant: str, why: str = "") -> AuditEntry:
+    """What the audit log says of a job that is kept: never what it does."""
+    after = {"tasks": len(job.spec.tasks), "digest": digest_of(job.text)}
+    return audit.entry(job.spec.name, tenant=tenant, why=why, after=after)
+
+
+def tell_new_schedule(audit: Auditor, spec: ScheduleSpec, *, tenant: str, why: str) -> AuditEntry:
+    """What the audit log says of a new schedule, of which the id is not known yet."""
+    return audit.entry(spec.name, tenant=tenant, why=why, after=_shown(spec))
+
+
+def tell_schedule(audit: Auditor, row: ScheduleRow, spec: ScheduleSpec, *, why: str) -> AuditEntry:
+    """What the audit log says of a schedule that gets another definition."""
+    before = schedule_views.definition(row.spec)
+    return audit.entry(row.id, tenant=row.tenant, why=why, before=before, after=_shown(spec))
+
+
+@contextmanager
+def faults_in(where: str) -> Iterator[None]:
+    """Faults that are raised inside are about this part of the body, and say so."""
+    try:
+        yield
+    except Refused as refused:
+        if not refused.faults:
+            raise
+        faults = [
+            Fault(where=f"{where}.{fault.where}".removesuffix(".body"), why=fault.why) for fault in refused.faults
+        ]
+        raise Refused(str(refused).partition("\n")[0], faults) from refused
+
+
+def _shown(spec: ScheduleSpec) -> msgspec.Raw:
+    return schedule_views.definition(msgspec.json.encode(spec).decode())

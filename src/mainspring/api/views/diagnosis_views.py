@@ -1,0 +1,159 @@
+"""From diagnoses to what the API shows: as JSON, as Markdown or as plain text, and of other tenants only counts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Literal
+
+import msgspec
+from starlette.responses import Response
+
+from mainspring.api.http.routing import JSON, Header, json_response
+from mainspring.api.services import Principal
+from mainspring.core.explain import diagnosis_report
+from mainspring.core.explain.diagnosis import Act, Diagnosis, Expected, InTheWay, WaitingSum
+from mainspring.core.explain.what_if import Outcome, Victim
+from mainspring.core.model.task import Priority
+from mainspring.protocol.rest.diagnosis import (
+    ActView,
+    DiagnosisView,
+    ExpectedView,
+    GateView,
+    InTheWayView,
+    VictimView,
+    WaitingSumView,
+    WhatIfView,
+)
+
+Form = Literal["json", "markdown", "plain"]
+Accept = Annotated[str, Header("Accept")]
+MARKDOWN, PLAIN = "text/markdown", "text/plain"
+TEXTS = (MARKDOWN, PLAIN)
+_FORMS: dict[str, Form] = {MARKDOWN: "markdown", PLAIN: "plain", JSON: "json"}
+
+
+def answer(found: Diagnosis, principal: Principal, form: Form | None, accept: str) -> Response:
+    """A diagnosis for whoever asked, in the form that they asked for."""
+    shown = redacted(found, principal)
+    match form or _accepted(accept):
+        case "markdown":
+            return Response(diagnosis_report.as_markdown(shown), media_type=MARKDOWN)
+        case "plain":
+            return Response(diagnosis_report.as_plain(shown), media_type=PLAIN)
+        case _:
+            return json_response(diagnosis_view(shown))
+
+
+def answer_what_if(
+    outcome: Outcome, changes: Sequence[str], principal: Principal, form: Form | None, accept: str
+) -> Response:
+    """What would be, for whoever asked, in the form that they asked for."""
+    shown = _redacted_outcome(outcome, principal)
+    match form or _accepted(accept):
+        case "markdown":
+            return Response(diagnosis_report.outcome_as_markdown(shown, changes), media_type=MARKDOWN)
+        case "plain":
+            return Response(diagnosis_report.outcome_as_plain(shown, changes), media_type=PLAIN)
+        case _:
+            return json_response(_what_if_view(shown, changes))
+
+
+def redacted(found: Diagnosis, principal: Principal) -> Diagnosis:
+    """Without the names of what whoever asks may not see: it is counted with those that are not named."""
+    seen = tuple(one for one in found.in_the_way if one.tenant is None or principal.sees(one.tenant))
+    hidden = len(found.in_the_way) - len(seen)
+    if not hidden:
+        return found
+    return msgspec.structs.replace(found, in_the_way=seen, others_in_the_way=found.others_in_the_way + hidden)
+
+
+def diagnosis_view(found: Diagnosis) -> DiagnosisView:
+    """A diagnosis."""
+    return DiagnosisView(
+        subject=found.subject,
+        name=found.name,
+        tenant=found.tenant,
+        state=found.state,
+        since=found.since,
+        reason=None if found.reason is None else found.reason.value,
+        verdict=found.verdict,
+        is_problem=found.is_problem(),
+        expected=None if found.expected is None else _expected_view(found.expected),
+        gates=[GateView(name=gate.name, passed=gate.passed.value, says=gate.says) for gate in found.gates],
+        in_the_way=[_in_the_way_view(one) for one in found.in_the_way],
+        others_in_the_way=found.others_in_the_way,
+        ruled_out=list(found.ruled_out),
+        acts=[_act_view(act) for act in found.acts],
+        at=found.at,
+        by=found.by,
+        age_seconds=found.age_seconds,
+        is_stale=found.is_stale(),
+        batch=found.batch,
+        run_id=found.run,
+        task_id=found.task,
+        pool=found.pool,
+        priority=_name(found.priority),
+        numbers=found.numbers,
+    )
+
+
+def sum_view(one: WaitingSum) -> WaitingSumView:
+    """How many tasks wait for one reason."""
+    return WaitingSumView(
+        reason=one.reason.value, tasks=one.tasks, oldest=one.oldest, example=one.example, says=one.says
+    )
+
+
+def _accepted(accept: str) -> Form:
+    """The first form that a header names; JSON if it names none."""
+    named = (part.partition(";")[0].strip() for part in accept.split(","))
+    return next((_FORMS[name] for name in named if name in _FORMS), "json")
+
+
+def _expected_view(expected: Expected) -> ExpectedView:
+    return ExpectedView(
+        foresight=expected.foresight.value, basis=expected.basis, earliest=expected.earliest, latest=expected.latest
+    )
+
+
+def _in_the_way_view(one: InTheWay) -> InTheWayView:
+    return InTheWayView(kind=one.kind, id=one.id, says=one.says, tenant=one.tenant, priority=_name(one.priority))
+
+
+def _act_view(act: Act) -> ActView:
+    return ActView(kind=act.kind.value, says=act.says, command=act.command, effect=act.effect)
+
+
+def _redacted_outcome(outcome: Outcome, principal: Principal) -> Outcome:
+    """Without the names of victims whom whoever asks may not see."""
+    victims = tuple(
+        one if principal.sees(one.tenant) else Victim(task="", tenant="", priority=one.priority, worker="")
+        for one in outcome.victims
+    )
+    return msgspec.structs.replace(outcome, victims=victims)
+
+
+def _what_if_view(outcome: Outcome, changes: Sequence[str]) -> WhatIfView:
+    return WhatIfView(
+        changes=list(changes),
+        starts_now=outcome.starts_now,
+        worker=outcome.worker,
+        pushes_out=[
+            VictimView(
+                task=one.task or None,
+                tenant=one.tenant or None,
+                priority=one.priority.name,
+                worker=one.worker or None,
+            )
+            for one in outcome.victims
+        ],
+        expected=_expected_view(outcome.expected),
+        holds=outcome.holds,
+        reason=None if outcome.reason is None else outcome.reason.value,
+        remarks=list(outcome.remarks),
+        at=outcome.at,
+    )
+
+
+def _name(priority: Priority | None) -> str | None:
+    return None if priority is None else priority.name

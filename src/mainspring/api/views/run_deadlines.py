@@ -1,0 +1,87 @@
+"""By when a run is to be over, for the API: from rows alone, so that it can be asked also while nobody leads.
+
+What a shard finds by the tasks (`shard/tasks/deadlines.py`) is found here by their names: all tasks of a fan-out are one.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from mainspring.api.http.problems import not_found
+from mainspring.api.services import Services
+from mainspring.api.views import run_graphs
+from mainspring.core.graph.run_graph import GraphNode
+from mainspring.core.lifecycle.deadlines import Outlook, left_of, look_ahead
+from mainspring.core.lifecycle.states import FINAL
+from mainspring.core.model.task import TaskState
+from mainspring.protocol.rest.overviews import DeadlineTaskView, DeadlineView
+from mainspring.store.ports.front import ListedRun, TaskFilter
+
+_MOST_RUNNING = 1_000
+
+
+async def deadline_of(services: Services, found: ListedRun) -> DeadlineView:
+    """What can be said of a run. Raises NotFound if it is to be over by no time, Refused if its graph is too large."""
+    row, now = found.run, await services.time.now()
+    if row.finish_by is None:
+        raise not_found("deadline of run", row.id)
+    nodes = await run_graphs.nodes_of(services, found)
+    usual = await _usual(services, found, nodes)
+    left = await _left(services, found, nodes, usual, now) if row.ended_at is None else {}
+    places = {node.name: place for place, node in enumerate(nodes)}
+    children: list[list[int]] = [[] for _ in nodes]
+    for place, node in enumerate(nodes):
+        for edge in node.needs:
+            children[places[edge.task]].append(place)
+    nothing = Outlook(finish_by=row.finish_by, at=now, left_seconds=0.0)
+    outlook = look_ahead(left, children.__getitem__, finish_by=row.finish_by, now=now) if left else nothing
+    return DeadlineView(
+        run_id=row.id,
+        finish_by=row.finish_by,
+        at=now,
+        left_seconds=outlook.left_seconds,
+        slack_seconds=outlook.slack_seconds,
+        latest_start_at=outlook.latest_start_at,
+        unknown=outlook.unknown,
+        at_risk_at=row.at_risk_at,
+        is_late=(row.ended_at or now) >= row.finish_by,
+        path=_path(outlook, left, [node.name for node in nodes], usual),
+    )
+
+
+async def _usual(services: Services, found: ListedRun, nodes: list[GraphNode]) -> dict[str, float | None]:
+    """How long each task usually takes: in the pool of the run, or else as its definition says."""
+    rows = await services.store.durations(found.run.tenant, found.job_name)
+    known = {row.task: row.p90_seconds for row in rows if row.shard == found.run.shard}
+    return {node.name: known.get(node.name, node.expected_seconds) for node in nodes}
+
+
+async def _left(
+    services: Services, found: ListedRun, nodes: list[GraphNode], usual: dict[str, float | None], now: datetime
+) -> dict[int, float | None]:
+    """What is left of each node that is not over: of one of which all that is open runs, the most that any has left."""
+    states = await services.store.task_states(found.run.id, found.run.task_count)
+    wanted = TaskFilter(run_id=found.run.id, states=(TaskState.RUNNING,))
+    elapsed: dict[str, float] = {}
+    for task in await services.store.list_tasks(wanted, _MOST_RUNNING):
+        ran = max(0.0, (now - (task.started_at or now)).total_seconds())
+        elapsed[task.name] = min(ran, elapsed.get(task.name, ran))
+    left: dict[int, float | None] = {}
+    for place, node in enumerate(nodes):
+        counts = states.get(node.name, {})
+        is_open = any(count for state, count in counts.items() if state not in FINAL) or not counts
+        is_running = all(state in FINAL or state == TaskState.RUNNING for state, count in counts.items() if count)
+        if is_open:
+            left[place] = left_of(usual[node.name], elapsed=elapsed.get(node.name) if is_running else None)
+    return left
+
+
+def _path(
+    outlook: Outlook, left: dict[int, float | None], names: list[str], usual: dict[str, float | None]
+) -> list[DeadlineTaskView]:
+    """The longest path, each task with when it has to start: what follows it takes so long."""
+    found, ends_at = [], outlook.finish_by
+    for place in reversed(outlook.path):
+        ends_at -= timedelta(seconds=left[place] or 0.0)
+        found.append(DeadlineTaskView(name=names[place], usual_seconds=usual[names[place]], latest_start_at=ends_at))
+    return found[::-1]

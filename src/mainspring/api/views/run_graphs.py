@@ -1,0 +1,73 @@
+"""The graph of a run for the API: its job's definition, what outputs have added, and how many tasks are where."""
+
+from __future__ import annotations
+
+import msgspec
+
+from mainspring.api.services import Services
+from mainspring.core.graph import expansion
+from mainspring.core.graph.expansion import Expansion
+from mainspring.core.graph.run_graph import GraphNode, draw
+from mainspring.core.model.job import JobSpec, TaskSpec
+from mainspring.core.model.task import TaskState
+from mainspring.protocol.errors import JobMissing, Refused
+from mainspring.protocol.rest.overviews import EdgeView, GraphView, NodeView
+from mainspring.store.ports.front import ListedRun, TaskFilter
+
+MOST_NODES = 10_000
+
+
+async def graph_of(services: Services, found: ListedRun) -> GraphView:
+    """The graph of a run. Raises Refused if it is too large to be looked at."""
+    nodes = await nodes_of(services, found)
+    states = await services.store.task_states(found.run.id, found.run.task_count)
+    return GraphView(run_id=found.run.id, nodes=[_view(node, states.get(node.name, {})) for node in nodes])
+
+
+async def nodes_of(services: Services, found: ListedRun) -> list[GraphNode]:
+    """The nodes of a run's graph, each after all that it needs. Raises Refused if there are too many."""
+    rows = await services.store.jobs([found.run.job_id])
+    if not rows:
+        raise JobMissing.of([found.run.job_id])
+    spec = msgspec.json.decode(rows[0].definition, type=JobSpec)
+    return draw(spec, await _added(services, found, spec))
+
+
+async def _added(services: Services, found: ListedRun, spec: JobSpec) -> dict[str, Expansion]:
+    """What the outputs of tasks have added to a run, by the task."""
+    added: dict[str, Expansion] = {}
+    count = len(spec.tasks)
+    growers = [task for task in spec.tasks if task.grows]
+    while True:
+        if count > MOST_NODES:
+            raise Refused(f"the graph of {found.run.id} has more than {MOST_NODES} nodes: look at its tasks")
+        if not growers:
+            return added
+        grower = growers.pop()
+        output = await _output(services, found, grower)
+        if output is not None:
+            added[grower.name] = adds = expansion.read(output)
+            growers += [task for task in adds.tasks if task.grows]
+            count += len(adds.tasks)
+
+
+async def _output(services: Services, found: ListedRun, grower: TaskSpec) -> str | None:
+    """The output of a task that has succeeded."""
+    wanted = TaskFilter(run_id=found.run.id, name=grower.name, states=(TaskState.SUCCEEDED,))
+    if not found.in_history:
+        tasks = await services.store.list_tasks(wanted, 1)
+    else:
+        tasks = [task for task in await services.store.tasks(found.run.id) if task.name == grower.name]
+    return tasks[0].output if tasks and tasks[0].state is TaskState.SUCCEEDED else None
+
+
+def _view(node: GraphNode, states: dict[str, int]) -> NodeView:
+    return NodeView(
+        name=node.name,
+        needs=[EdgeView(task=edge.task, when=edge.when) for edge in node.needs],
+        tasks=sum(states.values()) or 1,
+        states=states,
+        when=node.when,
+        is_fan_out=node.is_fan_out,
+        grown_by=node.grown_by,
+    )

@@ -1,0 +1,119 @@
+"""Reads what is known of a schedule, so that it can be said why it does not run (`core/explain/schedule_diagnosis.py`)."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from mainspring.api.services import Services
+from mainspring.core.explain.diagnosis import Diagnosis
+from mainspring.core.explain.schedule_context import ScheduleScene
+from mainspring.core.explain.schedule_diagnosis import diagnose_schedule
+from mainspring.core.model.batch import DurationRow
+from mainspring.core.model.run import RunState
+from mainspring.core.model.schedule_rows import (
+    MOST_OPEN_FIRES,
+    OTHER_FIRES,
+    BackfillRow,
+    FireRow,
+    OtherSchedule,
+    ScheduleChange,
+    ScheduleRow,
+)
+from mainspring.core.schedules.evaluation import decode_spec, key_of
+from mainspring.core.schedules.schedule_spec import MOST_ACTIVE, After, ScheduleSpec
+from mainspring.core.schedules.triggers import EventTrigger
+from mainspring.core.schedules.windows import Outcome
+from mainspring.store.ports.front import RunFilter
+from mainspring.store.ports.schedules import FireFilter, ScheduleFilter
+
+_LATEST_CHANGES = 20
+_LATEST_BACKFILLS = 100
+_LATEST_EVENTS = 20
+_STOPS = frozenset({"paused", "disabled"})
+
+
+async def diagnose_schedule_row(services: Services, row: ScheduleRow, called: str = "") -> Diagnosis:
+    """Why a schedule does not run its job; `called` is another name that people may use for it."""
+    spec = decode_spec(row)
+    waiting = await _fires(services, row, Outcome.WAITING, MOST_OPEN_FIRES) if row.has_waiting else []
+    backfill = await _backfill_of(services, row, waiting)
+    of_backfill = [] if backfill is None else await _fires_of(services, backfill)
+    active = [*await _fires(services, row, Outcome.RAN, MOST_ACTIVE), *of_backfill]
+    return diagnose_schedule(
+        ScheduleScene(
+            schedule=row,
+            spec=spec,
+            now=await services.store.time(),
+            called=called or row.name,
+            waiting=tuple(waiting),
+            active=tuple({key_of(one): one for one in active if _goes_on(one)}.values()),
+            latest=await _latest(services, row),
+            backfill=backfill,
+            backfilled=sum(one.run_state is not None for one in of_backfill),
+            other=await _other(services, row.tenant, spec.after),
+            events=await _events(services, row, spec),
+            stopped=await _stopped(services, row),
+            duration=await _duration(services, row),
+        )
+    )
+
+
+def _goes_on(fire: FireRow) -> bool:
+    return fire.run_id is not None and fire.run_state is None
+
+
+async def _fires(services: Services, row: ScheduleRow, outcome: Outcome, limit: int) -> list[FireRow]:
+    """The latest of its fires with this outcome, oldest first."""
+    wanted = FireFilter(schedule_id=row.id, outcomes=(outcome,))
+    return (await services.store.fires(wanted, limit))[::-1]
+
+
+async def _latest(services: Services, row: ScheduleRow) -> FireRow | None:
+    fires = await services.store.fires(FireFilter(schedule_id=row.id), 1)
+    return fires[0] if fires else None
+
+
+async def _backfill_of(services: Services, row: ScheduleRow, waiting: list[FireRow]) -> BackfillRow | None:
+    """The backfill that the oldest waiting window belongs to, if nothing else waits."""
+    if not waiting or any(fire.backfill_id is None for fire in waiting):
+        return None
+    known = await services.store.backfills(row.id, _LATEST_BACKFILLS)
+    return next((one for one in known if one.id == waiting[0].backfill_id), None)
+
+
+async def _fires_of(services: Services, backfill: BackfillRow) -> list[FireRow]:
+    wanted = FireFilter(schedule_id=backfill.schedule_id, backfill_id=backfill.id)
+    return await services.store.fires(wanted, MOST_OPEN_FIRES)
+
+
+async def _other(services: Services, tenant: str, after: After | None) -> OtherSchedule | None:
+    """What is known of the job that a schedule waits for, as whoever settles the schedule is told it."""
+    if after is None:
+        return None
+    oldest = await services.store.list_schedules(ScheduleFilter(tenant=tenant, job=after.job), 1)
+    if not oldest:
+        return None
+    fires = await services.store.fires(FireFilter(schedule_id=oldest[0].id), OTHER_FIRES)
+    succeeded = RunFilter(tenant=tenant, schedule_id=oldest[0].id, states=(RunState.SUCCEEDED,))
+    runs = await services.store.list_runs(succeeded, 1)
+    return OtherSchedule(schedule=oldest[0], fires=tuple(fires), succeeded_at=runs[0].run.ended_at if runs else None)
+
+
+async def _events(services: Services, row: ScheduleRow, spec: ScheduleSpec) -> tuple[datetime, ...]:
+    if not isinstance(spec.trigger, EventTrigger):
+        return ()
+    events = await services.store.list_events(row.tenant, spec.trigger.type, None, _LATEST_EVENTS)
+    return tuple(event.received_at for event in events)
+
+
+async def _stopped(services: Services, row: ScheduleRow) -> ScheduleChange | None:
+    if row.enabled and not row.paused:
+        return None
+    changes = await services.store.schedule_changes(row.id, _LATEST_CHANGES)
+    return next((change for change in changes if change.act in _STOPS), None)
+
+
+async def _duration(services: Services, row: ScheduleRow) -> DurationRow | None:
+    """How long a whole run of its job usually takes: that comes first, and has no task."""
+    durations = await services.store.durations(row.tenant, row.job)
+    return durations[0] if durations and not durations[0].task else None

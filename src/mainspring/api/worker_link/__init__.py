@@ -1,0 +1,1 @@
+"""The connection of a worker: the WebSocket link, HTTP claims, and enrollment."""

@@ -1,0 +1,1 @@
+"""The programs: all wiring, and the processes that are built from it."""

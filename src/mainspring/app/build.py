@@ -1,0 +1,197 @@
+"""Builds the adapters and wires them together; the only module that sees everything. No logic.
+
+`Engine` is a host with all its helpers around one store: what a server process runs, and what benchmarks and end-to-end
+tests start. `server.py` builds a server around one, `standalone.py` a server and a worker in one process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from pathlib import Path
+
+from mainspring.api.auth import tokens
+from mainspring.api.auth.audit_context import Auditor
+from mainspring.api.services import EVERY_TENANT, GIVEN_TO_TOKENS, Principal, Role
+from mainspring.core.model.webhook_events import reference_in
+from mainspring.host.background import Loop
+from mainspring.host.config.settings import Settings
+from mainspring.host.config.sharing_rules import FollowedRules
+from mainspring.host.degradation import Levels
+from mainspring.host.host import Host
+from mainspring.host.leader_client import HostReach, Reach
+from mainspring.host.loop import Leader
+from mainspring.host.maintenance.audit_sealer import Sealer
+from mainspring.host.maintenance.sweeper import DAYS_AHEAD, Sweeper
+from mainspring.host.outbox.alert_episodes import NOTIFY_KIND, Alerting
+from mainspring.host.outbox.delivery import OutboxDelivery
+from mainspring.host.outbox.webhooks import WEBHOOK_KIND, Post, Webhooks
+from mainspring.host.schedules.evaluation_context import make_context
+from mainspring.host.schedules.evaluator import Settler
+from mainspring.host.schedules.schedule_outbox import ASIDE, RUN_ENDED, FireNews
+from mainspring.host.schedules.trigger_loop import Triggers
+from mainspring.notify.secret_references import Secret
+from mainspring.notify.signed_post import SignedPost
+from mainspring.protocol.clock import Clock, MachineClock
+from mainspring.protocol.errors import Fault, NotLeading, Refused, StoreUnfit
+from mainspring.protocol.ids import entropy
+from mainspring.simulation.virtual_worker import PlayedWorker
+from mainspring.store.ports.admin import WebhookRow
+from mainspring.store.ports.store import Store
+from mainspring.store.postgres.store import PostgresStore
+from mainspring.store.sql.unreadable_rows import UNREADABLE
+from mainspring.store.sqlite.store import SqliteStore
+
+POOL = "default"
+ResolveUrl = Callable[[str], Secret]
+"""The address that is kept under `env:NAME` or `file:/path`. Raises Refused."""
+_POLL_SECONDS = 0.05
+
+
+async def open_store(url: str, clock: Clock) -> Store:
+    """The store behind `postgresql://..` or `sqlite:///path`, with its schema up to date. Raises Refused."""
+    if url.startswith(("postgresql://", "postgres://")):
+        store = await PostgresStore.connect(url)
+        await store.prepare_days(DAYS_AHEAD)
+        return store
+    if not url.startswith("sqlite:///"):
+        raise Refused(
+            "the store can't be opened", [Fault(where="store", why="must be sqlite:///PATH or postgresql://..")]
+        )
+    path = Path(url.removeprefix("sqlite:///"))
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StoreUnfit(f"the folder of the store at {path} can't be made: {error}") from error
+    return SqliteStore.open(path, clock=clock)
+
+
+class Engine:
+    """A host, its outbox delivery, its triggers, its sweeps and its sealing of the audit log, around one store."""
+
+    def __init__(
+        self, store: Store, clock: Clock, alerting: Alerting | None = None, default_jitter_seconds: int = 0,
+        given: Mapping[str, str] | None = None, *, cluster_secret: str = "", private_webhooks: bool = False,
+        resolve_url: ResolveUrl | None = None,
+    ) -> None:  # fmt: skip
+        """`given` is what `--set` says. Raises Refused.
+
+        The secrets of webhooks are made from `cluster_secret`. `private_webhooks`: they may also go to addresses that
+        are not of the public internet. `resolve_url` finds addresses of webhooks that are kept elsewhere.
+        """
+        self.store = store
+        self.clock = clock
+        name = f"{socket.gethostname()}:{os.getpid()}"
+        self.settings = Settings(store, clock, given)
+        self.host = Host(store, clock, name, draw_nonce=lambda: entropy() >> 1, tuning=self.settings.tuning)
+        self.host.background.unreadable_rows = UNREADABLE.counts
+        self.settings.on_change = self.host.retune
+        self.rules = FollowedRules(store, clock)
+        self.rules.on_change = self.host.rule
+        self.levels = Levels(store, clock, lambda: self.host.leaders, lambda: self.settings.tuning)
+        self.reach: Reach = HostReach(self.host)
+        """How leaders are reached; whoever speaks to other servers puts theirs in its place."""
+        self.context = make_context(
+            default_jitter_seconds, rules=lambda: self.rules.now, tuning=lambda: self.settings.tuning
+        )
+        self.settler = Settler(store, self.context)
+        self.triggers = Triggers(store, clock, self.settler)
+        news = FireNews(store, self.settler, lambda: self.reach)
+        post = _poster(clock, cluster_secret, allow_private=private_webhooks, resolve_url=resolve_url)
+        webhooks = Webhooks(store, clock, post)
+        receivers = {**(alerting or Alerting(store)).receivers(), **news.receivers(), **webhooks.receivers()}
+        self._outbox = OutboxDelivery(
+            store, clock, name, receivers, aside={NOTIFY_KIND, WEBHOOK_KIND, *ASIDE},
+            together={RUN_ENDED: webhooks.after(news.runs_ended)},
+        )  # fmt: skip
+
+        async def note_ends() -> None:
+            await news.catch_up(await store.time())
+
+        self._sweeper = Sweeper(
+            store, clock, lambda: list(self.host.leaders.values()), lambda: self.settings.retention, note_ends
+        )
+        self._sealer = Sealer(store, clock)
+
+    def loops(self) -> Mapping[str, Loop]:
+        """The background loops around the host."""
+        return {
+            "outbox": self._outbox.run, "sweeps": self._sweeper.run, "triggers": self.triggers.run,
+            "audit_sealing": self._sealer.run, "settings": self.settings.run, "rules": self.rules.run,
+            "levels": self.levels.run,
+        }  # fmt: skip
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[Host]:
+        """Take part in the scheduling for as long as the block lasts, then hand everything over."""
+        async with self.host.background.running(self.loops()):
+            hosting = asyncio.create_task(self.host.run())
+            try:
+                yield self.host
+            finally:
+                self.host.stop()
+                await hosting
+
+    async def leader(self, shard: str) -> Leader:
+        """The leader of a shard, as soon as it is here."""
+        while True:
+            try:
+                return self.host.leader(shard)
+            except NotLeading:
+                await self.clock.sleep(_POLL_SECONDS)
+
+
+def _poster(clock: Clock, cluster_secret: str, *, allow_private: bool, resolve_url: ResolveUrl | None) -> Post:
+    """How webhooks are told."""
+
+    async def post(webhook: WebhookRow, delivery: str, body: bytes) -> int:
+        secret = Secret(tokens.webhook_secret(cluster_secret, webhook.id))
+        reference = reference_in(webhook.url)
+        url = Secret(webhook.url)
+        if reference is not None and resolve_url is not None:
+            url = await asyncio.to_thread(resolve_url, reference)
+        way = SignedPost(
+            url, secret, clock, allow_private=allow_private,
+            allowed_by="the server was not started with --private-webhooks",
+        )  # fmt: skip
+        return await way.post(delivery, body, "application/cloudevents+json")
+
+    return post
+
+
+async def play(engine: Engine, worker: PlayedWorker, shard: str = POOL) -> None:
+    """Have a played worker serve whoever leads the shard here, until cancelled."""
+    while True:
+        await worker.serve(await engine.leader(shard))
+
+
+def create_token(
+    store_url: str, name: str, roles: Sequence[str], tenant: str = EVERY_TENANT, expires: timedelta = timedelta(days=90)
+) -> str:
+    """Make a token by going to the store itself: the first one can't be asked for with a token. Raises Refused."""
+    unknown = [role for role in roles if role not in GIVEN_TO_TOKENS]
+    if unknown or not roles:
+        known = ", ".join(role for role in Role if role in GIVEN_TO_TOKENS)
+        raise Refused("the token can't be made", [Fault(where="roles", why=f"must be some of {known}")])
+    if not tokens.SHORTEST_LIFE <= expires <= tokens.LONGEST_LIFE:
+        why = f"must be from a minute to {tokens.LONGEST_LIFE.days} days"
+        raise Refused("the token can't be made", [Fault(where="expires", why=why)])
+
+    async def create() -> str:
+        store = await open_store(store_url, MachineClock())
+        try:
+            token, row = tokens.make_token(
+                tenant=tenant, roles=map(Role, roles), name=name, by="store", now=await store.time(), life=expires
+            )
+            who = Principal(name=row.created_by, tenant=EVERY_TENANT, roles=frozenset())
+            audit = Auditor(who, request_id=f"req_{entropy():016x}", source="", act="create_token")
+            await store.insert_token(row, audit.entry(row.id, tenant=tenant, after=tokens.described(row)))
+        finally:
+            await store.close()
+        return token
+
+    return asyncio.run(create())

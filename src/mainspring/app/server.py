@@ -1,0 +1,328 @@
+"""Builds and runs a server process: the engine, and the front that answers over the network, in one event loop.
+
+    start   refuse to be open to the world, claim the port, open the store, take part, answer, say so
+    stop    SIGTERM or SIGINT: end streams and links, answer what is under way, hand the shards over; a second signal
+            ends the process at once
+
+While it runs, nothing that happens to the store ends it: /readyz says that it can't be reached, and it goes on when it
+can.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import signal
+import socket
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+import msgspec
+import structlog
+
+from mainspring import __version__
+from mainspring.api.auth.authentication import is_loopback
+from mainspring.api.cluster.peers import SECRET_SETTING
+from mainspring.api.logs.log_files import KEPT, LARGEST_DIRECTORY_BYTES, LARGEST_LOG_BYTES, LogFiles
+from mainspring.api.server import Front, Tls, listen
+from mainspring.api.worker_link.enrolment import LONGEST_LIFE, SHORTEST_LIFE, Enrolment
+from mainspring.app.build import POOL, Engine, open_store
+from mainspring.client.addresses import trust
+from mainspring.core.model.settings import read_pairs, read_tuning
+from mainspring.event_loop import fast_loop
+from mainspring.host.outbox.alert_episodes import Alerting
+from mainspring.notify.channels import load_channels
+from mainspring.notify.secret_references import look_up_url
+from mainspring.protocol.certificates import AUTHORITY_CERTIFICATE, AUTHORITY_KEY, Authority, check_installed
+from mainspring.protocol.clock import MachineClock
+from mainspring.protocol.errors import Refused
+from mainspring.protocol.ids import entropy
+from mainspring.telemetry.exporters import make_tellers
+from mainspring.telemetry.log_output import configure_logging
+
+log = structlog.get_logger()
+
+DIRECTORY = Path(".mainspring")
+DEFAULT_STORE = f"sqlite:///./{DIRECTORY}/mainspring.db"
+DEFAULT_PORT = 8484
+
+
+class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """How a server is to be."""
+
+    store: str = DEFAULT_STORE
+    host: str = "127.0.0.1"
+    port: int = DEFAULT_PORT
+    """0: a free one."""
+    address: str | None = None
+    """Where workers and other servers reach it, if that is not where it listens."""
+    data_dir: Path | None = None
+    """Where logs are kept: beside a SQLite store, unless said."""
+    tls_cert: Path | None = None
+    tls_key: Path | None = None
+    """With the certificate, or not at all."""
+    ca_cert: Path | None = None
+    """The certificate that other servers' are signed with, if the machine does not know it."""
+    worker_ca: Path | None = None
+    """The authority of workers: its certificate, or the directory that `mainspring ca init` made (SEC-3)."""
+    worker_ca_key: Path | None = None
+    """Its key; in the directory, unless said."""
+    require_worker_cert: bool = False
+    """Workers are known by their certificates only."""
+    worker_cert_hours: float = 24.0
+    """For how long a worker's certificate is good."""
+    behind_proxy: bool = False
+    """Somebody in front of it speaks TLS."""
+    require_token: bool = False
+    pool: str = POOL
+    log_format: str = "text"
+    log_level: str = "info"
+    ready_file: Path | None = None
+    """Where to say, as JSON, that it is ready."""
+    tuning: tuple[str, ...] = ()
+    """Measures of the scheduling, each `name=value` (`core/model/settings.py`)."""
+    jitter_seconds: int = 0
+    """Spreads the starts of schedules that don't say (TRG-6)."""
+    alerts: Path | None = None
+    """The file of the channels that alerts are sent to."""
+    private_webhooks: bool = False
+    """Webhooks may also go to addresses that are not of the public internet."""
+    webhook_references: bool = False
+    """Webhooks may have their address in a variable or a file of this machine (`${env:NAME}`, `${file:/path}`)."""
+    otlp: str | None = None
+    """Where spans and numbers go, by OpenTelemetry's protocol over HTTP."""
+    lineage: str | None = None
+    """Where OpenLineage events go."""
+    largest_log_bytes: int = LARGEST_LOG_BYTES
+    largest_logs_bytes: int = LARGEST_DIRECTORY_BYTES
+    keep_logs_seconds: float = KEPT.total_seconds()
+
+
+class Ready(msgspec.Struct, frozen=True, kw_only=True):
+    """A server answers."""
+
+    address: str
+    pid: int
+    store: str
+    """Without the password."""
+    pool: str
+    token_needed: bool
+    has_tokens: bool
+    """Whether anybody has ever made one."""
+
+
+def reason_to_refuse(settings: ServerSettings) -> str | None:
+    """Why a server must not start like this (SEC-1); None if it may."""
+    try:
+        read_tuning(settings.tuning)
+    except Refused as refused:
+        return str(refused)
+    if (settings.tls_cert is None) != (settings.tls_key is None):
+        return "--tls-cert and --tls-key go together"
+    if settings.worker_ca is None and (settings.worker_ca_key is not None or settings.require_worker_cert):
+        return "--worker-ca-key and --require-worker-cert need --worker-ca"
+    if settings.worker_ca is not None and settings.tls_cert is None:
+        return "--worker-ca needs --tls-cert and --tls-key: workers show their certificates when they connect"
+    if not SHORTEST_LIFE <= timedelta(hours=settings.worker_cert_hours) <= LONGEST_LIFE:
+        return "--worker-cert-hours must be from a minute to a year"
+    if is_loopback(settings.host) or settings.tls_cert is not None or settings.behind_proxy:
+        return None
+    return (
+        f"{settings.host} can be reached from other machines, and tokens would cross the network in the clear: "
+        "give --tls-cert and --tls-key, or --behind-proxy if something in front of it speaks TLS"
+    )
+
+
+def serve(settings: ServerSettings, on_ready: Callable[[Ready], None]) -> None:
+    """Run a server until it is told to stop. Raises Refused if it can't start like this."""
+    reason = reason_to_refuse(settings)
+    if reason is not None:
+        raise Refused(reason)
+    configure_logging(settings.log_format, settings.log_level)
+    listener = listen(settings.host, settings.port)
+    try:
+        with asyncio.Runner(loop_factory=fast_loop()) as runner:
+            runner.run(_serve(settings, listener, on_ready))
+    finally:
+        listener.close()
+
+
+class Assembly(NamedTuple):
+    """A server that answers."""
+
+    engine: Engine
+    front: Front
+    ready: Ready
+
+
+async def _serve(settings: ServerSettings, listener: socket.socket, on_ready: Callable[[Ready], None]) -> None:
+    told_to_stop = _on_signals()
+    async with assemble(settings, listener) as (_, _, ready):
+        log.info("server.ready", address=ready.address, pid=ready.pid)
+        collect_seldom()
+        if settings.ready_file is not None:
+            _write_whole(settings.ready_file, msgspec.json.encode({"address": ready.address, "pid": ready.pid}))
+        on_ready(ready)
+        await told_to_stop.wait()
+        log.info("server.stopping")
+    log.info("server.stopped")
+
+
+@asynccontextmanager
+async def assemble(
+    settings: ServerSettings, listener: socket.socket, prepare: Callable[[Engine, Front], None] | None = None
+) -> AsyncIterator[Assembly]:
+    """A server in this event loop, for as long as the block lasts. `prepare` is called before anything goes on."""
+    clock = MachineClock()
+    channels = load_channels(settings.alerts, os.environ, clock) if settings.alerts is not None else []
+    name = f"{socket.gethostname()}:{os.getpid()}"
+    tellers = make_tellers(otlp=settings.otlp, lineage=settings.lineage, server=name, version=__version__)
+    store = await open_store(settings.store, clock)
+    try:
+        await store.ensure_shard(settings.pool)
+        secret = await store.setting(SECRET_SETTING, "".join(f"{entropy():016x}" for _ in range(4)))
+        ready = _ready(settings, listener, has_tokens=bool(await store.list_tokens(None)))
+        engine = Engine(
+            store, clock, Alerting(store, channels, ready.address), settings.jitter_seconds,
+            read_pairs(settings.tuning), cluster_secret=secret, private_webhooks=settings.private_webhooks,
+            resolve_url=partial(look_up_url, environment=os.environ) if settings.webhook_references else None,
+        )  # fmt: skip
+        front = Front(
+            engine.host,
+            store,
+            clock,
+            address=ready.address,
+            cluster_secret=secret,
+            pool=settings.pool,
+            files=_log_files(settings),
+            open_locally=not ready.token_needed,
+            tellers=tellers,
+            enrolment=_enrolment(settings),
+            trust=None if settings.ca_cert is None else trust("https", ca_cert=settings.ca_cert),
+        )
+        engine.triggers.on_settled = front.timetable.settled
+        engine.reach = front.reach
+        front.services.settings = engine.settings
+        front.services.rules = engine.rules
+        front.services.levels = engine.levels
+        front.services.has_url_references = settings.webhook_references
+        front.services.book.follow(engine.context, engine.triggers.wake)
+        if prepare is not None:
+            prepare(engine, front)
+        async with engine.running(), front.running(listener, _tls(settings)):
+            yield Assembly(engine, front, ready)
+    finally:
+        await store.close()
+
+
+def collect_seldom() -> None:
+    """Keep the collector of cycles from looking at everything in the midst of the work.
+
+    Hardly anything here is in a cycle, and hundreds of thousands of things stay. As Python comes, a server with 2,000
+    tasks in memory stands still for 35 to 80 ms every few seconds of work, one with 100,000 for 300.
+    """
+    gc.collect()
+    gc.freeze()  # modules, classes, routes: they stay as long as the process does
+    gc.set_threshold(50_000, 20, 50)
+
+
+def _on_signals() -> asyncio.Event:
+    """Set by the first signal to stop; the second one ends the process."""
+    told_to_stop = asyncio.Event()
+
+    def stop(number: signal.Signals) -> None:
+        if told_to_stop.is_set():
+            os._exit(128 + number)
+        told_to_stop.set()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stop, number)
+    return told_to_stop
+
+
+def _ready(settings: ServerSettings, listener: socket.socket, *, has_tokens: bool) -> Ready:
+    port = listener.getsockname()[1]
+    host = socket.gethostname() if settings.host in {"0.0.0.0", "::"} else settings.host  # noqa: S104 - asked, not set
+    scheme = "http" if settings.tls_cert is None else "https"
+    return Ready(
+        address=(settings.address or f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}").rstrip("/"),
+        pid=os.getpid(),
+        store=_without_password(settings.store),
+        pool=settings.pool,
+        token_needed=settings.require_token or settings.behind_proxy or not is_loopback(settings.host),
+        has_tokens=has_tokens,
+    )
+
+
+def _tls(settings: ServerSettings) -> Tls | None:
+    if settings.tls_cert is None or settings.tls_key is None:
+        return None
+    enrolment = _enrolment(settings)
+    return Tls(
+        certificate=settings.tls_cert,
+        key=settings.tls_key,
+        worker_ca=None if enrolment is None else enrolment.certificate,
+    )
+
+
+def _enrolment(settings: ServerSettings) -> Enrolment | None:
+    """How workers get certificates. Raises Refused if the authority can't be used."""
+    if settings.worker_ca is None:
+        return None
+    certificate, key = settings.worker_ca, settings.worker_ca_key
+    if certificate.is_dir():
+        certificate, directory = certificate / AUTHORITY_CERTIFICATE, certificate
+        if key is None and (directory / AUTHORITY_KEY).exists():
+            key = directory / AUTHORITY_KEY
+    check_installed()
+    return Enrolment(
+        certificate=certificate,
+        authority=None if key is None else Authority(certificate, key),
+        life=timedelta(hours=settings.worker_cert_hours),
+        is_required=settings.require_worker_cert,
+    )
+
+
+def _log_files(settings: ServerSettings) -> LogFiles:
+    directory = _data_dir(settings) / "logs"
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise Refused(
+            f"logs can't be kept at {directory}: {error}\nhint: name another place with --data-dir"
+        ) from error
+    return LogFiles(
+        directory,
+        largest_log=settings.largest_log_bytes,
+        largest_directory=settings.largest_logs_bytes,
+        kept=timedelta(seconds=settings.keep_logs_seconds),
+    )
+
+
+def _data_dir(settings: ServerSettings) -> Path:
+    if settings.data_dir is not None:
+        return settings.data_dir
+    if settings.store.startswith("sqlite:///"):
+        return Path(settings.store.removeprefix("sqlite:///")).parent
+    return DIRECTORY
+
+
+def _without_password(url: str) -> str:
+    parts = urlsplit(url)
+    if parts.password is None:
+        return url
+    return parts._replace(netloc=parts.netloc.replace(f":{parts.password}@", ":***@")).geturl()
+
+
+def _write_whole(path: Path, content: bytes) -> None:
+    """Write a file so that whoever reads it finds all of it or none."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = path.with_name(f"{path.name}.{os.getpid()}")
+    unfinished.write_bytes(content)
+    unfinished.replace(path)

@@ -1,0 +1,272 @@
+"""Everything in one process: a server on SQLite and a worker, in one event loop, on this machine only.
+
+What `mainspring up`, `mainspring run` and `PipelineScheduler` stand on. It is the same server and the same worker as
+apart; only the guard, which is the parent of every task, is a process of its own.
+
+    async with Standalone(StandaloneSettings(directory=folder / ".mainspring")) as box:
+        await box.client.submit_job(..)
+
+    start   claim a port, open the store, take part in the scheduling, answer; then the worker comes
+    stop    fire nothing more, wait for what runs, have the worker leave, hand over, close
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import socket
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import AsyncExitStack, contextmanager
+from pathlib import Path
+from random import Random
+from threading import Thread
+from types import TracebackType
+from typing import Self
+
+import msgspec
+import psutil
+import structlog
+
+from mainspring.api.server import Front, listen
+from mainspring.app.build import POOL, Engine
+from mainspring.app.server import DEFAULT_PORT, ServerSettings, assemble
+from mainspring.client.aio.client import AsyncClient
+from mainspring.core.model.batch import Batch
+from mainspring.core.model.settings import SETTINGS
+from mainspring.core.model.task import TaskState
+from mainspring.core.work.isolation import Isolation
+from mainspring.event_loop import start_task
+from mainspring.folder.state import safe_files
+from mainspring.folder.state.records import ADDRESS_FILE
+from mainspring.host.loop import Leader
+from mainspring.protocol.clock import MachineClock
+from mainspring.protocol.errors import NotLeading, Refused
+from mainspring.protocol.ids import entropy
+from mainspring.worker.agent.agent import Agent, AgentSettings
+from mainspring.worker.agent.launch import WorkerOptions, agent_settings
+
+log = structlog.get_logger()
+
+LEAST_CPU_MILLIS = 4_000
+"""Tasks of one person mostly wait: so much is offered at least, however few processors there are."""
+RATES = (
+    "submissions_per_second", "tenant_submissions_per_second", "user_submissions_per_second", "queries_per_second",
+    "acts_per_second",
+)  # fmt: skip
+FOR_ONE_PERSON = ("p0_needs_grant=0", *(f"{name}={SETTINGS[name].most}" for name in RATES))
+"""There is nobody to be fair to, and nobody to ask for a grant. What is set while it runs goes before this."""
+_PORTS_TRIED = 20
+_LOOK_SECONDS = 0.05
+_LEAVE_SECONDS = 1.0
+
+
+class StandaloneSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """How it is to be."""
+
+    directory: Path
+    """Where everything is kept: the store, the logs, the worker's journal."""
+    port: int = DEFAULT_PORT
+    """0: a free one. One that is taken: the next that is free, unless `exact_port`."""
+    exact_port: bool = False
+    fires: bool = True
+    """False: schedules are not fired before `release`."""
+    cpu_millis: int | None = None
+    invoker: str = ""
+    """Who answers the prompts of map-reduce tasks that name nobody, as `core/work/invoker_options.py` reads it."""
+    python_path: tuple[Path, ...] = ()
+    """Where the worker finds Python functions."""
+    container_engine: str = ""
+    """What runs containers, as `mainspring worker --container-engine` takes it."""
+
+
+class RunNote(msgspec.Struct, frozen=True, kw_only=True):
+    """Something became of a run of a schedule, durably: it began, ended, is held, or a task of it is tried again."""
+
+    schedule: str
+    run: str
+
+
+class Standalone:
+    """A server and a worker. `async with` starts and stops them."""
+
+    def __init__(
+        self,
+        settings: StandaloneSettings,
+        *,
+        on_run: Callable[[RunNote], None] | None = None,
+        on_schedules: Callable[[Sequence[str]], None] | None = None,
+    ) -> None:
+        """`on_run` and `on_schedules` are told in the event loop, after the fact; they must be quick."""
+        self._settings = settings
+        self._on_run = on_run
+        self._on_schedules = on_schedules
+        self._stack = AsyncExitStack()
+        self._engine: Engine
+        self._agent: Agent
+        self._working: asyncio.Task[None]
+        self._is_hurried = False
+        self.address = ""
+        self.client: AsyncClient
+
+    async def __aenter__(self) -> Self:
+        try:
+            await self._start()
+        except BaseException:
+            await self._stack.aclose()
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._stack.aclose()
+
+    def release(self) -> None:
+        """Fire schedules from now on."""
+        self._engine.triggers.release()
+
+    def hold(self) -> None:
+        """Fire no more schedules."""
+        self._engine.triggers.hold()
+
+    def running(self) -> int:
+        """How many tasks wait for a worker or are with one; what waits for a time does not count."""
+        try:
+            memory = self._engine.host.leader(POOL).shard.memory
+        except NotLeading:
+            return 0
+        return len(memory.attempts) + sum(memory.queues.depth.values())
+
+    async def settle(self, timeout_seconds: float) -> bool:
+        """Wait until nothing runs. False: something still does, and the time is over or somebody is in a hurry."""
+        until = self._engine.clock.monotonic() + timeout_seconds
+        while self.running():
+            if self._is_hurried or self._engine.clock.monotonic() >= until:
+                return False
+            await self._engine.clock.sleep(_LOOK_SECONDS)
+        return True
+
+    def hurry(self) -> None:
+        """What runs is not waited for any more: it is stopped, with a second of grace."""
+        if not self._is_hurried:
+            self._is_hurried = True
+            self._agent.leave()
+            self._agent.leave()
+
+    async def _start(self) -> None:
+        settings = self._settings
+        listener = claim_port(settings.port, exact=settings.exact_port)
+        self._stack.callback(listener.close)
+        directory = settings.directory
+        make_private(directory)
+        server = ServerSettings(
+            store=f"sqlite:///{directory / 'mainspring.db'}", port=listener.getsockname()[1], private_webhooks=True,
+            webhook_references=True, tuning=FOR_ONE_PERSON,
+        )  # fmt: skip
+        assembly = await self._stack.enter_async_context(assemble(server, listener, self._prepare))
+        self._engine, self.address = assembly.engine, assembly.ready.address
+        self.client = await self._stack.enter_async_context(AsyncClient(self.address, token="", tenant=""))
+        await self._engine.leader(POOL)
+        self._agent = Agent(self._worker(), MachineClock(), Random(entropy()))
+        self._working = start_task(self._agent.run(), "worker")
+        self._stack.push_async_callback(self._leave)
+        told = directory / ADDRESS_FILE
+        safe_files.replace(told, msgspec.json.encode({"address": self.address, "pid": os.getpid()}))
+        self._stack.callback(told.unlink, missing_ok=True)
+        log.info("standalone.ready", address=self.address)
+
+    def _prepare(self, engine: Engine, front: Front) -> None:
+        if not self._settings.fires:
+            engine.triggers.hold()
+        if self._on_run is not None:
+            front.on_batch = self._tell_runs
+        if self._on_schedules is not None:
+            engine.settler.on_ruled = front.services.book.on_ruled = self._on_schedules
+
+    def _tell_runs(self, leader: Leader, batch: Batch) -> None:
+        """Pass on what became of runs of schedules."""
+        assert self._on_run is not None
+        for run in batch.runs:
+            if run.schedule_id is not None:
+                self._on_run(RunNote(schedule=run.schedule_id, run=run.id))
+        for transition in batch.transitions:
+            if transition.end is TaskState.PENDING and transition.attempt:
+                found = leader.shard.memory.runs.get(transition.run_id)
+                if found is not None and found.run.schedule_id is not None:
+                    self._on_run(RunNote(schedule=found.run.schedule_id, run=found.run.id))
+
+    def _worker(self) -> AgentSettings:
+        settings = self._settings
+        cpu = settings.cpu_millis or max(LEAST_CPU_MILLIS, 1_000 * (psutil.cpu_count() or 1))
+        host = re.sub(r"[^A-Za-z0-9._-]", "-", socket.gethostname()) or "worker"
+        return agent_settings(
+            WorkerOptions(
+                servers=(self.address,), name=host, cpu_millis=cpu, state_dir=settings.directory / "worker",
+                drain_seconds=_LEAVE_SECONDS, python_path=settings.python_path, invoker=settings.invoker,
+                isolation=Isolation.NONE, container_engine=settings.container_engine, allow_private_http=True,
+            )
+        )  # fmt: skip
+
+    async def _leave(self) -> None:
+        """Have the worker leave. What it does not finish is given back, and begins again with the next start."""
+        self._agent.leave()
+        await asyncio.gather(self._working, return_exceptions=True)
+
+
+def make_private(directory: Path) -> None:
+    """Make a directory that only this user can read, if there is none. Raises Refused for what is something else.
+
+    A link is not followed: the folder of somebody else could have us write wherever it points to.
+    """
+    if directory.is_symlink():
+        raise Refused(f"{directory} is a symbolic link, and everything is kept there: make it a directory")
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise Refused(f"{directory} can't be made a directory: {error.strerror}") from error
+
+
+def claim_port(port: int, *, exact: bool = False) -> socket.socket:
+    """A socket on this port of this machine, or on the next one that is free. Raises Refused."""
+    last: Refused | None = None
+    for candidate in range(port, port + (1 if exact or not port else _PORTS_TRIED)):
+        try:
+            return listen("127.0.0.1", candidate)
+        except Refused as refused:
+            last = refused
+    assert last is not None
+    raise last
+
+
+@contextmanager
+def in_background(settings: StandaloneSettings) -> Iterator[str]:
+    """The same in a thread of its own, for as long as the block lasts: its address. For what waits in between."""
+    ready: Future[str] = Future()
+    loop = asyncio.new_event_loop()
+    told_to_stop = asyncio.Event()
+
+    async def run() -> None:
+        async with Standalone(settings) as box:
+            ready.set_result(box.address)
+            await told_to_stop.wait()
+            box.hurry()
+
+    def work() -> None:
+        try:
+            loop.run_until_complete(run())
+        except BaseException as error:  # noqa: BLE001 - whoever waits for the address hears of it
+            if not ready.done():
+                ready.set_exception(error)
+        finally:
+            loop.close()
+
+    thread = Thread(target=work, name="mainspring-standalone")
+    thread.start()
+    try:
+        yield ready.result()
+    finally:
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(told_to_stop.set)
+        thread.join()

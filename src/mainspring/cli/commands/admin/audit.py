@@ -1,0 +1,124 @@
+"""`mainspring audit`: who did what, and whether the log is what it was."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import rich_click as click
+
+from mainspring.cli.options import Noun, Printing, Reach, limited, prints_rows, reaches_server, watched
+
+if TYPE_CHECKING:
+    from mainspring.protocol.rest.admin import VerificationView
+
+_FAULTY = 1
+
+
+@click.group("audit", cls=Noun, invoke_without_command=True)
+@click.option("--actor", metavar="WHO", help="Only what they did: token:etl-bot, local, attempt:att_..")
+@click.option("--act", metavar="NAME", help="Only this kind of act, such as cancel_run.")
+@click.option("--object", "object_id", metavar="ID", help="Only what was done to this thing.")
+@click.option("--from", "since", metavar="TIME", help="Only from here on.")
+@click.option("--to", "before", metavar="TIME", help="Only before this.")
+@watched
+@limited(50)
+@prints_rows
+@reaches_server
+@click.pass_context
+def audit(
+    ctx: click.Context,
+    /,
+    reach: Reach,
+    printing: Printing,
+    actor: str | None,
+    act: str | None,
+    object_id: str | None,
+    since: str | None,
+    before: str | None,
+    watch: bool,
+    limit: int,
+) -> None:
+    """List who did what, the latest first; with `verify`, check that nobody has changed the log.
+
+    \b
+    Examples:
+      mainspring audit --act cancel_run --from 2026-11-15
+      mainspring audit --object run_018f3c2e9a41-9d2c44e1f0a7b35c -o wide
+      mainspring audit verify
+    """
+    if ctx.invoked_subcommand is not None:
+        return
+    from mainspring.cli.render.admin_tables import AUDIT
+    from mainspring.cli.render.listing import show_list
+    from mainspring.cli.render.times import read_time
+
+    start = None if since is None else read_time(since, "--from", printing)
+    end = None if before is None else read_time(before, "--to", printing)
+    with reach.client() as client:
+        show_list(
+            lambda: client.audit(actor=actor, act=act, object=object_id, since=start, before=end, limit=limit),
+            AUDIT,
+            printing,
+            watch=watch,
+            limit=limit,
+        )
+
+
+@audit.command("heads")
+@prints_rows
+@reaches_server
+def heads(reach: Reach, printing: Printing) -> None:
+    """List where each tenant's chain ends. Keep them elsewhere: `audit verify --against` takes them.
+
+    \b
+    Examples:
+      mainspring audit heads -o json > heads.json
+    """
+    from mainspring.cli.render.admin_tables import HEADS
+    from mainspring.cli.render.output import print_rows
+
+    with reach.client() as client:
+        print_rows(client.audit_heads(), HEADS, printing)
+
+
+@audit.command("verify")
+@click.option(
+    "--against", metavar="FILE", type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Heads that were kept, as `audit heads -o json` printed them: shows a log that was cut short or written anew.",
+)  # fmt: skip
+@prints_rows
+@reaches_server
+def verify(reach: Reach, printing: Printing, against: Path | None) -> None:
+    """Read the audit log and check here, entry by entry, that it is what was sealed. Exits with 1 if it is not.
+
+    Every tenant's chain is checked, and that of the installation (*), or only one with --tenant.
+
+    \b
+    Examples:
+      mainspring audit verify
+      mainspring audit verify --tenant acme --against heads.json
+    """
+    from mainspring.cli.commands.admin.audit_check import check_chains, read_heads
+
+    kept = [] if against is None else read_heads(against)
+    with reach.client() as client:
+        chains = check_chains(client, kept)
+    _print_chains(chains, printing)
+    if any(chain.faults for chain in chains):
+        sys.exit(_FAULTY)
+
+
+def _print_chains(chains: list[VerificationView], printing: Printing) -> None:
+    """The chains, and for people each broken place below them."""
+    from dataclasses import replace
+
+    from mainspring.cli.render.admin_tables import AUDIT_FAULTS, CHAINS
+    from mainspring.cli.render.output import print_rows
+
+    print_rows(chains, CHAINS, printing)
+    faults = [fault for chain in chains for fault in chain.faults]
+    if faults and printing.is_for_people:
+        click.echo()
+        print_rows(faults, AUDIT_FAULTS, replace(printing, columns=(), sort=None))

@@ -1,0 +1,75 @@
+"""`mainspring ca`: the authority that signs the certificates of workers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import rich_click as click
+
+from mainspring.cli.options import Printing, prints
+
+_DIRECTORY = click.Path(file_okay=False, path_type=Path)
+
+
+@click.group("ca")
+def ca() -> None:
+    """Make the authority that signs the certificates of workers, and those of servers if nobody else does.
+
+    \b
+    Examples:
+      mainspring ca init /etc/mainspring/ca
+      mainspring ca cert /etc/mainspring/ca mainspring.example.org
+    """
+
+
+@ca.command("init")
+@click.argument("directory", type=_DIRECTORY)
+@prints
+def init(printing: Printing, directory: Path) -> None:
+    """Make the authority in DIRECTORY: `ca.crt` for everybody, `ca.key` for the servers alone.
+
+    \b
+    Examples:
+      mainspring ca init /etc/mainspring/ca
+    """
+    from mainspring.protocol.certificates import AUTHORITY_CERTIFICATE, AUTHORITY_KEY, make_authority
+    from mainspring.protocol.clock import MachineClock
+
+    make_authority(directory, now=MachineClock().wall())
+    _say_made(directory, (AUTHORITY_CERTIFICATE, AUTHORITY_KEY), printing)
+
+
+@ca.command("cert")
+@click.argument("directory", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.argument("hosts", nargs=-1, required=True)
+@prints
+def cert(printing: Printing, directory: Path, hosts: tuple[str, ...]) -> None:
+    """Make a certificate and its key for a server that is reached as HOSTS, names or addresses, signed in DIRECTORY.
+
+    \b
+    Examples:
+      mainspring ca cert /etc/mainspring/ca mainspring.example.org 10.0.0.5
+    """
+    from mainspring.protocol.certificates import (
+        AUTHORITY_CERTIFICATE,
+        AUTHORITY_KEY,
+        Authority,
+        key_text,
+        make_key,
+        write_new,
+    )
+    from mainspring.protocol.clock import MachineClock
+
+    key = make_key()
+    authority = Authority(directory / AUTHORITY_CERTIFICATE, directory / AUTHORITY_KEY)
+    made = authority.sign_server(key, hosts, now=MachineClock().wall())
+    name = hosts[0].replace(":", "-")
+    write_new(directory / f"{name}.key", key_text(key), 0o600)
+    write_new(directory / f"{name}.crt", made, 0o644)
+    _say_made(directory, (f"{name}.crt", f"{name}.key"), printing)
+
+
+def _say_made(directory: Path, names: tuple[str, ...], printing: Printing) -> None:
+    from mainspring.cli.render.actions import Deed, print_deeds
+
+    print_deeds([Deed(id=str(directory / name), act="make", changed=True) for name in names], printing)

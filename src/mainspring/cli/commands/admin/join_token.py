@@ -1,0 +1,96 @@
+"""`mainspring join-token`: how machines become workers."""
+
+from __future__ import annotations
+
+import rich_click as click
+
+from mainspring.cli.completion import candidates
+from mainspring.cli.options import (
+    Noun,
+    Printing,
+    Reach,
+    agreed,
+    asks_first,
+    limited,
+    prints,
+    prints_rows,
+    reaches_server,
+    watched,
+)
+
+
+@click.group(cls=Noun, invoke_without_command=True, name="join-token")
+@watched
+@limited(200)
+@prints_rows
+@reaches_server
+@click.pass_context
+def join_token(ctx: click.Context, /, reach: Reach, printing: Printing, watch: bool, limit: int) -> None:
+    """List the tokens with which machines become workers, without the tokens themselves; make and end them.
+
+    \b
+    Examples:
+      mainspring join-token
+      mainspring join-token create --pool gpu > join
+    """
+    if ctx.invoked_subcommand is not None:
+        return
+    from itertools import islice
+
+    from mainspring.cli.render.admin_tables import JOIN_TOKENS
+    from mainspring.cli.render.listing import show_list
+
+    with reach.client() as client:
+        show_list(lambda: islice(client.join_tokens(), limit), JOIN_TOKENS, printing, watch=watch, limit=limit)
+
+
+@join_token.command("create")
+@click.argument("name", default="worker")
+@click.option(
+    "--pool", "pools", multiple=True, default=("default",), show_default=True, shell_complete=candidates.pools,
+    help="A pool that whoever joins may serve. Can be given several times.",
+)  # fmt: skip
+@click.option("--expires", metavar="LENGTH", default="1h", show_default=True, help="For how long it is good.")
+@click.option("--uses", type=click.IntRange(min=1), default=1, show_default=True, help="How many machines may join.")
+@prints
+@reaches_server
+def create(reach: Reach, printing: Printing, name: str, pools: tuple[str, ...], expires: str, uses: int) -> None:
+    """Make a join token and print it; it is shown now and never again.
+
+    \b
+    Examples:
+      mainspring join-token create > join
+      mainspring join-token create rack-7 --pool gpu --pool default --uses 20 --expires 1d
+    """
+    from mainspring.cli.render.output import print_one
+    from mainspring.definitions.quantities import seconds_of
+    from mainspring.protocol.rest.admin import JoinTokenRequest
+
+    try:
+        seconds = seconds_of(expires)
+    except ValueError as error:
+        raise click.UsageError(f"--expires {error}") from error
+    wish = JoinTokenRequest(name=name, pools=pools, uses=uses, expires_in_seconds=seconds)
+    with reach.client() as client:
+        made = client.create_join_token(wish)
+    print_one(made, made.id, printing, lambda: click.echo(made.token))
+
+
+@join_token.command("revoke")
+@click.argument("ids", nargs=-1, required=True)
+@asks_first
+@prints
+@reaches_server
+def revoke(reach: Reach, printing: Printing, ids: tuple[str, ...], yes: bool) -> None:
+    """End join tokens now, by their ids. Who has joined stays a worker: see `mainspring workers revoke`.
+
+    \b
+    Examples:
+      mainspring join-token revoke 3f9c2a71d0e4b856
+    """
+    from mainspring.cli.render.actions import Deed, print_deeds
+
+    if len(ids) > 1 and not agreed(f"revoke {len(ids)} join tokens?", yes=yes):
+        raise click.Abort
+    with reach.client() as client:
+        print_deeds([Deed.of(word, "revoke", client.revoke_join_token(word)) for word in ids], printing)

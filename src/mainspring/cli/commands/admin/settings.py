@@ -1,0 +1,87 @@
+"""`mainspring settings`: what can be changed while everything runs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import rich_click as click
+
+from mainspring.cli.completion import candidates
+from mainspring.cli.options import Noun, Printing, Reach, prints, prints_rows, reaches_server
+
+if TYPE_CHECKING:
+    from mainspring.protocol.rest.admin import SettingView
+
+_why = click.option("--why", default="", help="Why; it is kept with the deed.")
+
+
+@click.group("settings", cls=Noun, invoke_without_command=True)
+@prints_rows
+@reaches_server
+@click.pass_context
+def settings(ctx: click.Context, /, reach: Reach, printing: Printing) -> None:
+    """List what can be changed at run time, what it is, and where that comes from.
+
+    \b
+    Examples:
+      mainspring settings
+      mainspring settings set retries_per_second 500 --why "the disk is slow"
+    """
+    if ctx.invoked_subcommand is not None:
+        return
+    from mainspring.cli.render.admin_tables import SETTINGS
+    from mainspring.cli.render.output import print_rows
+
+    with reach.client() as client:
+        print_rows(client.settings(), SETTINGS, printing)
+
+
+@settings.command(name="set")
+@click.argument("name", shell_complete=candidates.settings)
+@click.argument("value")
+@_why
+@prints
+@reaches_server
+def change(reach: Reach, printing: Printing, name: str, value: str, why: str) -> None:
+    """Give setting NAME another VALUE, on all servers, until it is reset.
+
+    \b
+    Examples:
+      mainspring settings set retries_per_second 500 --why "the disk is slow"
+    """
+    with reach.client() as client:
+        _print_setting(client.change_setting(name, _read_value(value), why), printing)
+
+
+@settings.command("reset")
+@click.argument("name", shell_complete=candidates.settings)
+@_why
+@prints
+@reaches_server
+def reset(reach: Reach, printing: Printing, name: str, why: str) -> None:
+    """Let setting NAME be again what each server says by itself.
+
+    \b
+    Examples:
+      mainspring settings reset retries_per_second
+    """
+    from mainspring.cli.render.actions import Deed, print_deeds
+
+    with reach.client() as client:
+        print_deeds([Deed.of(name, "reset", client.reset_setting(name, why))], printing)
+
+
+def _read_value(text: str) -> float | str:
+    """A number if it can be read as one, otherwise a text."""
+    for read in (int, float):
+        try:
+            return read(text)
+        except ValueError:
+            continue
+    return text
+
+
+def _print_setting(setting: SettingView, printing: Printing) -> None:
+    from mainspring.cli.render.output import print_one
+
+    print_one(setting, setting.name, printing, lambda: click.echo(f"{setting.name} is {setting.value} now"))

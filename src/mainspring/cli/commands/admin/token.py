@@ -1,0 +1,125 @@
+"""`mainspring token`: who may do what."""
+
+from __future__ import annotations
+
+import rich_click as click
+
+from mainspring.cli.options import (
+    Noun,
+    Printing,
+    Reach,
+    agreed,
+    asks_first,
+    limited,
+    prints,
+    prints_rows,
+    reaches_server,
+    watched,
+)
+
+ROLES = ("viewer", "submitter", "operator", "approver", "admin", "worker")
+
+
+@click.group("token", cls=Noun, invoke_without_command=True)
+@watched
+@limited(200)
+@prints_rows
+@reaches_server
+@click.pass_context
+def token(ctx: click.Context, /, reach: Reach, printing: Printing, watch: bool, limit: int) -> None:
+    """List the tokens by which programs and people are known, without the tokens themselves; make and end them.
+
+    \b
+    Examples:
+      mainspring token ls --sort expires
+      mainspring token create ci --role submitter
+    """
+    if ctx.invoked_subcommand is not None:
+        return
+    from itertools import islice
+
+    from mainspring.cli.render.listing import show_list
+    from mainspring.cli.render.tables import TOKENS
+
+    with reach.client() as client:
+        show_list(lambda: islice(client.tokens(), limit), TOKENS, printing, watch=watch, limit=limit)
+
+
+@token.command("create")
+@click.argument("name")
+@click.option("--role", "roles", multiple=True, required=True, type=click.Choice(ROLES), help="What it may do; repeat.")
+@click.option("--expires", metavar="LENGTH", default="90d", show_default=True, help="For how long it is good.")
+@click.option(
+    "--store", metavar="URL", help="Go to the store itself, not to a server: for the first token, with the server down."
+)
+@prints
+@reaches_server
+def create(
+    reach: Reach, printing: Printing, name: str, roles: tuple[str, ...], expires: str, store: str | None
+) -> None:
+    """Make a token and print it; it is shown now and never again.
+
+    \b
+    Examples:
+      mainspring token create ops --role admin --store sqlite:///.mainspring/mainspring.db > token
+      mainspring token create ci --role submitter --tenant acme --expires 30d
+    """
+    from mainspring.definitions.quantities import seconds_of
+
+    try:
+        seconds = seconds_of(expires)
+    except ValueError as error:
+        raise click.UsageError(f"--expires {error}") from error
+    if store is not None:
+        _create_in_store(store, name, roles, reach.tenant, seconds, printing)
+        return
+    from mainspring.cli.render.output import print_one
+    from mainspring.protocol.rest.runs import TokenRequest
+
+    wish = TokenRequest(name=name, roles=list(roles), tenant=reach.tenant, expires_in_seconds=seconds)
+    with reach.client() as client:
+        made = client.create_token(wish)
+    print_one(made, made.id, printing, lambda: click.echo(made.token))
+
+
+@token.command("revoke")
+@click.argument("ids", nargs=-1, required=True)
+@asks_first
+@prints
+@reaches_server
+def revoke(reach: Reach, printing: Printing, ids: tuple[str, ...], yes: bool) -> None:
+    """End tokens now, by their ids.
+
+    \b
+    Examples:
+      mainspring token revoke 3f9c2a71d0e4b856
+    """
+    from mainspring.cli.render.actions import Deed, print_deeds
+
+    if len(ids) > 1 and not agreed(f"revoke {len(ids)} tokens?", yes=yes):
+        raise click.Abort
+    with reach.client() as client:
+        print_deeds([Deed.of(word, "revoke", client.revoke_token(word)) for word in ids], printing)
+
+
+def _create_in_store(
+    store: str, name: str, roles: tuple[str, ...], tenant: str | None, seconds: float, printing: Printing
+) -> None:
+    from datetime import timedelta
+
+    from mainspring.app.build import create_token
+
+    expires = timedelta(seconds=seconds)
+    if tenant is None:
+        made = create_token(store, name, roles, expires=expires)
+    else:
+        made = create_token(store, name, roles, tenant, expires)
+    match printing.output:
+        case "json" | "jsonl":
+            import msgspec
+
+            click.echo(msgspec.json.encode({"token": made}))
+        case "yaml":
+            click.echo(f"token: {made}")
+        case _:
+            click.echo(made)

@@ -1,0 +1,229 @@
+"""`mainspring webhooks`: who outside is told how runs end."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import rich_click as click
+
+from mainspring.cli.completion import candidates
+from mainspring.cli.options import (
+    Noun,
+    Printing,
+    Reach,
+    agreed,
+    asks_first,
+    limited,
+    prints,
+    prints_rows,
+    reaches_server,
+    watched,
+)
+
+if TYPE_CHECKING:
+    from mainspring.protocol.rest.admin import WebhookView
+
+EVENTS = ("run.succeeded", "run.failed", "run.partial", "run.timed_out", "run.cancelled")
+_events = click.option(
+    "--event", "events", multiple=True, type=click.Choice(EVENTS), help="Only these ends; all unless said. Repeat."
+)
+_job = click.option("--job", help="Only runs of this job.", shell_complete=candidates.jobs)
+_note = click.option("--note", help="What it is for.")
+
+
+@click.group("webhooks", cls=Noun, invoke_without_command=True)
+@watched
+@limited(100)
+@prints_rows
+@reaches_server
+@click.pass_context
+def webhooks(ctx: click.Context, /, reach: Reach, printing: Printing, watch: bool, limit: int) -> None:
+    """List webhooks; with a verb, add, change or remove one, and see what became of its messages.
+
+    \b
+    Examples:
+      mainspring webhooks
+      mainspring webhooks add https://ops.example/hook --event run.failed
+      mainspring webhooks deliveries hook_018f3c2e9a41-9d2c44e1f0a7b35c
+    """
+    if ctx.invoked_subcommand is not None:
+        return
+    from mainspring.cli.render.admin_tables import WEBHOOKS
+    from mainspring.cli.render.listing import show_list
+
+    with reach.client() as client:
+        show_list(lambda: client.webhooks(limit=limit), WEBHOOKS, printing, watch=watch, limit=limit)
+
+
+@webhooks.command("add")
+@click.argument("url")
+@_events
+@_job
+@_note
+@prints
+@reaches_server
+def add(reach: Reach, printing: Printing, url: str, events: tuple[str, ...], job: str | None, note: str | None) -> None:
+    """Tell URL how runs end. The secret that signs the messages is shown now and never again.
+
+    \b
+    Examples:
+      mainspring webhooks add https://ops.example/hook --event run.failed --job etl
+    """
+    from mainspring.cli.render.output import print_one
+    from mainspring.protocol.rest.admin import WebhookRequest
+
+    with reach.client() as client:
+        made = client.create_webhook(WebhookRequest(url=url, events=events, job=job or "", note=note or ""))
+    print_one(made, made.id, printing, lambda: click.echo(f"{made.id}\n{made.secret}"))
+
+
+@webhooks.command("show")
+@click.argument("webhook")
+@prints
+@reaches_server
+def show(reach: Reach, printing: Printing, webhook: str) -> None:
+    """Show a webhook, by its id.
+
+    \b
+    Examples:
+      mainspring webhooks show hook_018f3c2e9a41-9d2c44e1f0a7b35c
+    """
+    with reach.client() as client:
+        _print_webhook(client.webhook(webhook), printing)
+
+
+@webhooks.command("change")
+@click.argument("webhook")
+@click.option("--url", help="Another address.")
+@_events
+@_job
+@click.option("--enable/--disable", "enabled", default=None, help="Whether it is told anything.")
+@_note
+@prints
+@reaches_server
+def change(
+    reach: Reach,
+    printing: Printing,
+    webhook: str,
+    url: str | None,
+    events: tuple[str, ...],
+    job: str | None,
+    enabled: bool | None,
+    note: str | None,
+) -> None:
+    """Change a webhook. What is not said stays as it is.
+
+    \b
+    Examples:
+      mainspring webhooks change hook_018f3c2e9a41-9d2c44e1f0a7b35c --disable --note "moving"
+    """
+    from mainspring.protocol.rest.admin import WebhookRequest
+
+    with reach.client() as client:
+        was = client.webhook(webhook)
+        wish = WebhookRequest(
+            url=was.url if url is None else url,
+            events=events or tuple(was.events),
+            job=was.job if job is None else job,
+            enabled=was.enabled if enabled is None else enabled,
+            note=was.note if note is None else note,
+            tenant=was.tenant,
+        )
+        _print_webhook(client.change_webhook(webhook, wish, if_match=was.version), printing)
+
+
+@webhooks.command("remove")
+@click.argument("ids", metavar="WEBHOOK...", nargs=-1, required=True)
+@asks_first
+@prints
+@reaches_server
+def remove(reach: Reach, printing: Printing, ids: tuple[str, ...], yes: bool) -> None:
+    """Tell these webhooks no more, and forget them.
+
+    \b
+    Examples:
+      mainspring webhooks remove hook_018f3c2e9a41-9d2c44e1f0a7b35c
+    """
+    from mainspring.cli.render.actions import Deed, print_deeds
+
+    if len(ids) > 1 and not agreed(f"remove {len(ids)} webhooks?", yes=yes):
+        raise click.Abort
+    with reach.client() as client:
+        print_deeds([Deed.of(word, "remove", client.delete_webhook(word)) for word in ids], printing)
+
+
+@webhooks.command("deliveries")
+@click.argument("webhook")
+@watched
+@limited(50)
+@prints_rows
+@reaches_server
+def deliveries(reach: Reach, printing: Printing, webhook: str, watch: bool, limit: int) -> None:
+    """List the messages to a webhook, and what became of each, the latest first.
+
+    \b
+    Examples:
+      mainspring webhooks deliveries hook_018f3c2e9a41-9d2c44e1f0a7b35c
+    """
+    from mainspring.cli.render.admin_tables import DELIVERIES
+    from mainspring.cli.render.listing import show_list
+
+    with reach.client() as client:
+        show_list(lambda: client.deliveries(webhook, limit=limit), DELIVERIES, printing, watch=watch, limit=limit)
+
+
+@webhooks.command("resend")
+@click.argument("webhook")
+@click.argument("messages", metavar="MESSAGE...", nargs=-1, required=True)
+@prints
+@reaches_server
+def resend(reach: Reach, printing: Printing, webhook: str, messages: tuple[str, ...]) -> None:
+    """Send messages to a webhook again. They have the same ids, so a receiver that had one knows it.
+
+    \b
+    Examples:
+      mainspring webhooks resend hook_018f3c2e9a41-9d2c44e1f0a7b35c msg_018f3c2e9a41-9d2c44e1f0a7b35c
+    """
+    from mainspring.cli.render.actions import Deed, print_deeds
+
+    with reach.client() as client:
+        print_deeds([Deed.of(word, "resend", client.resend(webhook, word)) for word in messages], printing)
+
+
+@webhooks.command("test")
+@click.argument("webhook")
+@prints_rows
+@reaches_server
+def test(reach: Reach, printing: Printing, webhook: str) -> None:
+    """Send a webhook a message to try it with.
+
+    \b
+    Examples:
+      mainspring webhooks test hook_018f3c2e9a41-9d2c44e1f0a7b35c
+    """
+    from mainspring.cli.render.admin_tables import DELIVERIES
+    from mainspring.cli.render.output import print_rows
+
+    with reach.client() as client:
+        print_rows([client.send_test(webhook)], DELIVERIES, printing)
+
+
+def _print_webhook(webhook: WebhookView, printing: Printing) -> None:
+    from mainspring.cli.render.facts import print_facts, say_when
+    from mainspring.cli.render.output import print_one
+
+    def for_people() -> None:
+        print_facts(
+            ("webhook", webhook.id),
+            ("url", webhook.url),
+            ("events", ", ".join(webhook.events) or "all"),
+            ("job", webhook.job),
+            ("enabled", "yes" if webhook.enabled else "no"),
+            ("note", webhook.note),
+            ("tenant", webhook.tenant),
+            ("version", webhook.version),
+            ("created", say_when(webhook.created_at, printing)),
+            ("created by", webhook.created_by),
+        )
+
+    print_one(webhook, webhook.id, printing, for_people)

@@ -1,0 +1,59 @@
+"""`mainspring commands`: everything that can be called."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import rich_click as click
+
+from mainspring.cli.options import Printing, prints_rows
+
+
+@click.command("commands")
+@prints_rows
+@click.pass_context
+def commands(ctx: click.Context, /, printing: Printing) -> None:
+    """List every command, one a line.
+
+    \b
+    Examples:
+      mainspring commands
+      mainspring commands -o wide
+    """
+    import msgspec
+
+    from mainspring.cli.render.output import Column, Table, print_rows
+
+    class CommandView(msgspec.Struct, frozen=True, kw_only=True):
+        """A command, and what it does."""
+
+        command: str
+        about: str
+
+    table: Table[CommandView] = Table(
+        [
+            Column("command", lambda one, _: one.command),
+            Column("about", lambda one, _: one.about, wide=True),
+        ],
+        id=lambda one: one.command,
+    )
+    found = [CommandView(command=path, about=command.get_short_help_str(120)) for path, command in walk(ctx)]
+    print_rows(found, table, printing)
+
+
+def walk(ctx: click.Context) -> Iterator[tuple[str, click.Command]]:
+    """Every command of the tree with its path, in the order of the alphabet."""
+    root = ctx.find_root()
+    ahead: list[tuple[str, click.Command]] = [("", root.command)]
+    found: dict[str, click.Command] = {}
+    while ahead:
+        path, command = ahead.pop()
+        if path:
+            found[path] = command
+        if isinstance(command, click.Group):
+            here = click.Context(command)
+            for name in command.list_commands(here):
+                child = command.get_command(here, name)
+                if child is not None:
+                    ahead.append((f"{path} {name}".strip(), child))
+    yield from sorted(found.items())

@@ -1,0 +1,83 @@
+"""What a doctor found, for people: by topic, a line for each question, and what to do below it."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import textwrap
+from itertools import groupby
+
+import rich_click as click
+
+from mainspring.cli.options import Printing
+from mainspring.cli.render import terminal
+from mainspring.cli.render.output import print_one
+from mainspring.doctor.findings import Answer, Check, Report
+
+_SIGNS = {Answer.YES: "✓", Answer.NO: "✗", Answer.UNKNOWN: "·"}
+_STYLES = {Answer.YES: "green", Answer.NO: "red", Answer.UNKNOWN: "yellow"}
+_SIGN = "  x "
+_LONGEST_LINE = 140
+_SHORTEST_LINE = 30
+_ROOM_BESIDE = 60
+"""With less room than this beside the questions, what was found is below them."""
+
+
+def print_report(report: Report, printing: Printing) -> None:
+    """Print it."""
+    print_one(report, report.server, printing, lambda: _for_people(report, printing))
+
+
+def _for_people(report: Report, printing: Printing) -> None:
+    has_color = terminal.has_color(printing.color, sys.stdout)
+    version = f", version {report.version}" if report.version else ""
+    click.echo(f"{report.server}{version}")
+    column = max(len(check.question) for check in report.checks) + len(_SIGN)
+    for topic, checks in groupby(report.checks, key=lambda check: check.topic):
+        click.echo(f"\n{click.style(topic, bold=True) if has_color else topic}")
+        for check in checks:
+            for line in _lines(check, column, has_color=has_color):
+                click.echo(line)
+    click.echo(f"\n{_summary(report)}")
+
+
+def _lines(check: Check, column: int, *, has_color: bool) -> list[str]:
+    """A question, what was found beside it, and below that what to do: a command by itself, to be copied.
+
+    At a narrow terminal what was found is below the question.
+    """
+    sign = _SIGNS[check.answer]
+    shown = click.style(sign, fg=_STYLES[check.answer], bold=True) if has_color else sign
+    width = _width()
+    is_narrow = width is not None and width < column + _ROOM_BESIDE
+    indent = " " * len(_SIGN) * 2 if is_narrow else " " * (len(_SIGN) + column)
+    found = _wrapped(check.finding, width, indent)
+    advice = _wrapped(f"→ {check.advice}", width, indent) if check.advice else []
+    below = [indent + line for line in (*found[1:], *advice)]
+    if check.command:
+        command = click.style(check.command, fg="green") if has_color else check.command
+        below.append(f"{indent}  {command}")
+    if is_narrow:
+        return [f"  {shown} {check.question}", indent + found[0], *below]
+    return [f"  {shown} {check.question:<{column}}{found[0]}", *below]
+
+
+def _width() -> int | None:
+    """How wide lines may be; None if there is no terminal to fit."""
+    return min(_LONGEST_LINE, shutil.get_terminal_size().columns) if sys.stdout.isatty() else None
+
+
+def _wrapped(text: str, width: int | None, indent: str) -> list[str]:
+    """A text in lines that fit behind an indent."""
+    if width is None:
+        return [text]
+    return textwrap.wrap(text, max(_SHORTEST_LINE, width - len(indent)), break_on_hyphens=False)
+
+
+def _summary(report: Report) -> str:
+    unsure = sum(check.answer is Answer.UNKNOWN for check in report.checks)
+    rest = f"; {unsure} could not be answered" if unsure else ""
+    if not report.problems:
+        return f"{len(report.checks)} questions, no problem found{rest}"
+    found = "1 problem" if report.problems == 1 else f"{report.problems} problems"
+    return f"{len(report.checks)} questions, {found} found{rest}"

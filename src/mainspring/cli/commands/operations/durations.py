@@ -1,0 +1,26 @@
+"""`mainspring durations`: how long a job usually takes."""
+
+from __future__ import annotations
+
+import rich_click as click
+
+from mainspring.cli.completion import candidates
+from mainspring.cli.options import Printing, Reach, prints_rows, reaches_server
+
+
+@click.command("durations")
+@click.argument("job", shell_complete=candidates.jobs)
+@prints_rows
+@reaches_server
+def durations(reach: Reach, printing: Printing, job: str) -> None:
+    """Say how long JOB usually takes: the whole run, then each task; p50, p90 and p99 of the latest that succeeded.
+
+    \b
+    Examples:
+      mainspring durations etl
+    """
+    from mainspring.cli.render.output import print_rows
+    from mainspring.cli.render.schedule_tables import DURATIONS
+
+    with reach.client() as client:
+        print_rows(client.durations(job), DURATIONS, printing)

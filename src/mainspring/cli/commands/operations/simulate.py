@@ -1,0 +1,132 @@
+"""`mainspring simulate`: a whole fleet on a virtual clock, decided by the scheduler's own code."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import rich_click as click
+
+from mainspring.cli.options import Printing, prints
+
+if TYPE_CHECKING:
+    from mainspring.simulation.capacity.report import Report
+
+_INTERRUPTED = 130
+_MOST_TENANTS = 10
+_STEPS = 1_000
+"""Of the bar."""
+
+
+@click.command("simulate")
+@click.argument("scenario", required=False, metavar="[SCENARIO]")
+@click.option("--list", "lists", is_flag=True, help="List the scenarios that come with Mainspring.")
+@click.option("--text", is_flag=True, help="Print the scenario's file instead: to begin one's own with.")
+@click.option("--seed", type=click.IntRange(min=0), default=1, show_default=True, help="What is left to chance.")
+@click.option(
+    "--scale", type=click.FloatRange(0, 10, min_open=True), default=1.0, show_default=True,
+    help="Make workers and load so many times as large.",
+)  # fmt: skip
+@click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="Write the report to this HTML file too.")
+@click.option("--processes", type=click.IntRange(1, 256), help="Play on so many processors. [default: all]")
+@click.option("--no-timing", is_flag=True, help="Leave out what this machine took: the rest follows from the seed.")
+@prints
+def simulate(
+    printing: Printing, scenario: str | None, lists: bool, text: bool, seed: int, scale: float, out: Path | None,
+    processes: int | None, no_timing: bool,
+) -> None:  # fmt: skip
+    """Play a fleet through a scenario, and say how long tasks waited, how full it was, and how fairly it was shared.
+
+    SCENARIO is the name of one of ours or a file. Everything is decided by the scheduler's own code, on a virtual
+    clock; no server is asked. The same seed gives the same report. Ctrl-C ends it with what there is by then, and
+    exits with 130. Play a large one small first: --scale 0.01 takes seconds.
+
+    \b
+    Examples:
+      mainspring simulate --list
+      mainspring simulate midnight --scale 0.01
+      mainspring simulate midnight --out report.html
+      mainspring simulate zone-loss --text > mine.yaml
+      mainspring simulate mine.yaml --seed 7 -o json
+    """
+    from mainspring.simulation.capacity.scenario_file import text_of
+
+    if lists or scenario is None:
+        _print_list(printing)
+    elif text:
+        click.echo(text_of(scenario), nl=False)
+    else:
+        report, was_interrupted = _play(scenario, seed, scale, processes, with_timing=not no_timing)
+        _write(report, out)
+        _print(report, printing)
+        if was_interrupted:
+            sys.exit(_INTERRUPTED)
+
+
+def _play(name: str, seed: int, scale: float, processes: int | None, *, with_timing: bool) -> tuple[Report, bool]:
+    from mainspring import __version__
+    from mainspring.cli.render.terminal import bar
+    from mainspring.simulation.capacity.processes import play_fleet
+    from mainspring.simulation.capacity.report import make_report
+    from mainspring.simulation.capacity.scenario import scaled
+    from mainspring.simulation.capacity.scenario_file import find_scenario
+
+    scenario = scaled(find_scenario(name), scale)
+    with bar(f"Playing {scenario.name}", _STEPS) as done:
+        played = play_fleet(
+            scenario, seed, processes=processes or os.cpu_count() or 1, progress=lambda part: done(int(part * _STEPS))
+        )
+    report = make_report(
+        scenario, played.pools, seed=seed, scale=scale, version=__version__, with_timing=with_timing
+    )  # fmt: skip
+    return report, played.was_interrupted
+
+
+def _write(report: Report, out: Path | None) -> None:
+    if out is None:
+        return
+    from mainspring.protocol.errors import Refused
+    from mainspring.simulation.capacity.page import make_page
+
+    try:
+        out.write_text(make_page(report), "utf-8")
+    except OSError as error:
+        raise Refused(f"{out} can't be written: {error.strerror}") from error
+    click.echo(f"wrote {out}", err=True)
+
+
+def _print(report: Report, printing: Printing) -> None:
+    from mainspring.cli.render.output import print_one
+
+    print_one(report, report.scenario, printing, lambda: _print_for_people(report, printing))
+
+
+def _print_for_people(report: Report, printing: Printing) -> None:
+    from mainspring.cli.commands.operations.simulate_tables import priorities_table, tenants_table
+    from mainspring.cli.render.output import print_rows
+    from mainspring.simulation.capacity.figures import blocks, headline, partial, sentences
+
+    click.echo(f"{report.scenario}: {report.about}\n{headline(report)}")
+    if report.is_partial:
+        click.echo(partial(report))
+    click.echo()
+    print_rows(report.priorities, priorities_table(), printing)
+    ordered = sorted(report.tenants, key=lambda row: (-row.delays.p95_seconds, row.tenant))
+    shown = ordered if printing.output == "wide" else ordered[:_MOST_TENANTS]
+    click.echo(f"\nThe {len(shown)} tenants that waited longest, of {len(ordered)}:")
+    print_rows(shown, tenants_table(), printing)
+    click.echo()
+    facts = [*sentences(report), ("over time", blocks([moment.used for moment in report.timeline], 1.0))]
+    width = max(len(name) for name, _ in facts)
+    for name, words in facts:
+        click.echo(f"{name:<{width}}  {words}")
+
+
+def _print_list(printing: Printing) -> None:
+    from mainspring.cli.commands.operations.simulate_tables import scenarios_table
+    from mainspring.cli.render.output import print_rows
+    from mainspring.simulation.capacity.scenario_file import builtin
+
+    print_rows(builtin(), scenarios_table(), printing)

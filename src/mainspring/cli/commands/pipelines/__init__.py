@@ -1,0 +1,1 @@
+"""Commands on pipeline files and folders: validate, plan, deploy, import, init."""

@@ -1,0 +1,177 @@
+"""What `mainspring up` prints: what it found, then a line for everything that happens to a pipeline.
+
+    10:42:07  ▶ weather     started                                     run_01a1..
+    10:42:09  ↻ weather     try 1 failed, again: HTTP 503
+    10:42:12  ✓ weather     succeeded in 4.9s, 24 items
+    10:42:30  ! etl         pipelines/etl/pipeline.yaml:14:9: unknown field `retrys` ..
+
+Every line has its word: nothing is said by a colour or a sign alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mainspring import __version__
+from mainspring.client.api_calls import DEFAULT_SERVER
+from mainspring.definitions.quantities import say_seconds
+from mainspring.folder import schedule_events
+from mainspring.protocol.clock import MachineClock
+from mainspring.protocol.errors import NotFound
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from mainspring.app.folder_scheduler import PipelineScheduler
+    from mainspring.folder.info import ScheduleInfo
+    from mainspring.folder.source import Beginning
+
+_MOST_LISTED = 20
+_LONGEST_ERROR = 300
+_HEADINGS = ("PIPELINE", "NEXT", "SCHEDULE")
+
+
+class FolderView:
+    """Prints for people, on one stream."""
+
+    def __init__(self, console: Console, directory: Path, *, quiet: bool) -> None:
+        self._console = console
+        self._when_unread: Callable[[], None] = lambda: None
+        self._directory = directory
+        self._quiet = quiet
+        self._clock = MachineClock()
+        self._began = self._clock.monotonic()
+        self._width = 12
+
+    def follow(self, scheduler: PipelineScheduler, when_unread: Callable[[], None]) -> None:
+        """Print what happens from now on. `when_unread` is called if whoever read has read enough (`| head`)."""
+        self._when_unread = when_unread
+        for event in schedule_events.EVENTS:
+            scheduler.on(event, self._tell)
+
+        async def tell_change(event: schedule_events.FolderEvent) -> None:
+            if isinstance(event, schedule_events.ScheduleChanged):
+                info = None
+                with suppress(NotFound):
+                    info = await scheduler.get_schedule(event.schedule_id)
+                self._changed(event, info)
+
+        scheduler.on(schedule_events.ScheduleChanged.event, tell_change)
+
+    def started(self, scheduler: PipelineScheduler, beginning: Beginning) -> None:
+        """Everything is there: say what, and where."""
+        found = _count(len(beginning.pipelines), "pipeline")
+        if len(beginning.schedules) < len(beginning.pipelines):
+            found += f", {len(beginning.schedules)} with a schedule,"
+        self._line(f"Mainspring {__version__}: {found} in {self._directory}")
+        self._line("")
+        self._line(f"  API     {scheduler.address}/api/docs")
+        self._line(f"  Files   {self._directory / '.mainspring'}")
+        if scheduler.address != DEFAULT_SERVER:
+            self._line(f"  Shell   export MAINSPRING_SERVER_URL={scheduler.address}  # for other commands")
+        self._line(f"  Ready   in {say_seconds(self._clock.monotonic() - self._began)}; stop with Ctrl-C")
+        self._line("")
+        if not beginning.pipelines and not beginning.flaws:
+            self._line("  No pipeline.yaml here yet. Save one and it runs; `mainspring init` writes one to begin with.")
+            self._line("")
+        self._list(beginning.schedules)
+        for flaws in beginning.flaws.values():
+            self._line(f"{flaws}\n", style="red")
+        for warning in beginning.warnings:
+            self._tell(schedule_events.Warned(message=warning))
+
+    def stopping(self, running: int, wait_seconds: float) -> None:
+        """Somebody wants it to end."""
+        if running:
+            self._line(
+                f"stopping: waiting up to {say_seconds(wait_seconds)} for {_count(running, 'task')}; "
+                "Ctrl-C again to stop at once"
+            )
+        else:
+            self._line("stopping")
+
+    def hurries(self) -> None:
+        """Somebody wants it to end now."""
+        self._line("stopping at once")
+
+    def stopped(self, is_through: bool) -> None:
+        """It has ended."""
+        self._line("stopped" if is_through else "stopped; what was not finished begins again with the next start")
+
+    def lost(self) -> None:
+        """Another scheduler has the folder."""
+        self._line("stopped: another scheduler has taken this folder over", style="red")
+
+    def _list(self, infos: Sequence[ScheduleInfo]) -> None:
+        if not infos:
+            return
+        now = self._clock.wall()
+        soonest = sorted(infos, key=lambda info: (info.state.next_run is None, info.state.next_run or now))
+        rows = [_HEADINGS, *((one.pipeline_id, self._say_next(one), one.trigger) for one in soonest[:_MOST_LISTED])]
+        self._width = max(self._width, *(len(row[0]) for row in rows))
+        second = max(len(row[1]) for row in rows)
+        for row in rows:
+            self._line(f"  {row[0]:<{self._width}}  {row[1]:<{second}}  {row[2]}".rstrip())
+        if len(infos) > _MOST_LISTED:
+            self._line(f"  and {len(infos) - _MOST_LISTED} more: mainspring next")
+        self._line("")
+
+    def _tell(self, event: schedule_events.FolderEvent) -> None:
+        match event:
+            case schedule_events.ExecutionStart() if not self._quiet:
+                self._happened("▶", event.pipeline_id, f"started  {event.run_id}", "blue")
+            case schedule_events.ExecutionComplete() if not self._quiet:
+                items = event.result.items_processed
+                what = "" if items is None else f", {_count(items, 'item')}"
+                self._happened(
+                    "✓", event.pipeline_id, f"succeeded in {say_seconds(event.duration / 1000)}{what}", "green"
+                )
+            case schedule_events.ExecutionError(will_retry=True):
+                tried = f"try {event.retry_attempt} failed, and will be made again"
+                self._happened("↻", event.pipeline_id, f"{tried}: {_short(event.error)}", "yellow")
+            case schedule_events.ExecutionError():
+                self._happened("✕", event.pipeline_id, f"failed: {_short(event.error)}", "red")
+            case schedule_events.FileBroken():
+                goes_on = "the last good version keeps running" if event.keeps_running else "it does not run"
+                self._happened("!", event.file, f"can't be used, {goes_on}:", "red")
+                self._line(event.flaws)
+            case schedule_events.FileFixed():
+                self._happened("·", event.file, "can be used again", "green")
+            case schedule_events.Warned():
+                self._line(f"warning: {event.message}", style="yellow")
+            case _:
+                pass
+
+    def _changed(self, event: schedule_events.ScheduleChanged, info: ScheduleInfo | None) -> None:
+        what = "schedule removed" if info is None else f"{event.change}: {info.trigger}; next: {self._say_next(info)}"
+        self._happened("·", event.pipeline_id, what, "cyan")
+
+    def _say_next(self, info: ScheduleInfo) -> str:
+        """When it runs next, or why it does not."""
+        if info.state.next_run is None:
+            return info.state.status
+        left = (info.state.next_run - self._clock.wall()).total_seconds()
+        return f"in {say_seconds(left)}" if left > 0 else "now"
+
+    def _happened(self, sign: str, who: str, what: str, style: str) -> None:
+        now = self._clock.wall().astimezone()
+        self._line(f"{now:%H:%M:%S}  {sign} {who:<{self._width}}  {what}", style=style)
+
+    def _line(self, text: str, style: str = "") -> None:
+        try:
+            self._console.print(text, style=style or None, markup=False, highlight=False, soft_wrap=True)
+        except SystemExit:
+            # The console's answer to a broken pipe. It has turned quiet by itself; to end is not its decision.
+            self._when_unread()
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+def _short(error: str) -> str:
+    first = " ".join(error.split())
+    return first if len(first) <= _LONGEST_ERROR else f"{first[:_LONGEST_ERROR]}.."

@@ -1,0 +1,54 @@
+"""`mainspring plan`: what pipelines would do, and when."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import rich_click as click
+
+from mainspring.cli.options import Printing, Reach, prints, reaches_server
+
+
+@click.command("plan")
+@click.argument("path", type=click.Path(exists=True, path_type=Path), default=".")
+@click.option("--at", metavar="PATH", help="Where workers find the folder; where it is here, unless said.")
+@prints
+@reaches_server
+def plan(reach: Reach, printing: Printing, path: Path, at: str | None) -> None:
+    """Show when the pipelines of PATH, a file or a folder, run next, and what deploying the folder would change.
+
+    Nothing is changed. Without a server, only the times are shown. Exits with 2 if a file is broken.
+
+    \b
+    Examples:
+      mainspring plan
+      mainspring plan pipelines --server https://mainspring.example.org --at /srv/pipelines
+      mainspring plan pipelines/etl/pipeline.yaml --tz Europe/Paris
+    """
+    from mainspring.cli.commands.pipelines.folder_commands import runs_folder
+    from mainspring.cli.commands.pipelines.pipeline_files import read_all
+    from mainspring.cli.commands.pipelines.plan_view import PLANS, changes, plan_of, print_plan
+    from mainspring.cli.render.output import print_rows, say_error
+    from mainspring.protocol.clock import MachineClock
+
+    folder = str(path.absolute()) if path.is_dir() else None
+    reading = read_all([path], at=None if folder is None else at or folder)
+    for error in reading.errors:
+        say_error(str(error))
+    if folder is not None and runs_folder(reach, path):
+        click.echo(f"the server runs {path} itself: its files are in use there as they are saved", err=True)
+        found = {}
+    else:
+        found = {} if folder is None else changes(reach, reading.pipelines, Path(folder).name)
+    now = MachineClock().wall()
+    plans = [plan_of(pipeline, now, found.get(pipeline.id)) for pipeline in reading.pipelines]
+    if printing.is_for_people:
+        for one in plans:
+            print_plan(one, now, printing)
+    else:
+        print_rows(plans, PLANS, printing)
+    for warning in reading.warnings:
+        click.echo(f"warning: {warning.where}: {warning.why}", err=True)
+    if reading.errors:
+        sys.exit(2)

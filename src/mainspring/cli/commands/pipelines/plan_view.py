@@ -1,0 +1,119 @@
+"""What pipelines would do: their next fires, what clocks do to them, and what a server would make of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from datetime import datetime, tzinfo
+from functools import cache
+
+import msgspec
+import rich_click as click
+
+from mainspring.cli.options import Printing, Reach
+from mainspring.cli.render.output import Column, Table, say_ago
+from mainspring.cli.render.schedule_tables import say_moment
+from mainspring.core.schedules.clock_changes import next_change
+from mainspring.core.schedules.schedule_spec import ScheduleSpec
+from mainspring.core.schedules.time_zones import find_zone
+from mainspring.core.schedules.triggers import CronTrigger, next_window, say_trigger
+from mainspring.definitions.local_time_zone import system_zone
+from mainspring.definitions.pipeline_file import Pipeline
+from mainspring.folder.deploy import Deployed, Deploying
+from mainspring.folder.deployment import mark_of
+from mainspring.protocol.errors import Forbidden, Unauthenticated, Unavailable
+
+FIRES = 5
+
+
+class PlannedSchedule(msgspec.Struct, frozen=True, kw_only=True):
+    """When a pipeline would run by one of its schedules."""
+
+    fires: str
+    """In words."""
+    timezone: str
+    enabled: bool
+    next: list[datetime]
+    """The next windows, in its zone."""
+    clock_change: str
+    """The next change of clocks that moves a window; empty if none does."""
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """What would become of a pipeline."""
+
+    pipeline: str
+    title: str
+    file: str
+    schedules: list[PlannedSchedule]
+    change: str
+    """On the server: `created`, `updated`, `unchanged` or `refused`; empty if that is not known."""
+    detail: str
+
+
+PLANS: Table[Plan] = Table([Column("pipeline", lambda one, _: one.pipeline)], id=lambda one: one.pipeline)
+
+
+def plan_of(pipeline: Pipeline, now: datetime, change: Deployed | None) -> Plan:
+    """The plan of a pipeline."""
+    return Plan(
+        pipeline=pipeline.id,
+        title=pipeline.title,
+        file=pipeline.file,
+        schedules=[_planned(schedule, now) for schedule in pipeline.schedules],
+        change="" if change is None else change.change,
+        detail="" if change is None else change.detail,
+    )
+
+
+def changes(reach: Reach, pipelines: Sequence[Pipeline], folder: str) -> dict[str, Deployed]:
+    """What a server would make of the pipelines of a folder, by their ids. If none answers, that is said."""
+    with ExitStack() as stack:
+        clients = cache(lambda tenant: stack.enter_context(replace(reach, tenant=tenant or reach.tenant).client()))
+        try:
+            rows = Deploying(clients, pipelines, mark_of(folder), dry_run=True).carry_out()
+            return {row.pipeline: row for row in rows}
+        except (Unavailable, Unauthenticated, Forbidden) as error:
+            click.echo(f"what would change on a server is not known: {error}", err=True)
+            return {}
+
+
+def print_plan(plan: Plan, now: datetime, printing: Printing) -> None:
+    """The plan for people."""
+    fate = {"": "", "unchanged": ", is unchanged"}.get(plan.change, f", would be {plan.change}")
+    click.echo(f"{plan.pipeline}  {plan.file}{fate}")
+    if plan.detail:
+        click.echo(f"  {plan.detail}")
+    for schedule in plan.schedules:
+        click.echo(f"  {schedule.fires}{'' if schedule.enabled else ', disabled: it does not fire'}")
+        zone = printing.zone or find_zone(schedule.timezone)
+        for at in schedule.next:
+            local = say_moment(at, now, replace(printing, zone=zone))
+            click.echo(f"    {local:<26}{say_ago(at, now):<10}{at.astimezone(zone).isoformat()}")
+        if schedule.clock_change:
+            click.echo(f"    {schedule.clock_change}")
+    if not plan.schedules:
+        click.echo("  when somebody asks")
+
+
+def _planned(schedule: ScheduleSpec, now: datetime) -> PlannedSchedule:
+    trigger = schedule.trigger
+    name = trigger.timezone if isinstance(trigger, CronTrigger) else system_zone()
+    change = next_change(trigger, now)
+    return PlannedSchedule(
+        fires=say_trigger(trigger),
+        timezone=name,
+        enabled=schedule.enabled,
+        next=_fires(schedule, now, find_zone(name)),
+        clock_change="" if change is None else change.sentence,
+    )
+
+
+def _fires(schedule: ScheduleSpec, now: datetime, zone: tzinfo | None) -> list[datetime]:
+    found: list[datetime] = []
+    at = next_window(schedule.trigger, now)
+    while at is not None and len(found) < FIRES:
+        found.append(at.astimezone(zone))
+        at = next_window(schedule.trigger, at)
+    return found

@@ -1,0 +1,220 @@
+"""`mainspring scheduler`: the schedules of a folder, by the words of its format (FLD-7)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import rich_click as click
+
+from mainspring.cli.commands.processes.up import up
+from mainspring.cli.options import Call, Printing, limited, prints, prints_rows, watched
+
+if TYPE_CHECKING:
+    from mainspring.client.client import Client
+    from mainspring.protocol.rest.runs import Done
+
+_FAR = timedelta(days=366)
+
+
+def _in_folder(command: Call) -> Call:
+    return click.option(
+        "-d", "--dir", "folder", type=click.Path(exists=True, file_okay=False, path_type=Path), default=".",
+        show_default=True, help="The folder of pipelines.",
+    )(command)  # fmt: skip
+
+
+@click.group("scheduler", cls=click.RichGroup)
+def scheduler() -> None:
+    """Schedules of a folder of pipelines: look at them, and at the scheduler that runs them.
+
+    A schedule is named by its scheduleId, its pipelineId, or the beginning of one. Lists are read from the state files,
+    so they work also while no scheduler runs.
+
+    \b
+    Examples:
+      mainspring scheduler start pipelines
+      mainspring scheduler list --dir pipelines
+      mainspring scheduler history daily-report --limit 10 --dir pipelines
+    """
+
+
+scheduler.add_command(up, "start")
+
+
+@scheduler.command("list")
+@watched
+@limited(100)
+@prints_rows
+@_in_folder
+def list_schedules(folder: Path, printing: Printing, watch: bool, limit: int) -> None:
+    """List the schedules of a folder.
+
+    \b
+    Examples:
+      mainspring scheduler list --dir pipelines
+    """
+    from mainspring.cli.commands.pipelines.folder_commands import SCHEDULES, say_if_stopped, states
+    from mainspring.cli.render.listing import show_list
+
+    say_if_stopped(folder, printing)
+    show_list(lambda: states(folder)[:limit], SCHEDULES, printing, watch=watch, limit=limit)
+
+
+@scheduler.command("status")
+@click.argument("schedule")
+@prints
+@_in_folder
+def status(folder: Path, printing: Printing, schedule: str) -> None:
+    """Show SCHEDULE: what it does now, its next and its last run, its totals.
+
+    \b
+    Examples:
+      mainspring scheduler status daily-report --dir pipelines
+    """
+    from mainspring.cli.commands.pipelines.folder_commands import find_state, say_if_stopped, show_state
+    from mainspring.cli.render.output import print_one
+
+    state = find_state(folder, schedule)
+    say_if_stopped(folder, printing)
+    print_one(state, state.schedule_id, printing, lambda: show_state(state, printing))
+
+
+@scheduler.command("history")
+@click.argument("schedule")
+@watched
+@limited(10)
+@prints_rows
+@_in_folder
+def history(folder: Path, printing: Printing, schedule: str, watch: bool, limit: int) -> None:
+    """List the latest runs of SCHEDULE, the newest first.
+
+    \b
+    Examples:
+      mainspring scheduler history daily-report --limit 10 --dir pipelines
+    """
+    from mainspring.cli.commands.pipelines.folder_commands import RUNS, find_state
+    from mainspring.cli.render.listing import show_list
+
+    show_list(lambda: find_state(folder, schedule).history[:limit], RUNS, printing, watch=watch, limit=limit)
+
+
+@scheduler.command("upcoming")
+@watched
+@limited(10)
+@prints_rows
+@_in_folder
+def upcoming(folder: Path, printing: Printing, watch: bool, limit: int) -> None:
+    """List the next runs of all schedules of a folder.
+
+    \b
+    Examples:
+      mainspring scheduler upcoming --dir pipelines
+    """
+    from mainspring.cli.commands.pipelines.folder_commands import client_for
+    from mainspring.cli.render.listing import show_list
+    from mainspring.cli.render.schedule_tables import upcoming_table
+    from mainspring.protocol.clock import MachineClock
+
+    until = MachineClock().wall() + _FAR
+    with client_for(folder) as client:
+        show_list(
+            lambda: client.upcoming(until=until, with_last=True, limit=limit),
+            upcoming_table(printing),
+            printing,
+            watch=watch,
+            limit=limit,
+        )
+
+
+@scheduler.command("trigger")
+@click.argument("schedule")
+@click.option("--wait", is_flag=True, help="Wait for the end of the run; exit with 1 if it does not succeed.")
+@prints
+@_in_folder
+def trigger(folder: Path, printing: Printing, schedule: str, wait: bool) -> None:
+    """Run SCHEDULE now, whatever its times are.
+
+    \b
+    Examples:
+      mainspring scheduler trigger daily-report --wait --dir pipelines
+    """
+    from mainspring.cli.commands.pipelines.folder_commands import client_for, find_state
+    from mainspring.cli.commands.runs.wait_for_run import wait_for_end
+    from mainspring.cli.render.output import print_one
+
+    name = find_state(folder, schedule).schedule_id
+    with client_for(folder, name) as client:
+        fire = client.trigger(name)
+        run_id = fire.run_id or ""
+        if wait:
+            wait_for_end(client, run_id, printing, None)
+        else:
+            print_one(fire, run_id, printing, lambda: click.echo(run_id))
+
+
+@scheduler.command("pause")
+@click.argument("schedule")
+@prints
+@_in_folder
+def pause(folder: Path, printing: Printing, schedule: str) -> None:
+    """Leave out what comes of SCHEDULE until it is resumed. What runs goes on.
+
+    \b
+    Examples:
+      mainspring scheduler pause daily-report --dir pipelines
+    """
+    _act(folder, schedule, printing, "paused", lambda client, name: client.pause_schedule(name))
+
+
+@scheduler.command("resume")
+@click.argument("schedule")
+@prints
+@_in_folder
+def resume(folder: Path, printing: Printing, schedule: str) -> None:
+    """Go on with SCHEDULE after a pause, or after too many failures.
+
+    \b
+    Examples:
+      mainspring scheduler resume daily-report --dir pipelines
+    """
+    _act(folder, schedule, printing, "resumed", lambda client, name: client.resume_schedule(name))
+
+
+@scheduler.command("cancel")
+@click.argument("schedule")
+@prints
+@_in_folder
+def cancel(folder: Path, printing: Printing, schedule: str) -> None:
+    """Cancel what runs of SCHEDULE.
+
+    \b
+    Examples:
+      mainspring scheduler cancel daily-report --dir pipelines
+    """
+
+    def cancel_runs(client: Client, name: str) -> Done:
+        from mainspring.protocol.errors import Conflict
+        from mainspring.protocol.rest.runs import Done
+
+        active = [fire.run_id for fire in client.fires(name, limit=20) if fire.run_id and fire.run_state is None]
+        if not active:
+            raise Conflict(f"nothing of {name} is running")
+        done = [client.cancel_run(run) for run in active]
+        return Done(changed=any(one.changed for one in done), detail=", ".join(active))
+
+    _act(folder, schedule, printing, "cancelled", cancel_runs)
+
+
+def _act(folder: Path, schedule: str, printing: Printing, what: str, act: Callable[[Client, str], Done]) -> None:
+    """Do something to a schedule, and say so."""
+    from mainspring.cli.commands.pipelines.folder_commands import client_for, find_state
+    from mainspring.cli.render.output import print_one
+
+    name = find_state(folder, schedule).schedule_id
+    with client_for(folder, name) as client:
+        done = act(client, name)
+    said = what if done.changed else f"was {what} before"
+    print_one(done, name, printing, lambda: click.echo(f"{name} {said}"))

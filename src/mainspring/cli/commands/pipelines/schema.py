@@ -1,0 +1,26 @@
+"""`mainspring schema`: the JSON Schema of files that people write."""
+
+from __future__ import annotations
+
+import rich_click as click
+
+from mainspring.cli.options import Printing, prints
+
+
+@click.command("schema")
+@click.argument("kind", type=click.Choice(["pipeline"]))
+@prints
+def schema(printing: Printing, kind: str) -> None:
+    """Print the JSON Schema of a pipeline.yaml, with which editors complete and check it.
+
+    \b
+    Examples:
+      mainspring schema pipeline > pipeline.schema.json
+      # yaml-language-server: $schema=./pipeline.schema.json
+    """
+    import msgspec
+
+    from mainspring.cli.config.input_files import print_body
+    from mainspring.definitions.pipeline_schema import pipeline_schema
+
+    print_body(msgspec.json.encode(pipeline_schema()), kind, printing)

@@ -1,0 +1,1 @@
+"""Commands that are long-lived processes: server, worker, up."""

@@ -1,0 +1,141 @@
+"""`mainspring artifacts`: files that tasks left (WRK-11)."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import rich_click as click
+
+from mainspring.cli.completion import candidates
+from mainspring.cli.options import Printing, Reach, limited, prints, prints_rows, reaches_server, watched, without_ls
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from typing import BinaryIO
+
+    from mainspring.client.client import Client
+    from mainspring.protocol.rest.artifacts import ArtifactView
+
+_LIST = "ls"
+_HELP = ("--help", "-h")
+
+
+class _Artifacts(click.RichGroup):
+    """A list by itself, of the run or task that is named; a verb does something else."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Take the words."""
+        is_verb = args[:1] and args[0] in (*self.commands, *_HELP)
+        return super().parse_args(ctx, args if is_verb else [_LIST, *without_ls(args)])
+
+
+@click.group("artifacts", cls=_Artifacts)
+def artifacts() -> None:
+    """List the files that the tasks of a run left, or get one of them.
+
+    \b
+    Examples:
+      mainspring artifacts @latest
+      mainspring artifacts ls @latest/extract -o wide
+      mainspring artifacts get @latest/extract orders.csv --to today.csv
+    """
+
+
+@artifacts.command(_LIST)
+@click.argument("what", metavar="RUN_OR_TASK", default="@latest", shell_complete=candidates.runs_or_tasks)
+@click.option("--attempt", metavar="ID", help="Of this attempt of a task, which may have failed; `all` for all.")
+@watched
+@limited(100)
+@prints_rows
+@reaches_server
+def list_artifacts(reach: Reach, printing: Printing, what: str, attempt: str | None, watch: bool, limit: int) -> None:
+    """List the files that the tasks of a run left, or one task: those of its last success.
+
+    \b
+    Examples:
+      mainspring artifacts @latest
+      mainspring artifacts ls @latest/extract --attempt all
+    """
+    from mainspring.cli.render.artifact_tables import ARTIFACTS
+    from mainspring.cli.render.listing import show_list
+    from mainspring.cli.resource_ids import find_run, find_task, is_run
+
+    is_whole_run = is_run(what) and "/" not in what
+    if attempt is not None and is_whole_run:
+        raise click.UsageError("--attempt is for a task")
+    with reach.client() as client:
+        found = find_run(client, what) if is_whole_run else find_task(client, what)
+
+        def fetch() -> Iterable[ArtifactView]:
+            if is_whole_run:
+                return client.run_artifacts(found, limit=limit)
+            return client.task_artifacts(found, attempt="*" if attempt == "all" else attempt, limit=limit)
+
+        show_list(fetch, ARTIFACTS, printing, watch=watch, limit=limit)
+
+
+@artifacts.command("get")
+@click.argument("task", metavar="TASK", shell_complete=candidates.tasks)
+@click.argument("path")
+@click.option("--attempt", metavar="ID", help="Of this attempt, which may have failed.")
+@click.option(
+    "--to", "target", type=click.Path(path_type=Path, allow_dash=True), metavar="FILE",
+    help="Where to write it; - is standard output. [default: its own name, here]",
+)  # fmt: skip
+@prints
+@reaches_server
+def get(reach: Reach, printing: Printing, task: str, path: str, attempt: str | None, target: Path | None) -> None:
+    """Get a file that a task left, from where its worker stored it.
+
+    It is read from this machine: from a disk that is there too, or a bucket, with the credentials of your environment.
+    What comes is checked against what was stored.
+
+    \b
+    Examples:
+      mainspring artifacts get @latest/extract orders.csv
+      mainspring artifacts get run_018f3c2e9a41-9d2c44e1f0a7b35c/report report.html --to -
+    """
+    from mainspring.cli.render.actions import Deed, print_deeds
+    from mainspring.cli.resource_ids import find_task
+    from mainspring.client.artifact_files import copy_artifact
+
+    with reach.client() as client:
+        found = _find(client, find_task(client, task), path, attempt)
+    if target == Path("-"):
+        copy_artifact(found, sys.stdout.buffer.write)
+        return
+    written = target or Path(Path(found.path).name)
+    beside = written.with_name(f".{written.name}.part")
+    try:
+        with _new(beside) as file:
+            copy_artifact(found, file.write)
+        beside.replace(written)
+    finally:
+        beside.unlink(missing_ok=True)
+    detail = f"{found.size_bytes} bytes, as they were stored"
+    print_deeds([Deed(id=str(written), act="get", changed=True, detail=detail)], printing)
+
+
+def _find(client: Client, task_id: str, path: str, attempt: str | None) -> ArtifactView:
+    """The artifact of this path. Raises NotFound."""
+    from mainspring.core.text.suggestions import did_you_mean
+    from mainspring.protocol.errors import NotFound
+
+    paths = []
+    for artifact in client.task_artifacts(task_id, attempt=attempt):
+        if artifact.path == path:
+            return artifact
+        paths.append(artifact.path)
+    raise NotFound(f"{task_id} left no {path}{did_you_mean(path, paths)}")
+
+
+def _new(path: Path) -> BinaryIO:
+    """A file to write into. Raises Refused if it can't be made."""
+    from mainspring.protocol.errors import Refused
+
+    try:
+        return path.open("wb")
+    except OSError as error:
+        raise Refused(f"{path} can't be written: {error.strerror}") from None

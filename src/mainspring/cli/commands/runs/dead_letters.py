@@ -1,0 +1,89 @@
+"""`mainspring dead-letters`: what failed for good."""
+
+from __future__ import annotations
+
+import rich_click as click
+
+from mainspring.cli.completion import candidates
+from mainspring.cli.options import (
+    Noun,
+    Printing,
+    Reach,
+    agreed,
+    asks_first,
+    limited,
+    prints,
+    prints_rows,
+    reaches_server,
+    watched,
+)
+
+_MOST_AT_ONCE = 10_000
+
+
+@click.group(cls=Noun, invoke_without_command=True, name="dead-letters")
+@click.option("--job", help="Only tasks of this job.", shell_complete=candidates.jobs)
+@watched
+@limited(50)
+@prints_rows
+@reaches_server
+@click.pass_context
+def dead_letters(
+    ctx: click.Context, /, reach: Reach, printing: Printing, job: str | None, watch: bool, limit: int
+) -> None:
+    """List tasks that failed for good, the latest first; with `retry`, start them again.
+
+    \b
+    Examples:
+      mainspring dead-letters --job etl
+      mainspring dead-letters retry --all --job etl
+    """
+    if ctx.invoked_subcommand is not None:
+        return
+    from mainspring.cli.render.listing import show_list
+    from mainspring.cli.render.schedule_tables import DEAD_LETTERS
+
+    with reach.client() as client:
+        show_list(lambda: client.dead_letters(job=job, limit=limit), DEAD_LETTERS, printing, watch=watch, limit=limit)
+
+
+@dead_letters.command("retry")
+@click.argument("ids", metavar="TASK...", nargs=-1)
+@click.option("--all", "every", is_flag=True, help="All of them, or all of a job.")
+@click.option("--job", help="With --all: only tasks of this job.", shell_complete=candidates.jobs)
+@click.option("--why", default="", help="Why; it is kept with the deed.")
+@asks_first
+@prints
+@reaches_server
+def retry(
+    reach: Reach, printing: Printing, ids: tuple[str, ...], every: bool, job: str | None, why: str, yes: bool
+) -> None:
+    """Start tasks again that failed for good. Once its run is in history, the whole runs again as a new run.
+
+    \b
+    Examples:
+      mainspring dead-letters retry task_018f3c2e9a41-9d2c44e1f0a7b35c.2
+      mainspring dead-letters retry --all --job etl --yes
+    """
+    from mainspring.cli.render.actions import Deed, print_deeds
+    from mainspring.cli.resource_ids import find_task
+
+    if bool(ids) is every or (job is not None and not every):
+        raise click.UsageError("say which tasks, or --all, which may have --job")
+    with reach.client() as client:
+        if every:
+            # One of each run that is in history: the whole of it runs again.
+            once = {
+                dead.run_id if dead.in_history else dead.task_id: dead.task_id
+                for dead in client.dead_letters(job=job, limit=_MOST_AT_ONCE)
+            }
+            ids = tuple(once.values())
+        if len(ids) > 1 and not agreed(f"start {len(ids)} tasks again?", yes=yes):
+            raise click.Abort
+        deeds = []
+        for word in ids:
+            task = find_task(client, word)
+            revived = client.revive(task, why)
+            detail = f"runs again as {revived.run_id}" if revived.is_new_run else revived.detail
+            deeds.append(Deed(id=task, act="retry", changed=True, detail=detail))
+    print_deeds(deeds, printing)

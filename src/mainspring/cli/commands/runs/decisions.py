@@ -1,0 +1,73 @@
+"""`mainspring decisions`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import rich_click as click
+
+from mainspring.cli.completion import candidates
+from mainspring.cli.options import Listing, Printing, Reach, limited, prints_rows, reaches_server, watched
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from mainspring.protocol.rest.decisions import DecisionView
+
+KINDS = ("placed", "preempts", "no_room")
+
+
+@click.command("decisions", cls=Listing)
+@click.argument("task", required=False, shell_complete=candidates.tasks)
+@click.option("--run", metavar="RUN", help="Only about tasks of this run.", shell_complete=candidates.runs)
+@click.option("--worker", metavar="ID", help="Only what chose this worker.", shell_complete=candidates.workers)
+@click.option("--kind", type=click.Choice(KINDS), help="Only decisions of this kind.")
+@click.option("--from", "since", metavar="TIME", help="Only from here on.")
+@click.option("--to", "before", metavar="TIME", help="Only before this.")
+@watched
+@limited(50)
+@prints_rows
+@reaches_server
+def decisions(
+    reach: Reach,
+    printing: Printing,
+    task: str | None,
+    run: str | None,
+    worker: str | None,
+    kind: str | None,
+    since: str | None,
+    before: str | None,
+    watch: bool,
+    limit: int,
+) -> None:
+    """List what the scheduler decided and why, the latest first: about TASK, or about all.
+
+    Every preemption is kept. Of placements a sample is: the setting decisions_kept_of_1000 says how many.
+
+    \b
+    Examples:
+      mainspring decisions task_018f3c2e9a41-9d2c44e1f0a7b35c.0
+      mainspring decisions @latest/train -o wide
+      mainspring decisions --kind preempts --from 2026-11-15
+    """
+    from mainspring.cli.render.listing import show_list
+    from mainspring.cli.render.sharing_tables import DECISIONS
+    from mainspring.cli.render.times import read_time
+    from mainspring.cli.resource_ids import find_run, find_task
+
+    filters = {"--run": run, "--worker": worker, "--kind": kind, "--from": since, "--to": before}
+    said = [option for option, value in filters.items() if value is not None]
+    if task is not None and said:
+        raise click.UsageError(f"say TASK or {said[0]}, not both")
+    start = None if since is None else read_time(since, "--from", printing)
+    end = None if before is None else read_time(before, "--to", printing)
+    with reach.client() as client:
+        task_id = None if task is None else find_task(client, task)
+        run_id = None if run is None else find_run(client, run)
+
+        def fetch() -> Iterable[DecisionView]:
+            if task_id is not None:
+                return client.task_decisions(task_id, limit=limit)
+            return client.decisions(run=run_id, worker=worker, kind=kind, since=start, before=end, limit=limit)
+
+        show_list(fetch, DECISIONS, printing, watch=watch, limit=limit)

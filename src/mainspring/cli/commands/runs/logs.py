@@ -1,0 +1,45 @@
+"""`mainspring logs`: what tasks printed."""
+
+from __future__ import annotations
+
+import rich_click as click
+
+from mainspring.cli.completion import candidates
+from mainspring.cli.options import Printing, Reach, prints, reaches_server
+
+
+@click.command("logs")
+@click.argument("what", metavar="TASK_OR_RUN", default="@latest", shell_complete=candidates.runs_or_tasks)
+@click.option("-f", "--follow", is_flag=True, help="Go on as it is written, until the end.")
+@click.option("--tail", type=click.IntRange(min=0), metavar="N", help="Only the last N lines of each task.")
+@click.option("--attempt", type=click.IntRange(min=1), help="Of this attempt; the latest if not said.")
+@click.option("--failed", is_flag=True, help="Of a run: only tasks that failed or timed out.")
+@prints
+@reaches_server
+def logs(
+    reach: Reach, printing: Printing, what: str, follow: bool, tail: int | None, attempt: int | None, failed: bool
+) -> None:
+    """Print what a task, or each task of a run, printed; lines of several tasks begin with the task's name.
+
+    \b
+    Examples:
+      mainspring logs @latest -f
+      mainspring logs @latest/extract --tail 20
+      mainspring logs run_018f3c2e9a41-9d2c44e1f0a7b35c --failed
+    """
+    from mainspring.cli.render.log_view import LogView
+    from mainspring.cli.resource_ids import find_run, find_task, is_run
+
+    is_whole_run = is_run(what) and "/" not in what
+    if failed and not is_whole_run:
+        raise click.UsageError("--failed is for a run")
+    with reach.client() as client:
+        found = find_run(client, what) if is_whole_run else find_task(client, what)
+        # A server that is not there is told now, and not after the patience of somebody who watches.
+        (client.run if is_whole_run else client.task)(found)
+    with reach.watching_client() if follow else reach.client() as client:
+        view = LogView(client, printing, tail=tail, attempt=attempt)
+        if is_whole_run:
+            view.print_run(found, follow=follow, failed=failed)
+        else:
+            view.print_task(found, follow=follow)

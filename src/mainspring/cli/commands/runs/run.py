@@ -1,0 +1,120 @@
+"""`mainspring run`: a pipeline or a job from a file, here and now, without a server."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import rich_click as click
+
+from mainspring.cli.config import process_options
+from mainspring.cli.options import Printing, prints
+
+if TYPE_CHECKING:
+    from mainspring.definitions.pipeline_file import Pipeline
+
+_FILE = click.Path(exists=True, path_type=Path)
+
+
+@click.command("run")
+@click.argument("file", type=_FILE)
+@click.option("-p", "--param", "params", metavar="NAME=VALUE", multiple=True, help="A parameter; JSON, or else text.")
+@click.option(
+    "--invoker", metavar="WHO", callback=process_options.invoker,
+    help="Who answers prompts: command:WORDS, python:MODULE:FUNCTION, or an http(s) URL.",
+)  # fmt: skip
+@click.option("--timeout", metavar="LENGTH", help="Wait no longer than this, such as 10m; then exit with 124.")
+@click.option("--keep", is_flag=True, help="Leave the store and the logs where they are, and say where.")
+@prints
+def run(
+    printing: Printing,
+    file: Path,
+    params: tuple[str, ...],
+    invoker: str | None,
+    timeout: str | None,
+    keep: bool,
+) -> None:
+    """Run the pipeline in FILE, or in a directory's pipeline.yaml, in this process, and show what it prints.
+
+    The real engine, on a store of its own that is gone afterwards. Nothing of its schedule is heeded, no state file is
+    written. The exit code is 0 if the run succeeded, 1 if not.
+
+    \b
+    Examples:
+      mainspring run pipeline.yaml -p day=2026-11-15
+      mainspring run pipelines/etl --timeout 10m -o json
+    """
+    import math
+    import tempfile
+
+    from mainspring.app.standalone import StandaloneSettings, in_background
+    from mainspring.cli.commands.runs.wait_for_run import read_timeout, wait_for_end
+    from mainspring.cli.render.log_view import LogView
+    from mainspring.cli.render.times import read_params
+    from mainspring.client.client import FINAL_RUN_STATES, Client
+    from mainspring.protocol.clock import MachineClock
+    from mainspring.telemetry.log_output import configure_inside
+
+    configure_inside("error")
+    pipeline = _read(file)
+    given = _parameters(pipeline, read_params(params))
+    timeout_seconds = read_timeout(timeout)
+    place = Path(tempfile.mkdtemp(prefix="mainspring-run-"))
+    settings = StandaloneSettings(
+        directory=place,
+        port=0,
+        python_path=(file.resolve().parent,),
+        invoker=_invoker(invoker),
+        # To look for an engine takes a moment: only who needs one does.
+        container_engine="auto" if b'"container"' in pipeline.job else "",
+    )
+    try:
+        with in_background(settings) as address, Client(address, token="", tenant=pipeline.tenant or "") as client:
+            client.submit_job(pipeline.job)
+            made = client.submit(pipeline.id, params=given)
+            began = MachineClock().monotonic()
+            if printing.is_for_people:
+                until = math.inf if timeout_seconds is None else began + timeout_seconds
+                LogView(client, printing, tail=None, attempt=None).print_run(
+                    made.id, follow=True, failed=False, until=until, ends=FINAL_RUN_STATES | {"PAUSED"}
+                )
+            wait_for_end(client, made.id, printing, timeout_seconds, stays=False, since=began)
+    finally:
+        _clear(place, keep=keep)
+
+
+def _read(file: Path) -> Pipeline:
+    """The pipeline in a file or directory. Raises InvalidFile, UsageError."""
+    from mainspring.cli.config.input_files import read_file
+    from mainspring.definitions.pipeline_file import read_pipeline
+
+    path = file / "pipeline.yaml" if file.is_dir() else file
+    if not path.exists():
+        raise click.UsageError(f"there is no {path}; `mainspring up {file}` runs all pipelines below a folder")
+    name, text = read_file(str(path))
+    return read_pipeline(text, name, directory=str(path.resolve().parent))
+
+
+def _invoker(said: str | None) -> str:
+    """Who answers prompts: what was said, else what the project's file says."""
+    from mainspring.cli.config.project_file import find_project_file
+
+    project = find_project_file()
+    return said or (None if project is None else project.invoker()) or ""
+
+
+def _parameters(pipeline: Pipeline, given: dict[str, object]) -> dict[str, object]:
+    """What the run gets: what was said, and the defaults of the file."""
+    from mainspring.definitions.pipeline_params import make_params
+    from mainspring.protocol.clock import MachineClock
+
+    return make_params(pipeline.params, given, MachineClock().wall().astimezone())
+
+
+def _clear(place: Path, *, keep: bool) -> None:
+    import shutil
+
+    if keep:
+        click.echo(f"kept in {place}", err=True)
+    else:
+        shutil.rmtree(place, ignore_errors=True)

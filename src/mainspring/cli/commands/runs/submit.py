@@ -1,0 +1,210 @@
+"""`mainspring submit`: from a file to a run, or to many."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import rich_click as click
+
+from mainspring.cli.completion import candidates
+from mainspring.cli.options import Printing, Reach, prints, reaches_server
+
+if TYPE_CHECKING:
+    from mainspring.client.client import Client
+    from mainspring.definitions.job_file import Definition
+    from mainspring.protocol.rest.runs import BulkLine, RunRequest, RunView
+
+_STDIN = "-"
+
+
+@click.command("submit")
+@click.argument("file", metavar="FILE_OR_JOB", shell_complete=candidates.files_or_jobs)
+@click.option("-p", "--param", "params", metavar="NAME=VALUE", multiple=True, help="A parameter; JSON, or else text.")
+@click.option(
+    "--priority", type=click.Choice(["P0", "P1", "P2"], case_sensitive=False), default="P2", show_default=True,
+    help="How urgent it is; P0 before all others, if its tenant has a grant.",
+)  # fmt: skip
+@click.option(
+    "--finish-by",
+    metavar="TIME",
+    help="When it is to be over, such as 2026-11-15T06:00 or 4h from now; else as it says.",
+)
+@click.option("--count", type=click.IntRange(min=1), help="Ask for so many runs of it.")
+@click.option(
+    "--bulk", type=click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path),
+    help="Ask for a run per line of a file: each line has the parameters, as a JSON object.",
+)  # fmt: skip
+@click.option(
+    "--mode", type=click.Choice(["each", "all"]), default="each", show_default=True,
+    help="With many: take each that is right, or all or none.",
+)  # fmt: skip
+@click.option("--idempotency-key", metavar="KEY", help="Submitted again with the same key, it is the same run.")
+@click.option("--wait", is_flag=True, help="Wait for the end of the run; exit with 1 if it does not succeed.")
+@click.option("--watch", is_flag=True, help="Show the run as it goes; then as --wait.")
+@click.option("--timeout", metavar="LENGTH", help="Wait no longer than this, such as 10m; then exit with 124.")
+@click.option("--dry-run", is_flag=True, help="Check the file here, print what would be sent, and send nothing.")
+@prints
+@reaches_server
+def submit(
+    reach: Reach,
+    printing: Printing,
+    file: str,
+    params: tuple[str, ...],
+    priority: str,
+    finish_by: str | None,
+    count: int | None,
+    bulk: Path | None,
+    mode: Literal["each", "all"],
+    idempotency_key: str | None,
+    wait: bool,
+    watch: bool,
+    timeout: str | None,
+    dry_run: bool,
+) -> None:
+    """Submit the job in FILE (YAML or JSON, - for stdin), or one the server has by name, and ask for a run of it.
+
+    Of a pipeline file the job is taken, with its parameters; when it runs is not.
+
+    \b
+    Examples:
+      mainspring submit etl.yaml -p day=2026-11-15 --watch
+      mainspring submit etl --priority P1 --wait --timeout 10m
+      mainspring submit etl --finish-by 4h
+      mainspring submit etl.yaml --bulk days.jsonl --mode all
+      mainspring submit etl.yaml --dry-run
+    """
+    from mainspring.cli.commands.runs.wait_for_run import read_timeout
+    from mainspring.cli.render.times import read_params, read_time_ahead
+
+    many = count is not None or bulk is not None
+    if count is not None and bulk is not None:
+        raise click.UsageError("--count and --bulk both say how many")
+    if many and (wait or watch or (idempotency_key is not None and mode == "each")):
+        raise click.UsageError("--wait, --watch and --idempotency-key are for one run; the key also for --mode all")
+    timeout_seconds = read_timeout(timeout)
+    given = read_params(params)
+    promise = None if finish_by is None else read_time_ahead(finish_by, "--finish-by", printing)
+    definition = _read_file(file)
+    if dry_run:
+        _print_definition(file, definition, printing)
+        return
+    with reach.client() as client:
+        job = file if definition is None else _submit_job(client, definition)
+        given = given if definition is None else {**definition.params, **given}
+        if many:
+            request = partial(client.request, job, priority=priority, finish_by=promise)
+            wishes = _wishes(request, given, count, bulk)
+            lines = client.submit_many(wishes, mode=mode, idempotency_key=idempotency_key)
+            _print_bulk(lines, count, printing)
+            return
+        submit_run = partial(client.submit, job, priority=priority, finish_by=promise, idempotency_key=idempotency_key)
+        run = _submit_run(submit_run, job, given)
+    _show(reach, run, printing, timeout_seconds, wait=wait, watch=watch)
+
+
+def _show(
+    reach: Reach, run: RunView, printing: Printing, timeout_seconds: float | None, *, wait: bool, watch: bool
+) -> None:
+    """Print the run, or stay until it is over."""
+    if not wait and not watch:
+        from mainspring.cli.render.output import print_one
+
+        print_one(run, run.id, printing, lambda: click.echo(run.id))
+        return
+    from mainspring.cli.commands.runs.wait_for_run import wait_for_end
+    from mainspring.cli.commands.runs.watch import watch_run
+
+    with reach.watching_client() as client:
+        (watch_run if watch else wait_for_end)(client, run.id, printing, timeout_seconds)
+
+
+def _submit_run(submit: Callable[..., RunView], job: str, params: dict[str, object]) -> RunView:
+    """Ask for one run. Raises NotFound if the server does not know the job."""
+    from mainspring.cli.resource_ids import lacks_job
+    from mainspring.protocol.errors import NotFound, Refused
+
+    try:
+        return submit(params=params)
+    except Refused as refused:
+        if not lacks_job(refused):
+            raise
+        raise NotFound(f"there is neither a file nor a job {job}") from refused
+
+
+def _read_file(file: str) -> Definition | None:
+    """The definition in a file; None if the word is the name of a job."""
+    from mainspring.cli.config.input_files import read_file
+    from mainspring.definitions.job_file import read_definition
+
+    path = Path(file)
+    if file != _STDIN and not path.is_file():
+        if path.suffix in {".yaml", ".yml", ".json"} or "/" in file or path.is_dir():
+            raise click.UsageError(f"there is no file {file}")
+        return None
+    name, text = read_file(file)
+    return read_definition(text, name)
+
+
+def _submit_job(client: Client, definition: Definition) -> str:
+    """Keep the job, and name the version that it became. What the server finds wrong is led back to the lines."""
+    from mainspring.definitions.job_file import blame
+    from mainspring.protocol.errors import Refused
+
+    try:
+        job = client.submit_job(definition.body)
+    except Refused as refused:
+        if not refused.faults:
+            raise
+        raise blame(definition, refused) from refused
+    return f"{job.name}@{job.version}"
+
+
+def _wishes(
+    request: Callable[..., RunRequest], params: dict[str, object], count: int | None, bulk: Path | None
+) -> Iterator[RunRequest]:
+    """A wish for each run that is asked for, as they are needed."""
+    if bulk is None:
+        for _ in range(count or 0):
+            yield request(params=params)
+        return
+    if str(bulk) != _STDIN:
+        # All of it is looked at before any of it is sent: half of a file would be worse than none.
+        for _ in _lines_of(bulk):
+            pass
+    for own in _lines_of(bulk):
+        yield request(params={**params, **own})
+
+
+def _lines_of(path: Path) -> Iterator[dict[str, object]]:
+    import msgspec
+
+    from mainspring.protocol.errors import InvalidFile
+
+    with click.open_file(str(path), "rb") as lines:
+        for number, line in enumerate(lines, 1):
+            if not line.strip():
+                continue
+            try:
+                yield msgspec.json.decode(line, type=dict[str, object])
+            except msgspec.DecodeError as error:
+                raise InvalidFile(f"{path}:{number}:1: must be a JSON object with parameters: {error}") from error
+
+
+def _print_definition(file: str, definition: Definition | None, printing: Printing) -> None:
+    from mainspring.cli.config.input_files import print_body
+
+    if definition is None:
+        raise click.UsageError(f"--dry-run checks a file, and {file} is none")
+    print_body(definition.body, definition.name, printing)
+
+
+def _print_bulk(lines: Iterator[BulkLine], total: int | None, printing: Printing) -> None:
+    """What became of each run; for people only how many were taken, and the faults. Exits with 4 if any was not."""
+    from mainspring.cli.render.bulk import print_bulk
+
+    if not print_bulk(lines, total, printing):
+        sys.exit(4)

@@ -1,0 +1,62 @@
+"""`mainspring tasks`."""
+
+from __future__ import annotations
+
+import rich_click as click
+
+from mainspring.cli.commands.runs.bulk_actions import filtered
+from mainspring.cli.completion import candidates
+from mainspring.cli.options import Listing, Printing, Reach, limited, prints_rows, reaches_server, watched
+
+STATES = (
+    "PENDING", "QUEUED", "ASSIGNED", "RUNNING", "SUCCEEDED", "FAILED", "TIMED_OUT", "CANCELLED", "SKIPPED",
+    "QUARANTINED",
+)  # fmt: skip
+
+
+@click.command("tasks", cls=Listing)
+@click.argument("run", required=False, shell_complete=candidates.runs)
+@click.option(
+    "--state", "states", multiple=True, type=click.Choice(STATES, case_sensitive=False),
+    help="Only tasks in this state; may be said several times.",
+)  # fmt: skip
+@click.option("--worker", help="Only tasks on this worker.", shell_complete=candidates.workers)
+@click.option("--name", help="Only tasks of this name.")
+@filtered
+@watched
+@limited(100)
+@prints_rows
+@reaches_server
+def tasks(
+    reach: Reach,
+    printing: Printing,
+    run: str | None,
+    states: tuple[str, ...],
+    worker: str | None,
+    name: str | None,
+    q: str | None,
+    watch: bool,
+    limit: int,
+) -> None:
+    """List tasks: of RUN, or of all runs.
+
+    \b
+    Examples:
+      mainspring tasks @latest
+      mainspring tasks --state QUEUED --state RUNNING
+      mainspring tasks --filter 'state:queued wait>5m'
+      mainspring tasks --worker w1 -o json
+    """
+    from mainspring.cli.render.listing import show_list
+    from mainspring.cli.render.tables import TASKS
+    from mainspring.cli.resource_ids import find_run
+
+    with reach.client() as client:
+        run_id = None if run is None else find_run(client, run)
+        show_list(
+            lambda: client.tasks(states=states, run=run_id, worker=worker, name=name, q=q, limit=limit),
+            TASKS,
+            printing,
+            watch=watch,
+            limit=limit,
+        )

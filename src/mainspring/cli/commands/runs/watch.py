@@ -1,0 +1,50 @@
+"""`mainspring watch`: a run while it goes on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import rich_click as click
+
+from mainspring.cli.completion import candidates
+from mainspring.cli.options import Printing, Reach, prints, reaches_server
+
+if TYPE_CHECKING:
+    from mainspring.client.client import Client
+
+
+@click.command("watch")
+@click.argument("run", default="@latest", shell_complete=candidates.runs)
+@click.option("--timeout", metavar="LENGTH", help="Watch no longer than this, such as 10m; then exit with 124.")
+@prints
+@reaches_server
+def watch(reach: Reach, printing: Printing, run: str, timeout: str | None) -> None:
+    """Show RUN as it goes, until its end; exit with 1 if it does not succeed.
+
+    \b
+    Examples:
+      mainspring watch
+      mainspring watch run_018f3c2e9a41-9d2c44e1f0a7b35c --timeout 1h
+      mainspring watch @latest -o jsonl
+    """
+    from mainspring.cli.commands.runs.wait_for_run import read_timeout
+    from mainspring.cli.resource_ids import find_run
+
+    timeout_seconds = read_timeout(timeout)
+    with reach.client() as client:
+        run_id = find_run(client, run)
+        client.run(run_id)
+    with reach.watching_client() as client:
+        watch_run(client, run_id, printing, timeout_seconds)
+
+
+def watch_run(client: Client, run_id: str, printing: Printing, timeout_seconds: float | None) -> None:
+    """Show a run until its end, and exit by what it was."""
+    from mainspring.cli.commands.runs.wait_for_run import end_with, give_up
+    from mainspring.cli.render.run_view import RunStory
+
+    story = RunStory(client, run_id, printing, timeout_seconds)
+    end = story.tell()
+    if end is None:
+        give_up(f"{run_id} is not over after {timeout_seconds:g} s", run_id)
+    end_with(client, end, printing)

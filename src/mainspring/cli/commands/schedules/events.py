@@ -1,0 +1,139 @@
+"""`mainspring events`: what came from outside, and what is sent."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import rich_click as click
+
+from mainspring.cli.commands.runs.bulk_actions import filtered
+from mainspring.cli.completion import candidates
+from mainspring.cli.options import Noun, Printing, Reach, limited, prints, prints_rows, reaches_server, watched
+
+if TYPE_CHECKING:
+    import msgspec
+
+    from mainspring.protocol.rest.runs import TransitionView
+
+_FROM_FILE = "@"
+
+
+@click.group("events", cls=Noun, invoke_without_command=True)
+@click.option("--type", "kind", metavar="TYPE", help="Only events of this type.")
+@watched
+@limited(50)
+@prints_rows
+@reaches_server
+@click.pass_context
+def events(ctx: click.Context, /, reach: Reach, printing: Printing, kind: str | None, watch: bool, limit: int) -> None:
+    """List events that came in, the latest first; with `send`, send one; with `follow`, see what tasks do.
+
+    \b
+    Examples:
+      mainspring events --type orders.ready
+      mainspring events send orders.ready --data '{"rows": 5}'
+    """
+    if ctx.invoked_subcommand is not None:
+        return
+    from mainspring.cli.render.listing import show_list
+    from mainspring.cli.render.schedule_tables import EVENTS
+
+    with reach.client() as client:
+        show_list(lambda: client.received_events(type=kind, limit=limit), EVENTS, printing, watch=watch, limit=limit)
+
+
+@events.command("follow")
+@filtered
+@click.option("--run", metavar="RUN", help="Only of this run.", shell_complete=candidates.runs)
+@click.option("--count", type=click.IntRange(min=1), help="Stop after so many.")
+@prints
+@reaches_server
+def follow(reach: Reach, printing: Printing, q: str | None, run: str | None, count: int | None) -> None:
+    """Print what happens to tasks from now on, a line for each change, until it is interrupted.
+
+    \b
+    Examples:
+      mainspring events follow --filter 'state:failed job:etl-*'
+      mainspring events follow -o jsonl | my-program
+    """
+    from itertools import islice
+
+    from mainspring.cli.resource_ids import find_run
+
+    with reach.watching_client() as client:
+        run_id = None if run is None else find_run(client, run)
+        with client.events(run=run_id, q=q) as stream:
+            for change in islice((one for one in stream if one is not None), count):
+                _print_change(change, printing)
+
+
+@events.command("send")
+@click.argument("kind", metavar="TYPE")
+@click.option("--data", metavar="JSON", help="What the event says: JSON, @FILE for a file with it, @- for stdin.")
+@click.option("--source", default="/mainspring/cli", show_default=True, help="Who says it.")
+@click.option("--id", "event_id", metavar="ID", help="Sent again with the same source and id, it is the same event.")
+@click.option("--subject", default="", help="What it is about.")
+@prints_rows
+@reaches_server
+def send(
+    reach: Reach,
+    printing: Printing,
+    kind: str,
+    data: str | None,
+    source: str,
+    event_id: str | None,
+    subject: str,
+) -> None:
+    """Send an event of TYPE: schedules that wait for it fire.
+
+    \b
+    Examples:
+      mainspring events send orders.ready --data '{"rows": 5}'
+      mainspring events send orders.ready --id 2026-11-15 --data @orders.json
+    """
+    from mainspring.cli.render.output import print_rows
+    from mainspring.cli.render.schedule_tables import RECEIVED
+
+    content = _read_data(data)
+    with reach.client() as client:
+        event = client.event(kind, data=content, source=source, id=event_id, subject=subject)
+        print_rows(client.send_events([event]), RECEIVED, printing)
+
+
+def _print_change(change: TransitionView, printing: Printing) -> None:
+    """A line, at once: somebody waits for it."""
+    import sys
+
+    import msgspec
+
+    from mainspring.cli.render.output import say_time
+
+    if printing.output == "name":
+        click.echo(change.task_id)
+    elif printing.is_for_people:
+        tries = f" (attempt {change.attempt})" if change.attempt > 1 else ""
+        because = f": {change.because}" if change.because else ""
+        click.echo(f"{say_time(change.at, printing)}  {change.task_id}  {change.end}{tries}{because}")
+    else:
+        click.echo(msgspec.json.encode(change))
+    sys.stdout.flush()
+
+
+def _read_data(data: str | None) -> msgspec.Raw | None:
+    """The JSON that was typed, or that is in a file. Raises UsageError."""
+    import msgspec
+
+    if data is None:
+        return None
+    text = data.encode()
+    if data.startswith(_FROM_FILE):
+        try:
+            with click.open_file(data.removeprefix(_FROM_FILE), "rb") as file:
+                text = file.read()
+        except OSError as error:
+            raise click.UsageError(f"--data {data}: {error.strerror}") from error
+    try:
+        msgspec.json.decode(text)
+    except msgspec.DecodeError as error:
+        raise click.UsageError(f"--data must be JSON: {error}") from error
+    return msgspec.Raw(text)

@@ -1,0 +1,93 @@
+"""`mainspring trigger`: run something now."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+import rich_click as click
+
+from mainspring.cli.completion import candidates
+from mainspring.cli.options import Printing, Reach, prints, reaches_server
+
+if TYPE_CHECKING:
+    from mainspring.client.client import Client
+    from mainspring.protocol.rest.runs import RunView
+    from mainspring.protocol.rest.schedules import FireView
+
+
+@click.command("trigger")
+@click.argument("name", shell_complete=candidates.schedules_or_jobs)
+@click.option("-p", "--param", "params", metavar="NAME=VALUE", multiple=True, help="A parameter; JSON, or else text.")
+@click.option("--window", metavar="TIME", help="Of a schedule: for this window again, instead of for now.")
+@click.option("--idempotency-key", metavar="KEY", help="Triggered again with the same key, it is the same run.")
+@click.option("--why", default="", help="Of a schedule: why; it is kept with the deed.")
+@click.option("--wait", is_flag=True, help="Wait for the end of the run; exit with 1 if it does not succeed.")
+@click.option("--timeout", metavar="LENGTH", help="Wait no longer than this, such as 10m; then exit with 124.")
+@prints
+@reaches_server
+def trigger(
+    reach: Reach,
+    printing: Printing,
+    name: str,
+    params: tuple[str, ...],
+    window: str | None,
+    idempotency_key: str | None,
+    why: str,
+    wait: bool,
+    timeout: str | None,
+) -> None:
+    """Run NAME now: a schedule with its own parameters and priority, or if there is none of that name a job.
+
+    \b
+    Examples:
+      mainspring trigger nightly --wait
+      mainspring trigger nightly --window 2026-11-15T05:30
+      mainspring trigger etl -p day=2026-11-15 --idempotency-key 2026-11-15
+    """
+    from mainspring.cli.commands.runs.wait_for_run import read_timeout, wait_for_end
+    from mainspring.cli.render.output import print_one
+    from mainspring.cli.render.times import read_params, read_time
+
+    timeout_seconds = read_timeout(timeout)
+    given = read_params(params)
+    window_at = None if window is None else read_time(window, "--window", printing)
+    with reach.client() as client:
+        made = _trigger(client, name, given, window_at, idempotency_key, why)
+    run_id = _run_of(made)
+    if not wait:
+        print_one(made, run_id, printing, lambda: click.echo(run_id))
+        return
+    with reach.watching_client() as client:
+        wait_for_end(client, run_id, printing, timeout_seconds)
+
+
+def _trigger(
+    client: Client, name: str, params: dict[str, object], window_at: datetime | None, key: str | None, why: str
+) -> RunView | FireView:
+    """A fire of a schedule, or a run of a job. Raises NotFound if there is neither."""
+    from mainspring.cli.resource_ids import find_schedule, lacks_job
+    from mainspring.protocol.errors import NotFound, Refused
+
+    try:
+        schedule = find_schedule(client, name)
+    except NotFound:
+        if window_at is not None:
+            raise
+    else:
+        return client.trigger(schedule.id, params=params, window_at=window_at, why=why, idempotency_key=key)
+    try:
+        return client.submit(name, params=params, idempotency_key=key)
+    except Refused as refused:
+        if not lacks_job(refused):
+            raise
+        whose = client.tenant or "whoever asks"
+        missing = NotFound(f"there is neither a schedule nor a job {name} of {whose}")
+        missing.hint = "say whose it is with --tenant"
+        raise missing from refused
+
+
+def _run_of(made: RunView | FireView) -> str:
+    from mainspring.protocol.rest.runs import RunView
+
+    return made.id if isinstance(made, RunView) else made.run_id or ""

@@ -1,0 +1,1 @@
+"""Commands on pools, quotas, groups, policies, freezes, and tenants."""

@@ -1,0 +1,120 @@
+"""`mainspring pools`: workers that are shared, each pool by itself."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import rich_click as click
+
+from mainspring.cli.completion import candidates
+from mainspring.cli.options import (
+    Noun,
+    Printing,
+    Reach,
+    limited,
+    named_values,
+    prints,
+    prints_rows,
+    reaches_server,
+    watched,
+)
+from mainspring.cli.render.quantities import takes_amounts
+
+if TYPE_CHECKING:
+    from mainspring.client.client import Client
+    from mainspring.protocol.rest.sharing import PoolRequest
+
+_ANYWHERE = "any"
+
+
+@click.group("pools", cls=Noun, invoke_without_command=True)
+@watched
+@limited(200)
+@prints_rows
+@reaches_server
+@click.pass_context
+def pools(ctx: click.Context, /, reach: Reach, printing: Printing, watch: bool, limit: int) -> None:
+    """List pools: which server leads each, its labels, where its workers may be, and the most that a task may ask for.
+
+    A worker joins a pool with `mainspring worker --pool NAME`, a job says `pool: NAME`.
+
+    \b
+    Examples:
+      mainspring pools
+      mainspring pools set eu --label region=eu --zone eu-1 --zone eu-2
+    """
+    if ctx.invoked_subcommand is not None:
+        return
+    from mainspring.cli.render.listing import show_list
+    from mainspring.cli.render.sharing_tables import POOLS
+
+    with reach.client() as client:
+        show_list(lambda: client.pools(limit=limit), POOLS, printing, watch=watch, limit=limit)
+
+
+@pools.command(name="set")
+@click.argument("name", shell_complete=candidates.pools)
+@click.option(
+    "--label", "labels", multiple=True, callback=named_values, metavar="NAME=VALUE",
+    help="What policies look at; NAME= takes one away. Can be given several times.",
+)  # fmt: skip
+@click.option(
+    "--zone", "zones", multiple=True, metavar="ZONE",
+    help="Where its workers may be, in the place of what was said before; `any`: anywhere. Can be given several times.",
+)  # fmt: skip
+@takes_amounts("most", "max-", "The most that one task may ask for: {}.")
+@click.option("--note", help="What it is for.")
+@prints
+@reaches_server
+def change(
+    reach: Reach,
+    printing: Printing,
+    name: str,
+    labels: dict[str, str],
+    zones: tuple[str, ...],
+    most: dict[str, float | None],
+    note: str | None,
+) -> None:
+    """Describe pool NAME, also one that has no workers yet. What is not said stays as it is.
+
+    \b
+    Examples:
+      mainspring pools set eu --label region=eu --zone eu-1 --zone eu-2
+      mainspring pools set default --max-cpu 16 --max-memory 64Gi
+      mainspring pools set eu --zone any
+    """
+    from msgspec.structs import replace
+
+    from mainspring.cli.render.output import print_rows
+    from mainspring.cli.render.sharing_tables import POOLS
+    from mainspring.protocol.rest.sharing import Amounts
+
+    if not labels and not zones and not most and note is None:
+        raise click.UsageError("say --label, --zone, --max-cpu, --max-memory, --max-gpu, --max-disk or --note")
+    with reach.client() as client:
+        version, was = _read_pool(client, name)
+        amounts = replace(was.max_resources or Amounts(), **most)
+        wish = replace(
+            was,
+            labels={label: value for label, value in {**was.labels, **labels}.items() if value},
+            zones=() if zones == (_ANYWHERE,) else zones or was.zones,
+            max_resources=None if amounts == Amounts() else amounts,
+            note=was.note if note is None else note,
+        )
+        pool = client.put_pool(name, wish, if_match=version)
+    print_rows([pool], POOLS, printing)
+
+
+def _read_pool(client: Client, name: str) -> tuple[int | None, PoolRequest]:
+    """How a pool is described, and the version of that; None if nobody has described it."""
+    from mainspring.protocol.errors import NotFound
+    from mainspring.protocol.rest.sharing import PoolRequest
+
+    try:
+        pool = client.pool_named(name)
+    except NotFound:
+        return None, PoolRequest()
+    described = PoolRequest(
+        labels=pool.labels, zones=tuple(pool.zones), max_resources=pool.max_resources, note=pool.note
+    )
+    return pool.version or None, described

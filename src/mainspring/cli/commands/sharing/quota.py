@@ -1,0 +1,285 @@
+"""`mainspring quota`: what tenants are promised, and may use."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+import rich_click as click
+
+from mainspring.cli.commands.sharing.quota_options import QuotaChange, changes_quota
+from mainspring.cli.completion import candidates
+from mainspring.cli.options import (
+    Noun,
+    Printing,
+    Reach,
+    agreed,
+    asks_first,
+    limited,
+    prints,
+    prints_rows,
+    reaches_server,
+    watched,
+)
+from mainspring.cli.render.quantities import takes_amounts
+
+if TYPE_CHECKING:
+    from mainspring.client.client import Client
+    from mainspring.protocol.rest.sharing import QuotaRequest, QuotaView
+
+_why = click.option("--why", default="", help="Why; it is kept with the deed.")
+_owner = click.argument("owner", metavar="TENANT", shell_complete=candidates.tenants)
+_pool = click.option(
+    "--pool", default="", shell_complete=candidates.pools,
+    help="In this pool only; unless said, in every pool where the tenant has no quota of its own.",
+)  # fmt: skip
+
+
+@click.group("quota", cls=Noun, invoke_without_command=True)
+@watched
+@limited(200)
+@prints_rows
+@reaches_server
+@click.pass_context
+def quota(ctx: click.Context, /, reach: Reach, printing: Printing, watch: bool, limit: int) -> None:
+    """List the quotas of tenants, as they hold now; with a verb, set, raise, book or drop one.
+
+    \b
+    Examples:
+      mainspring quota
+      mainspring quota show acme
+      mainspring quota set acme --cpu 8 --memory 16Gi --burst-cpu 4
+      mainspring quota raise acme --for 4h --burst-cpu 16 --why "end of the month"
+      mainspring quota book acme nightly --cron "0 2 * * *" --for 2h --lead 10m --cpu 16
+    """
+    if ctx.invoked_subcommand is not None:
+        return
+    from mainspring.cli.render.listing import show_list
+    from mainspring.cli.render.sharing_tables import QUOTAS
+
+    with reach.client() as client:
+        show_list(lambda: client.quotas(limit=limit), QUOTAS, printing, watch=watch, limit=limit)
+
+
+@quota.command("show")
+@_owner
+@_pool
+@prints
+@reaches_server
+def show(reach: Reach, printing: Printing, owner: str, pool: str) -> None:
+    """Show what TENANT is promised and may use, and how much of it is in use.
+
+    \b
+    Examples:
+      mainspring quota show acme
+      mainspring quota show acme --pool gpu
+    """
+    with reach.client() as client:
+        _print_quota(client, _holding(client, owner, pool), printing)
+
+
+@quota.command(name="set")
+@_owner
+@_pool
+@changes_quota
+@_why
+@asks_first
+@prints
+@reaches_server
+def change_quota(
+    reach: Reach, printing: Printing, owner: str, pool: str, change: QuotaChange, why: str, yes: bool
+) -> None:
+    """Set the quota of TENANT. What is not said stays as it is; `none` says nothing of it any more.
+
+    What is guaranteed never waits for what others have on burst. A quota under which nothing can run is asked about.
+
+    \b
+    Examples:
+      mainspring quota set acme --cpu 8 --memory 16Gi --burst-cpu 4
+      mainspring quota set acme --pool gpu --gpu 2 --burst-gpu 0 --weight 2
+      mainspring quota set acme --burst-cpu none
+      mainspring quota set acme --max-tasks 0 --why "the bill is not paid" --yes
+    """
+    with reach.client() as client:
+        was = _holding(client, owner, pool)
+        version = was.version if was.pool == pool and was.version else None
+
+        def put(wish: QuotaRequest) -> QuotaView:
+            return client.put_quota(owner, wish, pool, if_match=version)
+
+        _print_quota(client, _put_confirmed(put, change.of(was.quota, why), owner, pool, yes=yes), printing)
+
+
+@quota.command(name="raise")
+@_owner
+@click.option("--for", "length", metavar="LENGTH", required=True, help="For how long, such as 4h.")
+@_pool
+@changes_quota
+@_why
+@asks_first
+@prints
+@reaches_server
+def raise_quota(
+    reach: Reach, printing: Printing, owner: str, length: str, pool: str, change: QuotaChange, why: str, yes: bool
+) -> None:
+    """Let another quota hold for TENANT for a while. What is not said is as it holds now.
+
+    \b
+    Examples:
+      mainspring quota raise acme --for 4h --burst-cpu 16 --why "end of the month"
+      mainspring quota raise acme --for 30m --max-tasks none
+    """
+    from msgspec.structs import asdict
+
+    from mainspring.cli.render.sharing_tables import held
+    from mainspring.cli.render.times import read_length
+    from mainspring.protocol.clock import MachineClock
+    from mainspring.protocol.rest.sharing import RaiseRequest
+
+    seconds = read_length(length, "--for")
+    with reach.client() as client:
+        was = held(_holding(client, owner, pool), MachineClock().wall())
+
+        def put(wish: QuotaRequest) -> QuotaView:
+            return client.raise_quota(owner, RaiseRequest(**asdict(wish), seconds=seconds), pool)
+
+        _print_quota(client, _put_confirmed(put, change.of(was, why), owner, pool, yes=yes), printing)
+
+
+@quota.command(name="end-raise")
+@_owner
+@_pool
+@_why
+@prints
+@reaches_server
+def end_raise(reach: Reach, printing: Printing, owner: str, pool: str, why: str) -> None:
+    """Let the quota itself hold for TENANT again, before its raise is over.
+
+    \b
+    Examples:
+      mainspring quota end-raise acme
+    """
+    from mainspring.cli.render.actions import Deed, print_deeds
+
+    with reach.client() as client:
+        print_deeds([Deed.of(owner, "end-raise", client.end_raise(owner, pool, why))], printing)
+
+
+@quota.command("book")
+@_owner
+@click.argument("name")
+@click.option("--cron", required=True, metavar="CRON", help="When a window begins, such as '0 2 * * *'.")
+@click.option("--zone", default="UTC", show_default=True, metavar="ZONE", help="An IANA time zone, for --cron.")
+@click.option("--for", "length", metavar="LENGTH", required=True, help="How long a window lasts, such as 2h.")
+@click.option("--lead", default="0s", metavar="LENGTH", help="Let it hold so much earlier, such as 10m.")
+@takes_amounts("guaranteed", "", "Guaranteed then, in all: {}.")
+@_pool
+@_why
+@prints
+@reaches_server
+def book(
+    reach: Reach, printing: Printing, owner: str, name: str, cron: str, zone: str, length: str, lead: str,
+    guaranteed: Mapping[str, float | None], pool: str, why: str,
+) -> None:  # fmt: skip
+    """Reserve capacity ahead: let more be guaranteed to TENANT at recurring times. NAME is what it is called by.
+
+    What others have on burst is taken back as for any guarantee; --lead says how much earlier that begins.
+
+    \b
+    Examples:
+      mainspring quota book acme nightly --cron "0 2 * * *" --zone Europe/Paris --for 2h --lead 10m --cpu 16
+      mainspring quota book acme month-end --cron "0 20 L * *" --for 6h --cpu 64 --memory 256Gi --pool batch
+    """
+    import msgspec
+
+    from mainspring.cli.render.times import read_length
+    from mainspring.protocol.rest.sharing import Amounts, BookingRequest
+
+    wish = BookingRequest(
+        cron=cron, zone=zone, seconds=int(read_length(length, "--for")), lead_seconds=int(read_length(lead, "--lead")),
+        guaranteed=msgspec.convert(dict(guaranteed), Amounts), why=why,
+    )  # fmt: skip
+    with reach.client() as client:
+        _print_quota(client, client.put_booking(owner, name, wish, pool), printing)
+
+
+@quota.command("unbook")
+@_owner
+@click.argument("name")
+@_pool
+@_why
+@prints
+@reaches_server
+def unbook(reach: Reach, printing: Printing, owner: str, name: str, pool: str, why: str) -> None:
+    """Let what TENANT has booked as NAME not come any more; if it holds now, it ends.
+
+    \b
+    Examples:
+      mainspring quota unbook acme nightly
+    """
+    from mainspring.cli.render.actions import Deed, print_deeds
+
+    with reach.client() as client:
+        print_deeds([Deed.of(owner, "unbook", client.drop_booking(owner, name, pool, why))], printing)
+
+
+@quota.command("drop")
+@_owner
+@_pool
+@_why
+@prints
+@reaches_server
+def drop(reach: Reach, printing: Printing, owner: str, pool: str, why: str) -> None:
+    """Take a quota of TENANT away: nothing is guaranteed to it there, and it may use what is spare.
+
+    \b
+    Examples:
+      mainspring quota drop acme --pool gpu
+    """
+    from mainspring.cli.render.actions import Deed, print_deeds
+
+    with reach.client() as client:
+        print_deeds([Deed.of(owner, "drop", client.drop_quota(owner, pool, why))], printing)
+
+
+def _holding(client: Client, owner: str, pool: str) -> QuotaView:
+    """The quota that holds in a pool: its own, else the one for every pool without its own."""
+    own = client.quota(owner, pool)
+    return own if own.version or not pool else client.quota(owner)
+
+
+def _put_confirmed(
+    put: Callable[[QuotaRequest], QuotaView], wish: QuotaRequest, owner: str, pool: str, *, yes: bool
+) -> QuotaView:
+    """Send a wish; if the server asks whether it is meant, because nothing could run, ask that, and send it again."""
+    from msgspec.structs import replace
+
+    from mainspring.protocol.errors import Refused
+
+    try:
+        return put(wish)
+    except Refused as refused:
+        if [fault.where for fault in refused.faults] != ["/confirm"]:
+            raise
+    where = f"in pool {pool}" if pool else "in any pool where it has no quota of its own"
+    if not agreed(f"nothing of {owner} will run {where}: is that meant?", yes=yes):
+        raise click.Abort
+    return put(replace(wish, confirm=True))
+
+
+def _print_quota(client: Client, quota: QuotaView, printing: Printing) -> None:
+    from msgspec.structs import asdict
+
+    from mainspring.cli.render.facts import print_facts
+    from mainspring.cli.render.output import print_one
+    from mainspring.cli.render.sharing_details import quota_facts, read_use
+    from mainspring.cli.render.sharing_tables import QuotaLine
+    from mainspring.protocol.errors import NotFound
+
+    try:
+        use = read_use(client, quota.tenant, quota.pool or None)
+    except NotFound:
+        # A quota may be set before its pool is there.
+        use = None
+    line = QuotaLine(**asdict(quota), use=use)
+    print_one(line, quota.tenant, printing, lambda: print_facts(*quota_facts(line, printing)))

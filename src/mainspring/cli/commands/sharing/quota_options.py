@@ -1,0 +1,72 @@
+"""What is said of a quota on the command line. What is not said stays as it is; `none` says nothing of it any more."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
+
+import rich_click as click
+
+from mainspring.cli.render.quantities import read_count, read_or_none, read_weight, takes_amounts
+
+if TYPE_CHECKING:
+    from mainspring.protocol.rest.sharing import QuotaRequest, QuotaTerms
+
+Call = TypeVar("Call", bound=Callable[..., object])
+Said = Mapping[str, float | None]
+
+_LIMITS: dict[str, tuple[str, Callable[[str], float]]] = {
+    "weight": ("Its part of what is shared, against the weights of the others.", read_weight),
+    "max_tasks": ("Tasks at a time, at most.", read_count),
+    "max_fan_out": ("Tasks that one fan-out may make, at most.", read_count),
+    "failures_per_hour": ("Failed tasks after which it is throttled for a while.", read_count),
+}
+_NEVER_NONE = frozenset({"weight", "failures_per_hour"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuotaChange:
+    """What is to be another than it was."""
+
+    limits: Said
+    guaranteed: Said
+    burst: Said
+
+    def of(self, was: QuotaTerms, why: str) -> QuotaRequest:
+        """The quota with what was said."""
+        from msgspec.structs import asdict, replace
+
+        from mainspring.protocol.rest.sharing import QuotaRequest
+
+        guaranteed, burst = replace(was.guaranteed, **self.guaranteed), replace(was.burst, **self.burst)
+        return QuotaRequest(**{**asdict(was), **self.limits, "guaranteed": guaranteed, "burst": burst, "why": why})
+
+
+def changes_quota(command: Call) -> Call:
+    """For a command that changes a quota: it takes `change`."""
+
+    @functools.wraps(command)
+    def call(*args: object, guaranteed: Said, burst: Said, **rest: object) -> object:
+        typed = {name: rest.pop(name) for name in _LIMITS}
+        limits = {name: _read(name, str(text)) for name, text in typed.items() if text is not None}
+        if not (limits or guaranteed or burst):
+            raise click.UsageError("say what is to be another, such as --cpu 8 or --max-tasks 100")
+        return command(*args, change=QuotaChange(limits=limits, guaranteed=guaranteed, burst=burst), **rest)
+
+    for name, (about, _) in reversed(_LIMITS.items()):
+        call = click.option(_flag(name), name, metavar="NUMBER", help=about)(call)
+    call = takes_amounts("burst", "burst-", "Beyond what is guaranteed, at most so much: {}.")(call)
+    return takes_amounts("guaranteed", "", "Guaranteed {}.")(call)  # type: ignore[return-value]  # it takes what its options give, not what the command does
+
+
+def _read(name: str, text: str) -> float | None:
+    value = read_or_none(_flag(name), text, _LIMITS[name][1])
+    if value is None and name in _NEVER_NONE:
+        raise click.UsageError(f"{_flag(name)} {text}: every tenant has one")
+    return value
+
+
+def _flag(name: str) -> str:
+    return f"--{name.replace('_', '-')}"

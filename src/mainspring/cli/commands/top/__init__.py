@@ -1,0 +1,1 @@
+"""`mainspring top`: a full-screen view of a server."""

@@ -1,0 +1,118 @@
+"""What `mainspring top` tells: how a server is, what runs, what waits and what failed lately."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import TypeVar
+
+import msgspec
+import rich_click as click
+
+from mainspring.cli.options import Printing
+from mainspring.cli.render.output import Table, print_one, print_rows
+from mainspring.cli.render.tables import RUNS, TASKS
+from mainspring.client.client import Client
+from mainspring.protocol.clock import MachineClock
+from mainspring.protocol.rest.runs import Count, RunView, ServerView, TaskView, WorkerView
+from mainspring.protocol.rest.schedules import ScheduleView
+from mainspring.protocol.rest.sharing import LevelView
+
+T = TypeVar("T", bound=msgspec.Struct)
+
+PRIORITIES = ("P0", "P1", "P2")
+_LATEST_RUNS = 200
+_MOST = 100
+_UNSUCCESSFUL = ("FAILED", "PARTIAL", "TIMED_OUT")
+_MINUTE = timedelta(minutes=1)
+
+
+class Board(msgspec.Struct, frozen=True, kw_only=True):
+    """A moment."""
+
+    at: datetime
+    server: ServerView
+    level: LevelView
+    workers: list[WorkerView]
+    running: Count
+    """Tasks on workers."""
+    queued: dict[str, Count]
+    """Tasks that wait for a worker, by priority."""
+    runs_per_minute: float
+    """How many runs were asked for in the last minute."""
+    going: list[RunView]
+    waiting: list[TaskView]
+    failed: list[RunView]
+    latest: list[RunView]
+    tasks: list[TaskView]
+    schedules: list[ScheduleView]
+
+
+def read_board(client: Client) -> Board:
+    """Ask for all of it."""
+    latest = list(client.runs(limit=_LATEST_RUNS))
+    now = MachineClock().wall()
+    return Board(
+        at=now,
+        server=client.server(),
+        level=client.level(),
+        workers=list(client.workers(limit=_MOST)),
+        running=client.count_tasks(states=["ASSIGNED", "RUNNING"]),
+        queued={name: client.count_tasks(states=["QUEUED"], q=f"priority:{name.lower()}") for name in PRIORITIES},
+        runs_per_minute=pace(latest, now),
+        going=list(client.runs(states=["RUNNING", "PAUSED"], limit=_MOST)),
+        waiting=list(client.tasks(states=["QUEUED"], limit=_MOST)),
+        failed=list(client.runs(states=_UNSUCCESSFUL, limit=_MOST)),
+        latest=latest,
+        tasks=list(client.tasks(states=["ASSIGNED", "RUNNING", "QUEUED"], limit=_MOST)),
+        schedules=list(client.schedules(limit=_MOST)),
+    )
+
+
+def pace(latest: Sequence[RunView], now: datetime) -> float:
+    """Runs per minute, from the latest ones: of the last minute, or of as long as they reach back if that is less."""
+    young = [run for run in latest if now - run.created_at <= _MINUTE]
+    if not young or len(young) < len(latest):
+        return float(len(young))
+    reach = max((now - young[-1].created_at).total_seconds(), 1.0)
+    return len(young) / reach * 60 if len(young) == _LATEST_RUNS else float(len(young))
+
+
+def headline(board: Board) -> list[str]:
+    """Two lines about the whole."""
+    ready = sum(worker.status == "ready" for worker in board.workers)
+    leads = f"leads {', '.join(board.server.leads)}" if board.server.leads else "leads nothing"
+    level = "" if board.level.level == "normal" else f", level {board.level.level}"
+    others = f", {len(board.server.servers)} servers" if len(board.server.servers) > 1 else ""
+    queued = " ".join(f"{name} {say_count(board.queued[name])}" for name in PRIORITIES)
+    counts = [
+        f"workers {ready}/{len(board.workers)} ready",
+        f"running {say_count(board.running)}",
+        f"queued {queued}",
+        f"{board.runs_per_minute:.0f} runs/min",
+    ]
+    return [f"{board.server.address}  mainspring {board.server.version}, {leads}{others}{level}", "   ".join(counts)]
+
+
+def say_count(count: Count) -> str:
+    """A number, with a + if there may be more."""
+    return f"{count.value}+" if count.at_least else f"{count.value}"
+
+
+def print_board(board: Board, printing: Printing) -> None:
+    """Print it once."""
+
+    def for_people() -> None:
+        for line in headline(board):
+            click.echo(line)
+        _print_part("running", board.going, RUNS, printing)
+        _print_part("waiting", board.waiting, TASKS, printing)
+        _print_part("failed lately", board.failed, RUNS, printing)
+
+    print_one(board, board.server.name, printing, for_people)
+
+
+def _print_part(title: str, rows: Sequence[T], table: Table[T], printing: Printing) -> None:
+    click.echo(f"\n{title}: {len(rows) or 'nothing'}")
+    if rows:
+        print_rows(rows, table, printing)

@@ -1,0 +1,140 @@
+"""`mainspring top` at a terminal: reads on one thread, listens on another, and draws and takes keys on the main one.
+
+1. The server is asked for everything at most once a second, and only if something has happened; else every few seconds.
+2. What is drawn is the last board that came. While the server does not answer the old one stays, and says so.
+3. Keys change a `Screen`, which knows nothing of servers; what it wants to have done is done here.
+"""
+
+from __future__ import annotations
+
+import io
+import threading
+from collections.abc import Callable
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from mainspring.cli.commands.top.board import Board, read_board
+from mainspring.cli.commands.top.keyboard import pressed_keys
+from mainspring.cli.commands.top.screen import Screen
+from mainspring.cli.options import Printing, Reach
+from mainspring.cli.render import terminal
+from mainspring.cli.render.details import Portraits
+from mainspring.cli.render.log_view import LogView
+from mainspring.cli.resource_ids import is_run
+from mainspring.client.client import Client
+from mainspring.protocol.clock import MachineClock
+from mainspring.protocol.errors import MainspringError, Unavailable
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+_SHORTEST_SECONDS = 1.0
+"""Between two readings."""
+_LONGEST_SECONDS = 5.0
+"""Also if nothing has happened."""
+_KEY_SECONDS = 0.25
+_TAIL_LINES = 500
+
+
+class Dashboard:
+    """What goes on, until somebody has seen enough."""
+
+    def __init__(self, reach: Reach, printing: Printing) -> None:
+        self._reach = reach
+        self._printing = printing
+        self._clock = MachineClock()
+        self._changed = threading.Event()
+        self._over = threading.Event()
+        self._fault: MainspringError | None = None
+        self._board: Board
+        self._screen = Screen()
+
+    def run(self) -> None:
+        """Show it. Raises what the first question is answered with, if that is an error, or what ends the reading."""
+        with self._reach.client() as client:
+            self._board = read_board(client)
+        threads = [threading.Thread(target=work, daemon=True) for work in (self._read, self._listen)]
+        try:
+            with pressed_keys() as keyboard, terminal.whole_screen(self._printing.color, self._draw) as live:
+                for thread in threads:
+                    thread.start()
+                while self._take(keyboard.read(_KEY_SECONDS)):
+                    live.refresh()
+        except EOFError:
+            # The terminal is gone, and with it whoever looked on.
+            pass
+        finally:
+            self._over.set()
+            self._changed.set()
+        if self._fault is not None and not isinstance(self._fault, Unavailable):
+            raise self._fault
+
+    def _take(self, keys: list[str]) -> bool:
+        """Follow the keys; whether to go on."""
+        for key in keys:
+            wish = self._screen.press(key, self._board)
+            if wish is None:
+                continue
+            if wish.act == "quit":
+                return False
+            title = f"logs of {wish.id}" if wish.act == "logs" else wish.id
+            self._screen.open(title, self._told(_TELLERS[wish.act], wish.id))
+        return self._fault is None or isinstance(self._fault, Unavailable)
+
+    def _told(self, tell: Callable[[Client, Printing, str], None], id: str) -> list[str]:
+        """What a command would print, as lines."""
+        printing = replace(self._printing, color="never")
+        kept = io.BytesIO()
+        page = io.TextIOWrapper(kept, encoding="utf-8", write_through=True)
+        with redirect_stdout(page), redirect_stderr(page), self._reach.client() as client:
+            try:
+                tell(client, printing, id)
+            except MainspringError as error:
+                return str(error).splitlines()
+        return kept.getvalue().decode(errors="replace").splitlines() or ["nothing was printed"]
+
+    def _draw(self) -> RenderableType:
+        is_old = isinstance(self._fault, Unavailable)
+        return self._screen.draw(self._board, self._clock.wall(), is_old=is_old)
+
+    def _read(self) -> None:
+        """Keep the board up to date: for a thread of its own."""
+        with self._reach.client() as client:
+            while not self._over.wait(_SHORTEST_SECONDS):
+                self._changed.wait(_LONGEST_SECONDS - _SHORTEST_SECONDS)
+                self._changed.clear()
+                try:
+                    self._board = read_board(client)
+                    self._fault = None
+                except MainspringError as error:
+                    self._fault = error
+
+    def _listen(self) -> None:
+        """Note that something has happened: for a thread of its own."""
+        while not self._over.is_set():
+            try:
+                with self._reach.watching_client() as client, client.events() as events:
+                    for event in events:
+                        if self._over.is_set():
+                            return
+                        if event is not None:
+                            self._changed.set()
+            except MainspringError:
+                # Without the stream the board is still read every few seconds, and says if nobody answers.
+                self._over.wait(_LONGEST_SECONDS)
+
+
+def _show(client: Client, printing: Printing, id: str) -> None:
+    Portraits(client, printing).show(id)
+
+
+def _show_log(client: Client, printing: Printing, id: str) -> None:
+    view = LogView(client, printing, tail=_TAIL_LINES, attempt=None)
+    if is_run(id):
+        view.print_run(id, follow=False, failed=False)
+    else:
+        view.print_task(id, follow=False)
+
+
+_TELLERS = {"show": _show, "logs": _show_log}

@@ -1,0 +1,253 @@
+"""The screen of `mainspring top`: what is on it, and what each key does. It asks nobody and waits for nothing.
+
+Three layers, the upper one takes the keys:
+
+    a list        one of VIEWS; a cursor, and a filter on what its lines say
+    a page        text that was opened with enter or l; escape or q closes it
+    a line        what is typed behind / or :
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Generic, Literal, TypeAlias, TypeVar
+
+import msgspec
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from mainspring.cli.commands.top.board import Board, headline
+from mainspring.cli.options import Printing
+from mainspring.cli.render.output import Table, plain_lines, rich_table, say_ago
+from mainspring.cli.render.schedule_tables import SCHEDULES
+from mainspring.cli.render.tables import RUNS, TASKS, WORKERS
+from mainspring.protocol.rest.runs import RunView, TaskView, WorkerView
+from mainspring.protocol.rest.schedules import ScheduleView
+
+T = TypeVar("T", bound=msgspec.Struct)
+
+
+@dataclass(frozen=True, slots=True)
+class Part(Generic[T]):
+    """A list on the screen."""
+
+    title: str
+    table: Table[T]
+    columns: tuple[str, ...]
+    rows: Callable[[Board], Sequence[T]]
+    has_logs: bool = False
+
+    def left(self, board: Board, words: str) -> Sequence[T]:
+        """The rows that a filter leaves."""
+        rows = self.rows(board)
+        if not words or not rows:
+            return rows
+        lines = plain_lines(rows, self.table, Printing(output="wide", headers=False), board.at)
+        return [row for row, line in zip(rows, lines, strict=True) if words.lower() in line.lower()]
+
+    def ids(self, board: Board, words: str) -> list[str]:
+        """What its lines are about."""
+        return [self.table.id(row) for row in self.left(board, words)]
+
+    def draw(self, board: Board, words: str, room: int, marked: int, now: datetime) -> list[RenderableType]:
+        """Its title and as many rows as there is room for, the marked one among them; each takes a line."""
+        rows = self.left(board, words)
+        drawn: list[RenderableType] = [Text(f"{self.title}: {len(rows) or 'nothing'}", style="bold")]
+        if not rows:
+            return drawn
+        most = max(1, room - 2)
+        is_here = 0 <= marked < len(rows)
+        first = max(0, marked - most + 1) if is_here else 0
+        table = rich_table(rows[first : first + most], self.table, Printing(columns=self.columns), now)
+        if is_here:
+            table.rows[marked - first].style = "reverse"
+        return [*drawn, table]
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What whoever pressed a key wants to have done."""
+
+    act: Literal["quit", "show", "logs"]
+    id: str = ""
+
+
+_RUN_COLUMNS = ("job", "state", "priority", "took", "because", "id")
+_GOING_COLUMNS = ("job", "state", "priority", "tasks", "took", "id")
+_TASK_COLUMNS = ("name", "state", "worker", "ran", "because", "id")
+_WAITING_COLUMNS = ("name", "state", "since", "because", "id")
+_WORKER_COLUMNS = ("id", "status", "hold", "running", "cpu", "heard")
+_SCHEDULE_COLUMNS = ("name", "job", "state", "fires", "next")
+AnyPart: TypeAlias = "Part[RunView] | Part[TaskView] | Part[WorkerView] | Part[ScheduleView]"
+
+VIEWS: dict[str, tuple[AnyPart, ...]] = {
+    "overview": (
+        Part("running", RUNS, _GOING_COLUMNS, lambda board: board.going, has_logs=True),
+        Part("waiting", TASKS, _WAITING_COLUMNS, lambda board: board.waiting, has_logs=True),
+        Part("failed lately", RUNS, _RUN_COLUMNS, lambda board: board.failed, has_logs=True),
+    ),
+    "runs": (Part("runs", RUNS, _RUN_COLUMNS, lambda board: board.latest, has_logs=True),),
+    "tasks": (Part("tasks", TASKS, _TASK_COLUMNS, lambda board: board.tasks, has_logs=True),),
+    "workers": (Part("workers", WORKERS, _WORKER_COLUMNS, lambda board: board.workers),),
+    "schedules": (Part("schedules", SCHEDULES, _SCHEDULE_COLUMNS, lambda board: board.schedules),),
+}
+KEYS = (
+    ("tab", "the next list; also :runs :tasks :workers :schedules :overview"),
+    ("up, down, k, j", "another line; page up and page down for many"),
+    ("enter", "show what is in the line"),
+    ("l", "the logs of a run or a task"),
+    ("/", "only lines that contain something; escape for all"),
+    ("escape", "back"),
+    ("q", "back, and in the end quit"),
+)
+_HEADER_LINES = 3
+_PAGE = 10
+_FEWEST_LINES = 3
+
+
+class Screen:
+    """What is on the screen."""
+
+    def __init__(self) -> None:
+        self.view = "overview"
+        self.cursor = 0
+        self.filter = ""
+        self.typed: str | None = None
+        """What is being typed, with the / or : before it."""
+        self.page: list[str] | None = None
+        self._title = ""
+        self._top = 0
+
+    def open(self, title: str, lines: Sequence[str]) -> None:
+        """Show a text over the list."""
+        self._title, self.page, self._top = title, list(lines), 0
+
+    def press(self, key: str, board: Board) -> Wish | None:
+        """Take a key."""
+        if self.typed is not None:
+            self._type(key)
+        elif self.page is not None:
+            self._turn(key, self.page)
+        else:
+            return self._choose(key, board)
+        return None
+
+    def _type(self, key: str) -> None:
+        assert self.typed is not None, "it is asked only while something is typed"
+        match key:
+            case "escape":
+                self.typed = None
+            case "backspace":
+                self.typed = self.typed[:-1] or None
+            case "enter":
+                self._follow(self.typed)
+                self.typed = None
+            case _ if len(key) == 1:
+                self.typed += key
+
+    def _follow(self, typed: str) -> None:
+        """What was typed is complete."""
+        word = typed[1:].strip()
+        if typed.startswith("/"):
+            self.filter, self.cursor = word, 0
+            return
+        for view in VIEWS:
+            if word and view.startswith(word):
+                self._go(view)
+                return
+
+    def _turn(self, key: str, page: list[str]) -> None:
+        steps = {"up": -1, "k": -1, "down": 1, "j": 1, "page up": -_PAGE, "page down": _PAGE, " ": _PAGE}
+        match key:
+            case "escape" | "q":
+                self.page = None
+            case "home" | "g":
+                self._top = 0
+            case "end" | "G":
+                self._top = len(page)
+            case _:
+                self._top += steps.get(key, 0)
+
+    def _choose(self, key: str, board: Board) -> Wish | None:
+        views = list(VIEWS)
+        steps = {"up": -1, "k": -1, "down": 1, "j": 1, "page up": -_PAGE, "page down": _PAGE}
+        match key:
+            case "q":
+                return Wish("quit")
+            case "tab" | "back tab":
+                self._go(views[(views.index(self.view) + (1 if key == "tab" else -1)) % len(views)])
+            case "/" | ":":
+                self.typed = key
+            case "?":
+                self.open("keys", [f"{name:<16} {about}" for name, about in KEYS])
+            case "escape":
+                self.filter = ""
+            case "enter" | "l":
+                return self._wish(key, board)
+            case _:
+                self.cursor += steps.get(key, 0)
+        return None
+
+    def _wish(self, key: str, board: Board) -> Wish | None:
+        """Something about the line where the cursor is, if there is one."""
+        lines = [(part, line) for part in VIEWS[self.view] for line in part.ids(board, self.filter)]
+        if not lines:
+            return None
+        part, here = lines[self._clamped(len(lines))]
+        if key == "enter":
+            return Wish("show", here)
+        return Wish("logs", here) if part.has_logs else None
+
+    def _go(self, view: str) -> None:
+        self.view, self.cursor, self.filter = view, 0, ""
+
+    def _clamped(self, count: int) -> int:
+        self.cursor = max(0, min(self.cursor, count - 1))
+        return self.cursor
+
+    def draw(self, board: Board, now: datetime, *, is_old: bool) -> RenderableType:
+        """All of it, in as many lines as there are."""
+        size = shutil.get_terminal_size()
+        room = max(_FEWEST_LINES, size.lines - _HEADER_LINES - 1)
+        body = self._draw_page(room) if self.page is not None else self._draw_lists(board, now, room)
+        return Group(self._draw_header(board, now, is_old=is_old), body, self._draw_footer())
+
+    def _draw_header(self, board: Board, now: datetime, *, is_old: bool) -> Text:
+        first, second = headline(board)
+        age = f"  no answer, this is from {say_ago(board.at, now)}" if is_old else ""
+        tabs = " ".join(f"[{view}]" if view == self.view else f" {view} " for view in VIEWS)
+        lines = Text.assemble((first, "bold"), (age, "red"), "\n", second, "\n", (tabs, "dim"))
+        lines.no_wrap, lines.overflow = True, "crop"
+        return lines
+
+    def _draw_lists(self, board: Board, now: datetime, room: int) -> RenderableType:
+        """The lists of the view, each with its share of the room, the line of the cursor in view."""
+        parts = VIEWS[self.view]
+        counts = [len(part.ids(board, self.filter)) for part in parts]
+        marked = self._clamped(sum(counts))
+        drawn: list[RenderableType] = []
+        left = room
+        for place, (part, count) in enumerate(zip(parts, counts, strict=True)):
+            share = left // (len(parts) - place)
+            drawn += part.draw(board, self.filter, share, marked, now)
+            left -= 1 if not count else min(share, count + 2)
+            marked -= count
+        return Group(*drawn, *(Text() for _ in range(left)))
+
+    def _draw_page(self, room: int) -> Text:
+        assert self.page is not None, "it is drawn only while it is open"
+        self._top = max(0, min(self._top, len(self.page) - room + 1))
+        lines = self.page[self._top : self._top + room - 1]
+        clean = ("".join(letter if letter.isprintable() else " " for letter in line) for line in lines)
+        text = Text("\n".join([self._title, *clean, *[""] * (room - 1 - len(lines))]), no_wrap=True, overflow="crop")
+        text.stylize("bold", 0, len(self._title))
+        return text
+
+    def _draw_footer(self) -> Text:
+        if self.typed is not None:
+            return Text(f"{self.typed}▏", no_wrap=True)
+        words = f"filter: {self.filter}   " if self.filter else ""
+        return Text(f"{words}tab lists  enter show  l logs  / filter  ? keys  q quit", style="dim", no_wrap=True)

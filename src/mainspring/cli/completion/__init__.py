@@ -1,0 +1,1 @@
+"""Shell completion: the scripts, and the candidates for each argument."""

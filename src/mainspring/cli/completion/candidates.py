@@ -1,0 +1,191 @@
+"""What can stand in a place of the command line, for shells that ask: names and ids that the server knows now.
+
+Somebody has pressed a key and waits: the server has half a second, and one that does not answer, or refuses, is no
+error but leaves nothing to offer. Completing the name of an option imports nothing of this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import rich_click as click
+    from click.shell_completion import CompletionItem
+
+    from mainspring.client.client import Client
+    from mainspring.protocol.rest.runs import RunView
+
+    Items = list[CompletionItem[str]]
+    Offers = Iterable[tuple[str, str]]
+
+_TIMEOUT_SECONDS = 0.5
+_MOST = 100
+_LATEST = "@latest"
+_REACH = ("server", "token_file", "tenant", "context")
+
+
+def contexts(_ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> Items:
+    """Names of contexts."""
+    from mainspring.cli.config.contexts import read_contexts
+    from mainspring.protocol.errors import MainspringError
+
+    try:
+        known = read_contexts().known.values()
+    except MainspringError:
+        # The file is wrong; the command itself will say so.
+        return []
+    return _matching(((context.name, context.server) for context in known), incomplete)
+
+
+def templates(_ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> Items:
+    """Names of the pipelines to begin with."""
+    from mainspring.definitions.templates import templates as all_templates
+
+    return _matching(((template.name, template.about) for template in all_templates()), incomplete)
+
+
+def jobs(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> Items:
+    """Names of jobs."""
+    return _ask(ctx, incomplete, _jobs)
+
+
+def schedules(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> Items:
+    """Names of schedules."""
+    return _ask(ctx, incomplete, _schedules)
+
+
+def workers(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> Items:
+    """Ids of workers."""
+    return _ask(ctx, incomplete, _workers)
+
+
+def runs(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> Items:
+    """Ids of runs, the newest first."""
+    return _ask(ctx, incomplete, _runs)
+
+
+def tasks(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> Items:
+    """Tasks: RUN/NAME once a run is said, ids otherwise."""
+    return _ask(ctx, incomplete, lambda client: _tasks(client, incomplete))
+
+
+def runs_or_tasks(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> Items:
+    """Runs; tasks once a run is said."""
+    return _ask(ctx, incomplete, lambda client: _runs_or_tasks(client, incomplete))
+
+
+def schedules_or_runs(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> Items:
+    """Schedules and runs."""
+    return _ask(ctx, incomplete, lambda client: [*_schedules(client), *_runs(client)])
+
+
+def schedules_or_jobs(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> Items:
+    """Schedules and jobs."""
+    return _ask(ctx, incomplete, lambda client: [*_schedules(client), *_jobs(client)])
+
+
+def files_or_jobs(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> Items:
+    """Jobs, and files if there is none that begins so."""
+    from click.shell_completion import CompletionItem
+
+    return _ask(ctx, incomplete, _jobs) or [CompletionItem(incomplete, type="file")]
+
+
+def everything(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> Items:
+    """Whatever can be shown."""
+
+    def offers(client: Client) -> Offers:
+        if "/" in incomplete:
+            return _tasks(client, incomplete)
+        return [*_runs(client), *_jobs(client), *_schedules(client), *_workers(client)]
+
+    return _ask(ctx, incomplete, offers)
+
+
+def settings(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> Items:
+    """Names of settings."""
+    return _ask(ctx, incomplete, lambda client: ((one.name, one.about) for one in client.settings()))
+
+
+def tenants(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> Items:
+    """Names of tenants."""
+    return _ask(ctx, incomplete, lambda client: ((one.name, one.title) for one in client.tenants(limit=_MOST)))
+
+
+def pools(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> Items:
+    """Names of pools."""
+    return _ask(ctx, incomplete, lambda client: ((one.name, one.note) for one in client.pools(limit=_MOST)))
+
+
+def groups(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> Items:
+    """Names of groups of work."""
+    return _ask(ctx, incomplete, lambda client: ((one.name, one.note) for one in client.groups(limit=_MOST)))
+
+
+def policies(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> Items:
+    """Names of policies."""
+    return _ask(ctx, incomplete, lambda client: ((one.name, one.note) for one in client.policies(limit=_MOST)))
+
+
+def _ask(ctx: click.Context, incomplete: str, offers: Callable[[Client], Offers]) -> Items:
+    """What a server offers that begins so; nothing if it does not answer."""
+    from mainspring.cli.options import Reach
+    from mainspring.protocol.errors import MainspringError
+
+    said = {name: ctx.params.get(name) for name in _REACH}
+    try:
+        with Reach(**said).client(patience=0, timeout_seconds=_TIMEOUT_SECONDS) as client:
+            return _matching(offers(client), incomplete)
+    except (MainspringError, OSError):
+        # Nobody can be told in the middle of a line; the command itself will say it.
+        return []
+
+
+def _matching(offers: Offers, incomplete: str) -> Items:
+    from click.shell_completion import CompletionItem
+
+    return [CompletionItem(value, help=about) for value, about in offers if value.startswith(incomplete)]
+
+
+def _jobs(client: Client) -> Offers:
+    return ((job.name, f"version {job.version}") for job in client.jobs(limit=_MOST))
+
+
+def _schedules(client: Client) -> Offers:
+    return ((schedule.name, schedule.trigger) for schedule in client.schedules(limit=_MOST))
+
+
+def _workers(client: Client) -> Offers:
+    return ((worker.id, worker.hold or worker.status) for worker in client.workers(limit=_MOST))
+
+
+def _runs(client: Client) -> Offers:
+    found = list(client.runs(limit=_MOST))
+    if found:
+        yield _LATEST, _about(found[0])
+    yield from ((run.id, _about(run)) for run in found)
+
+
+def _runs_or_tasks(client: Client, incomplete: str) -> Offers:
+    return _tasks(client, incomplete) if "/" in incomplete or incomplete.startswith("task_") else _runs(client)
+
+
+def _tasks(client: Client, incomplete: str) -> Iterator[tuple[str, str]]:
+    from mainspring.cli.render.tables import say_task
+    from mainspring.cli.resource_ids import find_run
+
+    run, slash, _ = incomplete.partition("/")
+    if slash:
+        for task in client.tasks_of(find_run(client, run), limit=_MOST):
+            yield f"{run}/{say_task(task)}", task.state
+        return
+    for task in client.tasks(limit=_MOST):
+        yield task.id, f"{say_task(task)} {task.state}"
+
+
+def _about(run: RunView) -> str:
+    from mainspring.cli.render.output import say_ago
+    from mainspring.protocol.clock import MachineClock
+
+    return f"{run.state} {run.job}, {say_ago(run.created_at, MachineClock().wall())}"

@@ -1,0 +1,61 @@
+"""`mainspring config`: what is set, and where it was said."""
+
+from __future__ import annotations
+
+import rich_click as click
+
+from mainspring.cli.options import Printing, Reach, prints, prints_rows, reaches_server
+
+
+@click.group("config")
+def config() -> None:
+    """Show what is set, and in which files.
+
+    \b
+    Examples:
+      mainspring config show --origin
+      mainspring config path
+    """
+
+
+@config.command("show")
+@click.argument("names", metavar="[NAME...]", nargs=-1)
+@click.option("--origin", is_flag=True, help="Also who said it: an option, a variable, a context, a file.")
+@prints_rows
+@reaches_server
+def show(reach: Reach, printing: Printing, names: tuple[str, ...], origin: bool) -> None:
+    """Show what holds for commands, for a server and for a worker that are started here; secrets are not shown.
+
+    \b
+    Examples:
+      mainspring config show
+      mainspring config show --origin server.port server.store
+      mainspring config show --origin --context prod server_url
+    """
+    from mainspring.cli.config.effective_config import settled, settled_table
+    from mainspring.cli.render.output import print_rows
+
+    found = settled(reach)
+    if unknown := set(names) - {value.name for value in found}:
+        from mainspring.core.text.suggestions import did_you_mean
+
+        name = min(unknown)
+        raise click.UsageError(f"nothing is called {name}{did_you_mean(name, (value.name for value in found))}")
+    print_rows(
+        [value for value in found if not names or value.name in names], settled_table(with_origin=origin), printing
+    )
+
+
+@config.command("path")
+@prints
+def path(printing: Printing) -> None:
+    """Say which files are read: that of the contexts, and the project's.
+
+    \b
+    Examples:
+      mainspring config path
+    """
+    from mainspring.cli.config.effective_config import FILES, files
+    from mainspring.cli.render.output import print_rows
+
+    print_rows(files(), FILES, printing)

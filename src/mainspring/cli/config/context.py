@@ -1,0 +1,182 @@
+"""`mainspring context`: servers by name."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import rich_click as click
+
+from mainspring.cli.completion import candidates
+from mainspring.cli.options import Noun, Printing, prints, prints_rows
+
+if TYPE_CHECKING:
+    from mainspring.cli.config.contexts import Context
+
+_STDIN = "-"
+
+
+@click.group("context", cls=Noun, invoke_without_command=True)
+@prints_rows
+@click.pass_context
+def context(ctx: click.Context, /, printing: Printing) -> None:
+    """List servers by name; with a verb, add, use, show or remove one. `*` marks the one in use.
+
+    \b
+    Examples:
+      mainspring context add prod --server https://mainspring.example.org --token '${env:PROD_TOKEN}'
+      mainspring context use prod
+      mainspring context ls
+    """
+    if ctx.invoked_subcommand is not None:
+        return
+    from mainspring.cli.config.context_tables import CONTEXTS, views
+    from mainspring.cli.config.contexts import read_contexts
+    from mainspring.cli.render.output import print_rows
+
+    print_rows(views(read_contexts()), CONTEXTS, printing)
+
+
+@context.command("use")
+@click.argument("name", shell_complete=candidates.contexts)
+@prints
+def use(printing: Printing, name: str) -> None:
+    """Use NAME from now on, where a command does not say anything else.
+
+    \b
+    Examples:
+      mainspring context use prod
+    """
+    from mainspring.cli.config.contexts import read_contexts, write_contexts
+
+    contexts = read_contexts()
+    contexts.named(name)
+    write_contexts(replace(contexts, current=name))
+    _print_one(name, printing)
+
+
+@context.command("add")
+@click.argument("name")
+@click.option("--server", metavar="URL", required=True, help="Where the server is.")
+@click.option("--tenant", "-t", help="Whose work, if not that of the token's tenant.")
+@click.option(
+    "--token", metavar="REFERENCE",
+    help="Where the token is, ${env:NAME} or ${file:/path}; - reads it from stdin and keeps it in a file of its own.",
+)  # fmt: skip
+@click.option(
+    "--token-file", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="A file with the token."
+)
+@click.option("--replace", "again", is_flag=True, help="Also if there is one of that name.")
+@prints
+def add(
+    printing: Printing,
+    name: str,
+    server: str,
+    tenant: str | None,
+    token: str | None,
+    token_file: Path | None,
+    again: bool,
+) -> None:
+    """Keep a server as NAME. The first one is in use at once.
+
+    \b
+    Examples:
+      mainspring context add local --server http://127.0.0.1:8484
+      mainspring context add prod --server https://mainspring.example.org --token '${env:PROD_TOKEN}'
+      mainspring context add prod --server https://mainspring.example.org --token - < token
+    """
+    from mainspring.cli.config.contexts import Context, is_name, read_contexts, write_contexts
+    from mainspring.protocol.errors import Conflict
+
+    if not is_name(name):
+        raise click.UsageError(f"{name}: a name is letters, digits, ., _ and -")
+    if token is not None and token_file is not None:
+        raise click.UsageError("--token and --token-file both say where the token is")
+    contexts = read_contexts()
+    if name in contexts.known and not again:
+        conflict = Conflict(f"there is a context {name}")
+        conflict.hint = "--replace changes it"
+        raise conflict
+    where = f"${{file:{token_file.absolute()}}}" if token_file is not None else _reference(name, token)
+    known = {**contexts.known, name: Context(name=name, server=server, tenant=tenant, token=where)}
+    write_contexts(replace(contexts, current=contexts.current or name, known=known))
+    _print_one(name, printing)
+
+
+@context.command("remove")
+@click.argument("name", shell_complete=candidates.contexts)
+@prints
+def remove(printing: Printing, name: str) -> None:
+    """Forget NAME, and the token that was kept for it.
+
+    \b
+    Examples:
+      mainspring context remove staging
+    """
+    from mainspring.cli.config.contexts import read_contexts, token_path, write_contexts
+    from mainspring.cli.render.actions import Deed, print_deeds
+
+    contexts = read_contexts()
+    contexts.named(name)
+    known = {other: one for other, one in contexts.known.items() if other != name}
+    write_contexts(replace(contexts, current=None if contexts.current == name else contexts.current, known=known))
+    token_path(name).unlink(missing_ok=True)
+    print_deeds([Deed(id=name, act="remove", changed=True)], printing)
+
+
+@context.command("show")
+@click.argument("name", required=False, shell_complete=candidates.contexts)
+@prints
+def show(printing: Printing, name: str | None) -> None:
+    """Show NAME, or the one in use. The token is not shown.
+
+    \b
+    Examples:
+      mainspring context show
+      mainspring context show prod -o json
+    """
+    from mainspring.cli.config.contexts import read_contexts
+    from mainspring.protocol.errors import NotFound
+
+    name = name or read_contexts().current
+    if name is None:
+        missing = NotFound("no context is in use")
+        missing.hint = "`mainspring context use` chooses one, `mainspring context add` makes one"
+        raise missing
+    _print_one(name, printing)
+
+
+def _reference(name: str, token: str | None) -> str | None:
+    """Where the token is. One that was typed would stay in the shell's history, and is refused."""
+    from mainspring.cli.config.contexts import keep_token
+    from mainspring.cli.config.secret_references import FORMS, is_reference
+
+    if token is None or is_reference(token):
+        return token
+    if token != _STDIN:
+        raise click.UsageError(f"--token says where the token is: {FORMS}, or - for stdin")
+    given = click.prompt("token", hide_input=True, err=True) if sys.stdin.isatty() else sys.stdin.read()
+    if not given.strip():
+        raise click.UsageError("--token -: there was nothing on stdin")
+    return keep_token(name, given.strip())
+
+
+def _print_one(name: str, printing: Printing) -> None:
+    from mainspring.cli.config.context_tables import view
+    from mainspring.cli.config.contexts import read_contexts
+    from mainspring.cli.render.output import print_one
+
+    contexts = read_contexts()
+    one: Context = contexts.named(name)
+    shown = view(one, contexts)
+
+    def for_people() -> None:
+        click.echo(f"{one.name} is {one.server}{', in use' if shown.current else ''}")
+        if one.tenant:
+            click.echo(f"tenant  {one.tenant}")
+        if shown.token:
+            click.echo(f"token   {shown.token} from {shown.token_from}")
+
+    print_one(shown, one.name, printing, for_people)

@@ -1,0 +1,137 @@
+"""Contexts: servers by name, each with the tenant and the token to use there, in a file of the user's.
+
+    HOME/contexts.toml       which there are and which is used; tokens stand there as references only
+    HOME/tokens/NAME         a token that was given to be kept
+
+HOME is $MAINSPRING_HOME, or `mainspring` in the user's directory of settings ($XDG_CONFIG_HOME, ~/.config).
+
+1. Both are readable for their owner alone, from the moment that they are made.
+2. A file is replaced as a whole: whoever reads it meanwhile finds the old or the new one.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from mainspring.cli.config.toml_files import TomlFile
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_FIELDS = ("server", "tenant", "token")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Context:
+    """A server by name."""
+
+    name: str
+    server: str
+    tenant: str | None = None
+    token: str | None = None
+    """Where the token is: a reference."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contexts:
+    """All of them, and which is used when none is named."""
+
+    current: str | None
+    known: Mapping[str, Context]
+
+    def named(self, name: str) -> Context:
+        """A context. Raises NotFound, which says what may have been meant."""
+        if name in self.known:
+            return self.known[name]
+        from mainspring.core.text.suggestions import did_you_mean
+        from mainspring.protocol.errors import NotFound
+
+        missing = NotFound(f"there is no context {name}{did_you_mean(name, self.known)}")
+        missing.hint = "`mainspring context ls` lists them, `mainspring context add` makes one"
+        raise missing
+
+
+def home() -> Path:
+    """The directory of the user's settings."""
+    own = os.environ.get("MAINSPRING_HOME")
+    if own:
+        return Path(own)
+    return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "mainspring"
+
+
+def contexts_path() -> Path:
+    """The file of the contexts."""
+    return home() / "contexts.toml"
+
+
+def read_contexts() -> Contexts:
+    """What there is. Raises InvalidFile."""
+    path = contexts_path()
+    if not path.exists():
+        return Contexts(current=None, known={})
+    file = TomlFile(path)
+    file.allow((), ("current", "contexts"))
+    known = {name: _read(file, name) for name in file.table("contexts")}
+    current = file.text_at("current") or None
+    if current is not None and current not in known:
+        raise file.blame(("current",), f"there is no context `{current}`")
+    return Contexts(current=current, known=known)
+
+
+def write_contexts(contexts: Contexts) -> None:
+    """Keep them."""
+    lines = [] if contexts.current is None else [f"current = {_quoted(contexts.current)}", ""]
+    for context in sorted(contexts.known.values(), key=lambda one: one.name):
+        lines.append(f"[contexts.{_quoted(context.name)}]")
+        lines += [f"{field} = {_quoted(value)}" for field in _FIELDS if (value := getattr(context, field))]
+        lines.append("")
+    _write_private(contexts_path(), "\n".join(lines))
+
+
+def token_path(name: str) -> Path:
+    """Where a token is kept that was given for a context."""
+    return home() / "tokens" / name
+
+
+def keep_token(name: str, token: str) -> str:
+    """Keep a token in a file of its own; the reference to it."""
+    path = token_path(name).absolute()
+    _write_private(path, f"{token}\n")
+    return f"${{file:{path}}}"
+
+
+def is_name(name: str) -> bool:
+    """Whether a context can be called so: its name is also that of a file."""
+    return _NAME.fullmatch(name) is not None
+
+
+def _read(file: TomlFile, name: str) -> Context:
+    from mainspring.cli.config.secret_references import FORMS, is_reference
+
+    table = ("contexts", name)
+    file.allow(table, _FIELDS)
+    server = file.text_at(*table, "server")
+    token = file.text_at(*table, "token")
+    if not server:
+        raise file.blame(table, "has no `server`")
+    if token is not None and not is_reference(token):
+        raise file.blame((*table, "token"), "a token does not stand in the file", f"it must be {FORMS}")
+    return Context(name=name, server=server, tenant=file.text_at(*table, "tenant"), token=token)
+
+
+def _quoted(text: str) -> str:
+    """A text as TOML has it, which is as JSON has it but for one character."""
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def _write_private(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
+    unfinished.unlink(missing_ok=True)
+    descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        file.write(text)
+    unfinished.replace(path)

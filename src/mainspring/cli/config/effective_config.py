@@ -1,0 +1,126 @@
+"""What is set, for looking at: each value, and who said it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import replace
+
+import msgspec
+import rich_click as click
+from click.core import ParameterSource
+
+from mainspring.cli.commands.processes.server import server
+from mainspring.cli.commands.processes.worker import worker
+from mainspring.cli.config.connection_settings import Said, find_whereabouts
+from mainspring.cli.config.contexts import contexts_path
+from mainspring.cli.config.process_options import ProcessCommand, option_key
+from mainspring.cli.config.project_file import ProjectFile, find_project_file
+from mainspring.cli.config.secret_references import HIDDEN, hide, is_reference
+from mainspring.cli.options import Reach
+from mainspring.cli.render.output import Column, Table
+from mainspring.client.api_calls import DEFAULT_SERVER
+
+
+class Value(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that is set."""
+
+    name: str
+    value: str | None
+    origin: str
+
+
+class ReadFile(msgspec.Struct, frozen=True, kw_only=True):
+    """A file that is read, if it is there."""
+
+    what: str
+    path: str
+    exists: bool
+
+
+FILES: Table[ReadFile] = Table(
+    [
+        Column("what", lambda file, _: file.what),
+        Column("exists", lambda file, _: "yes" if file.exists else "no"),
+        Column("path", lambda file, _: file.path),
+    ],
+    id=lambda file: file.path,
+)
+
+
+def settled_table(*, with_origin: bool) -> Table[Value]:
+    """How it is listed."""
+    return Table(
+        [
+            Column("name", lambda value, _: value.name),
+            Column("value", lambda value, _: value.value),
+            Column("origin", lambda value, _: value.origin, wide=not with_origin),
+        ],
+        id=lambda value: value.name,
+    )
+
+
+def settled(reach: Reach) -> list[Value]:
+    """Everything that is set here."""
+    found = find_whereabouts(reach)
+    project = find_project_file()
+    server_url = found.server if found.server.value else replace(found.server, value=DEFAULT_SERVER)
+    return [
+        Value(name="context", value=found.context, origin=f"{contexts_path()}" if found.context else "default"),
+        Value(name="server_url", value=server_url.value, origin=server_url.origin),
+        Value(name="api_key", value=HIDDEN if found.token.value else None, origin=_token_origin(found.token)),
+        Value(name="tenant", value=found.tenant.value, origin=found.tenant.origin),
+        *_of_process(server, project),
+        *_of_process(worker, project),
+    ]
+
+
+def files() -> list[ReadFile]:
+    """The files that are read."""
+    project = find_project_file()
+    return [
+        ReadFile(what="contexts", path=str(contexts_path()), exists=contexts_path().exists()),
+        *([] if project is None else [ReadFile(what="project", path=str(project.path), exists=True)]),
+    ]
+
+
+def _of_process(command: click.Command, project: ProjectFile | None) -> Iterator[Value]:
+    """The options of a server or a worker, as they would be if it was started here without any."""
+    assert isinstance(command, ProcessCommand), "server and worker are both made so"
+    ctx = click.Context(command, default_map=command.said_in(project, reveal=False))
+    for option in command.params:
+        if not isinstance(option, click.Option) or option.envvar is None:
+            continue
+        value, source = option.consume_value(ctx, {})
+        match source:
+            case ParameterSource.ENVIRONMENT:
+                short = f"MAINSPRING_{(option.name or '').upper()}"
+                origin = next((name for name in option.envvar or () if os.environ.get(name)), short)
+            case ParameterSource.DEFAULT_MAP:
+                origin = str(project.path) if project is not None else ""
+            case _:
+                value, origin = option.get_default(ctx, call=True), "default"
+        yield Value(name=f"{command.name}.{option_key(option)}", value=_said(value), origin=origin)
+
+
+def _said(value: object) -> str | None:
+    """A value in one line, without secrets."""
+    match value:
+        case None | "" | () | []:
+            return None
+        case bool():
+            return "true" if value else "false"
+        case list() | tuple():
+            return " ".join(hide(str(one)) for one in value)
+        case str() | int() | float() | os.PathLike():
+            return hide(str(value))
+        case _:
+            # What click has in place of a value that nobody set.
+            return None
+
+
+def _token_origin(token: Said) -> str:
+    """Who said it, and where it leads: the reference is no secret."""
+    if token.value is not None and is_reference(token.value) and not token.origin.startswith("--"):
+        return f"{token.origin}, {token.value}"
+    return token.origin

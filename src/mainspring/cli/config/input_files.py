@@ -1,0 +1,50 @@
+"""Files that people write: how they are read, and how what would be sent of them is shown."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import msgspec
+import rich_click as click
+
+from mainspring.cli.options import Printing
+from mainspring.protocol.errors import InvalidFile
+
+STDIN = "-"
+_LARGEST_BYTES = 64 * 1024 * 1024
+"""More than any command takes."""
+
+
+def read_file(file: str) -> tuple[str, str]:
+    """What a file is called, and its text; - is stdin. Raises UsageError, or InvalidFile if it is no text."""
+    name = "stdin" if file == STDIN else file
+    try:
+        if file == STDIN:
+            data = sys.stdin.buffer.read(_LARGEST_BYTES + 1)
+        else:
+            with Path(file).open("rb") as opened:
+                data = opened.read(_LARGEST_BYTES + 1)
+    except OSError as error:
+        raise click.UsageError(f"{name} can't be read: {error.strerror}") from error
+    if len(data) > _LARGEST_BYTES:
+        raise InvalidFile(f"{name}: is larger than {_LARGEST_BYTES >> 20} MiB")
+    try:
+        return name, data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InvalidFile(f"{name}: is not UTF-8 (byte {error.start})") from error
+
+
+def print_body(body: bytes, name: str, printing: Printing) -> None:
+    """What would be sent, as JSON; as YAML if that is asked for."""
+    match printing.output:
+        case "name":
+            click.echo(name)
+        case "jsonl":
+            click.echo(body)
+        case "yaml":
+            import yaml
+
+            click.echo(yaml.safe_dump(msgspec.json.decode(body), sort_keys=False), nl=False)
+        case _:
+            click.echo(msgspec.json.format(body, indent=2))

@@ -1,0 +1,132 @@
+"""Options of a process, `server` or `worker`, which can also stand elsewhere:
+
+    --log-limit 1Gi                       on the command line, which goes before
+    MAINSPRING_SERVER__LOG_LIMIT=1Gi      in the environment, which goes before
+    [server] log_limit = "1Gi"            in the project's file, where `${env:NAME}` and `${file:/path}` are taken
+
+Paths in the file are meant from where the file is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import rich_click as click
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from mainspring.cli.config.project_file import ProjectFile
+
+_SQLITE = "sqlite:///"
+_NOT_ELSEWHERE = frozenset({"help", "context"})
+
+
+class ProcessCommand(click.RichCommand):
+    """A command whose options are found on the command line, in the environment and in the project's file."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        for option in self._options():
+            option.envvar = [variable(self.name or "", option), *_as_list(option.envvar)]
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        """Take the words, and what the project's file says."""
+        from mainspring.cli.config.project_file import find_project_file
+
+        if not extra.get("resilient_parsing"):
+            extra["default_map"] = self.said_in(find_project_file(), reveal=True)
+        return super().make_context(info_name, args, parent, **extra)
+
+    def said_in(self, project: ProjectFile | None, *, reveal: bool) -> dict[str, object]:
+        """The options that the project's file has, by the names of the parameters; references followed if `reveal`."""
+        if project is None:
+            return {}
+        options = {option_key(option): option for option in self._options()}
+        said = project.section(self.name or "", options)
+        return {
+            options[key].name or key: _placed(options[key], value, project.path.parent, reveal=reveal)
+            for key, value in said.items()
+        }
+
+    def _options(self) -> Iterator[click.Option]:
+        """All that can stand elsewhere."""
+        return (
+            option for option in self.params if isinstance(option, click.Option) and option.name not in _NOT_ELSEWHERE
+        )
+
+
+def quantity(read: str) -> Callable[[click.Context, click.Parameter, str | None], int | None]:
+    """The callback of an option that is read by a function of `sdk.quantities`."""
+
+    def callback(ctx: click.Context, parameter: click.Parameter, value: str | None) -> int | None:
+        from mainspring.definitions import quantities
+
+        if value is None:
+            return None
+        try:
+            amount: int = getattr(quantities, read)(value)
+        except ValueError as error:
+            raise click.BadParameter(str(error), ctx, parameter) from error
+        return amount
+
+    return callback
+
+
+def invoker(ctx: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
+    """The callback of an option that says who answers prompts."""
+    from mainspring.core.work.invoker_options import parse_invoker
+    from mainspring.protocol.errors import Refused
+
+    try:
+        if value:
+            parse_invoker(value)
+    except Refused as refused:
+        why = [str(refused), *(f"{fault.where}: {fault.why}" for fault in refused.faults)]
+        raise click.BadParameter("; ".join(why), ctx, parameter) from refused
+    return value
+
+
+def option_key(option: click.Option) -> str:
+    """What an option is called in the file: its long name, with _ for -."""
+    return max(option.opts, key=len).lstrip("-").replace("-", "_")
+
+
+def variable(command: str, option: click.Option) -> str:
+    """What an option is called in the environment."""
+    return f"MAINSPRING_{command.upper()}__{option_key(option).upper()}"
+
+
+def _as_list(envvar: str | Sequence[str] | None) -> list[str]:
+    if envvar is None:
+        return []
+    return [envvar] if isinstance(envvar, str) else list(envvar)
+
+
+def _placed(option: click.Option, value: object, directory: Path, *, reveal: bool) -> object:
+    """A value of the file: references followed, paths from where the file is. Raises Refused."""
+    if isinstance(value, Mapping):
+        return [f"{name}={content}" for name, content in value.items()]
+    if isinstance(value, list):
+        return [_placed_one(option, one, directory, reveal=reveal) for one in value]
+    if option.multiple:
+        return [_placed_one(option, value, directory, reveal=reveal)]
+    return _placed_one(option, value, directory, reveal=reveal)
+
+
+def _placed_one(option: click.Option, value: object, directory: Path, *, reveal: bool) -> object:
+    if not isinstance(value, str):
+        return value
+    if reveal:
+        from mainspring.cli.config.secret_references import expand
+
+        value = expand(value)
+    if isinstance(option.type, click.Path):
+        return str(directory / value)
+    if value.startswith(_SQLITE):
+        return f"{_SQLITE}{directory / value.removeprefix(_SQLITE)}"
+    return value

@@ -1,0 +1,112 @@
+"""TOML files of people's, read strictly: what is wrong is shown with its line, and with what may have been meant."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from mainspring.definitions.files.sources import Place
+    from mainspring.protocol.errors import InvalidFile
+
+Keys = tuple[str, ...]
+
+_WORD = re.compile(r""""[^"]*"|'[^']*'|[A-Za-z0-9_-]+""")
+_HEADER = re.compile(r"\s*\[+([^\]]+)\]")
+_ENTRY = re.compile(r"""\s*((?:"[^"]*"|'[^']*'|[A-Za-z0-9_.\s-])+?)\s*=""")
+_AT_LINE = re.compile(r"\(at line (\d+), column (\d+)\)")
+
+
+class TomlFile:
+    """One file, its text, and the tables in it."""
+
+    def __init__(self, path: Path) -> None:
+        """Raises InvalidFile if it can't be read as TOML."""
+        import tomllib
+
+        self.path = path
+        try:
+            self.text = path.read_text(encoding="utf-8")
+            self.root: Mapping[str, object] = tomllib.loads(self.text)
+        except OSError as error:
+            raise _invalid(f"{path} can't be read: {error.strerror}") from error
+        except UnicodeDecodeError as error:
+            raise _invalid(f"{path} is not UTF-8 (byte {error.start})") from error
+        except tomllib.TOMLDecodeError as error:
+            raise self._refuse_text(str(error)) from error
+
+    def table(self, *keys: str) -> Mapping[str, object]:
+        """The table of this name; an empty one if there is none. Raises InvalidFile if it is something else."""
+        found: object = self.root
+        for depth, key in enumerate(keys, 1):
+            found = found.get(key, {}) if isinstance(found, Mapping) else {}
+            if not isinstance(found, Mapping):
+                raise self.blame(keys[:depth], "must be a table")
+        assert isinstance(found, Mapping), "the root is a table, and so is what is in it"
+        return found
+
+    def text_at(self, *keys: str) -> str | None:
+        """The text of this name, or None if there is none. Raises InvalidFile if it is something else."""
+        value = self.table(*keys[:-1]).get(keys[-1])
+        if value is None or isinstance(value, str):
+            return value
+        raise self.blame(keys, "must be text")
+
+    def allow(self, table: Keys, known: Iterable[str]) -> None:
+        """Raise InvalidFile for the first key of a table that is not known."""
+        from mainspring.core.text.suggestions import did_you_mean
+
+        names = sorted(known)
+        for key in self.table(*table):
+            if key not in names:
+                hint = did_you_mean(key, names).removeprefix(", ") or f"there are {', '.join(names)}"
+                raise self.blame((*table, key), f"unknown field `{key}`", hint)
+
+    def blame(self, keys: Keys, why: str, note: str = "") -> InvalidFile:
+        """The error that says what is wrong with a key, and where it stands."""
+        return self._refuse(_place_of(self.text, keys), why, note)
+
+    def _refuse_text(self, why: str) -> InvalidFile:
+        from mainspring.definitions.files.sources import Place
+
+        at = _AT_LINE.search(why)
+        place = Place(int(at[1]) - 1, int(at[2]) - 1) if at else Place(max(0, self.text.count("\n")), 0)
+        return self._refuse(place, f"is not TOML: {_AT_LINE.sub('', why).strip()}", "")
+
+    def _refuse(self, place: Place, why: str, note: str) -> InvalidFile:
+        from mainspring.definitions.files.sources import Flaw, render
+
+        return _invalid(render(str(self.path), self.text, [Flaw(place=place, why=why, note=note)]))
+
+
+def _place_of(text: str, keys: Keys) -> Place:
+    """Where a key stands; the beginning of the file if it is written in a way that is not looked for."""
+    from mainspring.definitions.files.sources import Place
+
+    for number, column, found in _keys_in(text):
+        if found[: len(keys)] == keys:
+            return Place(number, column, len(keys[-1]))
+    return Place(0, 0)
+
+
+def _keys_in(text: str) -> Iterator[tuple[int, int, Keys]]:
+    """Line, column and full name of every table and every entry."""
+    table: Keys = ()
+    for number, line in enumerate(text.splitlines()):
+        if header := _HEADER.match(line):
+            table = _split(header[1])
+            yield number, header.start(1), table
+        elif entry := _ENTRY.match(line):
+            yield number, entry.start(1), (*table, *_split(entry[1]))
+
+
+def _split(name: str) -> Keys:
+    return tuple(word.strip("\"'") for word in _WORD.findall(name))
+
+
+def _invalid(message: str) -> InvalidFile:
+    from mainspring.protocol.errors import InvalidFile
+
+    return InvalidFile(message)

@@ -1,0 +1,1 @@
+"""How results are printed: tables, details, logs, and runs that are being watched."""

@@ -1,0 +1,42 @@
+"""What became of an act, printed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Self
+
+import msgspec
+
+from mainspring.cli.options import Printing
+from mainspring.cli.render.output import Column, Table, print_rows
+from mainspring.protocol.rest.runs import Done
+
+
+class Deed(msgspec.Struct, frozen=True, kw_only=True):
+    """An act, and what the server said to it."""
+
+    id: str
+    act: str
+    changed: bool
+    detail: str = ""
+
+    @classmethod
+    def of(cls, id: str, act: str, done: Done) -> Self:
+        """An act on one thing."""
+        return cls(id=id, act=act, changed=done.changed, detail=done.detail)
+
+
+DEEDS: Table[Deed] = Table(
+    [
+        Column("id", lambda deed, _: deed.id),
+        Column("act", lambda deed, _: deed.act),
+        Column("done", lambda deed, _: "done" if deed.changed else "was so before"),
+        Column("detail", lambda deed, _: deed.detail),
+    ],
+    id=lambda deed: deed.id,
+)
+
+
+def print_deeds(deeds: Sequence[Deed], printing: Printing) -> None:
+    """Say what became of acts."""
+    print_rows(deeds, DEEDS, printing)

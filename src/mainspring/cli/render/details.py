@@ -1,0 +1,250 @@
+"""One thing, with all that is known of it, for people: facts first, then what belongs to it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from datetime import datetime
+from typing import TypeVar
+
+import msgspec
+import rich_click as click
+
+from mainspring.cli.options import Printing
+from mainspring.cli.render.facts import print_facts, say_when
+from mainspring.cli.render.output import Table, print_one, print_rows, say, say_time
+from mainspring.cli.render.schedule_tables import SCHEDULES, fires_table
+from mainspring.cli.render.tables import (
+    ATTEMPTS,
+    TASKS,
+    TRANSITIONS,
+    say_counts,
+    say_failure,
+    say_json,
+    say_labels,
+    say_promise,
+    say_task,
+)
+from mainspring.cli.resource_ids import find_run, find_task, is_run, is_task, without_address
+from mainspring.client.client import Client
+from mainspring.definitions.quantities import say_bytes, say_seconds
+from mainspring.protocol.clock import MachineClock
+from mainspring.protocol.errors import NotFound
+from mainspring.protocol.rest.runs import JobView, RunView, TaskView, WorkerView
+from mainspring.protocol.rest.schedules import ScheduleView
+
+T = TypeVar("T", bound=msgspec.Struct)
+
+_MOST_TASKS = 50
+_LATEST_FIRES = 10
+_TASKS_OF_PATH = 5
+_ATTEMPT = "att_"
+_SCHEDULE = "sched_"
+
+
+class Portraits:
+    """Shows things."""
+
+    def __init__(self, client: Client, printing: Printing) -> None:
+        self._client = client
+        self._printing = printing
+        self._now = MachineClock().wall()
+
+    def show(self, what: str) -> None:
+        """Show what a word means: its kind is seen from its beginning, or found out by asking."""
+        what = without_address(what)
+        if is_task(what) or "/" in what:
+            self._show_task(self._client.task(find_task(self._client, what)))
+        elif is_run(what):
+            self._show_run(self._client.run(find_run(self._client, what)))
+        elif what.startswith(_ATTEMPT):
+            self._show_task(self._task_of_attempt(what))
+        elif what.startswith(_SCHEDULE):
+            self.show_schedule(self._client.schedule(what))
+        else:
+            self._show_named(what)
+
+    def _task_of_attempt(self, attempt: str) -> TaskView:
+        """The task that has this attempt in hands, as far as that can be found out: attempts have no list."""
+        for task in self._client.tasks(states=["ASSIGNED", "RUNNING"]):
+            if task.attempt_id == attempt:
+                return task
+        raise NotFound(f"no task is at attempt {attempt} now")
+
+    def _show_named(self, name: str) -> None:
+        """A worker, a job or a schedule of this name."""
+        for find in (self._find_worker, self._find_job, self._find_schedule):
+            try:
+                find(name)
+            except NotFound:
+                continue
+            return
+        raise NotFound(f"there is no run, task, worker, job or schedule {name}")
+
+    def _find_worker(self, name: str) -> None:
+        self._show_worker(self._client.worker(name))
+
+    def _find_job(self, name: str) -> None:
+        self._show_job(self._client.job(name))
+
+    def _find_schedule(self, name: str) -> None:
+        self.show_schedule(self._client.schedule(name))
+
+    def _show_run(self, run: RunView) -> None:
+        def for_people() -> None:
+            counts = say_counts(run.task_states or {})
+            print_facts(
+                ("run", run.id),
+                ("job", f"{run.job}@{run.job_version}"),
+                ("state", f"{run.state}{' (paused)' if run.paused else ''}"),
+                ("because", run.because),
+                ("held", run.held),
+                ("cancelled by", run.cancelled_by),
+                ("priority", run.priority),
+                ("tenant", run.tenant),
+                ("pool", run.pool),
+                ("submitted by", run.submitted_by),
+                ("created", self._when(run.created_at)),
+                ("starts", self._when(run.start_at) if run.start_at != run.created_at else None),
+                ("ended", self._when(run.ended_at)),
+                ("params", say_json(run.params)),
+                ("repeats", run.linked_run),
+                ("schedule", run.schedule_id),
+                ("window", self._when(run.window_at)),
+                ("retries", run.retries or None),
+                *self._deadline(run),
+                ("tasks", f"{run.task_count}: {counts}" if counts else run.task_count),
+            )
+            self._table(self._client.tasks_of(run.id, limit=_MOST_TASKS), TASKS)
+
+        print_one(run, run.id, self._printing, for_people)
+
+    def _deadline(self, run: RunView) -> list[tuple[str, str | int | None]]:
+        """By when a run is to be over, and how that looks."""
+        if run.finish_by is None:
+            return []
+        facts: list[tuple[str, str | int | None]] = [
+            ("to be over", f"{say_time(run.finish_by, self._printing)} ({say_promise(run, self._now)})"),
+            ("at risk", self._when(run.at_risk_at)),
+        ]
+        if run.ended_at is not None:
+            return facts
+        found = self._client.deadline(run.id)
+        if found.left_seconds is None:
+            return [*facts, ("slack", "nobody knows how long its tasks take")]
+        left = f"{'at least ' if found.unknown else ''}{say_seconds(found.left_seconds)}"
+        path = " → ".join(task.name for task in found.path[:_TASKS_OF_PATH])
+        more = f" and {len(found.path) - _TASKS_OF_PATH} more" if len(found.path) > _TASKS_OF_PATH else ""
+        slack = found.slack_seconds or 0.0
+        spare = f"{say_seconds(slack)} to spare" if slack >= 0 else f"{say_seconds(-slack)} too long"
+        return [*facts, ("slack", f"{spare}: {left} left ({path}{more})")]
+
+    def _show_task(self, task: TaskView) -> None:
+        def for_people() -> None:
+            print_facts(
+                ("task", f"{say_task(task)} ({task.id})"),
+                ("partition", None if task.partition is None else f"{task.partition} of {task.total}"),
+                ("run", task.run_id),
+                ("state", task.state),
+                ("because", task.because),
+                ("since", self._when(task.since)),
+                ("attempt", task.attempt or None),
+                ("worker", task.worker),
+                ("due", self._when(task.due_at)),
+                ("started", self._when(task.started_at)),
+                ("ended", self._when(task.ended_at)),
+                (
+                    "asked to stop",
+                    None if task.stop is None else f"{task.stop.kind} by {task.stop.by}: {task.stop.why}",
+                ),
+                ("output", say_json(task.output)),
+                ("error", say_failure(task.error)),
+            )
+            self._last_lines(task)
+            self._table(self._client.attempts(task.id), ATTEMPTS)
+            self._table(self._client.transitions(task.id), TRANSITIONS)
+
+        print_one(task, task.id, self._printing, for_people)
+
+    def _show_worker(self, worker: WorkerView) -> None:
+        def for_people() -> None:
+            print_facts(
+                ("worker", worker.id),
+                ("status", worker.status),
+                ("hold", f"{worker.hold}: {worker.hold_why}" if worker.hold else None),
+                ("heard", self._when(worker.last_heard_at)),
+                ("since", self._when(worker.since)),
+                ("pool", worker.pool),
+                ("zone", worker.zone),
+                ("cpu", f"{worker.cpu_millis / 1_000:g}"),
+                ("memory", say_bytes(worker.memory_bytes)),
+                ("gpus", worker.gpus),
+                ("disk", say_bytes(worker.disk_bytes)),
+                ("labels", say_labels(worker.labels)),
+                ("version", worker.version),
+            )
+            self._table(self._client.tasks(worker=worker.id, limit=_MOST_TASKS), TASKS)
+
+        print_one(worker, worker.id, self._printing, for_people)
+
+    def _show_job(self, job: JobView) -> None:
+        def for_people() -> None:
+            print_facts(
+                ("job", job.name),
+                ("version", job.version),
+                ("tenant", job.tenant),
+                ("labels", say_labels(job.labels)),
+                ("created", self._when(job.created_at)),
+                ("created by", job.created_by),
+                ("deleted", self._when(job.deleted_at)),
+                ("id", job.id),
+            )
+            self._table(self._client.schedules(job=job.name, limit=_MOST_TASKS), SCHEDULES)
+            if job.definition is not msgspec.UNSET:
+                click.echo()
+                click.echo(msgspec.json.format(bytes(job.definition), indent=2))
+
+        print_one(job, job.name, self._printing, for_people)
+
+    def show_schedule(self, schedule: ScheduleView) -> None:
+        """A schedule, with what became of its latest windows."""
+
+        def for_people() -> None:
+            print_facts(
+                ("schedule", schedule.name),
+                ("job", schedule.job),
+                ("state", schedule.state),
+                ("because", schedule.because),
+                ("fires", schedule.trigger),
+                ("next", self._when(schedule.next_at)),
+                ("waiting", "some of its windows wait" if schedule.waiting else None),
+                ("version", schedule.version),
+                ("tenant", schedule.tenant),
+                ("id", schedule.id),
+                ("created", f"{self._when(schedule.created_at)} by {schedule.created_by}"),
+                ("updated", f"{self._when(schedule.updated_at)} by {schedule.updated_by}"),
+            )
+            if schedule.definition is not msgspec.UNSET:
+                click.echo()
+                click.echo(msgspec.json.format(bytes(schedule.definition), indent=2))
+            self._table(self._client.fires(schedule.id, limit=_LATEST_FIRES), fires_table(self._printing))
+
+        print_one(schedule, schedule.name, self._printing, for_people)
+
+    def _when(self, at: datetime | None) -> str | None:
+        return say_when(at, self._printing)
+
+    def _last_lines(self, task: TaskView) -> None:
+        """What a task printed before it failed, as far as its error has it."""
+        error = msgspec.json.decode(task.error)
+        lines = error.get("last_lines") if isinstance(error, dict) else None
+        if isinstance(lines, str) and lines.strip():
+            click.echo("\nlast lines")
+            for line in lines.splitlines():
+                click.echo(f"  {say(line, self._now)}")
+
+    def _table(self, rows: Iterable[T], table: Table[T]) -> None:
+        listed = list(rows)
+        if listed:
+            click.echo()
+            print_rows(listed, table, replace(self._printing, columns=(), sort=None))

@@ -1,0 +1,25 @@
+"""What is known of one thing, for people: names and values in two columns."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import rich_click as click
+
+from mainspring.cli.options import Printing
+from mainspring.cli.render.output import say, say_ago, say_time
+from mainspring.protocol.clock import MachineClock
+
+
+def print_facts(*facts: tuple[str, str | int | None]) -> None:
+    """Names and values in two columns, without those that have no value."""
+    now = MachineClock().wall()
+    known = [(name, value) for name, value in facts if value not in {None, ""}]
+    width = max(len(name) for name, _ in known)
+    for name, value in known:
+        click.echo(f"{name:<{width}}  {say(value, now)}")
+
+
+def say_when(at: datetime | None, printing: Printing) -> str | None:
+    """A time, and how long ago that is."""
+    return None if at is None else f"{say_time(at, printing)} ({say_ago(at, MachineClock().wall())})"

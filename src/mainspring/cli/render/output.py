@@ -1,0 +1,230 @@
+"""Prints what commands found: tables for people, JSON, YAML or names for programs.
+
+1. Results go to stdout, everything else to stderr.
+2. Programs get the fields of the API under their own names, all of them, with times in ISO 8601.
+3. A table has colours and is cut to the terminal's width only if there is a terminal; otherwise it is plain text, and
+   nothing of it is left out. A state is always a word.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar
+
+import msgspec
+import rich_click as click
+
+from mainspring.cli.options import Printing
+from mainspring.cli.render import terminal
+from mainspring.definitions.quantities import say_seconds
+from mainspring.protocol.clock import MachineClock
+from mainspring.protocol.errors import MainspringError, Unauthenticated
+
+if TYPE_CHECKING:
+    from rich.table import Table as RichTable
+
+T = TypeVar("T", bound=msgspec.Struct)
+Cell: TypeAlias = "str | int | datetime | timedelta | None"
+
+_GAP = "  "
+_NOTHING = "-"
+_SENTENCES = frozenset({"because", "error", "detail", "problem", "labels", "hold_why"})
+"""Columns that give way when a terminal is narrow."""
+_SHORTEST_SENTENCE = 12
+_WHO_ASKS = "give a token with --token-file, MAINSPRING_API_KEY or a context: `mainspring context --help`"
+
+
+@dataclass(frozen=True, slots=True)
+class Column(Generic[T]):
+    """One column of a table."""
+
+    name: str
+    read: Callable[[T, datetime], Cell]
+    """The value for a row, at a moment."""
+    wide: bool = False
+    """Whether only -o wide has it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Table(Generic[T]):
+    """How a kind of thing is listed."""
+
+    columns: Sequence[Column[T]]
+    id: Callable[[T], str]
+
+
+def print_rows(rows: Iterable[T], table: Table[T], printing: Printing) -> None:
+    """Print a list."""
+    now = MachineClock().wall()
+    if printing.output == "jsonl" and printing.sort is None:
+        for row in rows:
+            click.echo(msgspec.json.encode(row))
+        return
+    listed = sort_rows(list(rows), table, printing, now)
+    match printing.output:
+        case "name":
+            for row in listed:
+                click.echo(table.id(row))
+        case "jsonl":
+            for row in listed:
+                click.echo(msgspec.json.encode(row))
+        case "json" | "yaml":
+            _print_value(listed, printing)
+        case _:
+            _print_table(listed, table, printing, now)
+
+
+def print_one(thing: msgspec.Struct, id: str, printing: Printing, for_people: Callable[[], None]) -> None:
+    """Print one thing: for programs as it is, for people by a function of the command's."""
+    match printing.output:
+        case "name":
+            click.echo(id)
+        case "jsonl":
+            click.echo(msgspec.json.encode(thing))
+        case "json" | "yaml":
+            _print_value(thing, printing)
+        case _:
+            for_people()
+
+
+def print_error(error: MainspringError, output: str) -> None:
+    """Say on stderr what went wrong: the problem for programs, a sentence and a hint for people."""
+    if output in {"json", "jsonl", "yaml"}:
+        from mainspring.client.responses import problem_of
+
+        click.echo(msgspec.json.encode(problem_of(error)), err=True)
+        return
+    say_error(str(error), _WHO_ASKS if isinstance(error, Unauthenticated) else error.hint)
+
+
+def say_error(message: str, hint: str = "") -> None:
+    """A sentence on stderr, and what to do."""
+    click.echo(f"{_marked('error:', 'red')} {message}", err=True)
+    say_hint(hint)
+
+
+def say_hint(hint: str) -> None:
+    """What to do, on stderr and after a blank line, if there is anything to say."""
+    if hint:
+        click.echo(f"\n{_marked('hint:', 'cyan')} {hint}", err=True)
+
+
+def rich_table(rows: Sequence[T], table: Table[T], printing: Printing, now: datetime) -> RichTable:
+    """The rows as a table for a terminal. Rich is imported only where there is one."""
+    from rich.table import Table as RichTable
+    from rich.text import Text
+
+    columns = choose_columns(table, printing)
+    drawn = RichTable(box=None, padding=(0, 2, 0, 0), show_header=printing.headers, header_style="bold")
+    lines = [[say(column.read(row, now), now) for column in columns] for row in rows]
+    titles = [column.name.upper().replace("_", " ") for column in columns]
+    widths = [max(map(len, cells)) for cells in zip(titles, *lines, strict=True)]
+    sentences = [place for place, column in enumerate(columns) if column.name in _SENTENCES]
+    if sentences:
+        taken = sum(widths) + len(_GAP) * len(widths) - sum(widths[place] for place in sentences)
+        room = max(_SHORTEST_SENTENCE, (shutil.get_terminal_size().columns - taken) // len(sentences))
+        for place in sentences:
+            widths[place] = min(widths[place], room)
+    # What still does not fit is taken from the last column, so that the others can be read.
+    excess = sum(widths) + len(_GAP) * len(widths) - shutil.get_terminal_size().columns
+    widths[-1] = max(min(widths[-1], _SHORTEST_SENTENCE), widths[-1] - max(0, excess))
+    for title, width in zip(titles, widths, strict=True):
+        drawn.add_column(title, no_wrap=True, overflow="ellipsis", width=width)
+    for line in lines:
+        drawn.add_row(*(Text(word, style=terminal.STYLES.get(word, "")) for word in line))
+    return drawn
+
+
+def choose_columns(table: Table[T], printing: Printing) -> list[Column[T]]:
+    """The columns that were asked for. Raises UsageError for one that there is not."""
+    if not printing.columns:
+        return [column for column in table.columns if printing.output == "wide" or not column.wide]
+    return [_find_column(name, table, "--columns") for name in printing.columns]
+
+
+def sort_rows(rows: list[T], table: Table[T], printing: Printing, now: datetime) -> list[T]:
+    """The rows in the order that was asked for; those without a value come last."""
+    if printing.sort is None:
+        return rows
+    column = _find_column(printing.sort.removeprefix("-"), table, "--sort")
+    known = [(value, row) for row in rows if (value := column.read(row, now)) is not None]
+    unknown = [row for row in rows if column.read(row, now) is None]
+    # One column has values of one kind, so they can be compared.
+    known.sort(key=lambda pair: pair[0], reverse=printing.sort.startswith("-"))
+    return [row for _, row in known] + unknown
+
+
+def say(value: Cell, now: datetime) -> str:
+    """A value in a table."""
+    match value:
+        case None | "":
+            return _NOTHING
+        case datetime():
+            return say_ago(value, now)
+        case timedelta():
+            return say_seconds(value.total_seconds())
+        case _:
+            # What users wrote must not break the lines of a table, or command the terminal.
+            return "".join(character if character.isprintable() else " " for character in str(value))
+
+
+def say_ago(at: datetime, now: datetime) -> str:
+    """How long ago, in one unit: `12s ago`, `3m ago`; or `in 5m`, to the nearest: what lasts 4h begins with `in 4h`."""
+    seconds = (now - at).total_seconds()
+    for unit, size in (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1)):
+        if seconds >= size or (seconds >= 0 and unit == "s"):
+            return f"{seconds // size:.0f}{unit} ago"
+        if seconds < 0 and (round(-seconds) >= size or unit == "s"):
+            return f"in {-seconds / size:.0f}{unit}"
+    raise AssertionError("seconds are the last unit")
+
+
+def say_time(at: datetime | None, printing: Printing) -> str:
+    """A time to the second, in the zone of this machine or in the one that was asked for."""
+    if at is None:
+        return _NOTHING
+    return at.astimezone(printing.zone).isoformat(sep=" ", timespec="seconds")
+
+
+def _print_table(rows: Sequence[T], table: Table[T], printing: Printing, now: datetime) -> None:
+    if terminal.has_color(printing.color, sys.stdout) or terminal.is_drawn_to(sys.stdout):
+        terminal.console(printing.color, sys.stdout).print(rich_table(rows, table, printing, now))
+        return
+    for line in plain_lines(rows, table, printing, now):
+        click.echo(line)
+
+
+def plain_lines(rows: Sequence[T], table: Table[T], printing: Printing, now: datetime) -> list[str]:
+    """A table as plain text, the columns aligned."""
+    columns = choose_columns(table, printing)
+    cells = [[say(column.read(row, now), now) for column in columns] for row in rows]
+    if printing.headers:
+        cells.insert(0, [column.name.upper().replace("_", " ") for column in columns])
+    widths = [max((len(line[place]) for line in cells), default=0) for place in range(len(columns))]
+    return [_GAP.join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in cells]
+
+
+def _print_value(value: object, printing: Printing) -> None:
+    encoded = msgspec.json.encode(value)
+    if printing.output == "json":
+        click.echo(msgspec.json.format(encoded, indent=2))
+        return
+    import yaml
+
+    click.echo(yaml.safe_dump(msgspec.json.decode(encoded), sort_keys=False, allow_unicode=True), nl=False)
+
+
+def _find_column(name: str, table: Table[T], option: str) -> Column[T]:
+    wanted = name.lower().replace("-", "_")
+    for column in table.columns:
+        if column.name == wanted:
+            return column
+    raise click.UsageError(f"{option}: there is no column {name}; there are {', '.join(c.name for c in table.columns)}")
+
+
+def _marked(word: str, style: str) -> str:
+    return click.style(word, fg=style, bold=True) if terminal.has_color("auto", sys.stderr) else word

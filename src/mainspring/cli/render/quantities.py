@@ -1,0 +1,144 @@
+"""Amounts of cores, memory, GPUs and disk: how they are typed, and how they are shown.
+
+--cpu 8 --memory 16Gi          so much
+--cpu none                     nothing is said of it any more
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
+
+import rich_click as click
+
+if TYPE_CHECKING:
+    from mainspring.protocol.rest.sharing import Amounts
+
+Call = TypeVar("Call", bound=Callable[..., object])
+T = TypeVar("T")
+
+NONE = "none"
+TITLES = {"cpu": "cores", "memory": "memory", "gpu": "GPUs", "disk": "disk"}
+"""What people call each resource."""
+_RESOURCES = {
+    "cpu": ("CORES", "cores, as 8 or 500m"),
+    "memory": ("SIZE", "memory, as 16Gi"),
+    "gpu": ("NUMBER", "GPUs"),
+    "disk": ("SIZE", "disk, as 100Gi"),
+}
+
+
+def takes_amounts(name: str, prefix: str, help: str) -> Callable[[Call], Call]:
+    """For a command that takes amounts, as `--cpu` or with a prefix: as `name` it gets what was said, by resource.
+
+    `help` has braces where the resource goes.
+    """
+
+    def decorate(command: Call) -> Call:
+        @functools.wraps(command)
+        def call(*args: object, **rest: object) -> object:
+            typed = {resource: rest.pop(f"{name}_{resource}") for resource in _RESOURCES}
+            said = {
+                resource: read_or_none(f"--{prefix}{resource}", str(text), _READ[resource])
+                for resource, text in typed.items()
+                if text is not None
+            }
+            return command(*args, **{name: said}, **rest)
+
+        for resource, (metavar, about) in reversed(_RESOURCES.items()):
+            option = click.option(
+                f"--{prefix}{resource}", f"{name}_{resource}", metavar=metavar, help=help.format(about)
+            )
+            call = option(call)
+        return call  # type: ignore[return-value]  # it takes what its options give, not what the command does
+
+    return decorate
+
+
+def read_or_none(option: str, text: str, read: Callable[[str], T]) -> T | None:
+    """What was typed; None for `none`, which says nothing of it any more. Raises UsageError."""
+    if text == NONE:
+        return None
+    try:
+        return read(text)
+    except ValueError as error:
+        raise click.UsageError(f"{option} {text}: {error}, or `{NONE}`") from error
+
+
+def read_count(text: str) -> int:
+    """A whole number that is not below zero. Raises ValueError."""
+    if not text.isdecimal():
+        raise ValueError("must be a whole number")
+    return int(text)
+
+
+def read_weight(text: str) -> float:
+    """A number above zero. Raises ValueError."""
+    try:
+        weight = float(text)
+    except ValueError as error:
+        raise ValueError("must be a number such as 2 or 0.5") from error
+    if not 0 < weight < float("inf"):
+        raise ValueError("must be above zero")
+    return weight
+
+
+def say_amounts(amounts: Amounts | None) -> str:
+    """What is said, in one line: `8 cores, 16Gi memory`; empty if nothing is."""
+    if amounts is None:
+        return ""
+    said = ((resource, getattr(amounts, resource)) for resource in _RESOURCES)
+    return ", ".join(
+        f"{say_amount(resource, value)} {TITLES[resource].removesuffix('s') if value == 1 else TITLES[resource]}"
+        for resource, value in said
+        if value is not None
+    )
+
+
+def say_amount(resource: str, value: float | None) -> str:
+    """So much of a resource, without its name: `8`, `16Gi`."""
+    from mainspring.definitions.quantities import say_bytes
+
+    return say_bytes(int(value or 0)) if resource in _SIZES else f"{value or 0:g}"
+
+
+def say_use(use: Amounts, guaranteed: Amounts, burst: Amounts) -> list[tuple[str, str]]:
+    """What is used of each resource against what is promised and allowed: `10 of 10 guaranteed and 4 of 4 burst`."""
+    lines = []
+    for resource, title in TITLES.items():
+        used, promised, most = (getattr(amounts, resource) for amounts in (use, guaranteed, burst))
+        if not used and not promised and most is None:
+            continue
+        say = functools.partial(say_amount, resource)
+        beyond = max(0, (used or 0) - (promised or 0))
+        parts = [f"{say(min(used or 0, promised))} of {say(promised)} guaranteed"] if promised else []
+        if most is not None:
+            parts.append(f"{say(beyond)} of {say(most)} burst")
+        elif promised and beyond:
+            parts.append(f"{say(beyond)} burst")
+        elif not promised:
+            parts.append(f"{say(used)}, without a limit")
+        lines.append((title, " and ".join(parts)))
+    return lines
+
+
+def _read_cores(text: str) -> float:
+    from mainspring.definitions.quantities import millis_of
+
+    return millis_of(text) / 1_000
+
+
+def _read_bytes(text: str) -> int:
+    from mainspring.definitions.quantities import bytes_of
+
+    return bytes_of(text)
+
+
+_READ: dict[str, Callable[[str], float]] = {
+    "cpu": _read_cores,
+    "memory": _read_bytes,
+    "gpu": read_count,
+    "disk": _read_bytes,
+}
+_SIZES = frozenset({"memory", "disk"})

@@ -1,0 +1,222 @@
+"""How tenants with what they use, quotas, groups, pools, policies, freezes, queues and decisions are listed."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from msgspec.structs import replace
+
+from mainspring.cli.render.output import Column, Table
+from mainspring.cli.render.quantities import say_amount, say_amounts
+from mainspring.cli.render.tables import say_labels
+from mainspring.protocol.rest.admin import TenantView
+from mainspring.protocol.rest.decisions import DecisionView
+from mainspring.protocol.rest.sharing import (
+    Amounts,
+    FreezeView,
+    GrantView,
+    GroupView,
+    KeptRoomView,
+    LineView,
+    PolicyView,
+    PoolView,
+    QuotaTerms,
+    QuotaView,
+    TenantUseView,
+)
+
+_EVERY_OTHER = "*"
+
+
+class TenantLine(TenantView, frozen=True, kw_only=True):
+    """A tenant, and what it uses of a pool."""
+
+    use: TenantUseView | None
+    """None: nobody leads the pool now, or the tenant has nothing there."""
+    p0: GrantView | None
+    """It may ask for P0."""
+
+
+class QuotaLine(QuotaView, frozen=True, kw_only=True):
+    """A quota, and what is used of it."""
+
+    use: TenantUseView | None
+
+
+TENANTS: Table[TenantLine] = Table(
+    [
+        Column("name", lambda tenant, _: tenant.name),
+        Column("rooms", lambda tenant, _: None if tenant.use is None else tenant.use.rooms),
+        Column("cpu", lambda tenant, _: None if tenant.use is None else say_amount("cpu", tenant.use.use.cpu)),
+        Column("memory", lambda tenant, _: None if tenant.use is None else say_amount("memory", tenant.use.use.memory)),
+        Column("queued", lambda tenant, _: None if tenant.use is None else say_waiting(tenant.use.queued)),
+        Column("share", lambda tenant, _: None if tenant.use is None else say_part(tenant.use.share)),
+        Column("entitled", lambda tenant, _: None if tenant.use is None else say_part(tenant.use.entitled)),
+        Column("on", lambda tenant, _: "burst" if tenant.use is not None and tenant.use.is_on_burst else None),
+        Column("title", lambda tenant, _: tenant.title),
+        Column("detail", lambda tenant, _: (tenant.use is not None and tenant.use.blocked_by) or tenant.note),
+        Column("p0", lambda tenant, _: None if tenant.p0 is None else "granted", wide=True),
+        Column("contact", lambda tenant, _: tenant.contact, wide=True),
+        Column("version", lambda tenant, _: tenant.version, wide=True),
+        Column("updated", lambda tenant, _: tenant.updated_at, wide=True),
+        Column("updated_by", lambda tenant, _: tenant.updated_by, wide=True),
+        Column("created", lambda tenant, _: tenant.created_at, wide=True),
+        Column("created_by", lambda tenant, _: tenant.created_by, wide=True),
+    ],
+    id=lambda tenant: tenant.name,
+)
+QUOTAS: Table[QuotaView] = Table(
+    [
+        Column("tenant", lambda quota, _: quota.tenant),
+        Column("pool", lambda quota, _: quota.pool or _EVERY_OTHER),
+        Column("weight", lambda quota, now: f"{held(quota, now).weight:g}"),
+        Column("tasks", lambda quota, now: held(quota, now).max_tasks),
+        Column("guaranteed", lambda quota, now: say_amounts(held(quota, now).guaranteed)),
+        Column("burst", lambda quota, now: say_amounts(held(quota, now).burst)),
+        Column("raised", lambda quota, now: quota.raised.until if is_raised(quota, now) and quota.raised else None),
+        Column("updated", lambda quota, _: quota.updated_at),
+        Column("booked", lambda quota, _: ",".join(booking.name for booking in quota.bookings) or None, wide=True),
+        Column("fan_out", lambda quota, now: held(quota, now).max_fan_out, wide=True),
+        Column("failures_per_hour", lambda quota, now: held(quota, now).failures_per_hour, wide=True),
+        Column("version", lambda quota, _: quota.version, wide=True),
+        Column("updated_by", lambda quota, _: quota.updated_by, wide=True),
+    ],
+    id=lambda quota: f"{quota.tenant}/{quota.pool}" if quota.pool else quota.tenant,
+)
+GROUPS: Table[GroupView] = Table(
+    [
+        Column("name", lambda group, _: group.name),
+        Column("most", lambda group, _: group.most),
+        Column("per", lambda group, _: None if group.per_seconds is None else timedelta(seconds=group.per_seconds)),
+        Column("tenant", lambda group, _: group.tenant),
+        Column("updated", lambda group, _: group.updated_at),
+        Column("detail", lambda group, _: group.note),
+        Column("version", lambda group, _: group.version, wide=True),
+        Column("updated_by", lambda group, _: group.updated_by, wide=True),
+    ],
+    id=lambda group: group.name,
+)
+POOLS: Table[PoolView] = Table(
+    [
+        Column("name", lambda pool, _: pool.name),
+        Column("leader", lambda pool, _: pool.leader),
+        Column("labels", lambda pool, _: say_labels(pool.labels)),
+        Column("zones", lambda pool, _: ",".join(pool.zones) or "any"),
+        Column("most", lambda pool, _: say_amounts(pool.max_resources)),
+        Column("detail", lambda pool, _: pool.note),
+        Column("version", lambda pool, _: pool.version, wide=True),
+        Column("updated", lambda pool, _: pool.updated_at, wide=True),
+        Column("updated_by", lambda pool, _: pool.updated_by, wide=True),
+    ],
+    id=lambda pool: pool.name,
+)
+POLICIES: Table[PolicyView] = Table(
+    [
+        Column("name", lambda policy, _: policy.name),
+        Column("jobs_with", lambda policy, _: say_labels({policy.label: policy.value})),
+        Column("need", lambda policy, _: say_labels(policy.requires)),
+        Column("pools", lambda policy, _: ",".join(policy.pools) or "none"),
+        Column("detail", lambda policy, _: policy.note),
+        Column("version", lambda policy, _: policy.version, wide=True),
+        Column("updated", lambda policy, _: policy.updated_at, wide=True),
+        Column("updated_by", lambda policy, _: policy.updated_by, wide=True),
+    ],
+    id=lambda policy: policy.name,
+)
+FREEZES: Table[FreezeView] = Table(
+    [
+        Column("kind", lambda freeze, _: freeze.kind),
+        Column("subject", lambda freeze, _: freeze.subject),
+        Column("since", lambda freeze, _: freeze.since),
+        Column("until", lambda freeze, _: freeze.until),
+        Column("by", lambda freeze, _: freeze.by),
+        Column("detail", lambda freeze, _: freeze.why),
+    ],
+    id=lambda freeze: f"{freeze.kind} {freeze.subject}".rstrip(),
+)
+LINES: Table[LineView] = Table(
+    [
+        Column("priority", lambda line, _: line.priority),
+        Column("tenant", lambda line, _: line.tenant),
+        Column("waiting", lambda line, _: line.waiting),
+        Column("since", lambda line, _: line.since),
+        Column("wants", lambda line, _: line.wants),
+        Column("because", lambda line, _: line.why or "it is next"),
+    ],
+    id=lambda line: f"{line.priority}/{line.tenant}/{line.wants}",
+)
+KEPT_ROOMS: Table[KeptRoomView] = Table(
+    [
+        Column("task", lambda room, _: room.task),
+        Column("tenant", lambda room, _: room.tenant),
+        Column("priority", lambda room, _: room.priority),
+        Column("worker", lambda room, _: room.worker),
+        Column("until", lambda room, _: room.until),
+        Column("because", lambda room, _: room.why),
+    ],
+    id=lambda room: room.task,
+)
+DECISIONS: Table[DecisionView] = Table(
+    [
+        Column("at", lambda decision, _: decision.at),
+        Column("kind", lambda decision, _: decision.kind),
+        Column("task", lambda decision, _: decision.name),
+        Column("request", lambda decision, _: say_request(decision)),
+        Column("worker", lambda decision, _: decision.worker),
+        Column("why", lambda decision, _: decision.why),
+        Column("priority", lambda decision, _: decision.priority, wide=True),
+        Column("free", lambda decision, _: _say_some(decision.free), wide=True),
+        Column("score", lambda decision, _: None if decision.score is None else f"{decision.score:.2f}", wide=True),
+        Column("task_id", lambda decision, _: decision.task_id, wide=True),
+        Column("attempt", lambda decision, _: decision.attempt, wide=True),
+        Column("tenant", lambda decision, _: decision.tenant, wide=True),
+        Column("pool", lambda decision, _: decision.pool, wide=True),
+        Column("looked_at", lambda decision, _: decision.looked_at, wide=True),
+        Column("victims", lambda decision, _: say_victims(decision), wide=True),
+        Column("version", lambda decision, _: decision.version, wide=True),
+        Column("id", lambda decision, _: decision.id, wide=True),
+    ],
+    id=lambda decision: decision.id,
+)
+
+
+def is_raised(quota: QuotaView, now: datetime) -> bool:
+    """Whether another quota holds for a while."""
+    return quota.raised is not None and now < quota.raised.until
+
+
+def held(quota: QuotaView, now: datetime) -> QuotaTerms:
+    """What holds now, with what is booked for now."""
+    terms = quota.raised.quota if quota.raised is not None and is_raised(quota, now) else quota.quota
+    promised = [terms.guaranteed, *(booking.guaranteed for booking in quota.bookings if booking.holds)]
+    most = {name: max(getattr(one, name) or 0 for one in promised) or None for name in Amounts.__struct_fields__}
+    return replace(terms, guaranteed=Amounts(**most))
+
+
+def say_waiting(waiting: dict[str, int]) -> str | None:
+    """How many wait, by priority: `P1 3  P2 12`; nothing if none do."""
+    return "  ".join(f"{name} {number:,}" for name, number in sorted(waiting.items()) if number) or None
+
+
+def say_part(part: float) -> str:
+    """A part of the whole; of one width, so that a column can be sorted by it."""
+    return f"{part:>4.0%}"
+
+
+def say_request(decision: DecisionView) -> str:
+    """What a task asked for, in one line."""
+    request = decision.request
+    parts = [_say_some(request.resources), say_labels(request.labels), f"zone {request.zone}" if request.zone else ""]
+    return ", ".join(filter(None, parts))
+
+
+def say_victims(decision: DecisionView) -> str:
+    """Who was asked to make room, as far as that may be seen."""
+    named = [victim.task_id for victim in decision.victims]
+    others = decision.victims_in_all - len(named)
+    return ", ".join([*named, *([f"{others} more"] if others else [])])
+
+
+def _say_some(amounts: Amounts | None) -> str:
+    """Amounts without those of which there is nothing."""
+    return say_amounts(amounts and replace(amounts, gpu=amounts.gpu or None, disk=amounts.disk or None))

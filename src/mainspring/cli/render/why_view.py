@@ -1,0 +1,198 @@
+"""What `mainspring why` prints: the server's own words, coloured a little, and sums as a table."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import textwrap
+from dataclasses import dataclass
+from typing import NoReturn
+
+import rich_click as click
+
+from mainspring.cli.options import Printing
+from mainspring.cli.render import terminal
+from mainspring.cli.render.output import Column, Table, print_one, print_rows
+from mainspring.cli.resource_ids import find_run, find_task, is_run, is_task, without_address
+from mainspring.client.client import Client
+from mainspring.client.client_diagnosis import Form, Kind
+from mainspring.protocol.clock import MachineClock
+from mainspring.protocol.errors import NotFound, Refused
+from mainspring.protocol.rest.diagnosis import DiagnosisView, QueueReasonsView, WaitingSumView
+
+REASONS: Table[WaitingSumView] = Table(
+    [
+        Column("reason", lambda one, _: one.reason),
+        Column("tasks", lambda one, _: one.tasks),
+        Column("oldest", lambda one, _: one.oldest),
+        Column("detail", lambda one, _: one.says),
+        Column("example", lambda one, _: one.example, wide=True),
+    ],
+    id=lambda one: one.reason,
+)
+_SCHEDULE = "sched_"
+_EVERY_SECONDS = 1.0
+_SHORTEST_LINE = 60
+_LABEL_WIDTH = 14
+"""What is said of a label begins there, and a command two further."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What somebody wants to know."""
+
+    what: str
+    changes: tuple[str, ...] = ()
+    pool: str | None = None
+    is_queue: bool = False
+    is_markdown: bool = False
+
+    @property
+    def form(self) -> Form:
+        """How the server is to say it."""
+        return "markdown" if self.is_markdown else "plain"
+
+
+class Whys:
+    """Asks, and prints."""
+
+    def __init__(self, client: Client, printing: Printing, asked: Asked) -> None:
+        self._client = client
+        self._printing = printing
+        self._asked = asked
+
+    def show(self, *, check: bool = False) -> bool:
+        """Print the answer once; True if it is to be checked, and somebody has to do something."""
+        if self._asked.is_queue:
+            self._show_queue(self._client.queue_reasons(self._asked.pool))
+            return False
+        kind, reference = self._find(self._asked.what)
+        if self._asked.changes:
+            self._show_what_if(kind, reference)
+            return False
+        if self._printing.is_for_people and not check:
+            self._say(self._client.diagnosis_text(kind, reference, self._asked.form))
+            return False
+        found = self._client.diagnosis(kind, reference)
+        print_one(found, found.subject, self._printing, lambda: click.echo(_in_short(found)))
+        return check and found.is_problem
+
+    def watch(self) -> NoReturn:
+        """Show the answer until interrupted: drawn anew at a terminal, otherwise printed when its code is another."""
+        clock = MachineClock()
+        text = self._answer()
+        if terminal.is_drawn_to(sys.stdout):
+            from rich.text import Text
+
+            with terminal.live_view(self._printing.color, lambda: Text("\n".join(fitted(text, _width())))) as live:
+                while True:
+                    clock.pause(_EVERY_SECONDS)
+                    text = self._answer()
+                    live.refresh()
+        shown = ""
+        while True:
+            if _code_of(text) != shown:
+                self._say(text)
+                sys.stdout.flush()
+                shown = _code_of(text)
+            clock.pause(_EVERY_SECONDS)
+            text = self._answer()
+
+    def _answer(self) -> str:
+        """The answer as a text."""
+        if self._asked.is_queue or not self._printing.is_for_people:
+            raise click.UsageError("--watch is for people who look at one thing; for a pool there is `queue -w`")
+        kind, reference = self._find(self._asked.what)
+        if self._asked.changes:
+            return self._client.what_if_text(_task_only(kind, reference), self._asked.changes, self._asked.form)
+        return self._client.diagnosis_text(kind, reference, self._asked.form)
+
+    def _show_what_if(self, kind: Kind, reference: str) -> None:
+        task = _task_only(kind, reference)
+        if self._printing.is_for_people:
+            self._say(self._client.what_if_text(task, self._asked.changes, self._asked.form))
+            return
+        print_one(self._client.what_if(task, self._asked.changes), task, self._printing, lambda: None)
+
+    def _show_queue(self, found: QueueReasonsView) -> None:
+        def for_people() -> None:
+            total = sum(one.tasks for one in found.reasons)
+            click.echo(f"pool {found.pool}: {total or 'nothing'} {'waits' if total < 2 else 'wait'}")
+            if found.reasons:
+                click.echo()
+                print_rows(found.reasons, REASONS, self._printing)
+
+        print_one(found, found.pool, self._printing, for_people)
+
+    def _find(self, word: str) -> tuple[Kind, str]:
+        """What a word means: its kind is seen from its beginning, or found out by asking. Raises NotFound."""
+        if "://" in word:
+            word = without_address(word)
+        if is_task(word):
+            return "tasks", word
+        if "/" in word:
+            return "tasks", find_task(self._client, word)
+        if is_run(word):
+            return "runs", find_run(self._client, word)
+        if word.startswith(_SCHEDULE):
+            return "schedules", word
+        return self._find_named(word)
+
+    def _find_named(self, name: str) -> tuple[Kind, str]:
+        """A job of this name, which knows its schedules, or a schedule."""
+        try:
+            self._client.job(name)
+        except NotFound:
+            try:
+                self._client.schedule(name)
+            except NotFound:
+                raise NotFound(f"there is no task, run, job or schedule {name}") from None
+            return "schedules", name
+        return "jobs", name
+
+    def _say(self, text: str) -> None:
+        """Print the server's words; with colours the code and the names of the lines stand out."""
+        if self._asked.is_markdown:
+            click.echo(text, nl=False)
+            return
+        headline, *lines = fitted(text, _width())
+        if not terminal.has_color(self._printing.color, sys.stdout):
+            click.echo("\n".join((headline, *lines)))
+            return
+        code, gap, rest = headline.partition("  ")
+        click.echo(f"{click.style(code, bold=True, fg='cyan')}{gap}{rest}", color=True)
+        for line in lines:
+            click.echo(f"{click.style(line[:_LABEL_WIDTH], dim=True)}{line[_LABEL_WIDTH:]}", color=True)
+
+
+def _task_only(kind: Kind, reference: str) -> str:
+    """The task that something is supposed of. Raises Refused for anything else."""
+    if kind != "tasks":
+        raise Refused(f"--with is for a task: name one of {reference}, such as {reference}/NAME")
+    return reference
+
+
+def fitted(text: str, width: int | None) -> list[str]:
+    """The lines of a plain answer, none wider than this but for commands, which are to be copied; None: as they are."""
+    lines: list[str] = []
+    for line in text.splitlines():
+        if width is None or len(line) <= width or line.startswith(" " * (_LABEL_WIDTH + 2)):
+            lines.append(line)
+        else:
+            below = " " * _LABEL_WIDTH
+            lines += textwrap.wrap(line, width, subsequent_indent=below, break_on_hyphens=False)
+    return lines
+
+
+def _width() -> int | None:
+    """How wide lines may be; None if there is no terminal to fit."""
+    return max(_SHORTEST_LINE, shutil.get_terminal_size().columns) if sys.stdout.isatty() else None
+
+
+def _in_short(found: DiagnosisView) -> str:
+    """One line for --check."""
+    return f"{found.reason or found.state}  {found.name}: {found.verdict}"
+
+
+def _code_of(text: str) -> str:
+    return text.partition(" ")[0]

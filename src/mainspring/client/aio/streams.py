@@ -1,0 +1,124 @@
+"""What goes on while it is watched: transitions as they become durable, and a log while it is written.
+
+Both take up again by themselves where they were, after a connection that broke or a server that moved, for as long as
+the connection's patience lasts; what was handed out before is not handed out again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from types import TracebackType
+from typing import Self
+
+import httpx2
+import msgspec
+
+from mainspring.client.addresses import Parameters
+from mainspring.client.aio.connection import Connection
+from mainspring.client.responses import LogPart, log_part
+from mainspring.protocol.errors import Unavailable
+from mainspring.protocol.rest.runs import TransitionView
+
+
+class EventStream:
+    """Transitions from the beginning of its `async with` on. Iterating never ends by itself; leave that to end it.
+
+    Yields None when nothing happened for some seconds, so that whoever waits can look up.
+    """
+
+    def __init__(self, connection: Connection, wanted: Parameters, after: str | None, silence_seconds: float) -> None:
+        self._connection = connection
+        self._silence_seconds = silence_seconds
+        self._wanted = wanted
+        self.cursor = after
+        """The place of the last event: a stream that is opened with it goes on behind it."""
+        self._open = AsyncExitStack()
+        self._lines: AsyncIterator[httpx2.ServerSentEvent]
+
+    async def __aenter__(self) -> Self:
+        self._lines = await self._connect()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Hang up."""
+        await self._open.aclose()
+
+    async def __aiter__(self) -> AsyncIterator[TransitionView | None]:
+        while True:
+            try:
+                async for event in self._lines:
+                    if event.id:
+                        self.cursor = event.id
+                    yield msgspec.json.decode(event.data, type=TransitionView) if event.event == "transition" else None
+            except Unavailable:
+                # Nothing is lost: it is asked for again, behind the cursor.
+                yield None
+            self._lines = await self._again()
+
+    async def _connect(self) -> AsyncIterator[httpx2.ServerSentEvent]:
+        headers = {"Accept": "text/event-stream"}
+        params = {**self._wanted, "after": self.cursor}
+        if self.cursor:
+            headers["Last-Event-ID"] = self.cursor
+            del params["after"]
+        await self._open.aclose()
+        answer = await self._open.enter_async_context(
+            self._connection.stream(
+                "GET", "/events", params=params, headers=headers, silence_seconds=self._silence_seconds
+            )
+        )
+        return self._events(answer)
+
+    async def _events(self, answer: httpx2.Response) -> AsyncIterator[httpx2.ServerSentEvent]:
+        try:
+            async for event in httpx2.EventSource(answer):
+                yield event
+        except httpx2.TransportError as error:
+            raise Unavailable(f"the stream of events broke: {error}") from error
+
+    async def _again(self) -> AsyncIterator[httpx2.ServerSentEvent]:
+        for delay in self._connection.delays():
+            await self._connection.clock.sleep(delay)
+            try:
+                return await self._connect()
+            except Unavailable:
+                continue
+        return await self._connect()
+
+
+async def read_log(
+    connection: Connection, task: str, *, attempt: int | None = None, offset: int = 0, limit: int | None = None
+) -> LogPart:
+    """A part of the log of an attempt, the latest unless another is named; a negative offset counts from the end."""
+    params = {"attempt": attempt, "offset": offset, "limit": limit}
+    return log_part(await connection.request("GET", f"/tasks/{task}/log", params=params))
+
+
+async def follow_log(
+    connection: Connection, task: str, *, attempt: int | None = None, offset: int = 0
+) -> AsyncIterator[bytes]:
+    """The log of one attempt from `offset` on, as it is written, until its end."""
+    delays = connection.delays()
+    while True:
+        params = {"attempt": attempt, "offset": offset, "follow": True}
+        try:
+            async with connection.stream("GET", f"/tasks/{task}/log", params=params, silence_seconds=None) as answer:
+                # By now a later attempt may have begun: this goes on with the one that it began with.
+                attempt = int(answer.headers["X-Log-Attempt"])
+                async for piece in answer.aiter_raw():
+                    offset += len(piece)
+                    yield piece
+                    delays = connection.delays()
+        except Unavailable:
+            delay = next(delays, None)
+            if delay is None:
+                raise
+            await connection.clock.sleep(delay)
+        else:
+            return

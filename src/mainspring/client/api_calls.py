@@ -1,0 +1,174 @@
+# Made from aio/calls.py by tools/sync_client.py: change that file, then run `make client`.
+"""How a client asks: one question, a list page by page, an act. What can be asked is in `client.py` and beside it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from random import Random
+from types import TracebackType
+from typing import Self, TypeVar
+
+import msgspec
+
+from mainspring import __version__
+from mainspring.client.addresses import Parameters
+from mainspring.client.connection import Connection
+from mainspring.client.responses import decode
+from mainspring.protocol.errors import Unavailable
+from mainspring.protocol.ids import entropy, new_id
+from mainspring.protocol.rest.runs import LONGEST_PAGE, ActRequest, Count, Done, Page
+
+DEFAULT_SERVER = "http://127.0.0.1:8484"
+T = TypeVar("T")
+
+
+class Calls:
+    """A connection to a server, and who speaks over it."""
+
+    def __init__(
+        self,
+        server: str | None = None,
+        *,
+        token: str | None = None,
+        tenant: str | None = None,
+        timeout_seconds: float = 30.0,
+        patience: float = 10.0,
+        ca_cert: Path | str | None = None,
+        certificate: tuple[Path, Path] | None = None,
+    ) -> None:
+        """What is not said comes from MAINSPRING_SERVER_URL, MAINSPRING_API_KEY, MAINSPRING_TENANT and
+        MAINSPRING_CA_CERT; an empty text is said, and means none.
+
+        `ca_cert` is a file with the certificate that the server's is signed with, if the machine does not know it.
+        `certificate` is the file of a certificate that is shown to the server, and that of its key.
+        `patience` is for how many seconds a request that is safe to repeat is repeated while the moment is wrong.
+        """
+        token = os.environ.get("MAINSPRING_API_KEY") if token is None else token
+        headers = {"User-Agent": f"mainspring/{__version__}"}
+        if token:
+            headers["Authorization"] = f"Bearer {token}"
+        self.tenant = (os.environ.get("MAINSPRING_TENANT") if tenant is None else tenant) or None
+        self._connection = Connection(
+            server or os.environ.get("MAINSPRING_SERVER_URL") or DEFAULT_SERVER,
+            headers=headers,
+            timeout_seconds=timeout_seconds,
+            patience=patience,
+            ca_cert=(os.environ.get("MAINSPRING_CA_CERT") if ca_cert is None else ca_cert) or None,
+            certificate=certificate,
+        )
+        self._random = Random(entropy())
+
+    @property
+    def url(self) -> str:
+        """The address of the server."""
+        return self._connection.url
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Give the sockets back."""
+        self._connection.close()
+
+    def _get(self, path: str, kind: type[T], params: Parameters | None = None) -> T:
+        return decode(self._connection.request("GET", path, params=params), kind)
+
+    def _list(self, path: str, kind: type[T], params: Parameters, limit: int | None) -> Iterator[T]:
+        """Things page by page, at most `limit` of them."""
+        left = limit
+        for page in self._pages(path, kind, params, limit):
+            yield from page.items[:left]
+            if left is not None:
+                left -= len(page.items)
+                if left <= 0:
+                    return
+
+    def _all(self, path: str, kind: type[T], params: Parameters | None = None) -> list[T]:
+        """All things of a list that is never long."""
+        found: list[T] = []
+        for page in self._pages(path, kind, params or {}, None):
+            found += page.items
+        return found
+
+    def _pages(self, path: str, kind: type[T], params: Parameters, limit: int | None) -> Iterator[Page[T]]:
+        cursor: str | None = None
+        while True:
+            asked = {**params, "limit": min(limit or LONGEST_PAGE, LONGEST_PAGE), "cursor": cursor}
+            page: Page[T] = self._get(path, Page[kind], asked)  # type: ignore[valid-type]
+            yield page
+            before, cursor = cursor, page.next_cursor
+            if cursor is None:
+                return
+            if cursor == before:
+                raise Unavailable(f"{path} does not go on: the server gives the same page again and again")
+
+    def _count(self, path: str, params: Parameters, *, exact: bool) -> Count:
+        """How many things a list has."""
+        how = "exact" if exact else "bounded"
+        page = self._get(path, Page[msgspec.Raw], {**params, "limit": 1, "count": how})
+        return page.count or Count(value=len(page.items), at_least=page.next_cursor is not None)
+
+    def _act(self, path: str, why: str, *, repeatable: bool = True, params: Parameters | None = None) -> Done:
+        """Have something done; most of it is safe to repeat, as doing it twice changes nothing."""
+        return self._post(path, ActRequest(why=why), Done, repeatable=repeatable, params=params)
+
+    def _post(
+        self,
+        path: str,
+        body: msgspec.Struct,
+        kind: type[T],
+        *,
+        key: str | None = None,
+        repeatable: bool | None = None,
+        params: Parameters | None = None,
+    ) -> T:
+        """Send a wish, and read the answer."""
+        text = msgspec.json.encode(body)
+        answer = self._connection.request("POST", path, params=params, body=text, key=key, repeatable=repeatable)
+        return decode(answer, kind)
+
+    def _put(
+        self,
+        path: str,
+        body: msgspec.Struct,
+        kind: type[T],
+        *,
+        version: int | str | None = None,
+        params: Parameters | None = None,
+    ) -> T:
+        """Put something in the place of what is there; only in that of `version` if it is said.
+
+        Repeated only without a version: after the first time it would be another.
+        """
+        answer = self._connection.request(
+            "PUT",
+            path,
+            params=params,
+            body=msgspec.json.encode(body),
+            headers=only_if(version),
+            repeatable=version is None,
+        )
+        return decode(answer, kind)
+
+    def _delete(self, path: str, *, version: int | str | None = None, params: Parameters | None = None) -> Done:
+        """Take something away; only if it is of `version`, if that is said."""
+        answer = self._connection.request("DELETE", path, params=params, headers=only_if(version), repeatable=True)
+        return decode(answer, Done)
+
+    def _of_tenant(self) -> Parameters:
+        return {"tenant": self.tenant}
+
+    def _draw_key(self) -> str:
+        return new_id("key", self._connection.clock.wall(), self._random)
+
+
+def only_if(version: int | str | None) -> Mapping[str, str]:
+    """The header by which a change is made only to the version that the caller has seen."""
+    return {} if version is None else {"If-Match": f'"{version}"'}

@@ -1,0 +1,141 @@
+"""The content of artifacts, where their workers stored them: on a disk, or with S3's protocol (WRK-11).
+
+    file:///srv/artifacts/<key>        a disk that whoever reads has too
+    s3://bucket/prefix/<key>           with the credentials of whoever reads: AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL, ..
+
+1. A place is read only if it ends in the key of the artifact (`core/model/artifacts.py`): a worker names places, and nobody
+   is to read any other file for it.
+2. What comes out of it is what was stored, by its size and its SHA-256, or Refused is raised.
+3. A file is never in memory as a whole.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from functools import lru_cache
+from typing import TYPE_CHECKING
+from urllib.parse import quote, unquote, urlsplit
+
+from mainspring.client.addresses import is_loopback
+from mainspring.core.model.artifacts import key_of
+from mainspring.protocol.errors import NotFound, Refused, Unavailable
+from mainspring.protocol.rest.artifacts import ArtifactView
+
+if TYPE_CHECKING:
+    from obstore.store import S3Store
+
+PIECE_BYTES = 4 * 1024 * 1024
+SCHEMES = ("file", "s3")
+_ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
+_RETRIES = 5
+_RETRY_SECONDS = 60.0
+_CONNECT_SECONDS = 5.0
+_REQUEST_SECONDS = 120.0
+
+
+def copy_artifact(artifact: ArtifactView, write: Callable[[bytes], object]) -> None:
+    """Give the content of an artifact to `write`, piece by piece.
+
+    Raises NotFound if it is gone, Unavailable if it can't be read from here, Refused if it is not what was stored: what
+    was written until then is to be thrown away.
+    """
+    scheme, bucket, path = _split(artifact)
+    pieces = _of_file(path, artifact.place) if scheme == "file" else _of_bucket(bucket, path, artifact)
+    digest = hashlib.sha256()
+    size_bytes = 0
+    for piece in pieces:
+        size_bytes += len(piece)
+        if size_bytes > artifact.size_bytes:
+            break
+        digest.update(piece)
+        write(piece)
+    if size_bytes != artifact.size_bytes or digest.hexdigest() != artifact.sha256:
+        raise Refused(f"{artifact.path} is not what was stored: {artifact.place} has another content by now")
+
+
+def place_of(root: str, key: str) -> str:
+    """The URL of a key in a storage."""
+    return f"{root.rstrip('/')}/{quote(key)}"
+
+
+@lru_cache(maxsize=64)
+def open_bucket(name: str) -> S3Store:
+    """A bucket, as the environment says: credentials, region, endpoint. Raises Refused."""
+    from obstore.exceptions import BaseError
+    from obstore.store import S3Store
+
+    endpoint = next((os.environ[name] for name in _ENDPOINTS if os.environ.get(name)), "")
+    is_here = is_loopback(urlsplit(endpoint).hostname or "")
+    more = {"endpoint": endpoint} if endpoint else {}
+    try:
+        return S3Store(
+            name,
+            client_options={
+                "allow_http": is_here or os.environ.get("AWS_ALLOW_HTTP", "").lower() == "true",
+                "connect_timeout": timedelta(seconds=_CONNECT_SECONDS),
+                "timeout": timedelta(seconds=_REQUEST_SECONDS),
+            },
+            retry_config={"max_retries": _RETRIES, "retry_timeout": timedelta(seconds=_RETRY_SECONDS)},
+            **more,  # type: ignore[arg-type]  # a name of its own for every option
+        )
+    except (BaseError, ValueError) as error:
+        raise Refused(f"the bucket {name} can't be used: {first_line(error)}") from None
+
+
+def first_line(error: BaseException) -> str:
+    """What an error of the storage says, without what is for its authors."""
+    return str(error).partition("\n")[0][:500] or type(error).__name__
+
+
+def _split(artifact: ArtifactView) -> tuple[str, str, str]:
+    """The scheme, the bucket and the path of a place. Raises Refused if it is not one for this artifact."""
+    parts = urlsplit(artifact.place)
+    path = unquote(parts.path)
+    key = key_of(artifact.tenant, artifact.run_id, artifact.task_id, artifact.attempt_id, artifact.path)
+    is_bare = not parts.query and not parts.fragment
+    if parts.scheme not in SCHEMES or not is_bare or not path.endswith(f"/{key}") or "/../" in path:
+        raise Refused(f"{artifact.place} is no place for {artifact.path}: it must end in {key}")
+    if parts.scheme == "file" and parts.netloc not in {"", "localhost"}:
+        raise Refused(f"{artifact.place} is on another machine")
+    return parts.scheme, parts.netloc, path
+
+
+def _of_file(path: str, place: str) -> Iterator[bytes]:
+    try:
+        file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
+        raise NotFound(
+            f"there is nothing at {place} on this machine: it was taken away, or is on its worker's"
+        ) from None
+    except OSError as error:
+        raise Unavailable(f"{place} can't be read from here: {error.strerror}") from None
+    with open(file, "rb") as opened:
+        if not stat.S_ISREG(os.fstat(file).st_mode):
+            raise Refused(f"{place} is no file")
+        try:
+            while piece := opened.read(PIECE_BYTES):
+                yield piece
+        except OSError as error:
+            raise Unavailable(f"{place} can't be read from here: {error.strerror}") from None
+
+
+def _of_bucket(bucket: str, path: str, artifact: ArtifactView) -> Iterator[bytes]:
+    """In ranges: no request takes longer because the whole is long."""
+    from obstore.exceptions import BaseError
+
+    store = open_bucket(bucket)
+    key = path.lstrip("/")
+    try:
+        if not artifact.size_bytes:
+            store.head(key)
+        for start in range(0, artifact.size_bytes, PIECE_BYTES):
+            length = min(PIECE_BYTES, artifact.size_bytes - start)
+            yield bytes(store.get_range(key, start=start, length=length))
+    except FileNotFoundError:
+        raise NotFound(f"there is nothing at {artifact.place}: it was taken away") from None
+    except (BaseError, ValueError, OSError) as error:
+        raise Unavailable(f"{artifact.place} can't be read from here: {first_line(error)}") from None

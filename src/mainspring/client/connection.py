@@ -1,0 +1,139 @@
+# Made from aio/connection.py by tools/sync_client.py: change that file, then run `make client`.
+"""One server, as a client reaches it: requests, answers, errors by code, and repeats where they are safe.
+
+    Unreachable    no answer came: the message says which address, why, and what to do
+    anything else  the server answered with a problem, which became the error of `protocol/errors.py` with the same code
+
+1. Only what is safe is repeated: a question (GET), a wish that carries an idempotency key, and whatever the server says
+   that it has not taken (Overloaded).
+2. It is repeated only while the moment is wrong (Unavailable and its kinds), longer apart each time, and as a whole for
+   no longer than `patience`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx2
+
+from mainspring.client.addresses import API, Parameters, is_loopback, read_address, said, trust, unreachable
+from mainspring.client.responses import LONGEST_ANSWER_SECONDS, Gathered, asked_to_wait, error_of
+from mainspring.protocol.clock import MachineClock
+from mainspring.protocol.errors import Overloaded, Unavailable
+
+_FIRST_DELAY_SECONDS = 0.1
+_LONGEST_DELAY_SECONDS = 5.0
+
+
+class Connection:
+    """The way to one server."""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        headers: Mapping[str, str],
+        timeout_seconds: float,
+        patience: float,
+        ca_cert: Path | str | None = None,
+        certificate: tuple[Path, Path] | None = None,
+    ) -> None:
+        self.url = url.rstrip("/")
+        self.timeout_seconds = timeout_seconds
+        self.patience = patience
+        self.clock = MachineClock()
+        address = read_address(self.url)
+        self._http = httpx2.Client(
+            base_url=self.url + API,
+            headers=dict(headers),
+            timeout=timeout_seconds,
+            # A proxy that the environment names leads away from this machine.
+            trust_env=not is_loopback(address.host),
+            verify=trust(address.scheme, ca_cert=ca_cert, certificate=certificate),
+        )
+
+    def close(self) -> None:
+        """Give the sockets back."""
+        self._http.close()
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Parameters | None = None,
+        body: bytes | None = None,
+        media_type: str = "application/json",
+        headers: Mapping[str, str] | None = None,
+        key: str | None = None,
+        repeatable: bool | None = None,
+    ) -> httpx2.Response:
+        """Ask, and give back the answer if it is no problem. Raises what the problem says, or Unreachable."""
+        sent = dict(headers or {})
+        if key is not None:
+            sent["Idempotency-Key"] = key
+        if body is not None:
+            sent["Content-Type"] = media_type
+        if repeatable is None:
+            repeatable = method == "GET" or key is not None
+        for delay in self.delays():
+            try:
+                return self._once(method, path, params, body, sent)
+            except Unavailable as error:
+                is_safe = repeatable or isinstance(error, Overloaded)
+                if not is_safe or asked_to_wait(error) > self.patience:
+                    raise
+                self.clock.pause(max(delay, asked_to_wait(error)))
+        return self._once(method, path, params, body, sent)
+
+    @contextmanager
+    def stream(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Parameters | None = None,
+        body: bytes | None = None,
+        headers: Mapping[str, str] | None = None,
+        silence_seconds: float | None,
+    ) -> Iterator[httpx2.Response]:
+        """An answer that is read while it comes. Raises as `request` does, also in the middle of it."""
+        timeout = httpx2.Timeout(self._http.timeout.connect, read=silence_seconds)
+        try:
+            with self._http.stream(
+                method, path, params=said(params), content=body, headers=dict(headers or {}), timeout=timeout
+            ) as response:
+                if response.is_error:
+                    raise error_of(self._read(response))
+                yield response
+        except httpx2.TransportError as error:
+            raise unreachable(self.url, error) from error
+
+    def delays(self) -> Iterator[float]:
+        """How long to wait before each repeat, until patience is over."""
+        until = self.clock.monotonic() + self.patience
+        delay = _FIRST_DELAY_SECONDS
+        while (left := until - self.clock.monotonic()) > 0:
+            yield min(delay, left)
+            delay = min(delay * 2, _LONGEST_DELAY_SECONDS)
+
+    def _once(
+        self, method: str, path: str, params: Parameters | None, body: bytes | None, headers: Mapping[str, str]
+    ) -> httpx2.Response:
+        try:
+            with self._http.stream(method, path, params=said(params), content=body, headers=dict(headers)) as answer:
+                response = self._read(answer)
+        except httpx2.TransportError as error:
+            raise unreachable(self.url, error) from error
+        if response.is_error:
+            raise error_of(response)
+        return response
+
+    def _read(self, answer: httpx2.Response) -> httpx2.Response:
+        """All of an answer. Raises TooLarge or Unreachable if it does not end."""
+        gathered = Gathered(answer, self.clock.monotonic() + LONGEST_ANSWER_SECONDS)
+        for part in answer.iter_bytes():
+            gathered.add(part, self.clock.monotonic())
+        return gathered.whole()

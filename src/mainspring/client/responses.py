@@ -1,0 +1,173 @@
+"""What a server's answers become: structs, parts of a log, and errors by the code of the problem that they say."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+import httpx2
+import msgspec
+
+from mainspring.protocol import errors
+from mainspring.protocol.errors import Fault, MainspringError, Refused, TooLarge, Unavailable, Unreachable
+from mainspring.protocol.rest.runs import CheckpointView, FaultView, Problem
+
+T = TypeVar("T")
+
+_BY_STATUS: dict[int, type[MainspringError]] = {
+    401: errors.Unauthenticated,
+    403: errors.Forbidden,
+    404: errors.NotFound,
+    409: errors.Conflict,
+    412: errors.Outdated,
+    413: errors.TooLarge,
+    429: errors.Overloaded,
+}
+"""For an answer without a problem in it: something between us and the server gave it."""
+
+
+LARGEST_ANSWER_BYTES = 512 * 1024 * 1024
+LONGEST_ANSWER_SECONDS = 900.0
+"""Of what is answered as a whole; what is followed while it comes, such as a log, has neither limit."""
+_OF_THE_BODY = ("content-encoding", "content-length", "transfer-encoding")
+
+
+class LogPart(msgspec.Struct, frozen=True, kw_only=True):
+    """A part of an attempt's log."""
+
+    data: bytes
+    offset: int
+    size: int
+    """How much of the log there is by now."""
+    complete: bool
+    """Nothing will be added after `size`."""
+    attempt: int
+
+
+class Gathered:
+    """An answer of which the parts come one after another, up to a limit."""
+
+    def __init__(self, answer: httpx2.Response, until: float) -> None:
+        """Raises TooLarge if it says itself that it is."""
+        self._answer = answer
+        self._until = until
+        self._parts: list[bytes] = []
+        self._size = 0
+        announced = answer.headers.get("Content-Length", "")
+        if announced.isdecimal() and int(announced) > LARGEST_ANSWER_BYTES:
+            raise self._too_large()
+
+    def add(self, part: bytes, now: float) -> None:
+        """One more. Raises TooLarge or Unreachable if that is too much, or too late."""
+        self._size += len(part)
+        if self._size > LARGEST_ANSWER_BYTES:
+            raise self._too_large()
+        if now > self._until:
+            url = self._answer.request.url
+            raise Unreachable(f"the answer of {url} did not end within {LONGEST_ANSWER_SECONDS:.0f} s")
+        self._parts.append(part)
+
+    def whole(self) -> httpx2.Response:
+        """The answer with all of its parts."""
+        answer = self._answer
+        headers = [(name, value) for name, value in answer.headers.multi_items() if name not in _OF_THE_BODY]
+        return httpx2.Response(
+            answer.status_code, headers=headers, content=b"".join(self._parts), request=answer.request
+        )
+
+    def _too_large(self) -> TooLarge:
+        error = TooLarge(f"the answer of {self._answer.request.url} has more than {LARGEST_ANSWER_BYTES} bytes")
+        error.hint = "ask for less at once, for instance with a smaller limit"
+        return error
+
+
+def decode(answer: httpx2.Response, kind: type[T]) -> T:
+    """An answer as a struct. Raises Unavailable if it is none of this version's."""
+    try:
+        return msgspec.json.decode(answer.content, type=kind)
+    except msgspec.DecodeError as error:
+        raise Unavailable(f"{answer.request.url} does not speak as a server of this version does: {error}") from error
+
+
+def log_part(answer: httpx2.Response) -> LogPart:
+    """An answer as a part of a log."""
+    return LogPart(
+        data=answer.content,
+        offset=int(answer.headers["X-Log-Offset"]),
+        size=int(answer.headers["X-Log-Size"]),
+        complete=answer.headers["X-Log-Complete"] == "true",
+        attempt=int(answer.headers["X-Log-Attempt"]),
+    )
+
+
+def etag_of(checkpoint: CheckpointView) -> str:
+    """What tells a checkpoint from the one after it."""
+    from mainspring.core.work.work import digest_of
+
+    return digest_of(bytes(checkpoint.document).decode())
+
+
+def error_of(response: httpx2.Response) -> MainspringError:
+    """The error that an answer says."""
+    try:
+        problem = msgspec.json.decode(response.content, type=Problem)
+    except msgspec.DecodeError:
+        kind = _BY_STATUS.get(response.status_code, Unavailable if response.status_code >= 500 else Refused)
+        problem = Problem(
+            type="about:blank",
+            title=response.reason_phrase or "error",
+            status=response.status_code,
+            code=kind.code,
+            detail=f"{response.request.url} answered {response.status_code} {response.reason_phrase}",
+        )
+    error = error_of_problem(problem)
+    error.__cause__ = httpx2.HTTPStatusError(str(error), request=response.request, response=response)
+    return error
+
+
+def error_of_problem(problem: Problem) -> MainspringError:
+    """The error with a problem's code, with the problem attached."""
+    kind = _kinds().get(problem.code, MainspringError)
+    summary = problem.detail or problem.title
+    error: MainspringError
+    if issubclass(kind, Refused):
+        error = kind(summary, [Fault(where=fault.pointer, why=fault.detail) for fault in problem.errors])
+    else:
+        error = kind(summary)
+    error.problem = problem
+    error.hint = problem.hint
+    return error
+
+
+def problem_of(error: MainspringError) -> Problem:
+    """What programs are told of an error: the server's own words, or the same form with the status 0."""
+    if isinstance(error.problem, Problem):
+        return error.problem
+    faults = error.faults if isinstance(error, Refused) else ()
+    return Problem(
+        type="about:blank",
+        title=(type(error).__doc__ or error.code).partition(":")[0],
+        status=0,
+        code=error.code,
+        detail=str(error).partition("\n")[0],
+        hint=error.hint,
+        errors=[FaultView(pointer=fault.where, detail=fault.why) for fault in faults],
+    )
+
+
+def asked_to_wait(error: Unavailable) -> float:
+    """The seconds that the server asked to wait for, if it did: exactly, if it said that."""
+    if isinstance(error.problem, Problem) and error.problem.retry_after_seconds is not None:
+        return error.problem.retry_after_seconds
+    if not isinstance(error.__cause__, httpx2.HTTPStatusError):
+        return 0.0
+    words = error.__cause__.response.headers.get("Retry-After", "")
+    return float(words) if words.isdigit() else 0.0
+
+
+def _kinds() -> dict[str, type[MainspringError]]:
+    """Every error of `protocol/errors.py` by its code."""
+    return {
+        kind.code: kind
+        for kind in vars(errors).values()
+        if isinstance(kind, type) and issubclass(kind, MainspringError)
+    }

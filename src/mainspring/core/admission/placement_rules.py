@@ -1,0 +1,96 @@
+"""The rules of where tasks run and what they are counted by: preferences, neighbours, groups, pool (PLC-3, PLC-12)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from mainspring.core.admission import validate_job
+from mainspring.core.admission.validate_job import Faults
+from mainspring.core.model.job import JobSpec, TaskSpec
+from mainspring.core.text.suggestions import did_you_mean
+
+MOST_NEIGHBOURS = 16
+MOST_GROUPS = 8
+_NAMES_TO_COMPARE = 500
+_MOST_STEPS = 2_000_000
+"""Edges that are looked at for tasks that are to be near what comes after them. A job that has more of them is taken as
+it is: such a task would wait for nobody, and mean nothing."""
+
+
+def check_header(spec: JobSpec, faults: Faults) -> None:
+    """What a job says besides its tasks."""
+    if spec.pool is not None:
+        validate_job.check_name(spec.pool, "pool", faults)
+    _check_groups(spec.groups, "groups", faults)
+
+
+def check_task(task: TaskSpec, number: int, faults: Faults) -> None:
+    """What can be seen of one task without the others. Most say nothing of this."""
+    where = f"tasks[{number}]"
+    if task.prefer:
+        validate_job.check_labels(task.prefer, f"{where}.prefer", faults)
+    if task.prefer_zone is not None:
+        validate_job.check_name(task.prefer_zone, f"{where}.prefer_zone", faults)
+    if task.groups:
+        _check_groups(task.groups, f"{where}.groups", faults)
+
+
+def check_neighbours(
+    tasks: Sequence[tuple[int, TaskSpec]], known: Collection[str], graph: Sequence[Sequence[int]], faults: Faults
+) -> None:
+    """A task is near or apart from tasks of its run, and near none that comes after it.
+
+    `known` has the names of all, `graph` what each of `tasks` needs, by places among them.
+    """
+    place_of = {task.name: place for place, (_, task) in enumerate(tasks)}
+    steps = 0
+    for place, (number, task) in enumerate(tasks):
+        for field, names in (("near", task.near), ("apart", task.apart)):
+            if names:
+                _check_names(names, known, f"tasks[{number}].{field}", faults)
+        for index, name in enumerate(task.near):
+            where = f"tasks[{number}].near[{index}]"
+            if name == task.name:
+                faults.add(where, "a task can't be near itself")
+            elif name in place_of and steps < _MOST_STEPS:
+                comes_after, looked_at = _needs(graph, place_of[name], place)
+                steps += looked_at
+                if comes_after:
+                    faults.add(where, f"{name} needs {task.name}: it can't have started before")
+
+
+def _check_names(names: Sequence[str], known: Collection[str], where: str, faults: Faults) -> None:
+    if len(names) > MOST_NEIGHBOURS:
+        faults.add(where, f"there are {len(names)}, {MOST_NEIGHBOURS} are allowed")
+        return
+    for index, name in enumerate(names):
+        if name in names[:index]:
+            faults.add(f"{where}[{index}]", f"{name} is named twice")
+        elif name not in known:
+            hint = did_you_mean(name, known) if len(known) <= _NAMES_TO_COMPARE else ""
+            faults.add(f"{where}[{index}]", f"there is no task {name[:60]!a}{hint}")
+
+
+def _check_groups(groups: Sequence[str], where: str, faults: Faults) -> None:
+    if len(groups) > MOST_GROUPS:
+        faults.add(where, f"there are {len(groups)}, {MOST_GROUPS} are allowed")
+        return
+    for index, group in enumerate(groups):
+        if group in groups[:index]:
+            faults.add(f"{where}[{index}]", f"{group} is named twice")
+        else:
+            validate_job.check_name(group, f"{where}[{index}]", faults)
+
+
+def _needs(graph: Sequence[Sequence[int]], task: int, other: int) -> tuple[bool, int]:
+    """Whether a task needs another one, directly or not; and how many edges were looked at."""
+    seen, waiting, steps = {task}, [task], 0
+    while waiting:
+        for parent in graph[waiting.pop()]:
+            steps += 1
+            if parent == other:
+                return True, steps
+            if parent not in seen:
+                seen.add(parent)
+                waiting.append(parent)
+    return False, steps

@@ -1,0 +1,311 @@
+"""What may come in: a submission is validated whole, and the answer names every fault (ADM-1, SEC-6).
+
+    bytes ── decode_job ──► JobSpec        from outside: JSON that may be anything
+    JobSpec ── check_job ──► faults        from inside: built by code of ours
+    parameters and so on ── check_run ──► faults
+
+1. Nothing is turned into objects before its size is known to be allowed, and no task before their number is.
+2. A bad task hides no other: each is read for itself, and if that fails, each of its fields.
+3. A graph may be as deep as it has tasks: nothing recurses.
+
+100,000 tasks with 200,000 edges (20 MB) take about a second, half as long again if the work of each is another one; a
+million tasks are refused in a tenth of one. The rules
+are in `core/admission/validate_job.py` and the other `core/*_rules.py`; when you add a field to a job, add its rule there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime, timedelta
+
+import msgspec
+
+from mainspring.core.admission import artifact_rules, failure_rules, fan_out_rules, placement_rules, validate_job
+from mainspring.core.admission.validate_job import Faults, Limits, WorkRule
+from mainspring.core.model.job import JobSpec, TaskSpec
+from mainspring.core.model.task import Priority
+from mainspring.core.text import strict_json
+from mainspring.core.text.field_errors import name_faults
+from mainspring.core.text.strict_json import Blemish, Read
+from mainspring.protocol.errors import Fault, Refused
+
+__all__ = ["Limits", "check_job", "check_run", "decode_job", "read_tasks"]
+
+LONGEST_KEY = 256
+"""Of an idempotency key, or of the name of whoever submits."""
+_NO_JOB = "a job is an object with a name and tasks"
+_LARGEST_EXAMINED_BYTES = 1024 * 1024
+"""What is broken and larger is refused with its first fault: to name every one, all of it becomes Python objects."""
+_LARGEST_HEADER_FIELD_BYTES = 1024
+_LARGER_HEADER_FIELDS = {"labels": 16 * 1024, "description": 16 * 1024}
+
+
+class _AnyTask(msgspec.Struct, gc=False):
+    """An object, of which nothing is kept."""
+
+
+class _Outline(msgspec.Struct):
+    """A job of which the tasks are only counted."""
+
+    tasks: list[_AnyTask] = []
+
+
+_OUTLINE: type[_Outline] = msgspec.defstruct(
+    "_OUTLINE",
+    [(field.encode_name, msgspec.Raw, None) for field in msgspec.structs.fields(JobSpec) if field.name != "tasks"],
+    bases=(_Outline,),
+    forbid_unknown_fields=True,
+)  # type: ignore[assignment]
+"""With the other fields that a job may have, and none else."""
+
+
+def decode_job(body: bytes, limits: Limits) -> JobSpec:
+    """A job from JSON that somebody sent. Raises Refused, with every fault that can be named."""
+    faults = Faults()
+    if len(body) > limits.max_body_bytes:
+        faults.add("", f"has {len(body)} bytes, {limits.max_body_bytes} are allowed")
+        raise _refusal(faults)
+    members, raw_tasks = _split(body, limits, faults)
+    header = _read_header(members, limits, faults)
+    tasks: list[tuple[int, TaskSpec]] = []
+    known: set[str] = set()
+    for number, (task, name) in enumerate(read_tasks(raw_tasks, limits, faults)):
+        if name is not None:
+            known.add(name)
+        if task is not None:
+            tasks.append((number, task))
+    if raw_tasks:
+        _check_tasks(tasks, known, limits, faults)
+    else:
+        faults.add("tasks", _say_count(0, limits))
+    if faults.total():
+        raise _refusal(faults)
+    return msgspec.structs.replace(header, tasks=tuple(task for _, task in tasks))
+
+
+def check_job(spec: JobSpec, limits: Limits) -> list[Fault]:
+    """What is wrong with a job, each with its path; nothing if it can be run."""
+    faults = Faults()
+    if not 1 <= len(spec.tasks) <= limits.max_tasks:
+        faults.add("tasks", _say_count(len(spec.tasks), limits))
+        return faults.all()
+    _check_header(spec, limits, faults)
+    tasks = list(enumerate(spec.tasks))
+    works = WorkRule(limits, faults)
+    for number, task in tasks:
+        works.check(task.work, number)
+    _check_tasks(tasks, {task.name for task in spec.tasks}, limits, faults)
+    return faults.all()
+
+
+def check_run(
+    *,
+    tenant: str,
+    params: str,
+    priority: int,
+    submitted_by: str,
+    now: datetime,
+    start_at: datetime | None = None,
+    finish_by: datetime | None = None,
+    key: str | None = None,
+    limits: Limits,
+) -> list[Fault]:
+    """What is wrong with a request for a run of a job that is known; nothing if it can be taken."""
+    faults = Faults()
+    validate_job.check_name(tenant, "tenant", faults)
+    validate_job.check_params(params, limits, faults)
+    if priority not in tuple(Priority):
+        faults.add("priority", "must be 0, 1 or 2 (P0, P1 or P2)")
+    for where, text in (("submitted_by", submitted_by), ("key", key)):
+        if text is None:
+            continue
+        fault = strict_json.fault_in_text(text)
+        if fault is not None or not 1 <= len(text) <= LONGEST_KEY:
+            faults.add(where, fault or f"must have 1 to {LONGEST_KEY} characters")
+    if start_at is not None:
+        if start_at.tzinfo is None:
+            faults.add("start_at", "must say its time zone")
+        elif start_at - now > timedelta(seconds=limits.max_start_ahead_seconds):
+            faults.add("start_at", f"must be within {limits.max_start_ahead_seconds / 86_400:g} days")
+    if finish_by is not None:
+        _check_finish_by(finish_by, start_at, now, faults)
+    return faults.all()
+
+
+def _check_finish_by(finish_by: datetime, start_at: datetime | None, now: datetime, faults: Faults) -> None:
+    """By when a run is to be over: later than it starts, and not beyond what any limit of time may be."""
+    if finish_by.tzinfo is None:
+        faults.add("finish_by", "must say its time zone")
+        return
+    starts = now if start_at is None or start_at.tzinfo is None else max(now, start_at)
+    if finish_by <= starts:
+        faults.add("finish_by", "must be later than the run starts")
+    elif finish_by - starts > timedelta(seconds=validate_job.LONGEST_TIMEOUT_SECONDS):
+        faults.add("finish_by", f"must be within {validate_job.LONGEST_TIMEOUT_SECONDS / 86_400:g} days of its start")
+
+
+def _split(body: bytes, limits: Limits, faults: Faults) -> tuple[dict[str, msgspec.Raw], list[msgspec.Raw]]:
+    """The fields of a job, and its tasks, unread but counted; the tasks are not among the fields.
+
+    Raises Refused if there are too many of them, or if it is no JSON object with a list of tasks at all.
+    """
+    try:
+        body.decode()
+        tasks = _count_tasks(body) if len(body) > _LARGEST_EXAMINED_BYTES else 0
+        if tasks > limits.max_tasks:
+            faults.add("tasks", _say_count(tasks, limits))
+            raise _refusal(faults)
+        members = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
+        raw_tasks = msgspec.json.decode(members.get("tasks", b"[]"), type=list[msgspec.Raw])
+    except UnicodeDecodeError as error:
+        faults.add("", f"is not UTF-8 (byte {error.start})")
+    except (msgspec.DecodeError, RecursionError) as error:
+        # Not JSON, or not strictly, or not of this form: the other reader is slower, but can say what, and where.
+        value, found = _examine(body, f"is not JSON, or no job: {error}")
+        is_object = isinstance(value, dict)
+        form = Fault(where="tasks" if is_object else "", why="must be a list" if is_object else _NO_JOB)
+        faults.extend(found or [form])
+    else:
+        if len(raw_tasks) <= limits.max_tasks:
+            if _may_have_doubled_key(body, members):
+                found = _examine(body, "has a key twice, or one that is written with escapes")[1]
+                faults.extend([fault for fault in found if not fault.where])
+            members.pop("tasks", None)
+            return members, raw_tasks
+        faults.add("tasks", _say_count(len(raw_tasks), limits))
+    raise _refusal(faults)
+
+
+def _count_tasks(body: bytes) -> int:
+    """How many tasks a large body has, without keeping any of them. Raises DecodeError if one is no object, or for a
+    field that no job has.
+
+    64 MB of `0,0,0` would else be 32 million tasks of 70 bytes each before they are counted.
+    """
+    return len(msgspec.json.decode(body, type=_OUTLINE).tasks)
+
+
+def _may_have_doubled_key(body: bytes, members: dict[str, msgspec.Raw]) -> bool:
+    """Whether a key of the outermost object may stand twice: its members are then shorter than it is.
+
+    A key that is written with escapes is taken for one as well; the strict reader finds that nothing is wrong with it.
+    """
+    together = sum(
+        len(msgspec.json.encode(key)) + len(":,") + len(msgspec.json.format(member, indent=-1))
+        for key, member in members.items()
+    )
+    return bool(members) and together + len("{}") - len(",") != len(msgspec.json.format(body, indent=-1))
+
+
+def _read_header(members: dict[str, msgspec.Raw], limits: Limits, faults: Faults) -> JobSpec:
+    """The job without its tasks. What could not be read is left as it would be if it had not been said."""
+    reader = strict_json.Reader()
+    fields: dict[str, Read] = {"tasks": []}
+    for key, member in members.items():
+        path = strict_json.path_to("", key)
+        largest = _LARGER_HEADER_FIELDS.get(key, _LARGEST_HEADER_FIELD_BYTES)
+        if len(memoryview(member)) > largest:
+            found = [Fault(where=path, why=f"is larger than {largest} bytes")]
+        else:
+            fields[key], found = reader.read(bytes(member).decode(), path)
+        if found:
+            faults.extend(found)
+            fields[key] = Blemish(found[0].why)
+    good = name_faults(fields, JobSpec, "", faults)
+    header = msgspec.convert({"name": "unnamed", **good}, JobSpec)
+    _check_header(header, limits, faults)
+    return header
+
+
+def read_tasks(
+    raw_tasks: Sequence[msgspec.Raw], limits: Limits, faults: Faults
+) -> Iterator[tuple[TaskSpec | None, str | None]]:
+    """Each task, and its name; of a task with faults nothing, and its name if it has one."""
+    reader = strict_json.Reader()
+    decoder = msgspec.json.Decoder(TaskSpec)
+    works = WorkRule(limits, faults)
+    for number, raw in enumerate(raw_tasks):
+        try:
+            task = decoder.decode(raw)
+        except msgspec.ValidationError as misfit:
+            yield None, _name_misfits(raw, f"tasks[{number}]", str(misfit), reader, faults)
+            continue
+        # What is too large is not read any further: the rules will say so.
+        if len(memoryview(task.work)) <= limits.max_payload_bytes and len(task.needs) <= limits.max_edges:
+            text = bytes(raw)
+            found = [] if strict_json.is_clean(text) else reader.read(text.decode(), f"tasks[{number}]")[1]
+            faults.extend(found)
+            if not found:
+                works.check_content(task.work, number)
+        yield task, task.name
+
+
+def _name_misfits(raw: msgspec.Raw, where: str, first: str, reader: strict_json.Reader, faults: Faults) -> str | None:
+    """Add every fault of a task that could not be read, of which `first` is one. Returns its name if it has one."""
+    if len(memoryview(raw)) > _LARGEST_EXAMINED_BYTES or faults.full():
+        faults.add(where, first)
+        return None
+    before = faults.total()
+    value, found = reader.read(str(memoryview(raw), "utf-8"), where)
+    faults.extend(found)
+    name_faults(value, TaskSpec, where, faults)
+    if faults.total() == before:
+        faults.add(where, first)
+    name = value.get("name") if isinstance(value, dict) else None
+    return name if isinstance(name, str) else None
+
+
+def _examine(body: bytes, suspicion: str) -> tuple[Read, list[Fault]]:
+    """Read all of a body again, strictly, for the sake of its faults; of a large one only the suspicion is said."""
+    if len(body) > _LARGEST_EXAMINED_BYTES:
+        return None, [Fault(where="", why=suspicion)]
+    return strict_json.Reader().read(body.decode(), "")
+
+
+def _check_header(spec: JobSpec, limits: Limits, faults: Faults) -> None:
+    validate_job.check_name(spec.name, "name", faults)
+    validate_job.check_about(spec.labels, spec.description, faults)
+    if spec.timeout_seconds is not None:
+        longest = validate_job.LONGEST_TIMEOUT_SECONDS
+        validate_job.check_seconds(spec.timeout_seconds, "timeout_seconds", faults, longest=longest)
+    if spec.finish_within_seconds is not None:
+        longest = validate_job.LONGEST_TIMEOUT_SECONDS
+        validate_job.check_seconds(spec.finish_within_seconds, "finish_within_seconds", faults, longest=longest)
+    failure_rules.check_max_retries(spec.max_retries, faults)
+    fan_out_rules.check_max_fan_out(spec.max_fan_out, faults)
+    failure_rules.check_policy(spec.retry, "retry", limits, faults)
+    placement_rules.check_header(spec, faults)
+
+
+def _check_tasks(tasks: Sequence[tuple[int, TaskSpec]], known: set[str], limits: Limits, faults: Faults) -> None:
+    """The rules of tasks and of their graph. `known` has the names also of tasks that could not be read."""
+    first: dict[str, int] = {}
+    for number, task in tasks:
+        validate_job.check_task(task, number, limits, faults)
+        placement_rules.check_task(task, number, faults)
+        if task.for_each is not None or task.label is not None:
+            fan_out_rules.check_task(task, number, faults)
+        if task.when is not None:
+            validate_job.check_when(task, number, {edge.task for edge in task.needs}, faults)
+        if task.retry is not None:
+            failure_rules.check_policy(task.retry, f"tasks[{number}].retry", limits, faults)
+        if first.setdefault(task.name, number) != number:
+            faults.add(f"tasks[{number}].name", f"is also the name of tasks[{first[task.name]}]")
+    edges = sum(len(task.needs) for _, task in tasks)
+    if edges > limits.max_edges:
+        faults.add("tasks", f"have {edges} edges together, {limits.max_edges} are allowed")
+        return
+    graph = validate_job.check_edges(tasks, known, faults)
+    placement_rules.check_neighbours(tasks, known, graph, faults)
+    artifact_rules.check_fetches(tasks, graph, faults)
+    validate_job.check_conditions(tasks, faults)
+    validate_job.check_cycles(tasks, graph, faults)
+
+
+def _say_count(tasks: int, limits: Limits) -> str:
+    return f"there are {tasks}; a job has 1 to {limits.max_tasks}"
+
+
+def _refusal(faults: Faults) -> Refused:
+    total = faults.total()
+    return Refused(f"the job has {total} fault{'s' if total > 1 else ''}", faults.all())

@@ -1,0 +1,1 @@
+"""Why something waits: diagnoses from facts, their messages, and what-if changes."""

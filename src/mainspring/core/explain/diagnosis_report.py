@@ -1,0 +1,248 @@
+"""A diagnosis as people read it: the same seven lines as plain text and as Markdown.
+
+    CODE  name: verdict
+      expected    when it starts, and what that goes by
+      gates       ✓ passed  ✗ holding  · not reached
+      in the way  who is ahead, or holds what is waited for
+      ruled out   what it is not
+      you can     what would help, and what would be then
+                    what to type for it
+      as of       how old this is
+
+A line that has nothing to say is left out. The answers to what-if and the words of times are here as well. Nothing is
+decided here, and every sentence that names a cause was made before (`core/explain/messages.py`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+from mainspring.core.explain.diagnosis import (
+    BY_LEADER,
+    Act,
+    ActKind,
+    Diagnosis,
+    Expected,
+    Foresight,
+    Gate,
+    Passed,
+    Reason,
+)
+from mainspring.core.explain.what_if import Outcome, Victim
+from mainspring.core.text.durations import say_seconds
+
+_MARKS = {Passed.YES: "✓", Passed.HOLDS: "✗", Passed.NOT_REACHED: "·"}
+_WIDTH = 10
+_INDENT = "  "
+_ROOM = 90
+"""For gates, in a row."""
+_NOW_SECONDS = 1.0
+"""What is expected within so long is expected now."""
+_MARKUP = re.compile(r"([\\`*_\[\]<>|#])")
+
+
+class _Entry(NamedTuple):
+    """A part of a line that stands in a row of its own if there are several."""
+
+    words: str
+    command: str = ""
+
+
+_Line = tuple[str, Sequence[_Entry]]
+
+
+def as_plain(diagnosis: Diagnosis) -> str:
+    """The lines as plain text."""
+    return _plain(f"{_code(diagnosis)}  {_headline(diagnosis)}", _lines(diagnosis))
+
+
+def as_markdown(diagnosis: Diagnosis) -> str:
+    """The lines as Markdown."""
+    return _markdown(_code(diagnosis), _headline(diagnosis), _lines(diagnosis))
+
+
+def outcome_as_plain(outcome: Outcome, changes: Sequence[str]) -> str:
+    """What would be, as plain text."""
+    return _plain(f"{_would(outcome)}  with: {_listed(changes)}", _outcome_lines(outcome))
+
+
+def outcome_as_markdown(outcome: Outcome, changes: Sequence[str]) -> str:
+    """What would be, as Markdown."""
+    return _markdown(_would(outcome), f"with: {_listed(changes)}", _outcome_lines(outcome))
+
+
+def say_expected(expected: Expected, now: datetime) -> str:
+    """When something is expected to start."""
+    match expected.foresight:
+        case Foresight.NEVER:
+            return f"will never start: {expected.basis}"
+        case Foresight.CANNOT_SAY:
+            return f"cannot say: {expected.basis}"
+        case Foresight.RANGE:
+            return f"{_say_range(expected, now)}; {expected.basis}"
+
+
+def say_in(at: datetime, now: datetime) -> str:
+    """How far away an instant is: `in 4m 10s`, `12s ago`, `now`."""
+    seconds = (at - now).total_seconds()
+    if abs(seconds) < _NOW_SECONDS:
+        return "now"
+    return f"in {say_seconds(seconds)}" if seconds > 0 else f"{say_seconds(-seconds)} ago"
+
+
+def say_clock(at: datetime, now: datetime) -> str:
+    """An instant as a clock shows it in UTC, with the day if that is another one: `05:30:00 UTC`."""
+    at, today = at.astimezone(UTC), now.astimezone(UTC).date()
+    return f"{at:%H:%M:%S} UTC" if at.date() == today else f"{at:%Y-%m-%d %H:%M:%S} UTC"
+
+
+# the lines
+
+
+def _code(diagnosis: Diagnosis) -> str:
+    return diagnosis.state if diagnosis.reason is None else diagnosis.reason.value
+
+
+def _headline(diagnosis: Diagnosis) -> str:
+    since = ""
+    if diagnosis.reason is not None and diagnosis.since is not None:
+        since = f", {diagnosis.state} for {say_seconds((diagnosis.at - diagnosis.since).total_seconds())}"
+    return f"{diagnosis.name}{since}: {diagnosis.verdict}"
+
+
+def _lines(diagnosis: Diagnosis) -> list[_Line]:
+    expected = diagnosis.expected
+    return [
+        ("expected", _only("" if expected is None else say_expected(expected, diagnosis.at))),
+        ("gates", _gates(diagnosis.gates)),
+        ("in the way", _in_the_way(diagnosis)),
+        ("ruled out", _only(" · ".join(diagnosis.ruled_out))),
+        ("you can", [_Entry(_say_act(act), act.command) for act in diagnosis.acts]),
+        ("as of", _only(_freshness(diagnosis))),
+    ]
+
+
+def _only(words: str) -> list[_Entry]:
+    return [_Entry(words)] if words else []
+
+
+def _gates(gates: Sequence[Gate]) -> list[_Entry]:
+    """As many in a row as a line has room for."""
+    rows: list[str] = []
+    for gate in map(_say_gate, gates):
+        if rows and len(rows[-1]) + len(gate) < _ROOM:
+            rows[-1] += f"{_INDENT}{gate}"
+        else:
+            rows.append(gate)
+    return [_Entry(row) for row in rows]
+
+
+def _say_gate(gate: Gate) -> str:
+    return f"{_MARKS[gate.passed]} {gate.name}{f' {gate.says}' if gate.says else ''}"
+
+
+def _in_the_way(diagnosis: Diagnosis) -> list[_Entry]:
+    named = [_Entry(one.says or f"{one.kind} {one.id}") for one in diagnosis.in_the_way]
+    if diagnosis.others_in_the_way:
+        count = f"{diagnosis.others_in_the_way:,}"
+        named.append(_Entry(f"and {count} more" if named else f"{count} of other tenants"))
+    return named
+
+
+def _say_act(act: Act) -> str:
+    words = f"{act.says}: {act.effect}" if act.effect else act.says
+    return f"{words} (ask an operator)" if act.kind is ActKind.ASK else words
+
+
+def _freshness(diagnosis: Diagnosis) -> str:
+    age = f"{say_seconds(diagnosis.age_seconds)} ago"
+    if diagnosis.by != BY_LEADER:
+        is_unled = diagnosis.reason in {Reason.SCHEDULER_LAG, Reason.UNKNOWN}
+        return f"{age}; no leader has answered, so no advice is given" if is_unled else "now, as the store says"
+    batch = "" if diagnosis.batch is None else f", batch {diagnosis.batch:,}"
+    return f"{age}{batch}{', too old for advice' if diagnosis.is_stale() else ''}"
+
+
+# what-if
+
+
+def _would(outcome: Outcome) -> str:
+    if outcome.starts_now:
+        where = f" on {outcome.worker}" if outcome.worker else ""
+        return f"starts{where} once room is made" if outcome.victims else f"starts now{where}"
+    return "will never start" if outcome.expected.foresight is Foresight.NEVER else "still waits"
+
+
+def _outcome_lines(outcome: Outcome) -> list[_Line]:
+    return [
+        ("expected", _only("" if outcome.starts_now else say_expected(outcome.expected, outcome.at))),
+        ("held by", _only(outcome.holds)),
+        ("pushes out", [_Entry(_say_victim(one)) for one in outcome.victims]),
+        ("but", [_Entry(remark) for remark in outcome.remarks]),
+        ("as of", _only(say_clock(outcome.at, outcome.at))),
+    ]
+
+
+def _say_victim(victim: Victim) -> str:
+    """A task that makes room; one whose name is not told is somebody else's."""
+    if not victim.task:
+        return f"a task of another tenant ({victim.priority.name})"
+    return f"{victim.task} ({victim.priority.name}, {victim.tenant}) on {victim.worker}"
+
+
+def _listed(changes: Sequence[str]) -> str:
+    return ", ".join(changes) or "nothing changed"
+
+
+# the forms
+
+
+def _say_range(expected: Expected, now: datetime) -> str:
+    earliest, latest = expected.earliest or now, expected.latest or expected.earliest or now
+    clock = say_clock(latest, now)
+    until = say_seconds((latest - now).total_seconds())
+    if (latest - now).total_seconds() < _NOW_SECONDS:
+        return "now"
+    if (latest - earliest).total_seconds() < _NOW_SECONDS:
+        return f"in {until} ({clock})"
+    if (earliest - now).total_seconds() < _NOW_SECONDS:
+        return f"within {until} (by {clock})"
+    soonest = say_seconds((earliest - now).total_seconds())
+    return f"in {soonest} to {until} ({earliest.astimezone(UTC):%H:%M:%S} to {clock})"
+
+
+def _plain(headline: str, lines: Iterable[_Line]) -> str:
+    text = [_clean(headline)]
+    for label, entries in lines:
+        for place, entry in enumerate(entries):
+            text.append(f"{_INDENT}{(label if place == 0 else '').ljust(_WIDTH)}{_INDENT}{_clean(entry.words)}")
+            if entry.command:
+                text.append(f"{_INDENT}{' ' * _WIDTH}{_INDENT * 2}{_clean(entry.command)}")
+    return "\n".join(text) + "\n"
+
+
+def _markdown(code: str, headline: str, lines: Iterable[_Line]) -> str:
+    text = [f"**{_escape(code)}** {_escape(headline)}", ""]
+    for label, entries in lines:
+        if len(entries) == 1:
+            text.append(f"- **{label}**: {_marked_up(entries[0])}")
+        elif entries:
+            text += [f"- **{label}**:", *(f"{_INDENT}- {_marked_up(entry)}" for entry in entries)]
+    return "\n".join(text) + "\n"
+
+
+def _marked_up(entry: _Entry) -> str:
+    command = _clean(entry.command).replace("`", "'")
+    return f"`{command}`: {_escape(entry.words)}" if command else _escape(entry.words)
+
+
+def _escape(text: str) -> str:
+    return _MARKUP.sub(r"\\\1", _clean(text))
+
+
+def _clean(text: str) -> str:
+    """What users wrote must not break the lines, or command a terminal."""
+    return "".join(letter if letter.isprintable() else " " for letter in text)

@@ -1,0 +1,57 @@
+"""Why no worker takes a task, in one sentence: what stands in the way of each, the lasting things first.
+
+If you add a kind of obstacle (`core/placement/feasibility.py`), add its words here.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from mainspring.core.model.resources import NOTHING, Resources, say_amounts
+from mainspring.core.placement.feasibility import Hindrance, Obstacle
+from mainspring.core.placement.task_shapes import Shape, say_label
+from mainspring.core.text.sentences import say_together
+
+H = Hindrance
+_LASTING = (
+    H.OUTSIDE, H.ZONE, H.LABEL, H.TOO_BIG, H.REFUSED, H.NEAR, H.APART, H.NOT_READY, H.HELD, H.UNCLAIMED, H.KEPT,
+    H.NO_ROOM,
+)  # fmt: skip
+"""Of several things that keep a worker from taking a task, the first of these is said."""
+_ROOM = (H.KEPT, H.NO_ROOM)
+
+
+def explain(shape: Shape, workers: Sequence[Iterable[Obstacle]], free: Resources = NOTHING) -> str:
+    """Why none of these workers takes a task of this shape, by what stands in the way of each.
+
+    `free` is what those have together that lack nothing but room: if that is enough, the room is in pieces (PLC-9).
+    """
+    if not workers:
+        return "there is no worker in the pool"
+    firsts = Counter(min((one.kind for one in found), key=_LASTING.index, default=H.NO_ROOM) for found in workers)
+    if H.NO_ROOM in firsts and shape.resources.fits(free):
+        return f"fragmented: {say_together(say_amounts(free))} are free, but on no single worker enough for {shape}"
+    if all(kind in _ROOM for kind in firsts):
+        return f"no worker has room for {shape}"
+    said = ", ".join(f"{firsts[kind]} {_say(kind, shape)}" for kind in _LASTING if kind in firsts)
+    return f"no worker has room: {said}" if any(kind in firsts for kind in _ROOM) else f"no worker will do: {said}"
+
+
+def _say(kind: Hindrance, shape: Shape) -> str:
+    """What the workers are like that this keeps from taking such a task."""
+    words = {
+        H.OUTSIDE: "outside the zones of the pool",
+        H.ZONE: f"not in zone {shape.zone}",
+        H.LABEL: f"without {' and '.join(say_label(key, value) for key, value in shape.labels)}",
+        H.TOO_BIG: "too small",
+        H.REFUSED: "refused such a task",
+        H.NEAR: f"not where {', '.join(shape.near)} ran",
+        H.APART: f"with {', '.join(shape.apart)} of the same run",
+        H.NOT_READY: "silent",
+        H.HELD: "cordoned, draining or leaving",
+        H.UNCLAIMED: "without an open claim",
+        H.KEPT: "with room that is kept for others",
+        H.NO_ROOM: "full",
+    }
+    return words[kind]

@@ -1,0 +1,251 @@
+"""What if (OBS-1): changes that somebody supposes, and what would follow from them.
+
+    cpu 2, memory 4GiB, gpus 0, disk 1GiB      the task asks for this
+    without label gpu=a100, zone eu-1          a constraint is dropped, or another
+    priority P0                                the task has another priority
+    burst 8, guaranteed 4, tasks 20            the quota of its tenant, in cores and in tasks
+    group etl 3                                a group lets so many in
+    worker 8, 2 workers 16 64GiB gpus=1        so many more workers that offer this, with the labels that it asks for
+    unfreeze, unpause                          nothing is frozen; its run is not paused
+
+Several are separated by commas. The answer comes from the shard's own rules on a copy (`shard/explain/forecast.py`).
+
+If you add one: a field of `Supposal`, its words in `_CLAUSES`, and what it changes in `shard/explain/hypothesis.py`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from datetime import datetime
+
+import msgspec
+from msgspec.structs import replace
+
+from mainspring.core.explain.diagnosis import Expected, Reason
+from mainspring.core.model.resources import Resources
+from mainspring.core.model.task import Priority
+from mainspring.core.text.quantities import bytes_of, millis_of
+from mainspring.core.text.suggestions import did_you_mean
+from mainspring.protocol.errors import Fault, Refused
+
+MOST_WORKERS = 1_000
+"""In all: a play has a look at each of them, again and again."""
+_LARGEST = 2**62
+_ANY = "any"
+_WORKER = frozenset({"worker", "workers"})
+_FILLERS = frozenset({"more", "another", "of", "with", "core", "cores"})
+"""People say `one more worker of 8 cores`."""
+_Words = list[str]
+_COUNT = re.compile(r"[0-9]{1,9}")
+
+
+class MoreWorkers(msgspec.Struct, frozen=True, kw_only=True):
+    """Workers that are supposed to be there."""
+
+    count: int = 1
+    offers: Resources
+    """Of memory and disk nothing: as much as others have for each core, and enough for the task."""
+    labels: tuple[tuple[str, str], ...] | None = None
+    """None: those that the task asks for."""
+    zone: str | None = None
+    """None: the one that the task asks for."""
+
+
+class Supposal(msgspec.Struct, frozen=True, kw_only=True):
+    """All that is supposed at once. None: as it is."""
+
+    cpu_millis: int | None = None
+    memory_bytes: int | None = None
+    gpus: int | None = None
+    disk_bytes: int | None = None
+    without_labels: tuple[str, ...] = ()
+    """Keys of labels that the task does not ask for."""
+    zone: str | None = None
+    """Another zone; empty: any."""
+    priority: Priority | None = None
+    burst_cpu_millis: int | None = None
+    guaranteed_cpu_millis: int | None = None
+    max_tasks: int | None = None
+    groups: dict[str, int] = {}
+    """By group of its tenant: how many it lets in."""
+    workers: tuple[MoreWorkers, ...] = ()
+    unfrozen: bool = False
+    unpaused: bool = False
+
+    def changes_task(self) -> bool:
+        """Whether the task asks for something else."""
+        amounts = (self.cpu_millis, self.memory_bytes, self.gpus, self.disk_bytes, self.zone)
+        return bool(self.without_labels) or any(amount is not None for amount in amounts)
+
+    def changes_quota(self) -> bool:
+        """Whether its tenant may use something else."""
+        return any(one is not None for one in (self.burst_cpu_millis, self.guaranteed_cpu_millis, self.max_tasks))
+
+
+AS_IT_IS = Supposal()
+
+
+class Victim(msgspec.Struct, frozen=True, kw_only=True):
+    """A task that would have to make room."""
+
+    task: str
+    tenant: str
+    priority: Priority
+    worker: str
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    """What would be."""
+
+    starts_now: bool
+    """In the next turn, or as soon as the victims are gone."""
+    worker: str | None
+    """Where, if it starts now."""
+    victims: tuple[Victim, ...]
+    expected: Expected
+    holds: str
+    """What would still hold it up, in words; empty: nothing."""
+    reason: Reason | None = None
+    """The same, as a reason."""
+    remarks: tuple[str, ...] = ()
+    """What is to be known of the changes themselves: one that changes nothing, or that somebody else has to allow."""
+    at: datetime
+
+
+def parse_supposal(words: Sequence[str]) -> Supposal:
+    """What these words suppose, each of them one change or several with commas. Raises Refused, with every fault."""
+    faults: list[Fault] = []
+    supposal = AS_IT_IS
+    clauses = [clause.strip() for word in words for clause in word.split(",")]
+    for clause in filter(None, clauses):
+        try:
+            supposal = _read(clause, supposal)
+        except ValueError as error:
+            faults.append(Fault(where=clause, why=str(error)))
+    if not faults and not any(clauses):
+        faults.append(Fault(where="if", why=f"must say what is supposed, such as {_EXAMPLE}"))
+    if faults:
+        raise Refused("this can't be supposed", faults)
+    return supposal
+
+
+def _read(clause: str, supposal: Supposal) -> Supposal:
+    words = clause.split()
+    name, equals, value = words[0].partition("=")
+    if equals:
+        words = [name, *([value] if value else []), *words[1:]]
+    if not _WORKER.isdisjoint(words):
+        words = ["1" if word in {"one", "a"} else word for word in words if word not in _FILLERS]
+    if _COUNT.fullmatch(words[0]) and len(words) > 1 and words[1] in _WORKER:
+        return _workers(words[2:], supposal, _whole(words[0]))
+    read = _CLAUSES.get(words[0].lower())
+    if read is None:
+        raise ValueError(f"nothing is known that is called {words[0]}{did_you_mean(words[0].lower(), _CLAUSES)}")
+    return read(words[1:], supposal)
+
+
+def _amount(field: str, read: Callable[[str], int]) -> Callable[[_Words, Supposal], Supposal]:
+    """Reads one amount into a field."""
+
+    def clause(words: _Words, supposal: Supposal) -> Supposal:
+        if len(words) != 1:
+            raise ValueError("must have one value")
+        return replace(supposal, **{field: _bounded(read(words[0]))})
+
+    return clause
+
+
+def _bounded(value: int) -> int:
+    if value > _LARGEST:
+        raise ValueError("is more than anybody has")
+    return value
+
+
+def _whole(text: str) -> int:
+    if not _COUNT.fullmatch(text):
+        raise ValueError("must be a whole number")
+    return int(text)
+
+
+def _without(words: _Words, supposal: Supposal) -> Supposal:
+    if words == ["zone"]:
+        return replace(supposal, zone="")
+    if len(words) != 2 or words[0] != "label":
+        raise ValueError("must be `without label KEY`, or `without zone`")
+    return replace(supposal, without_labels=(*supposal.without_labels, words[1].partition("=")[0]))
+
+
+def _zone(words: _Words, supposal: Supposal) -> Supposal:
+    if len(words) != 1:
+        raise ValueError(f"must name one zone, or `{_ANY}`")
+    return replace(supposal, zone="" if words[0] == _ANY else words[0])
+
+
+def _priority(words: _Words, supposal: Supposal) -> Supposal:
+    said = words[0].upper() if len(words) == 1 else ""
+    if said not in Priority.__members__:
+        raise ValueError(f"must be one of {', '.join(Priority.__members__)}")
+    return replace(supposal, priority=Priority[said])
+
+
+def _group(words: _Words, supposal: Supposal) -> Supposal:
+    if len(words) != 2:
+        raise ValueError("must be a group and how many it lets in, such as `group etl 3`")
+    return replace(supposal, groups={**supposal.groups, words[0]: _whole(words[1])})
+
+
+def _workers(words: _Words, supposal: Supposal, count: int = 1) -> Supposal:
+    """What a worker offers: its cores, its memory, and what else is named."""
+    plain = [word for word in words if "=" not in word]
+    others = sum(more.count for more in supposal.workers)
+    if not 1 <= len(plain) <= 2 or not 1 <= count <= MOST_WORKERS - others:
+        raise ValueError(
+            f"must be 1 to {MOST_WORKERS} workers in all, and their cores, such as `2 workers 16 64Gi gpus=1`"
+        )
+    offers = Resources(_bounded(millis_of(plain[0])), _bounded(bytes_of(plain[1])) if len(plain) > 1 else 0)
+    labels: dict[str, str] | None = None
+    zone: str | None = None
+    for word in (word for word in words if "=" in word):
+        key, _, value = word.partition("=")
+        if key == "gpus":
+            offers = replace(offers, gpus=_whole(value))
+        elif key == "disk":
+            offers = replace(offers, disk_bytes=_bounded(bytes_of(value)))
+        elif key == "zone":
+            zone = "" if value == _ANY else value
+        elif key.startswith("label."):
+            labels = {**(labels or {}), key.removeprefix("label."): value}
+        else:
+            raise ValueError(f"{key} is nothing that a worker has{did_you_mean(key, ('gpus', 'disk', 'zone'))}")
+    more = MoreWorkers(count=count, offers=offers, labels=None if labels is None else (*labels.items(),), zone=zone)
+    return replace(supposal, workers=(*supposal.workers, more))
+
+
+def _flag(field: str) -> Callable[[_Words, Supposal], Supposal]:
+    def clause(words: _Words, supposal: Supposal) -> Supposal:
+        if words:
+            raise ValueError("needs nothing besides")
+        return replace(supposal, **{field: True})
+
+    return clause
+
+
+_CLAUSES: dict[str, Callable[[_Words, Supposal], Supposal]] = {
+    "cpu": _amount("cpu_millis", millis_of),
+    "memory": _amount("memory_bytes", bytes_of),
+    "gpus": _amount("gpus", _whole),
+    "gpu": _amount("gpus", _whole),
+    "disk": _amount("disk_bytes", bytes_of),
+    "burst": _amount("burst_cpu_millis", millis_of),
+    "guaranteed": _amount("guaranteed_cpu_millis", millis_of),
+    "tasks": _amount("max_tasks", _whole),
+    "without": _without,
+    "zone": _zone,
+    "priority": _priority,
+    "group": _group,
+    "worker": _workers,
+    "unfreeze": _flag("unfrozen"),
+    "unpause": _flag("unpaused"),
+}
+_EXAMPLE = "`cpu 2` or `burst 8`"

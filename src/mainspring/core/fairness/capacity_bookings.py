@@ -1,0 +1,121 @@
+"""Capacity that is reserved ahead, at recurring times (PLC-11): a tenant's guarantee in a pool is larger then.
+
+    02:00 - lead                02:00                            02:00 + length
+    |<-- others give way -->|<------- the tenant's own window -------->|
+    what is guaranteed is larger from here to there, and nothing else of the quota is another
+
+So the capacity comes back by the same rules as any guarantee (PLC-5): who is on burst gives it back within a grace, and
+`lead` is what that may take.
+
+1. A booking never lowers a guarantee: of each resource the most that anything says is guaranteed.
+2. It begins and ends with whole seconds.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from functools import lru_cache
+
+import msgspec
+
+from mainspring.core.admission.validate_job import Faults, check_name
+from mainspring.core.model.resources import NAMES, NOTHING, Resources
+from mainspring.core.schedules.cron import expression as cron
+from mainspring.core.schedules.cron.occurrences import next_after, previous_before
+from mainspring.core.schedules.time_zones import find_zone, to_instant, to_seconds, zone_fault
+from mainspring.protocol.errors import Refused
+
+MOST_BOOKINGS = 20
+"""Of one tenant in one pool."""
+LEAST_SECONDS = 60
+LONGEST_SECONDS = 7 * 86_400
+LONGEST_LEAD_SECONDS = 86_400
+_INSTANT = timedelta(microseconds=1)
+
+
+class Booking(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
+    """What one tenant has booked in one pool."""
+
+    name: str
+    cron: str
+    zone: str
+    seconds: int
+    """How long a window lasts."""
+    lead_seconds: int = 0
+    """So much earlier the guarantee holds."""
+    guaranteed: Resources
+    """In all, not on top of what is guaranteed anyway."""
+    by: str = ""
+    why: str = ""
+
+    def holds_at(self, now: datetime) -> bool:
+        """Whether it counts at an instant."""
+        return _holds(self.cron, self.zone, self.seconds, self.lead_seconds, to_seconds(now))
+
+    def next_at(self, now: datetime) -> datetime | None:
+        """When the next window begins; None if there is none any more."""
+        zone = find_zone(self.zone)
+        return None if zone is None else next_after(cron.parse(self.cron), zone, now)
+
+    def changes_at(self, now: datetime) -> datetime | None:
+        """When it holds and did not before, or the other way round, at the earliest."""
+        zone, lead = find_zone(self.zone), timedelta(seconds=self.lead_seconds)
+        if zone is None:
+            return None
+        if self.holds_at(now):
+            window = previous_before(cron.parse(self.cron), zone, now + lead + _INSTANT)
+            return None if window is None else window + timedelta(seconds=self.seconds)
+        window = next_after(cron.parse(self.cron), zone, now + lead)
+        return None if window is None else window - lead
+
+
+def largest(promised: Resources, bookings: tuple[Booking, ...], now: datetime) -> Resources:
+    """What is guaranteed at an instant, with what is booked then."""
+    held = [booking.guaranteed for booking in bookings if booking.holds_at(now)]
+    if not held:
+        return promised
+    return Resources(*(max(getattr(one, name) for one in (promised, *held)) for name in NAMES))
+
+
+def check(booking: Booking, now: datetime, faults: Faults) -> None:
+    """What is wrong with a booking that somebody wants."""
+    check_name(booking.name, "name", faults)
+    if not LEAST_SECONDS <= booking.seconds <= LONGEST_SECONDS:
+        faults.add("seconds", f"must be from {LEAST_SECONDS} to {LONGEST_SECONDS}: at least a minute, at most a week")
+    if not 0 <= booking.lead_seconds <= LONGEST_LEAD_SECONDS:
+        faults.add("lead_seconds", f"must be from 0 to {LONGEST_LEAD_SECONDS}: at most a day")
+    if booking.guaranteed == NOTHING:
+        faults.add("guaranteed", "says nothing: there is nothing to book")
+    fault = zone_fault(booking.zone)
+    if fault is not None:
+        faults.add("zone", fault)
+    try:
+        cron.parse(booking.cron)
+    except Refused as refused:
+        for each in refused.faults:
+            faults.add("cron", f"{each.where}: {each.why}" if each.where != "cron" else each.why)
+        return
+    if fault is None:
+        _check_windows(booking, now, faults)
+
+
+def _check_windows(booking: Booking, now: datetime, faults: Faults) -> None:
+    """There are windows, and they do not meet: what always holds is a quota, and no booking."""
+    first = booking.next_at(now)
+    second = None if first is None else booking.next_at(first)
+    if first is None:
+        faults.add("cron", "has no window to come")
+    elif second is not None and (second - first).total_seconds() <= booking.seconds + booking.lead_seconds:
+        apart = (second - first).total_seconds()
+        why = f"its windows would meet: with the lead they must be shorter than {apart:.0f}, as far apart as they begin"
+        faults.add("seconds", why)
+
+
+# A shard asks for each room that it gives to such a tenant: all that is asked within a second has one answer.
+@lru_cache(maxsize=4_096)
+def _holds(expression: str, zone_name: str, seconds: int, lead_seconds: int, second: int) -> bool:
+    zone = find_zone(zone_name)
+    if zone is None:
+        return False
+    last = previous_before(cron.parse(expression), zone, to_instant(second + lead_seconds) + _INSTANT)
+    return last is not None and to_seconds(last) + seconds > second

@@ -1,0 +1,358 @@
+"""Who is next: strict priority, then fair share between tenants, then first come first served (PLC-4).
+
+    priority ──► tenant, by weighted dominant share ──► shape, by its oldest task ──► tasks, oldest first
+
+Entries are never searched for: one is stale if its task has moved since (its `seq` is another) or has another priority,
+and is dropped when it comes to the head. `depth` counts the true ones. Tasks whose priority was changed, or that were
+set aside, wait beside their line, oldest first, and each joins its head when it is older than what is there.
+
+1. A task is in the queues exactly while it is QUEUED, unless it is set aside (`shard/placement/blocked.py`); `push` and `left` are
+   called where that changes, and `depth` counts all of them.
+2. A parked shape is passed over, so that what can't be placed hides nobody behind it. `wake` lets it try again.
+3. A tenant that may have no more is passed over at a priority, until it may have more (`let_try`), or what it would
+   place next may be something else: tasks of it came or left, or a shape of it was woken.
+"""
+
+from __future__ import annotations
+
+import heapq
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Set as AbstractSet
+from datetime import datetime
+from itertools import chain, islice
+from typing import NamedTuple
+
+from mainspring.core.fairness.queue_index import LineOwners
+from mainspring.core.model.task import Priority, Task
+from mainspring.core.placement.task_shapes import Shape, without_kin
+
+_Entry = tuple[int, Task, int]
+"""Arrival number, task, and its seq when it came."""
+_Line = deque[_Entry]
+"""Tasks of one priority, tenant and shape."""
+Head = tuple[datetime, int, Shape]
+"""A line: since when its oldest task is ready, its arrival number, and the shape."""
+_Movers = list[tuple[datetime, int, Task, int]]
+"""A heap of those that came from another priority, or were set aside: since when they are ready, then as in a line."""
+
+
+class QueueLine(NamedTuple):
+    """Tasks of one priority, tenant and shape that wait, as they are counted."""
+
+    priority: Priority
+    tenant: str
+    shape: Shape
+    length: int
+    """With entries that are stale."""
+    since: datetime
+    """When the oldest of them became ready."""
+
+
+class FairQueues:
+    """All queued tasks of a shard."""
+
+    def __init__(self) -> None:
+        self._lines: dict[Priority, dict[str, dict[Shape, _Line]]] = {priority: {} for priority in Priority}
+        self._owners = {priority: LineOwners() for priority in Priority}
+        self._movers: dict[tuple[Priority, str, Shape], _Movers] = {}
+        self._arrivals = 0
+        self.depth: dict[tuple[Priority, str], int] = {}
+        self.parked: dict[Shape, str] = {}
+        """Shapes that found no room, and why, in words."""
+        self._kinds: dict[Shape, dict[Shape, None]] = {}
+        """Parked shapes that differ only in the run that they are of, by what they have in common."""
+        self._full: dict[Shape, None] = {}
+        """Of those that are common to several, what found no room wherever the others of a run are."""
+        self.woken = 0
+        """How often parked shapes were let try again."""
+
+    def push(self, task: Task, shape: Shape) -> None:
+        """A task has become QUEUED."""
+        self._arrivals += 1
+        self._line(task, shape).append((self._arrivals, task, task.seq))
+        key = (task.priority, task.tenant)
+        self.depth[key] = self.depth.get(key, 0) + 1
+
+    def sort(self) -> None:
+        """Let everybody stand where they would if they had come one after another, as they became QUEUED."""
+        for _, _, lines in self._tenants(Priority):
+            for shape, line in lines.items():
+                lines[shape] = deque(sorted(line, key=lambda entry: entry[1].since))
+
+    def restore(self, task: Task, shape: Shape) -> None:
+        """Put the entry of a task that is QUEUED back, in case it was taken and not placed. Harmless if it was not."""
+        self.push(task, shape)
+        self.left(task)
+
+    def change(self, task: Task, shape: Shape, was: Priority) -> None:
+        """A task that is QUEUED has another priority than it was: it stands where it would if it had always had it."""
+        self._count_out(was, task.tenant)
+        self.put_back(task, shape)
+        key = (task.priority, task.tenant)
+        self.depth[key] = self.depth.get(key, 0) + 1
+
+    def put_back(self, task: Task, shape: Shape) -> None:
+        """Let a task that is QUEUED, and was taken out of its line, stand where it would if it had never left it."""
+        self._arrivals += 1
+        self._line(task, shape)
+        movers = self._movers.setdefault((task.priority, task.tenant, shape), [])
+        heapq.heappush(movers, (task.since, self._arrivals, task, task.seq))
+
+    def left(self, task: Task) -> None:
+        """A task is QUEUED no more. Its entry is stale from now on, or has been taken."""
+        self._count_out(task.priority, task.tenant)
+
+    def pass_over(self, priority: Priority, tenant: str) -> None:
+        """A tenant may have no more at this priority, for now.
+
+        To find that out again for each, in every turn, is what 10,000 tenants at their quotas would cost: 0.1 s a turn.
+        """
+        self._owners[priority].pass_over(tenant, self._lines[priority].get(tenant, ()))
+
+    def let_try(self, tenant: str) -> None:
+        """A tenant may have more than before."""
+        for owners in self._owners.values():
+            owners.let_try(tenant)
+
+    def let_all_try(self) -> None:
+        """Any tenant may have more than before."""
+        for owners in self._owners.values():
+            owners.let_all_try()
+
+    def _count_out(self, priority: Priority, tenant: str) -> None:
+        key = (priority, tenant)
+        self._owners[priority].let_try(tenant)
+        if self.depth[key] == 1:
+            del self.depth[key]
+        else:
+            self.depth[key] -= 1
+
+    def park(self, shape: Shape, why: str) -> None:
+        """Pass this shape over until `wake`."""
+        self.parked[shape] = why
+        self._kinds.setdefault(without_kin(shape), {})[shape] = None
+
+    def wake(self, could_help: Callable[[Shape], bool], *, may_try: Callable[[Shape], bool] | None = None) -> None:
+        """Let those parked shapes try again that a change could help, as far as they may.
+
+        What could help is asked once for all that differ only in their run: there may be many thousands of these.
+        """
+        for kind in [kind for kind in {**self._kinds, **self._full} if could_help(kind)]:
+            self._full.pop(kind, None)
+            self.unpark([shape for shape in self._kinds.get(kind, ()) if may_try is None or may_try(shape)])
+
+    def note_full(self, shape: Shape) -> None:
+        """No shape that differs from this one only in its run finds room, until one is woken."""
+        self._full[without_kin(shape)] = None
+
+    def is_full(self, shape: Shape) -> bool:
+        """Whether it is known that a shape finds no room, wherever the others of its run are."""
+        return bool(self._full) and without_kin(shape) in self._full
+
+    def unpark(self, shapes: Iterable[Shape]) -> None:
+        """Let these shapes try again."""
+        for shape in shapes:
+            if self.parked.pop(shape, None) is not None:
+                kind = without_kin(shape)
+                del self._kinds[kind][shape]
+                if not self._kinds[kind]:
+                    del self._kinds[kind]
+                self.woken += 1
+                for owners in self._owners.values():
+                    owners.let_all_try(owners.all.get(shape, ()))
+
+    def as_full(self, priority: Priority, shape: Shape) -> list[Shape]:
+        """Shapes of a priority that would be tried, and find no room for the same reason as this one."""
+        if not self.is_full(shape):
+            return []
+        kind = without_kin(shape)
+        shapes = self._owners[priority].all
+        return [other for other in shapes if other not in self.parked and without_kin(other) == kind]
+
+    def shapes(self) -> list[Shape]:
+        """All shapes that have tasks waiting and are not parked, each once."""
+        found: dict[Shape, None] = {}
+        for _, _, lines in self._tenants(Priority):
+            found.update((shape, None) for shape in lines if shape not in self.parked)
+        return list(found)
+
+    def open_shapes(self, priority: Priority, *, only: Shape | None = None) -> set[Shape]:
+        """Shapes that have tasks waiting at this priority and are not parked."""
+        found = self._owners[priority].all.keys() - self.parked.keys()
+        return found if only is None else found & {only}
+
+    def tenants(self, priority: Priority, *, only: Shape | None = None) -> AbstractSet[str]:
+        """Tenants that have something to place at this priority, and may have more; in the same order each time."""
+        owners = [
+            owners
+            for shape, owners in self._owners[priority].trying.items()
+            if shape not in self.parked and (only is None or shape == only)
+        ]
+        return owners[0].keys() if len(owners) == 1 else dict.fromkeys(chain.from_iterable(owners)).keys()
+
+    def heads(self, priority: Priority, tenant: str, *, only: Shape | None = None) -> list[Head]:
+        """The lines of a tenant that can be tried now, in any order, each with the place of its oldest task."""
+        found = []
+        for shape in self.shapes_of(priority, tenant):
+            if shape not in self.parked and (only is None or shape == only):
+                head = self.look(priority, tenant, shape)
+                if head is not None:
+                    found.append(head)
+        return found
+
+    def look(self, priority: Priority, tenant: str, shape: Shape) -> Head | None:
+        """A line, with the place of its oldest task. One that has none is forgotten."""
+        first = self._first(priority, tenant, shape)
+        if first is not None:
+            return first[1].since, first[0], shape
+        self._forget(priority, tenant, shape)
+        return None
+
+    def take(self, priority: Priority, tenant: str, shape: Shape, most: int) -> list[Task]:
+        """Take the oldest tasks of a line out of it, each once, also if it was restored. The caller moves them on."""
+        line = self._lines[priority][tenant][shape]
+        taken: dict[str, Task] = {}
+        while len(taken) < most and (entry := self._first(priority, tenant, shape)) is not None:
+            line.popleft()
+            taken[entry[1].id] = entry[1]
+        if not line and (priority, tenant, shape) not in self._movers:
+            self._forget(priority, tenant, shape)
+        return list(taken.values())
+
+    def first(self, priority: Priority, tenant: str, shape: Shape) -> Task | None:
+        """The task that `take` would give first."""
+        entry = self._first(priority, tenant, shape)
+        return None if entry is None else entry[1]
+
+    def oldest(self, priority: Priority, tenant: str, shape: Shape, most: int) -> list[Task]:
+        """Tasks that `take` would give first, in that order; of those that came from elsewhere only the first."""
+        if self.first(priority, tenant, shape) is None:
+            return []
+        line = self._lines[priority][tenant][shape]
+        return [entry[1] for entry in islice(line, most) if not _is_stale(entry, priority)]
+
+    def peek(self, priority: Priority, tenant: str, shape: Shape, most: int) -> list[tuple[int, Task]]:
+        """Tasks that `take` would give first, in that order, each with its arrival number. Changes nothing: for those
+        who look and don't decide."""
+        line = self._lines[priority].get(tenant, {}).get(shape, ())
+        first = islice((entry[:2] for entry in line if not _is_stale(entry, priority)), most)
+        movers = self._movers.get((priority, tenant, shape))
+        if movers is None:
+            return list(first)
+        true = sorted(entry for entry in movers if not _is_stale(entry[1:], priority))
+        joined = heapq.merge(first, (entry[1:3] for entry in true), key=lambda entry: entry[1].since)
+        return list(islice(joined, most))
+
+    def front(self, priority: Priority, tenant: str, shape: Shape) -> tuple[datetime, int, Task] | None:
+        """The oldest task of a line: since when it is ready, its arrival number, and itself. Changes nothing."""
+        for arrival, task in self.peek(priority, tenant, shape, 1):
+            return task.since, arrival, task
+        return None
+
+    def count_before(self, task: Task, shape: Shape) -> int:
+        """How many of its line stand before a task, or about so many: entries that are stale are counted too."""
+        line = self._lines[task.priority].get(task.tenant, {}).get(shape, deque[_Entry]())
+        start = bisect_left(line, task.since, key=lambda entry: entry[1].since)
+        for place in range(start, len(line)):  # not by iterating, which would begin at the head of a long line
+            other = line[place][1]
+            if other is task or other.since > task.since:
+                return place
+        return start
+
+    def length(self, tenant: str, shape: Shape, priorities: Iterable[Priority] = Priority) -> int:
+        """How many tasks of a tenant and shape wait, at these priorities; entries that are stale are counted too."""
+        total = 0
+        for priority in priorities:
+            line = self._lines[priority].get(tenant, {}).get(shape, ())
+            total += len(line) + len(self._movers.get((priority, tenant, shape), ()))
+        return total
+
+    def has(self, task: Task, shape: Shape) -> bool:
+        """Whether a task has a true entry. Searches its line: for checks, not for deciding."""
+        line = self._lines[task.priority].get(task.tenant, {}).get(shape, ())
+        if any(entry is task and seq == task.seq for _, entry, seq in line):
+            return True
+        movers = self._movers.get((task.priority, task.tenant, shape), ())
+        return any(entry is task and seq == task.seq for _, _, entry, seq in movers)
+
+    def waiting(self, priority: Priority) -> Iterator[tuple[str, Shape, int]]:
+        """Every line of a priority: its tenant and shape, and how many wait, with entries that are stale."""
+        for _, tenant, lines in self._tenants((priority,)):
+            for shape, line in lines.items():
+                yield tenant, shape, len(line) + len(self._movers.get((priority, tenant, shape), ()))
+
+    def shapes_of(self, priority: Priority, tenant: str) -> list[Shape]:
+        """The shapes of a tenant's lines at a priority, parked or not."""
+        return list(self._lines[priority].get(tenant, ()))
+
+    def parked_lines(self, priorities: Iterable[Priority]) -> Iterator[tuple[Priority, str, Shape]]:
+        """Every line of these priorities whose shape is parked."""
+        for priority in priorities:
+            for shape, owners in self._owners[priority].all.items():
+                if shape in self.parked:
+                    for tenant in owners:
+                        yield priority, tenant, shape
+
+    def lines(self) -> Iterator[QueueLine]:
+        """Every line that is not empty, for those who count."""
+        for priority, tenant, lines in self._tenants(Priority):
+            for shape, line in lines.items():
+                movers = self._movers.get((priority, tenant, shape), ())
+                first = next((one for one in line if not _is_stale(one, priority)), None)
+                ready = [one[0] for one in movers if not _is_stale(one[1:], priority)]
+                if first is not None:
+                    ready.append(first[1].since)
+                if ready:
+                    yield QueueLine(priority, tenant, shape, len(line) + len(movers), min(ready))
+
+    def _line(self, task: Task, shape: Shape) -> _Line:
+        lines = self._lines[task.priority].setdefault(task.tenant, {})
+        line = lines.get(shape)
+        if line is None:
+            line = lines[shape] = deque()
+            self._owners[task.priority].join(task.tenant, shape)
+        else:
+            self._owners[task.priority].let_try(task.tenant)
+        return line
+
+    def _forget(self, priority: Priority, tenant: str, shape: Shape) -> None:
+        """A line is empty."""
+        lines = self._lines[priority].get(tenant, {})
+        if lines.pop(shape, None) is None:
+            return
+        if not lines:
+            del self._lines[priority][tenant]
+        self._owners[priority].leave(tenant, shape)
+
+    def _first(self, priority: Priority, tenant: str, shape: Shape) -> _Entry | None:
+        """The true entry at the head of a line."""
+        line = self._lines[priority].get(tenant, {}).get(shape)
+        if line is None:
+            return None
+        while line and _is_stale(line[0], priority):
+            line.popleft()
+        if self._movers:
+            self._join(priority, tenant, shape, line)
+        return line[0] if line else None
+
+    def _join(self, priority: Priority, tenant: str, shape: Shape, line: _Line) -> None:
+        """Let the oldest of those that came from another priority stand at the head, if that is its place."""
+        movers = self._movers.get((priority, tenant, shape))
+        while movers and _is_stale(movers[0][1:], priority):
+            heapq.heappop(movers)
+        if movers and (not line or movers[0][0] < line[0][1].since):
+            line.appendleft(heapq.heappop(movers)[1:])
+        if movers is not None and not movers:
+            del self._movers[priority, tenant, shape]
+
+    def _tenants(self, priorities: Iterable[Priority]) -> Iterator[tuple[Priority, str, dict[Shape, _Line]]]:
+        for priority in priorities:
+            for tenant, lines in self._lines[priority].items():
+                yield priority, tenant, lines
+
+
+def _is_stale(entry: _Entry, priority: Priority) -> bool:
+    _, task, seq = entry
+    return task.seq != seq or task.priority is not priority

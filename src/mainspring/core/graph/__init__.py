@@ -1,0 +1,1 @@
+"""The graph of a run: edges, fan-out, expansion, references between tasks."""

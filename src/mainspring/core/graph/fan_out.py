@@ -1,0 +1,170 @@
+"""Fan-out: from an expression to the items that a task is made for each of, and what people call these (DAG-2).
+
+    outputs.list.files       a plain path into the outputs of what the task needs, or into the parameters
+    params.parts             a whole number n gives the items 0 to n - 1
+    params.cities|default(["Oslo"])    a plain path, and what it is if it leads nowhere, as JSON
+    ["Oslo", "Rome"]         a list, as JSON
+    outputs.list.files|unique    anything else is an expression, and stays within its bounds
+
+A plain path is walked in the JSON itself (`core/graph/references.py`), without the bounds of expressions: lists of 10,000
+items and more are wanted. Items stay JSON texts: each is handed to its task exactly as it was written.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Mapping
+
+import msgspec
+
+from mainspring.core.expressions import engine as expressions
+from mainspring.core.expressions.values import JsonValue
+from mainspring.core.graph import references
+from mainspring.core.model.task import Task
+from mainspring.core.text import strict_json
+from mainspring.protocol.errors import ExpressionFailed
+
+FOR_EACH_NAMES = frozenset({"outputs", "params"})
+LABEL_NAMES = frozenset({"item", "partition"})
+MOST_TASKS = 250_000
+"""Of one run, whatever made them."""
+LARGEST_INPUTS_BYTES = 8 * 1024 * 1024
+"""Of what a task gets from upstream, all together: half of what a frame to a worker may have."""
+LARGEST_OUTPUT_BYTES = 1024 * 1024
+"""Of one task, as its worker sees to."""
+LARGEST_LIST_BYTES = 256 * 1024
+"""Of a list that a definition has in its text."""
+LONGEST_LABEL = 60
+
+_DEFAULTED = re.compile(r"([^|]*)\|\s*default\((.*)\)", re.DOTALL)
+
+
+def bare(for_each: str) -> str:
+    """The expression, without the braces that one may put around it."""
+    text = for_each.strip()
+    if text.startswith("{{") and text.endswith("}}"):
+        text = text[2:-2].strip()
+    return text
+
+
+def fault_in_for_each(for_each: str) -> str | None:
+    """What can be seen to be wrong with an expression for items, in words; None if nothing is."""
+    text = bare(for_each)
+    plain = _as_plain(text)
+    if plain is None:
+        return expressions.check(text, FOR_EACH_NAMES)
+    items = bytes(plain[1]).decode()
+    found = strict_json.faults_in(items, "items", max_bytes=LARGEST_LIST_BYTES) if items else []
+    return f"{found[0].where} {found[0].why}" if found else None
+
+
+def output_used(for_each: str) -> str | None:
+    """The task whose output a plain path leads into, if it is one."""
+    path = _path(bare(for_each))
+    return str(path.steps[0]) if path is not None and path.root == "outputs" and path.steps else None
+
+
+def items_of(for_each: str, outputs: Mapping[str, str | None], params: str) -> list[str]:
+    """The items, each as JSON. `outputs` are JSON by the name of the task. Raises ExpressionFailed."""
+    text = bare(for_each)
+    plain = _as_plain(text)
+    if plain is not None:
+        path, otherwise = plain
+        given = references.Given(outputs=outputs, params=params)
+        if path is None:
+            return _as_items(otherwise)
+        found = references.find(path, given) if otherwise else None
+        return _as_items(found or otherwise or references.walk(path, given))
+    values = {"outputs": as_object(outputs), "params": msgspec.Raw(params.encode())}
+    value = expressions.evaluate(text, values)
+    try:
+        return _as_items(msgspec.Raw(msgspec.json.encode(value)))
+    except (RecursionError, TypeError):
+        raise ExpressionFailed("it gives a value that can't be written as JSON") from None
+
+
+def as_object(outputs: Mapping[str, str | None]) -> msgspec.Raw:
+    """Outputs by the name of the task as one JSON object, with null for those without."""
+    members = (msgspec.json.encode(name) + b":" + (output or "null").encode() for name, output in outputs.items())
+    return msgspec.Raw(b"{" + b",".join(members) + b"}")
+
+
+def label_of(template: str | None, item: str, partition: int, taken: Collection[str]) -> str:
+    """What people call the task for this item: none of what is `taken`, and never longer than a line.
+
+    A label that can't be made is no reason for the work not to be done: the number is used.
+    """
+    label = _render(template, item, partition) if template is not None else _short_scalar(item)
+    label = expressions.shorten(label)[:LONGEST_LABEL].strip() or str(partition)
+    while label in taken:
+        label = f"{label}#{partition}"
+    return label
+
+
+def full_name(task: Task) -> str:
+    """The name of a task, with what tells it from the others of its fan-out."""
+    return f"{task.name}[{task.birth.label}]" if task.birth is not None and task.birth.label else task.name
+
+
+def gather(outputs: Iterable[str | None]) -> str:
+    """The outputs of a fan-out as one JSON list, with null for those without."""
+    return f"[{','.join('null' if output is None else output for output in outputs)}]"
+
+
+def _as_plain(text: str) -> tuple[references.Path | None, msgspec.Raw] | None:
+    """A plain path and what it is if it leads nowhere (empty if that is not said), or a list; None if it is neither."""
+    path = _path(text)
+    if path is not None:
+        return path, msgspec.Raw()
+    defaulted = _DEFAULTED.fullmatch(text)
+    path = _path(defaulted[1].strip()) if defaulted is not None else None
+    if defaulted is not None and path is not None and path.steps:
+        otherwise = _json_list(defaulted[2])
+        return None if otherwise is None else (path, otherwise)
+    items = _json_list(text)
+    return None if items is None else (None, items)
+
+
+def _path(text: str) -> references.Path | None:
+    path = references.read_path(text)
+    return path if path is not None and path.root in FOR_EACH_NAMES else None
+
+
+def _json_list(text: str) -> msgspec.Raw | None:
+    """A text that is a list as JSON."""
+    raw = msgspec.Raw(text.strip().encode())
+    try:
+        msgspec.json.decode(raw, type=list[msgspec.Raw])
+    except (msgspec.DecodeError, RecursionError):
+        return None
+    return raw
+
+
+def _as_items(value: msgspec.Raw) -> list[str]:
+    text = bytes(value)
+    try:
+        if text.lstrip()[:1] == b"[":
+            return [bytes(item).decode() for item in msgspec.json.decode(text, type=list[msgspec.Raw])]
+        count = msgspec.json.decode(text, type=int)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        said = expressions.shorten(text[:200].decode(errors="replace"))
+        raise ExpressionFailed(f"it gives {said}, and not a list") from None
+    if not 0 <= count <= MOST_TASKS:
+        raise ExpressionFailed(f"it gives {str(count)[:20]}: a number of tasks is from 0 to {MOST_TASKS}")
+    return [str(number) for number in range(count)]
+
+
+def _render(template: str, item: str, partition: int) -> str:
+    try:
+        return expressions.render(template, {"item": msgspec.Raw(item.encode()), "partition": partition})
+    except ExpressionFailed:
+        return ""
+
+
+def _short_scalar(item: str) -> str:
+    """The item itself, if it is a short text, a number or a truth."""
+    if len(item) > 2 * LONGEST_LABEL or item[:1] in "[{n":
+        return ""
+    value: JsonValue = msgspec.json.decode(item)
+    text = value if isinstance(value, str) else item
+    return text if len(text) <= LONGEST_LABEL else ""

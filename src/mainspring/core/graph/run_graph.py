@@ -1,0 +1,51 @@
+"""The graph of a run as people see it: by name, in order, with what outputs have added (DAG-5)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from mainspring.core.graph.expansion import Expansion
+from mainspring.core.graph.graph import topological_order
+from mainspring.core.model.job import Edge, JobSpec, TaskSpec
+
+
+class GraphNode(msgspec.Struct, frozen=True, kw_only=True):
+    """A task, or all tasks of a fan-out."""
+
+    name: str
+    needs: tuple[Edge, ...]
+    when: str | None = None
+    """Its own condition."""
+    is_fan_out: bool = False
+    grown_by: str | None = None
+    """The task whose output added it."""
+    expected_seconds: float | None = None
+    """How long it takes, as its definition says."""
+
+
+def draw(spec: JobSpec, added: Mapping[str, Expansion]) -> list[GraphNode]:
+    """The graph of a run of a job, each node after all that it needs; `added` has what outputs added, by their task."""
+    nodes = {task.name: _node(task, None) for task in spec.tasks}
+    for grower, expansion in added.items():
+        nodes |= {task.name: _node(task, grower) for task in expansion.tasks}
+    for expansion in added.values():
+        for further in expansion.edges:
+            node = nodes[further.task]
+            nodes[further.task] = msgspec.structs.replace(node, needs=(*node.needs, *further.all_needs()))
+    places = {name: place for place, name in enumerate(nodes)}
+    ordered = list(nodes.values())
+    return [
+        ordered[place] for place in topological_order([[places[edge.task] for edge in node.needs] for node in ordered])
+    ]
+
+
+def _node(task: TaskSpec, grower: str | None) -> GraphNode:
+    """A task without needs that an output added needs the one whose output it is in."""
+    needs = task.needs or ((Edge(grower),) if grower is not None else ())
+    is_fan_out = task.for_each is not None
+    return GraphNode(
+        name=task.name, needs=needs, when=task.when, is_fan_out=is_fan_out, grown_by=grower,
+        expected_seconds=task.expected_seconds,
+    )  # fmt: skip

@@ -1,0 +1,171 @@
+"""What becomes of a task when everything upstream is over (DAG-1, DAG-3, DAG-4).
+
+    some upstream CANCELLED ───────────────────────────────────────► CANCELLED
+    some upstream FAILED or TIMED_OUT ── not under skip_failed ────► CANCELLED
+    some upstream SKIPPED ────────────── unless on_skip is run ────► SKIPPED
+    some condition on an edge false ───────────────────────────────► SKIPPED
+    some condition on an edge can't be evaluated ──────────────────► FAILED
+    its own condition (`when`) false ──────────────────────────────► SKIPPED
+    its own condition can't be evaluated ──────────────────────────► FAILED
+    otherwise ─────────────────────────────────────────────────────► QUEUED
+
+1. A task waits until all of its upstreams are final, and the rows above are asked from the top: the answer does not
+   depend on the order in which the upstreams ended, nor on the order in which they are given.
+2. Where several upstreams would do as the reason, the one whose name comes first is named.
+3. A condition on an edge is asked of an upstream that succeeded, and of no other: there is no output to ask about.
+   A task's own condition is asked of all that it needs: what failed or was skipped has the output null.
+4. `cause` is the task at the root: the cause of the upstream if it has one, else the upstream. A retry of that task
+   reopens this one. A task that FAILED because of a condition is a root itself, and has none. One that is skipped by
+   its own condition has the first of those that the condition names, before all others one that did not succeed.
+
+If you add a row: `core/lifecycle/states.py` must have the edge from PENDING, and docs/explanation/states.md tells people.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from mainspring.core.expressions import engine as expressions
+from mainspring.core.graph.fan_out import as_object
+from mainspring.core.lifecycle.states import FINAL, UNSUCCESSFUL
+from mainspring.core.model.job import OnSkip
+from mainspring.core.model.run import FailurePolicy
+from mainspring.core.model.task import TaskState
+from mainspring.protocol.errors import Broken, ExpressionFailed
+
+S = TaskState
+
+_NAMES_IN_A_SENTENCE = 5
+
+
+class Upstream(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """A task that had to be over first, as it ended, and the condition on the edge from it."""
+
+    id: str
+    name: str
+    state: TaskState
+    output: str | None = None
+    """JSON, or nothing, which a condition sees as null."""
+    cause: str | None = None
+    when: str | None = None
+
+
+class Decision(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """Where the task goes, and why."""
+
+    state: TaskState
+    because: str
+    cause: str | None = None
+    failed_upstreams: tuple[str, ...] = ()
+    """Names of upstreams that ended without a success, sorted; only under `skip_failed`."""
+
+
+_NOTHING_UPSTREAM = Decision(state=S.QUEUED, because="nothing has to be over first")
+_ALL_SUCCEEDED = Decision(state=S.QUEUED, because="everything upstream succeeded")
+
+
+def decide(policy: FailurePolicy, on_skip: OnSkip, upstreams: Sequence[Upstream], params: str) -> Decision:
+    """Where a PENDING task goes now that all of its upstreams are final.
+
+    `params` are the run's, as JSON; conditions see them, and the output of the upstream on whose edge they stand.
+    Raises Broken if an upstream is not final. Costs 1 µs where one upstream succeeded without a condition, which is the
+    case to be quick in; a condition costs 12 to 25 µs.
+    """
+    for upstream in upstreams:
+        if upstream.state is not S.SUCCEEDED or upstream.when is not None:
+            return _decide_by_rules(policy, on_skip, upstreams, params)
+    return _ALL_SUCCEEDED if upstreams else _NOTHING_UPSTREAM
+
+
+def decide_when(when: str, named: Sequence[Upstream], params: str) -> Decision | None:
+    """Where a task goes whose own condition is false or can't be evaluated; None if it holds.
+
+    `named` are the upstreams that the condition names, one that fanned out as one: with all its outputs as a list, and
+    ended like the first of its tasks that did not succeed.
+    """
+    outputs = as_object({upstream.name: upstream.output for upstream in named})
+    try:
+        if expressions.is_true(when, {"outputs": outputs, "params": msgspec.Raw(params.encode())}):
+            return None
+    except ExpressionFailed as error:
+        return Decision(state=S.FAILED, because=f"its condition can't be evaluated: {error}")
+    first = _first(upstream for upstream in named if upstream.state is not S.SUCCEEDED) or _first(named)
+    return Decision(
+        state=S.SKIPPED,
+        because=f"its condition is false: {expressions.shorten(when)}",
+        cause=None if first is None else first.cause or first.id,
+    )
+
+
+def _decide_by_rules(policy: FailurePolicy, on_skip: OnSkip, upstreams: Sequence[Upstream], params: str) -> Decision:
+    """The rows of the table above, from the top."""
+    for upstream in upstreams:
+        if upstream.state not in FINAL:
+            raise Broken(f"{upstream.id} is {upstream.state}: what depends on it can't be decided yet")
+    cancelled = _first(upstream for upstream in upstreams if upstream.state is S.CANCELLED)
+    if cancelled is not None:
+        return Decision(
+            state=S.CANCELLED, because=f"{cancelled.name} was cancelled", cause=cancelled.cause or cancelled.id
+        )
+    failed = [upstream for upstream in upstreams if upstream.state in UNSUCCESSFUL]
+    if failed and policy is not FailurePolicy.SKIP_FAILED:
+        first = min(failed, key=_name)
+        verb = "failed" if first.state is S.FAILED else "timed out"
+        return Decision(state=S.CANCELLED, because=f"{first.name} {verb}", cause=first.cause or first.id)
+    skipped = _first(upstream for upstream in upstreams if upstream.state is S.SKIPPED)
+    if skipped is not None and on_skip is not OnSkip.RUN:
+        return Decision(state=S.SKIPPED, because=f"{skipped.name} was skipped", cause=skipped.cause or skipped.id)
+    refused = _ask_conditions(upstreams, params)
+    if refused is not None:
+        return refused
+    names = tuple(sorted(upstream.name for upstream in failed))
+    return Decision(state=S.QUEUED, because=_say_ready(names, skipped is not None), failed_upstreams=names)
+
+
+def _ask_conditions(upstreams: Sequence[Upstream], params: str) -> Decision | None:
+    """The decision if some condition is false or can't be evaluated; None if all of them hold."""
+    asked = [upstream for upstream in upstreams if upstream.when is not None and upstream.state is S.SUCCEEDED]
+    if not asked:
+        return None
+    asked.sort(key=_name)
+    failure: Decision | None = None
+    given = msgspec.Raw(params.encode())
+    for upstream in asked:
+        assert upstream.when is not None
+        try:
+            if expressions.is_true(upstream.when, {"output": _as_json(upstream.output), "params": given}):
+                continue
+        except ExpressionFailed as error:
+            because = f"the condition on {upstream.name} can't be evaluated: {error}"
+            failure = failure or Decision(state=S.FAILED, because=because)
+            continue
+        return Decision(
+            state=S.SKIPPED,
+            because=f"the condition on {upstream.name} is false: {expressions.shorten(upstream.when)}",
+            cause=upstream.id,
+        )
+    return failure
+
+
+def _as_json(output: str | None) -> msgspec.Raw | None:
+    return None if output is None else msgspec.Raw(output.encode())
+
+
+def _say_ready(failed: Sequence[str], some_skipped: bool) -> str:
+    if failed:
+        named = ", ".join(failed[:_NAMES_IN_A_SENTENCE])
+        more = f" and {len(failed) - _NAMES_IN_A_SENTENCE} more" if len(failed) > _NAMES_IN_A_SENTENCE else ""
+        return f"everything upstream is over, without a success of {named}{more}"
+    if some_skipped:
+        return "everything upstream succeeded or was skipped"
+    return _ALL_SUCCEEDED.because
+
+
+def _first(upstreams: Iterable[Upstream]) -> Upstream | None:
+    return min(upstreams, key=_name, default=None)
+
+
+def _name(upstream: Upstream) -> str:
+    return upstream.name

@@ -1,0 +1,223 @@
+"""What becomes of a task whose attempt ended without a success: again, or not (RTY-1 to RTY-3, RTY-5).
+
+    failed, timed out ─┬─ no try left ────────────────► FAILED, TIMED_OUT
+                       ├─ permanent ──────────────────► FAILED
+                       ├─ the run has retried enough ─► FAILED, TIMED_OUT
+                       ├─ alike on 3 workers ─────────► QUARANTINED, unless it happens to everybody
+                       └─ else ───────────────────────► PENDING until the delay has passed
+    lost ──────────────┬─ for the third time ─────────► FAILED (infrastructure)
+                       ├─ the second worker lost ─────► QUARANTINED
+                       └─ else ───────────────────────► QUEUED: the worker's end is not the task's fault, and no try
+
+The delay grows with each try of a generation: base, times the factor each time, up to the cap, and up to a third more,
+so that what failed together does not come back together. Where the policy is `linear`, it is the base times the number
+of the try, neither more nor less, and our own figures for some failures don't count. What helps is asked for as well:
+more memory after running out of it, a longer limit after a timeout. `Trail` carries from one attempt to the next what
+these rules need.
+
+1. Attempts used up is asked first: nothing brings a task back that has no try left.
+2. Every generation ends: tries are bounded by `max_attempts`, losses by LOSSES_ALLOWED.
+3. The same attempt has the same delay, whoever asks: the jitter comes from its name.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from hashlib import blake2b
+from typing import Literal
+
+import msgspec
+from msgspec.structs import replace
+
+from mainspring.core.lifecycle import timeouts
+from mainspring.core.lifecycle.failure_policy import Backoff, FailureClass, RetryPolicy
+from mainspring.core.lifecycle.failures import STALLED, Failure
+from mainspring.core.model.job import DEFAULT_ATTEMPTS, JobSpec, TaskSpec
+from mainspring.core.model.settings import Tuning
+from mainspring.core.model.task import AttemptEnd, Task, TaskState, Trail
+
+S = TaskState
+LOSSES_ALLOWED = 2
+"""So many attempts of a generation may be lost with their worker; with one more the task fails (RTY-5)."""
+POISONED_AT_WORKERS = 3
+POISONED_AT_LOSSES = 2
+JITTER = 1 / 3
+"""The most by which a delay is longer than was said."""
+MEMORY_TIMES = 4
+"""The most memory that is asked for, in times of what the definition says, if the job sets no limit."""
+
+_OF_TYPE: Mapping[str, Backoff] = {
+    "RATE_LIMIT_EXCEEDED": Backoff(base_seconds=900, factor=2, cap_seconds=7_200, max_attempts=5),
+    "TRANSIENT_NETWORK": Backoff(base_seconds=300, factor=2, cap_seconds=3_600, max_attempts=3),
+    "SERVICE_UNAVAILABLE": Backoff(base_seconds=600, factor=2, cap_seconds=3_600, max_attempts=3),
+}
+_OF_CLASS: Mapping[FailureClass, Backoff] = {FailureClass.RATE_LIMITED: _OF_TYPE["RATE_LIMIT_EXCEEDED"]}
+_NOTHING_SAID = Backoff()
+
+FailedEnd = Literal[AttemptEnd.FAILED, AttemptEnd.TIMED_OUT, AttemptEnd.LOST]
+
+
+class Ending(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """An attempt that ended without a success."""
+
+    end: FailedEnd
+    failure: Failure
+    worker: str
+    worker_lost: bool = False
+    """The worker itself was gone, not only the attempt."""
+    is_common: bool = False
+    """So many fail alike at present that it does not speak against this task."""
+
+
+class NextStep(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """Where the task goes: PENDING until `due_at`, QUEUED, QUARANTINED, FAILED or TIMED_OUT."""
+
+    state: TaskState
+    because: str
+    trail: Trail
+    """What the task's row is to remember."""
+    due_at: datetime | None = None
+    """Set if the state is PENDING, and only then."""
+
+
+def decide_failure(
+    task: Task, spec: TaskSpec, job: JobSpec, ending: Ending, tuning: Tuning, *, retries: int, most_memory: int | None,
+    now: datetime,
+) -> NextStep:  # fmt: skip
+    """What follows the attempt that just ended, which `task.tries` or, if it was lost, `task.losses` counts already.
+
+    `retries` is how often the run has retried, `most_memory` what the largest worker has, if one is known.
+    """
+    trail = _follow(task.trail or Trail(), ending)
+    if ending.failure.kind is FailureClass.INFRASTRUCTURE or ending.end is AttemptEnd.LOST:
+        return _after_loss(task, spec, job, ending, trail, tuning, now)
+    policy, failure = spec.retry or job.retry, ending.failure
+    otherwise = S.TIMED_OUT if ending.end is AttemptEnd.TIMED_OUT else S.FAILED
+    tries = tries_for(spec, policy, failure)
+    what = _say(ending)
+    if task.tries >= tries:
+        tried = "its only try" if tries == 1 else f"try {task.tries} of {tries}"
+        return NextStep(state=otherwise, because=f"{tried} {what}", trail=trail)
+    tried = f"try {task.tries} of {tries} {what}"
+    if failure.kind is FailureClass.PERMANENT:
+        return NextStep(state=otherwise, because=f"{tried}; trying again would not help", trail=trail)
+    if retries >= job.max_retries:
+        because = f"{tried}; the run has retried {retries} times, {job.max_retries} are allowed"
+        return NextStep(state=otherwise, because=because, trail=trail)
+    if len(trail.workers) >= POISONED_AT_WORKERS and not ending.is_common:
+        because = f"{tried}, in the same way on {', '.join(trail.workers)}: held until a person clears it"
+        return NextStep(state=S.QUARANTINED, because=because, trail=trail)
+    delay = delay_seconds(task, spec, policy, failure, tuning)
+    trail, change = _helped(spec, policy, failure, trail, tuning, most_memory)
+    return NextStep(
+        state=S.PENDING, because=f"{tried}; the next one in {delay:.3g} s{change}", trail=trail,
+        due_at=now + timedelta(seconds=delay),
+    )  # fmt: skip
+
+
+def tries_for(spec: TaskSpec, policy: RetryPolicy, failure: Failure) -> int:
+    """How many tries a task has that failed like this.
+
+    A class can have fewer than the task. It has more only by our own figures, and only if the task says nothing.
+    """
+    said = policy.classes.get(failure.kind, _NOTHING_SAID).max_attempts
+    if said is not None:
+        return min(said, spec.max_attempts)
+    ours = _figures(policy, failure).max_attempts
+    return ours if ours is not None and spec.max_attempts == DEFAULT_ATTEMPTS else spec.max_attempts
+
+
+def delay_seconds(task: Task, spec: TaskSpec, policy: RetryPolicy, failure: Failure, tuning: Tuning) -> float:
+    """How long to wait before the next try, with jitter unless the policy is linear."""
+    spread = 1.0 if policy.linear else 1 + JITTER * _fraction(f"{task.id}:{task.generation}:{task.attempt}")
+    return backoff_seconds(max(1, task.tries), spec, policy, failure, tuning) * spread
+
+
+def backoff_seconds(tries: int, spec: TaskSpec, policy: RetryPolicy, failure: Failure, tuning: Tuning) -> float:
+    """How long to wait after so many tries, without jitter.
+
+    As long as the other side said, if it did; else what the job says of the class goes first, then our own figures,
+    then what the job says of all classes, and last what is set for all jobs.
+    """
+    if failure.retry_after_seconds is not None:
+        return failure.retry_after_seconds
+    said, ours = policy.classes.get(failure.kind, _NOTHING_SAID), _figures(policy, failure)
+    base = _first(said.base_seconds, ours.base_seconds, spec.retry_delay_seconds, tuning.retry_delay_seconds)
+    if policy.linear:
+        most = max(base, _first(said.cap_seconds, None, policy.cap_seconds, math.inf))
+        return min(base * tries, most)
+    factor = _first(said.factor, ours.factor, policy.factor, tuning.retry_factor)
+    # A cap that was meant for shorter delays does not make the first one shorter than it was said to be.
+    cap = max(base, _first(said.cap_seconds, ours.cap_seconds, policy.cap_seconds, tuning.retry_cap_seconds))
+    return min(base * factor ** (tries - 1), cap)
+
+
+def _figures(policy: RetryPolicy, failure: Failure) -> Backoff:
+    if policy.linear:
+        return _NOTHING_SAID
+    return _OF_TYPE.get(failure.type) or _OF_CLASS.get(failure.kind) or _NOTHING_SAID
+
+
+def _first(said: float | None, ours: float | None, of_all: float | None, otherwise: float) -> float:
+    return next((one for one in (said, ours, of_all) if one is not None), otherwise)
+
+
+def _after_loss(
+    task: Task, spec: TaskSpec, job: JobSpec, ending: Ending, trail: Trail, tuning: Tuning, now: datetime
+) -> NextStep:
+    if task.losses > LOSSES_ALLOWED:
+        because = f"infrastructure: its worker was lost {task.losses} times"
+        return NextStep(state=S.FAILED, because=because, trail=trail)
+    if len(trail.lost_on) >= POISONED_AT_LOSSES:
+        because = f"{' and '.join(trail.lost_on)} were lost under it: held until a person clears it"
+        return NextStep(state=S.QUARANTINED, because=because, trail=trail)
+    times = f"{'once' if task.losses == 1 else f'{task.losses} times'}, {LOSSES_ALLOWED} are allowed"
+    if ending.end is AttemptEnd.LOST:
+        return NextStep(state=S.QUEUED, because=f"its worker was lost ({times}): queued again", trail=trail)
+    delay = delay_seconds(task, spec, spec.retry or job.retry, ending.failure, tuning)
+    because = f"its worker failed to run it ({times}): {ending.failure.message}; again in {delay:.3g} s"
+    return NextStep(state=S.PENDING, because=because, trail=trail, due_at=now + timedelta(seconds=delay))
+
+
+def _follow(trail: Trail, ending: Ending) -> Trail:
+    """The trail with this attempt on it."""
+    worker = ending.worker
+    if ending.failure.kind is FailureClass.INFRASTRUCTURE or ending.end is AttemptEnd.LOST:
+        counts = ending.worker_lost and worker not in trail.lost_on
+        return replace(trail, lost_on=(*trail.lost_on, worker) if counts else trail.lost_on, is_probe=False)
+    if ending.failure.signature != trail.signature:
+        return replace(trail, signature=ending.failure.signature, workers=(worker,), is_probe=False)
+    workers = trail.workers if worker in trail.workers else (*trail.workers, worker)
+    return replace(trail, workers=workers, is_probe=False)
+
+
+def _helped(
+    spec: TaskSpec, policy: RetryPolicy, failure: Failure, trail: Trail, tuning: Tuning, most_memory: int | None
+) -> tuple[Trail, str]:
+    """The trail with what the next attempt needs more of, and that in words."""
+    if failure.kind is FailureClass.RESOURCE:
+        defined = spec.resources.memory_bytes
+        now = trail.memory_bytes or defined
+        most = policy.memory_limit_bytes if policy.memory_limit_bytes is not None else MEMORY_TIMES * defined
+        if most_memory is not None:
+            most = min(most, most_memory)
+        more = min(int(now * policy.memory_factor), most)
+        if more > now:
+            return replace(trail, memory_bytes=more), f", with {more / 2**20:.0f} MiB of memory"
+    elif failure.kind is FailureClass.TIMEOUT and failure.type != STALLED:
+        limit = timeouts.after_timeout(spec, trail, tuning)
+        return replace(trail, limit_seconds=limit), f", with a limit of {limit:g} s"
+    return trail, ""
+
+
+def _say(ending: Ending) -> str:
+    if ending.end is AttemptEnd.TIMED_OUT:
+        return ending.failure.message
+    return "failed" if ending.failure.kind is FailureClass.TRANSIENT else f"failed ({ending.failure.kind})"
+
+
+def _fraction(name: str) -> float:
+    """A number from 0 to 1 that looks random and is always the same for a name."""
+    return int.from_bytes(blake2b(name.encode(), digest_size=4).digest()) / 2**32

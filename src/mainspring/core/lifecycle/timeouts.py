@@ -1,0 +1,72 @@
+"""How long a task may take: when somebody is told, when it is stopped, when it counts as stuck (LIV-2, LIV-4).
+
+    hard    `timeout_seconds`, else three times `expected_seconds`, else a day. The task is stopped.
+    soft    `soft_timeout_seconds`, else twice `expected_seconds`, else never. Its owner is told.
+    stall   `stall_seconds`, else 10 min for a task that says how far it is. The task is stopped.
+
+The day and the 10 minutes are measures that can be set (`core/model/settings.py`).
+
+Limits that follow from `expected_seconds` are never shorter than 30 s: a task of 10 ms that takes 30 is not late, its
+machine is busy (docs/adr/0020). What earlier attempts left behind (`Trail.limit_seconds`) replaces the hard limit.
+"""
+
+from __future__ import annotations
+
+from mainspring.core.model.job import TaskSpec
+from mainspring.core.model.settings import Tuning
+from mainspring.core.model.task import Trail
+
+LEAST_DERIVED_SECONDS = 30.0
+LONGEST_SECONDS = 366 * 86_400.0
+MOST_TIMES = 10.0
+"""A task gets at most so many times its hard limit by asking for more time, or by having been too slow."""
+_LONGER_AFTER_TIMEOUT = 1.5
+
+
+def hard_limit(spec: TaskSpec, trail: Trail | None, tuning: Tuning) -> float:
+    """After so many seconds an attempt is stopped."""
+    if trail is not None and trail.limit_seconds is not None:
+        return trail.limit_seconds
+    return defined_hard_limit(spec, tuning)
+
+
+def defined_hard_limit(spec: TaskSpec, tuning: Tuning) -> float:
+    """The same, as the definition has it."""
+    if spec.timeout_seconds is not None:
+        return spec.timeout_seconds
+    if spec.expected_seconds is not None:
+        return max(3 * spec.expected_seconds, LEAST_DERIVED_SECONDS)
+    return tuning.hard_limit_seconds
+
+
+def limits(spec: TaskSpec, trail: Trail | None, tuning: Tuning) -> tuple[float | None, float]:
+    """After so many seconds its owner is told, and after so many it is stopped.
+
+    Nobody is told, if it has no such limit, or none before it is stopped anyway.
+    """
+    soft, hard = spec.soft_timeout_seconds, hard_limit(spec, trail, tuning)
+    if soft is None:
+        if spec.expected_seconds is None:
+            return None, hard
+        soft = max(2 * spec.expected_seconds, LEAST_DERIVED_SECONDS)
+    return (soft if soft < hard else None), hard
+
+
+def stall_limit(spec: TaskSpec, tuning: Tuning) -> float:
+    """After so many seconds without progress an attempt is stopped."""
+    return spec.stall_seconds if spec.stall_seconds is not None else tuning.stall_seconds
+
+
+def after_timeout(spec: TaskSpec, trail: Trail | None, tuning: Tuning) -> float:
+    """The hard limit of the next attempt of a task that was too slow."""
+    return _bounded(spec, trail, hard_limit(spec, trail, tuning) * _LONGER_AFTER_TIMEOUT, tuning)
+
+
+def extended(spec: TaskSpec, trail: Trail | None, tuning: Tuning, *, elapsed: float, seconds: float) -> float:
+    """The hard limit of an attempt that asks for so many seconds from now on: never less than it had."""
+    return _bounded(spec, trail, elapsed + seconds, tuning)
+
+
+def _bounded(spec: TaskSpec, trail: Trail | None, wanted: float, tuning: Tuning) -> float:
+    most = min(MOST_TIMES * defined_hard_limit(spec, tuning), LONGEST_SECONDS)
+    return max(hard_limit(spec, trail, tuning), min(wanted, most))

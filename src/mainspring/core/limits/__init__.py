@@ -1,0 +1,1 @@
+"""Limits across tasks: token buckets, concurrency groups, limit shares, rate grants, failure budgets."""

@@ -1,0 +1,53 @@
+"""How many tasks of each tenant have failed for good in the last hour (ADM-5).
+
+Counted in parts of five minutes, each of which is a row, so that a new leader goes on from there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+
+from mainspring.core.model.batch import TallyRow
+
+PERIOD = timedelta(hours=1)
+_PART_SECONDS = 300
+
+
+class FailureTallies:
+    """Failures by tenant and part of an hour."""
+
+    def __init__(self) -> None:
+        self._parts: dict[str, dict[datetime, int]] = {}
+
+    def load(self, rows: Iterable[TallyRow]) -> None:
+        """Take in what was counted before."""
+        for row in rows:
+            self._parts.setdefault(row.tenant, {})[row.since] = row.failures
+
+    def record(self, shard: str, tenant: str, now: datetime) -> TallyRow:
+        """A task of a tenant has failed; returns the row of this part."""
+        since = datetime.fromtimestamp(now.timestamp() // _PART_SECONDS * _PART_SECONDS, UTC)
+        parts = self._parts.setdefault(tenant, {})
+        parts[since] = parts.get(since, 0) + 1
+        return TallyRow(shard=shard, tenant=tenant, since=since, failures=parts[since])
+
+    def count(self, tenant: str, now: datetime) -> int:
+        """How many failed in the last hour. What is older is forgotten."""
+        parts = self._parts.get(tenant)
+        if parts is None:
+            return 0
+        for since in [since for since in parts if since + PERIOD <= now]:
+            del parts[since]
+        if not parts:
+            del self._parts[tenant]
+        return sum(parts.values())
+
+    def rows(self, shard: str, tenant: str) -> list[TallyRow]:
+        """What is counted of a tenant, as rows."""
+        parts = self._parts.get(tenant, {})
+        return [TallyRow(shard=shard, tenant=tenant, since=since, failures=many) for since, many in parts.items()]
+
+    def has(self, tenant: str) -> bool:
+        """Whether something of a tenant failed lately: most never do, and need no counting."""
+        return tenant in self._parts

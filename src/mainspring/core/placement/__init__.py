@@ -1,0 +1,1 @@
+"""Which worker takes a task: feasibility, the index of workers, and whom to preempt."""

@@ -1,0 +1,93 @@
+"""Tasks that ask for the same things under the same constraints are one shape: one decision serves many of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec.structs import replace
+
+from mainspring.core.model.resources import Resources, say_amounts
+from mainspring.core.work.work import labels_of
+
+if TYPE_CHECKING:
+    from mainspring.core.model.job import TaskSpec
+
+GROUP_SECONDS = 0.1
+"""A group of short tasks takes about this long, so that a slot does not idle for a round trip per task (PLC-10)."""
+LARGEST_GROUP = 64
+
+
+class Shape(msgspec.Struct, frozen=True, gc=False, kw_only=True, cache_hash=True):
+    """What a task needs of the worker that runs it."""
+
+    resources: Resources
+    labels: tuple[tuple[str, str], ...] = ()
+    """Key and value; if the value is empty, any will do."""
+    zone: str | None = None
+    group_size: int = 1
+    """How many of them may travel together in the room of one."""
+    prefer: tuple[tuple[str, str], ...] = ()
+    """Labels that a worker had better have, as in `labels`; they only count in the score."""
+    prefer_zone: str | None = None
+    groups: tuple[str, ...] = ()
+    """Limits that it is counted by while it has room (`core/limits/concurrency_groups.py`), by name of the limit."""
+    near: tuple[str, ...] = ()
+    """Tasks of its run whose worker it must be given; those that never started don't matter."""
+    apart: tuple[str, ...] = ()
+    """Tasks of its run whose worker it must not be given, as long as they are there."""
+    run: str = ""
+    """The run, for a shape with `near` or `apart`: what one of them may have depends on where the others are."""
+
+    def __str__(self) -> str:
+        wants = say_amounts(self.resources)
+        wants += [say_label(key, value) for key, value in self.labels]
+        if self.zone:
+            wants.append(f"zone {self.zone}")
+        if self.near:
+            wants.append(f"the worker of {', '.join(self.near)}")
+        if self.apart:
+            wants.append(f"a worker without {', '.join(self.apart)}")
+        return ", ".join(wants) or "nothing"
+
+
+def say_label(key: str, value: str) -> str:
+    """A label that is asked for, for people."""
+    return f"{key}={value}" if value else key
+
+
+def shape_of(task: TaskSpec, job_groups: tuple[str, ...] = ()) -> Shape:
+    """The shape of a task, as its definition says, with what its work asks of a worker.
+
+    What is counted in groups, or belongs to a job that is, travels alone: each of them is counted when it starts.
+    """
+    asked = labels_of(task.work)
+    labels = task.labels | asked if asked else task.labels
+    return Shape(
+        resources=task.resources,
+        labels=tuple(sorted(labels.items())),
+        zone=task.zone,
+        group_size=1 if task.groups or job_groups else group_size(task.expected_seconds),
+        prefer=tuple(sorted(task.prefer.items())),
+        prefer_zone=task.prefer_zone,
+        groups=tuple(sorted(set(task.groups))),
+        near=task.near,
+        apart=task.apart,
+    )
+
+
+def with_memory(shape: Shape, memory_bytes: int) -> Shape:
+    """The shape of a task that needs another amount of memory than its definition says, and so travels alone."""
+    return replace(shape, resources=replace(shape.resources, memory_bytes=memory_bytes), group_size=1)
+
+
+def without_kin(shape: Shape) -> Shape:
+    """The shape of a task that asks for the same, wherever the others of its run are: many runs have one in common."""
+    return replace(shape, near=(), apart=(), run="") if shape.run else shape
+
+
+def group_size(expected_seconds: float | None) -> int:
+    """How many tasks of this usual length travel together. What is not known to be short travels alone."""
+    if expected_seconds is None or expected_seconds > GROUP_SECONDS / 2:
+        return 1
+    return min(LARGEST_GROUP, int(GROUP_SECONDS / max(expected_seconds, 0.001)))

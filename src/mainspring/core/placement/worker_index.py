@@ -1,0 +1,248 @@
+"""The workers that may get something new, found by what is free on them (PLC-2).
+
+    shelf (what is free, by size) ──► cell (those of one kind: zone and common labels) ──► workers
+
+A label that at most `RARE` workers have makes no kinds: these workers are looked at one by one.
+
+1. A worker is here exactly while it is ready and may get something new, in one cell of one shelf, also when it is full.
+2. The index says where there is room, and leaves out nobody who has it. Whether a worker will do is for
+   `placement.obstacles` to say.
+3. What it answers depends on what has happened and on `random` only: nothing here goes through a set.
+
+A change of room costs 2 µs, and as much again when somebody goes through the shelves, whatever the number of workers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from mainspring.core.model.worker import Worker, WorkerStatus
+from mainspring.core.placement.capacity_cells import (
+    GUARDS,
+    Cell,
+    Entry,
+    Few,
+    Group,
+    Kind,
+    Kinds,
+    Lean,
+    Pair,
+    Shelf,
+    by_liking,
+    code_of,
+)
+
+RARE = 1_000
+"""A label that more workers have makes kinds. To look at so many one by one costs 0.3 ms."""
+_MOST_REMEMBERED = 10_000
+_MOST_MOVED = 128
+"""More are not put off: whoever goes through the shelves next would wait for them."""
+
+
+class OpenWorkers:
+    """The workers that are ready and may get something new, by kind and by room."""
+
+    def __init__(self, rare: int = RARE) -> None:
+        self._rare = rare
+        self.all: list[Worker] = []
+        """All of them, to be counted or sampled."""
+        self._entries: dict[str, Entry] = {}
+        self._shelves: dict[int, Shelf] = {}
+        """By code, with the guards set. None is empty."""
+        self._moved: dict[str, Entry] = {}
+        """Those whose room has changed since somebody last went through the shelves."""
+        self._kinds: dict[tuple[str, tuple[Pair, ...]], Kind] = {}
+        self._having: dict[Pair, dict[str, Entry]] = {}
+        """By label: the workers that have it."""
+        self._common: dict[Pair, None] = {}
+        """The labels that make kinds."""
+        self._keepers: dict[str, Worker] = {}
+        """By task: the worker that keeps room for it."""
+        self._found: dict[tuple[tuple[Pair, ...], str | None, tuple[str, ...]], dict[Kind, None]] = {}
+        """Kinds that were asked for, until there is another one or one less."""
+        self.free_cpu_millis = 0
+
+    def get(self, worker_id: str) -> Worker | None:
+        """A worker, if it is in."""
+        entry = self._entries.get(worker_id)
+        return None if entry is None else entry.worker
+
+    def keeper(self, task_id: str) -> Worker | None:
+        """The worker that keeps room for this task, if one does and is in."""
+        return self._keepers.get(task_id)
+
+    # changes
+
+    def update(self, worker: Worker) -> bool:
+        """Take a worker in or out, or to another cell, as its status, holds and room are now; True if it is in."""
+        entry = self._entries.get(worker.id)
+        if worker.status is not WorkerStatus.READY or not worker.takes_new():
+            self.discard(worker.id)
+            return False
+        if entry is None or entry.worker is not worker or _looks_different(entry):
+            self.discard(worker.id)
+            entry = self._take_in(worker)
+        free, was = worker.free, entry.free
+        if free != was:
+            self.free_cpu_millis += max(0, free.cpu_millis) - max(0, was.cpu_millis)
+            entry.free = free
+            self._moved[worker.id] = entry
+            if len(self._moved) > _MOST_MOVED:
+                self._settled()
+        if worker.kept or entry.keeps:
+            self._note_kept(entry, tuple(worker.kept))
+        return True
+
+    def discard(self, worker_id: str) -> None:
+        """Take a worker out, if it is in."""
+        entry = self._entries.pop(worker_id, None)
+        if entry is None:
+            return
+        last = self.all.pop()
+        if last is not entry.worker:
+            self.all[entry.rank] = last
+            self._entries[last.id].rank = entry.rank
+        self._moved.pop(worker_id, None)
+        self._leave_kind(entry)
+        self.free_cpu_millis -= max(0, entry.free.cpu_millis)
+        self._note_kept(entry, ())
+        for pair in _pairs(entry.labels):
+            having = self._having[pair]
+            del having[worker_id]
+            if not having:
+                del self._having[pair]
+                self._common.pop(pair, None)
+
+    def _take_in(self, worker: Worker) -> Entry:
+        entry = self._entries[worker.id] = Entry(worker, len(self.all))
+        self.all.append(worker)
+        self.free_cpu_millis += max(0, entry.free.cpu_millis)
+        self._join_kind(entry)
+        for pair in _pairs(entry.labels):
+            having = self._having.setdefault(pair, {})
+            having[worker.id] = entry
+            if len(having) > self._rare and pair not in self._common:
+                self._common[pair] = None
+                for one in having.values():
+                    self._leave_kind(one)
+                    self._join_kind(one)
+        return entry
+
+    def _join_kind(self, entry: Entry) -> None:
+        name = entry.zone, tuple(sorted(pair for pair in _pairs(entry.labels) if pair in self._common))
+        kind = self._kinds.get(name)
+        if kind is None:
+            kind = self._kinds[name] = Kind(name)
+            self._found.clear()
+        entry.kind, entry.spot = kind, len(kind.members)
+        kind.members.append(entry)
+        self._put(entry, code_of(entry.free) | GUARDS)
+
+    def _leave_kind(self, entry: Entry) -> None:
+        kind = entry.kind
+        self._take(entry)
+        last = kind.members.pop()
+        if last is not entry:
+            kind.members[entry.spot] = last
+            last.spot = entry.spot
+        if not kind.members:
+            del self._kinds[kind.name]
+            self._found.clear()
+
+    def _settled(self) -> Mapping[int, Shelf]:
+        """The shelves, with everybody where they belong."""
+        for entry in self._moved.values():
+            code, cell = code_of(entry.free) | GUARDS, entry.cell
+            if code != cell.shelf.code:
+                self._take(entry)
+                self._put(entry, code)
+            elif not entry.free.fits(cell.most):
+                cell.raise_to(entry.free)
+        self._moved.clear()
+        return self._shelves
+
+    def _put(self, entry: Entry, code: int) -> None:
+        shelf = self._shelves.get(code)
+        if shelf is None:
+            shelf = self._shelves[code] = Shelf(code)
+        cell = shelf.cells.get(entry.kind)
+        if cell is None:
+            cell = shelf.cells[entry.kind] = Cell(shelf)
+        entry.cell, entry.place = cell, len(cell.entries)
+        cell.entries.append(entry)
+        if not entry.free.fits(cell.most):
+            cell.raise_to(entry.free)
+
+    def _take(self, entry: Entry) -> None:
+        cell = entry.cell
+        last = cell.entries.pop()
+        if last is not entry:
+            cell.entries[entry.place] = last
+            last.place = entry.place
+        if not cell.entries:
+            shelf = cell.shelf
+            del shelf.cells[entry.kind]
+            if not shelf.cells:
+                del self._shelves[shelf.code]
+
+    def _note_kept(self, entry: Entry, keeps: tuple[str, ...]) -> None:
+        for task_id in entry.keeps:
+            if self._keepers.get(task_id) is entry.worker:
+                del self._keepers[task_id]
+        for task_id in keeps:
+            self._keepers[task_id] = entry.worker
+        entry.keeps = keeps
+
+    # questions
+
+    def groups(
+        self, labels: tuple[Pair, ...], zone: str | None, zones: tuple[str, ...], lean: Lean | None
+    ) -> Sequence[Group]:
+        """The workers with these labels, in this zone if one is said and in one of `zones` if any are.
+
+        If there is a `lean`, those that it likes best come first.
+        """
+        rarest = min(labels, key=self._count, default=None)
+        if rarest is not None and self._count(rarest) <= self._rare:
+            return by_liking(self._having.get(rarest, {}).values(), lean)
+        kinds = self._matching(labels, zone, zones)
+        if lean is None:
+            return [Kinds(kinds, self._settled)] if kinds else []
+        liked: dict[float, dict[Kind, None]] = {}
+        for kind in kinds:
+            liked.setdefault(lean(kind.zone, kind.pairs), {})[kind] = None
+        return [Kinds(liked[value], self._settled) for value in sorted(liked, reverse=True)]
+
+    def rare(self, pair: Pair) -> Group | None:
+        """The workers with a label that makes no kinds, if there are any."""
+        if pair in self._common or pair not in self._having:
+            return None
+        return Few(list(self._having[pair].values()))
+
+    def _count(self, pair: Pair) -> int:
+        return len(self._having.get(pair, ()))
+
+    def _matching(self, labels: tuple[Pair, ...], zone: str | None, zones: tuple[str, ...]) -> dict[Kind, None]:
+        asked = labels, zone, zones
+        found = self._found.get(asked)
+        if found is None:
+            if len(self._found) >= _MOST_REMEMBERED:
+                self._found.clear()
+            found = self._found[asked] = {
+                kind: None
+                for kind in self._kinds.values()
+                if (zone is None or kind.zone == zone)
+                and (not zones or kind.zone in zones)
+                and all(pair in kind.pairs for pair in labels)
+            }
+        return found
+
+
+def _looks_different(entry: Entry) -> bool:
+    """Whether its worker has registered again since, with other labels or in another zone."""
+    return entry.labels is not entry.worker.labels or entry.zone != entry.worker.zone
+
+
+def _pairs(labels: Mapping[str, str]) -> list[Pair]:
+    """What may be asked for of a worker with these labels: each with its value, and with any."""
+    return [*labels.items(), *((key, "") for key, value in labels.items() if value)]

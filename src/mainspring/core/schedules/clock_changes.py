@@ -1,0 +1,51 @@
+"""The next time that clocks are changed in a way that a cron trigger feels, in words (TRG-2).
+
+What follows from it is decided in `core/schedules/cron/occurrences.py`; here it is only told, before it happens.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import msgspec
+
+from mainspring.core.schedules.cron.expression import Cron, parse
+from mainspring.core.schedules.cron.wall_clock import count_walls
+from mainspring.core.schedules.time_zones import Stretch, find_zone, stretches_from, to_instant, to_seconds
+from mainspring.core.schedules.triggers import CronTrigger, Trigger
+
+
+class ClockChange(msgspec.Struct, frozen=True, kw_only=True):
+    """Clocks go forward or back, and windows are moved by it."""
+
+    at: datetime
+    """When, in UTC."""
+    sentence: str
+
+
+def next_change(trigger: Trigger, after: datetime) -> ClockChange | None:
+    """The first change after an instant, within a year or two, at whose hour the trigger would be due; or nothing."""
+    zone = find_zone(trigger.timezone) if isinstance(trigger, CronTrigger) else None
+    if not isinstance(trigger, CronTrigger) or zone is None:
+        return None
+    cron = parse(trigger.cron)
+    for stretch in stretches_from(zone, to_seconds(after), years=1):
+        stood, shows = stretch.start + stretch.before, stretch.start + stretch.offset
+        is_ahead = stretch.start > to_seconds(after)
+        if is_ahead and stood != shows and count_walls(cron, min(stood, shows), max(stood, shows)):
+            return ClockChange(at=to_instant(stretch.start), sentence=_say(cron, stretch))
+    return None
+
+
+def _say(cron: Cron, stretch: Stretch) -> str:
+    stood, shows = (to_instant(stretch.start + offset) for offset in (stretch.before, stretch.offset))
+    early, late = sorted((stood, shows))
+    between = f"from {early:%H:%M} to {late:%H:%M}"
+    day = f"{stood:%a %d %b %Y} at {stood:%H:%M}"
+    if stood < shows:
+        fate = f"nothing comes {between}, which no clock shows"
+        if not cron.keeps_pace:
+            fate = f"what is due {between} comes once, at {late:%H:%M}"
+        return f"clocks go forward on {day}, to {shows:%H:%M}: {fate}"
+    fate = "both times" if cron.keeps_pace else "once, the first time"
+    return f"clocks go back on {day}, to {shows:%H:%M}: what is due {between} comes {fate}"

@@ -1,0 +1,1 @@
+"""Cron expressions: parsing, occurrences in a time zone, and a description in words."""

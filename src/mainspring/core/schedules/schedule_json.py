@@ -1,0 +1,111 @@
+"""A schedule as JSON: what people send and are shown. It is `ScheduleSpec`, but that a priority is `P0`, `P1` or `P2`.
+
+msgspec stops at the first fault, so each part is looked at by itself: all faults of the form are named. What the values
+mean is checked afterwards, by `core/schedules.check_schedule`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import get_args
+
+import msgspec
+
+from mainspring.core.admission.validate_job import Faults
+from mainspring.core.model.task import Priority
+from mainspring.core.schedules.schedule_spec import After, Condition, ScheduleSpec
+from mainspring.core.schedules.triggers import EventTrigger, Expected, Trigger
+from mainspring.core.text.field_errors import name_faults
+from mainspring.core.text.strict_json import Blemish, Read, Reader
+from mainspring.protocol.errors import Refused
+
+LARGEST_TEXT_BYTES = 512 * 1024
+_KIND = "kind"
+_TRIGGERS: dict[str, type[msgspec.Struct]] = {str(one.__struct_config__.tag): one for one in get_args(Trigger)}
+_NAMED = Blemish("its faults have been named")
+
+
+def decode_schedule(text: bytes) -> ScheduleSpec:
+    """A definition that somebody sent. Raises Refused, with every fault of its form, each with its path."""
+    faults = Faults()
+    value = _read(text, faults)
+    if isinstance(value, dict):
+        value = dict(value)
+        _look_into(value, "priority", _name_fault_of_priority, faults)
+        _look_into(value, "trigger", _name_faults_of_trigger, faults)
+        _look_into(value, "after", _optional(After), faults)
+        _look_into(value, "condition", _optional(Condition), faults)
+        if not isinstance(value.get("params", {}), dict | Blemish):
+            faults.add("params", "must be an object")
+    if value is not None or not faults.total():
+        name_faults(value, ScheduleSpec, "", faults)
+    if faults.total():
+        raise Refused(f"the schedule has {faults.total()} fault{'s' if faults.total() > 1 else ''}", faults.all())
+    return msgspec.json.decode(_exchange_priority(text, lambda said: Priority[str(said)].value), type=ScheduleSpec)
+
+
+def encode_schedule(spec: str) -> bytes:
+    """A definition as it is stored, in the form in which it is shown."""
+    return _exchange_priority(spec.encode(), lambda stored: Priority(int(str(stored))).name)
+
+
+def _exchange_priority(text: bytes, exchange: Callable[[object], int | str]) -> bytes:
+    """The same text with the priority in its other form, if it has one. Nothing else of it is touched."""
+    fields = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
+    if "priority" in fields:
+        other = exchange(msgspec.json.decode(fields["priority"]))
+        fields["priority"] = msgspec.Raw(msgspec.json.encode(other))
+    return msgspec.json.encode(fields)
+
+
+def _read(text: bytes, faults: Faults) -> Read:
+    """The JSON value of a text, as far as there is one."""
+    if len(text) > LARGEST_TEXT_BYTES:
+        faults.add("", f"has {len(text)} bytes, {LARGEST_TEXT_BYTES} are allowed")
+        return None
+    try:
+        value, found = Reader().read(text.decode(), "")
+    except UnicodeDecodeError as error:
+        faults.add("", f"is not UTF-8 (byte {error.start})")
+        return None
+    faults.extend(found)
+    return value
+
+
+def _look_into(
+    whole: dict[str, Read], name: str, name_its_faults: Callable[[Read, str, Faults], object], faults: Faults
+) -> None:
+    """Name the faults of one part; afterwards nobody else does."""
+    if name in whole and not isinstance(whole[name], Blemish):
+        name_its_faults(whole[name], name, faults)
+        whole[name] = _NAMED
+
+
+def _name_fault_of_priority(value: Read, where: str, faults: Faults) -> None:
+    if not isinstance(value, str) or value not in Priority.__members__:
+        faults.add(where, f"must be one of {', '.join(Priority.__members__)}")
+
+
+def _name_faults_of_trigger(value: Read, where: str, faults: Faults) -> None:
+    """A trigger says by its kind which fields it has."""
+    if not isinstance(value, dict):
+        name_faults(value, EventTrigger, where, faults)
+        return
+    kind = value.get(_KIND)
+    if not isinstance(kind, str) or kind not in _TRIGGERS:
+        faults.add(f"{where}.{_KIND}", f"must be one of {', '.join(_TRIGGERS)}")
+        return
+    fields = {name: part for name, part in value.items() if name != _KIND}
+    if _TRIGGERS[kind] is EventTrigger:
+        _look_into(
+            fields, "expected", lambda part, _, __: _optional(Expected)(part, f"{where}.expected", faults), faults
+        )
+    name_faults(fields, _TRIGGERS[kind], where, faults)
+
+
+def _optional(kind: type[msgspec.Struct]) -> Callable[[Read, str, Faults], None]:
+    def name_its_faults(value: Read, where: str, faults: Faults) -> None:
+        if value is not None:
+            name_faults(value, kind, where, faults)
+
+    return name_its_faults

@@ -1,0 +1,138 @@
+"""Time zones as stretches of time in which local time differs from UTC by the same offset.
+
+    offset before ──┐ change ┌── offset after
+                    gap       the clocks go forward: the local times between are never shown
+                    overlap   the clocks go back: the local times between are shown twice
+
+What computes with local times walks over stretches and needs no zone for it, only additions. Seconds are counted from
+the beginning of 1970, in UTC or, where a name says so, as the clock on the wall shows them.
+
+1. The stretches of a year are without gaps and overlaps in UTC, and cover it whole; none reaches over its ends.
+2. `before` is the offset right before the stretch, also if that was in another year.
+
+A zone's offset is looked at every second day. The closest two changes since 1990, in all zones, are a week apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from typing import NamedTuple
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
+
+from mainspring.core.text.suggestions import did_you_mean
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+DAY = 86_400
+FIRST_YEAR = 1900
+LAST_YEAR = 9990
+"""Outside of these years nothing happens: the types of the calendar end soon after."""
+
+_LONGEST_NAME = 64
+_NO_PLACES = ("posix/", "right/", "posixrules", "localtime", "Factory")
+"""Files beside the zones: copies, and what depends on the machine. `right/` counts leap seconds."""
+_SECOND = timedelta(seconds=1)
+_LOOK_EVERY = 2 * DAY
+_FIRST_SECOND = (datetime.min.replace(tzinfo=UTC) - EPOCH) // _SECOND
+_LAST_SECOND = (datetime.max.replace(tzinfo=UTC) - EPOCH) // _SECOND
+
+
+class Stretch(NamedTuple):
+    """A time in which a zone has one offset."""
+
+    start: int
+    """In seconds since 1970, UTC; the first that belongs to it."""
+    end: int
+    """The first that does not."""
+    offset: int
+    """What is to be added to UTC for local time, in seconds."""
+    before: int
+    """The offset right before the start."""
+
+
+@lru_cache(maxsize=1024)
+def find_zone(name: str) -> ZoneInfo | None:
+    """The zone of this IANA name, if there is one."""
+    if not 1 <= len(name) <= _LONGEST_NAME or name.startswith(_NO_PLACES) or not name.isascii() or "\0" in name:
+        return None
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        # No such file, a path out of the directory of zones, a directory, or no zone in it: none is a zone.
+        return None
+
+
+def zone_fault(name: str) -> str | None:
+    """Why there is no zone of this name; nothing if there is one."""
+    if find_zone(name) is not None:
+        return None
+    shown = name if len(name) <= _LONGEST_NAME else f"{name[:_LONGEST_NAME]}..."
+    return f"{shown!a} is no IANA time zone{did_you_mean(shown, available_timezones()) or ', such as Europe/Paris'}"
+
+
+def to_seconds(instant: datetime) -> int:
+    """The second that an instant is in."""
+    return (instant - EPOCH) // _SECOND
+
+
+def to_instant(seconds: int) -> datetime:
+    """The instant at which a second begins."""
+    return EPOCH + timedelta(seconds=seconds)
+
+
+def stretches_from(zone: ZoneInfo, second: int, *, years: int) -> Iterator[Stretch]:
+    """The stretch that `second` is in and all that follow, to the end of so many years more."""
+    year = _year_of(second)
+    for each in range(max(year, FIRST_YEAR), min(year + years, LAST_YEAR) + 1):
+        for stretch in _stretches(zone, each):
+            if stretch.end > second:
+                yield stretch
+
+
+def stretches_back_from(zone: ZoneInfo, second: int, *, years: int) -> Iterator[Stretch]:
+    """The stretch that `second` is in and all before it, the latest first, to the beginning of so many years more."""
+    year = _year_of(second)
+    for each in range(min(year, LAST_YEAR), max(year - years, FIRST_YEAR) - 1, -1):
+        for stretch in reversed(_stretches(zone, each)):
+            if stretch.start <= second:
+                yield stretch
+
+
+@lru_cache(maxsize=8192)
+def _stretches(zone: ZoneInfo, year: int) -> tuple[Stretch, ...]:
+    """The stretches of one year. About 100 µs, and a tenth of a microsecond when it has been asked before."""
+    start, end = to_seconds(datetime(year, 1, 1, tzinfo=UTC)), to_seconds(datetime(year + 1, 1, 1, tzinfo=UTC))
+    before = _offset(zone, start - 1)
+    offset = _offset(zone, start)
+    found: list[Stretch] = []
+    began = looked_at = start
+    for second in [*range(start + _LOOK_EVERY, end, _LOOK_EVERY), end - 1]:
+        if _offset(zone, second) != offset:
+            change = _find_change(zone, looked_at, second, offset)
+            found.append(Stretch(start=began, end=change, offset=offset, before=before))
+            began, before, offset = change, offset, _offset(zone, second)
+        looked_at = second
+    return (*found, Stretch(start=began, end=end, offset=offset, before=before))
+
+
+def _find_change(zone: ZoneInfo, old: int, new: int, offset: int) -> int:
+    """The first second that has another offset than `offset`, which `old` has and `new` has not."""
+    while new - old > 1:
+        middle = (old + new) // 2
+        if _offset(zone, middle) == offset:
+            old = middle
+        else:
+            new = middle
+    return new
+
+
+def _offset(zone: ZoneInfo, second: int) -> int:
+    offset = to_instant(second).astimezone(zone).utcoffset()
+    assert offset is not None
+    return offset // _SECOND
+
+
+def _year_of(second: int) -> int:
+    """The year of a second; of one that no calendar reaches, a year in which nothing happens either."""
+    return to_instant(min(max(second, _FIRST_SECOND), _LAST_SECOND)).year

@@ -1,0 +1,270 @@
+"""What makes a schedule fire, and the windows that follow from it (TRG-1, TRG-3).
+
+    cron       an expression in a time zone        `core/schedules/cron/expression.py`
+    interval   every so many seconds, counted from an anchor
+    once       at one instant
+    event      when an event comes in              windows if it says by when one is expected, otherwise none
+    manual     when somebody asks                  no windows
+
+A window is the one instant that a schedule fires for, in UTC. Windows follow from the trigger alone: whoever asks,
+whenever, gets the same ones. When you add a kind, add it to `Trigger` and to the functions here.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import assert_never
+from zoneinfo import ZoneInfo
+
+import msgspec
+
+from mainspring.core.admission import validate_job
+from mainspring.core.admission.validate_job import Faults
+from mainspring.core.expressions import engine as expressions
+from mainspring.core.schedules.cron import occurrences
+from mainspring.core.schedules.cron.description import explain
+from mainspring.core.schedules.cron.expression import parse
+from mainspring.core.schedules.time_zones import EPOCH, find_zone, zone_fault
+from mainspring.protocol.errors import Broken, Refused
+
+LONGEST_INTERVAL_SECONDS = 366 * 86_400
+LONGEST_EVENT_TYPE = 256
+LONGEST_BUFFER_SECONDS = 7 * 86_400.0
+FILTER_NAMES = frozenset({"event"})
+"""What the filter of an event trigger sees."""
+_INSTANT = timedelta(microseconds=1)
+
+
+class CronTrigger(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="cron", forbid_unknown_fields=True):
+    """At the times of an expression, as clocks show them in a zone."""
+
+    cron: str
+    timezone: str = "UTC"
+
+
+class IntervalTrigger(
+    msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="interval", forbid_unknown_fields=True
+):
+    """Every so many seconds, whatever clocks do: the anchor, and each multiple of the interval before and after it."""
+
+    every_seconds: int
+    anchor_at: datetime = EPOCH
+
+
+class OnceTrigger(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="once", forbid_unknown_fields=True):
+    """At one instant."""
+
+    at: datetime
+
+
+class Expected(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """By when an event should have come: if none has by then, it runs without, flagged (TRG-7)."""
+
+    cron: str
+    timezone: str = "UTC"
+    buffer_seconds: float = 0.0
+    """How long after that time it is still waited for."""
+
+
+class EventTrigger(
+    msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="event", forbid_unknown_fields=True
+):
+    """When an event of this type comes in, and passes the filter if there is one."""
+
+    type: str
+    filter: str | None = None
+    """An expression over `event` (its attributes and `data`) that must give true or false."""
+    expected: Expected | None = None
+
+
+class ManualTrigger(
+    msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="manual", forbid_unknown_fields=True
+):
+    """When somebody asks, and only then."""
+
+
+Trigger = CronTrigger | IntervalTrigger | OnceTrigger | EventTrigger | ManualTrigger
+
+
+def next_window(trigger: Trigger, after: datetime) -> datetime | None:
+    """The first window after an instant; nothing if there is none."""
+    match trigger:
+        case CronTrigger():
+            return occurrences.next_after(parse(trigger.cron), _zone(trigger), after)
+        case IntervalTrigger():
+            return _interval_window(trigger, (after - trigger.anchor_at) // _interval(trigger) + 1)
+        case OnceTrigger():
+            return _in_utc(trigger.at) if trigger.at > after else None
+        case EventTrigger():
+            return None if trigger.expected is None else next_window(_as_cron(trigger.expected), after)
+        case ManualTrigger():
+            return None
+        case _:
+            assert_never(trigger)
+
+
+def previous_window(trigger: Trigger, until: datetime) -> datetime | None:
+    """The last window up to and including an instant; nothing if there is none. The other's window, for `after`."""
+    match trigger:
+        case CronTrigger():
+            return occurrences.previous_before(parse(trigger.cron), _zone(trigger), until + _INSTANT)
+        case IntervalTrigger():
+            return _interval_window(trigger, (until - trigger.anchor_at) // _interval(trigger))
+        case OnceTrigger():
+            return _in_utc(trigger.at) if trigger.at <= until else None
+        case EventTrigger():
+            return None if trigger.expected is None else previous_window(_as_cron(trigger.expected), until)
+        case ManualTrigger():
+            return None
+        case _:
+            assert_never(trigger)
+
+
+def count_windows(trigger: Trigger, after: datetime, until: datetime) -> int:
+    """How many windows there are after an instant, up to and including another. Never walks over them."""
+    if until <= after:
+        return 0
+    match trigger:
+        case CronTrigger():
+            return occurrences.count_between(parse(trigger.cron), _zone(trigger), after, until)
+        case IntervalTrigger():
+            every = _interval(trigger)
+            return (until - trigger.anchor_at) // every - (after - trigger.anchor_at) // every
+        case OnceTrigger():
+            return int(after < trigger.at <= until)
+        case EventTrigger():
+            return 0 if trigger.expected is None else count_windows(_as_cron(trigger.expected), after, until)
+        case ManualTrigger():
+            return 0
+        case _:
+            assert_never(trigger)
+
+
+def say_window(trigger: Trigger, window_at: datetime) -> str:
+    """A window as people of its trigger's zone write it, in RFC 3339; where the trigger names none, in UTC."""
+    match trigger:
+        case CronTrigger():
+            return window_at.astimezone(_zone(trigger)).isoformat()
+        case EventTrigger() if trigger.expected is not None:
+            return say_window(_as_cron(trigger.expected), window_at)
+        case _:
+            return window_at.astimezone(UTC).isoformat()
+
+
+def buffer_of(trigger: Trigger) -> timedelta:
+    """How long after a window it is planned: an event that is expected may come so much later."""
+    if isinstance(trigger, EventTrigger) and trigger.expected is not None:
+        return timedelta(seconds=trigger.expected.buffer_seconds)
+    return timedelta(0)
+
+
+def check_trigger(trigger: Trigger, where: str, now: datetime, faults: Faults) -> None:
+    """Name everything that is wrong with a trigger; also what would never fire."""
+    match trigger:
+        case CronTrigger():
+            _check_cron(trigger, where, now, faults)
+        case IntervalTrigger():
+            if not 1 <= trigger.every_seconds <= LONGEST_INTERVAL_SECONDS:
+                faults.add(f"{where}.every_seconds", f"must be from 1 to {LONGEST_INTERVAL_SECONDS}")
+            if trigger.anchor_at.tzinfo is None:
+                faults.add(f"{where}.anchor_at", "must say its time zone")
+        case OnceTrigger():
+            if trigger.at.tzinfo is None:
+                faults.add(f"{where}.at", "must say its time zone")
+            elif trigger.at <= now:
+                faults.add(f"{where}.at", f"is over: now it is {now:%Y-%m-%dT%H:%M:%SZ}")
+        case EventTrigger():
+            if not 1 <= len(trigger.type) <= LONGEST_EVENT_TYPE or not trigger.type.isprintable():
+                faults.add(f"{where}.type", f"must have 1 to {LONGEST_EVENT_TYPE} characters that can be seen")
+            unreadable = None if trigger.filter is None else expressions.check(trigger.filter, FILTER_NAMES)
+            if unreadable is not None:
+                faults.add(f"{where}.filter", unreadable)
+            if trigger.expected is not None:
+                _check_expected(trigger.expected, f"{where}.expected", now, faults)
+        case ManualTrigger():
+            pass
+        case _:
+            assert_never(trigger)
+
+
+def say_trigger(trigger: Trigger) -> str:
+    """The trigger in words: `every weekday at 05:30 (Europe/Paris)`."""
+    match trigger:
+        case CronTrigger():
+            return f"{explain(parse(trigger.cron))} ({trigger.timezone})"
+        case IntervalTrigger():
+            return f"every {_say_seconds(trigger.every_seconds)}"
+        case OnceTrigger():
+            return f"once at {trigger.at.isoformat()}"
+        case EventTrigger():
+            return f"on events of type {trigger.type}{_say_expected(trigger.expected)}"
+        case ManualTrigger():
+            return "when somebody asks"
+        case _:
+            assert_never(trigger)
+
+
+def _check_cron(trigger: CronTrigger, where: str, now: datetime, faults: Faults) -> None:
+    unknown = zone_fault(trigger.timezone)
+    if unknown is not None:
+        faults.add(f"{where}.timezone", unknown)
+    try:
+        parse(trigger.cron)
+    except Refused as refused:
+        for fault in refused.faults:
+            faults.add(f"{where}.cron", fault.why if fault.where == "cron" else f"{fault.where}: {fault.why}")
+    else:
+        if unknown is None and next_window(trigger, now) is None:
+            faults.add(f"{where}.cron", "never comes: no month that it names has such a day")
+
+
+def _check_expected(expected: Expected, where: str, now: datetime, faults: Faults) -> None:
+    _check_cron(_as_cron(expected), where, now, faults)
+    validate_job.check_seconds(
+        expected.buffer_seconds, f"{where}.buffer_seconds", faults, longest=LONGEST_BUFFER_SECONDS, zero=True
+    )
+
+
+def _as_cron(expected: Expected) -> CronTrigger:
+    return CronTrigger(cron=expected.cron, timezone=expected.timezone)
+
+
+def _say_expected(expected: Expected | None) -> str:
+    if expected is None:
+        return ""
+    waited = f" and {expected.buffer_seconds:g} seconds" if expected.buffer_seconds else ""
+    return f", or without one {say_trigger(_as_cron(expected))}{waited}"
+
+
+def _zone(trigger: CronTrigger) -> ZoneInfo:
+    zone = find_zone(trigger.timezone)
+    if zone is None:
+        raise Broken(f"the time zone {trigger.timezone!a} of a schedule is no longer known here")
+    return zone
+
+
+def _interval(trigger: IntervalTrigger) -> timedelta:
+    return timedelta(seconds=trigger.every_seconds)
+
+
+def _interval_window(trigger: IntervalTrigger, number: int) -> datetime | None:
+    try:
+        return _in_utc(trigger.anchor_at + number * _interval(trigger))
+    except OverflowError:
+        # Before the first or after the last day that there is: nobody waits for that.
+        return None
+
+
+def _in_utc(at: datetime) -> datetime | None:
+    try:
+        return at.astimezone(UTC)
+    except OverflowError:
+        # On the first or the last day that there is, in a zone that has it and not in UTC.
+        return None
+
+
+def _say_seconds(seconds: int) -> str:
+    for unit, length in (("day", 86_400), ("hour", 3600), ("minute", 60)):
+        if seconds % length == 0:
+            return unit if seconds == length else f"{seconds // length} {unit}s"
+    return "second" if seconds == 1 else f"{seconds} seconds"

@@ -1,0 +1,202 @@
+"""Which windows of a schedule are due, and what becomes of each (TRG-4, TRG-5, TRG-6).
+
+            planned before ─┐                                              ┌─ now
+    ────────────────────────┼──●──●──●──●──●──●──●──●──●──●──●──●──●──●──●─┼──●────
+                               └ late ──────┘  └ skipped ──┘  └ caught up  └ on time
+
+1. A window is on time if it is the latest that is due and less than `ON_TIME` old; what is due besides it was missed.
+2. Each due window is covered by exactly one fire, and `through_at` moves over all of them: whoever plans next can't see
+   them again. Fire and `through_at` are to be committed together.
+3. Nothing is planned before its time, and nothing twice if the clock goes back.
+4. Of a plan at most `max_catch_up_windows` + 3 fires come, however long nobody looked and however often it is due.
+
+A window by which an event is expected is due only when its buffer is over (`triggers.buffer_of`): all that is said here
+of a window's age counts from then on.
+
+A schedule that is paused or disabled is not planned. Who resumes, creates or changes one sets `through_at` to that
+instant, so that no window from before is missed; who creates one may set it to an earlier one, so that some are.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+
+import msgspec
+
+from mainspring.core.schedules.schedule_spec import Missed, ScheduleSpec
+from mainspring.core.schedules.time_zones import EPOCH
+from mainspring.core.schedules.triggers import Trigger, buffer_of, count_windows, next_window, previous_window
+
+ON_TIME = timedelta(seconds=60)
+"""A failover takes less: a window that comes in it is not missed."""
+_INSTANT = timedelta(microseconds=1)
+
+
+class Outcome(StrEnum):
+    """What became of a window."""
+
+    RAN = "ran"
+    WAITING = "waiting"
+    """It has no run yet: `core/schedules/start_policy.py` decides it again."""
+    SKIPPED = "skipped"
+    LATE = "late"
+    CONDITION_FALSE = "condition_false"
+
+
+class Fire(msgspec.Struct, frozen=True, kw_only=True):
+    """One row: a window, or several in a row that nothing came of."""
+
+    window_at: datetime
+    """With the schedule and the generation, the key."""
+    last_window_at: datetime
+    count: int = 1
+    outcome: Outcome
+    because: str
+    start_at: datetime | None = None
+    """When the run is to start; set if the outcome is RAN, and only then."""
+    is_catch_up: bool = False
+    generation: int = 1
+    """More than 1 if a person asked for the window again."""
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """What is due."""
+
+    fires: tuple[Fire, ...]
+    """In order of time. What is RAN here may still have to wait: ask `starts.decide_start`."""
+    through_at: datetime
+    """Up to here every window is covered by a fire."""
+    next_at: datetime | None
+    """When the next window is due: there is nothing to plan before."""
+
+
+def plan(
+    schedule_id: str, spec: ScheduleSpec, *, through_at: datetime, now: datetime, default_jitter_seconds: int = 0
+) -> Plan:
+    """What became due after `through_at`, of a schedule that is not paused.
+
+    First the latest windows are chosen, as many as may run. Those of them that are too late do not. What is before the
+    first that runs becomes a row of late windows and a row of skipped ones.
+    """
+    buffer = buffer_of(spec.trigger)
+    until = now - buffer
+    first = next_window(spec.trigger, through_at) if spec.enabled else None
+    if first is None or first > until:
+        return Plan(fires=(), through_at=through_at, next_at=_add(first, buffer))
+    latest, following = first, next_window(spec.trigger, first)
+    if following is not None and following <= until:
+        latest = previous_window(spec.trigger, until) or first
+        following = next_window(spec.trigger, latest)
+    late_before = _late_before(spec, _jitter_seconds(spec, default_jitter_seconds), now)
+    chosen = [window for window in _choose(spec, first, latest, until) if window >= late_before]
+    fires = _leave_out(spec, first, chosen[0] if chosen else latest + _INSTANT, late_before)
+    for window in chosen:
+        is_catch_up = not _is_on_time(window, latest, until)
+        fires.append(
+            Fire(
+                window_at=window,
+                last_window_at=window,
+                outcome=Outcome.RAN,
+                because=f"caught up, {(until - window).total_seconds():.0f} s late" if is_catch_up else "on time",
+                start_at=start_of(schedule_id, spec, window, now, default_jitter_seconds=default_jitter_seconds),
+                is_catch_up=is_catch_up,
+            )
+        )
+    return Plan(fires=tuple(fires), through_at=latest, next_at=_add(following, buffer))
+
+
+def start_of(
+    schedule_id: str, spec: ScheduleSpec, window_at: datetime, now: datetime, *, default_jitter_seconds: int = 0
+) -> datetime:
+    """When the run of a window starts if it is made now: at once, or when its jitter is over."""
+    return max(now, window_at + jitter(schedule_id, window_at, _jitter_seconds(spec, default_jitter_seconds)))
+
+
+def jitter(schedule_id: str, window_at: datetime, most_seconds: int) -> timedelta:
+    """How long after its window a run starts: from 0 to so many seconds, always the same for the same window."""
+    if most_seconds == 0:
+        return timedelta(0)
+    digest = hashlib.sha256(fire_key(schedule_id, window_at, 1).encode()).digest()
+    return timedelta(milliseconds=int.from_bytes(digest[:8], "big") % (most_seconds * 1000 + 1))
+
+
+def fire_key(schedule_id: str, window_at: datetime, generation: int) -> str:
+    """What makes a run of a window unique, as a text: the idempotency key of the run."""
+    return f"{schedule_id}@{window_at.astimezone(UTC).isoformat()}#{generation}"
+
+
+def is_too_late(spec: ScheduleSpec, window_at: datetime, now: datetime, *, default_jitter_seconds: int = 0) -> bool:
+    """Whether a window may no longer start. The delay that is allowed counts from the end of the jitter."""
+    return window_at < _late_before(spec, _jitter_seconds(spec, default_jitter_seconds), now)
+
+
+def upcoming(spec: ScheduleSpec, after: datetime, limit: int) -> list[datetime]:
+    """The next windows, as many as asked for; none if the schedule is disabled."""
+    windows: list[datetime] = []
+    window = next_window(spec.trigger, after) if spec.enabled else None
+    while window is not None and len(windows) < limit:
+        windows.append(window)
+        window = next_window(spec.trigger, window)
+    return windows
+
+
+def _choose(spec: ScheduleSpec, first: datetime, latest: datetime, now: datetime) -> list[datetime]:
+    """The latest windows, as many as may run, oldest first."""
+    room = spec.max_catch_up_windows if spec.missed is Missed.RUN else 0
+    if _is_on_time(latest, latest, now):
+        room += 1
+    chosen: list[datetime] = []
+    window: datetime | None = latest
+    while window is not None and len(chosen) < room:
+        chosen.append(window)
+        window = previous_window(spec.trigger, window - _INSTANT) if window > first else None
+    return chosen[::-1]
+
+
+def _is_on_time(window: datetime, latest: datetime, now: datetime) -> bool:
+    return window == latest and now - window < ON_TIME
+
+
+def _jitter_seconds(spec: ScheduleSpec, default: int) -> int:
+    return default if spec.jitter_seconds is None else spec.jitter_seconds
+
+
+def _late_before(spec: ScheduleSpec, jitter_seconds: int, now: datetime) -> datetime:
+    """Windows before this may no longer start."""
+    if spec.max_delay_seconds is None:
+        return EPOCH
+    return now - buffer_of(spec.trigger) - timedelta(seconds=spec.max_delay_seconds + jitter_seconds)
+
+
+def _add(window: datetime | None, buffer: timedelta) -> datetime | None:
+    try:
+        return None if window is None else window + buffer
+    except OverflowError:
+        # After the last day that there is: nobody waits for that.
+        return None
+
+
+def _leave_out(spec: ScheduleSpec, start: datetime, end: datetime, late_before: datetime) -> list[Fire]:
+    """The fires for windows that don't run, from `start` on and before `end`: one for the late, one for the others."""
+    if start >= end:
+        return []
+    split = min(end, max(start, late_before))
+    late = f"more than {spec.max_delay_seconds or 0:g} s late"
+    skipped = "missed, and what is missed is skipped"
+    if spec.missed is Missed.RUN:
+        skipped = f"missed, and only the latest {spec.max_catch_up_windows} are caught up"
+    return [
+        *_collapse(spec.trigger, start, split, Outcome.LATE, late),
+        *_collapse(spec.trigger, split, end, Outcome.SKIPPED, skipped),
+    ]
+
+
+def _collapse(trigger: Trigger, start: datetime, end: datetime, outcome: Outcome, because: str) -> list[Fire]:
+    """One fire for all windows from `start` on and before `end`; none if there are none."""
+    first, last = next_window(trigger, start - _INSTANT), previous_window(trigger, end - _INSTANT)
+    if first is None or last is None or last < first:
+        return []
+    count = count_windows(trigger, start - _INSTANT, last)
+    return [Fire(window_at=first, last_window_at=last, count=count, outcome=outcome, because=because)]

@@ -1,0 +1,1 @@
+"""Reading and writing small texts: quantities, durations, URLs, strict JSON, suggestions."""

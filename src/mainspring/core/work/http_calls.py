@@ -1,0 +1,222 @@
+"""A task that is one HTTP request (WRK-3): what a job says of it, what is wrong with that, and what is sent.
+
+    {"http": {"url": "https://example.com/load", "method": "POST", "json": {"day": "{{ params.day }}"}}}
+
+A secret of the task is `${NAME}` in a header or in the body. It is put in after the templates were filled in, and only
+where the job itself wrote it: a parameter that says `${NAME}` is a text like any other.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import TypeAlias, TypeVar
+
+import msgspec
+
+from mainspring.core.expressions import engine as expressions
+from mainspring.core.expressions.grammar import split_template
+from mainspring.core.expressions.values import JsonValue
+from mainspring.core.text.suggestions import did_you_mean
+from mainspring.core.text.urls import LONGEST_URL, fault_of_url
+from mainspring.protocol.errors import ExpressionFailed, Fault, Refused
+
+METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
+LONGEST_TIMEOUT_SECONDS = 3_600.0
+LARGEST_JSON_BYTES = 64 * 1024
+LONGEST_HEADER = 8_192
+MOST_HEADERS = 64
+MOST_EXPECTED = 100
+OURS = frozenset(
+    {"connection", "content-length", "expect", "host", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade"}
+)
+"""Headers that belong to the connection, and so to whoever makes it."""
+_HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}")
+_UNSEEN = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
+_SECRET = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+_SCHEME = re.compile(r"https?://", re.IGNORECASE)
+_NOTHING = msgspec.Raw()
+T = TypeVar("T")
+
+Check: TypeAlias = "Callable[[str], str | None]"
+"""What is wrong with a template; None if nothing is."""
+
+
+class HttpRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """One request. Texts are templates."""
+
+    url: str
+    method: str = "GET"
+    headers: dict[str, str] = {}
+    """Values may be templates. A secret of the task is `${NAME}` here, and is put in by the worker."""
+    body: str | None = None
+    json: msgspec.Raw = _NOTHING
+    """Sent as JSON; texts in it are templates. One that is nothing but an expression becomes what that gives."""
+    expect: tuple[int, ...] = ()
+    """Answers that are a success, besides 2xx."""
+    timeout_seconds: float = 60.0
+
+
+class Prepared(msgspec.Struct, frozen=True, kw_only=True):
+    """A request as it is sent."""
+
+    method: str
+    url: str
+    headers: dict[str, str]
+    """By name in lower case."""
+    body: bytes
+
+
+def faults_in(request: HttpRequest, where: str, check: Check, secrets: Mapping[str, str]) -> Iterator[Fault]:
+    """What is wrong with a request, as far as that can be seen before its templates are filled in."""
+    if (why := _fault_of_url_template(request.url) or check(request.url)) is not None:
+        yield Fault(where=f"{where}.url", why=why)
+    if request.method not in METHODS:
+        hint = did_you_mean(request.method.upper(), METHODS)
+        yield Fault(where=f"{where}.method", why=f"must be one of {', '.join(METHODS)}{hint}")
+    yield from _faults_of_headers(request.headers, f"{where}.headers", check, secrets)
+    if request.body is not None and request.json != _NOTHING:
+        yield Fault(where=f"{where}.json", why="is said beside body: there is only one")
+    if request.body is not None:
+        yield from _faults_of_text(request.body, f"{where}.body", check, secrets)
+    if request.json != _NOTHING:
+        if len(bytes(request.json)) > LARGEST_JSON_BYTES:
+            yield Fault(where=f"{where}.json", why=f"has more than {LARGEST_JSON_BYTES} bytes")
+        for text in _texts_in(_decoded(request.json)):
+            yield from _faults_of_text(text, f"{where}.json", check, secrets)
+    if len(request.expect) > MOST_EXPECTED or not all(100 <= status <= 599 for status in request.expect):
+        yield Fault(where=f"{where}.expect", why="must be numbers of answers, from 100 to 599")
+    if not 0 < request.timeout_seconds <= LONGEST_TIMEOUT_SECONDS:
+        yield Fault(
+            where=f"{where}.timeout_seconds", why=f"must be more than 0 and at most {LONGEST_TIMEOUT_SECONDS:.0f}"
+        )
+
+
+def prepare(request: HttpRequest, values: expressions.Values, secrets: Mapping[str, str], nonce: str) -> Prepared:
+    """The request with its values and secrets. Raises ExpressionFailed, or Refused if it can't be sent like that.
+
+    `nonce` stands for the secrets while values are filled in: letters that no value can have by chance.
+    """
+    filler = _Filler(values, secrets, nonce)
+    url = filler.text("http.url", request.url)
+    if (why := fault_of_url(url)) is not None:
+        raise Refused(f"http.url {why}")
+    headers = {name.lower(): filler.text(f"http.headers.{name}", text) for name, text in request.headers.items()}
+    for name, text in headers.items():
+        if (why := _fault_in_header(text)) is not None:
+            raise Refused(f"http.headers.{name} {why}")
+    body = b""
+    if request.body is not None:
+        body = filler.text("http.body", request.body).encode()
+        headers.setdefault("content-type", "text/plain; charset=utf-8")
+    elif request.json != _NOTHING:
+        body = msgspec.json.encode(filler.value("http.json", _decoded(request.json)))
+        headers.setdefault("content-type", "application/json")
+    return Prepared(method=request.method, url=url, headers=headers, body=body)
+
+
+class _Filler:
+    """Fills in values, and then secrets."""
+
+    def __init__(self, values: expressions.Values, secrets: Mapping[str, str], nonce: str) -> None:
+        self._values = values
+        self._secrets = secrets
+        self._nonce = nonce
+        self._hidden = re.compile(f"{re.escape(nonce)}(\\w+?){re.escape(nonce)}")
+
+    def text(self, where: str, template: str) -> str:
+        return self._shown(_at(where, lambda: expressions.render(self._without(template), self._values)))
+
+    def value(self, where: str, value: JsonValue) -> JsonValue:
+        match value:
+            case str() if "{{" in value and len(pieces := split_template(value)[0]) == 1 and pieces[0].is_expression:
+                return _at(where, lambda: expressions.evaluate(pieces[0].text, self._values))
+            case str():
+                return self.text(where, value)
+            case list():
+                return [self.value(where, one) for one in value]
+            case dict():
+                return {key: self.value(where, one) for key, one in value.items()}
+            case _:
+                return value
+
+    def _without(self, template: str) -> str:
+        """The template with a word for each secret."""
+        return _SECRET.sub(
+            lambda found: f"{self._nonce}{found[1]}{self._nonce}" if found[1] in self._secrets else found[0], template
+        )
+
+    def _shown(self, text: str) -> str:
+        return self._hidden.sub(lambda found: self._secrets[found[1]], text) if self._nonce in text else text
+
+
+def _at(where: str, fill: Callable[[], T]) -> T:
+    try:
+        return fill()
+    except ExpressionFailed as error:
+        raise ExpressionFailed(f"{where}: {error}") from None
+
+
+def _fault_of_url_template(url: str) -> str | None:
+    if not url:
+        return "is empty"
+    if _SECRET.search(url):
+        return "has a secret in it: put it into a header or the body"
+    if "{{" not in url:
+        return fault_of_url(url)
+    if len(url) > LONGEST_URL:
+        return f"must be at most {LONGEST_URL} plain characters"
+    return None if url.startswith("{{") or _SCHEME.match(url) else "must begin with https:// or http://"
+
+
+def _faults_of_headers(
+    headers: Mapping[str, str], where: str, check: Check, secrets: Mapping[str, str]
+) -> Iterator[Fault]:
+    if len(headers) > MOST_HEADERS:
+        yield Fault(where=where, why=f"has more than {MOST_HEADERS} of them")
+        return
+    if len({name.lower() for name in headers}) < len(headers):
+        yield Fault(where=where, why="has one name twice, in other letters")
+    for name, text in headers.items():
+        place = f"{where}.{name[:40]}"
+        if not _HEADER.fullmatch(name):
+            yield Fault(where=place, why="is no name of a header")
+        elif name.lower() in OURS or name.lower().startswith("proxy-"):
+            yield Fault(where=place, why="must be left out: the connection has its own")
+        elif (why := _fault_in_header(text)) is not None:
+            yield Fault(where=place, why=why)
+        else:
+            yield from _faults_of_text(text, place, check, secrets)
+
+
+def _fault_in_header(text: str) -> str | None:
+    if _UNSEEN.search(text):
+        return "must be one line of characters that can be seen"
+    return f"has more than {LONGEST_HEADER} characters" if len(text) > LONGEST_HEADER else None
+
+
+def _faults_of_text(text: str, where: str, check: Check, secrets: Mapping[str, str]) -> Iterator[Fault]:
+    if (why := check(text)) is not None:
+        yield Fault(where=where, why=why)
+    for name in sorted({name for name in _SECRET.findall(text) if name not in secrets}):
+        hint = did_you_mean(name, secrets) or ": name it in secrets"
+        yield Fault(where=where, why=f"has ${{{name}}}, which is no secret of the task{hint}")
+
+
+def _decoded(raw: msgspec.Raw) -> JsonValue:
+    decoded: JsonValue = msgspec.json.decode(raw)
+    return decoded
+
+
+def _texts_in(value: JsonValue) -> Iterator[str]:
+    match value:
+        case str():
+            yield value
+        case list():
+            for one in value:
+                yield from _texts_in(one)
+        case dict():
+            for one in value.values():
+                yield from _texts_in(one)
+        case _:
+            pass

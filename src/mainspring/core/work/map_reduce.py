@@ -1,0 +1,250 @@
+"""Map-reduce over items with an AI invoker: what a task of this kind says in its `work` (FLD-8).
+
+    {"map": {"prompt": "Categorise: {{title}}", "output": ["severity"]},
+     "input": {"from": {"type": "csv", "path": "bugs.csv"}},
+     "reduce": {"type": "json"}, "directory": "/srv/pipelines/bugs"}
+
+For each item of the input its prompt is rendered and given to the invoker; the answers become rows, and the rows one
+result. `mapreduce/` carries it out, in a process of its own, on the worker.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from enum import StrEnum
+from typing import Literal
+
+import msgspec
+
+from mainspring.core.expressions import engine as expressions
+from mainspring.core.work.field_texts import fault_in_import_path, fault_in_secret
+from mainspring.protocol.errors import Fault
+
+MOST_CONCURRENCY = 64
+MOST_ITEM_ATTEMPTS = 10
+MOST_OUTPUTS = 100
+LONGEST_INVOCATION_SECONDS = 3_600.0
+LONGEST_RETRY_DELAY_SECONDS = 600.0
+MOST_ITEMS = 1_000_000
+OWN_NAMES = frozenset({"item", "index", "params"})
+"""What a prompt sees beside the item's fields. A field of such a name is reached through `item`."""
+REDUCE_NAMES = frozenset({"results", "count", "failed", "params"})
+ANSWER = "answer"
+"""The field of a row that has the answer, if the map names no fields."""
+WORK_VARIABLE = "MAINSPRING_MAP_WORK"
+"""Tells the process that carries it out where the work is, as JSON, with the invoker that answers."""
+KEY_VARIABLE = "MAINSPRING_INVOKER_KEY"
+"""Has the key that the invoker names, resolved by the worker."""
+PYTHON_PATH_VARIABLE = "MAINSPRING_PYTHON_PATH"
+"""Where the functions of invokers are looked for, after the directory of the work."""
+FAILURE_VARIABLE = "MAINSPRING_FAILURE"
+"""Where the process says what kind of failure it was."""
+_FIELD = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
+_URL = re.compile(r"https?://(?P<user>[^/?#@\s]*@)?(\[[0-9A-Fa-f:.]+\]|[^/?#@:\s\[\]]+)(:[0-9]{1,5})?([/?][^\s#]*)?")
+_KINDS = ("command", "url", "python", "socket")
+
+
+class _Part(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    pass
+
+
+class ItemFile(_Part, frozen=True, kw_only=True):
+    """A file with items: a CSV with a header, or a JSON list of objects."""
+
+    type: Literal["csv", "json"]
+    path: str
+    """Below the directory of the work."""
+    delimiter: str = ","
+    encoding: str = "utf-8"
+    """Of a CSV. A byte order mark is taken for what it is."""
+
+
+class Input(_Part, frozen=True, kw_only=True):
+    """Where the items come from: a file, or the definition itself."""
+
+    source: ItemFile | None = msgspec.field(default=None, name="from")
+    items: tuple[dict[str, msgspec.Raw], ...] | None = None
+    limit: int | None = None
+    """Only the first so many."""
+
+
+class OnItemFailure(StrEnum):
+    """What becomes of the whole if an item fails for good."""
+
+    FAIL = "fail"
+    """The others are finished, and then the task fails. The next attempt asks only for what is missing."""
+    SKIP = "skip"
+    """The result is made of those that succeeded, and says which did not."""
+
+
+class MapStep(_Part, frozen=True, kw_only=True):
+    """What is asked for each item."""
+
+    prompt: str
+    """A template over the item's fields, and `item`, `index` and `params`."""
+    output: tuple[str, ...] = ()
+    """Fields that the answer must have, as JSON; none: the answer is a text."""
+    concurrency: int = 4
+    attempts: int = 3
+    """Per item."""
+    retry_delay_seconds: float = 1.0
+    """Before the second attempt at an item; twice as long before each further one."""
+    timeout_seconds: float = 120.0
+    """Of one invocation."""
+    on_failure: OnItemFailure = OnItemFailure.FAIL
+
+
+class ReduceKind(StrEnum):
+    """What the rows become."""
+
+    JSON = "json"
+    TABLE = "table"
+    CSV = "csv"
+    LIST = "list"
+    PROMPT = "prompt"
+
+
+class ReduceStep(_Part, frozen=True, kw_only=True):
+    """What the rows become, in the end."""
+
+    type: ReduceKind = ReduceKind.JSON
+    prompt: str | None = None
+    """For `prompt`: a template over `results` (the rows as JSON), `count`, `failed` and `params`."""
+    output: tuple[str, ...] = ()
+    """For `prompt`: fields that the answer must have; none: it is a text."""
+
+
+class Invoker(_Part, frozen=True, kw_only=True):
+    """Who answers prompts. Exactly one of `command`, `url`, `python` and `socket`."""
+
+    command: tuple[str, ...] | None = None
+    """A program that reads the prompt from stdin and prints the answer."""
+    url: str | None = None
+    """An endpoint in the OpenAI chat format, such as http://127.0.0.1:11434/v1/chat/completions."""
+    model: str | None = None
+    """For `url`."""
+    key: str | None = None
+    """For `url`: where the API key is, `env:NAME`, `file:/path` or `command:words`. Never the key itself."""
+    python: str | None = None
+    """A function, `package.module:function`, that takes the prompt and returns the answer; sync or async."""
+    socket: str | None = None
+    """A Unix socket behind which a function of another process answers (`PipelineScheduler(ai_invoker=..)`)."""
+
+
+def faults_in(step: MapStep, given: Input, reduce: ReduceStep, where: str) -> Iterator[Fault]:
+    """What is wrong with a map, its input and its reduce, each with its path.
+
+    Which fields the items of a file have is known when it is read: until then a prompt may use any name.
+    """
+    yield from _faults_in_input(given, f"{where}.input")
+    fields = _fields_of(given.items) if given.items is not None else None
+    yield from _faults_in_map(step, fields, f"{where}.map")
+    yield from _faults_in_reduce(reduce, f"{where}.reduce")
+
+
+def faults_in_invoker(invoker: Invoker, where: str) -> Iterator[Fault]:
+    """What is wrong with an invoker."""
+    kinds = [kind for kind in _KINDS if getattr(invoker, kind) is not None]
+    if len(kinds) != 1:
+        said = " and ".join(kinds) if kinds else "none of them"
+        yield Fault(where=where, why=f"must have exactly one of {', '.join(_KINDS)}; it has {said}")
+    if invoker.command is not None and (not invoker.command or not invoker.command[0].strip()):
+        yield Fault(where=f"{where}.command", why="must begin with a program")
+    if any("\0" in word for word in invoker.command or ()):
+        yield Fault(where=f"{where}.command", why="has a NUL in it")
+    if invoker.url is not None and (fault := _fault_in_url(invoker.url)) is not None:
+        yield Fault(where=f"{where}.url", why=fault)
+    if invoker.python is not None and (fault := fault_in_import_path(invoker.python)) is not None:
+        yield Fault(where=f"{where}.python", why=fault)
+    if invoker.socket is not None and (not invoker.socket or "\0" in invoker.socket):
+        yield Fault(where=f"{where}.socket", why="must be the path of a Unix socket")
+    if invoker.key is not None and (fault := fault_in_secret(invoker.key)) is not None:
+        yield Fault(where=f"{where}.key", why=f"{fault}, never the key itself")
+    for field in ("model", "key"):
+        if invoker.url is None and getattr(invoker, field) is not None:
+            yield Fault(where=f"{where}.{field}", why="goes only with url")
+
+
+def faults_in_place(path: str, where: str) -> Iterator[Fault]:
+    """What is wrong with the path of something below the directory of the work."""
+    parts = [part for part in path.split("/") if part not in ("", ".")]
+    if "\0" in path:
+        yield Fault(where=where, why="has a NUL in it")
+    elif path.startswith("/") or ".." in parts or not parts:
+        yield Fault(where=where, why="must be a path below the directory: not absolute, and without ..")
+
+
+def _faults_in_input(given: Input, where: str) -> Iterator[Fault]:
+    if (given.source is None) == (given.items is None):
+        yield Fault(where=where, why="must have exactly one of from and items")
+    if given.limit is not None and not 1 <= given.limit <= MOST_ITEMS:
+        yield Fault(where=f"{where}.limit", why=f"must be from 1 to {MOST_ITEMS}")
+    source = given.source
+    if source is None:
+        return
+    yield from faults_in_place(source.path, f"{where}.from.path")
+    if len(source.delimiter) != 1 or source.delimiter in '"\r\n\0':
+        yield Fault(where=f"{where}.from.delimiter", why="must be one character, and no quote or end of a line")
+    try:
+        "".encode(source.encoding)
+    except (LookupError, ValueError):
+        yield Fault(where=f"{where}.from.encoding", why=f"there is no encoding {source.encoding[:40]!r}")
+
+
+def _faults_in_map(step: MapStep, fields: Collection[str] | None, where: str) -> Iterator[Fault]:
+    fault = _fault_in_prompt(step.prompt, None if fields is None else OWN_NAMES | set(fields))
+    if fault is not None:
+        yield Fault(where=f"{where}.prompt", why=fault)
+    yield from _faults_in_output(step.output, where)
+    for name, value, least, most in (
+        ("concurrency", step.concurrency, 1, MOST_CONCURRENCY),
+        ("attempts", step.attempts, 1, MOST_ITEM_ATTEMPTS),
+        ("retry_delay_seconds", step.retry_delay_seconds, 0, LONGEST_RETRY_DELAY_SECONDS),
+        ("timeout_seconds", step.timeout_seconds, 0.001, LONGEST_INVOCATION_SECONDS),
+    ):
+        if not least <= value <= most:
+            yield Fault(where=f"{where}.{name}", why=f"must be from {least:g} to {most:g}")
+
+
+def _faults_in_reduce(step: ReduceStep, where: str) -> Iterator[Fault]:
+    yield from _faults_in_output(step.output, where)
+    if step.type is not ReduceKind.PROMPT:
+        for field in ("prompt", "output"):
+            if getattr(step, field):
+                yield Fault(where=f"{where}.{field}", why="goes only with the type prompt")
+    elif step.prompt is None:
+        yield Fault(where=f"{where}.prompt", why="is needed for the type prompt")
+    elif (fault := _fault_in_prompt(step.prompt, REDUCE_NAMES)) is not None:
+        yield Fault(where=f"{where}.prompt", why=fault)
+
+
+def _faults_in_output(names: Sequence[str], where: str) -> Iterator[Fault]:
+    if len(names) > MOST_OUTPUTS:
+        yield Fault(where=f"{where}.output", why=f"has more than {MOST_OUTPUTS} fields")
+        return
+    for number, name in enumerate(names):
+        if not _FIELD.fullmatch(name):
+            why = "must be 1 to 64 letters, digits and underscores, and begin with no digit"
+            yield Fault(where=f"{where}.output[{number}]", why=why)
+        elif name in names[:number]:
+            yield Fault(where=f"{where}.output[{number}]", why=f"{name} is there twice")
+
+
+def _fault_in_prompt(prompt: str, names: Collection[str] | None) -> str | None:
+    """What is wrong with a prompt that may use these names; any, if they are not known."""
+    if not prompt.strip():
+        return "is empty"
+    return expressions.check_template(prompt, names)
+
+
+def _fault_in_url(url: str) -> str | None:
+    found = _URL.fullmatch(url)
+    if found is None or not url.isprintable():
+        return "must be an address that begins with http:// or https://"
+    return "must have no name or password in it: the key goes into `key`, by reference" if found["user"] else None
+
+
+def _fields_of(items: Sequence[Mapping[str, msgspec.Raw]]) -> set[str]:
+    """The fields that any of the items has."""
+    return {name for item in items for name in item}

@@ -1,0 +1,93 @@
+"""Tasks that run beyond the worker's machine, as a job of Kubernetes or of Ray (WRK-3): what a job says of them.
+
+    {"kubernetes": {"image": "python:3.13-slim", "run": ["python", "load.py", "{{ params.day }}"], "namespace": "etl"}}
+    {"ray": {"run": ["python", "train.py", "--day", "{{ params.day }}"], "runtime_env": {"pip": ["polars"]}}}
+
+A worker that has the cluster carries the label `runs/kubernetes` or `runs/ray`, and a task that wants it asks for that
+label. Which cluster it is, the worker alone says: no job can send a worker to an address.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from mainspring.protocol.errors import Fault
+
+RUNS_LABEL = "runs/"
+KUBERNETES_LABEL = f"{RUNS_LABEL}kubernetes"
+RAY_LABEL = f"{RUNS_LABEL}ray"
+LONGEST_IMAGE = 500
+MOST_WORDS = 1_000
+LARGEST_RUNTIME_ENV_BYTES = 64 * 1024
+_LAST_USER = 2**31 - 1
+_IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@-]*")
+_LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
+_SUBDOMAIN = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
+
+
+class KubernetesRun(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """A pod of one container, as a Kubernetes Job."""
+
+    image: str
+    run: tuple[str, ...] = ()
+    """The words of the command, templates each; the image's own command if there are none."""
+    namespace: str = ""
+    """One of the worker's; its first one, unless said."""
+    service_account: str = ""
+    """Whose rights the pod has in the cluster. None at all, unless said."""
+    user: int | None = None
+    """As which user it runs, by number; as the image says, unless said. Never as root."""
+
+
+class RayRun(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """A job of a Ray cluster."""
+
+    run: tuple[str, ...]
+    """The words of the command, templates each. Ray has a shell read them: they are quoted for it."""
+    runtime_env: dict[str, msgspec.Raw] = {}
+    """What Ray makes ready for it: `pip`, `working_dir`, as Ray says it. Variables are in the task's `env`."""
+
+
+def faults_in(run: KubernetesRun | RayRun, where: str) -> Iterator[Fault]:
+    """What is wrong with it, but for its templates."""
+    if len(run.run) > MOST_WORDS:
+        yield Fault(where=f"{where}.run", why=f"has more than {MOST_WORDS} words")
+    match run:
+        case KubernetesRun():
+            yield from _faults_in_pod(run, where)
+        case RayRun():
+            yield from _faults_in_ray(run, where)
+
+
+def fault_in_namespace(name: str) -> str | None:
+    """Why this can't be the name of a namespace."""
+    return None if _LABEL.fullmatch(name) else "must be 1 to 63 lower-case letters, digits and hyphens"
+
+
+def _faults_in_pod(run: KubernetesRun, where: str) -> Iterator[Fault]:
+    if len(run.image) > LONGEST_IMAGE or not _IMAGE.fullmatch(run.image):
+        yield Fault(where=f"{where}.image", why="is no name of an image, such as python:3.13-slim")
+    if _has_no_program(run.run):
+        yield Fault(where=f"{where}.run", why="must begin with a program, or be left out")
+    if run.namespace and (why := fault_in_namespace(run.namespace)) is not None:
+        yield Fault(where=f"{where}.namespace", why=why)
+    if run.user is not None and not 0 < run.user <= _LAST_USER:
+        yield Fault(where=f"{where}.user", why=f"must be from 1 to {_LAST_USER}")
+    if run.service_account and not _SUBDOMAIN.fullmatch(run.service_account):
+        yield Fault(where=f"{where}.service_account", why="must be lower-case letters, digits, hyphens and dots")
+
+
+def _faults_in_ray(run: RayRun, where: str) -> Iterator[Fault]:
+    if not run.run or _has_no_program(run.run):
+        yield Fault(where=f"{where}.run", why="must begin with a program")
+    if "env_vars" in run.runtime_env:
+        yield Fault(where=f"{where}.runtime_env.env_vars", why="belongs to the task's env")
+    if sum(len(name) + len(bytes(raw)) for name, raw in run.runtime_env.items()) > LARGEST_RUNTIME_ENV_BYTES:
+        yield Fault(where=f"{where}.runtime_env", why=f"is larger than {LARGEST_RUNTIME_ENV_BYTES} bytes")
+
+
+def _has_no_program(words: Sequence[str]) -> bool:
+    return bool(words) and not words[0]

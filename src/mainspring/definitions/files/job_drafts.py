@@ -1,0 +1,97 @@
+"""The job of a file on its way to the strict form: of a job file, and of the job part of a pipeline file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from mainspring.core.admission.validate_submission import Limits, decode_job
+from mainspring.core.work.work import KINDS
+from mainspring.definitions.files.drafts import Draft
+from mainspring.definitions.files.field_values import Path
+from mainspring.definitions.files.job_fields import DELAY_OF_RETRY, JOB_FIELDS, OWN_FIELDS, TASK_FIELDS, unfold_retry
+from mainspring.definitions.files.sources import Entry, Flaw, Node
+from mainspring.protocol.errors import Fault, Refused
+
+
+class JobDraft(Draft):
+    """The strict form of a job in the making."""
+
+    def check(self, body: bytes) -> None:
+        """Add what the server's rules say to the strict form."""
+        # Of a task that was not read whole, nothing is said: what it needs, for one, may be what is missing.
+        self.unread = {path[:2] for path in self.unread}
+        self.add_faults(_faults_in(body))
+
+    def job(self, root: Node, given: Mapping[str, Entry] | None = None) -> dict[str, object]:
+        """The whole job. What is `given` is said for every task for which nothing else is."""
+        job: dict[str, object] = {}
+        if not isinstance(root.value, dict):
+            self.add(Flaw(place=root.place, why="a job file is a mapping with `name` and `tasks`"), ())
+            return job
+        self.places[()] = root.place
+        entries = unfold_retry(root.value)
+        defaults = self._defaults(root.value.get("defaults"))
+        if DELAY_OF_RETRY in entries:
+            defaults.setdefault(DELAY_OF_RETRY, entries[DELAY_OF_RETRY])
+        said = {TASK_FIELDS[key].target for key in defaults if key in TASK_FIELDS}
+        defaults |= {key: entry for key, entry in (given or {}).items() if TASK_FIELDS[key].target not in said}
+        special = {"tasks", "defaults", DELAY_OF_RETRY}
+        self.fill(job, (), {key: entry for key, entry in entries.items() if key not in special}, JOB_FIELDS)
+        tasks = root.value.get("tasks")
+        if tasks is None:
+            self.add(Flaw(place=root.place, why="`tasks` is missing"), ())
+        elif not isinstance(tasks.node.value, list):
+            self.add(Flaw(place=tasks.place, why="`tasks` must be a list", note="each task begins with `- id:`"), ())
+        else:
+            self.places["tasks",] = tasks.place
+            job["tasks"] = [self._task(node, number, defaults) for number, node in enumerate(tasks.node.value)]
+        return job
+
+    def _defaults(self, entry: Entry | None) -> dict[str, Entry]:
+        if entry is None:
+            return {}
+        if not isinstance(entry.node.value, dict):
+            self.add(Flaw(place=entry.place, why="`defaults` must be a mapping of fields of tasks"), ())
+            return {}
+        for key, default in entry.node.value.items():
+            if key in OWN_FIELDS:
+                self.add(Flaw(place=default.place, why=f"`{key}` can't be the same for every task"), ())
+        return {key: default for key, default in unfold_retry(entry.node.value).items() if key not in OWN_FIELDS}
+
+    def _task(self, node: Node, number: int, defaults: Mapping[str, Entry]) -> dict[str, object]:
+        task: dict[str, object] = {}
+        at: Path = ("tasks", number)
+        self.places[at] = node.place
+        if not isinstance(node.value, dict):
+            self.add(Flaw(place=node.place, why="a task is a mapping with an `id` and what it does"), at)
+            return task
+        entries = unfold_retry(node.value)
+        said = {TASK_FIELDS[key].target for key in entries if key in TASK_FIELDS}
+        missing = {
+            key: default
+            for key, default in defaults.items()
+            if key not in entries and (key not in TASK_FIELDS or TASK_FIELDS[key].target not in said)
+        }
+        # Defaults first, so that what the task says itself has the places.
+        self.fill(task, at, missing, TASK_FIELDS)
+        self.fill(task, at, entries, TASK_FIELDS)
+        work = task.get("work")
+        if work and isinstance(work, dict) and self.was_read((*at, "work")):
+            kinds = [kind for kind in KINDS if kind in work]
+            if len(kinds) != 1:
+                why = f"a task needs one of {', '.join(KINDS)}; it has {' and '.join(kinds) or 'none of them'}"
+                note = "what runs in a container is said inside of `container`" if kinds == ["run", "container"] else ""
+                self.add(Flaw(place=node.place, why=why, note=note), at)
+        if "name" not in task and not self.was_read(at):
+            # Who needs it would seem to need a task that is not there.
+            self.unread.add(())
+        return task
+
+
+def _faults_in(body: bytes) -> Sequence[Fault]:
+    """What the server's rules say to it."""
+    try:
+        decode_job(body, Limits())
+    except Refused as refused:
+        return refused.faults
+    return ()

@@ -1,0 +1,251 @@
+"""The fields of a job file: what each is called, where it goes in the strict form, and how its value is read."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+
+import msgspec
+
+from mainspring.core.lifecycle.failure_policy import FailureClass
+from mainspring.core.work.isolation import Isolation
+from mainspring.definitions.files.field_values import (
+    Field,
+    Inner,
+    Inside,
+    ListOf,
+    as_bytes,
+    as_count,
+    as_directory,
+    as_expression,
+    as_flag,
+    as_number,
+    as_seconds,
+    as_text,
+    as_texts,
+    as_words,
+    measured,
+    misfit,
+    unknown,
+    whole,
+)
+from mainspring.definitions.files.http_and_container_fields import HTTP_NAMES, as_container, as_http
+from mainspring.definitions.files.map_reduce_fields import MAP_NAMES, as_input, as_invoker, as_map, as_reduce
+from mainspring.definitions.files.remote_fields import as_kubernetes, as_ray
+from mainspring.definitions.files.sources import Entry, Node, plain
+from mainspring.definitions.quantities import bytes_of, millis_of
+
+_MOST_RETRIES = 4
+_STATUS_CALL = re.compile(r"\b(success|always|failure|cancelled)\(\)")
+
+
+def _attempts(node: Node) -> int:
+    """Retries are what comes after the first attempt."""
+    if not isinstance(node.value, int) or isinstance(node.value, bool) or not 0 <= node.value <= _MOST_RETRIES:
+        raise misfit(node, f"must be from 0 to {_MOST_RETRIES}")
+    return node.value + 1
+
+
+def _needs(node: Node) -> list[object]:
+    """Tasks that come before: a name, `{task: .., when: ..}`, or a list of these."""
+    items = node.value if isinstance(node.value, list) else [node]
+    return [{"task": as_text(item)} if not isinstance(item.value, dict | list) else plain(item) for item in items]
+
+
+def _resources(node: Node) -> dict[str, float]:
+    if not isinstance(node.value, dict):
+        raise misfit(node, "must be a mapping such as {cpu: 0.5, memory: 512Mi}")
+    amounts: dict[str, float] = dict(_DEFAULT_RESOURCES)
+    for key, entry in node.value.items():
+        if key not in RESOURCES:
+            raise unknown(Node(value=None, place=entry.place), f"unknown resource `{key}`", key, RESOURCES)
+        name, read = RESOURCES[key]
+        amounts[name] = measured(entry.node, read)
+    return amounts
+
+
+def _condition(node: Node) -> str | None:
+    """The `if` of a task: an expression. `success()` is what holds anyway, and so nothing."""
+    if isinstance(node.value, list):
+        raise misfit(node, "must be an expression over `outputs` and `params`")
+    expression = as_expression(node)
+    if expression.strip() == "success()":
+        return None
+    match _STATUS_CALL.search(expression):
+        case None:
+            return expression
+        case found if found[1] == "success":
+            raise misfit(node, "`success()` holds anyway: a task runs when what it needs succeeded", "leave it out")
+        case found:
+            note = "`on_failure: skip_failed` of the job lets it go on, `notify` tells of failures"
+            raise misfit(node, f"`{found[0]}` is not offered: a task runs when what it needs succeeded", note)
+
+
+def _retry(node: Node) -> dict[str, object]:
+    if isinstance(node.value, int):
+        raise misfit(node, "must be a mapping such as {delay: 10s, cap: 10m}", "`retries` says how often")
+    return Inside("`retry`", RETRY)(node)
+
+
+def _classes(node: Node) -> dict[str, object]:
+    """Kinds of failures, each with what is different for it."""
+    if not isinstance(node.value, dict):
+        raise misfit(node, "must be a mapping of kinds of failures, such as {rate_limited: {delay: 15m}}")
+    return {
+        _failure(Node(value=key, text=key, place=entry.place)): Inside(f"`{key}`", BACKOFF)(entry.node)
+        for key, entry in node.value.items()
+    }
+
+
+def _failure(node: Node) -> str:
+    kinds = [kind.value for kind in FailureClass]
+    kind = as_text(node)
+    if kind not in kinds:
+        raise unknown(node, f"there is no kind of failure `{kind}`", kind, kinds)
+    return kind
+
+
+def as_level(node: Node) -> str:
+    """How far a task is kept apart."""
+    levels = [level.value for level in Isolation]
+    level = as_text(node)
+    if level not in levels:
+        raise unknown(node, f"there is no level of isolation `{level}`", level, levels)
+    return level
+
+
+def _rule(node: Node) -> dict[str, object]:
+    return Inside("a rule", RULE)(node)
+
+
+RESOURCES: dict[str, tuple[str, Callable[[object], float]]] = {
+    "cpu": ("cpu_millis", millis_of),
+    "memory": ("memory_bytes", bytes_of),
+    "gpus": ("gpus", whole),
+    "disk": ("disk_bytes", bytes_of),
+    "cpu_millis": ("cpu_millis", whole),
+    "memory_bytes": ("memory_bytes", whole),
+    "disk_bytes": ("disk_bytes", whole),
+}
+_DEFAULT_RESOURCES = {"cpu_millis": 1_000, "memory_bytes": 256 * 1024 * 1024}
+"""Who says only one of them does not mean nothing of the other."""
+
+BACKOFF: dict[str, Inner] = {
+    "delay": ("base_seconds", as_seconds),
+    "factor": ("factor", as_number),
+    "cap": ("cap_seconds", as_seconds),
+    "attempts": ("max_attempts", as_count),
+    "base_seconds": ("base_seconds", as_number),
+    "cap_seconds": ("cap_seconds", as_number),
+    "max_attempts": ("max_attempts", as_count),
+}
+RULE: dict[str, Inner] = {
+    "failure": ("failure", _failure),
+    "exit_codes": ("exit_codes", ListOf(as_count)),
+    "types": ("types", ListOf(as_text)),
+    "contains": ("contains", as_text),
+}
+RETRY: dict[str, Inner] = {
+    "factor": ("factor", as_number),
+    "cap": ("cap_seconds", as_seconds),
+    "linear": ("linear", as_flag),
+    "memory_factor": ("memory_factor", as_number),
+    "memory_limit": ("memory_limit_bytes", as_bytes),
+    "classes": ("classes", _classes),
+    "rules": ("rules", ListOf(_rule)),
+    "cap_seconds": ("cap_seconds", as_number),
+    "memory_limit_bytes": ("memory_limit_bytes", as_count),
+}
+_RETRY_NAMES = {key: name for fields in (BACKOFF, RULE, RETRY) for key, (name, _) in fields.items()}
+DELAY_OF_RETRY = "retry.delay"
+"""`delay` inside of `retry` is a field of tasks themselves in the strict form."""
+
+JOB_FIELDS = {
+    "name": Field(("name",), as_text),
+    "description": Field(("description",), as_text),
+    "labels": Field(("labels",), as_texts),
+    "on_failure": Field(("on_failure",), as_text),
+    "timeout": Field(("timeout_seconds",), as_seconds),
+    "timeout_seconds": Field(("timeout_seconds",), plain),
+    "finish_within": Field(("finish_within_seconds",), as_seconds),
+    "finish_within_seconds": Field(("finish_within_seconds",), plain),
+    "escalate": Field(("escalate",), as_flag),
+    "retry": Field(("retry",), _retry, _RETRY_NAMES),
+    "max_retries": Field(("max_retries",), as_count),
+    "max_fan_out": Field(("max_fan_out",), as_count),
+    "pool": Field(("pool",), as_text),
+    "groups": Field(("groups",), ListOf(as_text)),
+    "tasks": Field(("tasks",), plain),
+    "defaults": Field(("defaults",), plain),
+}
+TASK_FIELDS = {
+    "id": Field(("name",), as_text),
+    "name": Field(("name",), as_text),
+    "needs": Field(("needs",), _needs),
+    "run": Field(("work", "run"), as_words),
+    "shell": Field(("work", "shell"), as_text),
+    "python": Field(("work", "python"), as_text),
+    "handler": Field(("work", "handler"), as_text),
+    "args": Field(("work", "args"), plain),
+    "values": Field(("work", "values"), plain),
+    "map": Field(("work", "map"), as_map, MAP_NAMES),
+    "input": Field(("work", "input"), as_input),
+    "reduce": Field(("work", "reduce"), as_reduce),
+    "invoker": Field(("work", "invoker"), as_invoker),
+    "results": Field(("work", "results"), as_text),
+    "http": Field(("work", "http"), as_http, HTTP_NAMES),
+    "container": Field(("work", "container"), as_container),
+    "kubernetes": Field(("work", "kubernetes"), as_kubernetes),
+    "ray": Field(("work", "ray"), as_ray),
+    "env": Field(("work", "env"), as_texts),
+    "secrets": Field(("work", "secrets"), as_texts),
+    "directory": Field(("work", "directory"), as_directory),
+    "grace": Field(("work", "grace_seconds"), as_seconds),
+    "isolation": Field(("work", "isolation"), as_level),
+    "network": Field(("work", "network"), as_flag),
+    "fetch": Field(("work", "fetch"), ListOf(as_text)),
+    "work": Field(("work",), plain),
+    "resources": Field(("resources",), _resources),
+    "labels": Field(("labels",), as_texts),
+    "zone": Field(("zone",), as_text),
+    "prefer": Field(("prefer",), as_texts),
+    "prefer_zone": Field(("prefer_zone",), as_text),
+    "near": Field(("near",), ListOf(as_text)),
+    "apart": Field(("apart",), ListOf(as_text)),
+    "groups": Field(("groups",), ListOf(as_text)),
+    "retries": Field(("max_attempts",), _attempts),
+    "max_attempts": Field(("max_attempts",), plain),
+    "retry_delay": Field(("retry_delay_seconds",), as_seconds),
+    "retry_delay_seconds": Field(("retry_delay_seconds",), plain),
+    "retry": Field(("retry",), _retry, _RETRY_NAMES),
+    DELAY_OF_RETRY: Field(("retry_delay_seconds",), as_seconds),
+    "timeout": Field(("timeout_seconds",), as_seconds),
+    "timeout_seconds": Field(("timeout_seconds",), plain),
+    "soft_timeout": Field(("soft_timeout_seconds",), as_seconds),
+    "soft_timeout_seconds": Field(("soft_timeout_seconds",), plain),
+    "stall": Field(("stall_seconds",), as_seconds),
+    "stall_seconds": Field(("stall_seconds",), plain),
+    "expected": Field(("expected_seconds",), as_seconds),
+    "expected_seconds": Field(("expected_seconds",), plain),
+    "on_skip": Field(("on_skip",), as_text),
+    "if": Field(("when",), _condition),
+    "when": Field(("when",), _condition),
+    "for_each": Field(("for_each",), as_expression),
+    "label": Field(("label",), as_text),
+    "grows": Field(("grows",), as_flag),
+}
+MAP_FIELDS = frozenset({"map", "input", "reduce", "invoker", "results"})
+OWN_FIELDS = MAP_FIELDS | frozenset(
+    {"id", "name", "needs", "run", "shell", "python", "handler", "args", "values", "work", "for_each", "label", "near"}
+    | {"fetch", "http", "container", "kubernetes", "ray"}
+)
+
+
+def unfold_retry(entries: Mapping[str, Entry]) -> Mapping[str, Entry]:
+    """The fields of a task or job, with the `delay` of its `retry` as one of them."""
+    retry = entries.get("retry")
+    if retry is None or not isinstance(retry.node.value, dict) or "delay" not in retry.node.value:
+        return entries
+    inside = {key: entry for key, entry in retry.node.value.items() if key != "delay"}
+    without = msgspec.structs.replace(retry.node, value=inside)
+    return {**entries, "retry": Entry(retry.place, without), DELAY_OF_RETRY: retry.node.value["delay"]}

@@ -1,0 +1,280 @@
+"""A pipeline file on its way: its job in the strict form, and what it says around its job and its schedules."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Collection, Iterator, Mapping
+
+import msgspec
+
+from mainspring.core.expressions.engine import keys_in
+from mainspring.core.text.suggestions import did_you_mean
+from mainspring.core.work.work import KINDS
+from mainspring.definitions.files.drafts import Draft
+from mainspring.definitions.files.field_values import Flawed, Inside, Path, attempt
+from mainspring.definitions.files.job_drafts import JobDraft
+from mainspring.definitions.files.job_fields import JOB_FIELDS, MAP_FIELDS
+from mainspring.definitions.files.pipeline_fields import (
+    PIPELINE_FIELDS,
+    RETRY_DELAY_SECONDS,
+    RETRY_POLICY,
+    SCHEDULE_KEYS,
+    TRIES,
+    Param,
+    SharedGroup,
+    Wanted,
+    as_notices,
+)
+from mainspring.definitions.files.sources import Entry, Flaw, Node, Place
+from mainspring.definitions.pipeline_schedules import find_blocks
+from mainspring.protocol.errors import Fault
+
+ONLY_IN_PIPELINES = frozenset({*PIPELINE_FIELDS, *SCHEDULE_KEYS, *MAP_FIELDS} - {"name"})
+_KEYS = frozenset({*JOB_FIELDS, *PIPELINE_FIELDS, *SCHEDULE_KEYS, *MAP_FIELDS})
+_TASK = "map"
+"""What the one task of a map-reduce is called."""
+_ELSEWHERE = frozenset({"http", "container", "kubernetes", "ray"})
+"""Kinds of work that do not run in a directory of the worker's machine."""
+_TEMPLATES = {
+    "http": ("url", "headers", "body", "json"), "container": ("run",), "kubernetes": ("run",), "ray": ("run",)
+}  # fmt: skip
+"""Kinds of work whose fields are inside of their own, and which of these may have templates."""
+_EVENT = "event"
+"""The parameter that an event brings along, declared or not."""
+_WAITS = "queue"
+_PROMISE = "finish_within"
+
+
+class PipelineDraft(Draft):
+    """What a file says, but for its schedules, which `definitions/pipeline_schedules.py` makes of `blocks`."""
+
+    def __init__(self, root: Node, entries: Mapping[str, Entry], flaws: list[Flaw]) -> None:
+        super().__init__(flaws)
+        self._root = root
+        self._entries = entries
+        self._jobs = JobDraft(flaws)
+        self._said: dict[str, object] = {}
+        self.fill(self._said, (), {key: entries[key] for key in entries if key in PIPELINE_FIELDS}, PIPELINE_FIELDS)
+        for key in entries:
+            if key not in _KEYS:
+                self.add_unknown(key, entries[key], _KEYS, ())
+        self.blocks = find_blocks(self, entries)
+        self.notices = self._notices()
+        self._check_params()
+
+    @property
+    def title(self) -> str:
+        """What people call it."""
+        return str(self._said.get("title", ""))
+
+    @property
+    def tenant(self) -> str | None:
+        """Whose it is, if it says that."""
+        return None if "tenant" not in self._said else str(self._said["tenant"])
+
+    @property
+    def priority(self) -> str | None:
+        """How urgent its runs are, if it says that."""
+        return self._entries["priority"].node.text.upper() if "priority" in self._entries else None
+
+    @property
+    def params(self) -> dict[str, Param]:
+        """The parameters that it declares."""
+        return self._said.get("params", {})  # type: ignore[return-value]  # its reader gives these
+
+    def param_places(self) -> dict[str, Place]:
+        """Where each of them stands."""
+        entries = self._entries["params"].node.value if self.params else {}
+        return {key: entry.place for key, entry in entries.items()} if isinstance(entries, dict) else {}
+
+    def job(self, name: str, directory: str | None) -> tuple[bytes, dict[Path, Place]]:
+        """The job under this name, as JSON, its tasks in the directory; and where its parts stand."""
+        place = self._entries["name"].place if "name" in self._entries else self._root.place
+        entries = {key: entry for key, entry in self._entries.items() if key in JOB_FIELDS}
+        entries["name"] = Entry(place, Node(value=name, text=name, place=place))
+        tasks = self._tasks()
+        if tasks is not None:
+            entries["tasks"] = tasks
+        self._promise(entries)
+        policy = self._policy()
+        job = self._jobs.job(Node(value=entries, place=self._root.place), policy)
+        if policy:
+            retry = job.setdefault("retry", {})
+            assert isinstance(retry, dict)
+            retry.setdefault("linear", True)
+        group = self.group(name)
+        if group is not None:
+            groups = job.setdefault("groups", [])
+            assert isinstance(groups, list)
+            self._jobs.places["groups", len(groups)] = self._entries["concurrency"].place
+            groups.append(group.name)
+        if directory is not None:
+            _put_into(directory, job)
+        body = msgspec.json.encode(job)
+        self._jobs.check(body)
+        self._jobs.add_faults(_misspelt_params(job, self.params.keys() | {_EVENT}))
+        return body, self._jobs.places
+
+    def around(self, name: str) -> dict[str, Entry]:
+        """What its schedules take over from it, by the names of `BLOCK_FIELDS`."""
+        found = {"priority": self._entries["priority"]} if "priority" in self._entries else {}
+        concurrency = self._entries.get("concurrency")
+        if concurrency is None or not isinstance(concurrency.node.value, dict) or "concurrency" not in self._said:
+            return found
+        inner = concurrency.node.value
+        if self.group(name) is not None:
+            if "when_busy" in inner and inner["when_busy"].node.text != _WAITS:
+                why = f"runs of a group wait for each other: `when_busy` can only be {_WAITS}"
+                note = f"without `group: {inner['group'].node.text}` it is about the runs of this pipeline alone"
+                self.add(Flaw(place=inner["when_busy"].node.place, why=why, note=note), ())
+            return found
+        return found | {f"concurrency.{key}": inner[key] for key in ("max", "when_busy") if key in inner}
+
+    def group(self, name: str) -> SharedGroup | None:
+        """The group of several pipelines that counts its runs, if it names one; its own is its schedules' business."""
+        said = self._said.get("concurrency")
+        group = said.get("group") if isinstance(said, dict) else None
+        if not isinstance(said, dict) or not isinstance(group, str) or group in {name, self.title}:
+            return None
+        return SharedGroup(name=group, most=said.get("max"))
+
+    def warnings(self) -> Iterator[Flaw]:
+        """What was read and is not followed."""
+        for key, entry in self._sla().items():
+            if key != _PROMISE:
+                yield Flaw(place=entry.place, why=f"`{key}` is not followed yet: nothing watches it")
+        if self.blocks.manual_off is not None:
+            why = "`manual: false` is not followed: whoever may start runs can start this one"
+            yield Flaw(place=self.blocks.manual_off, why=why)
+        for wanted in self.notices:
+            for word, place in wanted.ignored:
+                yield Flaw(place=place, why=f"`{word}` is not told yet: nobody will hear of it")
+
+    def _sla(self) -> Mapping[str, Entry]:
+        """What `sla` says, if it can be read."""
+        sla = self._entries["sla"].node.value if "sla" in self._said else None
+        return sla if isinstance(sla, dict) else {}
+
+    def _promise(self, entries: dict[str, Entry]) -> None:
+        """By when runs are to be over is a field of the job, also where it stands in `sla`."""
+        said = self._sla().get(_PROMISE)
+        if said is None:
+            return
+        if _PROMISE in entries:
+            why = f"`{_PROMISE}` is said twice: here and beside `sla`"
+            self.add(Flaw(place=said.place, why=why), ())
+        else:
+            entries[_PROMISE] = said
+
+    def _tasks(self) -> Entry | None:
+        """The `tasks` of a file that has none: one, of its `map`. None if it has some."""
+        asked = {key: entry for key, entry in self._entries.items() if key in MAP_FIELDS}
+        if "tasks" in self._entries:
+            for key, entry in asked.items():
+                why = f"`{key}` can't be beside `tasks`"
+                note = "make it a task: `- {id: .., map: .., input: ..}`" if key == "map" else "it belongs to `map`"
+                self.add(Flaw(place=entry.place, why=why, note=note), ())
+            return None
+        if "map" not in asked:
+            self.add(Flaw(place=self._root.place, why="it says nothing to do: `tasks`, or `map` with `input`"), ())
+            self._jobs.unread.add(())
+            return Entry(self._root.place, Node(value=[], place=self._root.place))
+        place = asked["map"].place
+        if "input" not in asked:
+            why = "`input` is missing: what `map` is done for"
+            note = "such as `input: {from: {type: csv, path: bugs.csv}}`, or `input: {items: [..]}`"
+            self.add(Flaw(place=place, why=why, note=note), ())
+            self._jobs.unread.add(("tasks", 0))
+        task = {"id": Entry(place, Node(value=_TASK, text=_TASK, place=place)), **asked}
+        return Entry(place, Node(value=[Node(value=task, place=place)], place=place))
+
+    def _policy(self) -> dict[str, Entry]:
+        """How often and how soon tasks are tried again that say nothing else: fields of tasks."""
+        entry = self.blocks.beside.get("retryPolicy")
+        if entry is None and "map" not in self._entries:
+            return {}
+        said: dict[str, object] = {}
+        if entry is not None:
+            policy = attempt("retryPolicy", lambda: Inside("`retryPolicy`", RETRY_POLICY)(entry.node))
+            if isinstance(policy, Flawed):
+                self.add_all(policy, ())
+            else:
+                said = policy
+        place = self._root.place if entry is None else entry.place
+        values = {"max_attempts": TRIES, "retry_delay_seconds": RETRY_DELAY_SECONDS, **said}
+        return {key: Entry(place, Node(value=value, place=place)) for key, value in values.items()}  # type: ignore[arg-type]  # numbers
+
+    def _notices(self) -> list[Wanted]:
+        """Who is told, as it stands beside the job and in the schedule."""
+        found: list[Wanted] = [*self._said.get("notices", [])]  # type: ignore[misc]  # its reader gives these
+        entry = self.blocks.beside.get("notify")
+        if entry is not None:
+            wanted = attempt("notify", lambda: as_notices(entry.node))
+            if isinstance(wanted, Flawed):
+                self.add_all(wanted, ())
+            else:
+                found += wanted
+        return found
+
+    def _check_params(self) -> None:
+        """A run that a schedule makes has nobody to say what is required."""
+        places = self.param_places()
+        for key, param in self.params.items() if self.blocks.all else ():
+            if param.required and param.default is None:
+                why = f"`{key}` is required and has no default: a run of the schedule would lack it"
+                self.add(Flaw(place=places[key], why=why, note="give it a `default`"), ())
+
+
+def _misspelt_params(job: Mapping[str, object], known: Collection[str]) -> Iterator[Fault]:
+    """Where a task uses a parameter that is not declared, and is much like one that is."""
+    if known == {_EVENT}:
+        return
+    tasks = job.get("tasks")
+    for number, task in enumerate(tasks if isinstance(tasks, list) else ()):
+        for place, template in _templates(task):
+            for key in sorted(keys_in(template, "params") - set(known)):
+                if hint := did_you_mean(key, known):
+                    yield Fault(where=f"tasks[{number}].{place}", why=f"there is no parameter {key!a}{hint}")
+
+
+def _templates(task: object) -> Iterator[tuple[str, str]]:
+    """The texts of a task in the strict form that are filled in, and where they stand."""
+    if not isinstance(task, dict):
+        return
+    if isinstance(when := task.get("when"), str):
+        yield "when", f"{{{{{when}}}}}"
+    work = task.get("work")
+    work = work if isinstance(work, dict) else {}
+    if isinstance(words := work.get("run"), list):
+        yield from (("work.run", word) for word in words if isinstance(word, str))
+    for kind, fields in _TEMPLATES.items():
+        inside = work.get(kind)
+        if isinstance(inside, dict):
+            yield from ((f"work.{kind}.{field}", text) for field in fields for text in _texts_in(inside.get(field)))
+    if isinstance(variables := work.get("env"), dict):
+        yield from ((f"work.env.{name}", text) for name, text in variables.items() if isinstance(text, str))
+
+
+def _texts_in(value: object) -> Iterator[str]:
+    """Every text of a value, but for keys."""
+    match value:
+        case str():
+            yield value
+        case list() | tuple():
+            for one in value:
+                yield from _texts_in(one)
+        case dict():
+            yield from _texts_in(list(value.values()))
+        case _:
+            pass
+
+
+def _put_into(directory: str, job: dict[str, object]) -> None:
+    """Let each task that does something run in a directory, or below it where it says one."""
+    tasks = job.get("tasks")
+    for task in tasks if isinstance(tasks, list) else ():
+        match task:
+            case {"work": dict() as work} if not (KINDS.keys() - _ELSEWHERE).isdisjoint(work):
+                own = work.get("directory")
+                if own is None or isinstance(own, str):
+                    work["directory"] = posixpath.join(directory, own) if own else directory

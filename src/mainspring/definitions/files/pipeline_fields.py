@@ -1,0 +1,307 @@
+"""The fields of a pipeline file beside those of its job: what each is called, and how its value is read.
+
+When you add a field: a line in one of the tables, and its words in `definitions/pipeline_schema.py`.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import partial
+
+import msgspec
+
+from mainspring.core.admission.validate_job import NAME
+from mainspring.core.expressions.engine import check_template
+from mainspring.core.model.webhook_events import EVENTS
+from mainspring.core.schedules.schedule_spec import COMPUTED_NAMES, MOST_ACTIVE
+from mainspring.definitions.files.field_values import (
+    Field,
+    Inner,
+    Inside,
+    ListOf,
+    OneOf,
+    as_count,
+    as_flag,
+    as_number,
+    as_path_inside,
+    as_seconds,
+    as_text,
+    gather,
+    misfit,
+    unknown,
+)
+from mainspring.definitions.files.sources import Entry, Node, Place, plain
+from mainspring.definitions.pipeline_params import FITS, SAID
+from mainspring.definitions.schedule_file import SCHEDULE_FIELDS
+
+TRIES = 3
+RETRY_DELAY_SECONDS = 60.0
+"""What the format says where a file says nothing (RTY-2)."""
+MOST_TRIES = 5
+_LONGEST_TITLE = 200
+_LONGEST_DELAY_MS = 7 * 86_400_000
+_LONGEST_WINDOW_MINUTES = 366 * 1_440
+_PARAM_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_PERCENT = re.compile(r"(\d{1,3})%?")
+_URL = re.compile(r"https?://\S+|\$\{(?:env|file):[^}]+\}\S*")
+_TEMPLATE = re.compile(r"\{\{|\{%")
+
+
+class Param(msgspec.Struct, frozen=True, kw_only=True):
+    """A parameter that a pipeline declares."""
+
+    type: str = "text"
+    """text, integer, number, boolean, date or json."""
+    default: object = None
+    """A value, or a template over `scheduled_for`."""
+    required: bool = False
+
+    @property
+    def is_computed(self) -> bool:
+        """Whether its default is a template."""
+        return isinstance(self.default, str) and _TEMPLATE.search(self.default) is not None
+
+
+class Notice(msgspec.Struct, frozen=True, kw_only=True):
+    """Somebody who is told how runs end."""
+
+    url: str
+    """As it is written, so `${env:HOOK}` may be in it."""
+    events: tuple[str, ...]
+    """As webhooks call them (`core/model/webhook_events.py`): `run.failed`, .."""
+
+
+class SharedGroup(msgspec.Struct, frozen=True, kw_only=True):
+    """A group of several pipelines, of which at most so many runs go on at once."""
+
+    name: str
+    most: int | None = None
+    """None: as somebody else defines it."""
+
+
+class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+    """A notice as it was read, with the words that nobody follows yet."""
+
+    notice: Notice
+    ignored: tuple[tuple[str, Place], ...] = ()
+
+
+_ENDS = {
+    "failure": ("run.failed", "run.timed_out"),
+    "success": ("run.succeeded",),
+    "partial": ("run.partial",),
+    "cancelled": ("run.cancelled",),
+    "complete": EVENTS,
+}
+"""What one can ask to be told, and what webhooks call it."""
+_NOT_TOLD = ("late", "recovered")
+TOLD = (*_ENDS, *_NOT_TOLD)
+
+
+def as_title(node: Node) -> str:
+    """What people call something: one line that can be seen."""
+    title = as_text(node)
+    if not title.isprintable() or len(title) > _LONGEST_TITLE:
+        raise misfit(node, f"must be at most {_LONGEST_TITLE} characters that can be seen, on one line")
+    return title
+
+
+def _tries(node: Node) -> int:
+    """`maxRetries` counts the first try; 0 and 1 both are one (RTY-2)."""
+    tries = as_count(node)
+    if not 0 <= tries <= MOST_TRIES:
+        raise misfit(node, f"must be from 0 to {MOST_TRIES}")
+    return max(1, tries)
+
+
+def _milliseconds(node: Node) -> float:
+    delay = as_number(node)
+    if not 0 < delay <= _LONGEST_DELAY_MS:
+        raise misfit(node, f"must be from 1 to {_LONGEST_DELAY_MS} milliseconds")
+    return delay / 1_000
+
+
+def _minutes(node: Node) -> float:
+    minutes = as_number(node)
+    if not 0 < minutes <= _LONGEST_WINDOW_MINUTES:
+        raise misfit(node, f"must be more than 0 and at most {_LONGEST_WINDOW_MINUTES} minutes")
+    return minutes * 60
+
+
+def _window(node: Node) -> object:
+    """How late a run may start, in seconds; None for as late as it takes."""
+    return Inside("`window`", WINDOW)(node).get("max_delay_seconds")
+
+
+def _condition(node: Node) -> object:
+    """What must be true for a window: a mapping, or an expression alone."""
+    return Inside("`condition`", CONDITION)(node) if isinstance(node.value, dict) else {"expression": as_text(node)}
+
+
+def _percent(node: Node) -> int:
+    found = _PERCENT.fullmatch(node.text)
+    if found is None or not 1 <= int(found[1]) <= 100:
+        raise misfit(node, "must be from 1% to 100%")
+    return int(found[1])
+
+
+def _url(node: Node) -> str:
+    url = as_text(node)
+    if not _URL.fullmatch(url):
+        raise misfit(node, "must be an address that begins with http:// or https://", "or a reference: ${env:HOOK}")
+    return url
+
+
+def _end(node: Node) -> tuple[str, Place]:
+    word = as_text(node)
+    if word not in TOLD:
+        raise unknown(node, f"there is no `{word}` to be told of", word, TOLD)
+    return word, node.place
+
+
+def _tenant(node: Node) -> str:
+    name = as_text(node)
+    if not NAME.fullmatch(name):
+        raise misfit(node, "must be 1 to 128 of a to z, 0 to 9, dot, hyphen and underscore")
+    return name
+
+
+def _at_once(node: Node) -> int:
+    most = as_count(node)
+    if not 1 <= most <= MOST_ACTIVE:
+        raise misfit(node, f"must be from 1 to {MOST_ACTIVE}")
+    return most
+
+
+def as_notices(node: Node) -> list[Wanted]:
+    """Who is told what: `{on: [failure], url: ..}`, `{on_failure: URL}`, or a list of these."""
+    items = node.value if isinstance(node.value, list) else [node]
+    return [wanted for wanteds in gather(partial(_notices, item) for item in items) for wanted in wanteds]
+
+
+def _notices(node: Node) -> list[Wanted]:
+    said = Inside("`notify`", NOTIFY)(node)
+    found = [
+        Wanted(notice=Notice(url=str(url), events=_ENDS[key.removeprefix("on_")]))
+        for key, url in said.items()
+        if key.startswith("on_")
+    ]
+    if ("url" in said) != ("on" in said):
+        missing = "`url`: where to tell it" if "on" in said else "`on`: what to tell, such as [failure]"
+        raise misfit(node, f"`notify` lacks {missing}")
+    if "on" in said:
+        words: list[tuple[str, Place]] = said["on"]  # type: ignore[assignment]  # its reader gives these
+        events = tuple(event for word, _ in words for event in _ENDS.get(word, ()))
+        ignored = tuple(word for word in words if word[0] in _NOT_TOLD)
+        notice = Notice(url=str(said["url"]), events=tuple(dict.fromkeys(events)))
+        found.append(Wanted(notice=notice, ignored=ignored))
+    return found
+
+
+def as_params(node: Node) -> dict[str, Param]:
+    """The parameters that a pipeline declares: a mapping each, or a default alone."""
+    if not isinstance(node.value, dict):
+        raise misfit(node, "must be a mapping of names to {type: .., default: ..}")
+    params = gather(partial(_param, key, entry) for key, entry in node.value.items())
+    return dict(zip(node.value, params, strict=True))
+
+
+def _param(key: str, entry: Entry) -> Param:
+    at = Node(value=None, place=entry.place)
+    if not _PARAM_NAME.fullmatch(key):
+        raise misfit(at, f"`{key}` can't be the name of a parameter", "letters, digits and underscores")
+    if not isinstance(entry.node.value, dict):
+        return _checked(_kind_of(entry.node), entry.node, required=False)
+    said = Inside(f"`{key}`", PARAM)(entry.node)
+    default: Node | None = said.get("default")  # type: ignore[assignment]  # its reader gives the node
+    return _checked(str(said.get("type", "text")), default, required=bool(said.get("required")))
+
+
+def _checked(kind: str, node: Node | None, *, required: bool) -> Param:
+    """A parameter whose default fits its type."""
+    default = None if node is None else plain(node)
+    if node is None or default is None:
+        return Param(type=kind, required=required)
+    if isinstance(default, str) and _TEMPLATE.search(default):
+        fault = check_template(default, COMPUTED_NAMES)
+        if fault is not None:
+            raise misfit(node, f"`default` can't be computed: {fault}")
+        if kind not in {"text", "date"}:
+            raise misfit(node, f"a template gives a text, and no {kind}")
+        return Param(type=kind, default=default, required=required)
+    if kind in {"text", "date"} and not isinstance(default, list | dict):
+        default = node.text
+    if not FITS[kind](default):
+        raise misfit(node, f"`default` must be {SAID[kind]}")
+    return Param(type=kind, default=default, required=required)
+
+
+def _kind_of(node: Node) -> str:
+    match node.value:
+        case bool():
+            return "boolean"
+        case int():
+            return "integer"
+        case float():
+            return "number"
+        case list() | dict():
+            return "json"
+        case _:
+            return "text"
+
+
+RETRY_POLICY: dict[str, Inner] = {
+    "maxRetries": ("max_attempts", _tries),
+    "retryDelayMs": ("retry_delay_seconds", _milliseconds),
+}
+WINDOW: dict[str, Inner] = {"maxDelayMinutes": ("max_delay_seconds", _minutes)}
+CONDITION: dict[str, Inner] = {
+    "file_exists": ("file_exists", as_path_inside),
+    "expression": ("expression", as_text),
+}
+CONCURRENCY: dict[str, Inner] = {
+    "group": ("group", as_text),
+    "max": ("max", _at_once),
+    "when_busy": ("when_busy", OneOf(("queue", "skip", "cancel_running"))),
+}
+SLA: dict[str, Inner] = {
+    "finish_within": ("finish_within_seconds", as_seconds),
+    "start_within": ("start_within_seconds", as_seconds),
+    "warn_at": ("warn_at_percent", _percent),
+}
+NOTIFY: dict[str, Inner] = {
+    "on": ("on", ListOf(_end)),
+    "url": ("url", _url),
+    "on_failure": ("on_failure", _url),
+    "on_success": ("on_success", _url),
+    "on_complete": ("on_complete", _url),
+}
+PARAM: dict[str, Inner] = {
+    "type": ("type", OneOf(tuple(FITS))),
+    "default": ("default", lambda node: node),
+    "required": ("required", as_flag),
+    "description": ("description", as_text),
+}
+PIPELINE_FIELDS = {
+    "name": Field(("title",), as_title),
+    "params": Field(("params",), as_params),
+    "tenant": Field(("tenant",), _tenant),
+    "concurrency": Field(("concurrency",), Inside("`concurrency`", CONCURRENCY)),
+    "sla": Field(("sla",), Inside("`sla`", SLA)),
+    "notify": Field(("notices",), as_notices),
+}
+"""What is read here. `schedule`, `on` and `priority` are read by `definitions/pipeline_schedules.py`."""
+SCHEDULE_KEYS = ("schedule", "on", "priority")
+BLOCK_FIELDS = {
+    **{key: field for key, field in SCHEDULE_FIELDS.items() if key not in {"name", "job", "trigger", "params"}},
+    "condition": Field(("condition",), _condition),
+    "missedExecution": Field(("missed",), OneOf(("run", "skip"))),
+    "window": Field(("max_delay_seconds",), _window),
+    "concurrency.max": Field(("max_active",), as_count),
+    "concurrency.when_busy": Field(("overlap",), as_text),
+}
+"""What a schedule block may say, and what is given to it from the pipeline around it."""
+FROM_PIPELINE = frozenset({"priority", "concurrency.max", "concurrency.when_busy"})
+BESIDE_BLOCK = ("retryPolicy", "notify")
+"""What stands in a schedule block, and is none of the schedule's."""
+ON_KEYS = ("schedule", "every", "event", "manual")

@@ -1,0 +1,86 @@
+"""A job file: the friendly form that people write, made into the strict form that the server takes (`core/model/job.py`).
+
+    name: etl
+    timeout: 2h
+    defaults: {retries: 2, timeout: 10m}
+    tasks:
+      - id: extract
+        run: python extract.py --day {{ params.day }}
+      - id: load
+        needs: [extract, {task: check, when: "output.rows > 0"}]
+        shell: sort < in | uniq > out
+        resources: {cpu: 0.5, memory: 512Mi}
+
+`read_definition` names every flaw that it can see, each with its line: its own, and those of `core/admission/validate_submission.py`, which
+are the rules of the server. What only the server can know comes back as pointers, which `blame` leads back to the
+lines. The strict form is taken as well, and each field of it beside the friendly ones.
+
+When you add a field: a line in one of the tables of `definitions/files/job_fields.py`.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from mainspring.core.admission.validate_submission import Limits, decode_job
+from mainspring.definitions.files.drafts import flaw_of, invalid
+from mainspring.definitions.files.field_values import Path
+from mainspring.definitions.files.job_drafts import JobDraft
+from mainspring.definitions.files.sources import Place, parse
+from mainspring.definitions.pipeline_file import is_pipeline, read_pipeline
+from mainspring.protocol.errors import InvalidFile, Refused
+
+
+class Definition(msgspec.Struct, frozen=True, kw_only=True):
+    """A job file that was read: what to send, and where each part of it stands."""
+
+    file: str
+    text: str
+    body: bytes
+    """The strict form, as JSON."""
+    name: str
+    places: dict[Path, Place]
+    params: dict[str, object] = {}
+    """Of a run, where whoever asks for one says nothing: what the file has as constants."""
+
+
+def read_definition(text: str, file: str) -> Definition:
+    """The job in a file's text. Raises InvalidFile, with the lines, if it has flaws.
+
+    Of a pipeline file the job is taken, and when it runs is left out.
+    """
+    if text.lstrip().startswith("{") and (strict := _read_strict(text, file)) is not None:
+        return strict
+    root, flaws = parse(text)
+    if root is None:
+        raise invalid(file, text, flaws)
+    if is_pipeline(root):
+        pipeline = read_pipeline(text, file)
+        return Definition(
+            file=file, text=text, body=pipeline.job, name=pipeline.id, places=pipeline.places, params=pipeline.constants
+        )
+    draft = JobDraft(flaws)
+    job = draft.job(root)
+    body = msgspec.json.encode(job)
+    draft.check(body)
+    if flaws:
+        raise invalid(file, text, flaws)
+    return Definition(file=file, text=text, body=body, name=str(job["name"]), places=draft.places)
+
+
+def blame(definition: Definition, refused: Refused) -> InvalidFile:
+    """A refusal of the server, led back to the lines of the file."""
+    flaws = [flaw_of(fault, definition.places) for fault in refused.faults]
+    error = invalid(definition.file, definition.text, flaws)
+    error.problem = refused.problem
+    return error
+
+
+def _read_strict(text: str, file: str) -> Definition | None:
+    """A file that has the strict form already, as it is: a large one takes a second this way, and minutes by lines."""
+    body = text.encode()
+    try:
+        spec = decode_job(body, Limits())
+    except Refused:
+        return None
+    return Definition(file=file, text=text, body=body, name=spec.name, places={})

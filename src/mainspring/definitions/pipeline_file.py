@@ -1,0 +1,143 @@
+"""A `pipeline.yaml`: a job, when it runs, and who is told, in one file (FLD-2).
+
+Two forms, and every mixture of them, by one reader:
+
+    name: "Daily Bug Report"                     name: etl
+    schedule:                                    on:
+      cron: "0 9 * * 1-5"                          schedule: [{cron: "30 5 * * 1-5", timezone: Europe/Paris}]
+      timezone: America/New_York                   event: {type: orders.ready}
+      retryPolicy: {maxRetries: 3}               params: {day: {type: date, default: "{{ scheduled_for | yesterday }}"}}
+    input: {from: {type: csv, path: bugs.csv}}   concurrency: {max: 1, when_busy: queue}
+    map: {prompt: "Analyze: {{title}}"}          tasks:
+    reduce: {type: json}                           - {id: extract, run: "python extract.py {{ params.day }}"}
+
+What the job part may say is in `definitions/files/job_fields.py`, as for any job file; the rest in `definitions/files/pipeline_fields.py`. Every
+flaw that can be seen here is named with its line, as in job files and schedule files, of which this is made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import PurePath
+
+import msgspec
+
+from mainspring.core.schedules.schedule_spec import ScheduleSpec
+from mainspring.definitions.files.drafts import flaw_of, invalid, steps_of
+from mainspring.definitions.files.field_values import Path
+from mainspring.definitions.files.pipeline_drafts import ONLY_IN_PIPELINES, PipelineDraft
+from mainspring.definitions.files.pipeline_fields import Notice, Param, SharedGroup
+from mainspring.definitions.files.sources import Flaw, Node, Place, parse, where
+from mainspring.definitions.local_time_zone import system_zone
+from mainspring.definitions.pipeline_schedules import Surroundings, make_schedules
+from mainspring.dsl.names import job_name
+from mainspring.protocol.errors import Fault, InvalidFile
+
+__all__ = ["Notice", "Param", "Pipeline", "SharedGroup", "blame", "is_pipeline", "read_pipeline"]
+
+_IN_FOLDERS = "pipeline.yaml"
+"""What the files of a folder of pipelines are called."""
+
+
+class Pipeline(msgspec.Struct, frozen=True, kw_only=True):
+    """A pipeline file that was read."""
+
+    file: str
+    text: str
+    id: str
+    """The name of its job."""
+    title: str
+    """Its `name`, as people wrote it."""
+    job: bytes
+    """A `JobSpec` as JSON."""
+    schedules: tuple[ScheduleSpec, ...] = ()
+    """None: it runs when somebody asks. The first is the file's own; beside a cron there may be a second one for an
+    event. Their names are those of the pipeline, and `-event` after the second's; whoever keeps them gives them others.
+    """
+    tenant: str | None = None
+    priority: str | None = None
+    params: dict[str, Param] = {}
+    notices: tuple[Notice, ...] = ()
+    group: SharedGroup | None = None
+    """A group of several pipelines that counts its runs; with how many, if it says that."""
+    warnings: tuple[Fault, ...] = ()
+    """What was read, and is not followed: each with `file:line:column`."""
+    places: dict[Path, Place] = {}
+    """Where each part of the job stands."""
+    schedule_places: dict[Path, Place] = {}
+    """The same for the first schedule."""
+
+    @property
+    def constants(self) -> dict[str, object]:
+        """The parameters of a run for which nobody says anything else, but for those that are computed."""
+        return {
+            key: param.default
+            for key, param in self.params.items()
+            if param.default is not None and not param.is_computed
+        }
+
+
+def read_pipeline(
+    text: str, file: str, *, id: str | None = None, directory: str | None = None, local_zone: str | None = None
+) -> Pipeline:
+    """The pipeline in a file's text. Raises InvalidFile, with all its flaws and their lines.
+
+    `id` is the name of its job; without it the name is made of the file's `name`, or of what the file is called.
+    `directory`, absolute, is where its tasks run and where its paths begin; without it they are left as they are. A
+    `pipeline.yaml` in a directory is called as that, as in a folder of pipelines.
+    `local_zone` is for a cron that says none; without it the machine's is taken.
+    """
+    root, flaws = parse(text)
+    if root is None:
+        raise invalid(file, text, flaws)
+    if not isinstance(root.value, dict):
+        why = "a pipeline file is a mapping with `name`, when it runs, and `tasks` or `map`"
+        raise invalid(file, text, [*flaws, Flaw(place=root.place, why=why)])
+    draft = PipelineDraft(root, root.value, flaws)
+    is_in_folder = directory is not None and PurePath(file).name == _IN_FOLDERS
+    name = id or ("" if is_in_folder else job_name(draft.title)) or _name_of_file(file, directory)
+    job, places = draft.job(name, directory)
+    around = Surroundings(
+        id=name, entries=draft.around(name), params=draft.params, param_places=draft.param_places(),
+        directory=directory, zone=local_zone or system_zone(),
+    )  # fmt: skip
+    schedules, schedule_places = make_schedules(flaws, draft.blocks, around)
+    if flaws:
+        raise invalid(file, text, flaws)
+    return Pipeline(
+        file=file, text=text, id=name, title=draft.title or name, job=job, schedules=tuple(schedules),
+        tenant=draft.tenant, priority=draft.priority, params=draft.params,
+        notices=tuple(wanted.notice for wanted in draft.notices if wanted.notice.events), group=draft.group(name),
+        warnings=tuple(Fault(where=where(file, flaw.place), why=flaw.why) for flaw in draft.warnings()),
+        places=places, schedule_places=schedule_places,
+    )  # fmt: skip
+
+
+def is_pipeline(root: Node) -> bool:
+    """Whether a file says more than a job file does."""
+    return isinstance(root.value, dict) and not ONLY_IN_PIPELINES.isdisjoint(root.value)
+
+
+def blame(pipeline: Pipeline, faults: Sequence[Fault]) -> InvalidFile:
+    """What a server found wrong with a pipeline (`ApplyLine.problem`), led back to the lines of the file."""
+    flaws = []
+    for fault in faults:
+        match steps_of(fault.where):
+            case ("schedules", 0, "definition", *inner):
+                places = pipeline.schedule_places
+            case ("schedules", _, "definition", *inner):
+                places = {(): pipeline.schedule_places.get((), Place(0, 0))}
+            case ("job", *inner):
+                places = pipeline.places
+            case steps:
+                places, inner = pipeline.places, list(steps)
+        pointer = "".join(f"/{step}" for step in inner)
+        flaws.append(flaw_of(Fault(where=pointer, why=fault.why), places))
+    return invalid(pipeline.file, pipeline.text, flaws)
+
+
+def _name_of_file(file: str, directory: str | None) -> str:
+    """A name for a job whose file says none."""
+    path = PurePath(file)
+    folder = PurePath(directory).name if directory is not None else path.parent.name
+    return job_name(folder if path.stem == "pipeline" and folder else path.stem) or "pipeline"

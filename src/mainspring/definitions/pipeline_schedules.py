@@ -1,0 +1,198 @@
+"""The schedules of a pipeline file: its `schedule` block, or what stands under `on`, made into `ScheduleSpec`s.
+
+Each block is read as a schedule file is (`schedule_file.py`), with what the pipeline says around it, and with the
+defaults of pipeline files: one missed window is caught up, and a window is skipped while a run goes on (TRG-5, TRG-12).
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Mapping
+
+import msgspec
+
+from mainspring.core.schedules.schedule_json import decode_schedule
+from mainspring.core.schedules.schedule_spec import Overlap, ScheduleSpec
+from mainspring.core.text.suggestions import did_you_mean
+from mainspring.definitions.files.drafts import Draft
+from mainspring.definitions.files.field_values import Flawed, Path, as_flag, attempt, suggestion
+from mainspring.definitions.files.pipeline_fields import BESIDE_BLOCK, BLOCK_FIELDS, FROM_PIPELINE, ON_KEYS, Param
+from mainspring.definitions.files.sources import Entry, Flaw, Node, Place
+from mainspring.definitions.schedule_file import ScheduleDraft
+
+EVENT = "-event"
+"""What follows the name of a second schedule."""
+_DEFAULTS: dict[str, object] = {"max_catch_up_windows": 1, "overlap": Overlap.SKIP, "max_active": 1}
+_FEW = 8
+"""So many fields are named to somebody who wrote another."""
+_MANUAL = {"manual": Entry(Place(0, 0), Node(value=True, text="true", place=Place(0, 0)))}
+
+
+class Block(msgspec.Struct, frozen=True, kw_only=True):
+    """A part of a file that makes a schedule."""
+
+    place: Place
+    entries: dict[str, Entry]
+
+
+class Blocks(msgspec.Struct, frozen=True, kw_only=True):
+    """What a file says about when it runs."""
+
+    own: Block | None = None
+    event: Block | None = None
+    beside: dict[str, Entry] = {}
+    """What stands among it and is none of a schedule's: `retryPolicy`, `notify`."""
+    manual_off: Place | None = None
+    """Where it says that nobody may start it by hand, which nobody follows."""
+
+    @property
+    def all(self) -> list[Block]:
+        """In the order of the schedules."""
+        return [block for block in (self.own, self.event) if block is not None]
+
+
+class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
+    """What a schedule takes from the pipeline around it."""
+
+    id: str
+    entries: dict[str, Entry]
+    """Its priority and its concurrency, by the names of `BLOCK_FIELDS`."""
+    params: dict[str, Param]
+    param_places: dict[str, Place]
+    directory: str | None
+    zone: str
+
+
+def find_blocks(draft: Draft, entries: Mapping[str, Entry]) -> Blocks:
+    """The blocks of a file. What is wrong with their form is added to the draft."""
+    schedule, on = entries.get("schedule"), entries.get("on")
+    if schedule is not None and on is not None:
+        later = max(schedule, on, key=lambda entry: (entry.place.line, entry.place.column))
+        draft.add(Flaw(place=later.place, why="`schedule` and `on` both say when it runs", note="keep one of them"), ())
+    found = Blocks() if on is None else _read_on(draft, on)
+    if schedule is None:
+        return found
+    own, beside = _split(draft, "schedule", schedule)
+    return msgspec.structs.replace(found, own=own, beside=beside)
+
+
+def make_schedules(
+    flaws: list[Flaw], blocks: Blocks, around: Surroundings
+) -> tuple[list[ScheduleSpec], dict[Path, Place]]:
+    """The schedules, and where the parts of the first one stand. Of one with flaws there is none.
+
+    A file without any is looked at as well, as one that is started by hand: what it says for schedules may be wrong.
+    """
+    made: list[ScheduleSpec] = []
+    places: dict[Path, Place] = {}
+    for number, block in enumerate(blocks.all or [Block(place=Place(0, 0), entries=_MANUAL)]):
+        draft = ScheduleDraft([])
+        name = around.id if number == 0 else around.id + EVENT
+        body = _strict(draft, block, around, name)
+        draft.check(_rooted(body, around.directory or "/"))
+        flaws.extend(flaw for flaw in draft.flaws if flaw not in flaws)
+        if not draft.flaws and blocks.all:
+            made.append(decode_schedule(msgspec.json.encode(_rooted(body, around.directory))))
+        if number == 0:
+            places = draft.places
+    return made, places
+
+
+def _strict(draft: ScheduleDraft, block: Block, around: Surroundings, name: str) -> dict[str, object]:
+    """The strict form of a block."""
+    root = Node(value={**around.entries, **block.entries}, place=block.place)
+    schedule: dict[str, object] = {**_DEFAULTS, **draft.schedule(root, BLOCK_FIELDS), "name": name, "job": around.id}
+    trigger = schedule.get("trigger")
+    for clock in (trigger, trigger.get("expected")) if isinstance(trigger, dict) else ():
+        if isinstance(clock, dict) and "cron" in clock:
+            clock.setdefault("timezone", around.zone)
+    for key, param in around.params.items():
+        inside, place = "computed" if param.is_computed else "params", around.param_places[key]
+        draft.places[inside, key] = place
+        if param.default is not None:
+            values = schedule.setdefault(inside, {})
+            assert isinstance(values, dict)
+            values[key] = param.default
+    return schedule
+
+
+def _rooted(schedule: dict[str, object], directory: str | None) -> dict[str, object]:
+    """The strict form with the path of its condition below a directory, if there is one."""
+    condition = schedule.get("condition")
+    if directory is not None and isinstance(condition, dict) and "file_exists" in condition:
+        path = posixpath.join(directory, condition["file_exists"])
+        schedule = {**schedule, "condition": {**condition, "file_exists": path}}
+    return schedule
+
+
+def _read_on(draft: Draft, on: Entry) -> Blocks:
+    entries = on.node.value
+    if not isinstance(entries, dict):
+        draft.add(Flaw(place=on.place, why=f"`on` must be a mapping with {', '.join(ON_KEYS)}"), ())
+        return Blocks()
+    for key in entries.keys() - set(ON_KEYS):
+        _refuse(draft, key, entries[key], "`on`", ON_KEYS)
+    own, beside = _one_schedule(draft, entries)
+    event = _read_event(draft, entries["event"]) if "event" in entries else None
+    manual_off = None
+    if "manual" in entries:
+        manual = attempt("manual", lambda: as_flag(entries["manual"].node))
+        if isinstance(manual, Flawed):
+            draft.add_all(manual, ())
+        manual_off = entries["manual"].place if manual is False else None
+    return Blocks(own=own, event=event, beside=beside, manual_off=manual_off)
+
+
+def _one_schedule(draft: Draft, entries: Mapping[str, Entry]) -> tuple[Block | None, dict[str, Entry]]:
+    """What stands under `on` as `schedule`, a mapping or a list of one, or as `every`."""
+    schedule, every = entries.get("schedule"), entries.get("every")
+    if every is not None:
+        if schedule is not None:
+            draft.add(Flaw(place=every.place, why="`every` can't be beside `schedule`: a file has one schedule"), ())
+        return Block(place=every.place, entries={"every": every}), {}
+    if schedule is None:
+        return None, {}
+    if isinstance(schedule.node.value, list):
+        if len(schedule.node.value) != 1:
+            place = schedule.node.value[1].place if schedule.node.value else schedule.place
+            draft.add(Flaw(place=place, why="a file has one schedule", note="a second one needs a file of its own"), ())
+            return None, {}
+        schedule = Entry(schedule.place, schedule.node.value[0])
+    return _split(draft, "schedule", schedule)
+
+
+def _read_event(draft: Draft, event: Entry) -> Block | None:
+    """`event: orders.ready`, or a mapping with its `type`, and what else schedules have."""
+    if not isinstance(event.node.value, dict):
+        return Block(place=event.place, entries={"event": event})
+    if "event" in event.node.value:
+        _refuse(draft, "event", event.node.value["event"], "`event`", ("type",))
+    named = {"event" if key == "type" else key: entry for key, entry in event.node.value.items() if key != "event"}
+    if "event" not in named:
+        draft.add(Flaw(place=event.place, why="`event` must say its `type`"), ())
+        return None
+    return Block(place=event.place, entries=named)
+
+
+def _split(draft: Draft, key: str, entry: Entry) -> tuple[Block | None, dict[str, Entry]]:
+    """A mapping as a block, and what in it is none of the schedule's."""
+    if not isinstance(entry.node.value, dict):
+        why = f'`{key}` must be a mapping such as {{cron: "0 9 * * *", timezone: Europe/Paris}}'
+        draft.add(Flaw(place=entry.node.place, why=why), ())
+        return None, {}
+    known = [name for name in BLOCK_FIELDS if name not in FROM_PIPELINE] + list(BESIDE_BLOCK)
+    entries: dict[str, Entry] = {}
+    for name, inner in entry.node.value.items():
+        if name in BLOCK_FIELDS or name == "manual":
+            entries[name] = inner
+        elif name not in BESIDE_BLOCK:
+            _refuse(draft, name, inner, f"`{key}`", known)
+    beside = {name: inner for name, inner in entry.node.value.items() if name in BESIDE_BLOCK}
+    return Block(place=entry.place, entries=entries), beside
+
+
+def _refuse(draft: Draft, key: str, entry: Entry, what: str, known: list[str] | tuple[str, ...]) -> None:
+    if draft.is_full:
+        return
+    note = suggestion(did_you_mean(key, known)) or ("" if len(known) > _FEW else f"there are {', '.join(known)}")
+    draft.add(Flaw(place=entry.place, why=f"unknown field `{key}` of {what}", note=note), ())

@@ -1,0 +1,121 @@
+"""`Job.plan()`: what a job would do, for people and programs, without doing any of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from zoneinfo import ZoneInfo
+
+import msgspec
+
+from mainspring.core.model.job import JobSpec, TaskSpec
+from mainspring.core.schedules.schedule_spec import ScheduleSpec
+from mainspring.core.schedules.triggers import say_trigger
+from mainspring.core.schedules.windows import upcoming
+from mainspring.core.work.work import handler_of
+from mainspring.definitions.quantities import say_bytes, say_seconds
+
+FIRES = 5
+
+
+class PlannedTask(msgspec.Struct, frozen=True, kw_only=True):
+    """One node of the graph."""
+
+    name: str
+    handler: str
+    needs: tuple[str, ...]
+    conditions: Mapping[str, str]
+    """By the task whose output an expression asks about."""
+    for_each: str | None
+    max_attempts: int
+    timeout_seconds: float | None
+    says: str
+    """All that is said of it, for people."""
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """A job's graph, and when it runs by itself."""
+
+    job: str
+    tenant: str | None
+    priority: str
+    params: Mapping[str, object]
+    tasks: tuple[PlannedTask, ...]
+    """Each after what it needs."""
+    trigger: str = ""
+    """When it runs by itself, in words."""
+    timezone: str = "UTC"
+    fires: tuple[datetime, ...] = ()
+    """The next times."""
+
+    def __str__(self) -> str:
+        head = [self.job, self.trigger, self.priority, f"of {self.tenant}" if self.tenant else ""]
+        width = max(len(task.name) for task in self.tasks)
+        lines = [", ".join(filter(None, head))]
+        lines += [f"  {name} = {msgspec.json.encode(value).decode()}" for name, value in self.params.items()]
+        lines += [f"  {task.name:{width}}  {task.says}".rstrip() for task in self.tasks]
+        zone = ZoneInfo(self.timezone)
+        lines += [f"  next: {at.astimezone(zone):%Y-%m-%d %H:%M:%S} {self.timezone}" for at in self.fires]
+        return "\n".join(lines)
+
+
+def make_plan(
+    spec: JobSpec,
+    *,
+    tenant: str | None,
+    priority: str,
+    params: Mapping[str, object],
+    schedule: ScheduleSpec | None,
+    timezone: str,
+    now: datetime,
+) -> Plan:
+    """What a job would do, seen from now."""
+    return Plan(
+        job=spec.name,
+        tenant=tenant,
+        priority=priority,
+        params=params,
+        tasks=tuple(map(_planned, spec.tasks)),
+        trigger="" if schedule is None else say_trigger(schedule.trigger),
+        timezone=timezone,
+        fires=() if schedule is None else tuple(upcoming(schedule, now, FIRES)),
+    )
+
+
+def _planned(task: TaskSpec) -> PlannedTask:
+    return PlannedTask(
+        name=task.name,
+        handler=handler_of(task.work) or "",
+        needs=tuple(edge.task for edge in task.needs),
+        conditions={edge.task: edge.when for edge in task.needs if edge.when is not None},
+        for_each=task.for_each,
+        max_attempts=task.max_attempts,
+        timeout_seconds=task.timeout_seconds,
+        says="; ".join(_say(task)),
+    )
+
+
+def _say(task: TaskSpec) -> Sequence[str]:
+    said = []
+    if task.for_each is not None:
+        said.append(f"for each of {task.for_each}")
+    if task.needs:
+        said.append(f"needs {', '.join(edge.task for edge in task.needs)}")
+    said += [f"only if {edge.when} (output of {edge.task})" for edge in task.needs if edge.when is not None]
+    if task.when is not None:
+        said.append(f"only if {task.when}")
+    retries = task.max_attempts - 1
+    if retries:
+        times = "once" if retries == 1 else f"{retries} times"
+        first = f", after {say_seconds(task.retry_delay_seconds)}" if task.retry_delay_seconds is not None else ""
+        cap = task.retry.cap_seconds if task.retry is not None else None
+        longest = f" and at most {say_seconds(cap)}" if cap is not None else ""
+        said.append(f"tried again {times}{first}{longest}")
+    if task.timeout_seconds is not None:
+        said.append(f"at most {say_seconds(task.timeout_seconds)}")
+    room = task.resources
+    said.append(f"{room.cpu_millis / 1_000:g} cpu, {say_bytes(room.memory_bytes)}")
+    if room.gpus:
+        said.append(f"{room.gpus} gpus")
+    said += [f"{key}={value}" for key, value in task.labels.items()]
+    return said

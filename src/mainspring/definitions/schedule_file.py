@@ -1,0 +1,193 @@
+"""A schedule file: the friendly form that people write, made into the strict form that the server takes.
+
+    name: nightly
+    job: etl
+    cron: "30 5 * * mon-fri"          # or every: 15m, at: 2026-12-01T05:00:00Z, event: orders.ready, manual: true
+    timezone: Europe/Paris
+    params: {region: eu}
+    max_delay: 1h
+
+Every flaw that can be seen here is named with its line: those of the form, and those of the server's own rules
+(`core/schedules/schedule_spec.py`), but for what depends on the time or on what the server has. The strict form is taken as well, and
+each field of it beside the friendly ones.
+
+When you add a field: a line in `SCHEDULE_FIELDS`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import msgspec
+
+from mainspring.core.schedules.schedule_json import decode_schedule
+from mainspring.core.schedules.schedule_spec import Missed, Overlap, check_schedule
+from mainspring.core.schedules.time_zones import EPOCH
+from mainspring.definitions.files.drafts import Draft, flaw_of, invalid, steps_of
+from mainspring.definitions.files.field_values import Field, OneOf, Path, as_count, as_flag, as_seconds, as_text, misfit
+from mainspring.definitions.files.sources import Entry, Flaw, Node, Place, parse, plain
+from mainspring.protocol.errors import Fault, InvalidFile, Refused
+
+_KINDS = {"cron": "cron", "every": "interval", "at": "once", "event": "event", "manual": "manual"}
+"""The field that says when, and the kind of trigger that it makes."""
+_BELONGS = {"timezone": "cron", "anchor": "every", "filter": "event", "expected": "event"}
+_IN_BODY = "definition"
+_TRIGGER: Path = ("trigger",)
+
+
+class ScheduleFile(msgspec.Struct, frozen=True, kw_only=True):
+    """A schedule file that was read: what to send, and where each part of it stands."""
+
+    file: str
+    text: str
+    body: bytes
+    """The strict form, as JSON."""
+    name: str
+    places: dict[Path, Place]
+
+
+def read_schedule(text: str, file: str) -> ScheduleFile:
+    """The schedule in a file's text. Raises InvalidFile, with the lines, if it has flaws."""
+    root, flaws = parse(text)
+    if root is None:
+        raise invalid(file, text, flaws)
+    draft = ScheduleDraft(flaws)
+    schedule = draft.schedule(root, SCHEDULE_FIELDS)
+    draft.check(schedule)
+    if flaws:
+        raise invalid(file, text, flaws)
+    body = msgspec.json.encode(schedule)
+    return ScheduleFile(file=file, text=text, body=body, name=str(schedule["name"]), places=draft.places)
+
+
+def blame(file: ScheduleFile, refused: Refused) -> InvalidFile:
+    """A refusal of the server, led back to the lines of the file."""
+    flaws = []
+    for fault in refused.faults:
+        steps = steps_of(fault.where)
+        inside = steps[1:] if steps[:1] == (_IN_BODY,) else steps
+        pointer = "".join(f"/{step}" for step in inside)
+        flaws.append(flaw_of(Fault(where=pointer, why=fault.why), file.places))
+    error = invalid(file.file, file.text, flaws)
+    error.problem = refused.problem
+    return error
+
+
+def _faults_in(body: bytes) -> list[Fault]:
+    """What the server's rules say to it; it is as if it were 1970, so that nothing is over."""
+    try:
+        return check_schedule(decode_schedule(body), EPOCH)
+    except Refused as refused:
+        return list(refused.faults)
+
+
+class ScheduleDraft(Draft):
+    """The strict form of a schedule in the making."""
+
+    def check(self, schedule: dict[str, object]) -> None:
+        """Add what the server's rules say to the strict form."""
+        if not self.was_read(_TRIGGER):
+            # The rules look at nothing that lacks a part: so the other fields are looked at all the same.
+            schedule = {**schedule, "trigger": {"kind": "manual"}}
+        self.add_faults(_faults_in(msgspec.json.encode(schedule)))
+
+    def schedule(self, root: Node, fields: Mapping[str, Field]) -> dict[str, object]:
+        """The whole schedule, of a file that may say these fields."""
+        schedule: dict[str, object] = {}
+        if not isinstance(root.value, dict):
+            self.add(
+                Flaw(place=root.place, why="a schedule file is a mapping with `name`, `job` and when it fires"), ()
+            )
+            return schedule
+        self.places[()] = root.place
+        kind = self._kind(root, root.value)
+        self.fill(schedule, (), {key: entry for key, entry in root.value.items() if key != "manual"}, fields)
+        if kind is not None:
+            trigger = schedule.setdefault("trigger", {})
+            assert isinstance(trigger, dict)
+            trigger["kind"] = kind
+        return schedule
+
+    def _kind(self, root: Node, entries: Mapping[str, Entry]) -> str | None:
+        """What kind of trigger the fields make; None if the strict form says it."""
+        said = [key for key in entries if key in _KINDS]
+        if "trigger" in entries:
+            return None
+        if not said:
+            self.add(Flaw(place=root.place, why=f"it must say when it fires: {', '.join(_KINDS)}"), _TRIGGER)
+            return None
+        for other in said[1:]:
+            self.add(Flaw(place=entries[other].place, why=f"`{other}` can't be beside `{said[0]}`"), _TRIGGER)
+        for key, owner in _BELONGS.items():
+            if key in entries and owner != said[0]:
+                self.add(Flaw(place=entries[key].place, why=f"`{key}` is for `{owner}`, not for `{said[0]}`"), _TRIGGER)
+        return _KINDS[said[0]]
+
+
+def _whole_seconds(node: Node) -> int:
+    seconds = as_seconds(node)
+    if seconds != int(seconds):
+        raise misfit(node, "must be whole seconds")
+    return int(seconds)
+
+
+def _mapping(short: str, fields: Mapping[str, tuple[str, Callable[[Node], object]]]) -> Callable[[Node], object]:
+    """A mapping with these fields; a text alone is the field `short`."""
+
+    def read(node: Node) -> object:
+        if not isinstance(node.value, dict):
+            return {short: as_text(node)}
+        return {
+            fields[key][0] if key in fields else key: fields[key][1](entry.node) if key in fields else plain(entry.node)
+            for key, entry in node.value.items()
+        }
+
+    return read
+
+
+def _failures(node: Node) -> int | None:
+    """How many in a row; `never` for no limit."""
+    return None if node.text == "never" else as_count(node)
+
+
+def _optional_count(node: Node) -> int | None:
+    return None if node.value is None else as_count(node)
+
+
+def _priority(node: Node) -> str:
+    return OneOf(("P0", "P1", "P2"))(msgspec.structs.replace(node, text=as_text(node).upper()))
+
+
+_WITHIN = {"within": "within_seconds"}
+_BUFFER = {"buffer": "buffer_seconds"}
+SCHEDULE_FIELDS = {
+    "name": Field(("name",), as_text),
+    "job": Field(("job",), as_text),
+    "trigger": Field(("trigger",), plain),
+    "cron": Field(("trigger", "cron"), as_text),
+    "timezone": Field(("trigger", "timezone"), as_text),
+    "every": Field(("trigger", "every_seconds"), _whole_seconds),
+    "anchor": Field(("trigger", "anchor_at"), as_text),
+    "at": Field(("trigger", "at"), as_text),
+    "event": Field(("trigger", "type"), as_text),
+    "filter": Field(("trigger", "filter"), as_text),
+    "expected": Field(
+        ("trigger", "expected"), _mapping("cron", {"buffer": ("buffer_seconds", as_seconds)}), names=_BUFFER
+    ),
+    "params": Field(("params",), plain),
+    "priority": Field(("priority",), _priority),
+    "enabled": Field(("enabled",), as_flag),
+    "missed": Field(("missed",), OneOf(tuple(Missed))),
+    "catch_up": Field(("max_catch_up_windows",), as_count),
+    "max_catch_up_windows": Field(("max_catch_up_windows",), as_count),
+    "max_delay": Field(("max_delay_seconds",), as_seconds),
+    "max_delay_seconds": Field(("max_delay_seconds",), plain),
+    "jitter": Field(("jitter_seconds",), _whole_seconds),
+    "jitter_seconds": Field(("jitter_seconds",), plain),
+    "overlap": Field(("overlap",), OneOf(tuple(Overlap))),
+    "max_active": Field(("max_active",), as_count),
+    "after": Field(("after",), _mapping("job", {"within": ("within_seconds", as_seconds)}), names=_WITHIN),
+    "condition": Field(("condition",), _mapping("expression", {})),
+    "max_failures": Field(("max_consecutive_failures",), _failures),
+    "max_consecutive_failures": Field(("max_consecutive_failures",), _optional_count),
+}

@@ -1,0 +1,234 @@
+"""Asks a server all that questions are answered by. What can't be had is a fault among the facts, and no error.
+
+Only what says that nothing can be had at all is raised: no answer (Unreachable), or nobody knows who asks.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from datetime import datetime, timedelta
+from functools import partial
+from typing import TypeVar
+
+import msgspec
+
+from mainspring import __version__
+from mainspring.client.client import Client
+from mainspring.client.responses import asked_to_wait
+from mainspring.doctor.facts import REASONS, Facts, JobFacts, LateJob, PoolFacts, TenantFacts
+from mainspring.protocol.clock import MachineClock
+from mainspring.protocol.errors import MainspringError, NotFound, Overloaded, Unauthenticated, Unreachable
+from mainspring.protocol.rest.diagnosis import DiagnosisView
+from mainspring.protocol.rest.overviews import CheckupView
+from mainspring.protocol.rest.runs import RunView
+
+T = TypeVar("T")
+
+_MOST_POOLS = 20
+_MOST_WORKERS = 5_000
+_MOST_LISTED = 500
+_MOST_JOBS = 10
+_MOST_TASKS = 50
+_MOST_DIAGNOSED = 5
+_LEAST_PAUSE_SECONDS = 0.1
+_LONGEST_PAUSE_SECONDS = 2.0
+_OF_STORE = ("workers", "freezes", "schedules", "upcoming", "alerts", "breakers", "runs")
+_LATE_WITHIN = timedelta(days=1)
+
+
+def ask(
+    client: Client, clock: MachineClock, pool: str | None, advance: Callable[[int], None] = lambda done: None
+) -> Facts:
+    """Everything that a server has to say, about one pool or about all, and about the client's tenant if it has one."""
+    return _Asking(client, clock, advance).all(pool)
+
+
+class _Asking:
+    """One round of questions."""
+
+    def __init__(self, client: Client, clock: MachineClock, advance: Callable[[int], None]) -> None:
+        self._client = client
+        self._clock = clock
+        self._advance = advance
+        self._done = 0
+        self._faults: dict[str, str] = {}
+
+    def all(self, pool: str | None) -> Facts:
+        """Ask. Raises Unreachable, Unauthenticated, or NotFound if there is no such pool."""
+        client = self._client
+        began = self._clock.monotonic()
+        checkup = self._first()
+        took, at = self._clock.monotonic() - began, self._clock.wall()
+        if checkup is not None and checkup.store_seconds is None:
+            return self._without_store(checkup, took, at)
+        names = self._pools(checkup)
+        if pool is not None:
+            if names and pool not in names:
+                raise NotFound(f"there is no pool {pool}")
+            names = [pool]
+        pools = [self._pool(name) for name in names[:_MOST_POOLS]]
+        runs = self._list("runs", lambda: client.runs(limit=_MOST_LISTED))
+        return Facts(
+            url=client.url,
+            at=at,
+            version=__version__,
+            took_seconds=took,
+            checkup=checkup,
+            level=self._one("level", lambda: client.level(pool)),
+            pools=pools,
+            pools_left_out=max(0, len(names) - _MOST_POOLS),
+            workers=self._list("workers", lambda: client.workers(limit=_MOST_WORKERS)),
+            freezes=self._list("freezes", lambda: client.freezes(limit=_MOST_LISTED)),
+            schedules=self._list("schedules", lambda: client.schedules(limit=_MOST_LISTED)),
+            upcoming=self._list(
+                "upcoming", lambda: client.upcoming(first_only=True, with_last=True, limit=_MOST_LISTED)
+            ),
+            alerts=self._list("alerts", lambda: client.alerts(limit=_MOST_LISTED)),
+            breakers=self._list("breakers", client.breakers),
+            late=late_jobs(runs, at),
+            tenant=None if client.tenant is None else self._tenant(client.tenant, [one.name for one in pools], runs),
+            faults=self._faults,
+        )
+
+    def _without_store(self, checkup: CheckupView, took: float, at: datetime) -> Facts:
+        """What a server still knows. Everything else would only be waited for."""
+        level = self._one("level", self._client.level)
+        faults = dict.fromkeys(_OF_STORE, "its store does not answer")
+        return Facts(
+            url=self._client.url, at=at, version=__version__, took_seconds=took, checkup=checkup, level=level,
+            faults={**faults, **self._faults},
+        )  # fmt: skip
+
+    def _first(self) -> CheckupView | None:
+        """The first question: one that is not even answered with a problem is the last as well."""
+        try:
+            return self._client.checkup()
+        except (Unreachable, Unauthenticated):
+            raise
+        except MainspringError as error:
+            self._faults["checkup"] = _said(error)
+            return None
+        finally:
+            self._step()
+
+    def _pools(self, checkup: CheckupView | None) -> list[str]:
+        if checkup is not None and checkup.leases:
+            return [lease.pool for lease in checkup.leases]
+        return [one.name for one in self._list("pools", lambda: self._client.pools(limit=_MOST_LISTED))]
+
+    def _pool(self, name: str) -> PoolFacts:
+        queue = self._one(f"pool {name}", lambda: self._client.queue(name))
+        # A leader that does not answer is not asked twice: that takes as long again.
+        sums = None if queue is None else self._one(REASONS, lambda: self._client.queue_reasons(name))
+        reasons = [] if sums is None else sums.reasons
+        return PoolFacts(name=name, queue=queue, reasons=reasons, fault=self._faults.get(f"pool {name}", ""))
+
+    def _tenant(self, name: str, pools: list[str], runs: list[RunView]) -> TenantFacts:
+        client = self._client
+        uses = [self._one("use", partial(client.tenant_use, name, pool)) for pool in pools]
+        everybody = [use for pool in pools for use in self._list("use", partial(client.use, pool))]
+        jobs = list(dict.fromkeys(run.job for run in runs))[:_MOST_JOBS]
+        of_run = {run.id: run.job for run in runs}
+        running = self._list("tasks", lambda: client.tasks(states=["RUNNING"], limit=_MOST_TASKS))
+        return TenantFacts(
+            name=name,
+            uses=[use for use in uses if use is not None],
+            others=[use for use in everybody if use.tenant != name],
+            jobs=[self._job(job) for job in jobs],
+            waiting=self._diagnoses(),
+            running=[(of_run[task.run_id], task) for task in running if task.run_id in of_run],
+            timed_out=self._list("tasks", lambda: client.tasks(states=["TIMED_OUT"], limit=_MOST_TASKS)),
+            dead=self._list("dead letters", lambda: client.dead_letters(limit=_MOST_TASKS)),
+        )
+
+    def _diagnoses(self) -> list[DiagnosisView]:
+        """What those of the client's tenant wait for that have waited longest."""
+        queued = self._list("tasks", lambda: self._client.tasks(states=["QUEUED"], limit=_MOST_LISTED))
+        oldest = heapq.nsmallest(_MOST_DIAGNOSED, queued, key=lambda task: task.since)
+        found = [self._one("diagnoses", partial(self._client.diagnosis, "tasks", task.id)) for task in oldest]
+        return [one for one in found if one is not None]
+
+    def _job(self, name: str) -> JobFacts:
+        view = self._one("jobs", lambda: self._client.job(name))
+        limits = {} if view is None or not isinstance(view.definition, msgspec.Raw) else _limits(view.definition)
+        return JobFacts(name=name, limits=limits, durations=self._list("jobs", lambda: self._client.durations(name)))
+
+    def _list(self, what: str, ask: Callable[[], Iterable[T]]) -> list[T]:
+        """What there is of something; nothing, and a fault, if that can't be had."""
+        return list(self._one(what, lambda: list(ask())) or ())
+
+    def _one(self, what: str, ask: Callable[[], T]) -> T | None:
+        """What somebody asks for; None, and a fault, if it can't be had."""
+        try:
+            return self._twice(ask)
+        except MainspringError as error:
+            self._faults[what] = _said(error)
+            return None
+        finally:
+            self._step()
+
+    def _twice(self, ask: Callable[[], T]) -> T:
+        """Ask once more if these were too many questions at a time."""
+        try:
+            return ask()
+        except Overloaded as error:
+            self._clock.pause(max(_LEAST_PAUSE_SECONDS, min(_LONGEST_PAUSE_SECONDS, asked_to_wait(error))))
+            return ask()
+
+    def _step(self) -> None:
+        self._done += 1
+        self._advance(self._done)
+
+
+def late_jobs(runs: Iterable[RunView], now: datetime) -> list[LateJob]:
+    """How late the runs of each job were lately, the latest first.
+
+    A run that is to be done by a time is late if it was not, or is not yet; any other by when it began.
+    """
+    by_job: dict[tuple[str, str], list[RunView]] = defaultdict(list)
+    for run in runs:
+        if run.started_at is not None and run.start_at > now - _LATE_WITHIN:
+            by_job[run.tenant, run.job].append(run)
+    found = [_late_job(tenant, job, many, now) for (tenant, job), many in by_job.items()]
+    return sorted(found, key=lambda one: (-one.missed, -one.p95_seconds))
+
+
+def _late_job(tenant: str, job: str, runs: list[RunView], now: datetime) -> LateJob:
+    promised = [(run.finish_by, run.ended_at or now) for run in runs if run.finish_by is not None]
+    delays = sorted(
+        (run.started_at - run.start_at).total_seconds()
+        for run in runs
+        if run.finish_by is None and run.started_at is not None
+    )
+    return LateJob(
+        tenant=tenant,
+        job=job,
+        runs=len(runs),
+        p95_seconds=delays[int(0.95 * (len(delays) - 1))] if delays else 0.0,
+        promised=len(promised),
+        missed=sum(done > by for by, done in promised),
+    )
+
+
+class _LimitedTask(msgspec.Struct):
+    name: str
+    timeout_seconds: float | None = None
+
+
+class _LimitedJob(msgspec.Struct):
+    tasks: list[_LimitedTask] = []
+
+
+def _limits(definition: msgspec.Raw) -> dict[str, float]:
+    """The limits that a definition sets; none for one that is of another version."""
+    try:
+        job = msgspec.json.decode(definition, type=_LimitedJob)
+    except msgspec.DecodeError:
+        return {}
+    return {task.name: task.timeout_seconds for task in job.tasks if task.timeout_seconds is not None}
+
+
+def _said(error: MainspringError) -> str:
+    return str(error).partition("\n")[0]

@@ -1,0 +1,98 @@
+"""Looks at this machine for a server that does not answer: its port, its file, its process. Nothing is changed."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import socket
+from datetime import datetime
+from pathlib import Path
+
+import psutil
+from msgspec.structs import replace
+
+from mainspring.client.addresses import is_loopback, read_address
+from mainspring.doctor.facts import NearbyFacts
+from mainspring.protocol.errors import StoreUnfit
+from mainspring.store.sqlite.file import refuse_network
+
+SQLITE = "sqlite:///"
+_CONNECT_SECONDS = 2.0
+_PORTS = {"http": 80, "https": 443}
+
+
+def look_around(url: str, store: str, error: str, at: datetime) -> NearbyFacts:
+    """What can be seen from here. `store` is the one that a server here would have, `error` what became of asking."""
+    address = read_address(url)
+    host, port = address.host, address.port or _PORTS[address.scheme]
+    is_here = is_loopback(host)
+    resolves, listens = _knock(host, port)
+    facts = NearbyFacts(
+        url=url, at=at, host=host, port=port, is_here=is_here, error=error, resolves=resolves, listens=listens
+    )
+    return _look_at_file(facts, Path(store.removeprefix(SQLITE))) if is_here and store.startswith(SQLITE) else facts
+
+
+def _knock(host: str, port: int) -> tuple[bool, bool]:
+    """Whether a host's name leads anywhere, and whether something takes connections there."""
+    try:
+        with socket.create_connection((host, port), _CONNECT_SECONDS):
+            return True, True
+    except socket.gaierror:
+        return False, False
+    except OSError:
+        return True, False
+
+
+def _look_at_file(facts: NearbyFacts, path: Path) -> NearbyFacts:
+    path = path.absolute()
+    holder = _holder(path)
+    return replace(
+        facts,
+        store=str(path),
+        store_exists=path.exists(),
+        store_fault=_fault_of(path),
+        holder=holder,
+        holder_state=_state_of(holder),
+        free_bytes=_free_at(path),
+    )
+
+
+def _fault_of(path: Path) -> str:
+    """Why no server could use the file."""
+    try:
+        refuse_network(path)
+    except StoreUnfit as unfit:
+        return str(unfit)
+    folder = next((one for one in path.parents if one.exists()), path.parent)
+    for place in (path, folder):
+        if place.exists() and not os.access(place, os.R_OK | os.W_OK):
+            return f"{place} can't be read and written by this user"
+    return ""
+
+
+def _holder(path: Path) -> int | None:
+    """The process that last had the file, as it wrote beside it."""
+    with contextlib.suppress(OSError, ValueError):
+        return int(path.with_name(f"{path.name}.lock").read_text(encoding="ascii").strip())
+    return None
+
+
+def _state_of(pid: int | None) -> str:
+    """What the system says of a process; empty if it is gone, or is no longer one of ours."""
+    if pid is None:
+        return ""
+    try:
+        process = psutil.Process(pid)
+        is_ours = any("mainspring" in word or Path(word).name == "ms" for word in process.cmdline())
+        return str(process.status()) if is_ours else ""
+    except psutil.Error:
+        return ""
+
+
+def _free_at(path: Path) -> int | None:
+    folder = next((one for one in path.parents if one.exists()), None)
+    with contextlib.suppress(OSError):
+        return None if folder is None else shutil.disk_usage(folder).free
+    return None

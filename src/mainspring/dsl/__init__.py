@@ -1,0 +1,1 @@
+"""`@task` and `@job`: jobs written in Python."""

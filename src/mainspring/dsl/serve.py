@@ -1,0 +1,81 @@
+"""`serve`: be a worker that serves the tasks of a program. Blocks until it is told to stop.
+
+    if __name__ == "__main__":
+        serve(fetch, report, server="http://127.0.0.1:8484")
+
+It starts `mainspring worker --handlers ..` as a process of its own and passes signals on: this program is imported
+again in the worker's children, under another name than `__main__`, so that nothing below that line runs there.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from mainspring.dsl.task import Task
+from mainspring.protocol.errors import Refused
+
+_PASSED_ON = (signal.SIGTERM, signal.SIGINT)
+
+
+def serve(
+    *tasks: Task[..., Any], server: str | None = None, name: str | None = None, **options: str | float | bool
+) -> None:
+    """Serve all tasks of the modules that these come from, until the worker ends.
+
+    Its name is the machine's and the program's unless said, so that it can work beside other workers of the folder.
+    `options` are those of `mainspring worker`: `cpu=2`, `pool="etl"`, `state_dir=".."`. Raises Refused if the worker
+    does not end well.
+    """
+    if not tasks:
+        raise Refused("serve() needs at least one task: a function with @task")
+    command = [sys.executable, "-m", "mainspring.cli.main", "worker"]
+    sources = list(dict.fromkeys(map(_source_of, tasks)))
+    given = {"server": server, "name": name or _name_for(sources[0]), **options}
+    for option, value in given.items():
+        if value is True:
+            command += [f"--{option.replace('_', '-')}"]
+        elif value is not None:
+            command += [f"--{option.replace('_', '-')}", str(value)]
+    for source in sources:
+        command += ["--handlers", source]
+    worker = subprocess.Popen(command, process_group=0)
+    before = {number: signal.signal(number, _passer(worker)) for number in _PASSED_ON}
+    try:
+        code = worker.wait()
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    if code != 0:
+        raise Refused(f"the worker ended with {code}")
+
+
+def _passer(worker: subprocess.Popen[bytes]) -> Callable[[int, FrameType | None], None]:
+    def pass_on(number: int, _frame: FrameType | None) -> None:
+        worker.send_signal(number)
+
+    return pass_on
+
+
+def _name_for(source: str) -> str:
+    """What the worker of a program is called: `laptop-weather`."""
+    program = Path(source).stem if source.endswith(".py") else source
+    return re.sub(r"[^A-Za-z0-9._-]", "-", f"{socket.gethostname()}-{program}")[:100]
+
+
+def _source_of(task: Task[..., Any]) -> str:
+    """What a child imports to find a task: a module, or the file of a program that was started."""
+    if task.fn.__module__ != "__main__":
+        return task.fn.__module__
+    file = inspect.getsourcefile(task.fn)
+    if file is None or not file.endswith(".py"):
+        raise Refused(f"{task.name} is in no file: a worker's processes could not import it")
+    return file

@@ -1,0 +1,104 @@
+"""HTTP requests that go to the very address that was looked at (`addresses.py`), and to no other.
+
+No proxy of the environment is used, which would resolve the name once more; redirects are not followed; the certificate
+must be the name's. How long it may take, and how much of the answer is read, is the business of whoever asks.
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+
+import httpx2
+
+from mainspring.egress.addresses import Resolve, choose, resolve
+from mainspring.protocol.errors import Refused, Unavailable
+from mainspring.protocol.trust import machine_trust
+
+_MOST_ADDRESSES = 3
+_PORTS = {"http": 80, "https": 443}
+
+
+def parse_url(text: str) -> httpx2.URL:
+    """An address to send something to. Raises Refused, without saying what it is."""
+    try:
+        return httpx2.URL(text)
+    except (httpx2.InvalidURL, ValueError):
+        raise Refused("it is no address that anything can be sent to") from None
+
+
+class Pinned:
+    """A way out, with its rules."""
+
+    def __init__(
+        self,
+        *,
+        allow_private: bool,
+        allowed_by: str,
+        resolve: Resolve = resolve,
+        trust: ssl.SSLContext | None = None,
+    ) -> None:
+        """`allowed_by`: what would have to be otherwise for a private address, as the end of a sentence."""
+        self._allow_private = allow_private
+        self._allowed_by = allowed_by
+        self._resolve = resolve
+        self._trust = trust
+
+    @asynccontextmanager
+    async def send(
+        self, method: str, url: httpx2.URL, *, headers: Mapping[str, str], body: bytes
+    ) -> AsyncIterator[httpx2.Response]:
+        """The answer, of which only the head was read. Raises Refused if it may not go there, else Unavailable."""
+        host = url.raw_host.decode()
+        addresses = await choose(
+            host,
+            url.port or _PORTS[url.scheme],
+            allow_private=self._allow_private,
+            allowed_by=self._allowed_by,
+            resolve=self._resolve,
+        )
+        async with httpx2.AsyncClient(
+            verify=self._context(url), timeout=None, follow_redirects=False, trust_env=False
+        ) as client:
+            try:
+                answer = await _first_answer(
+                    client,
+                    [
+                        client.build_request(
+                            method,
+                            url.copy_with(host=address),
+                            content=body,
+                            headers={"host": url.netloc.decode(), **headers},
+                            extensions={"sni_hostname": host},
+                        )
+                        for address in addresses[:_MOST_ADDRESSES]
+                    ],
+                )
+                try:
+                    yield answer
+                finally:
+                    await answer.aclose()
+            except httpx2.ConnectError as error:
+                raise Unavailable(
+                    f"{host} could not be reached: {type(error).__name__}", reason="not_reached"
+                ) from None
+            except (httpx2.HTTPError, httpx2.InvalidURL) as error:
+                raise Unavailable(f"{host} did not answer: {type(error).__name__}", reason="no_answer") from None
+
+    def _context(self, url: httpx2.URL) -> ssl.SSLContext | bool:
+        """Return whom to trust. Loading certificates is slow, so it is left out for http."""
+        if url.scheme != "https":
+            return False
+        return self._trust or machine_trust()
+
+
+async def _first_answer(client: httpx2.AsyncClient, requests: list[httpx2.Request]) -> httpx2.Response:
+    """The answer of the first address that can be reached: the request as if the name had been looked up there."""
+    *others, last = requests
+    for request in others:
+        try:
+            return await client.send(request, stream=True)
+        except httpx2.ConnectError:
+            continue
+    return await client.send(last, stream=True)

@@ -1,0 +1,192 @@
+"""Gives the pipelines of a folder to a server, and takes away what is gone from the folder (FLD-9).
+
+`deployment.py` says what that is. Nothing of the folder is written, and doing it again changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from itertools import zip_longest
+
+import msgspec
+from msgspec.structs import replace
+
+from mainspring.client.client import Client
+from mainspring.client.responses import error_of_problem
+from mainspring.definitions.pipeline_file import Pipeline, blame
+from mainspring.folder.deployment import change_of, gone_schedules, item_of, mark_label, pipeline_of, plan_webhooks
+from mainspring.folder.shared_groups import define_group, key_of, wanted_groups
+from mainspring.protocol.errors import Conflict, Forbidden, MainspringError, Refused
+from mainspring.protocol.rest.admin import WebhookView
+from mainspring.protocol.rest.apply import ApplyLine
+from mainspring.protocol.rest.runs import JobView
+
+DELETED, REFUSED = "deleted", "refused"
+
+
+class Deployed(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of a pipeline on the server, or of what was one."""
+
+    pipeline: str
+    change: str
+    """`created`, `updated`, `unchanged`, `deleted` or `refused`."""
+    version: int = 0
+    """Of its job; 0 if that is not known."""
+    schedules: dict[str, str] = {}
+    """What became of each."""
+    detail: str = ""
+
+
+class Gone(msgspec.Struct, frozen=True, kw_only=True):
+    """What the server has of this folder, and the folder has no more."""
+
+    tenant: str | None
+    job: str
+    schedules: tuple[str, ...]
+    is_whole: bool
+    """The job too, not only schedules of it."""
+
+
+class Deploying:
+    """One deployment of a folder."""
+
+    def __init__(
+        self,
+        clients: Callable[[str | None], Client],
+        pipelines: Sequence[Pipeline],
+        mark: str,
+        *,
+        dry_run: bool = False,
+        why: str = "",
+    ) -> None:
+        """`clients` gives the client for a tenant; for None, that of whoever deploys."""
+        self._clients = clients
+        self._pipelines = {pipeline.id: pipeline for pipeline in pipelines}
+        self._mark = mark
+        self._dry_run = dry_run
+        self._why = why
+        self._tenants = list(dict.fromkeys([None, *(pipeline.tenant for pipeline in pipelines)]))
+
+    def find_gone(self) -> list[Gone]:
+        """What pruning would delete. Only what has the mark of this folder is looked at."""
+        jobs = self._deployed_jobs()
+        schedules = {tenant: list(self._clients(tenant).schedules()) for tenant in {job.tenant for job in jobs}}
+        found: list[Gone] = []
+        for job in jobs:
+            pipeline = pipeline_of(job, self._pipelines)
+            gone = tuple(gone_schedules(schedules[job.tenant], pipeline, job.name))
+            if gone or pipeline is None:
+                found.append(Gone(tenant=job.tenant, job=job.name, schedules=gone, is_whole=pipeline is None))
+        return found
+
+    def _deployed_jobs(self) -> list[JobView]:
+        """Jobs that were deployed from this folder, whoever's they are, as far as we may see them."""
+        found: dict[tuple[str, str], JobView] = {}
+        for tenant in self._tenants:
+            client = self._clients(tenant)
+            jobs = client.jobs(q=mark_label(self._mark, of_everybody=client.tenant is None))
+            found |= {(job.tenant, job.name): job for job in jobs}
+        return list(found.values())
+
+    def carry_out(self, gone: Sequence[Gone] | None = None) -> Iterator[Deployed]:
+        """Give the server what the folder has, and delete what is gone; None: delete nothing.
+
+        A pipeline that the server refuses does not touch the others. Runs that go on go on.
+        """
+        ungrouped = {
+            key: self._try(partial(define_group, self._clients(key[0]), key, wish))
+            for key, wish in wanted_groups(self._pipelines.values()).items()
+        }
+        items = [item_of(pipeline, self._mark) for pipeline in self._pipelines.values()]
+        lines = list(self._clients(None).apply(items, dry_run=self._dry_run, why=self._why))
+        told = self._tell(prune=gone is not None)
+        parts = {one.job: one for one in gone or () if not one.is_whole}
+        for pipeline, line in zip_longest(self._pipelines.values(), lines):
+            if line is None:
+                yield Deployed(pipeline=pipeline.id, change=REFUSED, detail="the server gave no answer to it")
+            else:
+                key = key_of(pipeline)
+                row = self._row(pipeline, line, told, parts.get(pipeline.id))
+                refusal = None if key is None else ungrouped[key]
+                yield row if refusal is None else _without_group(row, refusal)
+        for one in gone or ():
+            if one.is_whole:
+                refusal = self._try(partial(self._delete, one))
+                yield Deployed(
+                    pipeline=one.job,
+                    change=DELETED if refusal is None else REFUSED,
+                    schedules={} if refusal is not None else dict.fromkeys(one.schedules, DELETED),
+                    detail="" if refusal is None else str(refusal),
+                )
+
+    def _delete(self, gone: Gone) -> None:
+        client = self._clients(gone.tenant)
+        for schedule in gone.schedules:
+            client.delete_schedule(schedule, self._why)
+        if gone.is_whole:
+            client.delete_job(gone.job, self._why)
+
+    def _tell(self, *, prune: bool) -> dict[str, MainspringError | None]:
+        """See to it that those are told how runs end who should be. The jobs for which that changed, or failed."""
+        pipelines = list(self._pipelines.values())
+        try:
+            plan = plan_webhooks(pipelines, self._webhooks(), self._mark, prune=prune)
+        except Forbidden as forbidden:
+            # Who may not see webhooks never made one: without a wish for one there is nothing to do.
+            return {pipeline.id: forbidden for pipeline in pipelines if pipeline.notices}
+        touched: dict[str, MainspringError | None] = {}
+        for wish in plan.missing:
+            error = self._try(partial(self._clients(wish.tenant).create_webhook, wish))
+            touched[wish.job] = touched.get(wish.job) or error
+        for webhook in plan.stale:
+            error = self._try(partial(self._clients(webhook.tenant).delete_webhook, webhook.id))
+            touched[webhook.job] = touched.get(webhook.job) or error
+        return touched
+
+    def _webhooks(self) -> list[WebhookView]:
+        """Of everybody who has pipelines in the folder. Raises Forbidden."""
+        found = {webhook.id: webhook for tenant in self._tenants for webhook in self._clients(tenant).webhooks()}
+        return list(found.values())
+
+    def _try(self, act: Callable[[], object]) -> MainspringError | None:
+        if self._dry_run:
+            return None
+        try:
+            act()
+        except (Refused, Conflict, Forbidden) as error:
+            return error
+        return None
+
+    def _row(
+        self, pipeline: Pipeline, line: ApplyLine, told: dict[str, MainspringError | None], gone: Gone | None
+    ) -> Deployed:
+        """What became of a pipeline. Its schedules that are gone go now."""
+        refusals: list[str] = []
+        schedules = {one.name: one.change for one in line.schedules}
+        if line.problem is not None:
+            error = error_of_problem(line.problem)
+            faults = error.faults if isinstance(error, Refused) else ()
+            refusals.append(str(blame(pipeline, faults) if faults else error))
+        elif gone is not None:
+            refusal = self._try(partial(self._delete, gone))
+            schedules |= dict.fromkeys(gone.schedules, DELETED if refusal is None else REFUSED)
+            if refusal is not None:
+                refusals.append(str(refusal))
+        untold = told.get(pipeline.id)
+        if untold is not None:
+            refusals.append(f"nobody is told how runs end: {untold}")
+        change = change_of(line.change, schedules, others_changed=pipeline.id in told)
+        return Deployed(
+            pipeline=pipeline.id,
+            change=REFUSED if refusals else change,
+            version=line.version,
+            schedules=schedules,
+            detail="\n".join(refusals),
+        )
+
+
+def _without_group(row: Deployed, refusal: MainspringError) -> Deployed:
+    """What became of a pipeline whose group could not be defined."""
+    detail = "\n".join(filter(None, [row.detail, f"its group can't be defined: {refusal}"]))
+    return replace(row, change=REFUSED, detail=detail)

@@ -1,0 +1,86 @@
+"""What a folder says of its schedules to those who ask (FLD-7)."""
+
+from __future__ import annotations
+
+import msgspec
+
+from mainspring.core.schedules.schedule_spec import Missed, ScheduleSpec
+from mainspring.core.schedules.triggers import CronTrigger
+from mainspring.definitions.pipeline_file import Pipeline
+from mainspring.folder.state.records import ScheduleState
+
+
+class RetrySettings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """How often a run is tried."""
+
+    max_retries: int = 3
+    retry_delay_ms: int = 60_000
+
+
+class WindowSettings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """How late a run may be."""
+
+    max_delay_minutes: float | None = None
+
+
+class ScheduleConfig(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """The `schedule` of a pipeline file, with what it does not say filled in."""
+
+    cron: str | None = None
+    """None: something else starts it."""
+    timezone: str | None = None
+    enabled: bool = True
+    retry_policy: RetrySettings = RetrySettings()
+    missed_execution: str = "run"
+    window: WindowSettings = WindowSettings()
+
+
+class ScheduleInfo(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A scheduled pipeline."""
+
+    schedule_id: str
+    pipeline_id: str
+    pipeline_name: str
+    pipeline_directory: str
+    config: ScheduleConfig
+    state: ScheduleState
+    trigger: str = ""
+    """When it runs, in words."""
+    next_run_in: int | None = None
+    """In milliseconds."""
+
+
+class _Tries(msgspec.Struct, frozen=True):
+    max_attempts: int = 3
+    retry_delay_seconds: float | None = None
+
+
+class _Job(msgspec.Struct, frozen=True):
+    tasks: tuple[_Tries, ...] = ()
+
+
+_JOB = msgspec.json.Decoder(_Job)
+
+
+def config_of(pipeline: Pipeline) -> ScheduleConfig:
+    """What a pipeline file says of its schedule."""
+    if not pipeline.schedules:
+        return ScheduleConfig(enabled=False)
+    return _config(pipeline.schedules[0], next(iter(_JOB.decode(pipeline.job).tasks), _Tries()))
+
+
+def _config(spec: ScheduleSpec, tries: _Tries) -> ScheduleConfig:
+    trigger = spec.trigger if isinstance(spec.trigger, CronTrigger) else None
+    delay = tries.retry_delay_seconds
+    return ScheduleConfig(
+        cron=None if trigger is None else trigger.cron,
+        timezone=None if trigger is None else trigger.timezone,
+        enabled=spec.enabled,
+        retry_policy=RetrySettings(
+            max_retries=tries.max_attempts, retry_delay_ms=60_000 if delay is None else round(delay * 1_000)
+        ),
+        missed_execution="skip" if spec.missed is Missed.SKIP else "run",
+        window=WindowSettings(
+            max_delay_minutes=None if spec.max_delay_seconds is None else spec.max_delay_seconds / 60
+        ),
+    )

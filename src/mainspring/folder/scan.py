@@ -1,0 +1,139 @@
+"""What the directories of a folder say at the moment: their pipeline files, read, and whose their state files are.
+
+Only what changed is read again: a thousand pipelines cost a look at one of them when that one is edited.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import msgspec
+
+from mainspring.definitions.files.drafts import invalid
+from mainspring.definitions.local_time_zone import system_zone
+from mainspring.definitions.pipeline_checks import after_cycles
+from mainspring.definitions.pipeline_file import Pipeline, read_pipeline
+from mainspring.folder import discover
+from mainspring.folder.discover import ROOT, Found
+from mainspring.folder.reconcile import Directory
+from mainspring.folder.state import state_files
+from mainspring.folder.state.records import PIPELINE_FILE, ScheduleState
+from mainspring.folder.state.state_files import StateFault
+from mainspring.protocol.errors import InvalidFile
+
+
+class Seen(msgspec.Struct, frozen=True, kw_only=True):
+    """A directory with a pipeline file."""
+
+    found: Found
+    pipeline: Pipeline | None = None
+    flaws: str = ""
+    """Why there is no pipeline, each with `file:line:column`."""
+    state: ScheduleState | StateFault | None = None
+    is_restored: bool = False
+    """The state came from the archive."""
+
+
+class Look:
+    """The directories of a folder, as they were when somebody last looked."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self.seen: dict[str, Seen] = {}
+        """By path, in the order of paths."""
+        self.faults: tuple[str, ...] = ()
+        """What was left out, and why."""
+        self.circles: dict[str, str] = {}
+        """Paths of pipelines that wait for themselves, over others, with the flaw: none of them can be used."""
+        self.unseen: tuple[str, ...] = ()
+        """Paths that could not be looked at: what was there, and below, may be there still."""
+
+    def at_all(self, known: Iterable[str]) -> None:
+        """Look at everything. `known` are the paths of schedules that are known."""
+        scan = discover.scan(self._root)
+        self.faults, self.unseen = scan.faults, scan.unseen
+        zone, here = system_zone(), frozenset(known)
+        self.seen = {found.path: self._see(found, zone, here) for found in scan.found}
+        self.circles = _circles(self.seen)
+
+    def at_some(self, paths: Iterable[str], known: Iterable[str]) -> bool:
+        """Look again at these directories. False: nothing is new but what we wrote into state files ourselves."""
+        zone, here = system_zone(), frozenset(known)
+        before, seen = self.seen, dict(self.seen)
+        for path in paths:
+            found = discover.read_one(self._root, path)
+            if found is None:
+                seen.pop(path, None)
+            else:
+                seen[path] = self._see(found, zone, here)
+        self.seen = dict(sorted(seen.items()))
+        self.circles = _circles(self.seen)
+        return any(_says(before.get(path)) != _says(seen.get(path)) for path in before.keys() | seen.keys())
+
+    def directories(self) -> list[Directory]:
+        """What there is, for `reconcile`."""
+        return [_directory(one, is_usable=path not in self.circles) for path, one in self.seen.items()]
+
+    def state(self, path: str) -> ScheduleState | None:
+        """What the state file in a directory said; None if it said nothing that can be used."""
+        seen = self.seen.get(path)
+        return seen.state if seen is not None and isinstance(seen.state, ScheduleState) else None
+
+    def _see(self, found: Found, zone: str, known: frozenset[str]) -> Seen:
+        before = self.seen.get(found.path)
+        if before is not None and before.found == found:
+            pipeline, flaws = before.pipeline, before.flaws
+        else:
+            pipeline, flaws = self._read(found, zone)
+        directory = self._root / found.path
+        state = state_files.read_state(directory)
+        is_restored = False
+        if state is None and pipeline is not None and pipeline.schedules and found.path not in known:
+            state = state_files.restore_archived(directory)
+            is_restored = state is not None
+        return Seen(found=found, pipeline=pipeline, flaws=flaws, state=state, is_restored=is_restored)
+
+    def _read(self, found: Found, zone: str) -> tuple[Pipeline | None, str]:
+        file = file_of(found.path)
+        if found.fault is not None:
+            return None, f"{file} {found.fault}"
+        directory = str(self._root if found.path == ROOT else self._root / found.path)
+        if not directory.isprintable():
+            return None, f"{file!a}: the name of its directory has characters that can't be shown"
+        try:
+            return read_pipeline(found.text, file, id=found.pipeline_id, directory=directory, local_zone=zone), ""
+        except InvalidFile as error:
+            return None, str(error)
+
+
+def file_of(path: str) -> str:
+    """The pipeline file in a directory, below the folder."""
+    return PIPELINE_FILE if path == ROOT else f"{path}/{PIPELINE_FILE}"
+
+
+def _says(seen: Seen | None) -> tuple[Found, Directory] | None:
+    """What a directory says that matters to others."""
+    return None if seen is None else (seen.found, _directory(seen, is_usable=True))
+
+
+def _circles(seen: Mapping[str, Seen]) -> dict[str, str]:
+    paths = {id(one.pipeline): path for path, one in seen.items()}
+    pipelines = [one.pipeline for one in seen.values() if one.pipeline is not None]
+    return {
+        paths[id(pipeline)]: str(invalid(pipeline.file, pipeline.text, [flaw]))
+        for pipeline, flaw in after_cycles(pipelines)
+    }
+
+
+def _directory(seen: Seen, *, is_usable: bool) -> Directory:
+    state = seen.state if isinstance(seen.state, ScheduleState) else None
+    return Directory(
+        path=seen.found.path,
+        pipeline_id=seen.found.pipeline_id,
+        pipeline=seen.pipeline if is_usable else None,
+        claim=None if state is None else state.schedule_id,
+        claimed_as="" if state is None else state.pipeline_id,
+        state_fault=seen.state.why if isinstance(seen.state, StateFault) else "",
+        is_restored=seen.is_restored,
+    )

@@ -1,0 +1,1 @@
+"""The files that a folder keeps: state files, results, and the index."""

@@ -1,0 +1,100 @@
+"""Result files: `.results/2026-01-26T14-00-00.json`, what a run of a pipeline with `tasks` left.
+
+A map-reduce task writes its own file and names it in its output; here is the one for all others.
+"""
+
+from __future__ import annotations
+
+import errno
+import re
+from collections.abc import Iterator
+from datetime import datetime
+from itertools import count
+from pathlib import Path
+
+import msgspec
+import structlog
+
+from mainspring.folder.state import safe_files
+from mainspring.folder.state.records import RESULTS, RunRecord
+from mainspring.protocol.errors import InvalidFile
+
+KEPT = 100
+"""Result files of a pipeline; older ones are deleted."""
+_LARGEST_BYTES = 64 * 1024 * 1024
+_RESULT = re.compile(r"\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d(-\d+)?\.\w+")
+
+log = structlog.get_logger()
+
+
+class ResultFile(msgspec.Struct, frozen=True, kw_only=True):
+    """What is written."""
+
+    run_id: str
+    pipeline: str
+    state: str
+    started_at: datetime
+    completed_at: datetime | None
+    outputs: dict[str, object]
+
+
+class _Whose(msgspec.Struct, frozen=True):
+    run_id: str = ""
+
+
+def write_result(directory: Path, result: ResultFile) -> str | None:
+    """Write the result of a run; its path below the pipeline's directory. None, with a log line, if that failed.
+
+    The same run again writes the same file.
+    """
+    place = directory / RESULTS
+    try:
+        _make(place)
+        name = next(name for name in _names(result.started_at) if _is_for(place / name, result.run_id))
+        safe_files.replace(place / name, safe_files.encode(result))
+    except (OSError, TypeError) as error:
+        log.warning("result.not_written", path=str(place), run=result.run_id, error=str(error))
+        return None
+    return f"{RESULTS}/{name}"
+
+
+def delete_old(directory: Path) -> None:
+    """Delete all result files of a pipeline but the latest."""
+    place = directory / RESULTS
+    if place.is_symlink():
+        return
+    try:
+        names = sorted(path.name for path in place.iterdir() if _RESULT.fullmatch(path.name))
+        for name in names[:-KEPT]:
+            (place / name).unlink(missing_ok=True)
+    except OSError as error:
+        log.warning("result.not_deleted", path=str(place), error=str(error))
+
+
+def result_of(run_id: str, pipeline: str, state: str, record: RunRecord, outputs: dict[str, object]) -> ResultFile:
+    """What a run left."""
+    return ResultFile(
+        run_id=run_id, pipeline=pipeline, state=state, started_at=record.started_at, completed_at=record.completed_at,
+        outputs=outputs,
+    )  # fmt: skip
+
+
+def _make(place: Path) -> None:
+    """Make the directory of results, if there is none. Raises OSError for a link: what it leads to is not ours."""
+    if place.is_symlink():
+        raise NotADirectoryError(errno.ENOTDIR, "is a symbolic link", str(place))
+    place.mkdir(exist_ok=True)
+
+
+def _names(started_at: datetime) -> Iterator[str]:
+    stem = started_at.strftime("%Y-%m-%dT%H-%M-%S")
+    return (f"{stem}.json" if number == 1 else f"{stem}-{number}.json" for number in count(1))
+
+
+def _is_for(path: Path, run_id: str) -> bool:
+    """Whether a name is free, or its file is of this run."""
+    try:
+        data = safe_files.read(path, most_bytes=_LARGEST_BYTES)
+        return data is None or msgspec.json.decode(data, type=_Whose).run_id == run_id
+    except (InvalidFile, msgspec.DecodeError):
+        return False

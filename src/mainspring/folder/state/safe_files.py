@@ -1,0 +1,90 @@
+"""How the files that we keep in a folder are read and written: never through a link, never half.
+
+1. A reader sees the old content or the new one: a file is written beside the old one and then takes its name.
+2. A symbolic link, a pipe or a device in the place of a file is neither read nor written: it is a fault.
+3. What a killed process leaves behind has one name (`<name>.new`), and the next write takes it away.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import stat
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+
+from mainspring.protocol.errors import InvalidFile
+
+_FIRST_YEAR, _LAST_YEAR = 1970, 9998
+
+
+def encode(record: msgspec.Struct) -> bytes:
+    """A record as people and other programs expect it: two spaces of indentation, times in UTC with milliseconds."""
+    plain = msgspec.to_builtins(record, builtin_types=(datetime,))
+    # `json` writes the times as we want them, but takes twice as long when it indents as well.
+    text = json.dumps(plain, ensure_ascii=False, default=written_time).encode("utf-8", "replace")
+    return msgspec.json.format(text, indent=2) + b"\n"
+
+
+def written_time(at: datetime) -> str:
+    """A time as the files have it: `2026-01-26T14:00:00.000Z`."""
+    return f"{at.astimezone(UTC).replace(tzinfo=None).isoformat(timespec='milliseconds')}Z"
+
+
+def can_be(*times: datetime | None) -> bool:
+    """Whether times are such that one can reckon with them in every zone, and a machine may have written them."""
+    return all(at is None or _FIRST_YEAR <= at.year <= _LAST_YEAR for at in times)
+
+
+def read(path: Path, *, most_bytes: int) -> bytes | None:
+    """The content of a file; None if there is none. Raises InvalidFile, also for more than `most_bytes`."""
+    try:
+        file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        why = "is a symbolic link" if path.is_symlink() else f"can't be read: {error.strerror}"
+        raise InvalidFile(why) from error
+    if not stat.S_ISREG(os.fstat(file).st_mode):
+        os.close(file)
+        raise InvalidFile("is not a regular file")
+    with open(file, "rb") as stream:
+        try:
+            data = stream.read(most_bytes + 1)
+        except OSError as error:
+            raise InvalidFile(f"can't be read: {error.strerror}") from error
+    if len(data) > most_bytes:
+        raise InvalidFile(f"is larger than {most_bytes >> 20} MiB")
+    return data
+
+
+def replace(path: Path, data: bytes, *, sync: bool = False) -> None:
+    """Make `data` the content of the file. With `sync` it also outlives a power failure. Raises OSError."""
+    new = path.with_name(f"{path.name}.new")
+    with contextlib.suppress(FileNotFoundError):
+        new.unlink()
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        with open(os.open(new, flags, 0o644), "wb") as stream:
+            stream.write(data)
+            stream.flush()
+            if sync:
+                os.fsync(stream.fileno())
+        new.rename(path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            new.unlink()
+        raise
+    if sync:
+        _sync_directory(path.parent)
+
+
+def _sync_directory(directory: Path) -> None:
+    file = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)

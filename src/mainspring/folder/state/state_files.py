@@ -1,0 +1,122 @@
+"""`.schedule-state.json`, beside each pipeline: what its schedule did, for people and for other programs (FLD-3).
+
+The database is the truth, and this file is its mirror: it is written without fsync, and a fault while writing one of
+them (a full disk, a folder without rights) is logged and stops nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from pathlib import Path
+
+import msgspec
+import structlog
+
+from mainspring.folder.state import safe_files
+from mainspring.folder.state.records import ARCHIVE_FILE, STATE_FILE, VERSION, ScheduleState
+from mainspring.protocol.errors import InvalidFile
+
+LARGEST_BYTES = 4 * 1024 * 1024
+
+log = structlog.get_logger()
+
+_SCHEDULE_ID = re.compile(r"[a-z0-9._-]{1,115}-[a-z0-9]{6}")
+
+
+class StateFault(msgspec.Struct, frozen=True, kw_only=True):
+    """A state file that can't be used."""
+
+    file: str
+    why: str
+
+
+class _Versioned(msgspec.Struct, frozen=True, kw_only=True):
+    version: int
+
+
+def read_state(directory: Path) -> ScheduleState | StateFault | None:
+    """What the state file of a pipeline says; None if there is none. Fields that we do not know are passed over."""
+    return _read(directory / STATE_FILE)
+
+
+def write_state(directory: Path, state: ScheduleState) -> bool:
+    """Let the state file say this; whether that changed it. A fault is logged, and leaves the file as it was."""
+    path = directory / STATE_FILE
+    data = safe_files.encode(state)
+    with contextlib.suppress(InvalidFile):  # then it is replaced, like one with another content
+        if safe_files.read(path, most_bytes=LARGEST_BYTES) == data:
+            return False
+    try:
+        safe_files.replace(path, data)
+    except OSError as error:
+        log.warning("state.not_written", path=str(path), schedule=state.schedule_id, error=error.strerror)
+        return False
+    return True
+
+
+def archive_state(directory: Path) -> bool:
+    """Put the state file aside, because its pipeline has no schedule any more; whether there was one."""
+    return _rename(directory / STATE_FILE, directory / ARCHIVE_FILE)
+
+
+def restore_archived(directory: Path) -> ScheduleState | StateFault | None:
+    """Take the archived state up again, because the schedule came back, and read it; None if there is none.
+
+    A state file that is there already stays, and counts.
+    """
+    state = _read(directory / STATE_FILE)
+    if state is None and _rename(directory / ARCHIVE_FILE, directory / STATE_FILE):
+        return _read(directory / STATE_FILE)
+    return state
+
+
+def drop_state(directory: Path) -> bool:
+    """Delete the state file and the archived one, because their pipeline is deleted; whether there was one."""
+    dropped = False
+    for name in (STATE_FILE, ARCHIVE_FILE, f"{STATE_FILE}.new"):
+        try:
+            (directory / name).unlink()
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except OSError as error:
+            log.warning("state.not_dropped", path=str(directory / name), error=error.strerror)
+            continue
+        dropped = True
+    return dropped
+
+
+def _read(path: Path) -> ScheduleState | StateFault | None:
+    try:
+        data = safe_files.read(path, most_bytes=LARGEST_BYTES)
+        return None if data is None else _decode(data)
+    except InvalidFile as fault:
+        return StateFault(file=path.name, why=str(fault))
+
+
+def _decode(data: bytes) -> ScheduleState:
+    try:
+        version = msgspec.json.decode(data, type=_Versioned).version
+        if version != VERSION:
+            raise InvalidFile(f"has version {version}, and we read version {VERSION}")
+        state = msgspec.json.decode(data, type=ScheduleState)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise InvalidFile(f"can't be read: {error}") from error
+    if not _SCHEDULE_ID.fullmatch(state.schedule_id):
+        raise InvalidFile(f"has a scheduleId that we never gave: {state.schedule_id[:80]!r}")
+    runs = [run for run in (state.last_run, *state.history) if run is not None]
+    times = [at for run in runs for at in (run.started_at, run.completed_at)]
+    if not safe_files.can_be(state.next_run, state.stats.last_failure, *times):
+        raise InvalidFile("has a time that can't be")
+    return state
+
+
+def _rename(old: Path, new: Path) -> bool:
+    try:
+        old.rename(new)
+    except FileNotFoundError:
+        return False
+    except OSError as error:
+        log.warning("state.not_moved", path=str(old), to=new.name, error=error.strerror)
+        return False
+    return True

@@ -1,0 +1,175 @@
+"""Gets a leader its part of limits that hold for the whole cluster (PLC-12): shares of groups, allowances of rates.
+
+    TakeShare      ──> take_share, at once, then each second until it is granted whole  ──> ShareGranted
+    TakeAllowance  ──> take_allowances, those of one turn together                      ──> AllowanceGranted
+    each second    ──> shares of the limits that the shard holds                        ──> ShareWanted, if it has more
+                                                                                            than it should
+
+1. What is granted is durable before the shard hears of it. A grant that is lost on the way is found again: a share in
+   its row, an allowance never, which only ever allows less.
+2. While no group limits anything, the store is not asked.
+3. The term's end is for the loop to find: what is fenced here is dropped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+import structlog
+
+from mainspring.core.fairness.sharing_rules import SharingRules
+from mainspring.core.limits.limit_shares import ShareRow, target
+from mainspring.core.limits.rate_grants import Allowance, Wish
+from mainspring.host.inbox import Inbox
+from mainspring.protocol.clock import Clock
+from mainspring.protocol.errors import Broken, Unavailable
+from mainspring.shard.effects import TakeAllowance, TakeShare
+from mainspring.shard.events import AllowanceGranted, ShareGranted, ShareWanted
+from mainspring.store.ports.sharing import SharedLimits
+from mainspring.store.ports.terms import Term
+
+log = structlog.get_logger()
+
+LOOK_SECONDS = 1.0
+
+
+class LimitsKeeper:
+    """What one leader has of shared limits."""
+
+    def __init__(self, store: SharedLimits, clock: Clock, term: Term, inbox: Inbox) -> None:
+        self._store = store
+        self._clock = clock
+        self._term = term
+        self._inbox = inbox
+        self._shares: dict[str, TakeShare] = {}
+        """By limit: what is wanted, until it is granted whole."""
+        self._told: dict[str, int] = {}
+        """By limit: how much the shard was told that it has, since it last asked."""
+        self._rates: dict[str, TakeAllowance] = {}
+        """By limit: what is wanted, until it was asked for."""
+        self._held: set[str] = set()
+        """Limits of which the shard may have a part."""
+        self._lowering: set[str] = set()
+        """Limits of which the shard was told to come down."""
+        self._something = asyncio.Event()
+
+    def loaded(self, rows: Sequence[ShareRow]) -> None:
+        """The shard was loaded with these parts, and has forgotten what it asked for."""
+        self._held = {row.limit for row in rows}
+        self._shares.clear()
+        self._rates.clear()
+
+    def take(self, effect: TakeShare | TakeAllowance) -> None:
+        """The shard wants some of a limit. Does not wait."""
+        if isinstance(effect, TakeShare):
+            self._shares[effect.limit] = effect
+            self._told.pop(effect.limit, None)
+        else:
+            self._rates[effect.limit] = effect
+        self._something.set()
+
+    async def run(self, rules: Callable[[], SharingRules]) -> None:
+        """Get what is wanted, and give way to others, until cancelled. Raises Fenced if the term is over."""
+        ticking = asyncio.create_task(self._tick())
+        looked = self._clock.monotonic()
+        try:
+            while True:
+                await self._something.wait()
+                self._something.clear()
+                try:
+                    await self._take_rates(rules())
+                    await self._take_shares(rules())
+                    if self._clock.monotonic() >= looked + LOOK_SECONDS:
+                        looked = self._clock.monotonic()
+                        await self._give_way(rules())
+                except Unavailable as fault:
+                    # What is still wanted is tried again with the next tick.
+                    log.warning("limits.unavailable", shard=self._term.shard, fault=str(fault))
+        finally:
+            ticking.cancel()
+
+    async def _tick(self) -> None:
+        while True:
+            await self._clock.sleep(LOOK_SECONDS)
+            if self._shares or self._rates or self._held:
+                self._something.set()
+
+    async def _take_rates(self, rules: SharingRules) -> None:
+        wanted, self._rates = self._rates, {}
+        wishes = []
+        for limit, effect in wanted.items():
+            group = rules.groups.get(limit)
+            if group is not None and group.per_seconds is not None:
+                wishes.append(
+                    Wish(limit=limit, most=group.most, per_seconds=group.per_seconds, wanted=effect.wanted)
+                )  # fmt: skip
+        if not wishes:
+            return
+        try:
+            allowances = await self._take_allowances(wishes)
+        except Unavailable:
+            self._rates = wanted | self._rates
+            raise
+        for one in allowances:
+            self._inbox.put(AllowanceGranted(limit=one.limit, amount=one.granted, more_at=one.more_at))
+        granted = {one.limit for one in allowances}
+        self._rates = {wish.limit: wanted[wish.limit] for wish in wishes if wish.limit not in granted} | self._rates
+
+    async def _take_allowances(self, wishes: Sequence[Wish]) -> list[Allowance]:
+        """What is granted of these wishes, without those whose limit can't be read."""
+        try:
+            return await self._store.take_allowances(wishes)
+        except Broken as fault:
+            if len(wishes) == 1:
+                log.warning("limits.unreadable", shard=self._term.shard, limit=wishes[0].limit, fault=str(fault))
+                return []
+            return [one for wish in wishes for one in await self._take_allowances([wish])]
+
+    async def _take_shares(self, rules: SharingRules) -> None:
+        for limit, effect in list(self._shares.items()):
+            group = rules.groups.get(limit)
+            if group is None or group.per_seconds is not None:
+                self._end_wish(effect)
+                continue
+            wanted = min(effect.wanted, group.most)
+            try:
+                row = await self._store.take_share(self._term, limit, group.most, wanted)
+            except Broken as fault:
+                # It stays wanted, and the other limits are granted.
+                log.warning("limits.unreadable", shard=self._term.shard, limit=limit, fault=str(fault))
+                continue
+            self._held.add(limit)
+            if self._shares.get(limit) is not effect:
+                continue  # It was forgotten, or asked for anew: what is true then comes with the next answer.
+            if self._told.get(limit) != row.granted:
+                self._told[limit] = row.granted
+                self._inbox.put(ShareGranted(limit=limit, granted=row.granted, stamp=effect.stamp))
+            if row.granted >= wanted:
+                self._end_wish(effect)
+
+    def _end_wish(self, effect: TakeShare) -> None:
+        """This is not wanted any more, unless the shard has asked anew meanwhile."""
+        if self._shares.get(effect.limit) is effect:
+            del self._shares[effect.limit]
+
+    async def _give_way(self, rules: SharingRules) -> None:
+        """Tell the shard to come down where it has more than it should."""
+        self._held &= {limit for limit, group in rules.groups.items() if group.per_seconds is None}
+        if not self._held:
+            return
+        rows: dict[str, list[ShareRow]] = {limit: [] for limit in sorted(self._held)}
+        for row in await self._store.shares(list(rows)):
+            rows[row.limit].append(row)
+        for limit, holders in rows.items():
+            mine = next((row.granted for row in holders if row.holder == self._term.shard), None)
+            if mine is None:
+                self._held.discard(limit)
+                continue
+            aim = target(rules.groups[limit].most, holders, self._term.shard)
+            if aim < mine or limit in self._lowering:
+                self._inbox.put(ShareWanted(limit=limit, target=aim))
+            if aim < mine:
+                self._lowering.add(limit)
+            else:
+                self._lowering.discard(limit)

@@ -1,0 +1,191 @@
+"""How well each pool can be served, as one server sees it, and what that means for what is submitted (HA-5, ADM-6).
+
+    each second    the store's time and its shards: does it answer, who has no leader; do leaders here hold work back
+    each 2 s       how many runs wait in each pool; rarer if counting takes long
+
+For whoever takes submissions:
+
+    levels.verdict(pool, priority)     taken, slowed down (`core.shedding.slowed_wish`), shed (429) or closed (503)
+    levels.part(pool, priority)        the part of the usual rates at which it is taken: 1.0, 0.5, ..
+    levels.of(pool), levels.now()      the level of a pool, and the worst of all
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from typing import Protocol
+
+import structlog
+
+from mainspring.core.admission.backpressure import Verdict, decide_fate, what_is_shed
+from mainspring.core.admission.degradation import Level, Seen, accepted_part, decide_level
+from mainspring.core.model.settings import USUAL, Tuning
+from mainspring.core.model.task import Priority
+from mainspring.host.batch_sizer import HOLD_P2_SECONDS
+from mainspring.host.loop import Leader
+from mainspring.protocol.clock import Clock
+from mainspring.protocol.errors import Unavailable
+from mainspring.store.ports.sharing import SharedLimits
+from mainspring.store.ports.store import Leases
+
+log = structlog.get_logger()
+
+LOOK_SECONDS = 1.0
+ANSWER_SECONDS = 2.0
+"""A store that does not answer for so long is asked again."""
+COUNT_SECONDS = 2.0
+COUNT_PART = 20
+"""Counting takes at most one part in so many of the time."""
+_UNKNOWN = ""
+"""The entry of every pool that has not been seen yet: all that is known of it is how the store is."""
+
+
+class Watched(Leases, SharedLimits, Protocol):
+    """The parts of the store that are looked at."""
+
+
+class Levels:
+    """The levels of all pools, as one server sees them."""
+
+    def __init__(
+        self, store: Watched, clock: Clock, leaders: Callable[[], Mapping[str, Leader]] = dict,
+        tuning: Callable[[], Tuning] = lambda: USUAL,
+    ) -> None:  # fmt: skip
+        """`tuning` is asked anew each time."""
+        self._store = store
+        self._clock = clock
+        self._leaders = leaders
+        self._tuning = tuning
+        self._levels = {_UNKNOWN: Level(since=clock.monotonic())}
+        self._waiting: dict[str, int] = {}
+        self._turns: dict[str, int] = {}
+        self._looked_at = clock.monotonic()
+        self._slow_looks = 0
+        """How many of the latest looks in a row took long."""
+        self._silent: float | None = None
+        """Seconds since the first look that the store did not answer; None: it answers."""
+        self._leaderless: dict[str, float] = {}
+        """Of each pool without a leader, the seconds since it was first seen so."""
+
+    # for whoever takes submissions
+
+    def now(self) -> Level:
+        """The worst level of any pool."""
+        return max(self._levels.values(), key=lambda level: level.severity)
+
+    def of(self, pool: str) -> Level:
+        """The level of a pool."""
+        return self._levels.get(pool) or self._levels[_UNKNOWN]
+
+    def pools(self) -> Mapping[str, Level]:
+        """The level of each pool that is known."""
+        return {pool: level for pool, level in self._levels.items() if pool != _UNKNOWN}
+
+    def waiting(self, pool: str) -> int:
+        """How many runs wait in a pool, as far as they were counted."""
+        return self._waiting.get(pool, 0)
+
+    def shedding(self, pool: str) -> str:
+        """What a pool refuses or slows down because too much waits; empty: nothing."""
+        return what_is_shed(self.waiting(pool), self._tuning())
+
+    def part(self, pool: str, priority: Priority) -> float:
+        """The part of the usual rates at which runs of a priority are taken."""
+        return accepted_part(self.of(pool), priority)
+
+    def verdict(self, pool: str, priority: Priority) -> Verdict:
+        """What becomes of a submission. Ask once for each: every second P2 is refused when half of them are."""
+        tuning, waiting = self._tuning(), self.waiting(pool)
+        turn = self._turns.get(pool, 0)
+        if priority is Priority.P2 and waiting >= tuning.shed_half_p2_at:
+            self._turns[pool] = turn + 1
+        return decide_fate(priority, pool=pool, waiting=waiting, turn=turn, tuning=tuning, level=self.of(pool))
+
+    # looking
+
+    async def run(self) -> None:
+        """Look, until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._count_on())
+            while True:
+                await self.look()
+                await self._clock.sleep(LOOK_SECONDS)
+
+    async def look(self) -> None:
+        """See whether the store answers, and who leads."""
+        began = self._clock.monotonic()
+        try:
+            async with asyncio.timeout(ANSWER_SECONDS):
+                rows = await self._store.shards()
+                now = await self._store.time()
+        except (Unavailable, TimeoutError) as fault:
+            log.warning("levels.unavailable", fault=str(fault))
+            passed = self._passed()
+            self._silent = 0.0 if self._silent is None else self._silent + passed
+            self._leaderless.clear()
+            self._decide(self._levels.keys())
+            return
+        passed = self._passed()
+        self._silent = None
+        self._slow_looks = self._slow_looks + 1 if self._clock.monotonic() - began > HOLD_P2_SECONDS else 0
+        lost = [row.id for row in rows if row.lease_until <= now]
+        self._leaderless = {pool: self._leaderless.get(pool, -passed) + passed for pool in lost}
+        self._decide(row.id for row in rows)
+
+    def _passed(self) -> float:
+        """Seconds since the last look, as far as they count: while this process stood still, it has missed nothing."""
+        at = self._clock.monotonic()
+        passed, self._looked_at = at - self._looked_at, at
+        return min(passed, LOOK_SECONDS + ANSWER_SECONDS)
+
+    def _decide(self, pools: Iterable[str]) -> None:
+        at = self._clock.monotonic()
+        for pool in sorted({_UNKNOWN, *pools}):
+            before = self.of(pool)
+            seen = Seen(
+                silent_seconds=self._silent or 0.0,
+                leaderless_seconds=self._leaderless.get(pool, 0.0),
+                trouble=self._trouble(pool),
+            )
+            level = self._levels[pool] = decide_level(before, seen, at)
+            if level.degree is not before.degree and pool != _UNKNOWN:
+                say = log.warning if level.severity > before.severity else log.info
+                say("level.changed", pool=pool, level=level.degree.value, because=level.why)
+
+    def _trouble(self, pool: str) -> str:
+        leader = self._leaders().get(pool)
+        if leader is not None and leader.pace.hold is not None:
+            return f"the store is slow: {leader.pace.hold.name} and below are held back"
+        if self._slow_looks > 1:
+            return "the store answers slowly"
+        if self.waiting(pool) >= self._tuning().shed_half_p2_at:
+            return "too many runs wait"
+        return ""
+
+    # counting
+
+    async def _count_on(self) -> None:
+        while True:
+            began = self._clock.monotonic()
+            try:
+                await self.count()
+            except Unavailable as fault:
+                log.warning("levels.unavailable", fault=str(fault))
+            took = self._clock.monotonic() - began
+            await self._clock.sleep(max(COUNT_SECONDS, COUNT_PART * took))
+
+    async def count(self) -> None:
+        """Count how many runs wait in each pool. Raises Unavailable."""
+        most = self._tuning().slow_p1_at
+        for pool in sorted(self.pools()):
+            in_intake = await self._store.count_intake(pool, most)
+            self._waiting[pool] = sum(in_intake.values()) + self._waiting_here(pool)
+
+    def _waiting_here(self, pool: str) -> int:
+        """Runs that the leader here has taken from intake and that have tasks in its queues, or a few more."""
+        leader = self._leaders().get(pool)
+        if leader is None:
+            return 0
+        memory = leader.shard.memory
+        return min(len(memory.runs), sum(memory.queues.depth.values()))

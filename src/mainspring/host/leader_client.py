@@ -1,0 +1,170 @@
+"""How whoever is no leader reaches one: to have something done or looked for, or to hear why something waits."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
+from threading import BoundedSemaphore
+from typing import ParamSpec, Protocol, TypeVar
+
+import structlog
+from msgspec.structs import replace
+
+from mainspring.core.explain.diagnosis import Diagnosis, Expected, Foresight, WaitingSum
+from mainspring.core.explain.what_if import Outcome, Supposal
+from mainspring.core.fairness.pool_status import Standing
+from mainspring.core.lifecycle.states import HELD_BY_A_WORKER
+from mainspring.core.model.task import TaskState
+from mainspring.host.host import Host
+from mainspring.host.loop import Leader
+from mainspring.protocol.errors import NotLeading, Overloaded, Unavailable
+from mainspring.shard.effects import Answered
+from mainspring.shard.events import Asked
+from mainspring.shard.explain import advice, forecast, pool_status
+from mainspring.shard.explain import diagnose as diagnosing
+from mainspring.shard.explain import waiting_summary as sums
+from mainspring.shard.explain.snapshot import Scene
+from mainspring.shard.state.memory import ShardMemory
+
+log = structlog.get_logger()
+
+LOOK_SECONDS = 5.0
+"""A worker whose disk hangs does not answer."""
+ADVICE_SECONDS = 0.5
+"""For trying out what would help: whoever asks gets the diagnosis without it rather than late."""
+_RUN = "run_"
+_PLAYING = ThreadPoolExecutor(max_workers=1, thread_name_prefix="what-if")
+"""One copy is played at a time: however many ask, the leader's own turns come first. Who gives up waits no more."""
+_MOST_PLAYS = 8
+_PLACES = BoundedSemaphore(_MOST_PLAYS)
+"""For copies that are played or wait for that: nothing is copied that could not be played soon."""
+_NO_TIME = Expected(foresight=Foresight.CANNOT_SAY, basis="there was no time to try it out")
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Reach(Protocol):
+    """The leaders of all shards, wherever they are."""
+
+    async def ask(self, shard: str, act: Asked) -> Answered:
+        """Have an act carried out; answers when that is durable. Raises Overloaded or NotLeading."""
+        ...
+
+    async def look(self, shard: str, path: str) -> bool:
+        """Whether a worker of the pool finds a file. Raises NotLeading, or Unavailable if no worker answers."""
+        ...
+
+
+class HostReach:
+    """The leaders of one host, and no others: all there is without a network."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+
+    async def ask(self, shard: str, act: Asked) -> Answered:
+        """Have the leader here carry out an act."""
+        return await self._host.leader(shard).ask(act)
+
+    async def look(self, shard: str, path: str) -> bool:
+        """Have a worker of the leader here look for a file."""
+        links = self._host.leader(shard).links
+        try:
+            async with asyncio.timeout(LOOK_SECONDS):
+                return await links.look(path)
+        except TimeoutError:
+            message = f"no worker of {shard} has said within {LOOK_SECONDS:.0f} s what it sees"
+            raise Unavailable(message, reason="no_answer") from None
+
+    def standing(self, shard: str, tenant: str | None) -> Standing:
+        """How things stand in the pool of a leader here, with details of one tenant or of all.
+
+        Raises NotLeading or Overloaded.
+        """
+        leader = self._host.leader(shard)
+        with self._host.looks.look():
+            return pool_status.standing(leader.shard.memory, leader.time.now(), tenant)
+
+    async def diagnose(self, shard: str, subject: str) -> Diagnosis | None:
+        """Why a task, or that task of a run which tells most, is where it is, and what would change it.
+
+        None if it is not in the memory of the leader here. Raises NotLeading or Overloaded.
+        """
+        leader = self._ready(shard)
+        memory, now, scene = leader.shard.memory, leader.time.now(), None
+        with self._host.looks.look():
+            task_id = diagnosing.task_to_ask_about(memory, subject) if subject.startswith(_RUN) else subject
+            if task_id is None:
+                return None
+            found = diagnosing.diagnose(memory, task_id, now, batch=leader.batch_no, age_seconds=leader.time.silence())
+            if found is None or found.is_stale() or (found.reason is None and found.state != TaskState.QUEUED):
+                return found
+            if _PLACES.acquire(blocking=False):
+                scene = _copied(memory, task_id, now)
+        return _unadvised(found) if scene is None else await _advised(found, scene)
+
+    async def suppose(self, shard: str, task_id: str, supposal: Supposal) -> Outcome | None:
+        """What would become of a task if something were otherwise; None if it does not wait here.
+
+        Raises NotLeading or Overloaded.
+        """
+        leader = self._ready(shard)
+        memory, now = leader.shard.memory, leader.time.now()
+        task = diagnosing.find(memory, task_id)
+        if task is None or task.state in HELD_BY_A_WORKER:
+            return None
+        with self._host.looks.look():
+            if not _PLACES.acquire(blocking=False):
+                raise Overloaded(f"{_MOST_PLAYS} what-ifs are being tried out already")
+            scene = _copied(memory, task_id, now)
+        return await _beside(forecast.suppose, scene, supposal)
+
+    def waiting_sums(self, shard: str, tenant: str | None) -> list[WaitingSum]:
+        """How many tasks of the pool of a leader here wait for what, of one tenant or of all.
+
+        Raises NotLeading or Overloaded.
+        """
+        leader = self._ready(shard)
+        with self._host.looks.look():
+            return sums.waiting_sums(leader.shard.memory, leader.time.now(), tenant)
+
+    def _ready(self, shard: str) -> Leader:
+        """The leader here, if it knows what there is. Raises NotLeading."""
+        leader = self._host.leader(shard)
+        if not leader.is_ready:
+            raise NotLeading(f"the leader of {shard} is still reading what there is", reason="not_ready")
+        return leader
+
+
+def _copied(memory: ShardMemory, task_id: str, now: datetime) -> Scene:
+    """The scene around a task, for which a place is taken."""
+    try:
+        return forecast.copy_around(memory, task_id, now)
+    except BaseException:
+        _PLACES.release()
+        raise
+
+
+def _unadvised(found: Diagnosis) -> Diagnosis:
+    return found if found.expected is not None else replace(found, expected=_NO_TIME)
+
+
+async def _advised(found: Diagnosis, scene: Scene) -> Diagnosis:
+    """A diagnosis with what would help, if that is found out in time."""
+    try:
+        async with asyncio.timeout(ADVICE_SECONDS):
+            return await _beside(advice.advise, found, scene)
+    except TimeoutError:
+        return _unadvised(found)
+    except Exception as fault:
+        # The verdict is true without advice, and whoever asks needs it: the log says what went wrong with the copy.
+        log.exception("advice.failed", task=found.task, reason=found.reason, fault=repr(fault))
+        return found
+
+
+async def _beside(play: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Let a copy be played while the loop goes on. Its place is free when that is over, or was never begun."""
+    playing = _PLAYING.submit(play, *args, **kwargs)
+    playing.add_done_callback(lambda _: _PLACES.release())
+    return await asyncio.wrap_future(playing)

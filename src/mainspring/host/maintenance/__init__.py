@@ -1,0 +1,1 @@
+"""Periodic work on the store: sweeping, sealing the audit log, watching for silent workers."""

@@ -1,0 +1,1 @@
+"""Delivery of what is committed to the outside: outbox rows, alerts, webhooks."""

@@ -1,0 +1,1 @@
+"""Evaluation of schedules on every server, without a leader."""

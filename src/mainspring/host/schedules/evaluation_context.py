@@ -1,0 +1,53 @@
+"""What settlings of schedules need from a server: new ids, what is known of jobs, and what they must pass."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from random import Random
+
+from msgspec.structs import replace
+
+from mainspring.core.admission.job_routing import JobNeeds, Place, needs_of, p0_fault, place_run
+from mainspring.core.fairness.sharing_rules import AllRules
+from mainspring.core.model.job import JobRow, count_tasks
+from mainspring.core.model.settings import Tuning
+from mainspring.core.schedules.evaluation import Context, RunWish
+from mainspring.protocol.errors import Fault
+from mainspring.protocol.ids import entropy, new_id
+
+_SIZES_KEPT = 10_000
+_OPEN = Tuning(p0_needs_grant=0)
+"""Where nobody gives grants, nobody needs one."""
+
+
+def make_context(
+    default_jitter_seconds: int = 0,
+    *,
+    rules: Callable[[], AllRules] = AllRules,
+    tuning: Callable[[], Tuning] = lambda: _OPEN,
+) -> Context:
+    """New ids, how large a job is, which is read once for each, and where it may run by the rules as they are then."""
+    random = Random(entropy())
+    sizes: OrderedDict[str, tuple[int, JobNeeds]] = OrderedDict()
+
+    def size(job: JobRow) -> tuple[int, JobNeeds]:
+        known = sizes.get(job.id)
+        if known is None:
+            known = sizes[job.id] = count_tasks(job), needs_of(job)
+            if len(sizes) > _SIZES_KEPT:
+                sizes.popitem(last=False)
+        return known
+
+    def admit(wish: RunWish) -> Place:
+        place = place_run(size(wish.job)[1], wish.pool, rules())
+        fault = p0_fault(wish.priority, wish.tenant, rules(), wish.at, needed=bool(tuning().p0_needs_grant))
+        refused = () if fault is None else (Fault(where="priority", why=fault),)
+        return replace(place, faults=(*place.faults, *refused))
+
+    return Context(
+        new_run_id=lambda now: new_id("run", now, random),
+        count_tasks=lambda job: size(job)[0],
+        admit=admit,
+        default_jitter_seconds=default_jitter_seconds,
+    )

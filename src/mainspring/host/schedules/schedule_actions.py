@@ -1,0 +1,386 @@
+"""What people do to schedules, each act one settling: whatever it changes becomes true together (TRG-7, TRG-9, TRG-11).
+
+    create, change, pause, resume, delete     the schedule itself
+    trigger, backfill                         its windows, by somebody's wish
+    receive_events                            what came from outside
+    upcoming                                  what is to come, across all schedules
+
+Each raises Refused with every fault, NotFound if there is no such schedule, Conflict if things are such that it can't
+be done, and Unavailable if the store can't be reached. Whether somebody may do it has been asked before. `audit` is
+what the audit log says of an act, and is written with it. What is asked for under a `key` a second time is answered as
+it was the first time.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+from functools import partial
+from random import Random
+from typing import Protocol
+
+import msgspec
+
+from mainspring.core.admission.validate_job import Limits
+from mainspring.core.model.audit_entry import AuditEntry
+from mainspring.core.model.job import JobRow
+from mainspring.core.model.schedule_rows import BackfillRow, Decide, Docket, EventRow, FireRow, Ruling, ScheduleRow
+from mainspring.core.schedules import schedule_actions as acts
+from mainspring.core.schedules.backfill import Backfill
+from mainspring.core.schedules.evaluation import Context, RunWish
+from mainspring.core.schedules.event_triggers import receive
+from mainspring.core.schedules.schedule_actions import BackfillWish
+from mainspring.core.schedules.schedule_spec import ScheduleSpec, check_schedule
+from mainspring.core.schedules.time_zones import EPOCH
+from mainspring.core.schedules.windows import upcoming
+from mainspring.host.schedules.evaluation_context import make_context
+from mainspring.host.schedules.evaluator import guard
+from mainspring.protocol.errors import Broken, Conflict, Fault, NotFound, Refused
+from mainspring.protocol.ids import entropy, new_id
+from mainspring.store.ports.schedules import Events, FireFilter, IdempotencyKey, NewSchedule, Schedules, Settled
+
+MOST_UPCOMING = 1_000
+_MOST_PAST_FIRES = 20_000
+_MOST_PAST_BACKFILLS = 1_000
+_MOST_TRIES = 10
+_INSTANT = timedelta(microseconds=1)
+_SPECS = msgspec.json.Decoder(ScheduleSpec)
+
+
+class Scheduled(Schedules, Events, Protocol):
+    """The parts of the store that schedules need."""
+
+    async def time(self) -> datetime:
+        """The store's time."""
+        ...
+
+    async def find_job(self, tenant: str, name: str, version: int | None = None) -> JobRow | None:
+        """A version of a job, the latest if none is named."""
+        ...
+
+
+class SpecWish(msgspec.Struct, frozen=True, kw_only=True):
+    """Somebody wants a schedule that is not there yet."""
+
+    spec: ScheduleSpec
+    since: datetime | None = None
+    """Its windows after this instant have been missed, and are handled as its definition says of such."""
+    paused: bool = False
+    """It waits to be resumed from the beginning on."""
+    audit: AuditEntry | None = None
+    """What the audit log says of it; its object is filled in: the new id."""
+    pool: str | None = None
+    """Where its runs go; None: where this server sends them."""
+
+
+class Upcoming(msgspec.Struct, frozen=True, kw_only=True):
+    """A window that is to come."""
+
+    window_at: datetime
+    schedule: ScheduleRow
+
+
+class Triggered(msgspec.Struct, frozen=True, kw_only=True):
+    """A run that somebody asked for."""
+
+    fire: FireRow
+    is_replay: bool = False
+    """It was made before, under the same key."""
+
+
+class Backfilled(msgspec.Struct, frozen=True, kw_only=True):
+    """Past windows that somebody asked for."""
+
+    row: BackfillRow
+    planned: Backfill
+    is_replay: bool = False
+    """They were asked for before, under the same key."""
+
+
+class ScheduleBook:
+    """All that can be done to schedules."""
+
+    def __init__(self, store: Scheduled, *, pool: str, limits: Limits | None = None, context: Context | None = None):
+        self._store = store
+        self._pool = pool
+        self._limits = limits or Limits()
+        self._context = context or make_context()
+        self._random = Random(entropy())
+        self._on_change: Callable[[], None] = lambda: None
+        self.on_ruled: Callable[[Sequence[str]], None] | None = None
+        """Told the ids of schedules that were made or about which something was decided, once it is written."""
+
+    def follow(self, context: Context, on_change: Callable[[], None]) -> None:
+        """Settle as the triggers of this server do, and tell them when something may be due earlier than it was."""
+        self._context = context
+        self._on_change = on_change
+
+    async def create(
+        self,
+        tenant: str,
+        spec: ScheduleSpec,
+        *,
+        by: str,
+        why: str = "",
+        since: datetime | None = None,
+        audit: AuditEntry | None = None,
+    ) -> ScheduleRow:
+        """Keep a new schedule; its first window is the next. Raises Conflict if its tenant has one of that name.
+
+        With `since` its windows after that instant have been missed. The object of `audit` is filled in: the new id.
+        """
+        now = await self._store.time()
+        start = now if since is None else acts.check_since(since, now)
+        pool = await self._check(tenant, spec, start, self._pool)
+        new = self._new(tenant, SpecWish(spec=spec, since=since, audit=audit, pool=pool), by, why, now)
+        await self._store.insert_schedule(new.row, new.change, new.audit)
+        self._on_change()
+        self._tell([new.row.id])
+        return new.row
+
+    async def create_all(self, tenant: str, wishes: Sequence[SpecWish], *, by: str, why: str = "") -> list[ScheduleRow]:
+        """Keep new schedules, all of them or none. They have been checked, and their jobs are there."""
+        now = await self._store.time()
+        new = [self._new(tenant, wish, by, why, now) for wish in wishes]
+        await self._store.insert_schedules(new)
+        self._on_change()
+        self._tell([one.row.id for one in new])
+        return [one.row for one in new]
+
+    async def find(self, tenant: str | None, reference: str) -> ScheduleRow:
+        """A schedule by its id, or by its name in a tenant. Raises NotFound, also for one that is deleted."""
+        row = await self._store.find_schedule(tenant, reference)
+        if row is None or row.deleted_at is not None:
+            raise NotFound(f"there is no schedule {reference[:200]!a}")
+        return row
+
+    async def change(
+        self,
+        id: str,
+        spec: ScheduleSpec,
+        *,
+        by: str,
+        why: str = "",
+        version: int | None = None,
+        audit: AuditEntry | None = None,
+    ) -> ScheduleRow:
+        """Give a schedule another definition; the same one again changes nothing.
+
+        No window from before is fired for it. Raises Outdated if `version` is given and is not the one it has.
+        """
+        row = await self.find(None, id)
+        if msgspec.json.encode(spec).decode() != row.spec:
+            await self._check(row.tenant, spec, await self._store.time(), row.pool)
+        ruling = await self._settle(
+            id, lambda docket: acts.change(docket, self._context, spec, by=by, why=why, version=version), audit
+        )
+        self._on_change()
+        return ruling.schedule
+
+    async def pause(self, id: str, *, by: str, why: str = "", audit: AuditEntry | None = None) -> ScheduleRow:
+        """Plan nothing more, and start nothing that waits, until `resume`. What runs goes on."""
+        ruling = await self._settle(id, lambda docket: acts.pause(docket, self._context, by=by, why=why), audit)
+        return ruling.schedule
+
+    async def resume(self, id: str, *, by: str, why: str = "", audit: AuditEntry | None = None) -> ScheduleRow:
+        """Go on after a pause, or after too many failures. What was due meanwhile is not made up for.
+
+        Raises Conflict if its own definition disables it.
+        """
+        ruling = await self._settle(id, lambda docket: acts.resume(docket, self._context, by=by, why=why), audit)
+        self._on_change()
+        return ruling.schedule
+
+    async def delete(
+        self, id: str, *, by: str, why: str = "", version: int | None = None, audit: AuditEntry | None = None
+    ) -> ScheduleRow:
+        """Take a schedule out of use. What it did stays to be read; what runs goes on. Raises Outdated as `change`."""
+        ruling = await self._settle(
+            id, lambda docket: acts.delete(docket, self._context, by=by, why=why, version=version), audit
+        )
+        return ruling.schedule
+
+    async def trigger(
+        self,
+        id: str,
+        *,
+        by: str,
+        why: str = "",
+        window_at: datetime | None = None,
+        params: str | None = None,
+        audit: AuditEntry | None = None,
+        key: IdempotencyKey | None = None,
+    ) -> Triggered:
+        """Run it now, or for a past window (again); whatever else goes on, and also if it is paused or disabled.
+
+        `params` is a JSON object, over the parameters of the schedule. The fire that comes back has the run's id.
+        """
+        if window_at is not None:
+            window_at = acts.check_window(window_at)
+        for _ in range(_MOST_TRIES):
+            row = await self.find(None, id)
+            past = [] if window_at is None else await self._past(id, window_at, window_at + _INSTANT)
+            wish = acts.TriggerWish(window_at=window_at, params=params, by=by, why=why, past=tuple(past))
+            decide = partial(acts.trigger_now, context=self._context, wish=wish, read=acts.mark_of(row))
+            settled = await self._try(id, decide, audit, key)
+            if settled.made_before:
+                return await self._triggered_before(settled.made_before[-1])
+            for ruling in settled.rulings:
+                fire = next(fire for fire in reversed(ruling.fires) if fire.run_id == ruling.runs[-1].id)
+                return Triggered(fire=fire)
+        raise _busy()
+
+    async def plan_backfill(self, id: str, wish: BackfillWish) -> Backfill:
+        """What a backfill would do: a dry run."""
+        acts.check_backfill(wish)
+        row = await self.find(None, id)
+        past = await self._past(id, wish.since, wish.before)
+        return acts.plan_wished(_SPECS.decode(row.spec), wish, past, now=await self._store.time())
+
+    async def backfill(
+        self, id: str, wish: BackfillWish, audit: AuditEntry | None = None, key: IdempotencyKey | None = None
+    ) -> Backfilled:
+        """Run past windows, `max_parallel` of them at a time."""
+        acts.check_backfill(wish)
+        for _ in range(_MOST_TRIES):
+            row = await self.find(None, id)
+            past = await self._past(id, wish.since, wish.before)
+            backfill_id = new_id("backfill", await self._store.time(), self._random)
+            act = _BackfillAct(self._context, wish, past, acts.mark_of(row), backfill_id)
+            settled = await self._try(id, act.decide, audit, key)
+            if settled.made_before:
+                return await self._backfilled_before(row, wish, settled.made_before[-1])
+            for ruling in settled.rulings:
+                if act.planned is not None:
+                    return Backfilled(row=ruling.backfills[0], planned=act.planned)
+        raise _busy()
+
+    async def receive_events(
+        self, tenant: str, events: Sequence[EventRow], audit: AuditEntry | None = None
+    ) -> list[bool]:
+        """Take in events, and fire what waits for them; for each whether it was new (TRG-7)."""
+        decide = guard(receive, self._context)
+        ruled: list[str] = []
+
+        def note(docket: Docket) -> Sequence[Ruling]:
+            rulings = decide(docket)
+            ruled[:] = [ruling.schedule.id for ruling in rulings]
+            return rulings
+
+        fresh = await self._store.receive_events(tenant, events, note, audit)
+        self._tell(ruled)
+        return fresh
+
+    async def upcoming(self, tenant: str | None, until: datetime, limit: int) -> list[Upcoming]:
+        """The next windows of all schedules, or of a tenant's, before `until`, soonest first."""
+        limit = min(limit, MOST_UPCOMING)
+        rows = await self._store.next_schedules(tenant, until, limit)
+        merged = heapq.merge(*(_windows(row, until, limit) for row in rows), key=lambda one: one.window_at)
+        return [one for one, _ in zip(merged, range(limit), strict=False)]
+
+    def _new(self, tenant: str, wish: SpecWish, by: str, why: str, now: datetime) -> NewSchedule:
+        since = None if wish.since is None else acts.check_since(wish.since, now)
+        row, change = acts.new_schedule(
+            new_id("sched", now, self._random),
+            tenant,
+            wish.spec,
+            pool=wish.pool or self._pool,
+            by=by,
+            why=why,
+            now=now,
+            since=since,
+            paused=wish.paused,
+        )
+        audit = None if wish.audit is None else msgspec.structs.replace(wish.audit, object=row.id)
+        return NewSchedule(row=row, change=change, audit=audit)
+
+    async def _check(self, tenant: str, spec: ScheduleSpec, now: datetime, pool: str) -> str:
+        """Where the runs of a definition go, if they would go to `pool`. Raises Refused if it can't be used."""
+        faults = check_schedule(spec, now, self._limits)
+        job = None if faults else await self._store.find_job(tenant, spec.job)
+        if job is not None:
+            place = self._context.admit(RunWish(tenant=tenant, pool=pool, job=job, priority=spec.priority, at=now))
+            pool = place.pool
+            faults += place.faults
+        elif not faults:
+            faults.append(Fault(where="job", why=f"there is no job {spec.job[:200]!a}"))
+        if faults:
+            raise Refused(f"the schedule has {len(faults)} fault{'s' if len(faults) > 1 else ''}", faults)
+        return pool
+
+    async def _settle(self, id: str, decide: Decide, audit: AuditEntry | None) -> Ruling:
+        settled = await self._try(id, decide, audit)
+        if not settled.rulings:
+            raise Broken(f"nothing was ruled about {id}")
+        return settled.rulings[0]
+
+    async def _try(
+        self, id: str, decide: Decide, audit: AuditEntry | None, key: IdempotencyKey | None = None
+    ) -> Settled:
+        """Settle one schedule; no ruling: it moved since it was read. Raises NotFound if it is not there any more."""
+        settled = await self._store.settle([id], decide, audit, key)
+        if not settled.schedules:
+            raise NotFound(f"there is no schedule {id[:200]!a}")
+        self._tell([ruling.schedule.id for ruling in settled.rulings])
+        return settled
+
+    def _tell(self, schedules: Sequence[str]) -> None:
+        if schedules and self.on_ruled is not None:
+            self.on_ruled(schedules)
+
+    async def _triggered_before(self, run_id: str) -> Triggered:
+        for fire in await self._store.fires_of_runs([run_id]):
+            return Triggered(fire=fire, is_replay=True)
+        raise Conflict(f"the run {run_id} was made under this key, long ago")
+
+    async def _backfilled_before(self, row: ScheduleRow, wish: BackfillWish, backfill_id: str) -> Backfilled:
+        """What a backfill was answered when it was asked for first: planned once more, with what was known then."""
+        kept = await self._store.backfills(row.id, _MOST_PAST_BACKFILLS)
+        first = next((one for one in kept if one.id == backfill_id), None)
+        if first is None:
+            raise Conflict(f"the backfill {backfill_id} was asked for under this key, long ago")
+        past = [
+            fire
+            for fire in await self._past(row.id, wish.since, wish.before)
+            if fire.backfill_id != backfill_id and fire.decided_at <= first.created_at
+        ]
+        planned = acts.plan_wished(_SPECS.decode(row.spec), wish, past, now=first.created_at)
+        return Backfilled(row=first, planned=planned, is_replay=True)
+
+    async def _past(self, id: str, since: datetime, before: datetime) -> list[FireRow]:
+        wanted = FireFilter(schedule_id=id, since=max(since, EPOCH), before=max(before, EPOCH))
+        fires = await self._store.fires(wanted, _MOST_PAST_FIRES)
+        if len(fires) >= _MOST_PAST_FIRES:
+            raise Refused(
+                "the range is too long", [Fault(where="since", why="too much is recorded since: ask for less")]
+            )
+        return fires
+
+
+class _BackfillAct:
+    """A backfill under way: the latest that was decided is what came true."""
+
+    def __init__(self, context: Context, wish: BackfillWish, past: Sequence[FireRow], read: acts.Mark, id: str) -> None:
+        self._context = context
+        self._wish = wish
+        self._past = past
+        self._read = read
+        self._id = id
+        self.planned: Backfill | None = None
+
+    def decide(self, docket: Docket) -> Sequence[Ruling]:
+        """What follows."""
+        rulings, self.planned = acts.backfill(
+            docket, self._context, self._wish, self._past, id=self._id, read=self._read
+        )
+        return rulings
+
+
+def _windows(row: ScheduleRow, until: datetime, limit: int) -> list[Upcoming]:
+    windows = upcoming(_SPECS.decode(row.spec), row.through_at, limit)
+    return [Upcoming(window_at=window, schedule=row) for window in windows if window < until]
+
+
+def _busy() -> Conflict:
+    return Conflict("the schedule changes all the time: try again")

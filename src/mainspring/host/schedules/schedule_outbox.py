@@ -1,0 +1,139 @@
+"""What the outbox brings to schedules, and what schedules want of leaders.
+
+    run.ended     runs are over: noted on their fires, then what waits for them is decided, here and in other schedules
+    run.cancel    a run has to make room for the next: its leader is asked
+    file.look     a window depends on a file: a worker of the pool looks, and the window is decided
+
+Each may come twice, and does no harm the second time: what is noted is noted, and an answer to a question that nobody
+asks any more is dropped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Protocol
+
+import msgspec
+import structlog
+
+from mainspring.core.model.batch import Outgoing
+from mainspring.core.model.run import RunState
+from mainspring.core.model.schedule_rows import EndedRun
+from mainspring.core.schedules import evaluate
+from mainspring.core.schedules.evaluate import Ended, Looked
+from mainspring.core.schedules.evaluation import CANCEL_RUN, LOOK_FOR_FILE, CancelWish, FileWish
+from mainspring.host.leader_client import Reach
+from mainspring.host.outbox.delivery import GroupReceiver, Receiver
+from mainspring.host.schedules.evaluator import Settler
+from mainspring.protocol.errors import Broken
+from mainspring.shard.events import CancelRun
+from mainspring.store.ports.front import ListedRun
+from mainspring.store.ports.schedules import FireFilter, Schedules
+
+log = structlog.get_logger()
+
+RUN_ENDED = "run.ended"
+ASIDE = frozenset({CANCEL_RUN, LOOK_FOR_FILE})
+"""Kinds whose receivers wait for somebody else."""
+UNNOTED_AFTER = timedelta(minutes=2)
+"""By then the outbox has brought the end of a run, or it never will."""
+AT_ONCE = 200
+_MOST_GENERATIONS = 1_000
+_INSTANT = timedelta(microseconds=1)
+
+
+class _RunEnded(msgspec.Struct, frozen=True, kw_only=True):
+    """What a shard says of a run that is over (`shard/turn.py`)."""
+
+    run: str
+    state: RunState
+
+
+_RUN_ENDED = msgspec.json.Decoder(_RunEnded)
+
+
+class Noted(Schedules, Protocol):
+    """The parts of the store that this needs."""
+
+    async def find_run(self, run_id: str) -> ListedRun | None:
+        """A run, wherever it is."""
+        ...
+
+
+class FireNews:
+    """Receives what concerns schedules."""
+
+    def __init__(self, store: Noted, settler: Settler, reach: Callable[[], Reach]) -> None:
+        self._store = store
+        self._settler = settler
+        self._reach = reach
+
+    def receivers(self) -> Mapping[str, Receiver]:
+        """By the kinds that they take."""
+        return {CANCEL_RUN: self.cancel_run, LOOK_FOR_FILE: self.look_for_file}
+
+    def receivers_together(self) -> Mapping[str, GroupReceiver]:
+        """By the kinds that they take, many rows at once."""
+        return {RUN_ENDED: self.runs_ended}
+
+    async def runs_ended(self, rows: Sequence[Outgoing]) -> None:
+        """Runs are over; what follows for the schedules that made them, if any did."""
+        said = [(_RUN_ENDED.decode(row.payload), row.created_at) for row in rows]
+        await self._note([EndedRun(run_id=one.run, state=one.state, ended_at=at) for one, at in said])
+
+    async def catch_up(self, now: datetime) -> int:
+        """Note ends that nobody has noted: a store that went back a moment has forgotten them. How many there were."""
+        ended = await self._store.unnoted_ends(now - UNNOTED_AFTER, AT_ONCE)
+        if ended:
+            log.warning("schedules.unnoted_ends", runs=len(ended))
+            try:
+                await self._note(ended)
+            except Broken:
+                for one in ended:
+                    await self._note_readable(one)
+        return len(ended)
+
+    async def _note_readable(self, ended: EndedRun) -> None:
+        """Note one end, unless its fire can't be read: then it stays as it is, and the others go on."""
+        try:
+            await self._note([ended])
+        except Broken as fault:
+            log.warning("schedule.end_unreadable", run=ended.run_id, fault=str(fault))
+
+    async def _note(self, ended: Sequence[EndedRun]) -> None:
+        news = {one.run_id: one for one in ended}
+        ends: dict[str, list[Ended]] = {}
+        for fire in await self._store.fires_of_runs(list(news)):
+            run = news[fire.run_id or ""]
+            ends.setdefault(fire.schedule_id, []).append(Ended(fire=fire, state=run.state, at=run.ended_at))
+        for of_one in ends.values():
+            of_one.sort(key=lambda ended: ended.at)
+        rulings = await self._settler.settle(
+            list(ends),
+            lambda docket, context: evaluate.note_ends(docket, context, ends),
+            lambda docket, fault: evaluate.note_ends_aside(docket, fault, ends),
+            is_news=True,
+        )
+        jobs = {(ruling.schedule.tenant, ruling.schedule.job) for ruling in rulings}
+        if jobs:
+            await self._settler.settle(await self._store.schedules_after(jobs), evaluate.settle_waiting)
+
+    async def cancel_run(self, row: Outgoing) -> None:
+        """A run has to make room. That it is over already, or not there, is as good."""
+        wish = msgspec.json.decode(row.payload, type=CancelWish)
+        act = CancelRun(run_id=wish.run, by="schedule", why=wish.why)
+        found = await self._store.find_run(wish.run)
+        answered = await self._reach().ask(wish.shard if found is None else found.run.shard, act)
+        log.info("schedule.cancelled_run", run=wish.run, reply=answered.reply)
+
+    async def look_for_file(self, row: Outgoing) -> None:
+        """A window waits for a worker's answer. Raises Unavailable if there is none: it is asked again."""
+        wish = msgspec.json.decode(row.payload, type=FileWish)
+        wanted = FireFilter(schedule_id=wish.schedule, since=wish.window_at, before=wish.window_at + _INSTANT)
+        fires = await self._store.fires(wanted, _MOST_GENERATIONS)
+        if not any(fire.generation == wish.generation and fire.asked_at == wish.asked_at for fire in fires):
+            return
+        exists = await self._reach().look(wish.pool, wish.path)
+        looked = Looked(key=(wish.window_at, wish.generation), asked_at=wish.asked_at, exists=exists)
+        await self._settler.settle([wish.schedule], lambda docket, context: evaluate.note_file(docket, context, looked))

@@ -1,0 +1,46 @@
+"""A notice as people read it: a line, and a text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from mainspring.core.model.notices import Notice, NoticeState
+
+_LONGEST_TITLE = 200
+_TIME = "%Y-%m-%d %H:%M:%S UTC"
+
+
+def title(notice: Notice) -> str:
+    """`[HIGH] sentence`, or `[RESOLVED] sentence`: one line, whatever the sentence contains."""
+    word = notice.severity if notice.state is NoticeState.FIRING else notice.state
+    line = f"[{word.upper()}] {one_line(notice.summary)}"
+    return line if len(line) <= _LONGEST_TITLE else f"{line[: _LONGEST_TITLE - 2]}.."
+
+
+def text(notice: Notice) -> str:
+    """All of it, a line for each thing."""
+    return "\n".join(_lines(notice)) + "\n"
+
+
+def one_line(words: str) -> str:
+    """Words without anything that ends a line or commands a terminal."""
+    return " ".join("".join(letter if letter.isprintable() else " " for letter in words).split())
+
+
+def _lines(notice: Notice) -> Iterator[str]:
+    yield one_line(notice.summary)
+    yield ""
+    yield f"alert: {notice.kind}"
+    yield f"severity: {notice.severity}"
+    if notice.tenant:
+        yield f"tenant: {one_line(notice.tenant)}"
+    yield f"since: {notice.opened_at.strftime(_TIME)}"
+    if notice.resolved_at is not None:
+        yield f"until: {notice.resolved_at.strftime(_TIME)}"
+    if notice.count > 1:
+        yield f"raised: {notice.count} times"
+    for name, value in notice.details.items():
+        yield f"{one_line(name)}: {one_line(str(value))}"
+    if notice.link is not None:
+        yield f"see: {notice.link}"
+    yield f"episode: {notice.id}"

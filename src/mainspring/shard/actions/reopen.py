@@ -1,0 +1,186 @@
+"""A person's retry: a final task starts again, with all that was cancelled or skipped because of it (STA-1)."""
+
+from __future__ import annotations
+
+from mainspring.core.lifecycle.states import FINAL, UNSUCCESSFUL, reopen
+from mainspring.core.model.batch import SpreadKind
+from mainspring.core.model.task import StopKind, Task, TaskState
+from mainspring.shard.actions import stop_requests
+from mainspring.shard.state.memory import ShardMemory
+from mainspring.shard.state.run_state import RunMemory
+from mainspring.shard.tasks import progress
+from mainspring.shard.turn import Turn
+
+S = TaskState
+_LIST_IS_MADE_AGAIN = "what gives its list was started again"
+
+
+def retry(turn: Turn, run: RunMemory, task: Task, *, by: str, why: str) -> None:
+    """Start `task` again now, and the others as a spread."""
+    row = run.run
+    if row.failed_task == task.id or row.failed_task is None or turn.memory.find(row.failed_task) is None:
+        row.failed_task = None
+    row.because = why
+    turn.mark(run)
+    watch_below(run, task)
+    reopen_task(turn, run, task, by=by, because=why)
+    if row.task_count > 1:
+        turn.open_spread(run, SpreadKind.REOPEN, by=by, why=why, parent=task.id)
+
+
+def retry_failed(turn: Turn, run: RunMemory, *, by: str, why: str) -> None:
+    """Start all tasks again that failed, with what was ended because of them, as a spread."""
+    run.run.failed_task = None
+    run.run.because = why
+    turn.mark(run)
+    turn.open_spread(run, SpreadKind.REOPEN, by=by, why=why)
+
+
+def watch_below(run: RunMemory, task: Task) -> None:
+    """Remember what is downstream of a task that is being retried."""
+    run.reopening[task.id] = run.below(task.position)
+
+
+def follows(memory: ShardMemory, run: RunMemory, task: Task, retried: str) -> bool:
+    """Whether a task starts again because `retried` does; because all that failed do, if that is empty."""
+    if not retried:
+        return _follows_failures(memory, task)
+    if task.state not in (S.CANCELLED, S.SKIPPED) or task.id == retried:
+        return False
+    return task.cause == retried or run.origin(task.position) in run.reopening[retried]
+
+
+def _follows_failures(memory: ShardMemory, task: Task) -> bool:
+    """Whether a task failed, or was ended because of one that did, which may have been started again by now."""
+    if task.state in UNSUCCESSFUL:
+        return True
+    cause = memory.find(task.cause) if task.cause is not None else None
+    if cause is None:
+        return False
+    if task.state is S.CANCELLED:
+        return cause.state is not S.CANCELLED
+    return task.state is S.SKIPPED and (cause.state in UNSUCCESSFUL or cause.state not in FINAL)
+
+
+def retire(turn: Turn, run: RunMemory, task: Task, *, by: str) -> None:
+    """A task whose maker was started again has to go."""
+    turn.replace(task)
+    if task.state in FINAL:
+        return
+    if task.worker_id is not None:
+        stop_requests.request(turn, task, StopKind.CANCEL, by=by, why=progress.REPLACED)
+    else:
+        progress.cancel(turn, run, task, by=by, because=progress.REPLACED, cause=None)
+
+
+def spare(turn: Turn, task: Task, retried: str) -> None:
+    """Take back a request to give a task back that was made because `retried` had failed."""
+    if task.stop is not None and task.stop.cause == retried:
+        turn.touch(task)
+        task.stop = None
+
+
+def reopen_cause(turn: Turn, run: RunMemory, task: Task, *, by: str, because: str) -> None:
+    """Where all that failed starts again: start the failure again that a task ended because of, before that task.
+
+    It may stand behind what waits for it: it is one of a fan-out, or an output added it.
+    """
+    cause = turn.memory.find(task.cause) if task.cause is not None else None
+    if cause is not None and cause.state in UNSUCCESSFUL and not run.is_replaced(cause):
+        reopen_task(turn, run, cause, by=by, because=because)
+
+
+def reopen_task(turn: Turn, run: RunMemory, task: Task, *, by: str, because: str) -> None:
+    """Start one final task again: it waits for its upstreams anew, and its children wait for it.
+
+    What it had made, by its output or as the list of another, is replaced.
+    """
+    if task.state not in FINAL:
+        return
+    turn.touch(task)
+    start = task.state
+    fan_out = run.fan_out_of(task)
+    was_over = fan_out is None or not fan_out.open
+    task.priority = run.run.priority
+    turn.batch.transitions.append(reopen(task, now=turn.now, by=by, because=because))
+    turn.recount(task, start)
+    if fan_out is not None:
+        fan_out.open += 1
+        fan_out.gathered = None
+    if was_over:
+        _wait_again(turn, run, task if fan_out is None else run.tasks[fan_out.position], by)
+    _replace_what_it_made(turn, run, task, by)
+    run.waiting[task.position] = progress.count_waiting(run, task.position)
+    if not run.waiting[task.position]:
+        progress.free(turn, run, task)
+
+
+def _wait_again(turn: Turn, run: RunMemory, task: Task, by: str) -> None:
+    """Let the children of a task that was over wait for it again."""
+    told = run.ripples.pop(task.position, None)
+    children = run.children(task.position)
+    for position in children if told is None else children[:told]:
+        if position >= len(run.tasks) or run.tasks[position].state in FINAL:
+            continue
+        if run.growth is not None and task.position not in run.parents(position):
+            continue
+        run.waiting[position] += 1
+        if run.tasks[position].state is S.QUEUED:
+            turn.move(run.tasks[position], S.PENDING, by=by, because=f"waits for {task.name} again")
+
+
+def _replace_what_it_made(turn: Turn, run: RunMemory, task: Task, by: str) -> None:
+    """What a task added goes, and lists that came from it are made again. The rows of all that are a spread's work."""
+    if run.growth is None:
+        return
+    changed = run.growth.take_back(run.job, task.position)
+    _forgive(turn, run)
+    for position in changed:
+        _count_again(turn, run, position)
+    _replace_lists_from(turn, run, task, by)
+
+
+def _replace_lists_from(turn: Turn, run: RunMemory, task: Task, by: str) -> None:
+    for position in run.children(task.position):
+        if position in run.job.templates and position < len(run.tasks):
+            _replace_fan_out(turn, run, run.tasks[position], by)
+
+
+def _replace_fan_out(turn: Turn, run: RunMemory, template: Task, by: str) -> None:
+    """The list that a task fanned out over is made again. Its own row starts again once it is over as number 0."""
+    fan_out = None if run.growth is None else run.growth.fan_outs.pop(template.position, None)
+    if fan_out is None:
+        if template.state is S.FAILED:
+            run.run.failed_task = None if run.run.failed_task == template.id else run.run.failed_task
+            turn.mark(run)
+            reopen_task(turn, run, template, by=by, because=_LIST_IS_MADE_AGAIN)
+        return
+    turn.replace(template)
+    _forgive(turn, run)
+    if not fan_out.open:
+        _wait_again(turn, run, template, by)
+    if template.state in FINAL:
+        progress.start_over(turn, run, template)
+    elif template.worker_id is not None:
+        stop_requests.request(turn, template, StopKind.CANCEL, by=by, why=_LIST_IS_MADE_AGAIN)
+    else:
+        progress.cancel(turn, run, template, by=by, because=_LIST_IS_MADE_AGAIN, cause=None)
+    _replace_lists_from(turn, run, template, by)
+
+
+def _forgive(turn: Turn, run: RunMemory) -> None:
+    """A failure of what is replaced by now stops nothing."""
+    failed = None if run.run.failed_task is None else turn.memory.find(run.run.failed_task)
+    if failed is not None and run.is_replaced(failed):
+        run.run.failed_task = None
+        turn.mark(run)
+
+
+def _count_again(turn: Turn, run: RunMemory, position: int) -> None:
+    """A task does not need any more what an output had added: it may be free now."""
+    if position >= len(run.tasks) or run.tasks[position].state in FINAL:
+        return
+    task = run.tasks[position]
+    run.waiting[position] = progress.count_waiting(run, position)
+    if task.state is S.PENDING and not run.waiting[position] and task.due_at is None:
+        progress.free(turn, run, task)

@@ -1,0 +1,88 @@
+"""Asked to stop (STA-8): the request is part of the task's row, committed before the signal, and sent again as needed.
+
+A task that is asked to stop keeps its state and its room until its worker says that the process is gone, or is lost.
+What has not started is called back (`Recall`); what runs is signalled (`Stop`). A worker that speaks plain HTTP hears
+of it when it next says something of the attempt; what it has not started is taken back at once (`shard/workers/claims.py`).
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from msgspec.structs import replace
+
+from mainspring.core.model.task import StopKind, StopRequest, Task, TaskState
+from mainspring.protocol.wire import Recall, Stop
+from mainspring.shard.turn import Turn
+
+GRACE = timedelta(seconds=30)
+"""From SIGTERM to SIGKILL."""
+_BACK_TO_THE_QUEUE = frozenset({StopKind.EVICT, StopKind.PREEMPT})
+_NOT_YOURS = "this attempt is no longer yours"
+
+
+def request(
+    turn: Turn, task: Task, kind: StopKind, *, by: str, why: str, cause: str | None = None,
+    grace: timedelta = GRACE, for_task: str | None = None,
+) -> None:  # fmt: skip
+    """Ask a task that a worker holds to stop. A cancel outranks every other reason, and nothing is asked for twice."""
+    if task.stop is not None and (task.stop.kind is StopKind.CANCEL or _alike(task.stop.kind, kind)):
+        return
+    turn.touch(task)
+    task.stop = StopRequest(kind=kind, by=by, why=why, kill_at=turn.now + grace, for_task=for_task, cause=cause)
+    turn.memory.note_going(task)
+    signal(turn, task)
+
+
+def kill(turn: Turn, task: Task, kind: StopKind, *, by: str, why: str, grace: timedelta) -> bool:
+    """End the process of a task that a worker holds after so long a grace, as a cancel or an eviction.
+
+    What is under way is brought forward, and never put off. False if it would have ended so, and as soon, anyway.
+    """
+    stop, kill_at = task.stop, turn.now + grace
+    if stop is None or stop.kind is StopKind.HOLD:
+        asked = StopRequest(kind=kind, by=by, why=why, kill_at=kill_at)
+    elif stop.kind is StopKind.CANCEL or (kind is StopKind.EVICT and stop.kind in _BACK_TO_THE_QUEUE):
+        asked = replace(stop, kill_at=min(kill_at, stop.kill_at))
+    else:
+        asked = StopRequest(kind=kind, by=by, why=why, kill_at=min(kill_at, stop.kill_at))
+    if asked == stop:
+        return False
+    turn.touch(task)
+    task.stop = asked
+    turn.memory.note_going(task)
+    signal(turn, task)
+    return True
+
+
+def _alike(one: StopKind, other: StopKind) -> bool:
+    return one is other or {one, other} == {StopKind.TIMEOUT, StopKind.STALL}
+
+
+def signal(turn: Turn, task: Task) -> None:
+    """Send the worker the request that stands in the row."""
+    worker = turn.memory.workers.get(task.worker_id or "")
+    if worker is None or task.stop is None or task.attempt_id is None:
+        return
+    if task.state is TaskState.ASSIGNED and worker.wants is not None:
+        turn.memory.claims.recalled.append(task.attempt_id)
+    elif task.state is TaskState.ASSIGNED:
+        turn.send(worker, Recall((task.attempt_id,)))
+    elif task.stop.kind is not StopKind.HOLD:
+        left = max(0.0, (task.stop.kill_at - turn.now).total_seconds())
+        turn.send(worker, Stop(task.attempt_id, task.stop.why, left))
+
+
+def seconds_lost(turn: Turn, task: Task) -> float:
+    """What would have to be done again if a task ended now: since its start, or since it last saved something."""
+    if task.state is not TaskState.RUNNING or task.started_at is None:
+        return 0.0
+    since = max(task.started_at, turn.memory.saved_at.get(task.attempt_id or "", task.started_at))
+    return max(0.0, (turn.now - since).total_seconds())
+
+
+def disown(turn: Turn, worker_id: str, attempt: str) -> None:
+    """Tell a worker that an attempt is not its own any more (LIV-5)."""
+    worker = turn.memory.workers.get(worker_id)
+    if worker is not None:
+        turn.send(worker, Stop(attempt, _NOT_YOURS, 0.0))

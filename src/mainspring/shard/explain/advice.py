@@ -1,0 +1,367 @@
+"""What can be done about a task that waits (OBS-1): only what would change the verdict, as the shard's own rules say.
+
+For each reason there are candidates. Each is tried on a copy (`shard/explain/forecast.py`), and offered if the task would
+start, or would wait for something else; the effect says which. To wait is offered wherever a start is expected.
+
+If you add a reason: its candidates in `_CANDIDATES`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import msgspec
+from msgspec.structs import replace
+
+from mainspring.core.admission.job_routing import p0_fault
+from mainspring.core.explain import advice_messages as words
+from mainspring.core.explain.diagnosis import Act, ActKind, Diagnosis, Foresight, Reason
+from mainspring.core.explain.what_if import AS_IT_IS, MoreWorkers, Supposal
+from mainspring.core.fairness.quotas import Quota, excess
+from mainspring.core.model.resources import NAMES, NOTHING, Resources
+from mainspring.core.model.task import Priority, StopKind, Task, TaskState
+from mainspring.core.model.worker import Worker
+from mainspring.core.placement.feasibility import Hindrance, Kin, obstacles
+from mainspring.core.placement.task_shapes import Shape
+from mainspring.core.work.isolation import ISOLATION_LABEL
+from mainspring.core.work.work import HANDLER_LABEL
+from mainspring.shard.events import ClearTask, Event, Ruled, UncordonWorker
+from mainspring.shard.explain.forecast import foresee, try_out, try_start
+from mainspring.shard.explain.snapshot import Scene, dissolve, memory_of
+from mainspring.shard.placement import concurrency_groups
+from mainspring.shard.placement.affinity import kin_of
+from mainspring.shard.placement.limit_ledger import limits_of
+from mainspring.shard.state.memory import ShardMemory
+
+_MOST_TRIED = 8
+_NOBODY = "what if"
+_SIZE = frozenset({Hindrance.NO_ROOM, Hindrance.KEPT, Hindrance.TOO_BIG})
+_NO_ADVICE = frozenset({Reason.UNKNOWN, Reason.SCHEDULER_LAG})
+
+
+class _Candidate(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that may help."""
+
+    kind: ActKind
+    says: str
+    command: str = ""
+    supposal: Supposal = AS_IT_IS
+    events: tuple[Event, ...] = ()
+    scene: Scene | None = None
+    """As things would be, if that is no supposal."""
+
+
+class _Case(msgspec.Struct, frozen=True, kw_only=True):
+    """The task that advice is sought for."""
+
+    found: Diagnosis
+    scene: Scene
+    memory: ShardMemory
+    """Made from the scene, to look at."""
+    task: Task
+    shape: Shape
+    kin: Kin
+
+
+def advise(found: Diagnosis, scene: Scene) -> Diagnosis:
+    """The diagnosis with what is expected, if it waits in a queue, and with what can be done."""
+    if found.is_stale() or found.reason in _NO_ADVICE:
+        return found
+    if found.expected is None and found.state == TaskState.QUEUED:
+        found = replace(found, expected=foresee(scene))
+    if found.reason is None:
+        return found
+    memory = memory_of(scene)
+    task = memory.find(scene.task_id) or scene.task()
+    shape = memory.shape(task)
+    kin = kin_of(memory, task, shape)
+    case = _Case(found=found, scene=scene, memory=memory, task=task, shape=shape, kin=kin)
+    advised = replace(found, acts=(*_waiting(case), *_without_trial(case), *_tried(case)))
+    dissolve(memory)
+    return advised
+
+
+def _waiting(case: _Case) -> Iterator[Act]:
+    """To wait, where a start is expected, and where something else comes by itself."""
+    found = case.found
+    if found.expected is not None and found.expected.foresight is Foresight.RANGE:
+        yield Act(kind=ActKind.WAIT, says=words.wait())
+    elif _is_going(case.task):
+        yield Act(kind=ActKind.WAIT, says=words.wait(), effect=words.ENDS)
+    else:
+        effect = _comes_by_itself(found)
+        if effect:
+            yield Act(kind=ActKind.WAIT, says=words.wait(), effect=effect)
+
+
+def _is_going(task: Task) -> bool:
+    """Whether a worker has it, and was asked to stop it."""
+    return task.stop is not None and task.stop.kind is not StopKind.HOLD
+
+
+def _comes_by_itself(found: Diagnosis) -> str:
+    """What happens if nobody does anything; empty: nothing that is known."""
+    numbers = found.numbers
+    if found.reason is Reason.WORKER_LOST and "lost_in_seconds" in numbers:
+        return words.tried_elsewhere(numbers["lost_in_seconds"])
+    if found.reason is Reason.STARTING_SLOW and "taken_back_in_seconds" in numbers:
+        return words.given_to_another(numbers["taken_back_in_seconds"])
+    if found.reason is Reason.RUNNING_SLOW:
+        return words.GOES_ON
+    return words.PROBED if found.reason is Reason.CIRCUIT_OPEN else ""
+
+
+def _without_trial(case: _Case) -> Iterator[Act]:
+    """What ends a wait by its very nature."""
+    found = case.found
+    if found.reason is Reason.DEPENDENCY_NOT_READY:
+        failed = [one for one in found.in_the_way if one.kind == "task"]
+        if failed:
+            says, command = words.retry([one.id for one in failed], "what failed upstream")
+            yield Act(kind=ActKind.CHANGE, says=says, command=command, effect=words.STARTS_AFTER)
+    if found.reason is Reason.STUCK and found.task is not None and not _is_going(case.task):
+        says, command = words.kill_again(found.task)
+        yield Act(kind=ActKind.CHANGE, says=says, command=command, effect=words.QUEUED_AGAIN)
+    if found.reason is Reason.STARTING_SLOW and case.task.worker_id is not None:
+        says, command = words.drain(case.task.worker_id)
+        yield Act(kind=ActKind.ASK, says=says, command=command, effect=words.QUEUED_AGAIN)
+
+
+def _tried(case: _Case) -> Iterator[Act]:
+    """The candidates that would change the verdict."""
+    if case.task.worker_id is not None:  # it has started, and nothing makes it start
+        return
+    left = _MOST_TRIED
+    for find in _CANDIDATES.get(case.found.reason or Reason.UNKNOWN, ()):
+        for one in find(case):
+            if not left:
+                return
+            left -= 1
+            effect = _effect(case, one)
+            if effect:
+                yield Act(kind=one.kind, says=one.says, command=one.command, effect=effect)
+
+
+def _effect(case: _Case, one: _Candidate) -> str:
+    """What would be then; empty: the same as now."""
+    scene = one.scene or case.scene
+    # Others would have workers that it would not: what would hold it up then is not asked for.
+    is_more = bool(one.supposal.workers)
+    tried = try_start(scene, one.supposal) if is_more else try_out(scene, one.supposal, *one.events)
+    if tried.worker is not None:
+        return words.starts_on(tried.worker, len(tried.victims), scene.tuning.preemption_grace_seconds)
+    then = tried.found
+    if then is None or then.reason in (None, case.found.reason) or then.reason in _NO_ADVICE:
+        return ""
+    is_never = then.expected is not None and then.expected.foresight is Foresight.NEVER
+    return "" if is_never else words.waits_then(then.verdict)
+
+
+# candidates
+
+
+def _smaller(case: _Case) -> Iterator[_Candidate]:
+    """As much as that worker has free which has most of what is asked for; if it is too big, as much as one has.
+
+    Of its tenant's quota no more than is left. What is kept for the task itself would be free.
+    """
+    is_too_big, asked = case.found.reason is Reason.TOO_BIG, case.shape.resources
+    left = _left_of_quota(case)
+    rooms = [
+        _least(worker.total if is_too_big else worker.free_for(case.task.id), left)
+        for worker in case.memory.workers.values()
+        if _takes(case, worker)
+    ]
+    room = _most(rooms, asked)
+    if room is not None and room != asked:
+        says = words.ask_for_less(asked, room)
+        yield _Candidate(kind=ActKind.CHANGE, says=says, supposal=_asking_for(asked, room))
+
+
+def _takes(case: _Case, worker: Worker) -> bool:
+    """Whether nothing but size keeps a worker from taking the task."""
+    return _hindrances(case, worker) <= _SIZE
+
+
+def _hindrances(case: _Case, worker: Worker) -> set[Hindrance]:
+    found = obstacles(case.shape, worker, case.kin, case.task.id, case.memory.zones)
+    return {one.kind for one in found}
+
+
+def _left_of_quota(case: _Case) -> Resources:
+    """What the task's tenant may still use, of each resource no more than the task asks for."""
+    memory, tenant, asked = case.memory, case.task.tenant, case.shape.resources
+    if tenant not in memory.rules.quotas or case.task.priority is Priority.P0:
+        return asked
+    quota, use = memory.rules.quota(tenant, case.scene.at), memory.use.get(tenant, NOTHING)
+    left = [
+        getattr(asked, name) if most is None else getattr(quota.guaranteed, name) + most - getattr(use, name)
+        for name, most in ((name, getattr(quota.burst, name)) for name in NAMES)
+    ]
+    return _least(asked, Resources(*left))
+
+
+def _least(one: Resources, other: Resources) -> Resources:
+    return Resources(*(min(getattr(one, name), getattr(other, name)) for name in NAMES))
+
+
+def _most(rooms: list[Resources], asked: Resources) -> Resources | None:
+    """Of these rooms the one in which most of a request fits, as far as it does, in amounts that can be said."""
+    parts = [words.round_down(_least(asked, room)) if not asked.fits(room) else asked for room in rooms]
+    wanted = [name for name in NAMES if getattr(asked, name)]
+
+    def covered(part: Resources) -> tuple[float, float]:
+        shares = [getattr(part, name) / getattr(asked, name) for name in wanted]
+        return min(shares), sum(shares)
+
+    some = [part for part in parts if all(getattr(part, name) > 0 for name in wanted)]
+    return max(some, key=covered, default=None) if wanted else None
+
+
+def _asking_for(was: Resources, wanted: Resources) -> Supposal:
+    said = {name: getattr(wanted, name) for name in NAMES if getattr(wanted, name) != getattr(was, name)}
+    return Supposal(**said)
+
+
+def _unconstrained(case: _Case) -> Iterator[_Candidate]:
+    """One label less, or any zone."""
+    for key, value in case.shape.labels:
+        if not key.startswith((HANDLER_LABEL, ISOLATION_LABEL)):
+            says = words.without_label(key, value)
+            yield _Candidate(kind=ActKind.CHANGE, says=says, supposal=Supposal(without_labels=(key,)))
+    if case.shape.zone is not None:
+        says = words.without_zone(case.shape.zone)
+        yield _Candidate(kind=ActKind.CHANGE, says=says, supposal=Supposal(zone=""))
+
+
+def _promoted(case: _Case) -> Iterator[_Candidate]:
+    """The next priority above it."""
+    if case.task.priority is Priority.P0:
+        return
+    above = Priority(case.task.priority - 1)
+    needed = bool(case.scene.tuning.p0_needs_grant)
+    needs_grant = p0_fault(above, case.task.tenant, case.memory.rules, case.scene.at, needed=needed) is not None
+    yield _Candidate(
+        kind=ActKind.ASK if needs_grant else ActKind.CHANGE,
+        says=words.promote(above.name, needs_grant=needs_grant),
+        command=words.promote_command(case.task.run_id, above.name),
+        supposal=Supposal(priority=above),
+    )
+
+
+def _more_workers(case: _Case) -> Iterator[_Candidate]:
+    """One more that is as large as the task asks for."""
+    yield _Candidate(
+        kind=ActKind.ASK,
+        says=words.one_more_worker(case.shape),
+        command=words.worker_command(case.scene.shard, case.shape),
+        supposal=Supposal(workers=(MoreWorkers(offers=case.shape.resources),)),
+    )
+
+
+def _uncordoned(case: _Case) -> Iterator[_Candidate]:
+    """A worker that is held, and would take it."""
+    for worker in case.memory.workers.values():
+        if worker.hold and _hindrances(case, worker) == {Hindrance.HELD}:
+            says, command = words.uncordon(worker.id)
+            event = UncordonWorker(worker=worker.id, by=_NOBODY)
+            yield _Candidate(kind=ActKind.ASK, says=says, command=command, events=(event,))
+            return
+
+
+def _in_one_piece(case: _Case) -> Iterator[_Candidate]:
+    if case.task.priority is Priority.P1 and not case.scene.tuning.defragment:
+        says, command = words.defragment()
+        scene = replace(case.scene, tuning=replace(case.scene.tuning, defragment=1))
+        yield _Candidate(kind=ActKind.ASK, says=says, command=command, scene=scene)
+
+
+def _raised(case: _Case) -> Iterator[_Candidate]:
+    """A quota in which the task, and what is in use, has room."""
+    memory, tenant, now = case.memory, case.task.tenant, case.scene.at
+    row = memory.rules.quotas.get(tenant)
+    if row is None:
+        return
+    use, tasks = memory.use.get(tenant, NOTHING) + case.shape.resources, memory.rooms.get(tenant, 0) + 1
+    quota, limits = row.at(now), dict[str, int]()
+    for _ in range(len(NAMES) + 1):
+        limit = excess(quota, use, tasks)
+        if limit is None:
+            break
+        limits[limit] = tasks if limit == "max_tasks" else getattr(use, limit) - getattr(quota.guaranteed, limit)
+        quota = _allowing(quota, limit, limits[limit])
+    if len(limits) == 1:
+        ((limit, most),) = limits.items()
+        rules = replace(memory.rules, quotas={**memory.rules.quotas, tenant: replace(row, quota=quota, raised=None)})
+        yield _Candidate(
+            kind=ActKind.ASK,
+            says=words.raise_quota(tenant, limit, most),
+            command=words.raise_command(tenant, row.pool, limit, most),
+            events=(Ruled(rules=replace(rules, version=rules.version + 1)),),
+        )
+
+
+def _allowing(quota: Quota, limit: str, most: int) -> Quota:
+    if limit == "max_tasks":
+        return replace(quota, max_tasks=most)
+    return replace(quota, burst=replace(quota.burst, **{limit: most}))
+
+
+def _widened(case: _Case) -> Iterator[_Candidate]:
+    """One more for each group of it that is full."""
+    run = case.memory.runs[case.task.run_id]
+    for limit in dict.fromkeys((*case.shape.groups, *limits_of(run))):
+        group = case.memory.rules.groups.get(limit)
+        if group is not None and concurrency_groups.left(case.memory, group, case.scene.at) <= 0:
+            most = group.most + 1
+            yield _Candidate(
+                kind=ActKind.ASK,
+                says=words.widen_group(group.name, most, group.per_seconds),
+                command=words.group_command(group.tenant, group.name, most),
+                supposal=Supposal(groups={group.name: most}),
+            )
+
+
+def _thawed(case: _Case) -> Iterator[_Candidate]:
+    """Each freeze that holds it."""
+    now, run = case.scene.at, case.memory.runs[case.task.run_id]
+    rules = case.memory.rules
+    frozen = rules.freeze(case.task.tenant, run.job.spec.name, now)
+    if frozen is not None:
+        left = tuple(row for row in rules.freezes if row is not frozen)
+        yield _Candidate(
+            kind=ActKind.ASK,
+            says=words.unfreeze(frozen.kind, frozen.subject),
+            command=words.unfreeze_command(frozen.kind, frozen.subject),
+            events=(Ruled(rules=replace(rules, freezes=left, version=rules.version + 1)),),
+        )
+
+
+def _resumed(case: _Case) -> Iterator[_Candidate]:
+    says, command = words.resume(case.task.run_id)
+    yield _Candidate(kind=ActKind.CHANGE, says=says, command=command, supposal=Supposal(unpaused=True))
+
+
+def _cleared(case: _Case) -> Iterator[_Candidate]:
+    says, command = words.clear(case.found.task or case.found.subject)
+    event = ClearTask(run_id=case.task.run_id, task_id=case.task.id, by=_NOBODY)
+    yield _Candidate(kind=ActKind.CHANGE, says=says, command=command, events=(event,))
+
+
+_Find = Callable[[_Case], Iterator[_Candidate]]
+_ROOM: tuple[_Find, ...] = (_smaller, _unconstrained, _promoted, _uncordoned, _more_workers)
+_CANDIDATES: dict[Reason, tuple[_Find, ...]] = {
+    Reason.NO_WORKER_CAPACITY: _ROOM,
+    Reason.PRIORITY_QUEUE_WAIT: _ROOM,
+    Reason.FAIR_SHARE: _ROOM,
+    Reason.PREEMPTED: _ROOM,
+    Reason.FRAGMENTED: (_smaller, _in_one_piece, _promoted, _uncordoned, _more_workers),
+    Reason.TOO_BIG: (_smaller, _more_workers),
+    Reason.NO_MATCHING_WORKER: (_unconstrained, _uncordoned, _more_workers),
+    Reason.TENANT_OVER_QUOTA: (_smaller, _raised, _promoted),
+    Reason.CONCURRENCY: (_widened,),
+    Reason.RATE_LIMIT: (_widened,),
+    Reason.FROZEN: (_thawed,),
+    Reason.PAUSED: (_resumed,),
+    Reason.QUARANTINED: (_cleared,),
+}

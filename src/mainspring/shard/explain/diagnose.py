@@ -1,0 +1,125 @@
+"""Why a task is where it is (OBS-1), as its leader sees it: made when somebody asks, from what it decides by.
+
+    PENDING              `shard/explain/pending_tasks.py`   upstream, a time, a try, in vain
+    QUEUED               `shard/explain/queued_tasks.py`    its gates, in order: rules, then room
+    ASSIGNED, RUNNING    `shard/explain/running_tasks.py`   as usual, slow, stuck, silent, going
+    QUARANTINED          the same
+    over                 `core/explain/from_rows.py`         its row says it all
+
+It changes nothing, costs nothing while nobody asks, and every look is bounded. Acts, and when a task starts that waits
+for room, quota or groups, are added by `shard/explain/advice.py`.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from msgspec.structs import replace
+
+from mainspring.core.explain import from_rows
+from mainspring.core.explain import messages as words
+from mainspring.core.explain.diagnosis import BY_LEADER, STALE_SECONDS, Diagnosis, Reason
+from mainspring.core.lifecycle.states import FINAL, HELD_BY_A_WORKER
+from mainspring.core.model.task import Task, TaskState
+from mainspring.shard.explain.diagnosis_context import Look, Survey
+from mainspring.shard.explain.findings import Finding, cannot_say, name_of
+from mainspring.shard.explain.pending_tasks import pending
+from mainspring.shard.explain.queued_tasks import queued
+from mainspring.shard.explain.running_tasks import held_by_worker, quarantined
+from mainspring.shard.state.memory import ShardMemory
+
+S = TaskState
+_LONGEST_ID = 200
+_TELLING = (S.QUEUED, S.QUARANTINED, S.ASSIGNED, S.RUNNING, S.PENDING)
+"""Of a run's tasks, those of the first of these states tell most of why it does not go on;"""
+_TELLING_AT_REST = (S.QUEUED, S.PENDING, *_TELLING)
+"""and these if somebody has paused it, or it is held: what runs goes on, and does not tell of that."""
+
+
+def diagnose(
+    memory: ShardMemory, task_id: str, now: datetime, *, batch: int | None = None, age_seconds: float = 0.0
+) -> Diagnosis | None:
+    """Why a task is where it is, without acts; None if it is not in memory.
+
+    `batch` is the number of the leader's last batch, and `age_seconds` how long ago that was.
+    """
+    task = find(memory, task_id)
+    if task is None:
+        return None
+    if task.state in FINAL:
+        return replace(_ended(memory, task, now), by=BY_LEADER, batch=batch, age_seconds=age_seconds)
+    look = Survey(memory, now).look_at(task)
+    found = _lagging(age_seconds) if age_seconds > STALE_SECONDS else _look(look)
+    return Diagnosis(
+        subject=task.id,
+        name=name_of(memory, task),
+        tenant=task.tenant,
+        state=task.state.value,
+        since=task.since,
+        reason=found.reason,
+        verdict=found.verdict,
+        at=now,
+        by=BY_LEADER,
+        age_seconds=age_seconds,
+        batch=batch,
+        run=task.run_id,
+        task=task.id,
+        pool=memory.shard,
+        priority=task.priority,
+        expected=found.expected,
+        gates=found.gates,
+        in_the_way=found.in_the_way,
+        others_in_the_way=found.others_in_the_way,
+        ruled_out=found.ruled_out,
+        numbers=found.numbers,
+    )
+
+
+def find(memory: ShardMemory, task_id: str) -> Task | None:
+    """A task by an id that somebody wrote; None also if it is no id at all."""
+    if not task_id.isascii() or len(task_id) > _LONGEST_ID:
+        return None
+    task = memory.find(task_id)
+    return task if task is not None and task.id == task_id else None
+
+
+def task_to_ask_about(memory: ShardMemory, run_id: str) -> str | None:
+    """Of a run that is in memory, the open task that tells most of why it does not go on; None: there is none.
+
+    Of those of a state the one that has been in it longest, and of those that are not ready one that waits for a time
+    or for nothing upstream.
+    """
+    run = memory.runs.get(run_id)
+    if run is None:
+        return None
+    for state in _TELLING_AT_REST if run.is_resting() else _TELLING:
+        if run.counts.get(state):
+            tasks = (task for task in run.tasks if task.state is state)
+            if state is S.PENDING:
+                return min(tasks, key=lambda task: (task.due_at is None, run.waiting[task.position], task.since)).id
+            return min(tasks, key=lambda task: task.since).id
+    return None
+
+
+def _look(look: Look) -> Finding:
+    if look.task.state is S.QUEUED:
+        return queued(look)
+    if look.task.state in HELD_BY_A_WORKER:
+        return held_by_worker(look)
+    return quarantined(look) if look.task.state is S.QUARANTINED else pending(look)
+
+
+def _lagging(age_seconds: float) -> Finding:
+    """What is known is too old to say what a task waits for now."""
+    return Finding(
+        reason=Reason.SCHEDULER_LAG,
+        verdict=words.behind(age_seconds),
+        expected=cannot_say("the scheduler is behind"),
+        numbers={"lag_seconds": age_seconds},
+    )
+
+
+def _ended(memory: ShardMemory, task: Task, now: datetime) -> Diagnosis:
+    job = memory.runs[task.run_id].job.spec.name
+    cause = None if task.cause is None else memory.find(task.cause)
+    return from_rows.of_ended_task(task, job, now, cause)

@@ -1,0 +1,179 @@
+"""One look at a pool, by which one task or all of its lines may be explained: workers, tenants, rivals.
+
+What many lines ask for is found once. Of a large pool some lines are looked at, in all no more than `_MOST_LOOKS`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import KeysView
+from datetime import datetime
+from typing import NamedTuple
+
+import msgspec
+
+from mainspring.core.model.resources import NOTHING, dominant_share
+from mainspring.core.model.task import Priority, Task
+from mainspring.core.placement.feasibility import would_do
+from mainspring.core.placement.task_shapes import Shape, without_kin
+from mainspring.shard.explain import matching
+from mainspring.shard.explain.matching import Suiting
+from mainspring.shard.placement import concurrency_groups, failure_throttle, fair_share, gates
+from mainspring.shard.state.memory import ShardMemory
+from mainspring.shard.state.run_state import RunMemory
+
+_LINES_LOOKED_AT = 500
+_MOST_LOOKS = 5_000
+_WORKERS_COMPARED = 8
+"""Somebody competes with a task if one of so many workers that would do for it would do for both."""
+
+
+class Look(msgspec.Struct, frozen=True, kw_only=True):
+    """A task that is looked at, and what belongs to it."""
+
+    memory: ShardMemory
+    run: RunMemory
+    task: Task
+    shape: Shape
+    """What it needs of a worker, by now."""
+    now: datetime
+    survey: Survey
+
+    def suiting(self) -> Suiting:
+        """How the workers suit it."""
+        return self.survey.suiting(self.task, self.shape)
+
+    def is_parked(self) -> bool:
+        """Whether the scheduler has found no room for tasks like it."""
+        return self.shape in self.memory.queues.parked
+
+
+class Rival(NamedTuple):
+    """A line that may start something where a task would like to."""
+
+    tenant: str
+    shape: Shape
+    tasks: int
+
+
+class Survey:
+    """One look at a pool."""
+
+    def __init__(self, memory: ShardMemory, now: datetime) -> None:
+        self.memory = memory
+        self.now = now
+        self.lines = 0
+        """How many lines have been explained by it."""
+        self._looks_left = _MOST_LOOKS
+        self._suitings: dict[Shape, Suiting] = {}
+        self._may_start: dict[tuple[Priority, str], bool] = {}
+        self._rivals: dict[tuple[Priority, Shape, bool], list[Rival]] = {}
+        self.has_left_out = False
+        """There were more rivals than were looked at."""
+        self._beyond: dict[tuple[Priority, str], tuple[datetime, int, Task] | None] = {}
+        self._weight: float | None = None
+
+    def look_at(self, task: Task, shape: Shape | None = None) -> Look:
+        """A look at a task that is in memory, in the line of a shape if it is known to be."""
+        run, shape = self.memory.runs[task.run_id], shape or self.memory.shape(task)
+        return Look(memory=self.memory, run=run, task=task, shape=shape, now=self.now, survey=self)
+
+    def shapes_known(self) -> KeysView[Shape]:
+        """For which shapes the workers have been looked at."""
+        return self._suitings.keys()
+
+    def suiting(self, task: Task, shape: Shape) -> Suiting:
+        """How the workers suit a shape, of which a task is queued."""
+        found = self._suitings.get(shape)
+        if found is None:
+            found = self._suitings[shape] = matching.suiting(self.memory, task, shape)
+        return found
+
+    def part_of_share(self, tenant: str) -> float:
+        """What a tenant uses, as a part of what it is entitled to."""
+        memory = self.memory
+        if self._weight is None:
+            self._weight = fair_share.weight_of(memory, fair_share.tenants_here(memory), self.now)
+        share = dominant_share(memory.use.get(tenant, NOTHING), memory.capacity)
+        weight = memory.rules.quota(tenant, self.now).weight
+        return share * self._weight / weight if weight else 0.0
+
+    def first_beyond(self, priority: Priority, tenant: str) -> tuple[datetime, int, Task] | None:
+        """The oldest task of a tenant that could be tried, but is beyond its quota: what is younger is not placed.
+
+        What alone is too large for the quota is passed over. With since when it is ready and its arrival number.
+        """
+        key = priority, tenant
+        if key not in self._beyond:
+            self._beyond[key] = self._find_beyond(priority, tenant)
+        return self._beyond[key]
+
+    def _find_beyond(self, priority: Priority, tenant: str) -> tuple[datetime, int, Task] | None:
+        memory, queues, now = self.memory, self.memory.queues, self.now
+        if not self._spend(len(queues.shapes_of(priority, tenant))):
+            return None
+        shapes = [shape for shape in queues.shapes_of(priority, tenant) if shape not in queues.parked]
+        fronts = [(front, shape) for shape in shapes if (front := queues.front(priority, tenant, shape)) is not None]
+        for front, shape in sorted(fronts, key=lambda one: one[0][:2]):
+            is_beyond = gates.exceeds(memory, priority, tenant, shape, now) is not None
+            if is_beyond and not gates.never_fits(memory, tenant, shape, now):
+                return front
+        return None
+
+    def rivals(self, look: Look, priority: Priority) -> list[Rival]:
+        """Lines of a priority that may take what a task waits for. Of many, some are looked at."""
+        kind = without_kin(look.shape)
+        key = priority, kind, look.is_parked()
+        if key not in self._rivals:
+            self._rivals[key] = self._find_rivals(look, priority)
+        return self._rivals[key]
+
+    def _find_rivals(self, look: Look, priority: Priority) -> list[Rival]:
+        memory, queues = self.memory, self.memory.queues
+        suits = [suit.worker for suit in look.suiting().suits[:_WORKERS_COMPARED]]
+        competes: dict[Shape, bool] = {}
+        found = []
+        for place, (tenant, shape, length) in enumerate(queues.waiting(priority)):
+            if place >= _LINES_LOOKED_AT or not self._spend(1):
+                self.has_left_out = True
+                break
+            tasks = min(length, queues.depth.get((priority, tenant), 0))
+            if not tasks or not self._is_tried(look, priority, tenant, shape):
+                continue
+            kind = without_kin(shape)
+            if kind not in competes:
+                competes[kind] = any(would_do(kind, worker, zones=memory.zones) for worker in suits)
+            if competes[kind] and self._may_be_placed(priority, tenant, shape):
+                found.append(Rival(tenant, shape, tasks))
+        return found
+
+    def _is_tried(self, look: Look, priority: Priority, tenant: str, shape: Shape) -> bool:
+        """Whether a line is placed as soon as there is room: a parked one does not hold up one that is not."""
+        memory = self.memory
+        if shape in memory.queues.parked and not look.is_parked():
+            return False
+        if shape in memory.barred:
+            return False
+        known = self._may_start.get((priority, tenant))
+        if known is None:
+            known = gates.freeze_over(memory, tenant, self.now) is None and (
+                priority is Priority.P0 or not failure_throttle.holds(memory, tenant, self.now)
+            )
+            self._may_start[priority, tenant] = known
+        return known
+
+    def _may_be_placed(self, priority: Priority, tenant: str, shape: Shape) -> bool:
+        """Whether no quota, group, freeze or policy holds the oldest task of a line."""
+        memory, now = self.memory, self.now
+        front = memory.queues.front(priority, tenant, shape)
+        if front is None or gates.exceeds(memory, priority, tenant, shape, now) is not None:
+            return False
+        head = front[2]
+        run = memory.runs[head.run_id]
+        if not run.may_place(head) or gates.hinders_run(memory, run, now) is not None:
+            return False
+        return concurrency_groups.held_by(memory, head, shape, now) is None
+
+    def _spend(self, looks: int) -> bool:
+        """Whether so many more may be looked at."""
+        self._looks_left -= looks
+        return self._looks_left >= 0

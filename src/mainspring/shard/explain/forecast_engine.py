@@ -1,0 +1,368 @@
+"""A scene goes on, on a clock of its own: a real shard decides, and those around it do what they usually do.
+
+    a task that is placed      starts at once, and ends after one of the durations that its like had lately
+    one that runs              ends after what is left of one that was longer than it has run so far
+    one that is asked to stop  goes within its grace; one that is called back and has not started, at once
+    the limits of groups       are granted as far as they reach; of a rate, as its period allows
+
+Which of the durations is drawn at random, from a seed: the same scene and seed play the same. As much
+comes as has come lately. In a play of hope nothing comes, and what has run longer than any before, or has never ended,
+ends soon; otherwise it stays.
+"""
+
+from __future__ import annotations
+
+import heapq
+from bisect import bisect_right
+from copy import copy
+from datetime import datetime, timedelta
+from random import Random
+
+import msgspec
+from msgspec.structs import replace
+
+from mainspring.core.limits.rate_grants import LimitRow, Take, Wish, take
+from mainspring.core.model.batch import Batch
+from mainspring.core.model.job import Job
+from mainspring.core.model.run import Run
+from mainspring.core.model.task import StopKind, Task, TaskState
+from mainspring.protocol.ids import task_id as task_id_of
+from mainspring.protocol.wire import Assign, Outcome, Recall, Stop
+from mainspring.shard import effects
+from mainspring.shard import events as happened
+from mainspring.shard.explain.snapshot import Scene, dissolve, fill
+from mainspring.shard.placement.preemption import LOOK_AGAIN_SECONDS
+from mainspring.shard.placement.starved_queues import Line
+from mainspring.shard.shard import Shard
+from mainspring.shard.state.memory import LONGEST_TURN_SECONDS
+from mainspring.shard.state.run_state import RunMemory
+
+HORIZON = timedelta(days=2)
+"""What would happen later is not worth saying."""
+_TICK = timedelta(milliseconds=10)
+"""After a timer's time, so that no rounding is between it and its turn."""
+_SHARP_TURNS, _BLUR, _MOST_BLUR = 20, 0.004, 0.06
+"""What ends at about the same time ends in one turn, if there have been many: as a part of the time that has passed,
+which grows with the turns. It makes large rooms where there would be small ones, and so is kept small itself."""
+_TURNS_AT_ONCE = 16
+_SOON_SECONDS = 1.0
+_MOST_TAKES = 32
+S = TaskState
+
+
+class _Alike(msgspec.Struct, frozen=True):
+    """A task of which there may be more, as the one task of a run."""
+
+    task: Task
+    run: Run
+    job: Job
+
+
+class _More(msgspec.Struct):
+    """The rest of a line that was not copied whole: more like its last."""
+
+    alike: _Alike
+    left: int
+
+
+class Play:
+    """One way in which things may go on from a scene."""
+
+    def __init__(self, scene: Scene, seed: int = 0, *, hopes: bool = False) -> None:
+        self.scene = scene
+        self.now = scene.at
+        self.shard = Shard(scene.shard, seed=(-1, seed), tuning=scene.tuning)  # no id of it is any that exists
+        self.memory = self.shard.memory
+        fill(self.memory, scene)
+        self.turns = 0
+        self.placed = 0
+        """How many tasks have been placed so far, or groups of them."""
+        self.by_usual = 0
+        """Of how many tasks that run it is known how long they take."""
+        self.unknown = 0
+        """And of how many it is not."""
+        self.asked_to_go: dict[str, Task] = {}
+        """Tasks that were asked to make room for the one that this is about, as they were."""
+        self._random = Random(seed)
+        self._hopes = hopes
+        self._ends: list[tuple[datetime, int, str]] = []
+        self._count = 0
+        self._events: list[happened.Event] = []
+        self._starts: list[happened.Event] = []
+        """What has started since the last turn: nobody has to hear of that at once."""
+        self._last_turn = scene.at
+        self._more: dict[Line, _More] = {}
+        self._others = _parts_of_others(scene)
+        self._kept = {task_id for kept in self.memory.kept_rooms.values() for task_id in kept}
+        """Tasks for which room was kept already."""
+        self._rates: dict[str, LimitRow] = {}
+        for task_id, left in scene.extent.left_out.items():
+            last = self._task(task_id)
+            self._more[last.priority, last.tenant, self.memory.shape(last)] = _More(self._alike(last), left)
+        self._newcomers = [] if hopes else [self._alike(self._task(task_id)) for task_id in scene.newcomers]
+        self._next_arrival = self._after_a_while(scene.at)
+        for lease in self.memory.leases.values():
+            self._go_on(list(lease.members))
+
+    def mine(self) -> Task:
+        """The task that this is about."""
+        return self._task(self.scene.task_id)
+
+    def has_started(self) -> bool:
+        """Whether it has been placed."""
+        return self.mine().worker_id is not None
+
+    def say(self, *events: happened.Event) -> None:
+        """Let this happen in the next turn."""
+        self._events += events
+
+    def hurry(self) -> None:
+        """Let the line of the task that this is about be looked at in the next turn, as it is within a second."""
+        mine = self.mine()
+        shape = self.memory.shape(mine)
+        self.memory.needs.hurry(mine.priority, self.memory.life, lambda other: other == shape)
+
+    def settle(self) -> None:
+        """Let the shard decide until it waits for time to pass."""
+        for _ in range(_TURNS_AT_ONCE):
+            self._turn()
+            if self.has_started() or not (self._events or self.shard.has_more()):
+                return
+
+    def step(self) -> bool:
+        """Let time pass until something happens; False if nothing will."""
+        due = self._next()
+        if due is None or due - self.scene.at > HORIZON:
+            return False
+        blur = (due - self.scene.at) * min(_MOST_BLUR, _BLUR * max(0, self.turns - _SHARP_TURNS))
+        self.now = max(self.now, due + blur / 2)
+        while self._ends and self._ends[0][0] <= due + blur:
+            self._end(heapq.heappop(self._ends)[2])
+        self._arrive(self.now)
+        self.settle()
+        return True
+
+    def end(self) -> None:
+        """Nobody asks for more than what was counted."""
+        dissolve(self.memory)
+
+    def is_still(self) -> bool:
+        """Whether nothing is under way that could let anything start.
+
+        Nothing ends, nothing comes, and each line that found no room has been looked at again. Timers of further looks,
+        and of room that is kept since, lead to nothing then: where it was not enough it never will be.
+        """
+        if self._ends or self._newcomers or (self.now - self.scene.at).total_seconds() <= LOOK_AGAIN_SECONDS:
+            return False
+        timers = (*self.memory.instants.pending(), *self.memory.lengths.pending())
+        return all(one.kind is happened.TimerKind.KEPT_ROOM and one.subject not in self._kept for one in timers)
+
+    def _task(self, task_id: str) -> Task:
+        task = self.memory.find(task_id)
+        return task if task is not None else self.scene.task()
+
+    def _next(self) -> datetime | None:
+        seconds = self.shard.seconds_to_timer(self.now)
+        is_late = seconds is None or seconds > HORIZON.total_seconds()
+        soonest = (self.now - self.scene.at) * _MOST_BLUR
+        timer = None if is_late else self.now + max(timedelta(seconds=seconds or 0.0), soonest) + _TICK
+        ends = self._ends[0][0] if self._ends else None
+        return min((at for at in (timer, ends) if at is not None), default=None)
+
+    def _turn(self) -> None:
+        events = [*self._starts, *self._events]
+        self._starts, self._events = [], []
+        self.turns += 1
+        passed = (self.now - self._last_turn).total_seconds()
+        self.memory.life += max(0.0, passed - LONGEST_TURN_SECONDS)
+        self._last_turn = self.now
+        self._carry_out(self.shard.handle(events, now=self.now))
+
+    def _carry_out(self, batch: Batch) -> None:
+        for effect in batch.effects:
+            match effect:
+                case effects.Send(message=Assign() as message):
+                    self.placed += 1
+                    self._fill_up(message.group[0].task)
+                    self._go_on([one.attempt for one in message.group])
+                case effects.Send(message=Stop() as message):
+                    self._stop(message.attempt)
+                case effects.Send(message=Recall() as message):
+                    self._give_back(message.attempts)
+                case effects.TakeShare():
+                    self._grant(effect)
+                case effects.TakeAllowance():
+                    self._allow(effect)
+                case _:
+                    pass  # what is said to people and to the store changes nothing here
+
+    # tasks
+
+    def _go_on(self, attempts: list[str]) -> None:
+        """The attempts of one lease: the first of them runs, or starts now, and the others follow one by one."""
+        for attempt in attempts:
+            task = self.memory.attempts.get(attempt)
+            if task is None:
+                continue
+            if task.stop is not None and task.stop.kind is not StopKind.HOLD:
+                self._stop(attempt)
+                continue
+            if task.state is S.ASSIGNED:
+                self._starts.append(self._said(happened.AttemptStarted, task, attempt=attempt))
+            seconds = self._seconds(task)
+            if seconds is not None:
+                self._end_at(attempt, self.now + timedelta(seconds=seconds))
+            return
+
+    def _end(self, attempt: str) -> None:
+        task = self.memory.attempts.get(attempt)
+        if task is None:
+            return
+        is_stopping = task.stop is not None and task.stop.kind is not StopKind.HOLD
+        outcome = Outcome.STOPPED if is_stopping else Outcome.SUCCEEDED
+        self._events.append(self._said(happened.AttemptEnded, task, attempt=attempt, outcome=outcome))
+        lease = self.memory.leases.get(task.lease_id or "")
+        if lease is not None and len(lease.members) > 1:
+            self._go_on([one for one in lease.members if one != attempt])
+
+    def _end_at(self, attempt: str, at: datetime) -> None:
+        self._count += 1
+        heapq.heappush(self._ends, (at, self._count, attempt))
+
+    def _stop(self, attempt: str) -> None:
+        """A task that is asked to stop goes within its grace, sooner rather than later."""
+        task = self.memory.attempts.get(attempt)
+        if task is None or task.stop is None:
+            return
+        if task.stop.for_task == self.scene.task_id:
+            self.asked_to_go[task.id] = copy(task)
+        grace = max(0.0, (task.stop.kill_at - self.now).total_seconds())
+        self._end_at(attempt, self.now + timedelta(seconds=grace * self._random.random() ** 2))
+
+    def _give_back(self, attempts: tuple[str, ...]) -> None:
+        for attempt in attempts:
+            task = self.memory.attempts.get(attempt)
+            if task is not None and task.state is S.ASSIGNED:
+                if task.stop is not None and task.stop.for_task == self.scene.task_id:
+                    self.asked_to_go[task.id] = copy(task)
+                self._events.append(self._said(happened.AttemptReturned, task, attempt=attempt))
+
+    def _said(self, kind: type[happened.WorkerEvent], task: Task, **fields: object) -> happened.WorkerEvent:
+        worker = task.worker_id or ""
+        return kind(worker=worker, session=self.memory.workers[worker].session, **fields)
+
+    def _seconds(self, task: Task) -> float | None:
+        """How long a task will run from now on; None: nobody knows."""
+        run = self.memory.runs[task.run_id]
+        ran = (self.now - task.started_at).total_seconds() if task.started_at is not None else 0.0
+        spec = run.spec(task.position)
+        known = self.scene.lengths.get((task.tenant, run.job.spec.name, task.name), ())
+        if not known and spec.expected_seconds is not None:
+            known = (spec.expected_seconds / 2, spec.expected_seconds, 2 * spec.expected_seconds)
+        first_longer = bisect_right(known, ran)
+        if first_longer < len(known):
+            self.by_usual += self.now == self.scene.at
+            return self._random.choice(known[first_longer:]) - ran
+        self.unknown += self.now == self.scene.at
+        return _SOON_SECONDS + self._random.random() * ran / 4 if self._hopes else None
+
+    def _fill_up(self, task_id: str) -> None:
+        """One of a line has been placed: if there are more than were copied, another one like the last stands there."""
+        task = self._task(task_id)
+        shape = self.memory.shape(task)
+        more = self._more.get((task.priority, task.tenant, shape))
+        if more is None or not more.left:
+            return
+        more.left -= 1
+        like, row = copy(more.alike.task), self._new_run(more.alike)
+        like.id, like.run_id, like.position = task_id_of(row.id, 0), row.id, 0
+        like.since -= timedelta(microseconds=1)
+        self.memory.runs[row.id] = RunMemory(
+            run=row, job=more.alike.job, tasks=[like], waiting=[0], counts={S.QUEUED: 1}
+        )
+        key = (like.priority, like.tenant)
+        self.memory.queues.depth[key] = self.memory.queues.depth.get(key, 0) + 1
+        self.memory.queues.put_back(like, shape)
+
+    # what comes meanwhile
+
+    def overtaking_per_second(self) -> float:
+        """How many come in a second that are more important than the task that this is about."""
+        mine = self.mine().priority
+        above = sum(one.task.priority < mine for one in self._newcomers)
+        return self.scene.arrivals_per_second * above / max(1, len(self._newcomers))
+
+    def _arrive(self, until: datetime) -> None:
+        """Let as much come as has come lately in as much time, and like that."""
+        while self._newcomers and self._next_arrival <= until:
+            alike = self._random.choice(self._newcomers)
+            self.say(happened.RunArrived(run=self._new_run(alike), job=alike.job))
+            self._next_arrival = self._after_a_while(self._next_arrival)
+
+    def _after_a_while(self, at: datetime) -> datetime:
+        if not self._newcomers:
+            return at
+        return at + timedelta(seconds=self._random.expovariate(self.scene.arrivals_per_second))
+
+    def _alike(self, task: Task) -> _Alike:
+        run = self.memory.runs[task.run_id]
+        return _Alike(copy(task), copy(run.run), _alone(run.job, task.position))
+
+    def _new_run(self, alike: _Alike) -> Run:
+        self._count += 1
+        like = alike.run
+        return Run(
+            id=f"run_more{self._count}", shard=like.shard, tenant=like.tenant, job_id=like.job_id,
+            priority=like.priority, params=like.params, task_count=1, submitted_by=like.submitted_by,
+            created_at=self.now, start_at=self.now,
+        )  # fmt: skip
+
+    # limits of groups
+
+    def _grant(self, wish: effects.TakeShare) -> None:
+        group = self.memory.rules.groups.get(wish.limit)
+        if group is None:
+            return
+        has = self.memory.groups.shares.get(wish.limit, 0)
+        granted = max(has, min(wish.wanted, group.most - self._others.get(wish.limit, 0)))
+        if granted > has or granted >= wish.wanted:
+            self.say(happened.ShareGranted(limit=wish.limit, granted=granted, stamp=wish.stamp))
+
+    def _allow(self, wish: effects.TakeAllowance) -> None:
+        group = self.memory.rules.groups.get(wish.limit)
+        if group is None or group.per_seconds is None:
+            return
+        wanted = Wish(limit=wish.limit, most=group.most, per_seconds=group.per_seconds, wanted=wish.wanted)
+        row = self._rates.get(wish.limit) or _taken_before(self.scene, wanted)
+        (answer,), changed = take([wanted], {wish.limit: row}, self.now)
+        self._rates[wish.limit] = changed[0] if changed else row
+        more_at = answer.more_at
+        self.say(happened.AllowanceGranted(limit=wish.limit, amount=answer.granted, more_at=more_at))
+
+
+def _parts_of_others(scene: Scene) -> dict[str, int]:
+    """What other pools have of the limits of which this one asked for more than it got."""
+    book, groups = scene.gates.book, scene.gates.rules.groups
+    return {
+        limit: max(0, groups[limit].most - book.shares.get(limit, 0))
+        for limit, wanted in book.asked.items()
+        if limit in groups and groups[limit].per_seconds is None and wanted > book.shares.get(limit, 0)
+    }
+
+
+def _taken_before(scene: Scene, wish: Wish) -> LimitRow:
+    """What may have been taken of a rate: if the store said when there is more, all that it lets in in truth, evenly
+    until then."""
+    more_at, group = scene.gates.book.not_before.get(wish.limit), scene.gates.rules.groups.get(wish.limit)
+    if more_at is None or group is None:
+        return LimitRow(limit=wish.limit, takes=(), counts_until=scene.at)
+    period = timedelta(seconds=wish.per_seconds)
+    parts = max(1, min(_MOST_TAKES, group.most))
+    first, gap = more_at - period, max(timedelta(), scene.at - (more_at - period)) / parts
+    takes = tuple(Take(first + number * gap, -(-group.most // parts)) for number in range(parts))
+    return LimitRow(limit=wish.limit, takes=takes, counts_until=scene.at + period)
+
+
+def _alone(job: Job, position: int) -> Job:
+    """A job with one of these tasks and nothing else."""
+    return replace(job, tasks=(job.tasks[position],), upstream=((),), downstream=((),), shapes=(job.shapes[position],))

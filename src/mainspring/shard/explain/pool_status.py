@@ -1,0 +1,154 @@
+"""How things stand in a pool (`core/fairness/pool_status.py`), as its shard has it in mind: who has what, who waits, and for what.
+
+Made when somebody asks. It changes nothing, and costs a look at each line, tenant and worker.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator
+from datetime import datetime
+
+from mainspring.core.fairness.fair_queues import QueueLine
+from mainspring.core.fairness.pool_status import KeptRoom, LineStanding, Standing, TenantStanding
+from mainspring.core.fairness.quotas import is_guaranteed
+from mainspring.core.model.resources import NOTHING, dominant_share
+from mainspring.core.model.task import Priority, StopKind
+from mainspring.core.model.worker import WorkerStatus
+from mainspring.core.placement.task_shapes import Shape
+from mainspring.shard.explain.diagnosis_context import Survey
+from mainspring.shard.explain.queue_reasons import of_aside, of_line
+from mainspring.shard.placement import failure_throttle, fair_share, gates
+from mainspring.shard.placement.blocked import AsideLine
+from mainspring.shard.state.memory import ShardMemory
+
+MOST = 1_000
+"""Of tenants, of lines and of kept rooms."""
+_MOVED = frozenset({StopKind.PREEMPT, StopKind.EVICT})
+
+
+def standing(memory: ShardMemory, now: datetime, tenant: str | None = None) -> Standing:
+    """The pool, as its leader sees it; with `tenant`, what is said of single tenants is said of that one only."""
+    ready = [worker for worker in memory.workers.values() if worker.status is WorkerStatus.READY]
+    used = NOTHING
+    for use in memory.use.values():
+        used += use
+    return Standing(
+        pool=memory.shard,
+        at=now,
+        workers=len(ready),
+        capacity=memory.capacity,
+        used=used,
+        held_from=memory.hold_from,
+        queued=_queued(memory),
+        tenants=_tenants(memory, now, tenant),
+        lines=_lines(memory, now, tenant),
+        kept=heapq.nsmallest(
+            MOST,
+            (room for room in _kept(memory) if tenant in {None, room.tenant}),
+            key=lambda room: (room.priority, room.until),
+        ),
+        stopping=sum(task.stop is not None and task.stop.kind in _MOVED for task in memory.attempts.values()),
+    )
+
+
+def _queued(memory: ShardMemory) -> dict[str, int]:
+    queued = dict.fromkeys((priority.name for priority in Priority), 0)
+    for (priority, _), depth in memory.queues.depth.items():
+        queued[priority.name] += depth
+    return queued
+
+
+def _tenants(memory: ShardMemory, now: datetime, only: str | None) -> list[TenantStanding]:
+    queued: dict[str, dict[str, int]] = {}
+    for (priority, tenant), depth in memory.queues.depth.items():
+        queued.setdefault(tenant, {})[priority.name] = depth
+    here = fair_share.tenants_here(memory)
+    weights = fair_share.weight_of(memory, here, now)
+    shares = {tenant: dominant_share(memory.use.get(tenant, NOTHING), memory.capacity) for tenant in here}
+    shown = here if only is None else [tenant for tenant in here if tenant == only]
+    largest = heapq.nlargest(MOST, shown, key=lambda tenant: (shares[tenant], tenant))
+    found = []
+    for tenant in largest:
+        quota, use = memory.rules.quota(tenant, now), memory.use.get(tenant, NOTHING)
+        found.append(
+            TenantStanding(
+                tenant=tenant,
+                quota=quota,
+                queued=queued.get(tenant, {}),
+                rooms=memory.rooms.get(tenant, 0),
+                use=use,
+                share=shares[tenant],
+                entitled=quota.weight / weights if weights else 0.0,
+                is_on_burst=quota.guaranteed != NOTHING and not is_guaranteed(quota, use),
+                blocked_by=_blocked(memory, tenant, queued.get(tenant, {}), now),
+            )
+        )
+    return found
+
+
+def _blocked(memory: ShardMemory, tenant: str, queued: dict[str, int], now: datetime) -> str:
+    """What keeps a tenant that has something waiting from starting it."""
+    for priority in Priority:
+        if priority.name in queued:
+            waiting = memory.queues.shapes_of(priority, tenant)
+            shapes = [shape for shape in waiting if memory.queues.front(priority, tenant, shape) is not None]
+            whys = [_why_not(memory, priority, tenant, shape, now) for shape in (*shapes,) or (None,)]
+            if all(whys):
+                return whys[0]
+    return ""
+
+
+def _why_not(memory: ShardMemory, priority: Priority, tenant: str, shape: Shape | None, now: datetime) -> str:
+    """What keeps a tenant's tasks of a priority and shape from being placed; empty: nothing does."""
+    frozen = gates.freezes(memory, tenant, now)
+    if frozen is not None:
+        return frozen
+    if priority is Priority.P0:
+        return ""
+    if memory.failures.has(tenant) and failure_throttle.is_used_up(memory, tenant, now):
+        return failure_throttle.say(memory, tenant, now)
+    limit = None if shape is None else gates.exceeds(memory, priority, tenant, shape, now)
+    return "" if limit is None else gates.say_excess(memory, tenant, limit, now)
+
+
+def _lines(memory: ShardMemory, now: datetime, only: str | None) -> list[LineStanding]:
+    """What waits; why is found out of those only that are told of."""
+    lines = (line for line in memory.queues.lines() if only in {None, line.tenant})
+    asides = (aside for aside in memory.asides.lines() if only in {None, aside.first.task.tenant})
+    both: list[QueueLine | AsideLine] = [*lines, *asides]
+    first = heapq.nsmallest(MOST, both, key=_place)
+    survey = Survey(memory, now)
+    return [_of_line(survey, one) if isinstance(one, QueueLine) else _of_aside(survey, one) for one in first]
+
+
+def _place(line: QueueLine | AsideLine) -> tuple[Priority, datetime]:
+    if isinstance(line, QueueLine):
+        return line.priority, line.since
+    return line.first.task.priority, line.first.task.since
+
+
+def _of_line(survey: Survey, line: QueueLine) -> LineStanding:
+    reason, why = of_line(survey, line)
+    return LineStanding(
+        priority=line.priority, tenant=line.tenant, wants=str(line.shape), waiting=line.length, since=line.since,
+        why=why, reason=reason,
+    )  # fmt: skip
+
+
+def _of_aside(survey: Survey, aside: AsideLine) -> LineStanding:
+    task, shape = aside.first
+    return LineStanding(
+        priority=task.priority, tenant=task.tenant, wants=str(shape), waiting=aside.length, since=task.since,
+        why=aside.why, reason=of_aside(survey, aside.first),
+    )  # fmt: skip
+
+
+def _kept(memory: ShardMemory) -> Iterator[KeptRoom]:
+    for rooms in memory.kept_rooms.values():
+        for task in rooms.values():
+            if task.reserved is not None:
+                yield KeptRoom(
+                    task=task.id, tenant=task.tenant, priority=task.priority, worker=task.reserved.worker,
+                    until=task.reserved.until, why=task.reserved.why,
+                )  # fmt: skip

@@ -1,0 +1,163 @@
+"""Runs of a scene: of each the tasks that matter, with what decides where they may go and who is ready after them.
+
+A task that waits is copied with some of what it needs, for where that ran counts; one that may end is copied with those
+that are ready then, if nothing but the graph decides that. Numbers are given anew, from 0, so that a run of 100,000
+tasks costs no more than what is copied of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+
+from msgspec.structs import replace
+
+from mainspring.core.lifecycle.states import FINAL
+from mainspring.core.model.job import Job, TaskSpec, named_in
+from mainspring.core.model.task import Task, TaskState
+from mainspring.core.placement.task_shapes import Shape
+from mainspring.protocol.ids import task_id
+from mainspring.shard.explain.snapshot import CopiedRun
+from mainspring.shard.state.memory import ShardMemory
+from mainspring.shard.state.run_state import RunMemory
+
+_UPSTREAMS = 8
+"""Of a task that waits: so many count for where it had better be."""
+_FOLLOWERS = 4
+"""Of a task that may end: so many that are ready then."""
+MOST_FOLLOWERS = 300
+"""In all."""
+
+
+class CopiedRuns:
+    """The runs of a scene in the making."""
+
+    def __init__(self, memory: ShardMemory) -> None:
+        self._memory = memory
+        self._places: dict[str, dict[int, int]] = {}
+        """By run: the number here of each position that is copied."""
+        self._followers = 0
+        self._jobs: dict[tuple[str, int], Job] = {}
+        """Of runs of which one task is copied: by job and position. Most runs of a long line are of the same few."""
+        self.lengths: dict[tuple[str, str, str], tuple[float, ...]] = {}
+
+    def take(self, task: Task) -> str:
+        """Copy this task, too; returns its id here."""
+        places = self._places.setdefault(task.run_id, {})
+        place = places.setdefault(task.position, len(places))
+        return task_id(task.run_id, place)
+
+    def has_any(self, run: RunMemory) -> bool:
+        """Whether something of a run is copied."""
+        return run.run.id in self._places
+
+    def has(self, task: Task) -> bool:
+        """Whether a task is copied."""
+        return task.position in self._places.get(task.run_id, ())
+
+    def finish(self) -> tuple[tuple[CopiedRun, ...], dict[str, str]]:
+        """All runs, with the true ids of their tasks."""
+        names: dict[str, str] = {}
+        found = []
+        for run_id, places in self._places.items():
+            run = self._memory.runs[run_id]
+            if run.run.task_count > 1:
+                self._add_kin(run, places)
+            found.append(self._copy(run, places, names))
+        return tuple(found), names
+
+    def _add_kin(self, run: RunMemory, places: dict[int, int]) -> None:
+        """What is upstream of those that wait, and what follows on those that may end."""
+        for position in list(places):
+            task = run.tasks[position]
+            if task.state is TaskState.QUEUED:
+                for parent in islice(_upstreams(run, position), _UPSTREAMS):
+                    places.setdefault(parent, len(places))
+                for name in run.shape(position).near:
+                    for parent in islice(run.places(name), _UPSTREAMS):
+                        places.setdefault(parent, len(places))
+            if run.growth is None and self._followers < MOST_FOLLOWERS:
+                for child in islice(run.children(position), _FOLLOWERS):
+                    if child not in places and _follows(run, child):
+                        places[child] = len(places)
+                        self._followers += 1
+
+    def _copy(self, run: RunMemory, places: dict[int, int], names: dict[str, str]) -> CopiedRun:
+        tasks, waiting = list[Task](), list[int]()
+        for position, place in places.items():
+            task = run.tasks[position]
+            tasks.append(self._copy_task(task, place))
+            names[tasks[-1].id] = task.id
+            waiting.append(run.waiting[position] if task.state is TaskState.PENDING else 0)
+            self._learn(run, run.spec(position))
+        row = replace(run.run, task_count=len(tasks) if _is_whole(run, tasks) else len(tasks) + 1)
+        return CopiedRun(run=row, job=self._job(run, places), tasks=tuple(tasks), waiting=tuple(waiting))
+
+    def _job(self, run: RunMemory, places: dict[int, int]) -> Job:
+        """The job of a run with what is copied of it, and nothing else."""
+        if len(places) > 1 or run.growth is not None:
+            return _small_job(run, places)
+        key = (run.job.id, next(iter(places)))
+        if key not in self._jobs:
+            self._jobs[key] = _small_job(run, places)
+        return self._jobs[key]
+
+    def _copy_task(self, task: Task, place: int) -> Task:
+        mine = replace(task)
+        mine.id, mine.position = task_id(task.run_id, place), place
+        mine.birth = mine.output = mine.error = None
+        return mine
+
+    def _learn(self, run: RunMemory, spec: TaskSpec) -> None:
+        """How long such tasks take."""
+        key = (run.run.tenant, run.job.spec.name, spec.name)
+        if key not in self.lengths:
+            self.lengths[key] = tuple(sorted(self._memory.durations.samples(*key)))
+
+
+def _small_job(run: RunMemory, places: dict[int, int]) -> Job:
+    specs, shapes, upstream = list[TaskSpec](), list[Shape](), list[tuple[int, ...]]()
+    downstream: list[list[int]] = [[] for _ in places]
+    for position, place in places.items():
+        spec, is_over = run.spec(position), run.tasks[position].state in FINAL
+        specs.append(TaskSpec(name=spec.name, expected_seconds=spec.expected_seconds))
+        shapes.append(run.shape(position))
+        needs = () if is_over else tuple(places[one] for one in _kin(run, position) if one in places)
+        upstream.append(needs)
+        for parent in needs:
+            downstream[parent].append(place)
+    return Job(
+        id=run.job.id, spec=run.job.spec, tasks=tuple(specs), upstream=tuple(upstream),
+        downstream=tuple(map(tuple, downstream)), conditions={}, shapes=tuple(shapes), templates=frozenset(),
+        named=named_in(specs, shapes), is_growing=False,
+    )  # fmt: skip
+
+
+def _upstreams(run: RunMemory, position: int) -> Iterator[int]:
+    """What a task needs that has been made; one that fanned out stands for all of its tasks."""
+    for parent in run.parents(position):
+        fan_out = None if run.growth is None else run.growth.fan_outs.get(parent)
+        members = (parent,) if fan_out is None else fan_out.members()
+        yield from (one for one in members if one < len(run.tasks))
+
+
+def _kin(run: RunMemory, position: int) -> Iterator[int]:
+    """Those upstream that were, or may have been, copied."""
+    return islice(_upstreams(run, position), 4 * _UPSTREAMS)
+
+
+def _follows(run: RunMemory, position: int) -> bool:
+    """Whether nothing but its upstreams' ends decides when a task is ready."""
+    if position >= len(run.tasks) or run.conditions(position) is not None:
+        return False
+    task, spec = run.tasks[position], run.spec(position)
+    is_plain = spec.when is None and spec.for_each is None
+    return is_plain and task.state is TaskState.PENDING and task.due_at is None
+
+
+def _is_whole(run: RunMemory, copied: list[Task]) -> bool:
+    """Whether all that is open of a run was copied: it is over with these, then."""
+    if run.spreads or len(run.tasks) < run.run.task_count:
+        return False
+    is_open = sum(count for state, count in run.counts.items() if state not in FINAL)
+    return is_open == sum(task.state not in FINAL for task in copied)

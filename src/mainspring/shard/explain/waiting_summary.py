@@ -1,0 +1,94 @@
+"""All that waits in a pool, by reason (`ms why --queue`): how many, since when, and the one that has waited longest.
+
+What is queued is summed by line, each by the reason of its oldest task. What is not ready yet is summed by run. It
+costs a look at each line and each run, and one diagnosis for each reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+
+import msgspec
+
+from mainspring.core.explain.diagnosis import Reason, WaitingSum
+from mainspring.core.model.task import Task, TaskState
+from mainspring.shard.explain.diagnose import diagnose
+from mainspring.shard.explain.diagnosis_context import Survey
+from mainspring.shard.explain.queue_reasons import of_aside, of_line
+from mainspring.shard.state.memory import ShardMemory
+from mainspring.shard.state.run_state import RunMemory
+
+S = TaskState
+
+
+class _Part(msgspec.Struct, frozen=True):
+    """Tasks that wait for one reason, and how to find the one that has waited longest."""
+
+    reason: Reason
+    tasks: int
+    since: datetime
+    first: Task | RunMemory
+
+
+def waiting_sums(memory: ShardMemory, now: datetime, tenant: str | None = None) -> list[WaitingSum]:
+    """The waiting of a pool, or of one tenant there, by reason; the most first."""
+    parts: dict[Reason, list[_Part]] = {}
+    for part in (*_queued(memory, now, tenant), *_not_queued(memory, now, tenant)):
+        parts.setdefault(part.reason, []).append(part)
+    sums = [_sum(memory, now, reason, found) for reason, found in parts.items()]
+    return sorted(sums, key=lambda one: (-one.tasks, one.reason))
+
+
+def _sum(memory: ShardMemory, now: datetime, reason: Reason, parts: list[_Part]) -> WaitingSum:
+    oldest = min(parts, key=lambda part: part.since)
+    task = oldest.first if isinstance(oldest.first, Task) else _first_of(oldest.first, reason)
+    example = "" if task is None else task.id
+    said = None if task is None else diagnose(memory, task.id, now)
+    since = oldest.since if task is None else min(oldest.since, task.since)
+    return WaitingSum(
+        reason=reason, tasks=sum(part.tasks for part in parts), oldest=since, example=example,
+        says="" if said is None else said.verdict,
+    )  # fmt: skip
+
+
+def _queued(memory: ShardMemory, now: datetime, only: str | None) -> Iterator[_Part]:
+    """What is queued. Of entries that are stale none is counted more than there are tasks."""
+    survey = Survey(memory, now)
+    for line in memory.queues.lines():
+        front = memory.queues.front(line.priority, line.tenant, line.shape) if only in {None, line.tenant} else None
+        if front is not None:
+            reason = of_line(survey, line).reason or Reason.PRIORITY_QUEUE_WAIT
+            count = min(line.length, memory.queues.depth.get((line.priority, line.tenant), 0))
+            yield _Part(reason, count, line.since, front[2])
+    for aside in memory.asides.lines():
+        task = aside.first.task
+        if only in {None, task.tenant}:
+            yield _Part(of_aside(survey, aside.first) or Reason.PRIORITY_QUEUE_WAIT, aside.length, task.since, task)
+
+
+def _not_queued(memory: ShardMemory, now: datetime, only: str | None) -> Iterator[_Part]:
+    """What is not ready, and what waits for a person."""
+    for run in memory.runs.values():
+        pending, held = run.counts.get(S.PENDING, 0), run.counts.get(S.QUARANTINED, 0)
+        if not (pending or held) or only not in {None, run.run.tenant}:
+            continue
+        since = run.changed_at or run.run.adopted_at or now
+        if held:
+            yield _Part(Reason.QUARANTINED, held, since, run)
+        if run.is_resting():
+            yield _Part(Reason.PAUSED, pending, since, run)
+            continue
+        if run.delayed:
+            is_failing = run.subject() in memory.failing_jobs.open
+            yield _Part(Reason.CIRCUIT_OPEN if is_failing else Reason.WAITING_RETRY, run.delayed, since, run)
+        if pending > run.delayed:
+            yield _Part(Reason.WAITING_UPSTREAM, pending - run.delayed, since, run)
+
+
+def _first_of(run: RunMemory, reason: Reason) -> Task | None:
+    """The task of a run that has waited longest for this."""
+    state = S.QUARANTINED if reason is Reason.QUARANTINED else S.PENDING
+    is_due = {Reason.WAITING_UPSTREAM: False, Reason.WAITING_RETRY: True, Reason.CIRCUIT_OPEN: True}.get(reason)
+    tasks = (task for task in run.tasks if task.state is state and is_due in {None, task.due_at is not None})
+    return min(tasks, key=lambda task: task.since, default=None)

@@ -1,0 +1,87 @@
+"""Can every task be explained? (STA-7, I-12, I-41, I-45, I-60)
+
+At any time a task that is not final waits for named upstreams, for a time or for a person, stands in a queue, or is
+held by a worker. `unexplained` finds those of a run for which none of that is true; the shard asks it of a few runs at
+a time, says what it found, and repairs it by deciding again. The simulator asks it of all runs, and wants to hear
+nothing. A run in which all can be explained and yet nothing happens is `shard/tasks/stuck_runs.py`'s.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from mainspring.core.lifecycle.states import FINAL
+from mainspring.core.model.task import Task, TaskState
+from mainspring.shard import alerts
+from mainspring.shard.state.memory import ShardMemory
+from mainspring.shard.state.run_state import RunMemory
+from mainspring.shard.tasks import progress, stuck_runs
+from mainspring.shard.turn import Turn
+
+S = TaskState
+RUNS_PER_LOOK = 20
+TASKS_PER_LOOK = 2_000
+
+
+def look(turn: Turn) -> None:
+    """Look at the next few runs; what can't be explained is reported and decided again."""
+    memory = turn.memory
+    if not memory.audited:
+        memory.audited.extend(memory.runs)
+    tasks, stuck_after = 0, timedelta(seconds=memory.tuning.stuck_after_seconds)
+    for _ in range(min(RUNS_PER_LOOK, len(memory.audited))):
+        run = memory.runs.get(memory.audited.popleft())
+        if run is None:
+            continue
+        tasks += len(run.tasks)
+        if stuck_runs.is_stuck(run, turn.now, stuck_after):
+            stuck_runs.move_on(turn, run)
+        if len(run.tasks) <= TASKS_PER_LOOK:
+            for task, fault in unexplained(memory, run):
+                _repair(turn, run, task, fault)
+        if tasks > TASKS_PER_LOOK:
+            return
+
+
+def unexplained(memory: ShardMemory, run: RunMemory) -> list[tuple[Task, str]]:
+    """Tasks of a run that nothing will ever move on, each with what is wrong."""
+    found = []
+    for task in run.tasks:
+        fault = None if task.state in FINAL else _fault(memory, run, task)
+        if fault is not None:
+            found.append((task, fault))
+    return found
+
+
+def _fault(memory: ShardMemory, run: RunMemory, task: Task) -> str | None:
+    position = task.position
+    if run.is_replaced(task):
+        return None if run.spreads or task.worker_id is not None else "it was replaced, and is not over"
+    match task.state:
+        case S.PENDING:
+            pending = progress.count_waiting(run, position)
+            if run.waiting[position] != pending:
+                return f"it waits for {run.waiting[position]} upstreams, and {pending} have not been heard of"
+            resting = run.is_resting() or bool(run.spreads) or (task.run_id, position) in memory.undecided
+            if not pending and task.due_at is None and not resting:
+                return "it is PENDING, and waits for nothing"
+        case S.QUEUED:
+            waits = run.spreads or memory.asides.has(task) or memory.queues.has(task, memory.shape(task))
+            if run.may_start() and not waits:
+                return "it is QUEUED, and in no queue"
+        case S.ASSIGNED | S.RUNNING:
+            lease = memory.leases.get(task.lease_id or "")
+            if lease is None or lease.members.get(task.attempt_id or "") is not task:
+                return f"it is {task.state}, and no lease holds it"
+        case _:
+            pass
+    return None
+
+
+def _repair(turn: Turn, run: RunMemory, task: Task, fault: str) -> None:
+    turn.batch.outbox.append(alerts.unexplained(task, fault, turn.now))
+    run.waiting[task.position] = progress.count_waiting(run, task.position)
+    if task.state is S.QUEUED:
+        turn.memory.queues.restore(task, turn.memory.shape(task))
+    elif task.state is S.PENDING and not run.waiting[task.position] and task.due_at is None:
+        progress.free(turn, run, task)

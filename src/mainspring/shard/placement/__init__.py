@@ -1,0 +1,1 @@
+"""Dispatch: fair share, gates, limits, reservations, preemption."""

@@ -1,0 +1,245 @@
+"""From the queues to the workers (PLC-1, PLC-4, PLC-10), and back from a group when somebody more important waits.
+
+Strict priority, then the tenant that is next (`shard/placement/fair_share.py`), then its oldest task. One decision serves a group of
+short tasks of one shape. A shape that finds no room is parked, so that it hides nothing behind it; what may not start
+though there may be room is for `shard/placement/gates.py` to say.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from msgspec.structs import replace
+
+from mainspring.core.fairness.queue_heads import Heads
+from mainspring.core.lifecycle import timeouts
+from mainspring.core.model.task import Priority, Task, TaskState, Trail
+from mainspring.core.model.worker import Lease, Worker
+from mainspring.core.placement.feasibility import NO_KIN, Kin, choose
+from mainspring.core.placement.task_shapes import Shape, without_kin
+from mainspring.protocol.ids import new_id
+from mainspring.protocol.wire import Assign, Assignment, Offer, Recall
+from mainspring.shard import decision_log
+from mainspring.shard.events import TimerDue, TimerKind
+from mainspring.shard.placement import concurrency_groups, failure_throttle, gates, preemption, reservations
+from mainspring.shard.placement.affinity import kin_of
+from mainspring.shard.placement.fair_share import NextTenants
+from mainspring.shard.state.memory import ShardMemory
+from mainspring.shard.tasks import circuit_breakers, fan_out, inputs
+from mainspring.shard.turn import Turn
+from mainspring.shard.workers import claims
+
+S = TaskState
+_MOST_PASSES = 16
+"""From the highest priority to the lowest in one turn."""
+
+
+def place(turn: Turn, only: Shape | None = None) -> bool:
+    """Give waiting tasks to workers, as long as there is room and the turn's budget lasts; False if more can be done.
+
+    Where room that was kept becomes free on the way, it is for the most important that it could help: all begins again.
+    """
+    claims.take_back(turn)
+    is_done = _place_all(turn, only)
+    claims.settle(turn)
+    return is_done
+
+
+def _place_all(turn: Turn, only: Shape | None) -> bool:
+    memory = turn.memory
+    concurrency_groups.settle(turn)
+    turn.put_back()
+    if gates.freezes_all(memory, turn.now) is not None:
+        return True
+    for _ in range(_MOST_PASSES):
+        woken = memory.queues.woken
+        _place_levels(turn, only)
+        if turn.spent():
+            return False
+        if memory.queues.woken == woken:
+            return True
+    return False
+
+
+def _place_levels(turn: Turn, only: Shape | None) -> None:
+    """One priority after another, until shapes are woken."""
+    memory = turn.memory
+    woken = memory.queues.woken
+    for priority in Priority:
+        if memory.hold_from is not None and priority >= memory.hold_from:
+            return
+        _place_kept(turn, priority, only)
+        _place_level(turn, priority, only, woken)
+        if preemption.make_room(turn, priority, only):
+            _place_kept(turn, priority, only)
+            _place_level(turn, priority, only, woken)
+        if turn.spent() or memory.queues.woken != woken:
+            return
+
+
+def _place_level(turn: Turn, priority: Priority, only: Shape | None, woken: int) -> None:
+    """One room at a time, each for the tenant that is next by then. Who may have nothing now is passed over."""
+    memory = turn.memory
+    heads = Heads(memory.queues, priority, only)
+    tenants = NextTenants(turn, priority, heads, memory.queues.tenants(priority, only=only))
+    while heads.any_left() and not turn.spent() and memory.queues.woken == woken:
+        tenant = tenants.first()
+        if tenant is None:
+            return
+        shape = heads.first(tenant)
+        if shape is None or gates.passes_over(turn, priority, tenant):
+            tenants.drop()
+        elif gates.exceeds(memory, priority, tenant, shape, turn.now) is None:
+            _place_one(turn, priority, tenant, shape)
+            tenants.move()
+        elif gates.never_fits(memory, tenant, shape, turn.now):
+            heads.pass_over(tenant, shape)
+        else:
+            tenants.drop()
+            if only is None and memory.rules.quotas[tenant].changes_at(turn.now) is None:
+                memory.queues.pass_over(priority, tenant)
+
+
+def _place_kept(turn: Turn, priority: Priority, only: Shape | None) -> None:
+    """Lines whose kept room is there are placed in it, also if nobody else of their shape finds any."""
+    memory = turn.memory
+    for line in [line for line in memory.come if line[0] is priority and only in (None, line[2])]:
+        _, tenant, shape = line
+        del memory.come[line]
+        for _ in range(len(memory.kept_rooms.get(line, ()))):
+            if gates.passes_over(turn, priority, tenant) or reservations.ready(turn, priority, tenant, shape) is None:
+                break
+            if gates.exceeds(memory, priority, tenant, shape, turn.now) is not None:
+                break
+            _place_one(turn, priority, tenant, shape)
+
+
+def _place_one(turn: Turn, priority: Priority, tenant: str, shape: Shape) -> None:
+    """Give the oldest tasks of a line one room, or park its shape."""
+    memory = turn.memory
+    worker = _choose(turn, priority, tenant, shape)
+    if worker is None:
+        why = f"no worker has room for {shape}"
+        decision_log.no_room(turn, priority, tenant, shape)
+        memory.park(shape, why)
+        for other in memory.queues.as_full(priority, shape) if shape.run else ():
+            memory.park(other, why)
+        _call_back_for(turn, priority, shape)
+        memory.needs.press((priority, tenant, shape), memory.life)
+        return
+    if shape.groups and not concurrency_groups.admits_shape(turn, tenant, shape):
+        return
+    size = _group_size(turn, priority, tenant, shape) if worker.wants is None else 1
+    tasks = memory.queues.take(priority, tenant, shape, size)
+    tasks = [task for task in tasks if memory.runs[task.run_id].may_place(task)]
+    if memory.failing_jobs.open:
+        tasks = [task for task in tasks if circuit_breakers.may_be_placed(turn, task)]
+    tasks = gates.admit(turn, shape, tasks)
+    if tasks:
+        _assign(turn, worker, shape, tasks)
+
+
+def _choose(turn: Turn, priority: Priority, tenant: str, shape: Shape) -> Worker | None:
+    """The worker for the oldest task of a line: where room is kept for it, or the best that has room."""
+    memory = turn.memory
+    kept = reservations.ready(turn, priority, tenant, shape)
+    head = memory.queues.first(priority, tenant, shape) if kept is None else None
+    if head is None or (shape.run and memory.queues.is_full(shape)):
+        return kept
+
+    def choose_for(shape: Shape, kin: Kin) -> Worker | None:
+        return choose(
+            shape, memory.open_workers, turn.random, priority=priority, kin=kin, task_id=head.id, zones=memory.zones,
+            shortlists=turn.shortlists,
+        )  # fmt: skip
+
+    worker = choose_for(shape, kin_of(memory, head, shape))
+    if worker is None and shape.run and choose_for(without_kin(shape), NO_KIN) is None:
+        memory.queues.note_full(shape)
+    return worker
+
+
+def _group_size(turn: Turn, priority: Priority, tenant: str, shape: Shape) -> int:
+    """A group only where more tasks wait than there are free places: otherwise each gets a place of its own."""
+    if shape.group_size == 1:
+        return 1
+    memory = turn.memory
+    most = failure_throttle.most_starts(turn, tenant) if priority is not Priority.P0 else None
+    size = shape.group_size if most is None else min(most, shape.group_size)
+    return max(1, min(size, memory.queues.depth[priority, tenant] // memory.places(shape)))
+
+
+def _assign(turn: Turn, worker: Worker, shape: Shape, tasks: list[Task]) -> None:
+    memory = turn.memory
+    lease = Lease(
+        id=new_id("lease", turn.now, turn.random), worker_id=worker.id, tenant=tasks[0].tenant,
+        priority=tasks[0].priority, shape=shape, members={},
+    )  # fmt: skip
+    decision_log.placed(turn, lease.id, worker, shape, tasks)
+    group = []
+    for task in tasks:
+        turn.touch(task)
+        attempt_id = new_id("att", turn.now, turn.random)
+        task.attempt += 1
+        task.attempt_id = attempt_id
+        task.lease_id = lease.id
+        task.worker_id = worker.id
+        task.assigned_at = turn.now
+        _forget_start(task)
+        turn.move(task, S.ASSIGNED, by="shard", because=f"placed on {worker.id}")
+        memory.hold(attempt_id, task)
+        lease.members[attempt_id] = task
+        group.append(_assignment(memory, task, attempt_id, shape.resources.memory_bytes))
+    memory.open_lease(lease)
+    concurrency_groups.spend(memory, shape.groups)
+    failure_throttle.started(memory, lease.tenant, len(tasks))
+    room = shape.resources
+    needs = Offer(room.cpu_millis, room.memory_bytes, room.gpus, room.disk_bytes)
+    if worker.wants is not None:
+        claims.hand_over(turn, worker, lease, group[0], needs)
+        return
+    memory.set_length(memory.tuning.receipt_seconds, TimerDue(kind=TimerKind.RECEIPT, subject=lease.id))
+    turn.send(worker, Assign(lease.id, tuple(group), needs))
+
+
+def _forget_start(task: Task) -> None:
+    """Another attempt begins: when the first one started is still to be known at the end of the run."""
+    if task.started_at is not None:
+        trail = task.trail or Trail()
+        task.trail = replace(trail, first_start=trail.first_start or task.started_at)
+        task.started_at = None
+
+
+def _assignment(memory: ShardMemory, task: Task, attempt_id: str, memory_bytes: int) -> Assignment:
+    run = memory.runs[task.run_id]
+    spec = run.spec(task.position)
+    given, failed = inputs.inputs(run, task.position)
+    item, birth, window = None, None, run.run.window_at
+    if task.birth is not None and run.fan_out_of(task) is not None:
+        item, birth = fan_out.item(run, task), task.birth
+    return Assignment(
+        attempt=attempt_id, task=task.id, run=task.run_id, tenant=task.tenant, name=task.name, number=task.attempt,
+        work=bytes(spec.work).decode(), params=run.run.params, inputs=given, failed_upstreams=tuple(failed),
+        timeout_seconds=timeouts.hard_limit(spec, task.trail, memory.tuning),
+        checkpoint=run.checkpoints.get(task.position), memory_bytes=memory_bytes, item=item,
+        partition=None if birth is None else birth.index,
+        total=None if birth is None else birth.total, window="" if window is None else _instant(window),
+    )  # fmt: skip
+
+
+def _instant(at: datetime) -> str:
+    """An instant as workers read it."""
+    return at.astimezone(UTC).isoformat().replace("+00:00", "Z")
+
+
+def _call_back_for(turn: Turn, priority: Priority, shape: Shape) -> None:
+    """Recall the rest of one group of lower priority that holds room which this shape could use."""
+    for lease in turn.memory.leases.values():
+        if lease.priority > priority and not lease.recalled and shape.resources.fits(lease.shape.resources):
+            waiting = tuple(attempt for attempt, task in lease.members.items() if task.state is S.ASSIGNED)
+            worker = turn.memory.workers[lease.worker_id]
+            if len(lease.members) > 1 and waiting and worker.session and worker.takes_new():
+                lease.recalled = True
+                turn.memory.going[lease.id] = lease
+                turn.send(worker, Recall(waiting))
+                return

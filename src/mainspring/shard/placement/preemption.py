@@ -1,0 +1,356 @@
+"""Room is made for those that find none (PLC-5, PLC-6, PLC-9), and kept for them (`shard/placement/reservations.py`).
+
+A line that finds no room is looked at once its level is placed and before a lower one is: so nobody less important
+takes what could be made room with. By what right its oldest task gets room:
+
+    P0                             others are stopped: P2, or P1
+    within its tenant's guarantee  what others have on burst is taken back
+    P1, if set so                  P2 is moved to another worker
+    any, after some seconds        room is kept for the tenant that is next (`shard/placement/starvation_guard.py`)
+
+What can be had without stopping anything is taken first: room that is kept for less important tasks, and the rest of
+groups, which has been called back by then. Each task has one room kept at a time, for `kept_room_seconds`: so often
+others can be asked to go for it, and no more.
+"""
+
+from __future__ import annotations
+
+from collections import ChainMap
+from collections.abc import Iterator, Mapping
+from datetime import timedelta
+from functools import cache, partial
+
+from msgspec.structs import replace
+
+from mainspring.core.fairness.quotas import is_guaranteed
+from mainspring.core.model.resources import NOTHING, Resources
+from mainspring.core.model.task import Priority, StopKind, Task
+from mainspring.core.model.worker import Lease, Worker
+from mainspring.core.placement.preemption_policy import (
+    MOST_LOOKED_AT,
+    Fleet,
+    Looks,
+    Mode,
+    Plan,
+    Wanted,
+    decide_victims,
+    is_going,
+    plan_on,
+)
+from mainspring.core.placement.task_shapes import Shape
+from mainspring.shard import decision_log
+from mainspring.shard.actions import stop_requests
+from mainspring.shard.events import TimerDue, TimerKind
+from mainspring.shard.placement import concurrency_groups, gates, reservations
+from mainspring.shard.placement import starvation_guard as patience
+from mainspring.shard.placement.starved_queues import Line
+from mainspring.shard.state.memory import ShardMemory
+from mainspring.shard.turn import Turn
+
+LINES_PER_TURN = 64
+ROOMS_PER_TURN = 8
+"""Of one line: each may cost a look at the whole fleet. The next turn goes on."""
+LOOK_AGAIN_SECONDS = 1.0
+"""After a look that found nothing."""
+_MOVES_TO = 64
+"""Workers among which a new place is sought for what would be moved."""
+_WHY = {
+    Mode.TAKE_OVER: "",
+    Mode.PREEMPT: "preempted for {winner}",
+    Mode.RECLAIM: "gives back what it had beyond its guarantee, for {winner}",
+    Mode.DEFRAGMENT: "moved to another worker, for {winner}",
+}
+
+
+def make_room(turn: Turn, priority: Priority, only: Shape | None = None) -> bool:
+    """Make room for the lines of a level that found none; True if something may be placed now that could not before."""
+    memory = turn.memory
+    _sweep(memory, priority)
+    looks = Looks()
+    freed = _take_over(turn, priority, only, looks)
+    for line in memory.needs.pop_due(priority, memory.life, LINES_PER_TURN):
+        if turn.spent() or not looks.left or (only is not None and line[2] != only):
+            memory.needs.put_off(line, memory.life)
+        else:
+            freed = _look(turn, line, looks) or freed
+    _set_alarm(memory)
+    return freed
+
+
+def made_room(because: str) -> bool:
+    """Whether this is why a task came back to its queue: it had to make room for another."""
+    return any(because.startswith(why.partition("{")[0]) for why in _WHY.values() if why)
+
+
+def _look(turn: Turn, line: Line, looks: Looks) -> bool:
+    """Make room for the oldest tasks of a line that have none; True if some was there at once."""
+    memory, (priority, tenant, shape) = turn.memory, line
+    head = memory.queues.first(priority, tenant, shape)
+    if head is None or shape not in memory.queues.parked:
+        memory.needs.forget(line)
+        return False
+    need = memory.needs.need(line, head.id, memory.life)
+    waited, freed = memory.life - need.since, False
+    found: tuple[Mode, Plan] | None = None
+    over = frozenset(_less_important(memory, priority))
+    fleet = _survey(turn, over, looks)
+    most = ROOMS_PER_TURN + len(memory.kept_rooms.get(line, ()))
+    tasks = memory.queues.oldest(priority, tenant, shape, most)
+    for task in tasks:
+        if task.reserved is not None:
+            continue
+        waits_for_room = _waits_for_room(turn, task, shape)
+        found = _find_plan(turn, task, over, replace(fleet, use=_lasting_use(turn)), found) if waits_for_room else None
+        if found is None:
+            if waits_for_room and task is head and waited >= memory.tuning.keep_room_after_seconds:
+                patience.keep_for_next(turn, task, shape)
+            _look_again(memory, line, waited)
+            return freed
+        freed = _carry_out(turn, task, *found) or freed
+    if len(tasks) == most:
+        memory.needs.put_off(line, memory.life, memory.life)
+    else:
+        memory.needs.forget(line)
+    return freed
+
+
+def _sweep(memory: ShardMemory, priority: Priority) -> None:
+    """Take in the lines of shapes that are parked: one found no room, and parked the others with it.
+
+    Those of P0 are few, and can't wait; the others are taken in once a second.
+    """
+    needs, life = memory.needs, memory.life
+    if not memory.queues.parked:
+        return
+    if priority is Priority.P0:
+        for line in memory.queues.parked_lines((Priority.P0,)):
+            needs.press(line, life)
+    elif life >= needs.swept + LOOK_AGAIN_SECONDS:
+        needs.swept, needs.is_new = life, False
+        for line in memory.queues.parked_lines((Priority.P1, Priority.P2)):
+            needs.press(line, life)
+    elif needs.is_new:
+        needs.wake(needs.swept + LOOK_AGAIN_SECONDS)
+
+
+def _take_over(turn: Turn, priority: Priority, only: Shape | None, looks: Looks) -> bool:
+    """Where room that is kept for less important tasks is there, more important ones are to have it before them.
+
+    Lines that it could help are looked at now. Who has room kept that is not there yet has this instead; True if so.
+    """
+    memory, freed = turn.memory, False
+    over = frozenset(_less_important(memory, priority)) if memory.needs.stirred else frozenset[str]()
+    for worker in [memory.workers[name] for name in memory.needs.stirred if name in memory.workers]:
+        if over.isdisjoint(worker.kept):
+            continue
+        room = worker.free
+        for task_id, kept in worker.kept.items():
+            room += kept if task_id in over else NOTHING
+        memory.needs.hurry(priority, memory.life, partial(_fits, room))
+        lines = [line for line in memory.kept_rooms if line[0] is priority and only in (None, line[2])]
+        for line in lines:
+            if _fits(room, line[2]) and not turn.spent():
+                freed = _exchange(turn, line, worker, _survey(turn, over, looks), over) or freed
+    if priority is Priority.P2:
+        memory.needs.stirred.clear()
+    return freed
+
+
+def _fits(room: Resources, shape: Shape) -> bool:
+    return shape.resources.fits(room)
+
+
+def _exchange(turn: Turn, line: Line, worker: Worker, fleet: Fleet, over: frozenset[str]) -> bool:
+    """Give tasks of a line room on this worker instead of what is kept for them and is not there yet."""
+    memory, shape, freed = turn.memory, line[2], False
+    for task in list(memory.kept_rooms[line].values()):
+        kept = None if task.reserved is None else memory.workers.get(task.reserved.worker)
+        if kept is None or reservations.has_come(memory, task, kept) or not _waits_for_room(turn, task, shape):
+            continue
+        plan = _plan_at_once(memory, task, worker, fleet, over)
+        if plan is None:
+            break
+        reservations.give_back(turn, task)
+        freed = _carry_out(turn, task, Mode.TAKE_OVER, plan) or freed
+    return freed
+
+
+def _plan_at_once(memory: ShardMemory, task: Task, worker: Worker, fleet: Fleet, over: frozenset[str]) -> Plan | None:
+    """How a task has room on this worker at once, with what is kept there for less important ones."""
+    wanted = Wanted(
+        mode=Mode.TAKE_OVER, tenant=task.tenant, resources=memory.shape(task).resources, over=over, at_once=True,
+        may_take=reservations.may_take(memory, task),
+    )  # fmt: skip
+    plan = plan_on(wanted, worker, fleet, frozenset())
+    return plan if plan is not None and wanted.may_take(worker) else None
+
+
+def _look_again(memory: ShardMemory, line: Line, waited: float) -> None:
+    """Look at a line again soon if something happens; if nothing does, all the less often the longer it has waited."""
+    after = memory.tuning.keep_room_after_seconds
+    patience = after - waited if waited < after else max(LOOK_AGAIN_SECONDS, waited)
+    memory.needs.put_off(line, memory.life + min(LOOK_AGAIN_SECONDS, patience), memory.life + patience)
+
+
+def _waits_for_room(turn: Turn, task: Task, shape: Shape) -> bool:
+    """Whether a task waits for nothing but room."""
+    memory, run = turn.memory, turn.memory.runs[task.run_id]
+    if shape in memory.barred or memory.waits_for_group(shape) or run.subject() in memory.failing_jobs.open:
+        return False
+    if not run.may_place(task) or gates.hinders_run(memory, run, turn.now) is not None:
+        return False
+    if gates.passes_over(turn, task.priority, task.tenant):
+        return False
+    kept = _kept_beside(memory, task)
+    if gates.exceeds(memory, task.priority, task.tenant, shape, turn.now, kept) is not None:
+        return False
+    return concurrency_groups.has_slot(turn, task, shape)
+
+
+def _survey(turn: Turn, over: frozenset[str], looks: Looks) -> Fleet:
+    """What is to be known of those who have room."""
+    memory = turn.memory
+    open_workers = memory.open_workers.all if memory.tuning.defragment else []
+    return Fleet(
+        now=turn.now,
+        looks=looks,
+        holders=cache(lambda levels: _holders(memory, levels, over)),
+        use={},
+        quota=lambda tenant: memory.rules.quota(tenant, turn.now),
+        lost=lambda lease: _seconds_lost(turn, lease),
+        others=turn.random.sample(open_workers, min(_MOVES_TO, len(open_workers))),
+    )
+
+
+def _find_plan(
+    turn: Turn, task: Task, over: frozenset[str], fleet: Fleet, before: tuple[Mode, Plan] | None
+) -> tuple[Mode, Plan] | None:
+    """By what right, and how, a task gets room; None if it has to wait.
+
+    Room that is kept for less important ones and is enough at once goes before room that others are still leaving.
+
+    `before` is what was found for the one before it in its line: nothing comes of the stages that led to nothing then.
+    """
+    memory = turn.memory
+    shape = memory.shape(task)
+    for worker in [worker for worker in fleet.holders(frozenset()) if not over.isdisjoint(worker.kept)]:
+        at_once = _plan_at_once(memory, task, worker, fleet, over)
+        if at_once is not None and at_once.rooms:
+            return Mode.TAKE_OVER, at_once
+    mode = _right(turn, task, shape)
+    if mode is Mode.TAKE_OVER and not over:
+        return None
+    stage = before[1].stage if before is not None and before[0] is mode else 0
+    wanted = Wanted(
+        mode=mode, tenant=task.tenant, resources=shape.resources, over=over, stage=stage,
+        may_take=reservations.may_take(memory, task),
+    )  # fmt: skip
+    plan = decide_victims(wanted, fleet, turn.random)
+    if plan is None or (mode is Mode.TAKE_OVER and not plan.rooms):
+        return None
+    return mode, plan
+
+
+def _right(turn: Turn, task: Task, shape: Shape) -> Mode:
+    """By what right others may be asked to go for a task."""
+    memory = turn.memory
+    if task.priority is Priority.P0:
+        return Mode.PREEMPT
+    quota = memory.rules.quota(task.tenant, turn.now)
+    use = sum(_kept_beside(memory, task), start=memory.use.get(task.tenant, NOTHING) + shape.resources)
+    if is_guaranteed(quota, use):
+        return Mode.RECLAIM
+    if task.priority is Priority.P1 and memory.tuning.defragment and shape.resources.fits(_free_total(memory)):
+        return Mode.DEFRAGMENT
+    return Mode.TAKE_OVER
+
+
+def _holders(memory: ShardMemory, levels: frozenset[Priority], over: frozenset[str]) -> list[Worker]:
+    """Workers that have something of these priorities, or something that is going, or room that may be taken over."""
+    names = dict.fromkeys(lease.worker_id for lease in memory.going.values())
+    for task in map(memory.find, sorted(over)):
+        if task is not None and task.reserved is not None:
+            names[task.reserved.worker] = None
+    for priority in sorted(levels):
+        names.update(dict.fromkeys(memory.holders[priority]))
+    return [memory.workers[name] for name in names]
+
+
+def _less_important(memory: ShardMemory, priority: Priority) -> Iterator[str]:
+    """Tasks whose room a priority may have: of a lower one, and for a P1 only if nobody was stopped for it."""
+    for (lower, _, _), kept in memory.kept_rooms.items():
+        if lower > priority:
+            for other in kept.values():
+                if priority is Priority.P0 or (other.reserved is not None and other.reserved.yields):
+                    yield other.id
+
+
+def _lasting_use(turn: Turn) -> Mapping[str, Resources]:
+    """What each tenant uses, without what is going. Not a copy of all of it: tenants may be many, and so may lines."""
+    use, left = turn.memory.use, dict[str, Resources]()
+    for lease in turn.memory.going.values():
+        if is_going(lease, turn.now):
+            left[lease.tenant] = left.get(lease.tenant, use[lease.tenant]) - lease.shape.resources
+    return ChainMap(left, use) if left else use
+
+
+def _kept_beside(memory: ShardMemory, task: Task) -> list[Resources]:
+    """The rooms that are kept for other tasks of its tenant, which will be using them, too."""
+    return [
+        shape.resources
+        for (_, tenant, shape), kept in memory.kept_rooms.items()
+        if tenant == task.tenant
+        for task_id in kept
+        if task_id != task.id
+    ]
+
+
+def _free_total(memory: ShardMemory) -> Resources:
+    total = NOTHING
+    for worker in memory.open_workers.all[:MOST_LOOKED_AT]:
+        total += worker.free
+    return total
+
+
+def _seconds_lost(turn: Turn, lease: Lease) -> float:
+    """What would have to be done again if a lease ended now."""
+    return sum(stop_requests.seconds_lost(turn, task) for task in lease.members.values())
+
+
+def _carry_out(turn: Turn, task: Task, mode: Mode, plan: Plan) -> bool:
+    """Ask the victims to go, and keep their room; True if the task fits at once."""
+    memory = turn.memory
+    decision_log.room_is_made(turn, task, mode, plan)
+    for task_id in plan.rooms:
+        other = memory.find(task_id)
+        if other is not None:
+            waited = memory.tuning.keep_room_after_seconds if other.reserved and other.reserved.yields else 0.0
+            reservations.give_back(turn, other)
+            line = (other.priority, other.tenant, memory.shape(other))
+            memory.needs.press_again(line, other.id, waited, memory.life)
+    why = _WHY[mode].format(winner=_say(memory, task))
+    grace = timedelta(seconds=memory.tuning.preemption_grace_seconds)
+    for lease in plan.victims:
+        for member in list(lease.members.values()):
+            if member.stop is None or member.stop.kind is StopKind.HOLD:
+                stop_requests.request(
+                    turn, member, StopKind.PREEMPT, by="shard", why=why, grace=grace, for_task=task.id
+                )
+    moved = len(plan.victims)
+    say = f"{moved} make room for it" if moved else "others go anyway"
+    reservations.keep(turn, task, plan.worker, say, yields=mode is Mode.TAKE_OVER)
+    return reservations.has_come(memory, task, plan.worker)
+
+
+def _say(memory: ShardMemory, task: Task) -> str:
+    job = memory.runs[task.run_id].subject()
+    return f"{task.name} of {job} (tenant {task.tenant}, {task.priority.name}, run {task.run_id})"
+
+
+def _set_alarm(memory: ShardMemory) -> None:
+    """Have a timer come up when a line is to be looked at whatever happens."""
+    needs, due = memory.needs, memory.needs.next_alarm
+    needs.next_alarm = None
+    if due is not None and (needs.alarm is None or due < needs.alarm):
+        needs.alarm = due
+        memory.set_length(due - memory.life, TimerDue(kind=TimerKind.KEPT_ROOM, subject=""))

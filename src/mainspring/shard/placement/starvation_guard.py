@@ -1,0 +1,67 @@
+"""Room is kept for the tenant that is next, on a worker that empties by itself (PLC-4, PLC-6).
+
+Small tasks of others would take every bit that becomes free there otherwise, and a large one would wait for ever.
+"""
+
+from __future__ import annotations
+
+from mainspring.core.model.task import Priority, Task
+from mainspring.core.model.worker import Worker, WorkerStatus
+from mainspring.core.placement.preemption_policy import MOST_LOOKED_AT, coverage
+from mainspring.core.placement.task_shapes import Shape
+from mainspring.shard.placement import gates, reservations
+from mainspring.shard.placement.fair_share import Place, place_of
+from mainspring.shard.state.memory import ShardMemory
+from mainspring.shard.turn import Turn
+
+
+def keep_for_next(turn: Turn, task: Task, shape: Shape) -> None:
+    """Keep room for a task that is next and would wait for ever behind smaller ones; nobody is stopped.
+
+    One at a time at each priority: what is kept so lies idle until it is enough.
+    """
+    memory = turn.memory
+    if _keeps_already(memory, task.priority) or not _is_next(turn, task, shape):
+        return
+    may_take = reservations.may_take(memory, task)
+    best: tuple[float, Worker] | None = None
+    for worker in _sample(turn):
+        if worker.status is WorkerStatus.READY and not worker.kept and shape.resources.fits(worker.total):
+            part = coverage(worker.free, shape.resources)
+            if (best is None or part > best[0]) and may_take(worker):
+                best = (part, worker)
+    if best is not None:
+        reservations.keep(turn, task, best[1], "it is next, and waits until enough is free there", yields=True)
+
+
+def _keeps_already(memory: ShardMemory, priority: Priority) -> bool:
+    return any(
+        task.reserved is not None and task.reserved.yields
+        for (level, _, _), kept in memory.kept_rooms.items()
+        if level is priority
+        for task in kept.values()
+    )
+
+
+def _is_next(turn: Turn, task: Task, shape: Shape) -> bool:
+    """Whether no other tenant that has something waiting at its priority, and may start it, comes before."""
+    mine = place_of(turn.memory, task.priority, task.tenant, turn.now, shape)
+    return not any(
+        priority is task.priority and tenant != task.tenant and _may_start_before(turn, mine, priority, tenant)
+        for priority, tenant in turn.memory.queues.depth
+    )
+
+
+def _may_start_before(turn: Turn, place: Place, priority: Priority, tenant: str) -> bool:
+    """Whether a tenant has something that may start, with which it would stand before this place."""
+    memory = turn.memory
+    return not gates.passes_over(turn, priority, tenant) and any(
+        place_of(memory, priority, tenant, turn.now, shape) < place
+        and gates.exceeds(memory, priority, tenant, shape, turn.now) is None
+        for shape in memory.queues.shapes_of(priority, tenant)
+    )
+
+
+def _sample(turn: Turn) -> list[Worker]:
+    workers = list(turn.memory.workers.values())
+    return workers if len(workers) <= MOST_LOOKED_AT else turn.random.sample(workers, MOST_LOOKED_AT)

@@ -1,0 +1,185 @@
+"""One bad value never stops a shard: an event that fails alone goes to `rejected_events`, and its owner is held.
+
+    a report about an attempt   its task is QUARANTINED, the worker is answered *rejected*
+    a checkpoint, more time     it is not kept, not given, and nothing else changes
+    a run that arrives          it is held, and leaves intake
+    the placing of a shape      the shape is barred until a new leader tries it
+    a timer, a step             its task is QUARANTINED, or its run is held
+    an act                      whoever asked is told
+    rules, parts of limits      the shard goes by those that it had
+
+The host calls this after it has loaded the memory anew: nothing of the failed attempt to take the event is left.
+"""
+
+from __future__ import annotations
+
+from copy import copy
+
+import msgspec
+
+from mainspring.core.lifecycle.states import FINAL
+from mainspring.core.model.batch import RejectedEvent
+from mainspring.core.model.run import FINAL_RUN, RunState, conclude
+from mainspring.core.model.task import AttemptEnd, Task, TaskState
+from mainspring.protocol.ids import new_id
+from mainspring.protocol.wire import Answer, Verdict
+from mainspring.shard import alerts
+from mainspring.shard.actions import stop_requests
+from mainspring.shard.effects import Reply, Send
+from mainspring.shard.events import (
+    Act,
+    AllowanceGranted,
+    Asked,
+    AttemptEnded,
+    AttemptReturned,
+    AttemptStarted,
+    CheckpointSaved,
+    Event,
+    MoreTimeAsked,
+    PlaceShape,
+    RippleStep,
+    Ruled,
+    RunArrived,
+    RunUnreadable,
+    ShareGranted,
+    ShareWanted,
+    SpreadStep,
+    TaskUndecided,
+    TimerDue,
+    WorkerAct,
+    WorkerEvent,
+    WorkerUnheard,
+    name_of,
+)
+from mainspring.shard.tasks import progress
+from mainspring.shard.turn import Turn
+from mainspring.shard.workers.claim_events import ClaimAct, ClaimDropped, EndClaimed
+
+_LONGEST_RECORD = 16_384
+_LONGEST_FAULT = 1_000
+
+
+def reject(turn: Turn, event: Event, fault: str) -> None:
+    """Record an event that could not be taken, and hold what it is about."""
+    fault = _storable(fault, _LONGEST_FAULT)
+    subject = _hold_owner(turn, event, fault)
+    kind = name_of(event)
+    record = RejectedEvent(
+        id=new_id("rej", turn.now, turn.random), shard=turn.memory.shard, kind=kind,
+        subject=_storable(subject, _LONGEST_FAULT), event=_describe(event), fault=fault, at=turn.now,
+    )  # fmt: skip
+    turn.batch.rejected.append(record)
+    turn.batch.outbox.append(alerts.event_rejected(record.id, turn.memory.shard, kind, record.subject, fault, turn.now))
+
+
+def _hold_owner(turn: Turn, event: Event, fault: str) -> str:
+    """Put what the event is about where only a person can move it on; return its id."""
+    match event:
+        case AttemptStarted() | AttemptEnded() | AttemptReturned():
+            task = turn.memory.attempts.get(event.attempt)
+            if task is not None and task.worker_id == event.worker:
+                _quarantine(turn, task, fault, gone=isinstance(event, AttemptEnded))
+            if isinstance(event, AttemptEnded):
+                answer = Answer(event.attempt, Verdict.REJECTED)
+                turn.batch.effects.append(Send(event.worker, event.session, answer))
+            return event.attempt
+        case CheckpointSaved() | MoreTimeAsked():
+            return event.attempt
+        case EndClaimed():
+            task = turn.memory.attempts.get(event.attempt)
+            if task is not None and task.worker_id == event.worker:
+                _quarantine(turn, task, fault, gone=True)
+            turn.answer(event, Reply.REFUSED, fault)
+            return event.attempt
+        case RunArrived() | RunUnreadable():
+            row = turn.memory.overtaken.get(event.run.id, event.run)
+            if row is not None and row.state not in FINAL_RUN:
+                row = copy(row)
+                row.held = fault
+                if row.adopted_at is not None:
+                    conclude(row, RunState.PAUSED, turn.now)
+                turn.batch.runs.append(row)
+            return event.run.id
+        case PlaceShape():
+            turn.memory.barred[event.shape] = fault
+            turn.memory.queues.park(event.shape, f"placing it failed: {fault}")
+            return str(event.shape)
+        case TimerDue():
+            _quarantine(turn, turn.memory.find(event.subject), fault)
+            _hold_run(turn, event.subject, fault)
+            return event.subject
+        case SpreadStep() | RippleStep() | TaskUndecided():
+            _hold_run(turn, event.run_id, fault)
+            return event.run_id
+        case Asked():
+            turn.answer(event, Reply.REFUSED, fault)
+            return _forget_act(turn, event)
+        case _:
+            return _say_subject(event)
+
+
+def _say_subject(event: Event) -> str:
+    """What an event is about that holds nothing up: the shard goes on as if it had not come."""
+    match event:
+        case WorkerEvent():
+            return event.worker
+        case WorkerUnheard():
+            return event.row.id
+        case ClaimDropped():
+            return event.worker
+        case ShareGranted() | ShareWanted() | AllowanceGranted():
+            return event.limit
+        case Ruled():
+            return f"rules {event.rules.version}"
+        case _:
+            return ""
+
+
+def _forget_act(turn: Turn, event: Asked) -> str:
+    match event:
+        case Act():
+            turn.memory.overtaken.pop(event.run_id, None)
+            return event.run_id
+        case WorkerAct() | ClaimAct():
+            return event.worker
+        case _:
+            return ""
+
+
+def _quarantine(turn: Turn, task: Task | None, fault: str, *, gone: bool = False) -> None:
+    """Hold a task; its process, if it is not known to be gone, is ended. A run that is to end is not held up by it."""
+    if task is None or task.state in FINAL or task.state is TaskState.QUARANTINED:
+        return
+    if task.attempt_id is not None:
+        if not gone:
+            stop_requests.disown(turn, task.worker_id or "", task.attempt_id)
+        turn.end_attempt(task, AttemptEnd.REJECTED, why=fault)
+    turn.move(task, TaskState.QUARANTINED, by="shard", because=fault)
+    run = turn.memory.runs[task.run_id]
+    if run.run.cancelled_by is not None or run.run.timed_out:
+        progress.cancel_unstarted(turn, run, task)
+    elif run.is_replaced(task):
+        progress.cancel(turn, run, task, by="shard", because=progress.REPLACED, cause=None)
+
+
+def _hold_run(turn: Turn, run_id: str, fault: str) -> None:
+    """Stop working on a run: its spreads and ripples rest until a person resumes it."""
+    run = turn.memory.runs.get(run_id)
+    if run is not None:
+        run.run.held = fault
+        turn.mark(run)
+
+
+def _describe(event: Event) -> str:
+    """The event as JSON for a person's eyes: bounded, and without what no store takes."""
+    try:
+        text = msgspec.json.encode(event, enc_hook=repr).decode()
+    except (TypeError, ValueError, UnicodeEncodeError):
+        text = repr(event)
+    return msgspec.json.encode(_storable(text, _LONGEST_RECORD)).decode()
+
+
+def _storable(text: str, most: int) -> str:
+    """What of a text every store takes: no NUL, no lone surrogate, bounded."""
+    text = text[:most].replace("\\\\u0000", "?").replace("\\u0000", "?").replace("\0", "?")
+    return text.encode("utf-8", "replace").decode()

@@ -1,0 +1,1 @@
+"""What a shard has in memory, all of it derivable from rows."""

@@ -1,0 +1,397 @@
+"""What a shard has in mind: runs, their tasks, workers, leases, queues, timers. All of it can be loaded again (HA-3).
+
+1. `attempts` has exactly the attempts of tasks that a worker holds, and each is a member of one lease (I-10, I-12).
+2. A run is here from its adoption until it is final.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from datetime import UTC, datetime
+
+import msgspec
+
+from mainspring.core.admission.intake import Filled
+from mainspring.core.fairness.fair_queues import FairQueues
+from mainspring.core.fairness.freezes import FreezeKind
+from mainspring.core.fairness.recent_usage import PastUse
+from mainspring.core.fairness.sharing_rules import NO_RULES, SharingRules
+from mainspring.core.lifecycle.circuit_breakers import JobCircuits, SignatureCircuits
+from mainspring.core.lifecycle.duration_stats import Durations
+from mainspring.core.lifecycle.states import FINAL, HELD_BY_A_WORKER
+from mainspring.core.limits.concurrency_groups import limit_of
+from mainspring.core.limits.failure_budget import FailureTallies
+from mainspring.core.limits.retry_rate import RetryPace
+from mainspring.core.limits.token_bucket import Bucket
+from mainspring.core.model.alerts import AlertKind
+from mainspring.core.model.batch import SpreadKind, WorkerRow
+from mainspring.core.model.resources import NOTHING, Resources
+from mainspring.core.model.run import Run
+from mainspring.core.model.settings import USUAL, Tuning
+from mainspring.core.model.task import Priority, StopKind, Task
+from mainspring.core.model.worker import Hold, Lease, Worker, is_claimant
+from mainspring.core.placement.feasibility import obstacles
+from mainspring.core.placement.task_shapes import Shape, with_memory
+from mainspring.core.placement.worker_index import OpenWorkers
+from mainspring.shard.events import TimerDue, TimerKind
+from mainspring.shard.placement.blocked import Asides
+from mainspring.shard.placement.limit_ledger import GroupBook
+from mainspring.shard.placement.starved_queues import Line, Needs
+from mainspring.shard.state.run_state import RunMemory
+from mainspring.shard.state.timers import Timers
+from mainspring.shard.workers.open_claims import ClaimBook
+from mainspring.shard.workers.recent_workers import Departures
+
+PAST_INTAKE = FINAL | HELD_BY_A_WORKER
+"""Tasks of these states don't keep intake from giving more: what runs is bounded by the fleet."""
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+LONGEST_TURN_SECONDS = 2.0
+_MOST_OVERTAKEN = 20_000
+"""More than can be on their way from intake."""
+
+
+class Headway(msgspec.Struct, frozen=True, kw_only=True):
+    """How far an attempt is, as its worker says."""
+
+    percent: float | None
+    note: str
+    moved: float
+    """When it last said something else, in seconds of the shard's life."""
+
+
+class Throttle(msgspec.Struct, kw_only=True):
+    """How fast a tenant may start something that has used up its budget of failures."""
+
+    bucket: Bucket
+    due: float = 0.0
+    """When a timer looks at it again, in seconds of the shard's life."""
+
+
+class PutOff(msgspec.Struct, kw_only=True):
+    """Work of one run that waits for its pace."""
+
+    spreads: list[tuple[str, SpreadKind, str]] = []
+    ripples: list[tuple[str, int]] = []
+
+
+class ShardMemory:
+    """Everything that one shard knows."""
+
+    def __init__(self, shard: str, tuning: Tuning = USUAL) -> None:  # tidy: long because it is a list of what there is
+        self.shard = shard
+        self.tuning = tuning
+        self.runs: dict[str, RunMemory] = {}
+        self.attempts: dict[str, Task] = {}
+        self.workers: dict[str, Worker] = {}
+        self.held: dict[str, WorkerRow] = {}
+        """Rows of the workers that are cordoned or draining, whether or not they are here."""
+        self.headway: dict[str, Headway] = {}
+        """By attempt, for those that say how far they are."""
+        self.deadlines: dict[str, float] = {}
+        """By attempt, for those that got more time: when it is up, in seconds of the shard's life."""
+        self.told: dict[str, frozenset[AlertKind]] = {}
+        """By attempt: what somebody was told of it, and will be told the end of."""
+        self.watches = 0
+        """How many timers have been set to watch over workers."""
+        self.open_workers = OpenWorkers()
+        self.leases: dict[str, Lease] = {}
+        self.holders: dict[Priority, dict[str, int]] = {priority: {} for priority in Priority}
+        """By priority: how many leases of it each worker has."""
+        self.going: dict[str, Lease] = {}
+        """Leases of which a task was asked to stop, or the rest was called back."""
+        self.saved_at: dict[str, datetime] = {}
+        """By attempt, for those that have saved something: when they did so last."""
+        self.kept_rooms: dict[Line, dict[str, Task]] = {}
+        """By line: the tasks for which room is kept, by id (`shard/placement/reservations.py`)."""
+        self.come: dict[Line, None] = {}
+        """Lines whose kept room may be there: they are placed also if their shape is parked for others."""
+        self.needs = Needs()
+        self.queues = FairQueues()
+        self.use: dict[str, Resources] = {}
+        """What each tenant's live leases add up to."""
+        self.rooms: dict[str, int] = {}
+        """How many live leases each tenant has."""
+        self.past_use = {priority: PastUse() for priority in Priority}
+        """What each tenant had before: between equals that decides who is next."""
+        self.asides, self.groups, self.claims = Asides(), GroupBook(), ClaimBook()
+        self.departures = Departures()
+        self.kin_parked: dict[str, set[Shape]] = {}
+        """By run: shapes that wait for tasks of their run to be elsewhere."""
+        self.failures = FailureTallies()
+        self.throttles: dict[str, Throttle] = {}
+        """By tenant, for those that have used up their budget of failures."""
+        self.rule(NO_RULES)
+        self.capacity = NOTHING
+        """What all ready workers offer together."""
+        self.in_memory = Filled()
+        """Tasks that are neither final nor held by a worker, made or still to be made."""
+        self.ripples: deque[tuple[str, int]] = deque()
+        self.undecided: deque[tuple[str, int]] = deque()
+        """Tasks that may be ready, found while loading."""
+        self.spreads: deque[tuple[str, SpreadKind, str]] = deque()
+        self.put_off: dict[str, PutOff] = {}
+        """By run: what has left the lines above, until a timer puts it back."""
+        self.barred: dict[Shape, str] = {}
+        """Shapes whose placing failed for a fault of ours or of the data."""
+        self.hold_from: Priority | None = None
+        self.life = 0.0
+        """Seconds that this shard has lived through: at most 2 for each turn."""
+        self._last_turn: datetime | None = None
+        self.instants = Timers(self._is_stale)
+        self.lengths = Timers(self._is_stale)
+        self.overtaken: dict[str, Run | None] = {}
+        """Runs that an act changed before they arrived, as it left them; None: adopted for it."""
+        self.retry_pace = RetryPace(tuning.retries_per_second, tuning.alike_retries_per_second)
+        self.alike = SignatureCircuits()
+        self.failing_jobs = JobCircuits()
+        self.durations = Durations()
+        self.audited: deque[str] = deque()
+        """Runs still to be looked at in this round of the audit."""
+
+    def live_on(self, now: datetime) -> None:
+        """Time has passed."""
+        self.life += self._unlived(now)
+        self._last_turn = now
+
+    def retune(self, tuning: Tuning) -> None:
+        """Go by other measures from now on.
+
+        A timer that was set by the old ones comes up by them once. What it finds is judged by the new ones, but for an
+        assignment that is not received. Runs that are paced begin with full buckets.
+        """
+        self.tuning = tuning
+        self.retry_pace.retune(tuning.retries_per_second, tuning.alike_retries_per_second)
+        self.throttles.clear()
+        for run in self.runs.values():
+            run.buckets.clear()
+
+    def rule(self, rules: SharingRules) -> None:
+        """Go by other rules from now on. What follows for those that wait is `shard/placement/rule_changes.py`'s."""
+        self.rules = rules
+        self.queues.let_all_try()
+        self.promised = frozenset(tenant for tenant, row in rules.quotas.items() if row.may_guarantee())
+        """Tenants to which something is guaranteed, now or at another time."""
+        self.frozen_jobs = {row.subject: row for row in rules.freezes if row.kind is FreezeKind.JOB}
+        self.frozen_tenants = {row.subject: row for row in rules.freezes if row.kind is FreezeKind.TENANT}
+        self.zones = () if rules.pool is None else rules.pool.zones
+        """Where workers must be to get something; empty: anywhere."""
+
+    def overtake(self, run_id: str, row: Run | None) -> None:
+        """An act has changed a run that intake may have handed over; None: adopted it, so that it must not be again."""
+        self.overtaken[run_id] = row
+        if len(self.overtaken) > _MOST_OVERTAKEN:
+            del self.overtaken[next(iter(self.overtaken))]
+
+    def find(self, task_id: str) -> Task | None:
+        """A task by its id, if its run is in memory."""
+        run_id, _, place = f"run_{task_id[5:]}".partition(".")
+        memory = self.runs.get(run_id)
+        if memory is None:
+            return None
+        position = int(place) if place.isdigit() else memory.position_of(place)
+        return memory.tasks[position] if position is not None and position < len(memory.tasks) else None
+
+    def shape(self, task: Task) -> Shape:
+        """What the task needs of a worker, by now."""
+        run, trail = self.runs[task.run_id], task.trail
+        shape = run.shape(task.position)
+        if shape.groups or shape.near or shape.apart:
+            groups = tuple(limit_of(task.tenant, name) for name in shape.groups if name not in run.job.spec.groups)
+            of_run = task.run_id if shape.near or shape.apart else ""
+            shape = msgspec.structs.replace(shape, groups=groups, run=of_run, group_size=1)
+        if trail is None or trail.memory_bytes is None:
+            return shape
+        return with_memory(shape, trail.memory_bytes)
+
+    def meet(self, worker_id: str) -> Worker:
+        """A worker that is not known is to be from now on. A hold of it still holds."""
+        row = self.held.get(worker_id)
+        wants = 0 if is_claimant(worker_id) else None
+        worker = self.workers[worker_id] = Worker(id=worker_id, heard=self.life, wants=wants)
+        if row is not None:
+            worker.hold, worker.hold_why = Hold(row.hold), row.hold_why
+        return worker
+
+    # leases and use
+
+    def open_lease(self, lease: Lease) -> None:
+        """Take the room that a lease stands for."""
+        worker = self.seat(lease)
+        lease.since = self.life
+        worker.wants = worker.wants and worker.wants - 1
+        self.use[lease.tenant] = self.use.get(lease.tenant, NOTHING) + lease.shape.resources
+        self.rooms[lease.tenant] = self.rooms.get(lease.tenant, 0) + 1
+        self.groups.take(lease.shape.groups)
+        self.open_workers.update(worker)
+
+    def seat(self, lease: Lease) -> Worker:
+        """Put a lease on its worker, and count there what it takes."""
+        worker = self.workers[lease.worker_id]
+        self.leases[lease.id] = lease
+        worker.leases[lease.id] = lease
+        worker.used += lease.shape.resources
+        self.count_holder(lease, 1)
+        return worker
+
+    def hold(self, attempt_id: str, task: Task) -> None:
+        """A worker holds a task from now on, as this attempt."""
+        self.attempts[attempt_id] = task
+        self.runs[task.run_id].live[task.position] = task
+
+    def leave_lease(self, attempt_id: str, lease_id: str) -> None:
+        """An attempt is over; with the last one of its lease the room is free again."""
+        task = self.attempts.pop(attempt_id, None)
+        if task is not None:
+            self.runs[task.run_id].live.pop(task.position, None)
+            if self.kin_parked:
+                self.wake_kin(task.run_id)
+        self.headway.pop(attempt_id, None)
+        self.deadlines.pop(attempt_id, None)
+        self.told.pop(attempt_id, None)
+        self.saved_at.pop(attempt_id, None)
+        lease = self.leases[lease_id]
+        lease.members.pop(attempt_id, None)
+        if lease.members:
+            if lease.is_mixed:
+                self.reconsider(lease)
+            return
+        worker = self.workers[lease.worker_id]
+        resources = lease.shape.resources
+        del self.leases[lease_id], worker.leases[lease_id]
+        self.going.pop(lease_id, None)
+        self.count_holder(lease, -1)
+        worker.used -= resources
+        had_for, weight = self.life - lease.since, self.rules.weight(lease.tenant)
+        self.past_use[lease.priority].add(lease.tenant, resources, self.capacity, seconds=had_for, weight=weight)
+        self.use[lease.tenant] -= resources
+        self.rooms[lease.tenant] -= 1
+        if not self.rooms[lease.tenant]:
+            del self.use[lease.tenant], self.rooms[lease.tenant]
+        self.queues.let_try(lease.tenant)
+        self.groups.give_back(lease.shape.groups)
+        self.refresh(worker)
+
+    def press_if_parked(self, task: Task, shape: Shape) -> None:
+        """A task has come to a line that may have been passed over for want of room: it may have a right to some."""
+        if self.waits_for_group(shape):
+            self.groups.freed.update(shape.groups)  # perhaps more is to be asked for
+        elif shape in self.queues.parked:
+            self.needs.press((task.priority, task.tenant, shape), self.life)
+
+    def reconsider(self, lease: Lease) -> None:
+        """The tasks of a lease have other priorities than before, or are fewer."""
+        self.count_holder(lease, -1)
+        lease.reconsider()
+        self.count_holder(lease, 1)
+
+    def count_holder(self, lease: Lease, change: int) -> None:
+        """A worker has one lease of a priority more, or one less."""
+        holders = self.holders[lease.priority]
+        count = holders.get(lease.worker_id, 0) + change
+        if count:
+            holders[lease.worker_id] = count
+        else:
+            del holders[lease.worker_id]
+
+    def note_going(self, task: Task) -> None:
+        """A task that a worker holds was asked to stop, unless that is only a wish."""
+        if task.lease_id is not None and task.stop is not None and task.stop.kind is not StopKind.HOLD:
+            self.going[task.lease_id] = self.leases[task.lease_id]
+
+    def refresh(self, worker: Worker) -> None:
+        """A worker's room or status has changed: keep `open_workers` right, and wake what it could help."""
+        if self.open_workers.update(worker) and self.queues.parked:
+            zones = self.zones
+            self.queues.wake(lambda kind: not obstacles(kind, worker, zones=zones), may_try=self._waits_for_room)
+        if worker.kept:
+            self._note_come(worker)
+
+    def _waits_for_room(self, shape: Shape) -> bool:
+        """Whether a parked shape waits for room, and not for something else."""
+        return shape not in self.barred and not self.waits_for_group(shape)
+
+    def places(self, shape: Shape) -> int:
+        """For about how many tasks of a shape there is room now, where there is some for one."""
+        return max(1, self.open_workers.free_cpu_millis // max(1, shape.resources.cpu_millis))
+
+    def waits_for_group(self, shape: Shape) -> bool:
+        """Whether a shape is parked because a group of it is full: room does not help it."""
+        return any(shape in self.groups.parked.get(limit, ()) for limit in shape.groups)
+
+    def park(self, shape: Shape, why: str) -> None:
+        """Pass over a shape that found no room. One that depends on where others of its run are hears of these."""
+        self.queues.park(shape, why)
+        if shape.run:
+            self.kin_parked.setdefault(shape.run, set()).add(shape)
+
+    def wake_kin(self, run_id: str) -> None:
+        """Tasks of a run have started or ended: shapes that depend on where they are try again."""
+        self.queues.unpark(self.kin_parked.pop(run_id, ()))
+
+    def _note_come(self, worker: Worker) -> None:
+        """Remember the lines whose kept room is there now: it is free for nobody else, but for more important ones."""
+        self.needs.stirred[worker.id] = None
+        for task_id, room in worker.kept.items():
+            task = self.find(task_id)
+            if task is not None and room.fits(worker.free_for(task_id)):
+                shape = self.shape(task)
+                if shape not in self.barred:
+                    self.come[task.priority, task.tenant, shape] = None
+
+    # timers
+
+    def set_instant(self, due_at: datetime, timer: TimerDue) -> None:
+        """Let a timer come up at an instant of the store's clock."""
+        self.instants.set((due_at - _EPOCH).total_seconds(), timer)
+
+    def set_length(self, seconds: float, timer: TimerDue) -> None:
+        """Let a timer come up after so many seconds of the shard's life."""
+        self.lengths.set(self.life + seconds, timer)
+
+    def due(self, now: datetime, most: int) -> list[TimerDue]:
+        """Timers that have come up."""
+        found = self.instants.pop_due((now - _EPOCH).total_seconds(), most)
+        return found + self.lengths.pop_due(self.life, most)
+
+    def seconds_to_timer(self, now: datetime) -> float | None:
+        """How long nothing will come up; None for ever."""
+        instant, length = self.instants.next_due(), self.lengths.next_due()
+        waits = []
+        if instant is not None:
+            waits.append(instant - (now - _EPOCH).total_seconds())
+        if length is not None:
+            waits.append(length - self.life - self._unlived(now))
+        return max(0.0, min(waits)) if waits else None
+
+    def _unlived(self, now: datetime) -> float:
+        """Seconds since the last turn, as far as they count."""
+        if self._last_turn is None:
+            return 0.0
+        return min(max((now - self._last_turn).total_seconds(), 0.0), LONGEST_TURN_SECONDS)
+
+    def _is_stale(self, timer: TimerDue) -> bool:
+        if timer.kind is TimerKind.SILENCE:
+            worker = self.workers.get(timer.subject)
+            return worker is None or worker.watched != timer.stamp
+        if timer.kind is TimerKind.RECEIPT:
+            return timer.subject not in self.leases
+        if timer.kind is TimerKind.CLAIM:
+            return int(timer.subject) not in self.claims.open
+        if timer.kind is TimerKind.PACE:
+            return timer.subject not in self.put_off
+        if timer.kind in (TimerKind.RUN_LIMIT, TimerKind.DEADLINE):
+            run = self.runs.get(timer.subject)
+            return run is None or run.run.generation != timer.stamp
+        if timer.kind is TimerKind.KEPT_ROOM and not timer.subject:
+            return self.needs.alarm is None
+        if timer.kind is TimerKind.RULES:
+            return timer.stamp != self.rules.version
+        if timer.kind is TimerKind.LIMIT:
+            return timer.subject not in self.groups.not_before
+        if timer.kind is TimerKind.THROTTLE:
+            return timer.subject not in self.throttles
+        if timer.kind is TimerKind.CIRCUIT:
+            circuit = self.alike.open.get(timer.subject) or self.failing_jobs.open.get(timer.subject)
+            return circuit is None or int(circuit.opened_at) != timer.stamp
+        task = self.find(timer.subject)
+        return task is None or task.state in FINAL or task.seq != timer.stamp

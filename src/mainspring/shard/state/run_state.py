@@ -1,0 +1,207 @@
+"""One run, as a shard has it in mind: its rows, what is derived from them, and its graph as it is by now.
+
+1. `waiting[position]` is how many upstreams of a task still have to be heard of (I-41). One that fanned out is one
+   upstream, and is heard of when all of its tasks are over.
+2. `counts` leaves out tasks that are replaced and over (STA-5).
+3. A run whose job can't grow has no `growth`, and pays one look at that for each question below.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+
+import msgspec
+
+from mainspring.core.graph.graph import descendants
+from mainspring.core.limits.token_bucket import Bucket, Paced
+from mainspring.core.model.batch import Spread, SpreadKind
+from mainspring.core.model.job import Job, TaskSpec
+from mainspring.core.model.run import Finish, Run, RunState, derive_run_state
+from mainspring.core.model.task import Task, TaskState
+from mainspring.core.placement.task_shapes import Shape, shape_of
+from mainspring.shard.state.dynamic_tasks import FanOut, Growth
+
+GROWING = frozenset({SpreadKind.FAN_OUT, SpreadKind.GROW})
+_FORGOTTEN = TaskSpec(name="forgotten")
+"""What a replaced task was, if the output that added it is gone: it only has to end."""
+_SHAPE_OF_FORGOTTEN = shape_of(_FORGOTTEN)
+
+
+class RunMemory(msgspec.Struct, kw_only=True):
+    """One run, with what is derived from its rows."""
+
+    run: Run
+    job: Job
+    tasks: list[Task] = []
+    """By position. Shorter than the job's while the run is being adopted."""
+    waiting: list[int] = []
+    counts: dict[TaskState, int] = {}
+    delayed: int = 0
+    """Tasks that are PENDING until a time."""
+    spreads: dict[tuple[SpreadKind, str], Spread] = {}
+    ripples: dict[int, int] = {}
+    """Positions of ended tasks whose children are not all told yet, and how many are."""
+    reopening: dict[str, frozenset[int]] = {}
+    """For an open REOPEN spread: the positions below its task."""
+    checkpoints: dict[int, str] = {}
+    """By position: what the latest attempt that saved something left for the next one (WRK-7)."""
+    buckets: dict[Paced, Bucket] = {}
+    """What is left of its paces, for those that it has needed."""
+    changed_at: datetime | None = None
+    """When a task of it last moved, as far as this leader has seen."""
+    stuck_at: datetime | None = None
+    """When it was found that nothing of it moves or runs, if it was (DAG-8)."""
+    growth: Growth | None = None
+    """What it has beyond the definition. None: its job can't grow."""
+    live: dict[int, Task] = {}
+    """By position: those that a worker holds."""
+
+    def subject(self) -> str:
+        """Whose job it is, and which."""
+        return f"{self.run.tenant}/{self.job.spec.name}"
+
+    # the graph, as it is by now
+
+    def origin(self, position: int) -> int:
+        """Where a task's definition and edges are: for one of a fan-out those of the task that fanned out."""
+        if self.growth is None or position < len(self.job.tasks) or position in self.growth.grown:
+            return position
+        birth = self.tasks[position].birth
+        return birth.parent if birth is not None and birth.parent in self.job.templates else position
+
+    def spec(self, position: int) -> TaskSpec:
+        """The definition of a task."""
+        if self.growth is None or position < len(self.job.tasks):
+            return self.job.tasks[position]
+        grown = self.growth.grown.get(position)
+        if grown is not None:
+            return grown.spec
+        origin = self.origin(position)
+        return self.job.tasks[origin] if origin < len(self.job.tasks) else _FORGOTTEN
+
+    def shape(self, position: int) -> Shape:
+        """What a task needs of a worker, as its definition says."""
+        if self.growth is None or position < len(self.job.tasks):
+            return self.job.shapes[position]
+        grown = self.growth.grown.get(position)
+        if grown is not None:
+            return grown.shape
+        origin = self.origin(position)
+        return self.job.shapes[origin] if origin < len(self.job.tasks) else _SHAPE_OF_FORGOTTEN
+
+    def parents(self, position: int) -> tuple[int, ...]:
+        """Positions of what a task needs; one that fanned out stands for all of its tasks."""
+        if self.growth is None:
+            return self.job.upstream[position]
+        return self.growth.parents(self.job, self.origin(position))
+
+    def children(self, position: int) -> Sequence[int]:
+        """Positions of what needs a task; one that is to fan out, or did, stands for all of its tasks."""
+        if self.growth is None:
+            return self.job.downstream[position]
+        return self.growth.children(self.job, self.origin(position))
+
+    def conditions(self, position: int) -> dict[int, str] | None:
+        """The conditions on the edges to a task, by upstream position."""
+        if self.growth is None:
+            return self.job.conditions.get(position)
+        origin = self.origin(position)
+        return self.growth.conditions.get(origin, self.job.conditions.get(origin))
+
+    def below(self, position: int) -> frozenset[int]:
+        """Positions of all that is downstream of a task."""
+        if self.growth is None:
+            return frozenset(descendants(self.job.downstream, position))
+        return frozenset(descendants(_Downstream(self), self.origin(position)))
+
+    def fan_out_of(self, task: Task) -> FanOut | None:
+        """The fan-out that a task is one of now."""
+        if self.growth is None or task.birth is None or task.birth.replaced:
+            return None
+        found = self.growth.fan_outs.get(task.birth.parent)
+        return found if found is not None and found.generation == task.birth.generation else None
+
+    def places(self, name: str) -> Iterator[int]:
+        """Where the tasks of a name stand that have been made: one that fanned out stands for all that it makes."""
+        named = self.growth.names if self.growth is not None and self.growth.names else self.job.named
+        position = named.get(name)
+        if position is not None:
+            fan_out = None if self.growth is None else self.growth.fan_outs.get(position)
+            members = (position,) if fan_out is None else fan_out.members()
+            yield from (place for place in members if place < len(self.tasks))
+
+    def is_replaced(self, task: Task) -> bool:
+        """Whether whoever made this task has been started again since: it has to go, and nobody waits for it."""
+        while self.growth is not None and task.birth is not None:
+            birth = task.birth
+            if birth.replaced:
+                return True
+            if birth.parent == task.position:
+                return False
+            if birth.parent in self.job.templates:
+                return self.fan_out_of(task) is None
+            task = self.tasks[birth.parent]
+            if task.generation != birth.generation:
+                return True
+        return False
+
+    def is_growing(self) -> bool:
+        """Whether tasks are being made that its definition does not have."""
+        return any(kind in GROWING for kind, _ in self.spreads)
+
+    def position_of(self, place: str) -> int | None:
+        """Where the task stands whose id ends like this: maker, its generation, index."""
+        words = place.split(".")
+        if self.growth is None or len(words) != 3 or not all(word.isdigit() for word in words):
+            return None
+        parent, generation, index = map(int, words)
+        first = self.growth.firsts.get((parent, generation))
+        position = None if first is None else first + index
+        is_there = position is not None and position < len(self.tasks)
+        return position if is_there and self.tasks[position or 0].id.endswith(f".{place}") else None
+
+    # its state
+
+    def finish(self) -> Finish:
+        """What, besides the tasks' states, decides the run's."""
+        run = self.run
+        return Finish(
+            policy=self.job.spec.on_failure,
+            paused=self.is_resting(),
+            cancelled=run.cancelled_by is not None,
+            timed_out=run.timed_out,
+            complete=not self.spreads and len(self.tasks) == run.task_count,
+            delayed=self.delayed,
+        )
+
+    def state(self) -> RunState:
+        """The run's state, derived."""
+        return derive_run_state(self.counts, self.finish())
+
+    def is_stopped(self) -> bool:
+        """Whether nothing more of this run may start, ever: what has not started is cancelled."""
+        run = self.run
+        return run.cancelled_by is not None or run.failed_task is not None or run.timed_out
+
+    def is_resting(self) -> bool:
+        """Whether nothing more of this run may start until a person says so."""
+        return self.run.paused or self.run.held is not None
+
+    def may_start(self) -> bool:
+        """Whether anything new of this run may be queued or placed."""
+        return not self.is_stopped() and not self.is_resting()
+
+    def may_place(self, task: Task) -> bool:
+        """Whether this task, which is queued, may be placed."""
+        return self.may_start() and (task.birth is None or not self.is_replaced(task))
+
+
+class _Downstream:
+    """The edges of a run that grows, for walking down."""
+
+    def __init__(self, run: RunMemory) -> None:
+        self._run = run
+
+    def __getitem__(self, position: int) -> Sequence[int]:
+        return self._run.children(position)

@@ -1,0 +1,184 @@
+"""What has gone well or badly is counted, and while a circuit is open its work is held back (RTY-4).
+
+`core/lifecycle/circuit_breakers.py` counts and decides; here tasks are held, circuits get their rows, and people are told. A task is
+looked at when it becomes ready (`is_held`), and if the circuit of its job has opened since, when it is placed
+(`may_be_placed`). What is held is PENDING until a time, and looked at again then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+
+from msgspec.structs import replace
+
+from mainspring.core.lifecycle.circuit_breakers import FORGOTTEN_AFTER_SECONDS, PUT_OFF_SECONDS, Circuit, is_forgotten
+from mainspring.core.lifecycle.failure_policy import FailureClass
+from mainspring.core.lifecycle.failures import Failure
+from mainspring.core.model.batch import BreakerRow
+from mainspring.core.model.task import Task, TaskState, Trail
+from mainspring.shard import alerts
+from mainspring.shard.events import TimerDue, TimerKind
+from mainspring.shard.state.memory import ShardMemory
+from mainspring.shard.state.run_state import RunMemory
+from mainspring.shard.turn import Turn
+
+SIGNATURE, JOB = "signature", "job"
+_COMES_BACK = frozenset(
+    {FailureClass.TRANSIENT, FailureClass.RESOURCE, FailureClass.TIMEOUT, FailureClass.RATE_LIMITED}
+)
+"""Failures that are tried again, as far as the task is concerned: those that can storm."""
+
+
+def succeeded(turn: Turn, run: RunMemory, task: Task) -> None:
+    """An attempt succeeded: it is remembered how long it took, and a circuit that it went through closes."""
+    memory, now = turn.memory, turn.now
+    if task.started_at is not None:
+        took = (now - task.started_at).total_seconds()
+        memory.durations.record(task.tenant, run.job.spec.name, task.name, took, life=memory.life)
+    memory.failing_jobs.succeeded(run.subject(), now.timestamp())
+    trail = task.trail
+    if trail is not None:
+        if trail.signature in memory.alike.open:
+            _close(turn, SIGNATURE, memory.alike.close(trail.signature))
+        if trail.is_probe:
+            _close(turn, JOB, memory.failing_jobs.close(run.subject()))
+
+
+def failed(turn: Turn, run: RunMemory, failure: Failure) -> None:
+    """An attempt failed by its own fault, or by that of what it needs."""
+    if failure.kind is FailureClass.INFRASTRUCTURE:
+        return
+    memory, now = turn.memory, turn.now.timestamp()
+    if failure.kind in _COMES_BACK:
+        circuit = memory.alike.failed(failure.signature, failure.summary, now)
+        if circuit is not None:
+            _open(turn, SIGNATURE, circuit)
+        if failure.signature in memory.alike.open:
+            return  # It happens to everybody, and says nothing about the job.
+    circuit = memory.failing_jobs.failed(run.subject(), now)
+    if circuit is not None:
+        _open(turn, JOB, circuit)
+
+
+def is_held(turn: Turn, run: RunMemory, task: Task) -> bool:
+    """Whether a task that is ready is held by a circuit: it waits for a later time then. If not, it may be a probe."""
+    memory, now = turn.memory, turn.now.timestamp()
+    job = memory.failing_jobs.open.get(run.subject())
+    if job is not None:
+        if memory.failing_jobs.lets_through(job.subject, now):
+            _probe(turn, task, JOB, job)
+            return False
+        _put_off(turn, task, memory.failing_jobs.held_until(job.subject, turn.random.random(), now), JOB, job)
+        return True
+    signature = task.trail.signature if task.trail is not None else ""
+    alike = memory.alike.open.get(signature)
+    if alike is None:
+        return False
+    if memory.alike.lets_through(signature, now):
+        _probe(turn, task, SIGNATURE, alike)
+        return False
+    due = now + PUT_OFF_SECONDS * (0.5 + turn.random.random())
+    _put_off(turn, task, memory.retry_pace.take(due, signature, now=now), SIGNATURE, alike)
+    return True
+
+
+def may_be_placed(turn: Turn, task: Task) -> bool:
+    """Whether the circuit of its job lets a queued task start; if not, it waits for a later time."""
+    memory = turn.memory
+    job = memory.failing_jobs.open.get(memory.runs[task.run_id].subject())
+    if job is None or (task.trail is not None and task.trail.is_probe):
+        return True
+    now = turn.now.timestamp()
+    if memory.failing_jobs.lets_through(job.subject, now):
+        _probe(turn, task, JOB, job)
+        return True
+    due = memory.failing_jobs.held_until(job.subject, turn.random.random(), now)
+    turn.move(task, TaskState.PENDING, by="shard", because=_say(JOB, job))
+    turn.delay(task, _instant(due))
+    return False
+
+
+def retry_at(turn: Turn, due_at: datetime, signature: str) -> datetime:
+    """When a retry is made that is due then: as soon as its second has room for it (RTY-3)."""
+    now, due = turn.now.timestamp(), due_at.timestamp()
+    taken = turn.memory.retry_pace.take(due, signature, now=now)
+    return due_at if taken == due else _instant(taken)
+
+
+def recall_retry(memory: ShardMemory, task: Task, now: datetime) -> None:
+    """A retry was found waiting in the rows: it takes its place among those of its second."""
+    if task.due_at is not None and task.trail is not None:
+        memory.retry_pace.take(task.due_at.timestamp(), task.trail.signature, now=now.timestamp())
+
+
+def circuit_due(turn: Turn, timer: TimerDue) -> None:
+    """A circuit of which nothing was heard for long closes."""
+    memory, now = turn.memory, turn.now.timestamp()
+    for kind, circuits in ((SIGNATURE, memory.alike), (JOB, memory.failing_jobs)):
+        circuit = circuits.open.get(timer.subject)
+        if circuit is None:
+            continue
+        if is_forgotten(circuit, now):
+            _close(turn, kind, circuits.close(timer.subject))
+        else:
+            _watch(memory, circuit, circuit.heard_at + FORGOTTEN_AFTER_SECONDS)
+
+
+def recall(memory: ShardMemory, rows: Iterable[BreakerRow], now: datetime) -> None:
+    """The rows say that these circuits are open."""
+    for row in rows:
+        opened = row.opened_at.timestamp()
+        circuit = Circuit(
+            subject=row.subject, because=row.because, opened_at=opened, heard_at=now.timestamp(),
+            probed_at=row.probed_at.timestamp() if row.probed_at is not None else opened,
+        )  # fmt: skip
+        circuits = memory.failing_jobs if row.kind == JOB else memory.alike
+        circuits.open[row.subject] = circuit
+        _watch(memory, circuit, circuit.heard_at + FORGOTTEN_AFTER_SECONDS)
+
+
+def _open(turn: Turn, kind: str, circuit: Circuit) -> None:
+    turn.save_breaker(_row(turn, kind, circuit))
+    turn.batch.outbox.append(alerts.circuit(kind, circuit, turn.memory.shard, turn.now))
+    _watch(turn.memory, circuit, circuit.heard_at + FORGOTTEN_AFTER_SECONDS)
+
+
+def _close(turn: Turn, kind: str, circuit: Circuit | None) -> None:
+    if circuit is not None:
+        turn.save_breaker(replace(_row(turn, kind, circuit), closed_at=turn.now))
+        turn.batch.outbox.append(alerts.circuit(kind, circuit, turn.memory.shard, turn.now, resolved=True))
+
+
+def _watch(memory: ShardMemory, circuit: Circuit, at: float) -> None:
+    timer = TimerDue(kind=TimerKind.CIRCUIT, subject=circuit.subject, stamp=int(circuit.opened_at))
+    memory.set_instant(_instant(at), timer)
+
+
+def _probe(turn: Turn, task: Task, kind: str, circuit: Circuit) -> None:
+    turn.touch(task)
+    task.trail = replace(task.trail or Trail(), is_probe=True)
+    turn.save_breaker(_row(turn, kind, circuit))
+
+
+def _put_off(turn: Turn, task: Task, due: float, kind: str, circuit: Circuit) -> None:
+    turn.touch(task)
+    task.because = _say(kind, circuit)
+    turn.delay(task, _instant(due))
+
+
+def _say(kind: str, circuit: Circuit) -> str:
+    what = circuit.subject if kind == JOB else "failures that are alike"
+    return f"held: the circuit is open for {what} ({circuit.because})"
+
+
+def _row(turn: Turn, kind: str, circuit: Circuit) -> BreakerRow:
+    opened, probed = _instant(circuit.opened_at), _instant(circuit.probed_at)
+    return BreakerRow(
+        shard=turn.memory.shard, kind=kind, subject=circuit.subject, because=circuit.because, opened_at=opened,
+        probed_at=probed if probed != opened else None,
+    )  # fmt: skip
+
+
+def _instant(seconds: float) -> datetime:
+    return datetime.fromtimestamp(seconds, UTC)

@@ -1,0 +1,161 @@
+"""A run that is to be over by a time is watched (PLC-11). `core/lifecycle/deadlines.py` says what can be known of it.
+
+    adopted ──► looked at ──► in time: looked at again when half of the slack is gone
+                         ├──► at risk: told once, and escalated once, if that is wanted and its tenant may have it
+                         └──► late: told once
+    over ─────► whoever was told hears of that (`Turn.close`)
+
+1. That it is at risk is in its row (`at_risk_at`), in the batch that tells of it: a new leader tells nobody again. That
+   it is late follows from the row, and is told under the same name again.
+2. One that is paused, held or being ended is left alone.
+3. A run without a deadline has no timer, and costs one look at that.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from mainspring.core.lifecycle.deadlines import (
+    Outlook,
+    higher_priority,
+    left_of,
+    look_ahead,
+    promised_by,
+    say_instant,
+    say_risk,
+    usual_seconds,
+)
+from mainspring.core.lifecycle.states import FINAL
+from mainspring.core.model.task import Priority, TaskState
+from mainspring.shard import alerts
+from mainspring.shard.actions import audit_entries
+from mainspring.shard.events import TimerDue, TimerKind
+from mainspring.shard.state.memory import ShardMemory
+from mainspring.shard.state.run_state import RunMemory
+from mainspring.shard.tasks import bulk_operations
+from mainspring.shard.turn import Turn
+
+MOST_LOOKED_AT = 500
+MOST_EDGES = 5_000
+"""A run with more tasks or edges is looked at as a whole, by how long runs of its job usually take: to look at so many
+tasks takes some milliseconds."""
+APART_SECONDS = 0.005
+MOST_APART_SECONDS = 30.0
+"""A new leader looks at the runs that it finds one after another, so that no turn is long."""
+_NEXT_TURN = timedelta(seconds=0.05)
+"""When so many come up at once that a turn would be long, others wait for so long."""
+LOOK_LATER_SECONDS = 60.0
+"""At one that is paused, or being ended."""
+
+
+def begin(memory: ShardMemory, run: RunMemory, now: datetime) -> None:
+    """A run is adopted: if its job says so, it is from now on known by when it is to be over."""
+    row, within = run.run, run.job.spec.finish_within_seconds
+    if row.finish_by is None and within is not None:
+        row.finish_by = promised_by(within, window_at=row.window_at, created_at=row.created_at, start_at=row.start_at)
+    _watch(memory, run, now)
+
+
+def recall(memory: ShardMemory, run: RunMemory, now: datetime) -> None:
+    """A run was found in the rows: it is looked at soon."""
+    apart = timedelta(seconds=min(MOST_APART_SECONDS, APART_SECONDS * len(memory.runs)))
+    _watch(memory, run, now + apart)
+
+
+def _watch(memory: ShardMemory, run: RunMemory, look_at: datetime) -> None:
+    """Look at a run then, if it is to be over by a time."""
+    if run.run.finish_by is not None:
+        timer = TimerDue(kind=TimerKind.DEADLINE, subject=run.run.id, stamp=run.run.generation)
+        memory.set_instant(min(look_at, run.run.finish_by), timer)
+
+
+def due(turn: Turn, timer: TimerDue) -> None:
+    """Look whether a run will be over in time, tell whoever has to know, and see to it that it is looked at again."""
+    run, now = turn.memory.runs[timer.subject], turn.now
+    row = run.run
+    if row.finish_by is None:
+        return
+    if not run.may_start():
+        turn.memory.set_instant(now + timedelta(seconds=LOOK_LATER_SECONDS), timer)
+        return
+    if now >= row.finish_by:
+        summary = f"{run.job.spec.name} is late: it was to be over by {say_instant(row.finish_by)}"
+        turn.batch.outbox.append(alerts.run_late(row, summary, now))
+        return
+    look_at = row.finish_by
+    if row.at_risk_at is None:
+        if turn.looks_left <= 0:
+            turn.memory.set_instant(min(now + _NEXT_TURN, row.finish_by), timer)
+            return
+        turn.looks_left -= min(row.task_count, MOST_LOOKED_AT)
+        outlook = outlook_of(turn.memory, run, now)
+        if outlook is None:
+            return
+        if outlook.is_at_risk:
+            _at_risk(turn, run, outlook)
+        else:
+            look_at = now + timedelta(seconds=outlook.seconds_to_look())
+    turn.memory.set_instant(look_at, timer)
+
+
+def outlook_of(memory: ShardMemory, run: RunMemory, now: datetime) -> Outlook | None:
+    """What can be said of a run now; None if it is to be over by no time."""
+    row = run.run
+    if row.finish_by is None:
+        return None
+    edges = sum(map(len, run.job.downstream)) if row.task_count <= MOST_LOOKED_AT else 0
+    if row.task_count > MOST_LOOKED_AT or edges > MOST_EDGES:
+        usual = _usual(memory, run, "", None)
+        elapsed = 0.0 if row.adopted_at is None else max(0.0, (now - row.adopted_at).total_seconds())
+        return look_ahead({0: left_of(usual, elapsed=elapsed)}, lambda _: (), finish_by=row.finish_by, now=now)
+    return look_ahead(_left(memory, run, now), run.children, finish_by=row.finish_by, now=now)
+
+
+def _left(memory: ShardMemory, run: RunMemory, now: datetime) -> dict[int, float | None]:
+    """What is left of each task that is not over, those that are still to be made included."""
+    known: dict[str, float | None] = {}
+    left: dict[int, float | None] = {}
+    for position in range(max(len(run.tasks), len(run.job.tasks))):
+        task = run.tasks[position] if position < len(run.tasks) else None
+        if task is not None and (task.state in FINAL or run.is_replaced(task)):
+            continue
+        spec = run.spec(position)
+        if spec.name not in known:
+            known[spec.name] = _usual(memory, run, spec.name, spec.expected_seconds)
+        elapsed, delay = None, 0.0
+        if task is not None and task.state is TaskState.RUNNING and task.started_at is not None:
+            elapsed = max(0.0, (now - task.started_at).total_seconds())
+        elif task is not None and task.due_at is not None:
+            delay = max(0.0, (task.due_at - now).total_seconds())
+        left[position] = left_of(known[spec.name], elapsed=elapsed, delay=delay)
+    return left
+
+
+def _usual(memory: ShardMemory, run: RunMemory, task: str, expected: float | None) -> float | None:
+    return usual_seconds(memory.durations.samples(run.run.tenant, run.job.spec.name, task), expected)
+
+
+def _at_risk(turn: Turn, run: RunMemory, outlook: Outlook) -> None:
+    row, risk = run.run, say_risk(outlook)
+    row.at_risk_at = turn.now
+    turn.mark(run)
+    became = _escalate(turn, run, risk)
+    summary = f"{run.job.spec.name} is at risk: {risk}; {became}"
+    turn.batch.outbox.append(alerts.run_at_risk(row, summary, outlook, turn.now))
+
+
+def _escalate(turn: Turn, run: RunMemory, risk: str) -> str:
+    """Give a run at risk the next higher priority, if that is wanted and may be; says what became of it."""
+    memory, row = turn.memory, run.run
+    if not run.job.spec.escalate or not memory.tuning.escalate_at_risk:
+        return f"it stays {row.priority.name}"
+    may_have_p0 = not memory.tuning.p0_needs_grant or memory.rules.granted_p0(row.tenant, turn.now)
+    priority = higher_priority(row.priority, may_have_p0=may_have_p0)
+    if priority is None:
+        no_grant = "" if row.priority is Priority.P0 else f": {row.tenant} has no grant for P0"
+        return f"it stays {row.priority.name}{no_grant}"
+    was, change = row.priority, f"from {row.priority.name} to {priority.name}"
+    row.because = f"escalated {change}: {risk}"
+    bulk_operations.prioritise(turn, run, priority, by="shard", why=row.because)
+    turn.batch.audit.append(audit_entries.escalation(row, was, risk))
+    return f"it was escalated {change}"

@@ -1,0 +1,364 @@
+"""How a run moves on: a task is made, becomes free, ends, and its children hear of it (DAG-1, DAG-3, DAG-4).
+
+A task waits for all of its upstreams to be heard of (`waiting`), and is decided then. When a task ends, its children
+are told one after another: a ripple. A ripple to 100,000 children exceeds a batch and goes on in later turns; it needs
+no row, because a new leader counts from the states. The tasks of a fan-out tell nobody but each other: with the last of
+them the task that they are of has ended, and its children are told.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import msgspec
+
+from mainspring.core.expressions.grammar import keys_of
+from mainspring.core.graph.fan_out import full_name
+from mainspring.core.lifecycle.failure_policy import FailureClass
+from mainspring.core.lifecycle.readiness import Decision, Upstream, decide, decide_when
+from mainspring.core.lifecycle.states import FINAL, UNSUCCESSFUL, reopen
+from mainspring.core.limits.token_bucket import Paced
+from mainspring.core.model.batch import SpreadKind
+from mainspring.core.model.run import FailurePolicy
+from mainspring.core.model.task import Birth, Task, TaskState
+from mainspring.protocol.errors import Broken
+from mainspring.protocol.ids import child_task_id, task_id
+from mainspring.shard.events import TimerDue
+from mainspring.shard.state.dynamic_tasks import FanOut
+from mainspring.shard.state.run_state import RunMemory
+from mainspring.shard.tasks import circuit_breakers, inputs, run_pacing
+from mainspring.shard.tasks import fan_out as growing
+from mainspring.shard.turn import Turn
+
+S = TaskState
+_TROUBLE = (S.FAILED, S.TIMED_OUT, S.CANCELLED, S.SKIPPED)
+REPLACED = "what made it was started again"
+_READY = Decision(state=S.QUEUED, because="ready: nothing upstream is open")
+
+
+class Step(StrEnum):
+    """How far work is that may exceed a batch."""
+
+    OVER = "over"
+    MORE = "more"
+    """The turn has no more room for it."""
+    LATER = "later"
+    """Others wait, and its run has been fast enough."""
+
+
+def make(turn: Turn, run: RunMemory, position: int) -> None:
+    """Make the next task of a run that its definition has."""
+    _make(turn, run, task_id(run.run.id, position), run.job.tasks[position].name, position)
+
+
+def make_child(turn: Turn, run: RunMemory, maker: Task, position: int) -> None:
+    """Make the next task of a run that `maker` adds: by its list, or by its output."""
+    if run.growth is None:
+        raise Broken(f"{run.run.id} can't grow")
+    fan_out = run.growth.fan_outs.get(maker.position)
+    if fan_out is not None:
+        generation, index, total = fan_out.generation, position - fan_out.first, fan_out.total
+        name, label = maker.name, growing.label(run, fan_out, index)
+    else:
+        added = run.growth.added[maker.position]
+        generation, index, total = maker.generation, position - added.start, len(added)
+        name, label = run.spec(position).name, ""
+    birth = Birth(parent=maker.position, generation=generation, index=index, total=total, label=label)
+    _make(turn, run, child_task_id(run.run.id, maker.position, generation, index), name, position, birth)
+
+
+def _make(turn: Turn, run: RunMemory, id: str, name: str, position: int, birth: Birth | None = None) -> None:
+    """Make a task, and decide it at once if nothing upstream is open."""
+    row = run.run
+    task = Task(
+        id=id, run_id=row.id, shard=row.shard, tenant=row.tenant, name=name, position=position, priority=row.priority,
+        since=turn.now, birth=birth,
+    )  # fmt: skip
+    run.tasks.append(task)
+    waiting = count_waiting(run, position)
+    task.because = f"waits for {waiting} upstream" if waiting else "made"
+    run.waiting.append(waiting)
+    run.counts[S.PENDING] = run.counts.get(S.PENDING, 0) + 1
+    turn.create(task)
+    if not waiting or run.is_stopped():
+        free(turn, run, task)
+
+
+def count_waiting(run: RunMemory, position: int) -> int:
+    """How many upstreams of a task it still has to hear of."""
+    return sum(1 for parent in run.parents(position) if not _has_told(run, parent, position))
+
+
+def free(turn: Turn, run: RunMemory, task: Task) -> None:
+    """Decide a PENDING task that waits for nothing more upstream, or whose run lets nothing more start."""
+    if run.is_stopped():
+        cancel_unstarted(turn, run, task)
+        return
+    if run.is_resting():
+        return
+    decision: Decision | None = _decide(run, task)
+    if decision is not None and decision.state is S.QUEUED:
+        excess = inputs.excess(run, task.position)
+        if excess is not None:
+            decision = Decision(state=S.FAILED, because=excess)
+        elif task.birth is None and task.position in run.job.templates:
+            decision = growing.fan_out(turn, run, task)
+    if decision is None:
+        return
+    is_watched = task.trail is not None or turn.memory.failing_jobs.open
+    if decision.state is S.QUEUED and is_watched and circuit_breakers.is_held(turn, run, task):
+        return
+    if decision.state is not S.QUEUED:
+        turn.touch(task)
+        task.cause = decision.cause
+        task.ended_at = turn.now
+        if decision.state is S.FAILED:
+            task.error = fault(decision.because)
+    turn.move(task, decision.state, by="shard", because=decision.because)
+    if task.state in FINAL:
+        ended(turn, run, task)
+
+
+def retry_due(turn: Turn, timer: TimerDue) -> None:
+    """A task that waited for a time may go on, if it is still where it was when the timer was set."""
+    task = turn.memory.find(timer.subject)
+    if task is None or task.state is not TaskState.PENDING or task.seq != timer.stamp or task.due_at is None:
+        return
+    run = turn.memory.runs[task.run_id]
+    turn.touch(task)
+    task.due_at = None
+    run.delayed -= 1
+    if run.waiting[task.position]:
+        turn.mark(run)  # Nothing moves, but one task less waits for a time: the run's state may be another.
+    else:
+        free(turn, run, task)
+
+
+def fault(message: str) -> str:
+    """What is wrong with a task itself, as an error that no further try would help."""
+    return msgspec.json.encode({"class": FailureClass.PERMANENT, "message": message}).decode()
+
+
+def queue_again(turn: Turn, run: RunMemory, task: Task, *, by: str, because: str) -> None:
+    """Put a task that had been ready back into its queue, unless its run rests or its upstreams are others now."""
+    if task.birth is not None and run.is_replaced(task):
+        cancel(turn, run, task, by=by, because=REPLACED, cause=None)
+        return
+    turn.move(task, S.QUEUED, by=by, because=because)
+    if run.is_resting():
+        turn.move(task, S.PENDING, by=by, because="the run is paused")
+    elif run.waiting[task.position]:
+        turn.move(task, S.PENDING, by=by, because="waits for upstream")
+    elif _decide(run, task).state is not S.QUEUED:
+        turn.move(task, S.PENDING, by=by, because="something upstream has ended otherwise since")
+        free(turn, run, task)
+
+
+def cancel_unstarted(turn: Turn, run: RunMemory, task: Task) -> None:
+    """Cancel a task that no worker holds, for what its run has come to."""
+    row = run.run
+    if row.cancelled_by is not None:
+        cancel(turn, run, task, by=row.cancelled_by, because="the run was cancelled", cause=None)
+    elif row.timed_out:
+        cancel(turn, run, task, by="shard", because="the run's time was up", cause=None)
+    else:
+        because = f"{row.failed_task} failed, and the job fails fast"
+        cancel(turn, run, task, by="shard", because=because, cause=row.failed_task)
+
+
+def cancel(turn: Turn, run: RunMemory, task: Task, *, by: str, because: str, cause: str | None) -> None:
+    """End a task that no worker holds, without a result."""
+    turn.touch(task)
+    task.cause = cause
+    task.ended_at = turn.now
+    turn.move(task, S.CANCELLED, by=by, because=because)
+    ended(turn, run, task)
+
+
+def ended(turn: Turn, run: RunMemory, task: Task) -> None:
+    """A task is final: let its children hear of it, and the whole run if the job fails fast."""
+    if task.birth is not None and run.is_replaced(task):
+        if task.birth.parent == task.position:
+            start_over(turn, run, task)
+        return
+    fan_out = None if task.birth is None else run.fan_out_of(task)
+    teller = task.position
+    if fan_out is not None:
+        fan_out.open -= 1
+        teller = fan_out.position
+    if (fan_out is None or not fan_out.open) and run.children(teller):
+        run.ripples[teller] = 0
+        turn.memory.ripples.append((task.run_id, teller))
+    fails_fast = run.job.spec.on_failure is FailurePolicy.FAIL_FAST
+    if fails_fast and task.state in UNSUCCESSFUL and run.run.failed_task is None:
+        run.run.failed_task = task.id
+        turn.mark(run)
+        if run.run.task_count > 1:
+            turn.open_spread(run, SpreadKind.FAIL_FAST, by="shard", why=f"{full_name(task)} failed")
+
+
+def grow(turn: Turn, run: RunMemory, task: Task, output: str | None) -> str | None:
+    """Take in what the output of a task adds, which has not ended yet; in words what is wrong with it, if it is bad."""
+    fault = growing.grow(turn, run, task, output)
+    if fault is None and run.growth is not None:
+        for position in run.growth.extended[task.position]:
+            if position < len(run.tasks):
+                run.waiting[position] = count_waiting(run, position)
+    return fault
+
+
+def start_over(turn: Turn, run: RunMemory, template: Task) -> None:
+    """A task whose list is made again, and that is over as number 0 of the old one, stands for a list again."""
+    turn.touch(template)
+    if run.is_stopped():
+        template.cause = run.run.failed_task
+        run.counts[template.state] = run.counts.get(template.state, 0) + 1
+        template.birth = None
+        ended(turn, run, template)
+        return
+    start = template.state
+    because = "what gives its list was started again"
+    template.priority = run.run.priority
+    turn.batch.transitions.append(reopen(template, now=turn.now, by="shard", because=because))
+    turn.recount(template, start)
+    template.birth = None
+    run.waiting[template.position] = count_waiting(run, template.position)
+    if not run.waiting[template.position]:
+        free(turn, run, template)
+
+
+def ripple(turn: Turn, run: RunMemory, position: int) -> Step:
+    """Tell the children of an ended task, as many as the turn has room for, and as the run's pace allows."""
+    children = run.children(position)
+    told = run.ripples[position]
+    ready = run.counts.get(S.QUEUED, 0)
+    most = run_pacing.allowance(turn.memory, run, Paced.READINESS, len(children) - told)
+    end = Step.OVER
+    while told < len(children):
+        if turn.spent():
+            end = Step.MORE
+            break
+        if most is not None and run.counts.get(S.QUEUED, 0) - ready >= most:
+            end = Step.LATER
+            break
+        child = children[told]
+        told += 1
+        if child < len(run.tasks):
+            run.ripples[position] = told
+            if run.growth is None or position in run.parents(child):
+                _hear(turn, run, child)
+    if most is not None:
+        run_pacing.charge(turn.memory, run, Paced.READINESS, run.counts.get(S.QUEUED, 0) - ready)
+    if end is Step.OVER:
+        del run.ripples[position]
+    else:
+        run.ripples[position] = told
+    return end
+
+
+def _hear(turn: Turn, run: RunMemory, position: int) -> None:
+    task = run.tasks[position]
+    if task.state in FINAL:
+        return
+    run.waiting[position] -= 1
+    if not run.waiting[position] and task.state is S.PENDING and task.due_at is None:
+        free(turn, run, task)
+
+
+def _has_told(run: RunMemory, parent: int, child: int) -> bool:
+    told = run.ripples.get(parent)
+    if run.growth is None:
+        if run.tasks[parent].state not in FINAL:
+            return False
+        return told is None or (told > 0 and run.job.downstream[parent][told - 1] >= child)
+    fan_out = run.growth.fan_outs.get(parent)
+    is_made = parent < len(run.tasks)
+    is_over = not fan_out.open if fan_out is not None else is_made and run.tasks[parent].state in FINAL
+    return is_over and (told is None or run.origin(child) in run.children(parent)[:told])
+
+
+def _decide(run: RunMemory, task: Task) -> Decision:
+    """Ask the rules. A task of a fan-out has passed its own condition: nothing that it could see has changed since."""
+    if task.birth is not None and run.is_replaced(task):
+        return Decision(state=S.CANCELLED, because=REPLACED)
+    decision = _decide_by_upstreams(run, task)
+    when = run.spec(task.position).when
+    if when is None or decision.state is not S.QUEUED or run.fan_out_of(task) is not None:
+        return decision
+    keys = keys_of(when, "outputs")
+    parents = run.parents(task.position)
+    named = [_whole(run, number) for number in parents if keys is None or run.tasks[number].name in keys]
+    return decide_when(when, named, run.run.params) or decision
+
+
+def _decide_by_upstreams(run: RunMemory, task: Task) -> Decision:
+    """Ask the rule; but while nothing in the run went wrong and no condition stands on an edge, the answer is known.
+
+    (A fan-in of 100,000 would take 100 ms to describe to the rule.)
+    """
+    parents = run.parents(task.position)
+    if not parents:
+        return _READY
+    conditions = run.conditions(task.position)
+    if conditions is None and not any(run.counts.get(state) for state in _TROUBLE):
+        return _READY
+    upstreams: list[Upstream] = []
+    for number in parents:
+        fan_out = None if run.growth is None else run.growth.fan_outs.get(number)
+        when = conditions.get(number) if conditions else None
+        if fan_out is not None:
+            upstreams += _describe(run, fan_out, when)
+        else:
+            upstreams.append(_upstream(run.tasks[number], when))
+    return decide(run.job.spec.on_failure, run.spec(task.position).on_skip, upstreams, run.run.params)
+
+
+def foregone(run: RunMemory, task: Task) -> Decision | None:
+    """What becomes of a task that still waits, if what has ended upstream settles it already: it will never be queued.
+
+    For those who ask. What else ends upstream may give another reason, and none of them starts it.
+    """
+    conditions = run.conditions(task.position) or {}
+    if not conditions and not any(run.counts.get(state) for state in _TROUBLE):
+        return None
+    over: list[Upstream] = []
+    for number in run.parents(task.position):
+        fan_out = None if run.growth is None else run.growth.fan_outs.get(number)
+        made = (
+            run.tasks[place]
+            for place in ((number,) if fan_out is None else fan_out.members())
+            if place < len(run.tasks)
+        )
+        when = conditions.get(number) if fan_out is None else None
+        over += [_upstream(one, when) for one in made if one.state in _TROUBLE or (when and one.state in FINAL)]
+    decision = decide(run.job.spec.on_failure, run.spec(task.position).on_skip, over, run.run.params)
+    return None if decision.state is S.QUEUED else decision
+
+
+def _upstream(parent: Task, when: str | None) -> Upstream:
+    return Upstream(
+        id=parent.id, name=full_name(parent), state=parent.state, output=parent.output, cause=parent.cause, when=when
+    )
+
+
+def _whole(run: RunMemory, position: int) -> Upstream:
+    """An upstream for a task's own condition: a fan-out with all its outputs, and how it ended."""
+    fan_out = None if run.growth is None else run.growth.fan_outs.get(position)
+    if fan_out is None:
+        return _upstream(run.tasks[position], None)
+    members = [run.tasks[number] for number in fan_out.members()]
+    first = min((task for task in members if task.state is not S.SUCCEEDED), key=full_name, default=members[0])
+    return Upstream(
+        id=first.id, name=members[0].name, state=first.state, output=inputs.gathered(run, fan_out), cause=first.cause
+    )
+
+
+def _describe(run: RunMemory, fan_out: FanOut, when: str | None) -> list[Upstream]:
+    """A fan-out, for the rule: those that did not succeed, and for the others, if there are any, all of it as one."""
+    members = [run.tasks[position] for position in fan_out.members()]
+    found = [_upstream(task, None) for task in members if task.state is not S.SUCCEEDED]
+    if len(found) < len(members):
+        whole = members[0]
+        output = inputs.gathered(run, fan_out) if when is not None else None
+        found.append(Upstream(id=whole.id, name=whole.name, state=S.SUCCEEDED, output=output, when=when))
+    return found

@@ -1,0 +1,77 @@
+"""A run in which nothing has changed for 30 minutes, and nothing runs, is found, explained and decided again (DAG-8).
+
+Nothing should ever be stuck: whatever waits, waits for something that will come. This watch is for what we did not
+think of. What it finds stands in the run's `because`, so that a new leader knows of it too.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from mainspring.core.graph.fan_out import full_name
+from mainspring.core.lifecycle.states import FINAL
+from mainspring.core.model.run import Run
+from mainspring.core.model.task import Task, TaskState
+from mainspring.shard import alerts
+from mainspring.shard.state.run_state import RunMemory
+from mainspring.shard.tasks import progress
+from mainspring.shard.turn import Turn
+
+S = TaskState
+_MOVING = (S.QUEUED, S.ASSIGNED, S.RUNNING, S.QUARANTINED)
+"""States of tasks that wait for a worker, run, or wait for a person."""
+_STUCK = "stuck since "
+_TASKS_NAMED = 5
+
+
+def is_stuck(run: RunMemory, now: datetime, after: timedelta) -> bool:
+    """Whether nothing of a run has moved for so long, and nothing will."""
+    last = max(filter(None, (run.changed_at, run.stuck_at)), default=now)
+    if now - last < after or run.is_resting() or run.spreads or run.ripples:
+        return False
+    if any(run.counts.get(state) for state in _MOVING):
+        return False
+    return not run.delayed or not any(task.due_at is not None and task.due_at > now for task in run.tasks)
+
+
+def move_on(turn: Turn, run: RunMemory) -> None:
+    """Say what a run waits for, tell somebody, and decide all of it again."""
+    since = run.stuck_at or run.changed_at or turn.now
+    run.stuck_at = turn.now
+    run.run.because = f"{_STUCK}{since.isoformat()}: {explain(run)}"
+    turn.mark(run)
+    turn.batch.outbox.append(alerts.run_stuck(run.run, turn.now, turn.now))
+    for task in [task for task in run.tasks if task.state is S.PENDING]:
+        run.waiting[task.position] = progress.count_waiting(run, task.position)
+        if task.due_at is not None:
+            turn.touch(task)
+            task.due_at = None
+            run.delayed -= 1
+        if not run.waiting[task.position] and task.state is S.PENDING:
+            progress.free(turn, run, task)
+
+
+def since(row: Run) -> datetime | None:
+    """When a run was found stuck, as its row says; None if it was not."""
+    if not row.because.startswith(_STUCK):
+        return None
+    return datetime.fromisoformat(row.because.removeprefix(_STUCK).partition(": ")[0])
+
+
+def explain(run: RunMemory) -> str:
+    """What the tasks of a run wait for, in words."""
+    waiting = [task for task in run.tasks if task.state not in FINAL]
+    said = [_explain_task(run, task) for task in waiting[:_TASKS_NAMED]]
+    more = f"; and {len(waiting) - _TASKS_NAMED} more" if len(waiting) > _TASKS_NAMED else ""
+    return "; ".join(said) + more if said else "no task of it is open"
+
+
+def _explain_task(run: RunMemory, task: Task) -> str:
+    name = full_name(task)
+    if task.due_at is not None:
+        return f"{name} waited until {task.due_at.isoformat()}"
+    made = [run.tasks[parent] for parent in run.parents(task.position) if parent < len(run.tasks)]
+    upstream = [f"{parent.name} ({parent.state})" for parent in made if parent.state not in FINAL]
+    if upstream:
+        return f"{name} waits for {', '.join(upstream[:_TASKS_NAMED])}"
+    return f"{name} is {task.state}, counts {run.waiting[task.position]} open upstream, and there is none"

@@ -1,0 +1,326 @@
+"""Workers that speak plain HTTP (WRK-2): they claim work, start it, say how far it is, and how it ended.
+
+    claim ──► ASSIGNED ──start──► RUNNING ──complete, fail──► as any result
+                 │                   │ ▲ heartbeat: the time begins anew
+                 │                   └─ silent for `claim_silence_seconds` ──► lost, by the task's policy (LIV-1)
+                 └─ not started within the claim's own time, or called back ──► QUEUED (LIV-3)
+
+1. Such a worker gets something only while a claim of it is open, and no more than that is for (`Worker.wants`). A claim
+   is answered by the first turn that has something for it, or when its time is up; then it is over.
+2. Nothing is sent to it. That it is to stop stands in the task's row, and is the answer to its next heartbeat. What it
+   has claimed and not started it can be deprived of at any time: it asks before it starts.
+3. It is watched over attempt by attempt: how it is itself, nobody needs to know. It is forgotten when it has nothing,
+   and has asked for nothing for a while.
+4. A new leader finds its attempts in the rows, and gives each the full time again.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from mainspring.core.model.batch import LateResult
+from mainspring.core.model.resources import NAMES, Resources
+from mainspring.core.model.task import StopKind, Task, TaskState
+from mainspring.core.model.worker import Lease, Worker, WorkerStatus
+from mainspring.protocol.errors import Broken
+from mainspring.protocol.wire import Assignment, Extended, Offer, Outcome, Progress, Stop
+from mainspring.shard.effects import Answered, ClaimedAttempt, Reply
+from mainspring.shard.events import AttemptEnded, TimerDue, TimerKind
+from mainspring.shard.state.memory import ShardMemory
+from mainspring.shard.tasks import timeouts
+from mainspring.shard.turn import Turn
+from mainspring.shard.workers import liveness, reports
+from mainspring.shard.workers.claim_events import (
+    BeatClaimed,
+    ClaimAct,
+    ClaimDropped,
+    ClaimWork,
+    EndClaimed,
+    StartClaimed,
+)
+from mainspring.shard.workers.open_claims import Claim
+
+S = TaskState
+MOST_CLAIMS = 10_000
+"""Open in a shard at a time."""
+MOST_OF_ONE = 100
+"""Open of one worker at a time."""
+UNSAID = Resources(cpu_millis=4_000, memory_bytes=16 * 1024**3, disk_bytes=256 * 1024**3)
+"""What a worker that does not say what it has is taken to have for each claim."""
+_NOT_HELD = "the attempt is over, or another worker's"
+
+
+def act(turn: Turn, event: ClaimAct) -> None:
+    """Do what such a worker asks for, and answer it."""
+    match event:
+        case ClaimWork():
+            _claim(turn, event)
+        case StartClaimed():
+            _start(turn, event)
+        case BeatClaimed():
+            _beat(turn, event)
+        case EndClaimed():
+            _end(turn, event)
+        case _:
+            raise Broken(f"nobody carries out {event}")
+
+
+def hand_over(turn: Turn, worker: Worker, lease: Lease, assignment: Assignment, needs: Offer) -> None:
+    """A worker gets what it has claimed, when the turn closes. It has to start it in time."""
+    memory = turn.memory
+    claim = memory.claims.first(worker.id)
+    if claim is None:
+        raise Broken(f"{worker.id} was given {lease.id}, and has no claim open")
+    claim.left -= 1
+    memory.claims.ready[claim.ticket] = None
+    run = memory.runs[assignment.run]
+    claim.claimed.append(
+        ClaimedAttempt(
+            assignment=assignment, needs=needs, job=run.run.job_id, priority=lease.priority,
+            scheduled_at=run.run.window_at or run.run.created_at,
+            expires_at=turn.now + timedelta(seconds=claim.hold_seconds),
+        )
+    )  # fmt: skip
+    memory.set_length(claim.hold_seconds, TimerDue(kind=TimerKind.RECEIPT, subject=lease.id))
+
+
+def settle(turn: Turn) -> None:
+    """Answer the claims that got something, and those whose time is up."""
+    memory = turn.memory
+    for ticket in list(memory.claims.ready):
+        claim = memory.claims.close(ticket)
+        if claim is not None:
+            turn.batch.effects.append(Answered(ticket, Reply.DONE, worker=claim.worker, claimed=tuple(claim.claimed)))
+            _count(memory, claim.worker)
+
+
+def drop(turn: Turn, event: ClaimDropped) -> None:
+    """Nobody waits for a claim, or has what it was answered with: that goes back to the queue."""
+    memory = turn.memory
+    if memory.claims.close(event.claim) is not None:
+        _count(memory, event.worker)
+    for attempt in event.attempts:
+        task = memory.attempts.get(attempt)
+        if task is not None and task.worker_id == event.worker and task.state is S.ASSIGNED:
+            reports.give_back(turn, task, because=f"{event.worker} went away before it had it")
+
+
+def take_back(turn: Turn) -> None:
+    """What was called back, and has not started, is back at once: its worker asks before it starts."""
+    recalled, turn.memory.claims.recalled = turn.memory.claims.recalled, []
+    for attempt in recalled:
+        task = turn.memory.attempts.get(attempt)
+        if task is not None and task.state is S.ASSIGNED:
+            why = task.stop.why if task.stop is not None else ""
+            reports.give_back(turn, task, because=f"called back before {task.worker_id} started it: {why}")
+
+
+def recall(memory: ShardMemory) -> None:
+    """Give attempts that were found in the rows their full time, and go on with the claims of this term.
+
+    What was called back and had not started is given back by the first turn.
+    """
+    for worker in memory.workers.values():
+        if worker.wants is None:
+            continue
+        worker.status = WorkerStatus.READY
+        _set_total(memory, worker, worker.total)
+        for lease in worker.leases.values():
+            for attempt, task in lease.members.items():
+                lease.received = task.state is S.RUNNING
+                _watch(memory, lease, task)
+                if not lease.received:
+                    timer = TimerDue(kind=TimerKind.RECEIPT, subject=lease.id)
+                    memory.set_length(memory.tuning.claim_silence_seconds, timer)
+                    if task.stop is not None:
+                        memory.claims.recalled.append(attempt)
+        _count(memory, worker.id)
+    for claim in memory.claims.open.values():
+        _set_wait(memory, claim)
+
+
+def due(turn: Turn, timer: TimerDue) -> None:
+    """A claim has waited for as long as it wanted to, or nothing may have been heard of an attempt for too long."""
+    if timer.kind is TimerKind.CLAIM:
+        _end_wait(turn.memory, turn.memory.claims.open[int(timer.subject)])
+    else:
+        _silence_due(turn, timer)
+
+
+def _end_wait(memory: ShardMemory, claim: Claim) -> None:
+    """A claim waits no longer: it is answered when the turn closes."""
+    claim.is_over = True
+    memory.claims.ready[claim.ticket] = None
+
+
+def _silence_due(turn: Turn, timer: TimerDue) -> None:
+    memory = turn.memory
+    task = memory.find(timer.subject)
+    if task is None or task.lease_id is None:
+        return
+    lease = memory.leases[task.lease_id]
+    quiet, most = memory.life - lease.heard, memory.tuning.claim_silence_seconds
+    if quiet < most:
+        _look_again(memory, task, most - quiet)
+    else:
+        because = f"{task.worker_id} said nothing of it for {quiet:.0f} s"
+        reports.lose(turn, task, because=because, worker_lost=True)
+
+
+def _claim(turn: Turn, event: ClaimWork) -> None:
+    memory = turn.memory
+    memory.claims.close(event.ticket)
+    if len(memory.claims.open) >= MOST_CLAIMS:
+        turn.answer(event, Reply.REFUSED, f"{MOST_CLAIMS:,} claims are open in {memory.shard}")
+        return
+    if memory.claims.count(event.worker) >= MOST_OF_ONE:
+        turn.answer(event, Reply.REFUSED, f"{event.worker} has {MOST_OF_ONE} claims open")
+        return
+    claim = Claim(
+        ticket=event.ticket, worker=event.worker, left=event.wanted, hold_seconds=event.hold_seconds,
+        until=memory.life + event.wait_seconds,
+    )  # fmt: skip
+    memory.claims.add(claim)
+    _meet(turn, event)
+    if event.wait_seconds > 0:
+        _set_wait(memory, claim)
+    else:
+        _end_wait(memory, claim)
+
+
+def _meet(turn: Turn, event: ClaimWork) -> None:
+    """Take note of what the worker says of itself; its row is written when that is new."""
+    memory = turn.memory
+    worker = memory.workers.get(event.worker)
+    is_new = worker is None
+    if worker is None:
+        worker = memory.meet(event.worker)
+        worker.status = WorkerStatus.READY
+        liveness.watch(turn, worker)
+    said = (event.labels, event.zone, event.version)
+    is_new = is_new or said != (worker.labels, worker.zone, worker.version)
+    before = worker.total
+    if event.offer is None:
+        _set_total(memory, worker, worker.used + _for_claims(memory.claims.wanted(worker.id)))
+    else:
+        offer = event.offer
+        _set_total(memory, worker, Resources(offer.cpu_millis, offer.memory_bytes, offer.gpus, offer.disk_bytes))
+        is_new = is_new or worker.total != before
+    if said != (worker.labels, worker.zone, worker.version):
+        worker.labels, worker.zone, worker.version = said
+    worker.heard = memory.life
+    _count(memory, worker.id)
+    if is_new:
+        turn.save_worker(worker)
+
+
+def _set_total(memory: ShardMemory, worker: Worker, total: Resources) -> None:
+    """What a worker has: never less than what it holds."""
+    memory.capacity -= worker.total
+    worker.total = Resources(*(max(getattr(total, name), getattr(worker.used, name)) for name in NAMES))
+    memory.capacity += worker.total
+
+
+def _for_claims(count: int) -> Resources:
+    """What a worker is taken to have free that does not say so."""
+    one = UNSAID
+    return Resources(one.cpu_millis * count, one.memory_bytes * count, one.gpus * count, one.disk_bytes * count)
+
+
+def _count(memory: ShardMemory, worker_id: str) -> None:
+    """The claims of a worker are others than before."""
+    worker = memory.workers.get(worker_id)
+    if worker is not None:
+        worker.wants = memory.claims.wanted(worker_id)
+        memory.refresh(worker)
+
+
+def _start(turn: Turn, event: StartClaimed) -> None:
+    task = _held(turn, event, event.attempt)
+    if task is None:
+        turn.answer(event, Reply.REFUSED, _NOT_HELD)
+    elif task.state is S.RUNNING:
+        turn.answer(event, Reply.ALREADY)
+    elif task.stop is not None or not turn.memory.runs[task.run_id].may_start():
+        why = task.stop.why if task.stop is not None else "nothing more of its run may start"
+        reports.give_back(turn, task, because=f"called back before {event.worker} started it: {why}")
+        turn.answer(event, Reply.REFUSED, f"it was called back: {why}")
+    else:
+        reports.start(turn, task)
+        if task.lease_id is not None:
+            _watch(turn.memory, turn.memory.leases[task.lease_id], task)
+        turn.answer(event, Reply.DONE)
+
+
+def _beat(turn: Turn, event: BeatClaimed) -> None:
+    """It lives: keep what it says, and say whether it is to stop. What had its grace, and goes on, is given up."""
+    task, memory = _held(turn, event, event.attempt), turn.memory
+    if task is None:
+        turn.answer(event, Reply.REFUSED, _NOT_HELD)
+        return
+    if task.state is not S.RUNNING:
+        turn.answer(event, Reply.REFUSED, "it has not been started")
+        return
+    if event.checkpoint is not None:
+        turn.save_checkpoint(task, event.attempt, event.checkpoint)
+    stop = task.stop if task.stop is not None and task.stop.kind is not StopKind.HOLD else None
+    if stop is not None and stop.kill_at <= turn.now:
+        reports.lose(turn, task, because=f"{event.worker} did not stop it in time: {stop.why}", worker_lost=False)
+        turn.answer(event, Reply.REFUSED, f"it was to stop, and had its time for that: {stop.why}")
+        return
+    if event.percent is not None or event.note is not None:
+        timeouts.progressed(memory, task, Progress(event.attempt, event.percent, event.note or ""))
+    extended: Extended | None = None
+    if event.extend_seconds is not None:
+        extended = timeouts.prolong(turn, task, event.attempt, event.extend_seconds)
+    told = None
+    if stop is not None:
+        told = Stop(event.attempt, stop.why, (stop.kill_at - turn.now).total_seconds())
+    turn.batch.effects.append(Answered(event.ticket, Reply.DONE, stop=told, extended=extended))
+
+
+def _end(turn: Turn, event: EndClaimed) -> None:
+    """Settle the task. A failure of what was asked to stop is the end that was asked for."""
+    task = _held(turn, event, event.attempt)
+    if task is None:
+        if event.is_late:
+            turn.batch.late.append(
+                LateResult(
+                    attempt_id=event.attempt, outcome=event.outcome, output=event.output, error=event.error, at=turn.now
+                )
+            )
+        turn.answer(event, Reply.REFUSED, _NOT_HELD)
+        return
+    stops = task.stop is not None and task.stop.kind is not StopKind.HOLD
+    outcome = Outcome.STOPPED if stops and event.outcome is Outcome.FAILED else event.outcome
+    ended = AttemptEnded(
+        worker=event.worker, session="", attempt=event.attempt, outcome=outcome, output=event.output, error=event.error
+    )
+    reports.settle(turn, task, ended)
+    turn.answer(event, Reply.DONE)
+
+
+def _held(turn: Turn, event: ClaimAct, attempt: str) -> Task | None:
+    """The task of a live attempt, if it is this worker's; that it spoke of it is noted."""
+    memory = turn.memory
+    task = memory.attempts.get(attempt)
+    if task is None or task.worker_id != event.worker or task.lease_id is None:
+        return None
+    memory.leases[task.lease_id].heard = memory.workers[event.worker].heard = memory.life
+    return task
+
+
+def _watch(memory: ShardMemory, lease: Lease, task: Task) -> None:
+    """Have a timer look at the silence about an attempt that has started."""
+    lease.heard = memory.life
+    if task.state is S.RUNNING:
+        _look_again(memory, task, memory.tuning.claim_silence_seconds)
+
+
+def _look_again(memory: ShardMemory, task: Task, seconds: float) -> None:
+    memory.set_length(seconds, TimerDue(kind=TimerKind.CLAIM_SILENCE, subject=task.id, stamp=task.seq))
+
+
+def _set_wait(memory: ShardMemory, claim: Claim) -> None:
+    seconds = max(0.0, claim.until - memory.life)
+    memory.set_length(seconds, TimerDue(kind=TimerKind.CLAIM, subject=str(claim.ticket)))

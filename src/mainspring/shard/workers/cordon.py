@@ -1,0 +1,103 @@
+"""What people ask of workers (WRK-9): nothing new for this one, nothing waiting there, nothing running there.
+
+    (none) ──cordon──► CORDONED ──drain, evict──► DRAINING
+       ▲───────────────uncordon──────────────────────┘
+
+A hold is part of the worker's row, so that a new leader knows it, and of `ShardMemory.held`, so that the worker still
+has it when it comes back. What is asked of the tasks there is part of their rows (`shard/actions/stop_requests.py`): who uncordons a
+worker does not take that back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from msgspec.structs import replace
+
+from mainspring.core.model.task import StopKind, Task, TaskState
+from mainspring.core.model.worker import Hold
+from mainspring.protocol.errors import Broken
+from mainspring.shard.actions import audit_entries, stop_requests
+from mainspring.shard.effects import Reply
+from mainspring.shard.events import CordonWorker, DrainWorker, EvictWorker, UncordonWorker, WorkerAct
+from mainspring.shard.placement import reservations
+from mainspring.shard.turn import Turn
+
+
+def act(turn: Turn, event: WorkerAct) -> None:
+    """Carry out what is asked of a worker, and answer it."""
+    event = audit_entries.with_before(turn.memory, event)
+    if event.worker not in turn.memory.workers and event.worker not in turn.memory.held:
+        turn.answer(event, Reply.NOT_FOUND, f"there is no worker {event.worker}")
+        return
+    match event:
+        case CordonWorker():
+            changed = _hold_of(turn, event) is Hold.NONE and _set_hold(turn, event, Hold.CORDONED)
+        case DrainWorker():
+            changed = _drain(turn, event)
+        case EvictWorker():
+            changed = _set_hold(turn, event, Hold.DRAINING)
+            changed = _evict(turn, event) or changed
+        case UncordonWorker():
+            changed = _set_hold(turn, event, Hold.NONE)
+        case _:
+            raise Broken(f"nobody carries out {event}")
+    if changed:
+        turn.answer(event, Reply.DONE)
+    else:
+        turn.answer(event, Reply.ALREADY, f"{event.worker} is {_hold_of(turn, event) or 'not held'}")
+
+
+def _drain(turn: Turn, event: WorkerAct) -> bool:
+    """Give a worker nothing new, and call back what it has not started; False if that was so before."""
+    changed = _set_hold(turn, event, Hold.DRAINING)
+    for task in _tasks_on(turn, event.worker):
+        if task.state is TaskState.ASSIGNED:
+            stop_requests.request(
+                turn, task, StopKind.HOLD, by=event.by, why=f"{event.worker} is drained: {_say(event)}"
+            )
+    return changed
+
+
+def _evict(turn: Turn, event: WorkerAct) -> bool:
+    """Ask all that a worker has to stop, but for what is being stopped already; False if that was so of everything."""
+    asked = False
+    for task in _tasks_on(turn, event.worker):
+        if task.stop is None or task.stop.kind is StopKind.HOLD:
+            why = f"evicted from {event.worker}: {_say(event)}"
+            stop_requests.request(turn, task, StopKind.EVICT, by=event.by, why=why)
+            asked = True
+    return asked
+
+
+def _set_hold(turn: Turn, event: WorkerAct, hold: Hold) -> bool:
+    """Hold a worker, or no longer, in its row and in memory; False if it was so before."""
+    if _hold_of(turn, event) is hold:
+        return False
+    memory = turn.memory
+    worker, row = memory.workers.get(event.worker), memory.held.get(event.worker)
+    why = _say(event) if hold else ""
+    if worker is not None:
+        worker.hold, worker.hold_why = hold, why
+        if hold:
+            reservations.give_all_back(turn, worker)
+        memory.refresh(worker)
+        turn.save_worker(worker)
+    elif row is not None:
+        turn.save_worker_row(replace(row, hold=hold, hold_why=why))
+    return True
+
+
+def _hold_of(turn: Turn, event: WorkerAct) -> Hold:
+    row = turn.memory.held.get(event.worker)
+    return Hold(row.hold) if row is not None else Hold.NONE
+
+
+def _tasks_on(turn: Turn, worker_id: str) -> Iterator[Task]:
+    worker = turn.memory.workers.get(worker_id)
+    if worker is not None:
+        yield from [task for lease in worker.leases.values() for task in lease.members.values()]
+
+
+def _say(event: WorkerAct) -> str:
+    return f"{event.why} ({event.by})" if event.why else f"asked by {event.by}"

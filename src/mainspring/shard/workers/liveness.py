@@ -1,0 +1,268 @@
+"""Workers come, fall silent, come back, and leave (LIV-1, LIV-3, LIV-5, LIV-6).
+
+    EXPECTED ──registers──► READY ──10 s silent──► SUSPECT ──5 s more──► LOST
+        │                   │ ▲───────heard of────────┘                    │
+        └── 15 s silent ─► LOST                       registers again ─────┘
+                            └──says goodbye──► GONE
+
+Two watches find a silent worker: a timer of its own here, and the rows, in which servers note whom they have heard of
+(`host/maintenance/worker_watch.py`). Each alone is enough, and both ask the same question of the shard's own memory. They ask it when the
+turn closes, after all that has come in until then: a turn is open for as long as the batch before it is being written.
+
+Workers that speak plain HTTP are never suspect and never lost: their attempts are, one by one (`shard/workers/claims.py`). One
+that has nothing, and has asked for nothing for long, is forgotten.
+
+Seconds are those of the shard's life (`ShardMemory.life`): a stall of ours, or an outage, ends nothing. How many they
+are can be set (`core/model/settings.py`).
+"""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from mainspring.core.model.resources import Resources
+from mainspring.core.model.task import TaskState
+from mainspring.core.model.worker import Worker, WorkerStatus, is_claimant
+from mainspring.protocol.wire import Welcome
+from mainspring.shard.actions import stop_requests
+from mainspring.shard.effects import CloseLink
+from mainspring.shard.events import (
+    TimerDue,
+    TimerKind,
+    WorkerEvent,
+    WorkerGone,
+    WorkerLeaving,
+    WorkerRegistered,
+    WorkerUnheard,
+)
+from mainspring.shard.placement import reservations
+from mainspring.shard.state.memory import ShardMemory
+from mainspring.shard.turn import Turn
+from mainspring.shard.workers import reports
+
+
+def register(turn: Turn, event: WorkerRegistered) -> None:
+    """A worker opens a session: compare what it has in hands with what the rows say, both ways."""
+    memory = turn.memory
+    worker = memory.workers.get(event.worker)
+    if worker is None:
+        worker = memory.meet(event.worker)
+    if worker.status is WorkerStatus.READY or worker.status is WorkerStatus.SUSPECT:
+        memory.capacity -= worker.total
+    offer = event.offer
+    worker.total = Resources(offer.cpu_millis, offer.memory_bytes, offer.gpus, offer.disk_bytes)
+    worker.session, worker.labels, worker.zone, worker.version = event.session, event.labels, event.zone, event.version
+    worker.status, worker.heard, worker.refused = WorkerStatus.READY, memory.life, set()
+    worker.leaving = False
+    memory.departures.forget(worker.id)
+    memory.capacity += worker.total
+    turn.send(worker, Welcome(event.session))
+    _compare(turn, worker, frozenset(event.holds))
+    reservations.compare(turn, worker)
+    watch(turn, worker)
+    memory.refresh(worker)
+    turn.save_worker(worker)
+
+
+def carry_over(before: ShardMemory, after: ShardMemory) -> None:
+    """Keep what can't be loaded when the rows are loaded again within a term: above all what workers said."""
+    after.life = before.life
+    after.capacity = before.capacity
+    after.barred = before.barred
+    after.overtaken = before.overtaken
+    after.hold_from = before.hold_from
+    after.retry_pace = before.retry_pace
+    if before.rules.version > after.rules.version:
+        after.rule(before.rules)
+    after.groups.stamps, after.groups.purses = before.groups.stamps, before.groups.purses
+    after.claims, after.departures = before.claims, before.departures
+    after.claims.begin_again()
+    for shape, fault in before.barred.items():
+        after.queues.park(shape, f"placing it failed: {fault}")
+    for old in before.workers.values():
+        worker = after.meet(old.id)
+        worker.session, worker.total, worker.labels, worker.zone = old.session, old.total, old.labels, old.zone
+        worker.version, worker.status, worker.heard = old.version, old.status, old.heard
+        worker.refused, worker.leaving = old.refused, old.leaving
+        after.refresh(worker)
+
+
+def carry_over_attempts(before: ShardMemory, after: ShardMemory) -> None:
+    """Keep what was said of attempts within this term, and go on waiting for the receipt of what was sent."""
+    after.headway = {attempt: said for attempt, said in before.headway.items() if attempt in after.attempts}
+    for lease in after.leases.values():
+        worker, known = before.workers.get(lease.worker_id), before.leases.get(lease.id)
+        if worker is not None and worker.session and (known is None or not known.received):
+            lease.received = False
+            after.set_length(after.tuning.receipt_seconds, TimerDue(kind=TimerKind.RECEIPT, subject=lease.id))
+
+
+def hear(turn: Turn, event: WorkerEvent) -> bool:
+    """A worker was heard of; False if its session is not the one we know, and what it says is not to be taken."""
+    worker = turn.memory.workers.get(event.worker)
+    if worker is None or worker.session != event.session:
+        turn.batch.effects.append(CloseLink(event.worker, event.session))
+        return False
+    worker.heard = turn.memory.life
+    if worker.status is WorkerStatus.SUSPECT:
+        worker.status = WorkerStatus.READY
+        turn.memory.refresh(worker)
+    return True
+
+
+def leave(turn: Turn, event: WorkerLeaving) -> None:
+    """A worker wants nothing more: what it has goes on, or comes back by itself."""
+    worker = turn.memory.workers[event.worker]
+    worker.leaving = True
+    reservations.give_all_back(turn, worker)
+    turn.memory.refresh(worker)
+    turn.save_worker(worker)
+
+
+def say_goodbye(turn: Turn, event: WorkerGone) -> None:
+    """A worker ends in order, and is forgotten at once. What it should have had in hands has to run elsewhere."""
+    worker = turn.memory.workers[event.worker]
+    _let_go(turn, worker, WorkerStatus.GONE, f"{worker.id} left without it")
+    turn.batch.effects.append(CloseLink(event.worker, event.session))
+
+
+def watch(turn: Turn, worker: Worker) -> None:
+    """Have a timer look at a worker's silence."""
+    if not worker.watched:
+        turn.memory.watches += 1
+        worker.watched = turn.memory.watches
+        _look_again(turn, worker, turn.memory.tuning.suspect_after_seconds)
+
+
+def due(turn: Turn, timer: TimerDue) -> None:
+    """A worker may be silent, or have received nothing."""
+    if timer.kind is TimerKind.RECEIPT:
+        receipt_due(turn, timer)
+    else:
+        silence_due(turn, timer)
+
+
+def silence_due(turn: Turn, timer: TimerDue) -> None:
+    """Look whether a worker has been silent for too long."""
+    worker = turn.memory.workers[timer.subject]
+    quiet, tuning = turn.memory.life - worker.heard, turn.memory.tuning
+    if worker.wants is not None:
+        _forget_idle(turn, worker, quiet)
+    elif quiet >= tuning.lost_after_seconds:
+        _give_up(turn, worker)
+    elif quiet >= tuning.suspect_after_seconds:
+        if worker.status is WorkerStatus.READY:
+            worker.status = WorkerStatus.SUSPECT
+            turn.memory.refresh(worker)
+        _look_again(turn, worker, tuning.lost_after_seconds - quiet)
+    else:
+        _look_again(turn, worker, tuning.suspect_after_seconds - quiet)
+
+
+def unheard(turn: Turn, event: WorkerUnheard) -> None:
+    """The rows say that a worker has been silent: it is looked at when the turn closes (`give_up_unheard`).
+
+    A worker that is not here was an older leader's, and holds nothing: only its row has to be put right.
+    """
+    memory = turn.memory
+    if event.row.id in memory.workers:
+        turn.unheard.append(event.row.id)
+    elif memory.life >= memory.tuning.lost_after_seconds:
+        known = memory.held.get(event.row.id)
+        hold, why = (known.hold, known.hold_why) if known is not None else ("", "")
+        status = WorkerStatus.GONE if is_claimant(event.row.id) else WorkerStatus.LOST
+        row = replace(event.row, status=status, since=turn.now, hold=hold, hold_why=why)
+        turn.save_worker_row(row)
+        memory.departures.note_row(row)
+
+
+def give_up_unheard(turn: Turn) -> None:
+    """Give up those who are silent by the rows, if this shard, too, could have heard them and has not."""
+    memory = turn.memory
+    for name in turn.unheard:
+        worker = memory.workers.get(name)
+        if worker is None or worker.wants is not None:
+            continue
+        if memory.life - worker.heard >= memory.tuning.lost_after_seconds:
+            _give_up(turn, worker)
+
+
+def receipt_due(turn: Turn, timer: TimerDue) -> None:
+    """An assignment was not received in time: back to the queue (LIV-3).
+
+    A worker that lives and does not hear what it is sent gets nothing more in this session: it is to register again.
+    One that claims its work may not have started it in time for many a reason.
+    """
+    lease = turn.memory.leases.get(timer.subject)
+    if lease is None or lease.received:
+        return
+    worker = turn.memory.workers[lease.worker_id]
+    failing = "did not say that it received it" if worker.wants is None else "did not start it in time"
+    for attempt, task in list(lease.members.items()):
+        if task.state is TaskState.ASSIGNED:
+            reports.give_back(turn, task, because=f"{worker.id} {failing}")
+            stop_requests.disown(turn, worker.id, attempt)
+    if worker.wants is not None:
+        return
+    if worker.status is WorkerStatus.READY:
+        worker.status = WorkerStatus.SUSPECT
+        turn.memory.refresh(worker)
+    turn.batch.effects.append(CloseLink(worker.id, worker.session))
+
+
+def _compare(turn: Turn, worker: Worker, holds: frozenset[str]) -> None:
+    for lease in list(worker.leases.values()):
+        lease.received = True
+        for attempt, task in list(lease.members.items()):
+            if attempt in holds:
+                stop_requests.signal(turn, task)
+            else:
+                _take_back(turn, attempt, f"{worker.id} came back without it", worker_lost=True)
+    for attempt in sorted(holds):
+        held = turn.memory.attempts.get(attempt)
+        if held is None or held.worker_id != worker.id:
+            stop_requests.disown(turn, worker.id, attempt)
+
+
+def _take_back(turn: Turn, attempt: str, because: str, *, worker_lost: bool) -> None:
+    task = turn.memory.attempts[attempt]
+    if task.state is TaskState.ASSIGNED:
+        reports.give_back(turn, task, because=because)
+    else:
+        reports.lose(turn, task, because=because, worker_lost=worker_lost)
+
+
+def _give_up(turn: Turn, worker: Worker) -> None:
+    quiet = turn.memory.life - worker.heard
+    _let_go(turn, worker, WorkerStatus.LOST, f"{worker.id} was silent for {quiet:.0f} s")
+
+
+def _forget_idle(turn: Turn, worker: Worker, quiet: float) -> None:
+    """A worker that claims its work is missed by nobody once it has nothing, and wants nothing."""
+    most = turn.memory.tuning.claim_silence_seconds
+    if quiet >= most and not worker.leases and not worker.wants:
+        _let_go(turn, worker, WorkerStatus.GONE, f"{worker.id} has claimed nothing for {quiet:.0f} s")
+    else:
+        _look_again(turn, worker, most)
+
+
+def _let_go(turn: Turn, worker: Worker, status: WorkerStatus, because: str) -> None:
+    """A worker is no longer here: all it had is taken back, and it is forgotten until it registers again."""
+    if worker.status is not WorkerStatus.EXPECTED:
+        turn.memory.capacity -= worker.total
+    turn.memory.departures.note(worker, turn.now)
+    worker.status = status
+    turn.memory.refresh(worker)
+    for lease in list(worker.leases.values()):
+        for attempt in list(lease.members):
+            _take_back(turn, attempt, because, worker_lost=status is WorkerStatus.LOST)
+    reservations.give_all_back(turn, worker)
+    turn.save_worker(worker)
+    del turn.memory.workers[worker.id]
+    for run_id in list(turn.memory.kin_parked):
+        turn.memory.wake_kin(run_id)
+
+
+def _look_again(turn: Turn, worker: Worker, seconds: float) -> None:
+    timer = TimerDue(kind=TimerKind.SILENCE, subject=worker.id, stamp=worker.watched)
+    turn.memory.set_length(seconds, timer)

@@ -1,0 +1,329 @@
+"""What workers say about attempts, and what follows for the task.
+
+Every report names its attempt and comes from a worker. It is taken only if that attempt is live and was given to that
+worker (I-13); else the reporter is told so, and nothing changes. Each report can be taken twice without harm.
+"""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from mainspring.core.lifecycle import failures, timeouts
+from mainspring.core.lifecycle.failure_policy import FailureClass
+from mainspring.core.lifecycle.retry_policy import Ending, decide_failure
+from mainspring.core.lifecycle.states import FINAL
+from mainspring.core.model.artifacts import ArtifactRow
+from mainspring.core.model.batch import LateResult
+from mainspring.core.model.task import AttemptEnd, RecordedAttempt, StopKind, StopRequest, Task, TaskState
+from mainspring.protocol.wire import Answer, Outcome, Verdict
+from mainspring.shard.actions import stop_requests
+from mainspring.shard.effects import LookUpAttempt, Send
+from mainspring.shard.events import (
+    AttemptEnded,
+    AttemptReturned,
+    AttemptsReceived,
+    AttemptStarted,
+    CheckpointSaved,
+    WorkerBeat,
+    WorkerEvent,
+)
+from mainspring.shard.state.run_state import RunMemory
+from mainspring.shard.tasks import circuit_breakers, progress
+from mainspring.shard.tasks import timeouts as limits
+from mainspring.shard.turn import Turn
+
+S = TaskState
+_OVER_TIME = frozenset({StopKind.TIMEOUT, StopKind.STALL})
+_SETTLED = frozenset({AttemptEnd.SUCCEEDED, AttemptEnd.FAILED, AttemptEnd.TIMED_OUT, AttemptEnd.STOPPED})
+
+
+def received(turn: Turn, event: AttemptsReceived) -> None:
+    """The worker has these attempts in its journal."""
+    for attempt in event.attempts:
+        task = _held(turn, event, attempt)
+        if task is None:
+            stop_requests.disown(turn, event.worker, attempt)
+        elif task.lease_id is not None:
+            turn.memory.leases[task.lease_id].received = True
+
+
+def started(turn: Turn, event: AttemptStarted) -> None:
+    """The process runs: RUNNING, from now on within its time."""
+    task = _held(turn, event, event.attempt)
+    if task is None:
+        stop_requests.disown(turn, event.worker, event.attempt)
+    elif task.state is S.ASSIGNED:
+        start(turn, task)
+        if task.stop is not None and task.stop.kind is StopKind.HOLD:
+            task.stop = None
+        stop_requests.signal(turn, task)
+
+
+def returned(turn: Turn, event: AttemptReturned) -> None:
+    """The worker gave an attempt back, not started."""
+    task = _held(turn, event, event.attempt)
+    if task is None or task.state is not S.ASSIGNED:
+        return
+    if event.refusal is not None:
+        worker = turn.memory.workers[event.worker]
+        worker.refused = worker.refused | {turn.memory.shape(task)}
+        give_back(turn, task, because=f"{event.worker} refused it: {event.refusal}")
+    else:
+        give_back(turn, task, because=f"{event.worker} gave it back, not started")
+
+
+def ended(turn: Turn, event: AttemptEnded) -> None:
+    """The process is gone: settle the task by what it left, and answer once that is durable."""
+    task = _held(turn, event, event.attempt)
+    if task is None:
+        _answer_stranger(turn, event)
+        return
+    _answer(turn, event, Verdict.APPLIED)
+    settle(turn, task, event)
+
+
+def settle(turn: Turn, task: Task, event: AttemptEnded) -> None:
+    """Let a task become what its live attempt left it."""
+    run = turn.memory.runs[task.run_id]
+    stop = task.stop
+    if task.state is S.ASSIGNED and (event.outcome is not Outcome.STOPPED):
+        start(turn, task)
+    match event.outcome:
+        case Outcome.SUCCEEDED:
+            _succeed(turn, run, task, event)
+        case Outcome.FAILED:
+            _fail(turn, run, task, event)
+        case Outcome.STOPPED:
+            _settle_stop(turn, run, task, stop, by=event.worker)
+
+
+def checkpoint(turn: Turn, event: CheckpointSaved) -> None:
+    """An attempt has saved something: the next one of its task finds it, wherever it runs (WRK-7)."""
+    task = _held(turn, event, event.attempt)
+    if task is None:
+        stop_requests.disown(turn, event.worker, event.attempt)
+    else:
+        turn.save_checkpoint(task, event.attempt, event.document)
+
+
+def progressed(turn: Turn, event: WorkerBeat) -> None:
+    """A worker says how far its attempts are."""
+    for said in event.progress:
+        task = _held(turn, event, said.attempt)
+        if task is not None:
+            limits.progressed(turn.memory, task, said)
+
+
+def give_back(turn: Turn, task: Task, *, because: str) -> None:
+    """An attempt that never started is over; the task goes back to the queue, or ends if it was to be stopped."""
+    run = turn.memory.runs[task.run_id]
+    stop = task.stop
+    turn.end_attempt(task, AttemptEnd.RETURNED)
+    if stop is not None and stop.kind is StopKind.CANCEL:
+        progress.cancel(turn, run, task, by=stop.by, because=stop.why, cause=stop.cause)
+    elif stop is not None and stop.kind is StopKind.PREEMPT:
+        _requeue(turn, run, task, by=stop.by, because=stop.why)
+    else:
+        _requeue(turn, run, task, by="shard", because=because)
+
+
+def lose(turn: Turn, task: Task, *, because: str, worker_lost: bool) -> None:
+    """An attempt that ran is gone, and perhaps its worker itself."""
+    run = turn.memory.runs[task.run_id]
+    stop, worker = task.stop, task.worker_id or ""
+    if stop is not None and stop.kind in _OVER_TIME:
+        task.tries += 1  # it had its time: neither count alone would bound a task that is late and lost by turns
+    elif stop is None or stop.kind is StopKind.HOLD:
+        task.losses += 1  # what was asked to go and is gone is no loss, however it went
+    turn.end_attempt(task, AttemptEnd.LOST, why=because)
+    if stop is not None and stop.kind is not StopKind.HOLD:
+        _conclude_stop(turn, run, task, stop, by="shard", worker=worker)
+    else:
+        lost = failures.lost(because)
+        ending = Ending(end=AttemptEnd.LOST, failure=lost, worker=worker, worker_lost=worker_lost)
+        _settle_failure(turn, run, task, ending, None, by="shard", because=because)
+
+
+def finish(turn: Turn, run: RunMemory, task: Task, state: TaskState, *, by: str, because: str) -> None:
+    """Put a task into its final state."""
+    task.ended_at = turn.now
+    turn.move(task, state, by=by, because=because)
+    progress.ended(turn, run, task)
+
+
+def _succeed(turn: Turn, run: RunMemory, task: Task, event: AttemptEnded) -> None:
+    """An attempt did what it should. If what its output adds to the run can't be added, that is its failure (DAG-5)."""
+    task.tries += 1
+    grows = run.spec(task.position).grows and not run.is_replaced(task)
+    fault = progress.grow(turn, run, task, event.output) if grows else None
+    if fault is not None:
+        _keep_artifacts(turn, task, event, succeeded=False)
+        turn.end_attempt(task, AttemptEnd.FAILED, why=fault)
+        task.error = progress.fault(fault)
+        finish(turn, run, task, S.FAILED, by="shard", because=fault)
+        return
+    _keep_artifacts(turn, task, event, succeeded=True)
+    turn.end_attempt(task, AttemptEnd.SUCCEEDED)
+    task.output = event.output
+    task.error = None
+    circuit_breakers.succeeded(turn, run, task)
+    finish(turn, run, task, S.SUCCEEDED, by=event.worker, because="succeeded")
+
+
+def _keep_artifacts(turn: Turn, task: Task, event: AttemptEnded, *, succeeded: bool) -> None:
+    """List the files that an attempt left, with its result (WRK-11)."""
+    for one in event.artifacts:
+        row = ArtifactRow(
+            run_id=task.run_id, task_id=task.id, attempt_id=event.attempt, path=one.path, task=task.name,
+            partition=task.birth.index if task.birth is not None and task.birth.label else None, tenant=task.tenant,
+            size_bytes=one.size_bytes, sha256=one.sha256, place=one.place, keep_seconds=one.keep_seconds,
+            succeeded=succeeded, stored_at=turn.now,
+        )  # fmt: skip
+        turn.batch.artifacts.append(row)
+
+
+def _held(turn: Turn, event: WorkerEvent, attempt: str) -> Task | None:
+    """The task of a live attempt, if it is this worker's to speak of."""
+    task = turn.memory.attempts.get(attempt)
+    return task if task is not None and task.worker_id == event.worker else None
+
+
+def start(turn: Turn, task: Task) -> None:
+    """A task that a worker holds runs from now on, within its time."""
+    task.started_at = turn.now
+    task.ran_on = task.worker_id
+    turn.memory.wake_kin(task.run_id)
+    turn.move(task, S.RUNNING, by=task.worker_id or "", because="its process has started")
+    limits.begin(turn.memory, turn.memory.runs[task.run_id], task)
+    if task.lease_id is not None:
+        turn.memory.leases[task.lease_id].received = True
+
+
+def _fail(turn: Turn, run: RunMemory, task: Task, event: AttemptEnded) -> None:
+    """The process failed. If that was its worker's doing, it is a loss and no try."""
+    policy = run.spec(task.position).retry or run.job.spec.retry
+    failure = failures.classify(event.error, policy.rules, job=run.subject())
+    if failure.kind is FailureClass.INFRASTRUCTURE:
+        task.losses += 1
+    else:
+        task.tries += 1
+    stop = task.stop
+    task.error = event.error
+    _keep_artifacts(turn, task, event, succeeded=False)
+    turn.end_attempt(task, AttemptEnd.FAILED, event.error)
+    ending = Ending(end=AttemptEnd.FAILED, failure=failure, worker=event.worker)
+    _settle_failure(turn, run, task, ending, stop, by=event.worker)
+
+
+def _settle_stop(turn: Turn, run: RunMemory, task: Task, stop: StopRequest | None, *, by: str) -> None:
+    if task.state is S.ASSIGNED:
+        give_back(turn, task, because=f"{by} stopped it before it started")
+    elif (stop is None or stop.kind is StopKind.HOLD) and _is_leaving(turn, by):
+        # It was told to end and let its tasks go, as an eviction does: neither a try nor a loss.
+        turn.end_attempt(task, AttemptEnd.STOPPED, why=f"{by} is leaving")
+        _requeue(turn, run, task, by=by, because=f"{by} is leaving")
+    elif stop is None or stop.kind is StopKind.HOLD:
+        lose(turn, task, because=f"{by} ended it unasked", worker_lost=False)
+    else:
+        late = stop.kind in _OVER_TIME
+        turn.end_attempt(task, AttemptEnd.TIMED_OUT if late else AttemptEnd.STOPPED, why=stop.why)
+        if late:
+            task.tries += 1
+        _conclude_stop(turn, run, task, stop, by=by, worker=by)
+
+
+def _is_leaving(turn: Turn, worker_id: str) -> bool:
+    worker = turn.memory.workers.get(worker_id)
+    return worker is not None and worker.leaving
+
+
+def _conclude_stop(turn: Turn, run: RunMemory, task: Task, stop: StopRequest, *, by: str, worker: str) -> None:
+    """The process is gone as asked: what that means depends on who asked (STA-8)."""
+    match stop.kind:
+        case StopKind.CANCEL:
+            progress.cancel(turn, run, task, by=stop.by, because=stop.why, cause=stop.cause)
+        case StopKind.TIMEOUT | StopKind.STALL:
+            spec, job, tuning = run.spec(task.position), run.subject(), turn.memory.tuning
+            if stop.kind is StopKind.STALL:
+                failure = failures.stalled(timeouts.stall_limit(spec, tuning), job=job)
+            else:
+                failure = failures.timed_out(timeouts.hard_limit(spec, task.trail, tuning), job=job)
+            ending = Ending(end=AttemptEnd.TIMED_OUT, failure=failure, worker=worker)
+            _settle_failure(turn, run, task, ending, None, by=by)
+        case StopKind.PREEMPT | StopKind.EVICT | StopKind.HOLD:
+            _requeue(turn, run, task, by=stop.by, because=stop.why)
+
+
+def _settle_failure(
+    turn: Turn, run: RunMemory, task: Task, ending: Ending, stop: StopRequest | None, *, by: str, because: str = ""
+) -> None:
+    """Again, or not. What was to be cancelled is not tried again."""
+    circuit_breakers.failed(turn, run, ending.failure)
+    if ending.failure.signature in turn.memory.alike.open:
+        ending = replace(ending, is_common=True)
+    step = decide_failure(
+        task, run.spec(task.position), run.job.spec, ending, turn.memory.tuning, retries=run.run.retries,
+        most_memory=_most_memory(turn, ending), now=turn.now,
+    )  # fmt: skip
+    task.trail = step.trail
+    if step.state in FINAL:
+        finish(turn, run, task, step.state, by=by, because=step.because)
+    elif stop is not None and stop.kind is StopKind.CANCEL:
+        progress.cancel(turn, run, task, by=stop.by, because=stop.why, cause=stop.cause)
+    elif step.state is S.QUEUED:
+        _requeue(turn, run, task, by=by, because=because or step.because)
+    elif run.is_stopped():
+        progress.cancel_unstarted(turn, run, task)
+    else:
+        turn.move(task, step.state, by=by, because=step.because)
+        if step.due_at is not None:
+            run.run.retries += 1
+            turn.mark(run)
+            turn.delay(task, circuit_breakers.retry_at(turn, step.due_at, step.trail.signature))
+
+
+def _most_memory(turn: Turn, ending: Ending) -> int | None:
+    """What the largest worker has, asked only if more memory could help."""
+    if ending.failure.kind is not FailureClass.RESOURCE:
+        return None
+    return max((worker.total.memory_bytes for worker in turn.memory.workers.values()), default=None)
+
+
+def _requeue(turn: Turn, run: RunMemory, task: Task, *, by: str, because: str) -> None:
+    """Back to the queue, unless the run lets nothing more start."""
+    if run.is_stopped():
+        progress.cancel_unstarted(turn, run, task)
+        return
+    progress.queue_again(turn, run, task, by=by, because=because)
+
+
+def _answer_stranger(turn: Turn, event: AttemptEnded) -> None:
+    """A result of an attempt that is not live: what the rows say of it decides the answer, and nothing changes.
+
+    It is kept as late only if the attempt was the worker's own: nobody leaves a record on what is another's.
+    """
+    if not event.looked_up:
+        turn.batch.effects.append(LookUpAttempt(event))
+        return
+    verdict = _judge(event, event.recorded)
+    is_own = event.recorded is not None and event.recorded.worker_id == event.worker
+    if verdict is Verdict.SUPERSEDED and is_own:
+        late = LateResult(
+            attempt_id=event.attempt, outcome=event.outcome, output=event.output, error=event.error, at=turn.now
+        )
+        turn.batch.late.append(late)
+    _answer(turn, event, verdict)
+
+
+def _judge(event: AttemptEnded, recorded: RecordedAttempt | None) -> Verdict:
+    if recorded is None:
+        return Verdict.UNKNOWN
+    if recorded.worker_id == event.worker and recorded.end in _SETTLED:
+        return Verdict.ALREADY
+    if recorded.end is AttemptEnd.REJECTED:
+        return Verdict.REJECTED
+    return Verdict.SUPERSEDED
+
+
+def _answer(turn: Turn, event: AttemptEnded, verdict: Verdict) -> None:
+    turn.batch.effects.append(Send(event.worker, event.session, Answer(event.attempt, verdict)))

@@ -1,0 +1,156 @@
+"""One pool through its time: the real shard, and around it what a host does, on a virtual clock.
+
+    while there is time left:
+        the next moment         something is said, read or due, or a second has passed; after the last commit is over
+        events ─► shard         as many as the batch may have rows, what is urgent first
+        batch ─► commit         takes so long for itself, and so long for each row
+        effects ─► workers      when it is durable
+
+Beside the shard also its pace (`host/batch_sizer.py`), the rule of intake (`core/admission/intake.py`) and the sizes are the real ones.
+A moment of the virtual clock costs nothing: a pool is played as fast as its shard decides.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from datetime import timedelta
+
+from mainspring.core.fairness.quotas import Quota, QuotaRow
+from mainspring.core.fairness.sharing_rules import SharingRules
+from mainspring.core.model.resources import Resources
+from mainspring.core.model.task import Priority
+from mainspring.host.batch_sizer import Pace
+from mainspring.host.loop import EVENTS_AT_ONCE, LEAST_WAIT_SECONDS, LONGEST_WAIT_SECONDS
+from mainspring.shard.events import Event, Ruled, RunArrived, StoreLagged, WorkerBeat, WorkerRegistered
+from mainspring.shard.shard import Shard
+from mainspring.simulation.capacity.counters import Counting
+from mainspring.simulation.capacity.intake import SimulatedIntake
+from mainspring.simulation.capacity.load import START, Arrival, PoolLoad
+from mainspring.simulation.capacity.measurements import PoolMeasures
+from mainspring.simulation.capacity.scenario import Scenario, tenant_name
+from mainspring.simulation.capacity.virtual_workers import PlayedFleet
+
+Watch = Callable[[float], bool]
+"""Told how many seconds of a pool have been played; False: that is enough."""
+
+
+def play_pool(
+    scenario: Scenario, pool: int, seed: int, *, cpu: Callable[[], float], watch: Watch = lambda _: True
+) -> PoolMeasures:
+    """What becomes of a pool. `cpu` says how much CPU time was used so far."""
+    return _PoolPlay(scenario, pool, seed, cpu).run(watch)
+
+
+class _PoolPlay:
+    """One pool, from its beginning to its end."""
+
+    def __init__(self, scenario: Scenario, pool: int, seed: int, cpu: Callable[[], float]) -> None:
+        self._host = scenario.host
+        self._begin, self._end = -scenario.warm_up, scenario.lasts
+        load = PoolLoad(scenario, pool, seed)
+        self._arrivals = load.arrivals()
+        self._next_arrival: Arrival | None = next(self._arrivals, None)
+        self._shard = Shard(load.shard, seed=(seed, pool), tuning=scenario.tuning())
+        self._fleet = PlayedFleet(scenario, pool)
+        self._intake = SimulatedIntake(scenario.host.read)
+        self._counting = Counting(scenario, pool, self._shard.memory, self._intake)
+        self._pace = Pace()
+        self._cpu = cpu
+        self._urgent: deque[Event] = deque()
+        self._ordinary: deque[Event] = deque([Ruled(rules=rules_of(scenario, pool))])
+        self._busy_until = self._begin
+        """When the commit that is under way is over."""
+        self._turned_at = self._begin
+
+    def run(self, watch: Watch) -> PoolMeasures:
+        """Play it to the end, or as long as the watch wants."""
+        at = self._begin
+        while at < self._end and watch(at - self._begin):
+            self._gather(at)
+            self._turn(at)
+            at = max(self._next_moment(at), self._busy_until)
+            while self._counting.next_sample_at() <= min(at, self._end):
+                self._counting.sample()
+        return self._counting.finish(min(at, self._end))
+
+    def _next_moment(self, at: float) -> float:
+        """When there is something to do."""
+        if self._urgent or self._ordinary or self._shard.has_more():
+            return at
+        moment = min(self._turned_at + LONGEST_WAIT_SECONDS, self._fleet.next_at())
+        if self._next_arrival is not None:
+            moment = min(moment, self._next_arrival.at + self._host.read)
+        if self._intake.due_at is not None:
+            moment = min(moment, self._intake.due_at)
+        timer = self._shard.seconds_to_timer(START + timedelta(seconds=at))
+        if timer is not None:
+            moment = min(moment, at + max(timer, LEAST_WAIT_SECONDS))
+        return max(moment, at)
+
+    def _gather(self, at: float) -> None:
+        """Everything that has happened until now, into its lane."""
+        while self._next_arrival is not None and self._next_arrival.at <= at:
+            self._intake.arrive(self._next_arrival)
+            self._counting.arrived(self._next_arrival)
+            self._next_arrival = next(self._arrivals, None)
+        if self._intake.due_at is not None and self._intake.due_at <= at:
+            for arrival in self._intake.read(self._shard.memory, self._pace.hold, at):
+                lane = self._urgent if arrival.run.priority is Priority.P0 else self._ordinary
+                lane.append(RunArrived(run=arrival.run, job=arrival.job))
+                if arrival.left is not None:
+                    self._fleet.fates.left[arrival.run.id] = arrival.left
+        for event in self._fleet.words(at):
+            if isinstance(event, WorkerBeat | WorkerRegistered):
+                self._urgent.append(event)
+            else:
+                self._ordinary.append(event)
+
+    def _turn(self, at: float) -> None:
+        """One turn of the shard, and its commit."""
+        now, shard = START + timedelta(seconds=at), self._shard
+        began = self._cpu()
+        shard.begin(now=now, budget=self._pace.rows() * 2 // 3)
+        if self._pace.hold is not shard.memory.hold_from:
+            shard.take([StoreLagged(hold=self._pace.hold)], now=now)
+        is_urgent = any(isinstance(event, RunArrived) for event in self._urgent)
+        while (self._urgent or self._ordinary) and not shard.is_spent():
+            shard.take(self._next_events(), now=now)
+        batch = shard.finish(now=now, urgent=is_urgent)
+        self._counting.took(self._cpu() - began)
+        self._turned_at = at
+        rows = batch.rows()
+        if not rows and not batch.effects:
+            return
+        seconds = self._host.commit + rows * self._host.row
+        self._busy_until = at + seconds
+        self._pace.observe(rows, seconds)
+        self._counting.turned(batch, at, self._busy_until)
+        self._intake.settled(batch.runs, self._busy_until)
+        for effect in batch.effects:
+            self._fleet.hear(effect, self._busy_until)
+
+    def _next_events(self) -> list[Event]:
+        events: list[Event] = []
+        for lane in (self._urgent, self._ordinary):
+            while lane and len(events) < EVENTS_AT_ONCE:
+                events.append(lane.popleft())
+        return events
+
+
+def rules_of(scenario: Scenario, pool: int) -> SharingRules:
+    """The quotas of a pool's tenants: their weights, and what is guaranteed to them of its cores."""
+    tenants, fleet = scenario.tenants_of(pool), scenario.workers
+    shares = sum(machine.share for machine in fleet.machines)
+    cores = sum(machine.cpu * machine.share for machine in fleet.machines) / shares * fleet.count / fleet.pools
+    weights = sum(scenario.weight(tenant) for tenant in tenants)
+    rows = {}
+    for tenant in tenants:
+        weight = scenario.weight(tenant)
+        promised = int(scenario.tenants.guaranteed * cores * weight / weights)
+        quota = Quota(weight=weight, guaranteed=Resources(cpu_millis=promised))
+        rows[tenant_name(tenant)] = QuotaRow(
+            tenant=tenant_name(tenant), pool="", quota=quota, raised=None, version=1, updated_at=START,
+            updated_by="simulation",
+        )  # fmt: skip
+    return SharingRules(version=1, quotas=rows)

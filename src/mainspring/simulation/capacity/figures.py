@@ -1,0 +1,97 @@
+"""Figures of a report as people read them: the same words on the page and in the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from mainspring.definitions.quantities import say_seconds
+from mainspring.simulation.capacity.report import Fairness, Report, Timing
+
+_BLOCKS = "▁▂▃▄▅▆▇█"
+
+
+def say_delay(seconds: float) -> str:
+    """A delay: `7 ms`, `1.3s`, `2m 05s`."""
+    return f"{seconds * 1_000:.3g} ms" if seconds < 1 else say_seconds(seconds)
+
+
+def say_part(part: float) -> str:
+    """A part of a whole: `74 %`."""
+    return f"{part * 100:.3g} %"
+
+
+def say_error(error: float | None) -> str:
+    """How far a share is off: `+12 %`; `-` if it was not compared."""
+    return "-" if error is None else f"{error * 100:+.3g} %"
+
+
+def say_count(count: float) -> str:
+    """A number, with commas: `1,610,000`."""
+    return f"{count:,.0f}"
+
+
+def say_short(count: float) -> str:
+    """A number as an axis has it: `12k`, `1.5M`."""
+    for size, unit in ((1e6, "M"), (1e3, "k")):
+        if count >= size:
+            return f"{count / size:.3g}{unit}"
+    return f"{count:.3g}"
+
+
+def headline(report: Report) -> str:
+    """What was played, in a sentence."""
+    sizes = (
+        f"{_several(report.workers, 'worker')} in {_several(report.zones, 'zone')} and "
+        f"{_several(report.pools, 'pool')}, {_several(report.tenants_count, 'tenant')}, "
+        f"{_several(report.tasks, 'task')} in {say_seconds(report.seconds)}"
+    )
+    return f"{sizes}; seed {report.seed}, scale {report.scale:g}"
+
+
+def partial(report: Report) -> str:
+    """That it is not all, in a sentence."""
+    return (
+        f"Partial: it was interrupted. {report.pools_played} of {report.pools} pools were played to the end, "
+        "and the figures are of what had been played by then."
+    )
+
+
+def sentences(report: Report) -> Iterator[tuple[str, str]]:
+    """The rest of it, a sentence for each subject."""
+    yield "used", f"{say_part(report.used_mean)} of the cores on average, {say_part(report.used_most)} at most"
+    yield "fairness", _say_fairness(report.fairness)
+    yield "preempted", f"{say_count(report.preemptions)} attempts were stopped to make room"
+    yield "attempts", ", ".join(f"{say_count(count)} {end}" for end, count in report.ends.items()) or "none ended"
+    if report.timing is not None:
+        yield "decisions", _say_timing(report.timing)
+
+
+def _several(count: int, noun: str) -> str:
+    return f"{say_count(count)} {noun}{'' if count == 1 else 's'}"
+
+
+def _say_fairness(fairness: Fairness | None) -> str:
+    if fairness is None:
+        return "never did two tenants of a pool have work waiting for long: nothing to compare"
+    return (
+        f"shares are {say_part(fairness.mean_error)} off the weights on average; the most is "
+        f"{say_error(fairness.worst_error)}, {fairness.worst_tenant}'s; {fairness.tenants} tenants were compared"
+    )
+
+
+def _say_timing(timing: Timing) -> str:
+    return (
+        f"{timing.cpu_micros_per_task:.3g} µs of CPU for each task placed; a turn takes {timing.turn_p50_ms:.2g} ms, "
+        f"1 % of them over {timing.turn_p99_ms:.2g} ms, the longest {timing.longest_turn_ms:.3g} ms (on this machine: "
+        "the seed does not decide it)"
+    )
+
+
+def blocks(values: Sequence[float], most: float, width: int = 60) -> str:
+    """A line of blocks: how a value went over time."""
+    if not values:
+        return ""
+    size = max(1, -(-len(values) // width))
+    groups = [values[begin : begin + size] for begin in range(0, len(values), size)]
+    means = [sum(group) / len(group) for group in groups]
+    return "".join(_BLOCKS[min(len(_BLOCKS) - 1, int(mean / (most or 1) * len(_BLOCKS)))] for mean in means)

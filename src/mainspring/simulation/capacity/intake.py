@@ -1,0 +1,75 @@
+"""Runs on their way into a shard: read as fast as it has room for them, as a host does (`host/intake.py`).
+
+The rule is the real one (`core/admission/intake.py`); what is simulated is that a read takes time, and that what was handed over
+counts until its batch is durable.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+
+from mainspring.core.admission.intake import Waiting, choose, decide_wants, on_their_way
+from mainspring.core.model.run import Run
+from mainspring.core.model.task import Priority
+from mainspring.host.intake import CHUNK_TASKS, HIGH_WATER_TASKS, MOST_ON_THEIR_WAY
+from mainspring.shard.state.memory import ShardMemory
+from mainspring.simulation.capacity.load import Arrival
+
+_Key = tuple[Priority, str]
+
+
+class SimulatedIntake:
+    """What waits to be read, and what is on its way."""
+
+    def __init__(self, read_seconds: float) -> None:
+        self._read_seconds = read_seconds
+        self._waiting: dict[_Key, deque[Arrival]] = {}
+        self._handed: dict[str, Run] = {}
+        self.due_at: float | None = None
+        """When the read that is under way gives something."""
+
+    def arrive(self, arrival: Arrival) -> None:
+        """A run was submitted."""
+        run = arrival.run
+        self._waiting.setdefault((run.priority, run.tenant), deque()).append(arrival)
+        self._begin(arrival.at)
+
+    def settled(self, runs: Iterable[Run], at: float) -> None:
+        """The rows of these runs are durable: there may be room for others."""
+        for run in runs:
+            self._handed.pop(run.id, None)
+        if self._waiting:
+            self._begin(at)
+
+    def read(self, memory: ShardMemory, hold: Priority | None, at: float) -> list[Arrival]:
+        """What the shard has room for; the next read begins if there was something."""
+        self.due_at = None
+        below = Priority.P1 if len(self._handed) >= MOST_ON_THEIR_WAY else hold
+        waiting = [Waiting(*key) for key in self._waiting if below is None or key[0] < below]
+        coming = on_their_way(self._handed.values(), memory.runs)
+        wants = decide_wants(sorted(waiting), memory.in_memory, coming, HIGH_WATER_TASKS, CHUNK_TASKS)
+        found: list[Arrival] = []
+        for want in wants:
+            line = self._waiting[want.priority, want.tenant]
+            fresh = [line[place] for place in range(min(want.runs, len(line)))]
+            chosen = len(choose([arrival.run for arrival in fresh], [want]))
+            found += [line.popleft() for _ in range(chosen)]
+            if not line:
+                del self._waiting[want.priority, want.tenant]
+        self._handed |= {arrival.run.id: arrival.run for arrival in found}
+        if found and self._waiting:
+            self._begin(at)
+        return found
+
+    def waiting(self) -> dict[_Key, int]:
+        """How many runs wait here, of whom."""
+        return {key: len(line) for key, line in self._waiting.items()}
+
+    def oldest(self) -> dict[_Key, float]:
+        """Since when the oldest of each waits."""
+        return {key: line[0].at for key, line in self._waiting.items()}
+
+    def _begin(self, at: float) -> None:
+        if self.due_at is None:
+            self.due_at = at + self._read_seconds

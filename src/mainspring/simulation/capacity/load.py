@@ -1,0 +1,164 @@
+"""What is submitted to one pool: when, by whom, and of which job. All of it follows from the scenario and the seed."""
+
+from __future__ import annotations
+
+import heapq
+from bisect import bisect
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from itertools import accumulate
+from math import floor
+from random import Random
+from typing import NamedTuple
+
+import msgspec
+
+from mainspring.core.model.job import Edge, Job, JobSpec, TaskSpec, compile_job
+from mainspring.core.model.run import Run
+from mainspring.protocol.ids import new_id
+from mainspring.simulation.capacity.duration_model import Lengths
+from mainspring.simulation.capacity.scenario import JobKind, Load, Scenario, tenant_name
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+"""When what is measured begins, on the simulated calendar."""
+LISTS = "lists"
+"""The task of a fan-out that gives the list."""
+_STANDING_WITHIN = 0.5
+"""What is already under way comes within so much of the warm-up, so that the rest of it is as usual."""
+
+
+class Arrival(NamedTuple):
+    """A run comes into intake."""
+
+    at: float
+    number: int
+    """Of those that come at the same time, this one comes first."""
+    run: Run
+    job: Job
+    left: float | None = None
+    """Its task was under way before, and takes so much longer."""
+
+
+class PoolLoad:
+    """Everything that one pool gets, in order."""
+
+    def __init__(self, scenario: Scenario, pool: int, seed: int) -> None:
+        self.shard = pool_name(pool)
+        self.jobs = {kind.name: compile_job(f"job_{kind.name}", spec_of(kind)) for kind in scenario.jobs}
+        self._scenario = scenario
+        self._pool = pool
+        self._seed = seed
+        self._parts = scenario.parts()
+
+    def arrivals(self) -> Iterator[Arrival]:
+        """All of them, by time."""
+        streams = [
+            stream
+            for number, load in enumerate(self._scenario.loads)
+            for stream in self._streams(number, load, self._scenario.kind(load.job))
+        ]
+        return heapq.merge(*streams, key=lambda arrival: (arrival.at, arrival.number))
+
+    def _streams(self, number: int, load: Load, kind: JobKind) -> Iterator[Iterator[Arrival]]:
+        tenants = self._tenants(load)
+        random = Random(f"{self._seed}:{self._pool}:{number}")
+        if load.runs is not None:
+            yield self._burst(random, number, load, kind)
+        elif load.per_second is not None and tenants:
+            rate = load.per_second * sum(part for _, part in tenants)
+            if load.standing and kind.tasks() == 1:
+                before = Random(f"{self._seed}:{self._pool}:{number}:standing")
+                yield self._standing(before, number, rate, kind, tenants)
+            yield self._steady(random, number, rate, kind, tenants)
+
+    def _tenants(self, load: Load) -> list[tuple[str, float]]:
+        """Who of this pool submits it, and what part of it all."""
+        mine = self._scenario.tenants_of(self._pool)
+        if load.tenant is not None:
+            return [(tenant_name(load.tenant - 1), 1.0)] if load.tenant - 1 in mine else []
+        return [(tenant_name(tenant), self._parts[tenant]) for tenant in mine]
+
+    def _steady(
+        self, random: Random, number: int, rate: float, kind: JobKind, tenants: list[tuple[str, float]]
+    ) -> Iterator[Arrival]:
+        pick, at = _Pick(tenants), -self._scenario.warm_up
+        while (at := at + random.expovariate(rate)) < self._scenario.lasts:
+            yield self._arrival(random, at, number, kind, pick(random))
+
+    def _standing(
+        self, random: Random, number: int, rate: float, kind: JobKind, tenants: list[tuple[str, float]]
+    ) -> Iterator[Arrival]:
+        """What is under way at the beginning: as much as comes in the time that one takes."""
+        pick, lengths = _Pick(tenants), Lengths(kind.takes)
+        count, within = round(rate * lengths.mean), self._scenario.warm_up * _STANDING_WITHIN
+        for place in range(count):
+            at = -self._scenario.warm_up + within * place / count
+            left = lengths.left(random.random(), random.random())
+            yield self._arrival(random, at, number, kind, pick(random), left)
+
+    def _burst(self, random: Random, number: int, load: Load, kind: JobKind) -> Iterator[Arrival]:
+        """So many runs within some time, each tenant's part of them a whole number, and all of them together right."""
+        runs = load.runs or 0
+        owners = [load.tenant - 1] if load.tenant is not None else range(self._scenario.tenants.count)
+        parts = [1.0] if load.tenant is not None else self._parts
+        ends = [floor(runs * end + 0.5) for end in accumulate(parts)]
+        mine = set(self._scenario.tenants_of(self._pool))
+        names = [
+            tenant_name(owner)
+            for owner, begin, end in zip(owners, [0, *ends], ends, strict=False)
+            if owner in mine
+            for _ in range(end - begin)
+        ]
+        times = sorted((load.at + load.within * random.random(), name) for name in names)
+        for at, name in times:
+            if at < self._scenario.lasts:
+                yield self._arrival(random, at, number, kind, name)
+
+    def _arrival(
+        self, random: Random, at: float, number: int, kind: JobKind, tenant: str, left: float | None = None
+    ) -> Arrival:
+        job, instant = self.jobs[kind.name], START + timedelta(seconds=at)
+        run = Run(
+            id=new_id("run", instant, random), shard=self.shard, tenant=tenant, job_id=job.id, priority=kind.level,
+            params="{}", task_count=len(job.tasks), submitted_by="simulation", created_at=instant, start_at=instant,
+        )  # fmt: skip
+        return Arrival(at, number, run, job, left)
+
+
+class _Pick:
+    """Draws tenants by their parts."""
+
+    def __init__(self, tenants: list[tuple[str, float]]) -> None:
+        self._names = [name for name, _ in tenants]
+        self._sums = list(accumulate(part for _, part in tenants))
+
+    def __call__(self, random: Random) -> str:
+        place = bisect(self._sums, random.random() * self._sums[-1])
+        return self._names[min(place, len(self._names) - 1)]
+
+
+def pool_name(pool: int) -> str:
+    """What a pool is called, from 0."""
+    return f"pool-{pool + 1:02d}"
+
+
+def spec_of(kind: JobKind) -> JobSpec:
+    """The definition of a job."""
+    work, room = msgspec.Raw(work_of(kind)), kind.room
+    if kind.fan_out:
+        lists = TaskSpec(name=LISTS, resources=room, work=work)
+        item = TaskSpec(name="item", needs=(Edge(task=LISTS),), for_each=f"outputs.{LISTS}", resources=room, work=work)
+        joins = TaskSpec(name="joins", needs=(Edge(task="item"),), resources=room, work=work)
+        return JobSpec(name=kind.name, tasks=(lists, item, joins), max_fan_out=kind.fan_out)
+    tasks: list[TaskSpec] = []
+    before: tuple[Edge, ...] = ()
+    for stage, size in enumerate(kind.stages):
+        names = [f"{kind.name}-{stage}-{place}" for place in range(size)] if len(kind.stages) > 1 else [kind.name]
+        tasks += [TaskSpec(name=name, needs=before, resources=room, work=work) for name in names]
+        before = tuple(Edge(task=name) for name in names)
+    return JobSpec(name=kind.name, tasks=tuple(tasks))
+
+
+def work_of(kind: JobKind) -> bytes:
+    """What its tasks say of the work: only which job it is."""
+    return msgspec.json.encode({"simulated": kind.name})

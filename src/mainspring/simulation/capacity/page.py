@@ -1,0 +1,238 @@
+"""A report as one HTML file: drawings, and a table beside each. It needs no network and no script."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from html import escape
+
+from mainspring.core.model.task import Priority
+from mainspring.simulation.capacity import plots
+from mainspring.simulation.capacity.figures import (
+    headline,
+    partial,
+    say_count,
+    say_delay,
+    say_error,
+    say_part,
+    say_short,
+    sentences,
+)
+from mainspring.simulation.capacity.plots import Range, Series, Words
+from mainspring.simulation.capacity.report import Delays, Report
+
+Rows = Sequence[Sequence[str]]
+_DELAY_COLUMNS = ("placed", "p50", "p95", "p99", "longest", "still waiting", "since")
+
+_STYLE = """
+:root { color-scheme: light dark; --ground: #fff; --card: #f6f7f9; --text: #1c2128; --dim: #57606a; --rule: #d9dde3;
+  --one: #0057e9; --two: #a67f00; --three: #6f2b73; --bad: #8f1c00 }
+@media (prefers-color-scheme: dark) { :root { --ground: #0e1116; --card: #161b22; --text: #e6edf3; --dim: #9aa4af;
+  --rule: #2d343d; --one: #5593ff; --two: #ffd83d; --three: #b04fa2; --bad: #ff4a1f } }
+* { box-sizing: border-box }
+body { margin: 0; background: var(--ground); color: var(--text); font: 16px/1.5 system-ui, sans-serif }
+main, header { max-width: 62rem; margin: 0 auto; padding: 0 1.25rem }
+header { padding-top: 2rem } h1 { font-size: 1.6rem; margin: 0 } h2 { font-size: 1.1rem; margin: 2.5rem 0 .25rem }
+p { margin: .25rem 0 .75rem; max-width: 46rem } .dim { color: var(--dim) }
+.partial { border-left: 4px solid var(--bad); padding: .5rem .75rem; background: var(--card) }
+dl.cards { display: grid; grid-template-columns: repeat(auto-fit, minmax(9.5rem, 1fr)); gap: .75rem; margin: 1.25rem 0 }
+dl.cards > div { background: var(--card); border-radius: .5rem; padding: .6rem .8rem }
+dl.cards dt { color: var(--dim); font-size: .8rem } dl.cards dd { margin: 0; font-size: 1.35rem }
+dl.facts { display: grid; grid-template-columns: max-content 1fr; gap: .25rem 1rem } dl.facts dt { color: var(--dim) }
+dl.facts dd { margin: 0 } figure { margin: 0 } .wide { overflow-x: auto }
+svg { display: block; width: 100%; min-width: 44rem; height: auto; font: 12.5px system-ui, sans-serif }
+.grid { stroke: var(--rule); stroke-width: 1 } .tick { fill: var(--dim) } .name, .note { fill: var(--text) }
+.line { fill: none; stroke-width: 2; stroke-linejoin: round } .one { stroke: var(--one) }
+.two { stroke: var(--two); stroke-dasharray: 7 3 } .three { stroke: var(--three); stroke-dasharray: 2 3 }
+.range { stroke: var(--one); stroke-width: 2 } .dot { fill: var(--one) } .mark { fill: var(--text) }
+.span { fill: var(--one) }
+details { margin: .25rem 0 0 } summary { cursor: pointer; color: var(--dim); min-height: 1.5rem }
+summary:focus-visible, .wide:focus-visible { outline: 2px solid var(--one); outline-offset: 2px }
+table { border-collapse: collapse; font-size: .85rem; font-variant-numeric: tabular-nums; margin: .5rem 0 }
+th, td { text-align: right; padding: .2rem .7rem; border-bottom: 1px solid var(--rule) }
+th:first-child, td:first-child { text-align: left } thead th { color: var(--dim); font-weight: 600 }
+footer { color: var(--dim); font-size: .85rem; padding: 2.5rem 0 }
+@media print { details > * { display: block } }
+"""
+
+
+def make_page(report: Report) -> str:
+    """The whole file."""
+    title = f"Fleet simulation: {report.scenario}"
+    warning = f'<p class="partial" role="note">{escape(partial(report))}</p>' if report.is_partial else ""
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>{escape(title)}</title><style>{_STYLE}</style></head><body>"
+        f"<header><h1>{escape(title)}</h1><p>{escape(report.about)}</p>"
+        f'<p class="dim">{escape(headline(report))}</p>{warning}{_cards(report)}</header>'
+        f"<main>{''.join(_sections(report))}{_footer(report)}</main></body></html>\n"
+    )
+
+
+def _cards(report: Report) -> str:
+    figures = [(f"{row.priority} p99 delay", say_delay(row.delays.p99_seconds)) for row in report.priorities]
+    figures += [
+        ("tasks placed", say_short(report.placed)),
+        ("cores used, mean", say_part(report.used_mean)),
+        ("off its share, mean", "-" if report.fairness is None else say_part(report.fairness.mean_error)),
+        ("preempted", say_short(report.preemptions)),
+    ]
+    cards = (f"<div><dt>{escape(name)}</dt><dd>{escape(value)}</dd></div>" for name, value in figures)
+    return f'<dl class="cards">{"".join(cards)}</dl>'
+
+
+def _sections(report: Report) -> Iterator[str]:
+    yield _delays(report)
+    yield _use(report)
+    yield _waiting(report)
+    yield _pace(report)
+    if any(moment.preempted or moment.lost or moment.failed for moment in report.timeline):
+        yield _trouble(report)
+    yield _tenants(report)
+    yield _shares(report)
+    facts = "".join(f"<dt>{escape(name)}</dt><dd>{escape(text)}</dd>" for name, text in sentences(report))
+    yield f'<section><h2>In words</h2><dl class="facts">{facts}</dl></section>'
+
+
+def _delays(report: Report) -> str:
+    rows = [
+        Range(row.priority, row.delays.p50_seconds, row.delays.p95_seconds, row.delays.p99_seconds)
+        for row in report.priorities
+    ]
+    words = Words("Delay by priority", "From ready to durably assigned: half, 95 % and 99 % waited at most so long.")
+    table = [(row.priority, *_delay_cells(row.delays)) for row in report.priorities]
+    return _section(words, plots.ranges(words, rows, say_delay), ("priority", *_DELAY_COLUMNS), table)
+
+
+def _use(report: Report) -> str:
+    words = Words("Cores in use", "The part of the cores of all workers that are there, second by second.")
+    at, used = _at(report), [moment.used for moment in report.timeline]
+    drawn = plots.lines(words, at, [Series("used", "one", used)], say_part, most=1.0)
+    table = [(_second(moment.at_seconds), say_part(moment.used), say_count(moment.cores), say_count(moment.running))
+             for moment in report.timeline]  # fmt: skip
+    return _section(words, drawn, ("second", "used", "cores there", "tasks running"), table)
+
+
+def _waiting(report: Report) -> str:
+    """One drawing for each priority: a place says more than a colour."""
+    words = Words(
+        "Tasks waiting", "Ready and not placed, or in intake, second by second; each priority on its own scale."
+    )
+    drawn = "".join(
+        plots.lines(
+            Words(f"Tasks waiting, {priority.name}", f"Tasks of {priority.name} that wait, second by second."),
+            _at(report),
+            [Series(priority.name, "one", [moment.waiting[priority.name] for moment in report.timeline])],
+            say_short,
+            height=130,
+        )
+        for priority in Priority
+        if any(moment.waiting[priority.name] for moment in report.timeline)
+    )
+    names = [priority.name for priority in Priority]
+    table = [
+        (_second(moment.at_seconds), *(say_count(moment.waiting[name]) for name in names)) for moment in report.timeline
+    ]
+    return _section(words, drawn or "<p>At no look did anything wait.</p>", ("second", *names), table)
+
+
+def _pace(report: Report) -> str:
+    words = Words("Tasks per second", "Submitted, placed, and ended with success.")
+    timeline = report.timeline
+    series = [
+        Series("submitted", "two", [moment.arrived for moment in timeline]),
+        Series("placed", "one", [moment.placed for moment in timeline]),
+        Series("succeeded", "three", [moment.ended for moment in timeline]),
+    ]
+    # The first moment has what was before it: the whole warm-up.
+    series = [one._replace(values=one.values[1:]) for one in series]
+    table = [
+        (_second(moment.at_seconds), say_count(moment.arrived), say_count(moment.placed), say_count(moment.ended))
+        for moment in timeline[1:]
+    ]
+    drawn = plots.lines(words, _at(report)[1:], series, say_short)
+    return _section(words, drawn, ("second", "submitted", "placed", "succeeded"), table)
+
+
+def _trouble(report: Report) -> str:
+    words = Words("What went wrong", "Attempts that failed, were lost with their worker, or were stopped to make room.")
+    timeline = report.timeline
+    series = [
+        Series("failed", "one", [moment.failed for moment in timeline]),
+        Series("lost", "two", [moment.lost for moment in timeline]),
+        Series("preempted", "three", [moment.preempted for moment in timeline]),
+    ]
+    table = [
+        (_second(moment.at_seconds), say_count(moment.failed), say_count(moment.lost), say_count(moment.preempted))
+        for moment in timeline
+    ]
+    drawn = plots.lines(words, _at(report), series, say_short)
+    return _section(words, drawn, ("second", "failed", "lost", "preempted"), table)
+
+
+def _tenants(report: Report) -> str:
+    ordered = sorted(report.tenants, key=lambda row: (row.delays.p95_seconds, row.tenant))
+    rows = [
+        Range(row.tenant, row.delays.p50_seconds, row.delays.p95_seconds, row.delays.p99_seconds) for row in ordered
+    ]
+    words = Words(
+        "Delay by tenant",
+        "From half (the lower end) over 95 % (the mark) to 99 % (the upper end) of each tenant's tasks.",
+    )
+    table = [
+        (row.tenant, f"{row.weight:g}", *_delay_cells(row.delays), say_error(row.share_error))
+        for row in reversed(ordered)
+    ]
+    return _section(
+        words, plots.columns(words, rows, say_delay), ("tenant", "weight", *_DELAY_COLUMNS, "share off by"), table
+    )
+
+
+def _shares(report: Report) -> str:
+    words = Words(
+        "Share against weight",
+        "What each tenant had, while it and others of its pool had work waiting, against what its weight gives it.",
+    )
+    compared = sorted(
+        ((row.share_error, row.tenant, row.compared_seconds) for row in report.tenants if row.share_error is not None),
+        reverse=True,
+    )
+    if not compared:
+        drawn = "<p>Never did two tenants of a pool have work waiting for long at the same time.</p>"
+        return f"<section><h2>{words.title}</h2>{drawn}</section>"
+    table = [(tenant, say_error(error), f"{seconds} s") for error, tenant, seconds in compared]
+    drawn = plots.bars(words, [(tenant, error) for error, tenant, _ in compared], say_error)
+    return _section(words, drawn, ("tenant", "off by", "compared for"), table)
+
+
+def _section(words: Words, drawn: str, head: Sequence[str], rows: Rows) -> str:
+    columns = "".join(f'<th scope="col">{escape(name)}</th>' for name in head)
+    lines = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
+    return (
+        f"<section><h2>{escape(words.title)}</h2><figure><figcaption><p>{escape(words.about)}</p></figcaption>"
+        f'<div class="wide" tabindex="0" role="group" aria-label="{escape(words.title)}">{drawn}</div></figure>'
+        f'<details><summary>The same as a table</summary><div class="wide"><table><thead><tr>{columns}</tr></thead>'
+        f"<tbody>{lines}</tbody></table></div></details></section>"
+    )
+
+
+def _footer(report: Report) -> str:
+    return (
+        f"<footer>Mainspring {escape(report.version)}. The scheduler's own decisions, on a virtual clock: what the "
+        "store and the network take is what the scenario says, and workers are played. Percentiles are exact to 2 %. "
+        "Tasks that became ready in the warm-up are not counted.</footer>"
+    )
+
+
+def _delay_cells(delays: Delays) -> tuple[str, ...]:
+    since = say_delay(delays.longest_waiting_seconds) if delays.waiting else "-"
+    figures = (delays.p50_seconds, delays.p95_seconds, delays.p99_seconds, delays.longest_seconds)
+    return (say_count(delays.placed), *map(say_delay, figures), say_count(delays.waiting), since)
+
+
+def _at(report: Report) -> list[float]:
+    return [moment.at_seconds for moment in report.timeline]
+
+
+def _second(at: float) -> str:
+    return f"{at:g}"

@@ -1,0 +1,187 @@
+"""Several pools at a time, each process one after another: what becomes of a pool does not depend on the others.
+
+    this process ── the scenario and the seed, then the numbers of pools ──► python -m mainspring.simulation.capacity
+                 ◄── how far it is, and what became of each pool ──────────
+
+All of it as lines of JSON. A process that is asked to stop (SIGTERM) gives what it has by then.
+"""
+
+from __future__ import annotations
+
+import gc
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from queue import Queue
+from typing import IO
+
+import msgspec
+
+from mainspring.protocol.clock import cpu_seconds
+from mainspring.protocol.errors import Broken
+from mainspring.simulation.capacity.driver import play_pool
+from mainspring.simulation.capacity.measurements import PoolMeasures
+from mainspring.simulation.capacity.scenario import Scenario
+
+_STEP_SECONDS = 0.25
+"""So often, in simulated seconds, a process says how far it is."""
+
+
+class Order(msgspec.Struct, frozen=True, kw_only=True):
+    """What is to be played."""
+
+    scenario: Scenario
+    seed: int
+
+
+class Word(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a process says: it has played some seconds more, or is done with a pool."""
+
+    seconds: float = 0.0
+    measures: PoolMeasures | None = None
+
+
+class Played(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of the pools, and whether somebody ended it before its time."""
+
+    pools: list[PoolMeasures]
+    was_interrupted: bool
+
+
+def play_fleet(
+    scenario: Scenario, seed: int, *, processes: int, progress: Callable[[float], None] = lambda _: None
+) -> Played:
+    """Play all pools, in some processes. `progress` is told which part of everything has been played.
+
+    When it is interrupted, it ends with what there is by then; a second time, at once.
+    """
+    pools = iter(range(scenario.workers.pools))
+    words: Queue[Word | BaseException | None] = Queue()
+    order = msgspec.json.encode(Order(scenario=scenario, seed=seed))
+    players = [_Player(order) for _ in range(min(processes, scenario.workers.pools))]
+    lock = threading.Lock()
+
+    def draw() -> int | None:
+        with lock:
+            return next(pools, None)
+
+    threads = [threading.Thread(target=player.work, args=(draw, words), daemon=True) for player in players]
+    for thread in threads:
+        thread.start()
+    try:
+        return _collect(scenario, players, words, progress)
+    finally:
+        for player in players:
+            player.end()
+
+
+def serve(said: IO[bytes], say: IO[bytes]) -> None:
+    """Be one of the processes: play what is asked for until nothing more is."""
+    order = msgspec.json.decode(said.readline(), type=Order)
+    is_stopped = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: is_stopped.set())
+    for line in said:
+        told = 0.0
+
+        def watch(seconds: float) -> bool:
+            nonlocal told
+            if seconds - told >= _STEP_SECONDS:
+                _say(say, Word(seconds=seconds - told))
+                told = seconds
+            return not is_stopped.is_set()
+
+        measures = play_pool(order.scenario, int(line), order.seed, cpu=cpu_seconds, watch=watch)
+        _say(say, Word(measures=measures))
+        gc.collect()  # the pool that was played is a large cycle, and nobody else would come for it soon
+        if is_stopped.is_set():
+            return
+
+
+class _Player:
+    """One process, and the thread that speaks to it."""
+
+    def __init__(self, order: bytes) -> None:
+        # A session of its own: Ctrl-C at the terminal is for us, and we ask it to stop.
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "mainspring.simulation.capacity"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            start_new_session=True,
+        )  # fmt: skip
+        self._order = order
+        self._is_stopped = threading.Event()
+
+    def work(self, draw: Callable[[], int | None], words: Queue[Word | BaseException | None]) -> None:
+        """Have one pool after another played, and pass on what is said."""
+        try:
+            for word in self._talk(draw):
+                words.put(word)
+        except (OSError, msgspec.MsgspecError, Broken) as error:
+            words.put(error)
+        words.put(None)
+
+    def stop(self) -> None:
+        """Ask it to give what it has."""
+        self._is_stopped.set()
+        self._process.send_signal(signal.SIGTERM)
+
+    def end(self) -> None:
+        """Let it be over, whatever it does."""
+        self._process.kill()
+        self._process.wait()
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None and not pipe.closed:
+                pipe.close()
+
+    def _talk(self, draw: Callable[[], int | None]) -> Iterator[Word]:
+        to, back = self._process.stdin, self._process.stdout
+        if to is None or back is None:
+            raise Broken("a process without pipes")
+        to.write(self._order + b"\n")
+        while not self._is_stopped.is_set() and (pool := draw()) is not None:
+            to.write(b"%d\n" % pool)
+            to.flush()
+            while True:
+                line = back.readline()
+                if not line and self._is_stopped.is_set():
+                    return  # before it had begun
+                if not line:
+                    raise Broken(f"the process that played pool {pool} ended with {self._process.wait()}")
+                word = msgspec.json.decode(line, type=Word)
+                yield word
+                if word.measures is not None:
+                    break
+
+
+def _collect(
+    scenario: Scenario, players: list[_Player], words: Queue[Word | BaseException | None],
+    progress: Callable[[float], None],
+) -> Played:  # fmt: skip
+    """Listen until all are done."""
+    total = scenario.workers.pools * (scenario.lasts + scenario.warm_up)
+    found: list[PoolMeasures] = []
+    done, left, was_interrupted = 0.0, len(players), False
+    while left:
+        try:
+            word = words.get()
+            if word is None:
+                left -= 1
+            elif isinstance(word, Word):
+                done += word.seconds
+                if word.measures is not None:
+                    found.append(word.measures)
+                progress(min(1.0, done / total))
+            else:
+                raise word
+        except KeyboardInterrupt:
+            if was_interrupted:
+                raise
+            was_interrupted = True
+            for player in players:
+                player.stop()
+    return Played(pools=found, was_interrupted=was_interrupted)
+
+
+def _say(say: IO[bytes], word: Word) -> None:
+    say.write(msgspec.json.encode(word) + b"\n")
+    say.flush()

@@ -1,0 +1,241 @@
+"""The report: everything that was counted, as figures. The same seed gives the same report, but for `timing`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from mainspring.core.model.task import Priority
+from mainspring.simulation.capacity.measurements import (
+    Cpu,
+    Line,
+    PoolMeasures,
+    Sample,
+    Share,
+    Spans,
+    add_line,
+    counts_joined,
+    lines_joined,
+    samples_joined,
+)
+from mainspring.simulation.capacity.scenario import Scenario, tenant_name
+
+LEAST_COMPARED_SECONDS = 5
+"""A tenant that waited beside others for less is not compared with its weight."""
+
+
+class Delays(msgspec.Struct, frozen=True, kw_only=True):
+    """How long tasks waited, from ready to durably assigned."""
+
+    placed: int
+    p50_seconds: float
+    p95_seconds: float
+    p99_seconds: float
+    longest_seconds: float
+    waiting: int
+    """At the end: these are in none of the figures before."""
+    longest_waiting_seconds: float
+
+
+class PriorityRow(msgspec.Struct, frozen=True, kw_only=True):
+    """The tasks of one priority."""
+
+    priority: str
+    delays: Delays
+
+
+class TenantRow(msgspec.Struct, frozen=True, kw_only=True):
+    """The tasks of one tenant."""
+
+    tenant: str
+    weight: float
+    delays: Delays
+    compared_seconds: int
+    """So long it and others of its pool had work waiting at the same time."""
+    share_error: float | None
+    """What it had in that time against what its weight gives it: 0.1 is a tenth too much. None: not compared."""
+
+
+class Moment(msgspec.Struct, frozen=True, kw_only=True):
+    """How the fleet stood, and what had happened since the moment before."""
+
+    at_seconds: float
+    used: float
+    """Part of the cores of the workers that are there."""
+    cores: int
+    running: int
+    waiting: dict[str, int]
+    """By priority."""
+    arrived: int
+    placed: int
+    ended: int
+    failed: int
+    preempted: int
+    lost: int
+
+
+class Fairness(msgspec.Struct, frozen=True, kw_only=True):
+    """Shares against weights, of the tenants that were compared."""
+
+    tenants: int
+    mean_error: float
+    """Without signs, those that were due more counting more."""
+    worst_error: float
+    worst_tenant: str
+
+
+class Timing(msgspec.Struct, frozen=True, kw_only=True):
+    """What deciding cost on the machine that it was played on. The seed does not decide this."""
+
+    cpu_seconds: float
+    cpu_micros_per_task: float
+    turns: int
+    rows: int
+    turn_p50_ms: float
+    turn_p99_ms: float
+    longest_turn_ms: float
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of a scenario."""
+
+    scenario: str
+    about: str
+    version: str
+    seed: int
+    scale: float
+    is_partial: bool
+    """It was interrupted: the figures are of what had been played by then."""
+    seconds: float
+    pools_played: int
+    """To the end."""
+    pools: int
+    workers: int
+    zones: int
+    tenants_count: int
+    runs: int
+    tasks: int
+    """That were submitted in the time that is measured."""
+    placed: int
+    ends: dict[str, int]
+    """How attempts ended."""
+    preemptions: int
+    recalls: int
+    used_mean: float
+    used_most: float
+    priorities: tuple[PriorityRow, ...]
+    tenants: tuple[TenantRow, ...]
+    fairness: Fairness | None
+    """None: no two tenants of a pool had work waiting for long at the same time."""
+    timeline: tuple[Moment, ...]
+    timing: Timing | None
+    """None: it was left out."""
+
+
+def make_report(
+    scenario: Scenario, pools: Sequence[PoolMeasures], *, seed: int, scale: float, version: str, with_timing: bool
+) -> Report:
+    """The figures of some pools of a scenario, as far as they were played."""
+    pools = sorted(pools, key=lambda pool: pool.pool)
+    lines = lines_joined(pools)
+    timeline = [_moment(sample) for sample in samples_joined(pools)]
+    tenants = _tenants(scenario, lines, _shares(pools))
+    whole = sum(pool.until >= scenario.lasts for pool in pools)
+    used = [moment.used for moment in timeline]
+    return Report(
+        scenario=scenario.name, about=scenario.about, version=version, seed=seed, scale=scale,
+        is_partial=whole < scenario.workers.pools, seconds=scenario.lasts, pools_played=whole,
+        pools=scenario.workers.pools, workers=scenario.workers.count, zones=scenario.workers.zones,
+        tenants_count=scenario.tenants.count, runs=sum(pool.runs for pool in pools),
+        tasks=sum(pool.tasks for pool in pools), placed=sum(len(line.delays) for line in lines.values()),
+        ends=counts_joined(pool.ends for pool in pools), preemptions=sum(pool.preempted for pool in pools),
+        recalls=sum(pool.recalled for pool in pools), used_mean=_round(sum(used) / len(used) if used else 0.0),
+        used_most=max(used, default=0.0), priorities=_priorities(lines), tenants=tenants,
+        fairness=_fairness(tenants, _shares(pools)), timeline=tuple(timeline),
+        timing=_timing(pools) if with_timing else None,
+    )  # fmt: skip
+
+
+def _priorities(lines: dict[tuple[str, str], Line]) -> tuple[PriorityRow, ...]:
+    rows = []
+    for priority in Priority:
+        mine = [line for (name, _), line in lines.items() if name == priority.name]
+        if mine:
+            rows.append(PriorityRow(priority=priority.name, delays=_delays(mine)))
+    return tuple(rows)
+
+
+def _tenants(scenario: Scenario, lines: dict[tuple[str, str], Line], shares: dict[str, Share]) -> tuple[TenantRow, ...]:
+    rows = []
+    for number in range(scenario.tenants.count):
+        tenant = tenant_name(number)
+        mine = [line for (_, name), line in lines.items() if name == tenant]
+        share = shares.get(tenant, Share())
+        is_compared = share.seconds >= LEAST_COMPARED_SECONDS and share.due > 0
+        if mine:
+            rows.append(
+                TenantRow(
+                    tenant=tenant, weight=scenario.weight(number), delays=_delays(mine),
+                    compared_seconds=share.seconds,
+                    share_error=_round(share.had / share.due - 1) if is_compared else None,
+                )
+            )  # fmt: skip
+    return tuple(rows)
+
+
+def _delays(lines: Sequence[Line]) -> Delays:
+    total = Line(priority="", tenant="", delays=Spans())
+    for line in lines:
+        add_line(total, line)
+    delays = total.delays
+    return Delays(
+        placed=len(delays), p50_seconds=_round(delays.percentile(50)), p95_seconds=_round(delays.percentile(95)),
+        p99_seconds=_round(delays.percentile(99)), longest_seconds=_round(delays.longest), waiting=total.waiting,
+        longest_waiting_seconds=_round(total.longest_waiting),
+    )  # fmt: skip
+
+
+def _shares(pools: Sequence[PoolMeasures]) -> dict[str, Share]:
+    found: dict[str, Share] = {}
+    for pool in pools:
+        for tenant, share in pool.shares.items():
+            found.setdefault(tenant, Share()).join(share)
+    return found
+
+
+def _fairness(tenants: Sequence[TenantRow], shares: dict[str, Share]) -> Fairness | None:
+    compared = {row.tenant: row.share_error for row in tenants if row.share_error is not None}
+    if not compared:
+        return None
+    due = sum(shares[tenant].due for tenant in compared)
+    worst = max(compared, key=lambda tenant: abs(compared[tenant]))
+    mean = sum(abs(error) * shares[tenant].due for tenant, error in compared.items()) / due
+    return Fairness(
+        tenants=len(compared), mean_error=_round(mean), worst_error=compared[worst], worst_tenant=worst
+    )  # fmt: skip
+
+
+def _moment(sample: Sample) -> Moment:
+    used = sample.used_millis / sample.capacity_millis if sample.capacity_millis else 0.0
+    return Moment(
+        at_seconds=sample.at, used=_round(used), cores=sample.capacity_millis // 1_000, running=sample.running,
+        waiting={priority.name: sample.waiting[priority] for priority in Priority}, arrived=sample.arrived,
+        placed=sample.placed, ended=sample.ended, failed=sample.failed, preempted=sample.preempted, lost=sample.lost,
+    )  # fmt: skip
+
+
+def _timing(pools: Sequence[PoolMeasures]) -> Timing:
+    cpu = Cpu()
+    for pool in pools:
+        cpu.join(pool.cpu)
+    return Timing(
+        cpu_seconds=_round(cpu.seconds), cpu_micros_per_task=_round(1e6 * cpu.seconds / max(1, cpu.placed)),
+        turns=cpu.turns, rows=cpu.rows, turn_p50_ms=_round(1e3 * cpu.spans.percentile(50)),
+        turn_p99_ms=_round(1e3 * cpu.spans.percentile(99)), longest_turn_ms=_round(1e3 * cpu.longest_turn),
+    )  # fmt: skip
+
+
+def _round(value: float) -> float:
+    """Four digits are more than anybody reads."""
+    return float(f"{value:.4g}")

@@ -1,0 +1,180 @@
+"""A scenario from its file: read strictly, each flaw with its line. `scenarios/` has those that come with Mainspring.
+
+To add one of those, put its file there: that is all. What a scenario may say is in `scenario.py`, and how each field is
+written in the tables here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from importlib.resources import files
+from pathlib import Path
+
+import msgspec
+
+from mainspring.core.text.suggestions import did_you_mean
+from mainspring.definitions.files.drafts import flaw_of, invalid
+from mainspring.definitions.files.field_values import (
+    Flawed,
+    Inside,
+    ListOf,
+    as_bytes,
+    as_count,
+    as_flag,
+    as_number,
+    as_seconds,
+    as_text,
+    as_texts,
+    attempt,
+    measured,
+)
+from mainspring.definitions.files.field_values import Path as Steps
+from mainspring.definitions.files.sources import Flaw, Node, Place, parse
+from mainspring.definitions.quantities import millis_of
+from mainspring.protocol.errors import Fault, InvalidFile, NotFound
+from mainspring.simulation.capacity.scenario import MOST_TASKS, Scenario, count_tasks, faults_of
+
+_SUFFIX = ".yaml"
+_ABOUT_FAULT = " - at `$"
+_BOUND = re.compile(r"Expected `\w+` (>=|<=|>) (\S+)")
+_BOUNDS = {">=": "at least", "<=": "at most", ">": "above"}
+
+
+def builtin() -> list[Scenario]:
+    """The scenarios that come with Mainspring, by name."""
+    return [read_scenario(f"{name}{_SUFFIX}", text) for name, text in sorted(_texts().items())]
+
+
+def find_scenario(name: str) -> Scenario:
+    """The scenario in a file, or one of ours by its name. Raises InvalidFile, or NotFound."""
+    return read_scenario(name, text_of(name))
+
+
+def text_of(name: str) -> str:
+    """What stands in a scenario's file. Raises InvalidFile, or NotFound."""
+    path = Path(name)
+    if path.suffix in {_SUFFIX, ".yml"} or "/" in name:
+        try:
+            return path.read_text("utf-8")
+        except OSError as error:
+            raise InvalidFile(f"{name} can't be read: {error.strerror}") from error
+        except UnicodeDecodeError as error:
+            raise InvalidFile(f"{name} is not text") from error
+    known = _texts()
+    if name not in known:
+        hint = did_you_mean(name, known) or f"; there are {', '.join(sorted(known))}, or give a file"
+        raise NotFound(f"there is no scenario {name!a}{hint}")
+    return known[name]
+
+
+def read_scenario(file: str, text: str) -> Scenario:
+    """The scenario that a text describes. Raises InvalidFile, which shows every flaw with its line."""
+    node, flaws = parse(text)
+    if node is None or flaws:
+        raise invalid(file, text, flaws)
+    read = attempt("the file", lambda: _SCENARIO(node))
+    if isinstance(read, Flawed):
+        raise invalid(file, text, list(read.flaws))
+    places = dict(_places(node, ()))
+    try:
+        scenario = msgspec.convert(read, type=Scenario)
+    except msgspec.ValidationError as error:
+        raise invalid(file, text, [flaw_of(_fault(str(error)), places)]) from error
+    found = [flaw_of(fault, places) for fault in faults_of(scenario)]
+    if found:
+        raise invalid(file, text, found)
+    if count_tasks(scenario) > MOST_TASKS:
+        why = f"there are {count_tasks(scenario):,.0f} tasks in it, and at most {MOST_TASKS:,} are played"
+        raise invalid(file, text, [Flaw(place=Place(0, 0), why=why)])
+    return scenario
+
+
+def _texts() -> dict[str, str]:
+    """The files that come with Mainspring, by name."""
+    found = files("mainspring.simulation.capacity").joinpath("scenarios").iterdir()
+    return {file.name.removesuffix(_SUFFIX): file.read_text("utf-8") for file in found if file.name.endswith(_SUFFIX)}
+
+
+def _fault(message: str) -> Fault:
+    """What msgspec complains about, with its place as a path."""
+    why, _, where = message.partition(_ABOUT_FAULT)
+    bound = _BOUND.fullmatch(why)
+    why = why[:1].lower() + why[1:] if bound is None else f"must be {_BOUNDS[bound[1]]} {bound[2]}"
+    return Fault(where=where.rstrip("`").lstrip("."), why=why)
+
+
+def _places(node: Node, steps: Steps) -> Iterator[tuple[Steps, Place]]:
+    """Where each part stands."""
+    yield steps, node.place
+    if isinstance(node.value, dict):
+        for key, entry in node.value.items():
+            yield from _places(entry.node, (*steps, key))
+            yield (*steps, key), entry.place
+    elif isinstance(node.value, list):
+        for number, item in enumerate(node.value):
+            yield from _places(item, (*steps, number))
+
+
+def _millis(node: Node) -> int:
+    return int(measured(node, millis_of))
+
+
+def _inside(what: str, fields: Mapping[str, Callable[[Node], object]]) -> Inside:
+    return Inside(what, {name: (name, read) for name, read in fields.items()})
+
+
+_MACHINE = _inside("a machine", {"share": as_number, "cpu": _millis, "memory": as_bytes, "gpus": as_count})
+_WORKERS = _inside(
+    "workers", {"count": as_count, "zones": as_count, "pools": as_count, "machines": ListOf(_MACHINE)}
+)  # fmt: skip
+_TENANTS = _inside(
+    "tenants", {"count": as_count, "weights": ListOf(as_number), "guaranteed": as_number, "skew": as_number}
+)
+_HOST = _inside("the host", dict.fromkeys(("commit", "row", "read", "link"), as_seconds))
+_JOB = _inside(
+    "a job",
+    {
+        "name": as_text,
+        "priority": as_text,
+        "cpu": _millis,
+        "memory": as_bytes,
+        "takes": _inside("takes", dict.fromkeys(("p10", "p50", "p90", "p99"), as_seconds)),
+        "fails": as_number,
+        "stages": ListOf(as_count),
+        "fan_out": as_count,
+    },
+)
+_LOAD = _inside(
+    "a load",
+    {
+        "job": as_text,
+        "per_second": as_number,
+        "standing": as_flag,
+        "runs": as_count,
+        "at": as_seconds,
+        "within": as_seconds,
+        "tenant": as_count,
+    },
+)
+_ZONE_LOST = _inside("a lost zone", {"zone": as_count, "at": as_seconds, "back_after": as_seconds})
+_OUTAGE = _inside(
+    "an outage", {"jobs": ListOf(as_text), "at": as_seconds, "lasts": as_seconds, "fails_after": as_seconds}
+)
+_SCENARIO = _inside(
+    "a scenario",
+    {
+        "name": as_text,
+        "about": as_text,
+        "lasts": as_seconds,
+        "warm_up": as_seconds,
+        "workers": _WORKERS,
+        "tenants": _TENANTS,
+        "host": _HOST,
+        "jobs": ListOf(_JOB),
+        "loads": ListOf(_LOAD),
+        "zones_lost": ListOf(_ZONE_LOST),
+        "outages": ListOf(_OUTAGE),
+        "settings": as_texts,
+    },
+)

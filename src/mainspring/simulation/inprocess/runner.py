@@ -1,0 +1,72 @@
+"""`Job.run()`: a run in this process, in real time or with a clock that jumps over every wait."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
+from typing import Any
+
+from mainspring.client.results import RunResult
+from mainspring.dsl.job import Job
+from mainspring.protocol.clock import MachineClock
+from mainspring.shard.state.memory import LONGEST_TURN_SECONDS
+from mainspring.simulation.inprocess.engine import LocalEngine, quiet
+from mainspring.simulation.inprocess.virtual_loop import VirtualClock, VirtualLoop
+
+
+def run_here(job: Job[..., Any], params: Mapping[str, Any]) -> RunResult:
+    """Run a job, and come back when it is over."""
+
+    async def run() -> RunResult:
+        return await _run(LocalEngine([job], MachineClock(), lambda _: None), job, params)
+
+    def start() -> RunResult:
+        with quiet(), asyncio.Runner() as runner:
+            return runner.run(run())
+
+    return _outside_of_loops(start)
+
+
+def run_virtually(job: Job[..., Any], params: Mapping[str, Any], start: datetime) -> RunResult:
+    """The same on a virtual clock that begins at `start`."""
+    loop = VirtualLoop()
+
+    async def run() -> RunResult:
+        engine = LocalEngine([job], VirtualClock(loop, start), loop.count_threads)
+        loop.look_far(lambda: far(engine, loop))
+        return await _run(engine, job, params)
+
+    def begin() -> RunResult:
+        with quiet(), asyncio.Runner(loop_factory=lambda: loop) as runner:
+            return runner.run(run())
+
+    return _outside_of_loops(begin)
+
+
+def far(engine: LocalEngine, loop: VirtualLoop) -> float | None:
+    """For how long nothing happens by itself; None if that is not known.
+
+    While functions run, their limits count at most so much of each turn (`shard/state/timers.py`).
+    """
+    if engine.worker.calls:
+        return min(LONGEST_TURN_SECONDS, loop.seconds_to_function())
+    return engine.seconds_to_retry()
+
+
+async def _run(engine: LocalEngine, job: Job[..., Any], params: Mapping[str, Any]) -> RunResult:
+    async with engine.running():
+        run_id = await engine.submit(job, params)
+        await engine.ended(run_id)
+        return await engine.result(job, run_id)
+
+
+def _outside_of_loops(start: Callable[[], RunResult]) -> RunResult:
+    """Where a loop runs already (a notebook, an async test), another thread has to be the one with ours."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return start()
+    with ThreadPoolExecutor(1, "mainspring-run") as pool:
+        return pool.submit(start).result()

@@ -1,0 +1,135 @@
+"""A server without a server, for tests: jobs, their schedules, and a clock that goes on when it is told to."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine, Mapping
+from contextlib import AsyncExitStack, ExitStack
+from datetime import UTC, datetime
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from mainspring.client.results import RunResult
+from mainspring.core.model.run import Run
+from mainspring.core.schedules.schedule_spec import ScheduleSpec
+from mainspring.core.schedules.triggers import next_window
+from mainspring.definitions.quantities import seconds_of
+from mainspring.dsl.job import Job
+from mainspring.host.leader_client import HostReach
+from mainspring.host.outbox.alert_episodes import Alerting
+from mainspring.host.outbox.delivery import OutboxDelivery
+from mainspring.host.schedules.evaluation_context import make_context
+from mainspring.host.schedules.evaluator import Settler
+from mainspring.host.schedules.schedule_actions import ScheduleBook
+from mainspring.host.schedules.schedule_outbox import ASIDE, FireNews
+from mainspring.host.schedules.trigger_loop import Triggers
+from mainspring.protocol.errors import Refused
+from mainspring.simulation.inprocess.engine import POOL, TENANT, LocalEngine, quiet
+from mainspring.simulation.inprocess.runner import far
+from mainspring.simulation.inprocess.virtual_loop import VirtualClock, VirtualLoop
+from mainspring.store.ports.front import RunFilter
+
+_START = datetime(2026, 1, 1, tzinfo=UTC)
+_MOST_RUNS = 1_000
+_MOMENT_SECONDS = 0.1
+T = TypeVar("T")
+
+
+class World:
+    """Jobs and their schedules in virtual time. For use with `with`; not where a loop runs already."""
+
+    def __init__(self, *jobs: Job[..., Any], start: datetime = _START) -> None:
+        self._given = jobs
+        self._loop = VirtualLoop()
+        self._clock = VirtualClock(self._loop, start)
+        self._stack = ExitStack()
+        self._running = AsyncExitStack()
+        self._specs: list[ScheduleSpec] = []
+        self._until = 0.0
+        self._engine: LocalEngine | None = None
+
+    def __enter__(self) -> Self:
+        self._stack.enter_context(quiet())
+        self._stack.callback(self._loop.close)
+        self._run(self._start())
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self._run(self._running.aclose())
+        finally:
+            self._stack.close()
+
+    @property
+    def now(self) -> datetime:
+        """What time it is in this world."""
+        return self._clock.wall()
+
+    def advance(self, length: str | float) -> None:
+        """Let time pass: what is due in it happens, and there is a moment more for what is due at its end."""
+        seconds = seconds_of(length) + _MOMENT_SECONDS
+        self._until = self._clock.monotonic() + seconds
+        self._run(self._clock.sleep(seconds))
+
+    def run(self, job: Job[..., Any], /, *args: object, **params: Any) -> RunResult:
+        """Have a run made now, and let time pass until it is over."""
+        return self._run(self._submitted(job, job.bind(args, params)))
+
+    def runs(self, job: Job[..., Any]) -> list[RunResult]:
+        """What became of the runs of a job, the oldest first."""
+        return self._run(self._results(job))
+
+    async def _start(self) -> None:
+        engine = LocalEngine(self._given, self._clock, self._loop.count_threads)
+        self._engine = await self._running.enter_async_context(engine.running())
+        self._loop.look_far(self._far)
+        settler = Settler(engine.store, make_context())
+        triggers = Triggers(engine.store, self._clock, settler)
+        news = FireNews(engine.store, settler, lambda: HostReach(engine.host))
+        receivers = {**Alerting(engine.store).receivers(), **news.receivers()}
+        outbox = OutboxDelivery(
+            engine.store, self._clock, "local", receivers, aside=ASIDE, together=news.receivers_together()
+        )
+        book = ScheduleBook(engine.store, pool=POOL)
+        for job in self._given:
+            await engine.keep(job)
+        for job in self._given:
+            definition = job.schedule_definition()
+            if definition is not None and job.schedule is not None:
+                spec = job.schedule.spec(definition)
+                await book.create(job.tenant or TENANT, spec, by="test")
+                self._specs.append(spec)
+        loops = {"triggers": triggers.run, "outbox": outbox.run}
+        await self._running.enter_async_context(engine.host.background.running(loops))
+
+    async def _submitted(self, job: Job[..., Any], params: Mapping[str, Any]) -> RunResult:
+        engine = self._known(job)
+        run_id = await engine.submit(job, params)
+        await engine.ended(run_id)
+        return await engine.result(job, run_id)
+
+    async def _results(self, job: Job[..., Any]) -> list[RunResult]:
+        engine = self._known(job)
+        wanted = RunFilter(tenant=job.tenant or TENANT, job=job.name)
+        found = await engine.store.list_runs(wanted, limit=_MOST_RUNS)
+        runs: list[Run] = sorted((one.run for one in found), key=lambda run: run.created_at)
+        return [await engine.result(job, run.id) for run in runs]
+
+    def _known(self, job: Job[..., Any]) -> LocalEngine:
+        if self._engine is None or job not in self._given:
+            raise Refused(f"{job.name} is not of this world: say World({job.name}), and use it with `with`")
+        return self._engine
+
+    def _far(self) -> float | None:
+        """For how long nothing happens: until a retry, the next window, or the end of `advance`."""
+        if self._engine is None:
+            return None
+        now = self._clock.wall()
+        windows = [next_window(spec.trigger, now) for spec in self._specs]
+        waits = [(window - now).total_seconds() for window in windows if window is not None]
+        waits += [self._until - self._clock.monotonic(), far(self._engine, self._loop) or 0.0]
+        return min((wait for wait in waits if wait > 0), default=None)
+
+    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        return self._loop.run_until_complete(work)

@@ -1,0 +1,307 @@
+"""A worker inside the user's process: the real duties and messages, and functions called right here.
+
+Async functions run on the loop, others in a thread each. A function that is to stop gets a CancelledError where it
+awaits, or a SystemExit where it computes; what blocks outside of Python in a thread is not waited for: its attempt is
+over, and what it returns is dropped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import inspect
+from collections import deque
+from collections.abc import Callable, Mapping
+from contextvars import copy_context
+from datetime import datetime, timedelta
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from threading import Thread
+from typing import Any
+
+from mainspring.core.work.work import read_work
+from mainspring.event_loop import start_task
+from mainspring.host.links import Link
+from mainspring.host.loop import Leader
+from mainspring.protocol.clock import Clock
+from mainspring.protocol.errors import ExpressionFailed, Refused
+from mainspring.protocol.wire import Assignment, FromWorker, Offer, Outcome, Register, Seen
+from mainspring.simulation.virtual_worker import BEAT_SECONDS
+from mainspring.task_context.task_context import inside
+from mainspring.worker.agent.instructions import Keep, Kill, LookFor, Prolong, Say, Start, Step, TakeBack
+from mainspring.worker.agent.state_machine import Duties
+from mainspring.worker.executors.executor import failure
+from mainspring.worker.executors.python.function_calls import Functions, call_failure, give
+
+_LAST_SECONDS = 1.0
+"""So long a thread is waited for whose function was told to stop."""
+
+
+class LocalWorker:
+    """Calls functions for the leader in this process."""
+
+    def __init__(
+        self,
+        functions: Mapping[str, Callable[..., object]],
+        offer: Offer,
+        labels: Mapping[str, str],
+        clock: Clock,
+        on_threads: Callable[[int], None],
+    ) -> None:
+        """`on_threads` is told when a thread begins (1) and when it is no longer waited for (-1)."""
+        self.raised: dict[str, BaseException] = {}
+        """What the function of a task raised last, by the id of the task."""
+        self.calls: dict[str, _Call] = {}
+        """By their attempts: what is called, or waits for its turn."""
+        self._functions = Functions([], functions)
+        self._hello = Register("local", "local:1", offer, dict(labels))
+        self._clock = clock
+        self._on_threads = on_threads
+        self._duties = Duties()
+        self._leader: Leader | None = None
+        self._link: Link | None = None
+        self._latest: dict[str, asyncio.Task[None]] = {}
+        self._stopped: list[Thread] = []
+        self._directory: TemporaryDirectory[str] | None = None
+
+    @property
+    def files(self) -> Path:
+        """Where tasks leave files. They go with the worker."""
+        if self._directory is None:
+            self._directory = TemporaryDirectory(prefix="mainspring-")
+        return Path(self._directory.name)
+
+    async def serve(self, leader: Leader) -> None:
+        """Work for a leader until its link is closed, or until cancelled; then nothing is left running."""
+        self._leader, self._link = leader, leader.open_link(self._duties.register(self._hello))
+        beating = start_task(self._beat(), "heartbeats")
+        try:
+            while not self._link.closed:
+                for message in await self._link.next():
+                    self._do(self._duties.take(message))
+        finally:
+            beating.cancel()
+            for call in list(self.calls.values()):
+                call.stop()
+            await asyncio.gather(beating, *self._latest.values(), return_exceptions=True)
+            for thread in self._stopped:
+                thread.join(_LAST_SECONDS)
+
+    def moved(self, attempt: str, percent: float | None, note: str) -> None:
+        """A function says how far it is."""
+        self._duties.moved(attempt, percent, note)
+
+    def saved(self, attempt: str, document: str) -> None:
+        """A function saved a checkpoint."""
+        self._do(self._duties.saved(attempt, document))
+
+    def asked(self, attempt: str, seconds: float) -> None:
+        """A function needs more time."""
+        self._do(self._duties.asked(attempt, seconds))
+
+    async def in_thread(self, function: Callable[..., object], arguments: Mapping[str, Any]) -> object:
+        """Call a function in a thread of its own. Cancelled, it is asked to stop, and no longer waited for."""
+        loop = asyncio.get_running_loop()
+        ended: asyncio.Future[object] = loop.create_future()
+        context = copy_context()
+
+        def settle(result: object, error: BaseException | None) -> None:
+            if ended.done():
+                return
+            if error is None:
+                ended.set_result(result)
+            else:
+                ended.set_exception(error)
+
+        def work() -> None:
+            result, error = None, None
+            try:
+                result = context.run(function, **arguments)
+            except BaseException as raised:  # noqa: BLE001 - whatever a function raises is its answer
+                error = _bearable(raised)
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(settle, result, error)
+
+        thread = Thread(target=work, name="mainspring-task", daemon=True)
+        self._on_threads(1)
+        thread.start()
+        try:
+            return await ended
+        except asyncio.CancelledError:
+            if not ended.done() or ended.cancelled():
+                _ask_to_stop(thread)
+                self._stopped.append(thread)
+            raise
+        finally:
+            self._on_threads(-1)
+            if ended.done() and not ended.cancelled():
+                thread.join()  # It has said its last word.
+
+    async def _beat(self) -> None:
+        while True:
+            await self._clock.sleep(BEAT_SECONDS)
+            self._do(self._duties.beat())
+
+    def _do(self, steps: list[Step]) -> None:
+        """Carry out what duties ask for. The journal is this object."""
+        said: list[FromWorker] = []
+        waiting = deque(steps)
+        while waiting:
+            step = waiting.popleft()
+            match step:
+                case Say():
+                    said.append(step.message)
+                case Start():
+                    self._start(step.assignment, step.lease)
+                case Kill():
+                    if step.attempt in self.calls:
+                        self.calls[step.attempt].stop()
+                case TakeBack():
+                    back = [one for one in step.attempts if one in self.calls and self.calls[one].take_back()]
+                    waiting.extend(self._duties.unbegun(back))
+                case Prolong():
+                    if step.attempt in self.calls:
+                        self.calls[step.attempt].until = self._clock.wall() + timedelta(seconds=step.seconds)
+                case LookFor():
+                    said.append(Seen(step.question, exists=Path(step.path).exists()))
+                case Keep():
+                    pass
+                case _:
+                    raise TypeError(f"nobody carries out {step}")
+        if said and self._leader is not None and self._link is not None and not self._link.closed:
+            self._leader.receive(self._link, said)
+
+    def _start(self, assignment: Assignment, lease: str) -> None:
+        """Have an attempt run, after those of its lease that were started before."""
+        call = _Call(assignment, self, self._clock)
+        self.calls[assignment.attempt] = call
+        self._latest[lease] = start_task(self._carry(call, lease, self._latest.get(lease)), "call")
+
+    async def _carry(self, call: _Call, lease: str, before: asyncio.Task[None] | None) -> None:
+        attempt, task = call.assignment.attempt, call.assignment.task
+        if before is not None:
+            await asyncio.wait([before])
+        if call.begin(self._functions):
+            self._do(self._duties.started(attempt))
+            outcome, output, error = await call.ended()
+            self.raised.pop(task, None)
+            if call.raised is not None:
+                self.raised[task] = call.raised
+            self._do(self._duties.ended(attempt, outcome, output, error))
+        self.calls.pop(attempt, None)
+        if self._latest.get(lease) is asyncio.current_task():
+            del self._latest[lease]
+
+
+class _Call:
+    """One attempt: the voice of its context, too."""
+
+    def __init__(self, assignment: Assignment, worker: LocalWorker, clock: Clock) -> None:
+        self.assignment = assignment
+        self.raised: BaseException | None = None
+        self.until: datetime | None = None
+        self._worker = worker
+        self._clock = clock
+        self._loop = asyncio.get_running_loop()
+        self._calling: asyncio.Task[tuple[Outcome, str | None, str | None]] | None = None
+        self._is_over = False
+        self._is_stopped = False
+
+    def begin(self, functions: Functions) -> bool:
+        """Make the call, unless it was taken back."""
+        if self._is_over:
+            return False
+        if self.assignment.timeout_seconds:
+            self.until = self._clock.wall() + timedelta(seconds=self.assignment.timeout_seconds)
+        self._calling = asyncio.create_task(self._call(functions))
+        if self._is_stopped:
+            self._calling.cancel()
+        return True
+
+    def take_back(self) -> bool:
+        """Whether it has not begun, and now never will."""
+        if self._calling is not None:
+            return False
+        self._is_over = True
+        return True
+
+    def stop(self) -> None:
+        """End it."""
+        self._is_stopped = True
+        if self._calling is not None:
+            self._calling.cancel()
+
+    async def ended(self) -> tuple[Outcome, str | None, str | None]:
+        """What became of it: outcome, output, error."""
+        assert self._calling is not None
+        await asyncio.wait([self._calling])
+        if self._calling.cancelled():
+            return Outcome.STOPPED, None, None
+        return self._calling.result()
+
+    async def _call(self, functions: Functions) -> tuple[Outcome, str | None, str | None]:
+        if read_work(self.assignment.work) is None:
+            return Outcome.SUCCEEDED, "null", None
+        try:
+            call = functions.arrange(self.assignment, self)
+        except (Refused, ExpressionFailed) as error:
+            self.raised = error
+            return Outcome.FAILED, None, failure("Call", str(error), klass="permanent")
+        try:
+            with inside(call.context):
+                if inspect.iscoroutinefunction(call.function):
+                    result = await call.function(**call.arguments)
+                else:
+                    result = await self._worker.in_thread(call.function, call.arguments)
+                    result = await result if inspect.iscoroutine(result) else result
+        except BaseException as raised:  # noqa: BLE001 - whatever a function raises is its answer
+            if self._is_stopped:
+                return Outcome.STOPPED, None, None
+            if isinstance(raised, SystemExit) and not raised.code:
+                return Outcome.SUCCEEDED, "null", None
+            self.raised = raised
+            return Outcome.FAILED, None, call_failure(raised)
+        output, unfit = give(result)
+        if unfit is not None:
+            self.raised = Refused(f"what {self.assignment.name} returned can't be its output: {unfit}")
+        return Outcome.SUCCEEDED if unfit is None else Outcome.FAILED, output, unfit
+
+    # the voice of the context: any thread may speak
+
+    def move(self, percent: float | None, note: str) -> None:
+        """Say how far it is."""
+        self._loop.call_soon_threadsafe(self._worker.moved, self.assignment.attempt, percent, note)
+
+    def save(self, document: str) -> None:
+        """Save a checkpoint."""
+        self._loop.call_soon_threadsafe(self._worker.saved, self.assignment.attempt, document)
+
+    def extend(self, seconds: float) -> None:
+        """Ask for more time."""
+        self._loop.call_soon_threadsafe(self._worker.asked, self.assignment.attempt, seconds)
+
+    def deadline(self) -> datetime | None:
+        """When it will be ended."""
+        return self.until
+
+    def artifacts(self) -> Path:
+        """A folder of the run's that those downstream find by the task's name."""
+        one = self.assignment
+        folder = self.inputs() / one.name
+        folder = folder if one.partition is None else folder / str(one.partition)
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder
+
+    def inputs(self) -> Path:
+        """What all tasks of the run have left so far: nothing need be fetched here."""
+        return self._worker.files / self.assignment.run
+
+
+def _ask_to_stop(thread: Thread) -> None:
+    """Have SystemExit raised in a thread, at the next step that Python makes there."""
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident or 0), ctypes.py_object(SystemExit))
+
+
+def _bearable(raised: BaseException) -> BaseException:
+    """What a future can bear: it takes no StopIteration."""
+    return RuntimeError("the function raised StopIteration") if isinstance(raised, StopIteration) else raised

@@ -1,0 +1,173 @@
+"""A worker that is played inside the server's process: the real duties and messages, and processes that do nothing.
+
+It stands in for the real agent where only the engine is of interest: the benchmarks, and tests of the host.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Protocol, TypeVar
+
+from mainspring.protocol.clock import Clock
+from mainspring.protocol.wire import Assignment, FromWorker, Offer, Outcome, Register, Seen, ToWorker
+from mainspring.worker.agent.instructions import Keep, Kill, LookFor, Prolong, Say, Start, Step, TakeBack
+from mainspring.worker.agent.state_machine import Duties
+
+BEAT_SECONDS = 5.0
+
+
+class Session(Protocol):
+    """One end of a link, as a played worker sees it."""
+
+    closed: bool
+
+    async def next(self) -> list[ToWorker]:
+        """What the server says."""
+        ...
+
+
+S = TypeVar("S", bound=Session)
+
+
+class Server(Protocol[S]):
+    """Where a played worker registers: a leader."""
+
+    def open_link(self, hello: Register) -> S:
+        """Open a session."""
+        ...
+
+    def receive(self, link: S, messages: Sequence[FromWorker]) -> None:
+        """Take what the worker says."""
+        ...
+
+
+def _at_once(_assignment: Assignment) -> float:
+    return 0.0
+
+
+class PlayedWorker:
+    """A worker whose tasks succeed, at once or after as long as is said. One that is to stop takes all of its grace."""
+
+    def __init__(
+        self, name: str, offer: Offer, clock: Clock, labels: dict[str, str] | None = None,
+        seconds_of: Callable[[Assignment], float] = _at_once,
+    ) -> None:  # fmt: skip
+        self.name = name
+        self.done = 0
+        self._seconds_of = seconds_of
+        self._ends: list[tuple[float, str, Outcome]] = []
+        """What runs: when it ends, and how. Of one that is to stop earlier the first entry counts."""
+        self._running: set[str] = set()
+        self._offer = offer
+        self._clock = clock
+        self._labels = labels or {}
+        self._duties = Duties()
+        self._sessions = 0
+        self._next_beat = clock.monotonic() + BEAT_SECONDS
+        self._timer: asyncio.TimerHandle | None = None
+        self._timed_for = 0.0
+        """When the timer is for, by the clock."""
+
+    async def serve(self, server: Server[S]) -> None:
+        """Work for a leader until the link is closed."""
+        self._sessions += 1
+        hello = self._duties.register(Register(self.name, f"{self.name}:{self._sessions}", self._offer, self._labels))
+        link = server.open_link(hello)
+        try:
+            self._wind(server, link)
+            while not link.closed:
+                self._work(server, link, await link.next())
+                self._wind(server, link)
+        finally:
+            self._unwind()
+        self._duties.lost_session()
+
+    def _wind(self, server: Server[S], link: S) -> None:
+        """See to it that something happens when it is time.
+
+        A timer that nobody waits for: ten thousand of these play in one process.
+        """
+        at = self._acts_at()
+        if self._timer is not None and self._timed_for <= at:
+            return
+        self._unwind()
+        after = max(0.0, at - self._clock.monotonic())
+        self._timer = asyncio.get_running_loop().call_later(after, self._act, server, link)
+        self._timed_for = at
+
+    def _unwind(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _act(self, server: Server[S], link: S) -> None:
+        """It is time for something."""
+        self._timer = None
+        if not link.closed:
+            self._work(server, link, [])
+            self._wind(server, link)
+
+    def _acts_at(self) -> float:
+        """When it does something by itself: it is time for a beat, or something ends."""
+        return min(self._next_beat, self._ends[0][0]) if self._ends else self._next_beat
+
+    def _work(self, server: Server[S], link: S, messages: Sequence[ToWorker]) -> None:
+        """Do what was said and what is due, and say what follows."""
+        said: list[FromWorker] = []
+        for message in messages:
+            self._carry_out(self._duties.take(message), said)
+        now = self._clock.monotonic()
+        if now >= self._next_beat:
+            self._next_beat = now + BEAT_SECONDS
+            self._carry_out(self._duties.beat(), said)
+        self._end_due(said)
+        if said:
+            server.receive(link, said)
+
+    def _carry_out(self, steps: list[Step], said: list[FromWorker]) -> None:
+        """Do what duties ask for. The journal is this object."""
+        waiting = deque(steps)
+        while waiting:
+            step = waiting.popleft()
+            match step:
+                case Say():
+                    said.append(step.message)
+                case Start():
+                    attempt = step.assignment.attempt
+                    waiting.extend(self._duties.started(attempt))
+                    seconds = self._seconds_of(step.assignment)
+                    if seconds > 0:
+                        self._running.add(attempt)
+                        self._end_after(seconds, attempt, Outcome.SUCCEEDED)
+                    else:
+                        waiting.extend(self._end(attempt, Outcome.SUCCEEDED))
+                case Kill():
+                    if step.attempt in self._running:
+                        self._end_after(step.grace_seconds, step.attempt, Outcome.STOPPED)
+                    else:
+                        waiting.extend(self._end(step.attempt, Outcome.STOPPED))
+                case LookFor():
+                    said.append(Seen(step.question, exists=False))
+                case Keep() | TakeBack() | Prolong():
+                    pass  # what was started has begun, and nothing of it is late
+                case _:
+                    raise TypeError(f"nobody carries out {step}")
+
+    def _end_after(self, seconds: float, attempt: str, outcome: Outcome) -> None:
+        heapq.heappush(self._ends, (self._clock.monotonic() + seconds, attempt, outcome))
+
+    def _end_due(self, said: list[FromWorker]) -> None:
+        """End what has run its time."""
+        now = self._clock.monotonic()
+        while self._ends and self._ends[0][0] <= now:
+            _, attempt, outcome = heapq.heappop(self._ends)
+            if attempt in self._running:
+                self._running.discard(attempt)
+                self._carry_out(self._end(attempt, outcome), said)
+
+    def _end(self, attempt: str, outcome: Outcome) -> list[Step]:
+        self.done += outcome is Outcome.SUCCEEDED
+        return self._duties.ended(attempt, outcome, "null" if outcome is Outcome.SUCCEEDED else None)

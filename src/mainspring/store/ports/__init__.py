@@ -1,0 +1,1 @@
+"""The store's contract, in parts by consumer."""

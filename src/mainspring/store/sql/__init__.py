@@ -1,0 +1,1 @@
+"""SQL and row mapping shared by both stores."""

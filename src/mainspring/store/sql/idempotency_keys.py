@@ -1,0 +1,68 @@
+"""What a submission under a key is answered, once for both adapters: a key stands for the runs that it made first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from mainspring.core.model.audit_entry import AuditEntry
+from mainspring.core.model.run import Run
+from mainspring.protocol.errors import KeyReused
+from mainspring.store.ports.store import IdempotencyKey, KeyedRun
+
+
+class Use(NamedTuple):
+    """The first use of a key."""
+
+    body_hash: str
+    run_ids: list[str]
+
+    def replay(self, key: IdempotencyKey) -> list[str]:
+        """The runs that were made under a key that comes again. Raises KeyReused if the body is another."""
+        if key.body_hash != self.body_hash:
+            raise KeyReused(f"key {key.key!r} was used before, for another body")
+        return self.run_ids
+
+
+def name(key: IdempotencyKey) -> tuple[str, str]:
+    """What makes a key one of its own."""
+    return key.tenant, key.key
+
+
+def firsts(wishes: Iterable[KeyedRun]) -> list[KeyedRun]:
+    """The first wish of each key, by key: who locks several rows does so in the same order as everybody else."""
+    found: dict[tuple[str, str], KeyedRun] = {}
+    for wish in wishes:
+        found.setdefault(name(wish.key), wish)
+    return [found[one] for one in sorted(found)]
+
+
+def answers(
+    wishes: Sequence[KeyedRun], new: Sequence[KeyedRun], before: Mapping[tuple[str, str], Use]
+) -> list[str | KeyReused]:
+    """An answer for each wish, of which the new ones have been made and the others' keys were used before."""
+    uses = {**before, **{name(wish.key): Use(wish.key.body_hash, [wish.run.id]) for wish in new}}
+    found: list[str | KeyReused] = []
+    for wish in wishes:
+        try:
+            found.append(uses[name(wish.key)].replay(wish.key)[0])
+        except KeyReused as error:
+            found.append(error)
+    return found
+
+
+def by_shard(runs: Iterable[Run], made: Iterable[Run]) -> dict[str, list[Run]]:
+    """The shards of these runs, each with those of its runs that were made just now."""
+    found: dict[str, list[Run]] = {shard: [] for shard in sorted({run.shard for run in runs})}
+    for run in made:
+        found[run.shard].append(run)
+    return found
+
+
+def entries(wishes: Iterable[KeyedRun], answers: Iterable[str | KeyReused]) -> list[AuditEntry]:
+    """What is told of these wishes: nothing of one whose key was used for something else."""
+    return [
+        wish.audit
+        for wish, answer in zip(wishes, answers, strict=True)
+        if wish.audit is not None and isinstance(answer, str)
+    ]

@@ -1,0 +1,70 @@
+"""Schedules, events and alerts on SQLite, as the port has them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+
+from mainspring.core.model.audit_entry import AuditEntry
+from mainspring.core.model.batch import Outgoing
+from mainspring.core.model.schedule_rows import Decide, EventRow, ScheduleChange, ScheduleRow
+from mainspring.store.ports.schedules import AlertRow, IdempotencyKey, NewSchedule, Settled
+from mainspring.store.sql.schedule_evaluation import shards_of
+from mainspring.store.sql.schedule_lists import ScheduleLists
+from mainspring.store.sqlite import alerts
+from mainspring.store.sqlite import schedule_evaluation as settling
+from mainspring.store.sqlite.calls import Calls
+
+
+class SqliteSchedules(Calls, ScheduleLists):
+    """The parts of the port that are in `store/ports/schedules.py`."""
+
+    async def insert_schedule(self, row: ScheduleRow, change: ScheduleChange, audit: AuditEntry | None = None) -> None:
+        """Keep a new schedule."""
+        await self._write(settling.insert_schedule, row, change, audit, self._now())
+
+    async def insert_schedules(self, new: Sequence[NewSchedule]) -> None:
+        """Keep new schedules."""
+        await self._write(settling.insert_schedules, new, self._now())
+
+    async def settle_due(self, limit: int, decide: Decide) -> Settled:
+        """Take schedules that are due."""
+        return self._announce(await self._write(settling.settle_due, limit, decide, self._now()))
+
+    async def settle_waiting(self, limit: int, older_than_seconds: float, decide: Decide) -> Settled:
+        """Take schedules with windows that wait."""
+        age = timedelta(seconds=older_than_seconds)
+        return self._announce(await self._write(settling.settle_waiting, limit, age, decide, self._now()))
+
+    async def settle(
+        self,
+        ids: Sequence[str],
+        decide: Decide,
+        audit: AuditEntry | None = None,
+        key: IdempotencyKey | None = None,
+    ) -> Settled:
+        """Take these schedules."""
+        return self._announce(await self._write(settling.settle, ids, decide, audit, key, self._now()))
+
+    async def receive_events(
+        self, tenant: str, events: Sequence[EventRow], decide: Decide, audit: AuditEntry | None = None
+    ) -> list[bool]:
+        """Keep events that are new, and settle who waits for them."""
+        are_new, settled = await self._write(settling.receive_events, tenant, events, decide, audit, self._now())
+        self._announce(settled)
+        return are_new
+
+    async def open_alert(self, row: AlertRow, outgoing: Sequence[Outgoing]) -> bool:
+        """Begin an episode."""
+        return await self._write(alerts.open_alert, row, outgoing)
+
+    async def resolve_alert(
+        self, key: str, at: datetime, outgoing: Callable[[AlertRow], Sequence[Outgoing]]
+    ) -> AlertRow | None:
+        """End an episode."""
+        return await self._write(alerts.resolve_alert, key, at, outgoing)
+
+    def _announce(self, settled: Settled) -> Settled:
+        """Let those know who adopt the new runs."""
+        self._tell(dict.fromkeys(shards_of(settled), ()))
+        return settled

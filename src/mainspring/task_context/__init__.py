@@ -1,0 +1,1 @@
+"""What a task knows of itself while it runs."""

@@ -1,0 +1,34 @@
+"""The tellers that a server is to have. What they need comes with an extra, and is loaded only then."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+from mainspring.protocol.errors import Refused
+from mainspring.telemetry.run_events import Teller
+
+
+def make_tellers(*, otlp: str | None, lineage: str | None, server: str, version: str) -> list[Teller]:
+    """Those with an address. Raises Refused if one needs an extra that is not installed."""
+    tellers: list[Teller] = []
+    if otlp:
+        _require("opentelemetry.sdk", "--otlp", "otel")
+        from mainspring.telemetry.tracing import Tracer
+
+        tellers.append(Tracer(otlp, server=server, version=version))
+    if lineage:
+        _require("openlineage.client", "--lineage", "lineage")
+        from mainspring.telemetry.lineage import Lineage
+
+        tellers.append(Lineage(lineage, instance="mainspring", version=version))
+    return tellers
+
+
+def _require(module: str, option: str, extra: str) -> None:
+    try:
+        import_module(module)
+    except ModuleNotFoundError:
+        raise Refused(
+            f"{option} needs what comes with the extra {extra}\nhint: pip install 'mainspring[{extra}]'",
+            reason="missing_extra",
+        ) from None

@@ -1,0 +1,168 @@
+"""What the leaders of a server are like now, looked up when somebody asks.
+
+    mainspring_leader{shard}  mainspring_shards_led  mainspring_inbox_events{shard}
+    mainspring_tasks_queued{tenant,priority,reason}  mainspring_queue_oldest_age_seconds{priority}
+    mainspring_tenant_slots{tenant,kind}             mainspring_worker_slots{zone,state}      in cores
+    mainspring_tenant_rooms{tenant}
+    mainspring_workers{shard,status}                 mainspring_heartbeat_age_seconds{shard}
+
+Why tasks are queued, by the codes of diagnosis, is what the oldest of each line waits for; `PRIORITY_QUEUE_WAIT` also
+while they wait for the next turn. What is set aside is counted as the lines of its tenant are. While tasks are being
+cancelled, how many wait for which reason is a little off; how many there are is exact.
+"""
+
+from __future__ import annotations
+
+from collections import Counter as Tally
+from collections.abc import Callable, Iterator, Mapping
+
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+from mainspring.core.explain.diagnosis import Reason
+from mainspring.core.model.resources import NOTHING
+from mainspring.core.model.task import Priority
+from mainspring.core.model.worker import WorkerStatus
+from mainspring.host.loop import Leader
+from mainspring.shard.explain.diagnosis_context import Survey
+from mainspring.shard.explain.queue_reasons import of_line
+from mainspring.shard.state.memory import ShardMemory
+from mainspring.telemetry.labels import largest, shared_names
+
+_CORE = 1000
+
+
+class Standing(Collector):
+    """Asks the leaders."""
+
+    def __init__(self, leaders: Callable[[], Mapping[str, Leader]]) -> None:
+        self._leaders = leaders
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        """What the leaders are like now."""
+        leaders = dict(self._leaders())
+        yield GaugeMetricFamily("mainspring_shards_led", "Shards that this server leads.", value=len(leaders))
+        yield from _of_shards(leaders)
+        memories = [leader.shard.memory for leader in leaders.values()]
+        yield _queued(leaders)
+        yield _oldest(leaders)
+        yield _used_by_tenants(leaders)
+        yield _rooms_of_tenants(memories)
+        yield _slots(memories)
+
+
+def _of_shards(leaders: Mapping[str, Leader]) -> Iterator[GaugeMetricFamily]:
+    leads = GaugeMetricFamily("mainspring_leader", "1 for each shard that this server leads.", labels=["shard"])
+    inbox = GaugeMetricFamily("mainspring_inbox_events", "Events that wait for a shard's turn.", labels=["shard"])
+    workers = GaugeMetricFamily("mainspring_workers", "Workers of a shard.", labels=["shard", "status"])
+    silence = GaugeMetricFamily(
+        "mainspring_heartbeat_age_seconds", "How long the quietest ready worker has been silent.", labels=["shard"]
+    )
+    for shard, leader in leaders.items():
+        memory = leader.shard.memory
+        leads.add_metric([shard], 1)
+        inbox.add_metric([shard], len(leader.inbox))
+        for status, number in Tally(one.status for one in memory.workers.values()).items():
+            workers.add_metric([shard, status.value], number)
+        heard = [one.heard for one in memory.workers.values() if one.status is WorkerStatus.READY]
+        if heard:
+            silence.add_metric([shard], max(0.0, memory.life - min(heard)))
+    yield from (leads, inbox, workers, silence)
+
+
+def _queued(leaders: Mapping[str, Leader]) -> GaugeMetricFamily:
+    gauge = GaugeMetricFamily(
+        "mainspring_tasks_queued",
+        "Tasks that are ready and wait for a worker.",
+        labels=["tenant", "priority", "reason"],
+    )
+    counts: Tally[tuple[str, Priority, str]] = Tally()
+    for leader in leaders.values():
+        memory, now = leader.shard.memory, leader.time.now()
+        survey = Survey(memory, now)
+        by_line: dict[tuple[Priority, str], dict[str, int]] = {}
+        for line in memory.queues.lines():
+            reason = (of_line(survey, line).reason or Reason.PRIORITY_QUEUE_WAIT).value
+            lengths = by_line.setdefault((line.priority, line.tenant), {})
+            lengths[reason] = lengths.get(reason, 0) + line.length
+        for (priority, tenant), depth in memory.queues.depth.items():
+            for reason, share in _split(depth, by_line.get((priority, tenant), {})).items():
+                counts[tenant, priority, reason] += share
+    tenants = shared_names(tenant for tenant, _, _ in counts)
+    summed: Tally[tuple[str, str, str]] = Tally()
+    for (tenant, priority, reason), number in counts.items():
+        summed[tenants[tenant], priority.name, reason] += number
+    for labels, number in sorted(summed.items()):
+        gauge.add_metric(list(labels), number)
+    return gauge
+
+
+def _split(depth: int, lengths: Mapping[str, int]) -> dict[str, int]:
+    """So many tasks, by reason, as the lengths of the lines are."""
+    total = sum(lengths.values())
+    if not total:
+        return {Reason.PRIORITY_QUEUE_WAIT.value: depth}
+    shares = {reason: depth * length // total for reason, length in lengths.items()}
+    longest = max(shares, key=lambda reason: shares[reason])
+    shares[longest] += depth - sum(shares.values())
+    return {reason: share for reason, share in shares.items() if share}
+
+
+def _oldest(leaders: Mapping[str, Leader]) -> GaugeMetricFamily:
+    gauge = GaugeMetricFamily(
+        "mainspring_queue_oldest_age_seconds", "How long the task has waited that has waited longest.",
+        labels=["priority"],
+    )  # fmt: skip
+    oldest: dict[Priority, float] = dict.fromkeys(Priority, 0.0)
+    for leader in leaders.values():
+        now = leader.time.now()
+        for line in leader.shard.memory.queues.lines():
+            oldest[line.priority] = max(oldest[line.priority], (now - line.since).total_seconds())
+    for priority, age in oldest.items():
+        gauge.add_metric([priority.name], age)
+    return gauge
+
+
+def _used_by_tenants(leaders: Mapping[str, Leader]) -> GaugeMetricFamily:
+    """What each tenant uses; of those that are promised something, that too, and what they use beyond it."""
+    gauge = GaugeMetricFamily("mainspring_tenant_slots", "Cores of tenants.", labels=["tenant", "kind"])
+    used: Tally[str] = Tally()
+    promised: Tally[str] = Tally()
+    beyond: Tally[str] = Tally()
+    for leader in leaders.values():
+        memory, now = leader.shard.memory, leader.time.now()
+        for tenant, use in memory.use.items():
+            used[tenant] += use.cpu_millis
+        for tenant, row in memory.rules.quotas.items():
+            guaranteed = row.at(now).guaranteed.cpu_millis
+            if guaranteed:
+                promised[tenant] += guaranteed
+                beyond[tenant] += max(0, memory.use.get(tenant, NOTHING).cpu_millis - guaranteed)
+    for kind, millis in (("used", used), ("guaranteed", promised), ("burst", beyond)):
+        for tenant, number in largest(millis).items():
+            gauge.add_metric([tenant, kind], number / _CORE)
+    return gauge
+
+
+def _rooms_of_tenants(memories: list[ShardMemory]) -> GaugeMetricFamily:
+    gauge = GaugeMetricFamily("mainspring_tenant_rooms", "Rooms that tenants have on workers.", labels=["tenant"])
+    rooms: Tally[str] = Tally()
+    for memory in memories:
+        rooms.update(memory.rooms)
+    for tenant, number in largest(rooms).items():
+        gauge.add_metric([tenant], number)
+    return gauge
+
+
+def _slots(memories: list[ShardMemory]) -> GaugeMetricFamily:
+    gauge = GaugeMetricFamily("mainspring_worker_slots", "Cores of workers, by zone.", labels=["zone", "state"])
+    found: Tally[tuple[str, str]] = Tally()
+    workers = [worker for memory in memories for worker in memory.workers.values() if worker.total.cpu_millis]
+    zones = shared_names(worker.zone for worker in workers)
+    for worker in workers:
+        free = "free" if worker.status is WorkerStatus.READY and worker.takes_new() else "held"
+        found[zones[worker.zone], "used"] += worker.used.cpu_millis
+        found[zones[worker.zone], free] += worker.total.cpu_millis - worker.used.cpu_millis
+    for (zone, state), millis in sorted(found.items()):
+        gauge.add_metric([zone, state], millis / _CORE)
+    return gauge

@@ -1,0 +1,105 @@
+"""Schedules for Prometheus: how late they fire, when those that are next fire, and when they last succeeded.
+
+    mainspring_schedule_fire_lag_seconds                                   from the window's start to its firing
+    mainspring_schedule_next_fire_timestamp_seconds{tenant,schedule}       of the SHOWN that come next
+    mainspring_schedule_last_success_timestamp_seconds{tenant,schedule}    of the same
+
+What comes next is read from the store every READ_SECONDS: nobody who asks for numbers waits for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+
+import msgspec
+import structlog
+from prometheus_client import CollectorRegistry, Histogram
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+from mainspring.core.model.run import RunState
+from mainspring.core.schedules.windows import Outcome
+from mainspring.protocol.clock import Clock
+from mainspring.protocol.errors import Broken, Unavailable
+from mainspring.store.ports.schedules import FireFilter, Settled
+from mainspring.store.ports.store import Store
+
+log = structlog.get_logger()
+
+READ_SECONDS = 30.0
+SHOWN = 200
+_LOOKED_AHEAD = timedelta(days=400)
+_FIRES_LOOKED_AT = 20
+_LAGS = (0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0, 60.0, 300.0, 3_600.0)
+
+
+class _Shown(msgspec.Struct, frozen=True, kw_only=True):
+    tenant: str
+    name: str
+    next_at: datetime
+    succeeded_at: datetime | None
+
+
+class Timetable(Collector):
+    """Knows what schedules are about to do."""
+
+    def __init__(self, store: Store, clock: Clock, registry: CollectorRegistry) -> None:
+        self._store = store
+        self._clock = clock
+        self._shown: list[_Shown] = []
+        self._lag = Histogram(
+            "mainspring_schedule_fire_lag_seconds", "From when a window was to start to its firing.", buckets=_LAGS,
+            registry=registry,
+        )  # fmt: skip
+        registry.register(self)
+
+    def settled(self, settled: Settled) -> None:
+        """Some schedules were settled because they were due. For `Triggers.on_settled`."""
+        for ruling in settled.rulings:
+            for fire in ruling.fires:
+                if fire.outcome is Outcome.RAN and not fire.is_catch_up and not fire.by:
+                    due_at = fire.start_at or fire.window_at
+                    self._lag.observe(max(0.0, (settled.now - due_at).total_seconds()))
+
+    async def run(self) -> None:
+        """Read again and again, until cancelled."""
+        while True:
+            try:
+                await self.read()
+            except Unavailable as fault:
+                log.warning("metrics.schedules_unavailable", fault=str(fault))
+            await self._clock.sleep(READ_SECONDS)
+
+    async def read(self) -> None:
+        """Look up what comes next."""
+        now = await self._store.time()
+        shown = []
+        for row in await self._store.next_schedules(None, now + _LOOKED_AHEAD, SHOWN):
+            wanted = FireFilter(schedule_id=row.id, outcomes=(Outcome.RAN,))
+            try:
+                fires = await self._store.fires(wanted, _FIRES_LOOKED_AT)
+            except Broken as fault:
+                log.warning("metrics.fires_unreadable", schedule=row.id, fault=str(fault))
+                fires = []
+            ends = [fire.run_ended_at for fire in fires if fire.run_state is RunState.SUCCEEDED]
+            latest = max((end for end in ends if end is not None), default=None)
+            if row.next_at is not None:
+                shown.append(_Shown(tenant=row.tenant, name=row.name, next_at=row.next_at, succeeded_at=latest))
+        self._shown = shown
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        """What was read last."""
+        labels = ["tenant", "schedule"]
+        following = GaugeMetricFamily(
+            "mainspring_schedule_next_fire_timestamp_seconds", "When a schedule fires next.", labels=labels
+        )
+        succeeded = GaugeMetricFamily(
+            "mainspring_schedule_last_success_timestamp_seconds", "When a run of it last succeeded.", labels=labels
+        )
+        for one in self._shown:
+            following.add_metric([one.tenant, one.name], one.next_at.timestamp())
+            if one.succeeded_at is not None:
+                succeeded.add_metric([one.tenant, one.name], one.succeeded_at.timestamp())
+        yield following
+        yield succeeded

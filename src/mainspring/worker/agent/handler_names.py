@@ -1,0 +1,62 @@
+"""Which handlers do these modules and files serve? Asked in a process of its own: the agent never imports users' code.
+
+`python -m mainspring.worker.agent.handler_names MODULE_OR_FILE ...` writes the names as JSON on its last line.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from mainspring.protocol.errors import Refused
+from mainspring.worker.executors.command import clean_environment
+from mainspring.worker.sandbox.task_user import TaskUser, run_as
+
+_SECONDS = 120.0
+
+
+def handler_names(handlers: Sequence[str], user: TaskUser | None = None) -> tuple[str, ...]:
+    """The names that these modules and files serve. Raises Refused if one can't be imported, or none is served.
+
+    They are imported as the user that tasks run as.
+    """
+    if not handlers:
+        return ()
+    # The modules are named by whoever started this worker, and no shell is between.
+    command = [sys.executable, "-m", "mainspring.worker.agent.handler_names", *handlers]
+    try:
+        done = run_as(user, command, _environment(), _SECONDS)
+    except subprocess.TimeoutExpired as error:
+        raise Refused(f"the handlers of {', '.join(handlers)} were not imported in {_SECONDS:.0f} s") from error
+    if done.returncode != 0:
+        raise Refused(f"the handlers can't be imported:\n{done.stderr.decode(errors='replace').strip()}")
+    return tuple(msgspec.json.decode(done.stdout.splitlines()[-1], type=list[str]))
+
+
+def _environment() -> dict[str, str]:
+    """What users' code is imported with: nothing of the agent's own, its token above all."""
+    python_path = os.environ.get("PYTHONPATH")
+    return clean_environment(os.environ) | ({"PYTHONPATH": python_path} if python_path else {})
+
+
+def main() -> None:
+    """Import what the arguments name, and say what they serve."""
+    from mainspring.worker.executors.python.function_calls import Functions
+
+    sys.path.insert(0, str(Path.cwd()))
+    functions = Functions(sys.argv[1:])
+    functions.load()
+    if functions.fault is not None:
+        sys.exit(functions.fault)
+    if not functions.names():
+        sys.exit(f"there is no function with @task in {', '.join(sys.argv[1:])}")
+    sys.stdout.buffer.write(b"\n" + msgspec.json.encode(functions.names()) + b"\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,145 @@
+"""The agent's end of the socket to its guard: finds the guard that is there, or starts one."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import structlog
+
+from mainspring.protocol.clock import Clock
+from mainspring.protocol.errors import Broken, MainspringError
+from mainspring.worker.supervisor.frames import FrameReader, write_frame
+from mainspring.worker.supervisor.supervisor_settings import SOCKET_FILE
+from mainspring.worker.supervisor.supervisor_wire import FromAgent, FromGuard, Hello, Holding
+
+log = structlog.get_logger()
+
+START_SECONDS = 15.0
+_LOOK_SECONDS = 0.02
+_SPAWN_SECONDS = 0.2
+"""The least time from one start of a guard to the next."""
+_LONGEST_SOCKET_PATH = 100
+_SECRETS = frozenset({"MAINSPRING_API_KEY", "MAINSPRING_WORKER__JOIN"})
+"""Variables that say who the worker is: nothing that runs tasks has them."""
+
+
+class GuardLink:
+    """A connection to the guard of a state directory."""
+
+    def __init__(self, state_dir: Path, clock: Clock) -> None:
+        self._state_dir = state_dir
+        self._clock = clock
+        self._writer: asyncio.StreamWriter | None = None
+        self._frames: FrameReader[FromGuard] | None = None
+        self._early: list[FromGuard] = []
+        self._pid = 0
+        """Of the guard that was started here, until it has ended."""
+
+    async def open(self) -> Holding:
+        """Connect to the guard that is there, or to a new one, and ask what it has. Raises Broken if none comes up."""
+        await self.close()
+        deadline = self._clock.monotonic() + START_SECONDS
+        next_spawn = 0.0
+        while True:
+            try:
+                return await self._greet()
+            except OSError as error:
+                if self._clock.monotonic() > deadline:
+                    raise Broken(f"no guard answers: {error}; see {self._state_dir / 'guard.err'}") from error
+            # An older guard may be about to end, and still hold what a new one needs: then it takes more than one.
+            if not self._is_running() and self._clock.monotonic() >= next_spawn:
+                self._spawn()
+                next_spawn = self._clock.monotonic() + _SPAWN_SECONDS
+            await self._clock.sleep(_LOOK_SECONDS)
+
+    async def next(self) -> list[FromGuard]:
+        """What the guard says; empty if it is gone."""
+        if self._early:
+            words, self._early = self._early, []
+            return words
+        if self._frames is None:
+            return []
+        try:
+            return await self._frames.next()
+        except (OSError, MainspringError) as error:
+            log.warning("guard.unreadable", error=str(error))
+            return []
+
+    def say(self, words: Sequence[FromAgent]) -> None:
+        """Tell the guard. If it is gone, `next` says so."""
+        if self._writer is not None and not self._writer.is_closing():
+            write_frame(self._writer, words)
+
+    async def close(self) -> None:
+        """Hang up. The guard waits a while for another agent."""
+        writer, self._writer, self._frames = self._writer, None, None
+        if writer is not None:
+            writer.close()
+            try:
+                await writer.wait_closed()
+            except OSError as error:
+                log.info("guard.gone", error=str(error))
+
+    async def ended(self, seconds: float) -> None:
+        """Wait until the guard that was told to close is gone, at most so long."""
+        try:
+            async with asyncio.timeout(seconds):
+                while await self.next() or self._is_running():
+                    await self._clock.sleep(_LOOK_SECONDS)
+        except TimeoutError:
+            log.warning("guard.still_here", seconds=seconds)
+
+    async def _greet(self) -> Holding:
+        """Say hello, and hear what the guard has. Raises OSError if nobody answers."""
+        reader, writer = await self._connect()
+        frames: FrameReader[FromGuard] = FrameReader(reader, list[FromGuard])
+        write_frame(writer, [Hello()])
+        try:
+            async with asyncio.timeout(START_SECONDS):
+                words = await frames.next()
+        except TimeoutError as error:
+            writer.close()
+            raise ConnectionResetError("the guard does not answer") from error
+        if not words or not isinstance(words[0], Holding):
+            writer.close()
+            raise ConnectionResetError("the guard hung up")
+        self._writer, self._frames, self._early = writer, frames, words[1:]
+        return words[0]
+
+    async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        path = self._state_dir.absolute() / SOCKET_FILE
+        if len(os.fsencode(path)) <= _LONGEST_SOCKET_PATH:
+            return await asyncio.open_unix_connection(path)
+        # A socket's address holds 108 bytes. Seen through a descriptor of its directory, every path is short.
+        directory = os.open(path.parent, os.O_PATH | os.O_DIRECTORY)
+        try:
+            return await asyncio.open_unix_connection(f"/proc/self/fd/{directory}/{SOCKET_FILE}")
+        finally:
+            os.close(directory)
+
+    def _spawn(self) -> None:
+        """Start a guard in a session of its own: it outlives this process, and hears none of its signals."""
+        environment = {name: value for name, value in os.environ.items() if name not in _SECRETS}
+        errors = str(self._state_dir / "guard.err")
+        self._pid = os.posix_spawn(
+            sys.executable,
+            [sys.executable, "-m", "mainspring.worker.supervisor.supervisor", str(self._state_dir.absolute())],
+            environment,
+            file_actions=[
+                (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+                (os.POSIX_SPAWN_OPEN, 1, errors, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600),
+                (os.POSIX_SPAWN_DUP2, 1, 2),
+            ],
+            setsid=True,
+        )
+        log.info("guard.spawned", pid=self._pid)
+
+    def _is_running(self) -> bool:
+        """Does the guard that was started here still run? One that was found is none of our children."""
+        if self._pid and os.waitpid(self._pid, os.WNOHANG)[0]:
+            self._pid = 0
+        return self._pid != 0

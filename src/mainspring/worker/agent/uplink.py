@@ -1,0 +1,298 @@
+"""The worker's connection to a server: one WebSocket at a time, groups in both directions, and always another try.
+
+    ┌──────────► connect ──Register──► Welcome ──► frames both ways ──┐
+    │               │ 401, 403: every 5 s            │ Elsewhere       │ lost, or deaf for 15 s
+    └── backoff ◄───┴────────────────────────────────┴─────────────────┘
+
+1. While a frame is on its way, further messages pile up and become the next one.
+2. It gives up only if the first answer of all is that the token or certificate is not good. A server's trouble never
+   ends a worker.
+3. The token goes only where the caller or a server said, and never from an encrypted link to one in the clear.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+import msgspec
+import structlog
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus, InvalidURI
+
+from mainspring.protocol.clock import Clock
+from mainspring.protocol.errors import Forbidden, Refused, Unauthenticated
+from mainspring.protocol.wire import LARGEST_FRAME_BYTES, Elsewhere, FromWorker, Received, Register, ToWorker, Welcome
+
+if TYPE_CHECKING:
+    from mainspring.worker.agent.identity import Identity
+
+log = structlog.get_logger()
+
+PATH = "/api/v1/worker-link"
+PING_SECONDS = 4.0
+DEAF_SECONDS = 15.0
+SHORTEST_BACKOFF_SECONDS = 0.1
+LONGEST_BACKOFF_SECONDS = 5.0
+ELECTION_SECONDS = 10.0
+ELECTION_BACKOFF_SECONDS = 1.0
+"""Whoever was heard of so recently is most likely being replaced: the new leader is not to be waited for at length."""
+OPEN_SECONDS = 10.0
+RECEIPT_SECONDS = 0.005
+"""So long a receipt waits for the start or the end of a short task, so that a step of a chain is one frame to the
+server, not two."""
+_LARGEST_SENT_BYTES = LARGEST_FRAME_BYTES // 2
+_LARGEST_HEARD_BYTES = 64 * 1024 * 1024
+_MOST_HOPS = 3
+_SCHEMES = {"http": "ws", "https": "wss", "ws": "ws", "wss": "wss"}
+_ENCODER = msgspec.msgpack.Encoder()
+_DECODER: msgspec.msgpack.Decoder[list[ToWorker]] = msgspec.msgpack.Decoder(list[ToWorker])
+
+
+class Uplink:
+    """Keeps a session open, whoever leads."""
+
+    def __init__(
+        self,
+        servers: Sequence[str],
+        identity: Identity,
+        clock: Clock,
+        random: Random,
+        *,
+        hello: Callable[[], Register],
+        heard: Callable[[list[ToWorker]], None],
+        lost: Callable[[], None],
+    ) -> None:
+        """`hello` opens a session, `heard` takes a frame (empty: just a sign of life), `lost` ends the session."""
+        self._servers = [link_address(server) for server in servers]
+        self._identity = identity
+        self._clock = clock
+        self._random = random
+        self._hello = hello
+        self._heard = heard
+        self._lost = lost
+        self._next = 0
+        self._elsewhere: str | None = None
+        self._failures = 0
+        self._hops = 0
+        self._welcomed = False
+        self._closing = False
+        self._outgoing: list[FromWorker] = []
+        self._something = asyncio.Event()
+        self._sent = asyncio.Event()
+        self._connection: ClientConnection | None = None
+        self._heard_at = self._opened_at = clock.monotonic()
+
+    def send(self, messages: Sequence[FromWorker]) -> None:
+        """Send these in the session that is open; without one they are dropped, and said again in the next."""
+        if self._connection is not None and messages:
+            self._outgoing += messages
+            self._sent.clear()
+            if all(isinstance(message, Received) for message in messages):
+                # Nobody waits for a receipt: what follows it soon takes it along.
+                asyncio.get_running_loop().call_later(RECEIPT_SECONDS, self._something.set)
+            else:
+                self._something.set()
+
+    async def close(self, seconds: float) -> None:
+        """Send what is left, at most so long, and hang up for good."""
+        self._closing = True
+        if self._connection is None:
+            return
+        try:
+            async with asyncio.timeout(seconds):
+                if self._outgoing:
+                    self._something.set()
+                    await self._sent.wait()
+                await self.reopen()
+        except TimeoutError:
+            log.warning("link.not_flushed", messages=len(self._outgoing))
+
+    def silence(self) -> float:
+        """Seconds since a server was last heard of."""
+        return self._clock.monotonic() - self._heard_at
+
+    async def reopen(self) -> None:
+        """Close the session, so that a new one is opened."""
+        if self._connection is not None:
+            await self._connection.close()
+
+    async def run(self) -> None:
+        """Keep a session open until closed. Raises Unauthenticated or Forbidden, if that is the first answer."""
+        while not self._closing:
+            address = self._choose()
+            try:
+                await self._serve(address)
+            except InvalidStatus as error:
+                self._refused(address, error)
+            except Unauthenticated as error:
+                self._expired(error)
+            except (OSError, InvalidHandshake, InvalidURI, ConnectionClosed, msgspec.MsgspecError) as error:
+                # No server, or not a good one: the next one is tried, and whoever watches the log sees it.
+                self._failures += 1
+                log.warning("link.failed", server=address, error=str(error) or type(error).__name__)
+            if not self._closing:
+                await self._clock.sleep(self._pause())
+
+    def _choose(self) -> str:
+        """Where to go: where the last server pointed, else the next of those that were given."""
+        if self._elsewhere is not None:
+            address, self._elsewhere = self._elsewhere, None
+            return address
+        self._next += 1
+        return self._servers[(self._next - 1) % len(self._servers)]
+
+    def _pause(self) -> float:
+        """Full jitter, and no pause on the way to where a server pointed, unless they point at one another."""
+        if self._elsewhere is not None and self._hops <= _MOST_HOPS:
+            return 0.0
+        most = ELECTION_BACKOFF_SECONDS if self.silence() < ELECTION_SECONDS else LONGEST_BACKOFF_SECONDS
+        return min(most, SHORTEST_BACKOFF_SECONDS * 2.0 ** min(self._failures, 10)) * self._random.random()
+
+    def _refused(self, address: str, error: InvalidStatus) -> None:
+        status = error.response.status_code
+        self._failures += 1
+        if status not in (401, 403):
+            log.warning("link.refused", server=address, status=status)
+            return
+        why = _said_in(error) or (
+            "does not know the token" if status == 401 else "does not take a worker with this token"
+        )
+        if not self._welcomed:
+            raise (Unauthenticated if status == 401 else Forbidden)(f"{address} {why} ({status})")
+        self._failures = 10
+        log.error("link.refused", server=address, status=status, because=f"the server {why}")
+
+    def _expired(self, error: Unauthenticated) -> None:
+        """The certificate is over: while the worker was away from all servers for so long."""
+        if not self._welcomed:
+            raise error
+        self._failures = 10
+        log.error("link.expired", because=str(error))
+
+    async def _serve(self, address: str) -> None:
+        """One session, from the handshake to its end."""
+        async with connect(
+            address,
+            additional_headers=self._identity.headers(),
+            ssl=self._identity.context() if address.startswith("wss:") else None,
+            compression=None,
+            open_timeout=OPEN_SECONDS,
+            ping_interval=None,
+            close_timeout=2.0,
+            max_size=_LARGEST_HEARD_BYTES,
+        ) as connection:
+            await connection.send(_ENCODER.encode([self._hello()]))
+            self._outgoing = []
+            self._connection = connection
+            self._opened_at = self._clock.monotonic()
+            parts = [
+                asyncio.create_task(part)
+                for part in (self._listen(connection, address), self._speak(connection), self._ping(connection))
+            ]
+            try:
+                done, _ = await asyncio.wait(parts, return_when=asyncio.FIRST_COMPLETED)
+                for part in done:
+                    part.result()
+            finally:
+                self._connection = None
+                self._outgoing = []
+                self._sent.set()
+                for part in parts:
+                    part.cancel()
+                await asyncio.gather(*parts, return_exceptions=True)
+                self._lost()
+
+    async def _listen(self, connection: ClientConnection, address: str) -> None:
+        async for data in connection:
+            if isinstance(data, str):
+                log.warning("link.text", server=address)
+                continue
+            self._heard_at = self._clock.monotonic()
+            messages = _DECODER.decode(data)
+            for message in messages:
+                if isinstance(message, Welcome):
+                    self._welcomed, self._failures, self._hops = True, 0, 0
+                    log.info("link.open", server=address, session=message.session)
+                elif isinstance(message, Elsewhere):
+                    self._go_elsewhere(message.address, address)
+                    return
+            self._heard(messages)
+        log.info("link.closed", server=address, code=connection.close_code, reason=connection.close_reason)
+        self._failures += 1
+
+    def _go_elsewhere(self, pointed: str, here: str) -> None:
+        """Follow a server's word to the one that leads, if it is an address that the token may go to."""
+        if not pointed:
+            self._failures += 1
+            return
+        try:
+            address = link_address(pointed)
+        except Refused as error:
+            log.warning("link.bad_address", server=here, address=pointed, because=str(error))
+            return
+        if here.startswith("wss:") and not address.startswith("wss:"):
+            log.warning("link.bad_address", server=here, address=pointed, because="it is not encrypted, and here is")
+        else:
+            self._elsewhere = address
+            self._hops += 1
+
+    async def _speak(self, connection: ClientConnection) -> None:
+        """Send what has piled up, a frame at a time."""
+        while True:
+            await self._something.wait()
+            self._something.clear()
+            messages, self._outgoing = self._outgoing, []
+            try:
+                for frame in _frames(messages):
+                    await connection.send(frame)
+            except ConnectionClosed:
+                return  # the listener sees it too, and ends the session
+            if not self._outgoing:
+                self._sent.set()
+
+    async def _ping(self, connection: ClientConnection) -> None:
+        """Ask for signs of life; come back if none comes."""
+        while self._clock.monotonic() - max(self._opened_at, self._heard_at) < DEAF_SECONDS:
+            await self._clock.sleep(PING_SECONDS)
+            try:
+                async with asyncio.timeout(DEAF_SECONDS):
+                    await (await connection.ping())
+            except TimeoutError:
+                continue  # frames may have come meanwhile
+            except ConnectionClosed:
+                return  # the listener sees it too
+            self._heard_at = self._clock.monotonic()
+            self._heard([])
+        log.warning("link.deaf", seconds=DEAF_SECONDS)
+
+
+def link_address(server: str) -> str:
+    """Where workers connect to at a server, given as http, https, ws or wss. Raises Refused."""
+    parts = urlsplit(server)
+    scheme = _SCHEMES.get(parts.scheme)
+    if scheme is None or not parts.hostname or "@" in parts.netloc or parts.query or parts.fragment:
+        raise Refused(f"{server!r} is no address of a server, such as http://127.0.0.1:8484")
+    path = parts.path.rstrip("/").removesuffix(PATH)
+    return f"{scheme}://{parts.netloc}{path}{PATH}"
+
+
+def _said_in(error: InvalidStatus) -> str:
+    """What the server says of it, if it says anything that we understand."""
+    try:
+        detail = msgspec.json.decode(error.response.body or b"", type=dict[str, object]).get("detail")
+    except msgspec.DecodeError:
+        return ""
+    return f"says: {detail}" if isinstance(detail, str) else ""
+
+
+def _frames(messages: list[FromWorker]) -> list[bytes]:
+    """Messages as frames, in order: one, unless it would be too large for a server to read."""
+    frame = _ENCODER.encode(messages)
+    if len(frame) <= _LARGEST_SENT_BYTES or len(messages) == 1:
+        return [frame]
+    half = len(messages) // 2
+    return _frames(messages[:half]) + _frames(messages[half:])

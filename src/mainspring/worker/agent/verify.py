@@ -1,0 +1,70 @@
+"""Can this worker run what it is sent (PLC-7)? The server thought so; the worker looks before it promises."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import lru_cache, partial
+from pathlib import Path
+
+import msgspec
+
+from mainspring.core.work.isolation import ISOLATION_LABEL, Isolation
+from mainspring.core.work.work import OnKubernetes, OnRay, ServedFunction, Work, read_work
+from mainspring.protocol.wire import Assignment, Offer
+
+_WORKS_IN_MIND = 4_096
+"""Tasks of one job have the same text: it is read once."""
+
+Verify = Callable[[Assignment, Offer], str]
+"""Why this worker can't run an assignment (PLC-7); empty if it can."""
+
+
+def takes_all(_assignment: Assignment, _needs: Offer) -> str:
+    """For a worker that looks at nothing."""
+    return ""
+
+
+class Verifier:
+    """Looks at assignments, for a worker that has this much room, serves these handlers and has these labels."""
+
+    def __init__(self, offer: Offer, handlers: Iterable[str] = (), labels: Iterable[str] = ()) -> None:
+        self._offer = offer
+        self._handlers = frozenset(handlers)
+        self._labels = frozenset(labels)
+        self._read = lru_cache(_WORKS_IN_MIND)(_read)
+        self._lacking = lru_cache(_WORKS_IN_MIND)(partial(_lacking, self._offer))
+
+    def __call__(self, assignment: Assignment, needs: Offer) -> str:
+        """Why it can't be run here in so much room; empty if it can."""
+        short = self._lacking(needs)
+        if short:
+            return f"it asks for more {short} than there is here"
+        work = self._read(assignment.work)
+        if work is None:
+            return ""
+        if isinstance(work, str):
+            return work
+        if isinstance(work, ServedFunction) and work.handler not in self._handlers:
+            return f"no handler {work.handler} is served here"
+        if work.isolation not in (None, Isolation.NONE) and f"{ISOLATION_LABEL}{work.isolation}" not in self._labels:
+            return f"the isolation {work.isolation} is not offered here"
+        if isinstance(work, OnKubernetes | OnRay):
+            return ""
+        if work.directory is not None and Path(work.directory).is_absolute() and not Path(work.directory).is_dir():
+            return f"there is no directory {work.directory} here"
+        return ""
+
+
+def _lacking(offer: Offer, needs: Offer) -> str:
+    for name in Offer.__struct_fields__:
+        if getattr(needs, name) > getattr(offer, name):
+            return name
+    return ""
+
+
+def _read(text: str) -> Work | str | None:
+    """The work in a text, or why there is none in it."""
+    try:
+        return read_work(text)
+    except (msgspec.DecodeError, ValueError) as error:
+        return f"its work can't be read: {error}"

@@ -1,0 +1,155 @@
+"""Where a worker keeps what its attempts leave: a directory, or a bucket of S3's protocol (WRK-11).
+
+A file is read once: while it is stored, its SHA-256 is made. It is there as a whole or not at all. Nothing here is
+asynchronous: it is called in threads.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import quote, unquote, urlsplit
+
+import msgspec
+
+from mainspring.client.artifact_files import PIECE_BYTES, SCHEMES, first_line, open_bucket, place_of
+from mainspring.core.model.artifacts import key_of
+from mainspring.protocol.errors import Refused, Unavailable
+from mainspring.protocol.wire import Artifact, Assignment
+from mainspring.worker.artifacts.artifact_folder import LeftFile
+from mainspring.worker.executors.attempt_files import ARTIFACTS
+
+if TYPE_CHECKING:
+    from obstore.store import LocalStore, S3Store
+
+_AT_ONCE = 2
+"""Pieces of one file that are on their way at once: so much of it is in memory."""
+_LISTED_AT_ONCE = 1_000
+
+
+class KeptObject(msgspec.Struct, frozen=True, kw_only=True):
+    """Something in a storage."""
+
+    key: str
+    """Below the storage's own prefix."""
+    stored_at: datetime
+
+
+class ArtifactStore:
+    """One storage, by its URL: `file:///srv/artifacts` or `s3://bucket/prefix`."""
+
+    def __init__(self, url: str, *, keep_seconds: int = 0) -> None:
+        """Raises Refused if it is no such URL."""
+        fault = fault_in_storage(url)
+        if fault is not None:
+            raise Refused(f"{url} {fault}")
+        self.url = url.rstrip("/")
+        self._keep_seconds = keep_seconds
+        self._directory = directory_of(self.url)
+        parts = urlsplit(self.url)
+        self._bucket = parts.netloc
+        self._prefix = unquote(parts.path).strip("/")
+
+    def store(self, left: LeftFile, one: Assignment, wanted: Callable[[], bool]) -> Artifact:
+        """Store a file that an attempt left. Raises Unavailable, also once nobody wants it any more."""
+        import obstore
+        from obstore.exceptions import BaseError
+
+        key = key_of(one.tenant, one.run, one.task, one.attempt, left.path)
+        digest = hashlib.sha256()
+        try:
+            store = self._open()
+            obstore.put(store, self._full(key), _pieces(left, digest, wanted), max_concurrency=_AT_ONCE)
+            self._settle(key)
+        except (BaseError, ValueError, OSError) as error:
+            raise Unavailable(f"{left.path} can't be stored at {self.url}: {first_line(error)}") from None
+        return Artifact(left.path, left.size_bytes, digest.hexdigest(), place_of(self.url, key), self._keep_seconds)
+
+    def objects(self) -> Iterator[KeptObject]:
+        """All that is in the storage. Raises Unavailable."""
+        from obstore.exceptions import BaseError
+
+        try:
+            for page in self._open().list(self._full("") or None, chunk_size=_LISTED_AT_ONCE):
+                for found in page:
+                    key = found["path"].removeprefix(self._full(""))
+                    yield KeptObject(key=key.lstrip("/"), stored_at=found["last_modified"])
+        except FileNotFoundError:
+            return
+        except (BaseError, ValueError, OSError) as error:
+            raise Unavailable(f"{self.url} can't be listed: {first_line(error)}") from None
+
+    def remove(self, keys: list[str]) -> None:
+        """Take these away. What is gone already is no fault. Raises Unavailable."""
+        from obstore.exceptions import BaseError
+
+        try:
+            self._open().delete([self._full(key) for key in keys])
+        except FileNotFoundError:
+            return
+        except (BaseError, ValueError, OSError) as error:
+            raise Unavailable(f"{self.url} can't be cleaned up: {first_line(error)}") from None
+
+    def _open(self) -> LocalStore | S3Store:
+        from obstore.store import LocalStore
+
+        if self._directory is None:
+            return open_bucket(self._bucket)
+        return LocalStore(self._directory, mkdir=True, automatic_cleanup=True)
+
+    def _full(self, key: str) -> str:
+        """A key as the store that was opened names it."""
+        return key if self._directory is not None or not self._prefix else f"{self._prefix}/{key}"
+
+    def _settle(self, key: str) -> None:
+        """Have the disk keep it through a loss of power: the result that names it will be kept so, too."""
+        if self._directory is None:
+            return
+        path = self._directory / key
+        for place in (path, path.parent):
+            file = os.open(place, os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                os.fsync(file)
+            finally:
+                os.close(file)
+
+
+def storage_of(state_dir: Path, url: str, *, keep_seconds: int = 0) -> ArtifactStore:
+    """A worker's storage: the one that is said, else a directory of its own."""
+    return ArtifactStore(url or f"file://{quote(str(state_dir.resolve() / ARTIFACTS))}", keep_seconds=keep_seconds)
+
+
+def fault_in_storage(url: str) -> str | None:
+    """Why a URL is no storage; None if it is one."""
+    parts = urlsplit(url)
+    if parts.scheme not in SCHEMES or parts.query or parts.fragment or ".." in parts.path.split("/"):
+        return "is no storage: it must be file:///directory or s3://bucket/prefix"
+    if parts.scheme == "file" and (parts.netloc or len(parts.path) < 2):
+        return "is no storage: a directory is said as file:///directory"
+    if parts.scheme == "s3" and not parts.netloc:
+        return "is no storage: a bucket is said as s3://bucket/prefix"
+    return None
+
+
+def directory_of(url: str) -> Path | None:
+    """The directory of a storage; None if it is none."""
+    parts = urlsplit(url)
+    return Path(unquote(parts.path)) if parts.scheme == "file" else None
+
+
+def _pieces(left: LeftFile, digest: hashlib._Hash, wanted: Callable[[], bool]) -> Iterator[bytes]:
+    """The content of an opened file, as long as somebody wants it: exactly so much as it had when it was looked at."""
+    at = 0
+    while at < left.size_bytes:
+        if not wanted():
+            raise Unavailable("it was asked to stop")
+        piece = os.pread(left.file, min(PIECE_BYTES, left.size_bytes - at), at)
+        if not piece:
+            raise OSError(f"{left.path} has become shorter")
+        digest.update(piece)
+        at += len(piece)
+        yield piece

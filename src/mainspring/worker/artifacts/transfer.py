@@ -1,0 +1,159 @@
+"""Files of attempts on their way: what one leaves is stored, what one is to find is fetched (WRK-11).
+
+    before it begins   list what its upstream left (its own token) ─► copy, checked by hash ─► inputs/<task>/..
+    after its end      artifacts/.. ─► storage, hashed meanwhile ─► named in its end
+
+1. All or nothing: an attempt whose files can't be stored has failed, and none of them is listed.
+2. Copying is done by a few threads; the guard goes on meanwhile.
+3. An attempt that is to be stopped does not wait for its files.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+import structlog
+
+from mainspring.client.artifact_files import copy_artifact
+from mainspring.core.model.artifacts import MOST_FETCHED, fault_in_path, task_of, wanted
+from mainspring.protocol.errors import MainspringError, NotFound, Refused, Unauthenticated, Unavailable
+from mainspring.protocol.rest.artifacts import ArtifactView
+from mainspring.protocol.wire import Artifact, Assignment, Outcome
+from mainspring.worker.artifacts.artifact_folder import FolderLimits, left_files
+from mainspring.worker.artifacts.artifact_store import storage_of
+from mainspring.worker.executors.executor import Job, failure
+from mainspring.worker.supervisor.supervisor_settings import GuardSettings
+
+log = structlog.get_logger(__name__)
+_T = TypeVar("_T")
+
+_THREADS = 4
+_PATIENCE_SECONDS = 30.0
+
+
+class Remains(msgspec.Struct, frozen=True, kw_only=True):
+    """What an attempt left, as it is told."""
+
+    outcome: Outcome
+    output: str | None = None
+    error: str | None = None
+    artifacts: tuple[Artifact, ...] = ()
+
+
+class Artifacts:
+    """The files of a guard's attempts."""
+
+    def __init__(self, state_dir: Path, settings: GuardSettings) -> None:
+        self._store = storage_of(state_dir, settings.artifacts, keep_seconds=settings.keep_artifacts_seconds)
+        self._limits = FolderLimits(
+            file_bytes=settings.largest_artifact_bytes, all_bytes=settings.largest_artifacts_bytes
+        )
+        self._servers = settings.servers
+        self._ca_cert = settings.ca_cert or None
+        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="artifacts")
+
+    async def keep(self, job: Job, folder: Path, left: Remains) -> Remains:
+        """Store what an attempt left in its folder, and say what it left in all. Nothing of it runs any more.
+
+        A success whose files can't be stored is none; a failure stays the failure that it is.
+        """
+        if left.outcome is Outcome.STOPPED or not _has_any(folder):
+            return left
+        try:
+            stored = await self._in_thread(lambda: self._store_all(job, folder))
+        except (Refused, Unavailable, OSError) as error:
+            log.warning("artifacts.not_stored", attempt=job.attempt, because=str(error))
+            if job.is_to_stop():
+                return Remains(outcome=Outcome.STOPPED)
+            if left.outcome is Outcome.FAILED:
+                return left
+            klass = "permanent" if isinstance(error, Refused) else "infrastructure"
+            return Remains(outcome=Outcome.FAILED, error=failure("Artifacts", str(error), klass=klass))
+        return msgspec.structs.replace(left, artifacts=stored)
+
+    async def fetch(self, job: Job, folder: Path) -> str | None:
+        """Put what an attempt is to find into its folder; why that can't be done, as its error."""
+        fetches = job.work.fetch if job.work is not None else ()
+        if not fetches:
+            return None
+        try:
+            found = await self._list(job.assignment, fetches)
+            _check(found, fetches, job.assignment)
+            await self._in_thread(lambda: _copy_all(found, folder, lambda: not job.is_to_stop()))
+        except (Refused, NotFound) as error:
+            return failure("Fetch", str(error), klass="permanent")
+        except (MainspringError, OSError) as error:
+            log.warning("artifacts.not_fetched", attempt=job.attempt, because=str(error))
+            return failure("Fetch", str(error), klass="infrastructure")
+        return None
+
+    def _store_all(self, job: Job, folder: Path) -> tuple[Artifact, ...]:
+        files = left_files(folder, self._limits, secret=lambda path: job.mask.text(path) != path)
+        return tuple(self._store.store(left, job.assignment, lambda: not job.is_to_stop()) for left in files)
+
+    async def _list(self, one: Assignment, fetches: Iterable[str]) -> list[ArtifactView]:
+        """What upstream left of what is wanted, as a server says. Raises MainspringError."""
+        from mainspring.client.aio.client import AsyncClient
+
+        tasks = sorted({task_of(fetch) for fetch in fetches})
+        fault: MainspringError = Unavailable("this worker knows no server to ask what there is to fetch")
+        for server in self._servers:
+            try:
+                client = AsyncClient(server, token=one.token, patience=_PATIENCE_SECONDS, ca_cert=self._ca_cert)
+                async with client:
+                    listed = client.run_artifacts(one.run, tasks=tasks, limit=MOST_FETCHED + 1)
+                    return [view async for view in listed if wanted(fetches, view.task, view.path)]
+            except (Unavailable, Unauthenticated) as error:
+                fault = Unavailable(f"nobody says what there is to fetch: {error}")
+        raise fault
+
+    async def _in_thread(self, work: Callable[[], _T]) -> _T:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+
+
+def _has_any(folder: Path) -> bool:
+    """Whether something is to be looked at: a folder that is empty, or not there, is not."""
+    try:
+        with os.scandir(folder) as entries:
+            return next(entries, None) is not None
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True  # Whoever looks closer says what is wrong with it.
+
+
+def _check(found: list[ArtifactView], fetches: Iterable[str], one: Assignment) -> None:
+    """Raises Refused if something can't be fetched, NotFound if there is nothing of what is wanted."""
+    if len(found) > MOST_FETCHED:
+        raise Refused(f"there are more than {MOST_FETCHED} artifacts to fetch")
+    for fetch in fetches:
+        of_failed = any(name.partition("[")[0] == task_of(fetch) for name in one.failed_upstreams)
+        if not of_failed and not any(wanted([fetch], view.task, view.path) for view in found):
+            raise NotFound(f"{task_of(fetch)} left no artifact that {fetch} names")
+    for view in found:
+        if (fault := fault_in_path(view.path)) is not None:
+            raise Refused(f"the path of an artifact of {view.task} {fault}")
+        if view.is_expired:
+            raise NotFound(f"{view.path} of {view.task} is kept no longer than {view.kept_until}")
+
+
+def _copy_all(found: Iterable[ArtifactView], folder: Path, is_wanted: Callable[[], bool]) -> None:
+    """Copy artifacts below a folder: `<task>/<path>`, in a fan-out `<task>/<partition>/<path>`."""
+    for view in found:
+        place = folder / view.task if view.partition is None else folder / view.task / str(view.partition)
+        path = place / view.path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("xb") as file:
+
+            def write(piece: bytes) -> None:
+                if not is_wanted():
+                    raise Unavailable("it was asked to stop")
+                file.write(piece)
+
+            copy_artifact(view, write)

@@ -1,0 +1,301 @@
+"""Commands: a program with its arguments, or a text for /bin/sh (WRK-3 to WRK-8).
+
+Words and `env` values are templates; a shell's text is not, it gets its values by the environment, so that no value
+can become a command. The environment has nothing of the worker's own but PATH, HOME, LANG and TZ.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from datetime import timedelta
+from pathlib import Path
+
+from mainspring.core.work.work import Argv, ShellText, Work
+from mainspring.event_loop import start_task
+from mainspring.protocol.clock import Clock
+from mainspring.protocol.errors import ExpressionFailed, Refused
+from mainspring.protocol.wire import Assignment, Outcome
+from mainspring.worker.artifacts.transfer import Artifacts, Remains
+from mainspring.worker.executors.attempt_files import AttemptFiles
+from mainspring.worker.executors.executor import Job, failure, rendered, template_values
+from mainspring.worker.executors.secret_values import Secrets
+from mainspring.worker.logs.capture import Capture, Mask
+from mainspring.worker.sandbox.confinement import Confinement, confinement_of
+from mainspring.worker.sandbox.sandbox import Cell, Cells
+from mainspring.worker.supervisor.process_groups import Processes, guard_variable
+from mainspring.worker.supervisor.supervisor_settings import GuardSettings
+
+INHERITED = ("PATH", "HOME", "LANG", "TZ")
+_READ_BYTES = 1024 * 1024
+
+
+class CommandExecutor:
+    """Runs each job in a process of its own."""
+
+    most = 1
+
+    def __init__(
+        self,
+        state_dir: Path,
+        settings: GuardSettings,
+        clock: Clock,
+        processes: Processes,
+        secrets: Secrets,
+        cells: Cells,
+    ) -> None:
+        self._state_dir = state_dir
+        self._settings = settings
+        self._clock = clock
+        self._processes = processes
+        self._secrets = secrets
+        self._cells = cells
+        self._artifacts = Artifacts(state_dir, settings)
+
+    async def run(self, jobs: Sequence[Job]) -> None:
+        """Run the one job."""
+        for job in jobs:
+            await self._run(job)
+
+    async def close(self) -> None:
+        """Nothing is kept."""
+
+    async def _run(self, job: Job) -> None:
+        work = job.work
+        assert work is not None
+        one = job.assignment
+        deadline = self._clock.wall() + timedelta(seconds=one.timeout_seconds) if one.timeout_seconds else None
+        files = AttemptFiles(self._state_dir, one, deadline, self._cells.user)
+        command = _Command(self._clock, self._processes)
+        job.hand(stop=command.stop, recall=lambda: False, prolong=files.prolong)
+        try:
+            secrets = await self._secrets.resolve(self.secrets_of(work))
+        except Refused as error:
+            job.end(Outcome.FAILED, error=failure("Secret", str(error), klass="permanent"))
+            return
+        job.mask = Mask(secrets.values())
+        capture = Capture(files.log, self._settings.log_cap_bytes, Mask(secrets.values()))
+        try:
+            words, given = self.command_of(work, one)
+        except ExpressionFailed as error:
+            job.end(Outcome.FAILED, error=failure("Template", str(error), klass="permanent"))
+            return
+        if job.grace_seconds is not None:
+            job.end(Outcome.STOPPED)
+            return
+        files.make()
+        fault = await self._artifacts.fetch(job, files.inputs)
+        if fault is not None or job.is_to_stop():
+            await files.clear()
+            job.end(Outcome.STOPPED if job.is_to_stop() else Outcome.FAILED, error=fault)
+            return
+        environment = self.inherited() | guard_variable(self._state_dir) | files.environment()
+        cell: Cell | None = None
+        try:
+            left = self.leave(work, files)
+            directory = self.directory_of(work, files)
+            files.hand_over()
+            cell = self.cell_of(job, files)
+            environment |= cell.environment() | given | secrets | left
+            command.start(*self.dressed(job, words, environment, files), directory, capture, cell)
+        except (Refused, OSError, ValueError) as error:
+            if cell is not None:
+                self._cells.close(cell)
+            await files.clear()
+            why = error.strerror if isinstance(error, OSError) else str(error)
+            message = f"{words[0]} can't be started: {why}"
+            job.end(Outcome.FAILED, error=failure("Start", message, klass="permanent"))
+            return
+        job.begin(command.pid)
+        await self._see_through(job, command, files, capture, cell)
+        self._cells.close(cell)
+
+    def confinement_of(self, work: Work) -> Confinement:
+        """What is put around the command."""
+        return confinement_of(work, self._settings.isolation)
+
+    def cell_of(self, job: Job, files: AttemptFiles) -> Cell:
+        """The same, opened. Raises OSError."""
+        assert job.work is not None
+        one = job.assignment
+        return self._cells.open(one.attempt, self.confinement_of(job.work), files.root, one.memory_bytes)
+
+    def inherited(self) -> dict[str, str]:
+        """What the command has of the worker's own environment."""
+        return clean_environment(os.environ)
+
+    def directory_of(self, work: Work, files: AttemptFiles) -> Path:
+        """Where the command runs, made ready. Raises Refused or OSError."""
+        return _directory(work.directory, files)
+
+    def dressed(
+        self, job: Job, words: list[str], environment: dict[str, str], files: AttemptFiles
+    ) -> tuple[list[str], dict[str, str]]:
+        """What is started for these words, and with which environment. Raises Refused or OSError."""
+        return words, environment
+
+    async def settle(self, job: Job, code: int) -> None:
+        """The process that was started ended with this code: end what it left that is no process of ours."""
+
+    def secrets_of(self, work: Work) -> Mapping[str, str]:
+        """The secrets that the command gets: variable to reference."""
+        return work.secrets
+
+    def command_of(self, work: Work, assignment: Assignment) -> tuple[list[str], dict[str, str]]:
+        """The words of the command, and the variables that the job adds. Raises ExpressionFailed."""
+        given = self.variables_of(work, assignment)
+        match work:
+            case Argv():
+                values = template_values(assignment)
+                return [rendered(f"run[{number}]", word, values) for number, word in enumerate(work.run)], given
+            case ShellText():
+                return ["/bin/sh", "-c", work.shell], given
+            case _:
+                raise AssertionError(f"{type(work).__name__} is no command")
+
+    def variables_of(self, work: Work, assignment: Assignment) -> dict[str, str]:
+        """The variables that the job adds. Raises ExpressionFailed."""
+        values = template_values(assignment)
+        return {name: rendered(f"env.{name}", text, values) for name, text in work.env.items()}
+
+    def leave(self, work: Work, files: AttemptFiles) -> dict[str, str]:
+        """Leave what the command finds beside what all find; the variables that tell where it is. Raises OSError."""
+        return {}
+
+    def error_of(self, code: int, capture: Capture, files: AttemptFiles, cell: Cell) -> str:
+        """The error of a command that ended with this code."""
+        return cell.error_of(code, capture.last_lines())
+
+    async def _see_through(
+        self, job: Job, command: _Command, files: AttemptFiles, capture: Capture, cell: Cell
+    ) -> None:
+        """From the start of the process to the end of everything it started."""
+        looking = start_task(self._look(job, files), "progress_reader")
+        code = await command.exited()
+        await self.settle(job, code)
+        await command.over(f"MAINSPRING_ATTEMPT_ID={job.attempt}\0".encode())
+        looking.cancel()
+        _pass_on(job, files)
+        log_bytes = capture.close()
+        outcome, output, error = Outcome.STOPPED, None, None
+        if not command.was_stopped:
+            try:
+                outcome, output = Outcome.SUCCEEDED, files.output()
+            except Refused as refused:
+                outcome, error = Outcome.FAILED, failure("Output", str(refused), klass="permanent")
+            if code != 0:
+                outcome, output, error = Outcome.FAILED, None, self.error_of(code, capture, files, cell)
+        left = await self._artifacts.keep(job, files.artifacts, Remains(outcome=outcome, output=output, error=error))
+        await files.clear()
+        job.end(left.outcome, output=left.output, error=left.error, log_bytes=log_bytes, artifacts=left.artifacts)
+
+    async def _look(self, job: Job, files: AttemptFiles) -> None:
+        while True:
+            await self._clock.sleep(self._settings.look_seconds)
+            _pass_on(job, files)
+
+
+class _Command:
+    """The process of one attempt, and the pipe that it prints into."""
+
+    def __init__(self, clock: Clock, processes: Processes) -> None:
+        self._clock = clock
+        self._processes = processes
+        self._capture: Capture | None = None
+        self._pipe = -1
+        self._killing: asyncio.Task[None] | None = None
+        self._is_over = False
+        self.pid = 0
+        self.was_stopped = False
+
+    def start(
+        self, words: Sequence[str], environment: Mapping[str, str], directory: Path, capture: Capture, cell: Cell
+    ) -> None:
+        """Start the process. Raises OSError, ValueError or Refused."""
+        reading, writing = os.pipe()
+        try:
+            self.pid = self._processes.spawn(
+                words, environment=environment, directory=directory, output=writing, cell=cell
+            )
+        except BaseException:
+            os.close(reading)
+            raise
+        finally:
+            os.close(writing)
+        os.set_blocking(reading, False)
+        self._pipe, self._capture = reading, capture
+        asyncio.get_running_loop().add_reader(reading, self._read)
+
+    def stop(self, grace_seconds: float) -> None:
+        """SIGTERM, and SIGKILL when the grace is over. One that is gone already has its own end."""
+        if self._is_over or not self.pid or (self._processes.has_ended(self.pid) and not self.was_stopped):
+            return
+        if not self.was_stopped:
+            self.was_stopped = True
+            self._processes.ask_to_end(self.pid)
+        if self._killing is not None:
+            self._killing.cancel()
+        self._killing = start_task(self._kill_after(grace_seconds), "kill_after_grace")
+
+    async def exited(self) -> int:
+        """Wait for the process. Its exit code."""
+        code = await self._processes.exit_of(self.pid)
+        self._is_over = True
+        if self._killing is not None:
+            self._killing.cancel()
+        return code
+
+    async def over(self, mark: bytes) -> None:
+        """End what the process left, read what was printed to the end."""
+        await self._processes.clear(self.pid, mark)
+        self._processes.forget(self.pid)
+        while self._read():
+            pass
+        asyncio.get_running_loop().remove_reader(self._pipe)
+        os.close(self._pipe)
+
+    async def _kill_after(self, grace_seconds: float) -> None:
+        await self._clock.sleep(grace_seconds)
+        self._processes.kill(self.pid)
+
+    def _read(self) -> bool:
+        """Take what is in the pipe; False if nothing was."""
+        with suppress(BlockingIOError):
+            data = os.read(self._pipe, _READ_BYTES)
+            if data and self._capture is not None:
+                self._capture.feed(data)
+                return True
+            asyncio.get_running_loop().remove_reader(self._pipe)
+        return False
+
+
+def clean_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """What a task gets of the worker's own environment."""
+    return {name: environment[name] for name in INHERITED if name in environment}
+
+
+def _directory(wanted: str | None, files: AttemptFiles) -> Path:
+    """Where the command runs: one that is there, or one below the attempt's own, which is made. Raises Refused."""
+    if wanted is None:
+        return files.work
+    directory = Path(os.path.normpath(files.work / wanted))
+    if directory.is_relative_to(files.work):
+        directory.mkdir(parents=True, exist_ok=True)
+    if not directory.is_dir():
+        raise Refused(f"there is no directory {wanted}")
+    return directory
+
+
+def _pass_on(job: Job, files: AttemptFiles) -> None:
+    """Say what is new in the attempt's files."""
+    progress = files.new_progress()
+    if progress is not None:
+        job.move(progress.percent, progress.note)
+    document = files.new_checkpoint()
+    if document is not None:
+        job.save(document)
+    seconds = files.new_request()
+    if seconds is not None:
+        job.ask(seconds)

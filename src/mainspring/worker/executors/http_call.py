@@ -1,0 +1,188 @@
+"""HTTP calls: a request of the guard's own, no process (WRK-3). What goes over the network is in `http_exchange.py`.
+
+The output is the answer: `{"status": 200, "headers": {..}, "body": ..}`, where the body is what its JSON says, else
+its text. An answer that is neither 2xx nor expected is a failure of the class that fits (RTY-1), and so is none. Each
+request has a `traceparent`, and as its `Idempotency-Key` the task's id, the same for all attempts: whoever is asked
+twice can tell.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from mainspring.core.expressions.engine import shorten
+from mainspring.core.model.trace_ids import traceparent
+from mainspring.core.work.http_calls import Prepared, prepare
+from mainspring.core.work.work import HttpCall
+from mainspring.egress.retry_after import seconds_in
+from mainspring.protocol.clock import Clock
+from mainspring.protocol.errors import ExpressionFailed, Refused, Unavailable
+from mainspring.protocol.ids import entropy
+from mainspring.protocol.wire import Assignment, Outcome
+from mainspring.worker.executors.attempt_files import LARGEST_OUTPUT_BYTES
+from mainspring.worker.executors.executor import Job, failure, template_values
+from mainspring.worker.executors.secret_values import Secrets
+from mainspring.worker.logs.capture import Capture, Mask
+from mainspring.worker.supervisor.supervisor_settings import GuardSettings, log_path
+
+if TYPE_CHECKING:
+    from mainspring.worker.executors.http_exchange import Answer, Exchange
+
+_TOLD = frozenset({"content-type", "date", "etag", "last-modified", "link", "location", "retry-after", "x-request-id"})
+"""Headers of an answer that are part of the output."""
+_LONGEST_TOLD = 1_000
+_LATIN = frozenset({"iso-8859-1", "latin-1", "latin1", "us-ascii", "windows-1252"})
+_TOO_MANY_REQUESTS = 429
+_NOT_NOW = frozenset({408, 425})
+_SERVER_ERROR = 500
+
+
+class HttpExecutor:
+    """Makes each request within the guard."""
+
+    most = 1
+
+    def __init__(self, state_dir: Path, settings: GuardSettings, clock: Clock, secrets: Secrets) -> None:
+        self._state_dir = state_dir
+        self._settings = settings
+        self._clock = clock
+        self._secrets = secrets
+        self._exchange: Exchange | None = None
+
+    async def run(self, jobs: Sequence[Job]) -> None:
+        """Make the one request."""
+        for job in jobs:
+            await self._run(job)
+
+    async def close(self) -> None:
+        """Nobody will ask any more."""
+        if self._exchange is not None:
+            self._exchange.close()
+
+    async def _run(self, job: Job) -> None:
+        """Ask, and leave off at once if it is to be stopped: there is nothing that could be given time."""
+        asking = asyncio.create_task(self._ask(job))
+
+        def stop(_: float) -> None:
+            asking.cancel()
+
+        job.hand(stop=stop, recall=lambda: False, prolong=lambda _: None)
+        await asyncio.wait([asking])
+        if not asking.cancelled():
+            asking.result()
+        job.end(Outcome.STOPPED)
+
+    async def _ask(self, job: Job) -> None:
+        work = job.work
+        assert isinstance(work, HttpCall)
+        try:
+            secrets = await self._secrets.resolve(work.secrets)
+        except Refused as error:
+            job.end(Outcome.FAILED, error=failure("Secret", str(error), klass="permanent"))
+            return
+        job.mask = Mask(secrets.values())
+        try:
+            nonce = f"s{entropy():032x}"
+            asked = prepare(work.http, template_values(job.assignment), secrets, nonce)
+        except ExpressionFailed as error:
+            job.end(Outcome.FAILED, error=failure("Template", str(error), klass="permanent"))
+            return
+        except Refused as error:
+            job.end(Outcome.FAILED, error=failure("Request", str(error), klass="permanent"))
+            return
+        job.begin(0)
+        capture = Capture(log_path(self._state_dir, job.attempt), self._settings.log_cap_bytes, Mask(secrets.values()))
+        try:
+            output, problem = await self._exchanged(work, _with_ids(asked, job.assignment), capture)
+        except asyncio.CancelledError:
+            job.end(Outcome.STOPPED, log_bytes=capture.close())
+            raise
+        outcome = Outcome.SUCCEEDED if problem is None else Outcome.FAILED
+        job.end(outcome, output=output, error=problem, log_bytes=capture.close())
+
+    async def _exchanged(self, work: HttpCall, asked: Prepared, capture: Capture) -> tuple[str | None, str | None]:
+        """The output or the error of a request."""
+        limit = work.http.timeout_seconds
+        try:
+            async with asyncio.timeout(limit):
+                answer = await self._way().ask(asked, work.http.expect, lambda line: capture.feed(f"{line}\n".encode()))
+        except TimeoutError:
+            return None, failure("Timeout", f"there was no whole answer within {limit:g} s", klass="timeout")
+        except Refused as error:
+            return None, failure("Address", str(error), klass="permanent")
+        except Unavailable as error:
+            return None, failure("Connection", str(error), klass="transient")
+        if 200 <= answer.status < 300 or answer.status in work.http.expect:
+            return _output_of(answer), None
+        return None, self._failure_of(answer)
+
+    def _way(self) -> Exchange:
+        """What speaks HTTP is loaded when a task wants it: no other worker pays the 100 ms."""
+        if self._exchange is None:
+            from mainspring.worker.executors.http_exchange import Exchange
+
+            self._exchange = Exchange(allow_private=self._settings.allow_private_http)
+        return self._exchange
+
+    def _failure_of(self, answer: Answer) -> str:
+        said = shorten(_text_of(answer))
+        message = f"answered {answer.status} {answer.reason}".rstrip() + (f": {said}" if said else "")
+        more: dict[str, str | float] = {"status": answer.status}
+        wait = seconds_in(answer.headers.get("retry-after", ""), self._clock.wall())
+        if answer.status == _TOO_MANY_REQUESTS:
+            klass = "rate_limited"
+        elif answer.status >= _SERVER_ERROR or answer.status in _NOT_NOW:
+            klass = "transient"
+        else:
+            klass, wait = "permanent", None
+        if wait is not None:
+            more["retry_after_seconds"] = wait
+        return failure(f"Http{answer.status}", message, klass=klass, **more)
+
+
+def _with_ids(asked: Prepared, assignment: Assignment) -> Prepared:
+    """The request with what tells who asks; what the job says goes before."""
+    ours = {
+        "user-agent": "mainspring",
+        "accept": "*/*",
+        "accept-encoding": "identity",
+        "traceparent": traceparent(assignment.run, assignment.attempt),
+        "idempotency-key": assignment.task,
+    }
+    return msgspec.structs.replace(asked, headers=ours | asked.headers)
+
+
+def _output_of(answer: Answer) -> str:
+    """An answer as the output of the task."""
+    told = {name: text[:_LONGEST_TOLD] for name, text in answer.headers.items() if name in _TOLD}
+    output: dict[str, object] = {"status": answer.status, "headers": told, "body": _body_of(answer)}
+    if not answer.is_whole:
+        output["truncated"] = True
+    written = msgspec.json.encode(output)
+    if len(written) > LARGEST_OUTPUT_BYTES:
+        # A text of what can't be seen is six times as long in JSON.
+        written = msgspec.json.encode({**output, "body": None, "truncated": True})
+    return written.decode()
+
+
+def _body_of(answer: Answer) -> object:
+    """What the JSON of an answer says; its text if it is none; null if there is nothing."""
+    if not answer.body:
+        return None
+    if answer.is_whole:
+        try:
+            return msgspec.json.decode(answer.body)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            pass  # it is a text then
+    return _text_of(answer)
+
+
+def _text_of(answer: Answer) -> str:
+    _, _, charset = answer.headers.get("content-type", "").lower().partition("charset=")
+    is_latin = charset.split(";")[0].strip(' "') in _LATIN
+    return answer.body.decode("latin-1" if is_latin else "utf-8", errors="replace")

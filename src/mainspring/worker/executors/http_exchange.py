@@ -1,0 +1,109 @@
+"""A request of a task, and what is answered: over the network, within bounds (WRK-3, SEC-5).
+
+1. Nothing is sent to an address that was not looked at, also when somebody redirects there (`egress/pinned.py`).
+2. What the job says in headers and body goes to the host that the job names. To another one, to which that host
+   redirects, goes the bare request; and none that had a body, nor from https to http.
+3. Of the answer no more is read than `LARGEST_ANSWER_BYTES`, as it comes: nobody unpacks anything here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from concurrent.futures import ThreadPoolExecutor
+
+import httpx2
+import msgspec
+from msgspec.structs import replace
+
+from mainspring.core.text.urls import fault_of_url
+from mainspring.core.work.http_calls import Prepared
+from mainspring.egress.addresses import Resolve, resolver
+from mainspring.egress.pinned import Pinned, parse_url
+from mainspring.protocol.errors import Refused
+
+LARGEST_ANSWER_BYTES = 256 * 1024
+MOST_REDIRECTS = 5
+_REDIRECTS = frozenset({301, 302, 303, 307, 308})
+_KEEP_METHOD = frozenset({307, 308})
+_RESOLVING_THREADS = 4
+_ALLOWED_BY = "the worker was not started with --allow-private-http"
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True):
+    """What was answered."""
+
+    status: int
+    reason: str
+    headers: dict[str, str]
+    """By name in lower case."""
+    body: bytes
+    is_whole: bool
+    """Whether the body ends where the answer does."""
+
+
+class Exchange:
+    """Asks, and reads the answer."""
+
+    def __init__(self, *, allow_private: bool, resolve: Resolve | None = None) -> None:
+        # Names are resolved in threads of our own: a name server that does not answer holds up nothing else.
+        self._threads = ThreadPoolExecutor(_RESOLVING_THREADS, thread_name_prefix="resolve")
+        self._way = Pinned(
+            allow_private=allow_private, allowed_by=_ALLOWED_BY, resolve=resolve or resolver(self._threads)
+        )
+
+    async def ask(self, asked: Prepared, expect: Collection[int], note: Callable[[str], None]) -> Answer:
+        """The answer, after redirects. Raises Refused, or Unavailable; `note` is told what happens."""
+        for _ in range(MOST_REDIRECTS + 1):
+            note(f"{asked.method} {asked.url}")
+            url = parse_url(asked.url)
+            async with self._way.send(asked.method, url, headers=asked.headers, body=asked.body) as answer:
+                note(f"answered {answer.status_code} {answer.reason_phrase}".rstrip())
+                place = answer.headers.get("location", "")
+                if answer.status_code not in _REDIRECTS or answer.status_code in expect or not place:
+                    return await _read(answer)
+            asked = _redirected(asked, url, answer.status_code, place)
+        raise Refused(f"it is redirected more than {MOST_REDIRECTS} times")
+
+    def close(self) -> None:
+        """Nobody will ask any more."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+def _redirected(asked: Prepared, url: httpx2.URL, status: int, place: str) -> Prepared:
+    """The request that follows from a redirect. Raises Refused if it is not to be followed."""
+    try:
+        target = url.join(place)
+    except (httpx2.InvalidURL, ValueError):
+        raise Refused(f"{url.host} redirects to what is no address") from None
+    if (why := fault_of_url(str(target))) is not None:
+        raise Refused(f"{url.host} redirects to an address that {why}")
+    if url.scheme == "https" and target.scheme != "https":
+        raise Refused(f"{url.host} redirects from https to http")
+    if status not in _KEEP_METHOD and asked.method not in {"GET", "HEAD"}:
+        kept = {name: text for name, text in asked.headers.items() if not name.startswith("content-")}
+        asked = replace(asked, method="GET", headers=kept, body=b"")
+    if _origin(url) == _origin(target):
+        return replace(asked, url=str(target))
+    if asked.body:
+        raise Refused(f"{url.host} wants the body to be sent to {target.host}")
+    return replace(asked, url=str(target), headers={})
+
+
+def _origin(url: httpx2.URL) -> tuple[str, bytes, int | None]:
+    return url.scheme, url.raw_host, url.port
+
+
+async def _read(answer: httpx2.Response) -> Answer:
+    """The answer, with as much of its body as is kept."""
+    body = bytearray()
+    async for piece in answer.aiter_raw():
+        body += piece
+        if len(body) > LARGEST_ANSWER_BYTES:
+            break
+    return Answer(
+        status=answer.status_code,
+        reason=answer.reason_phrase,
+        headers=dict(answer.headers.items()),
+        body=bytes(body[:LARGEST_ANSWER_BYTES]),
+        is_whole=len(body) <= LARGEST_ANSWER_BYTES,
+    )

@@ -1,0 +1,1 @@
+"""Python functions, called in warm child processes."""

@@ -1,0 +1,277 @@
+"""A warm Python process that calls users' functions for a guard: `python -m mainspring.worker.executors.python.child`
+
+It is given calls, makes them one after another, and answers each (see `child_wire.py`). Users' code is imported here
+and nowhere else. The process outlives a call, not a crash: whatever a function does to it, the guard starts another.
+
+    argv: the socket's number, the page's number, then modules or files to import
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import signal
+import socket
+import sys
+import termios
+import threading
+from collections import deque
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from types import FrameType
+
+import msgspec
+
+from mainspring.protocol.wire import Outcome
+from mainspring.worker.executors.attempt_files import ARTIFACTS, INPUTS
+from mainspring.worker.executors.python.child_wire import (
+    CURRENT,
+    GIVEN,
+    LIMIT,
+    READING,
+    STOP,
+    TAKEN,
+    UNTIL,
+    Answered,
+    Call,
+    Called,
+    Checkpointed,
+    Drained,
+    FromChild,
+    Left,
+    Progressed,
+    Ready,
+    Requested,
+    ToChild,
+    open_page,
+)
+from mainspring.worker.executors.python.function_calls import Functions, call_failure
+from mainspring.worker.sandbox.prctl import become_subreaper
+from mainspring.worker.supervisor.frames import encode_frame
+from mainspring.worker.supervisor.process_groups import descendants_of
+
+_HEADER_BYTES = 4
+_NOTHING = b"\0\0\0\0"
+"""No bytes in a pipe, as the kernel says it."""
+
+
+class Child:
+    """One child's life."""
+
+    def __init__(self, link: socket.socket, page: memoryview, handlers: list[str]) -> None:
+        self._link = link
+        self._page = page
+        self._functions = Functions(handlers)
+        self._decoder = msgspec.msgpack.Decoder(list[ToChild])
+        self._calls: deque[Call] = deque()
+        self._unsaid: list[FromChild] = []
+        self._lock = threading.Lock()
+        self._pipe = os.dup(1)
+        self._directory = Path.cwd()
+        self._taken_before = 0
+        self._is_calling = False
+        self._was_stopped = False
+        signal.signal(signal.SIGTERM, self._on_stop)
+
+    def work(self) -> None:
+        """Answer calls until the guard hangs up."""
+        self._functions.load()
+        has_printed = self._after_call()
+        self._say(Ready(tuple(self._functions.names()), self._functions.fault, has_printed))
+        if has_printed:
+            self._wait_until_drained()
+        while True:
+            self._flush()
+            self._calls.extend(word for word in self._read() if isinstance(word, Call))
+            while self._calls:
+                self._make(self._calls.popleft())
+
+    def progress(self, serial: int, percent: float | None, note: str) -> None:
+        """Pass on how far a function is."""
+        self._pass_on(Progressed(serial, percent, note))
+
+    def checkpoint(self, serial: int, document: str) -> None:
+        """Pass on what a function saved."""
+        self._pass_on(Checkpointed(serial, document))
+
+    def request(self, serial: int, seconds: float) -> None:
+        """Pass on that a function needs more time."""
+        self._pass_on(Requested(serial, seconds))
+
+    def deadline(self, serial: int) -> datetime | None:
+        """When a function will be ended that has been given more time."""
+        if self._page[GIVEN] != serial:
+            return None
+        return datetime.fromtimestamp(self._page[UNTIL] / 1_000, UTC)
+
+    def _make(self, call: Call) -> None:
+        """Make one call. Its answer goes out with the next word, or when nothing is left to do.
+
+        That the first of a slice is called goes out with what follows, too: the guard sees it in the page.
+        """
+        serial = call.serial
+        self._page[CURRENT] = serial
+        if self._page[LIMIT] < serial:
+            self._say(Left(serial))
+            return
+        is_first = not self._unsaid
+        self._say(Called(serial))
+        if not is_first:
+            self._flush()
+        voice = _Voice(self, serial, self._directory, call.assignment.attempt)
+        outcome, output, error = self._call(call, voice)
+        has_printed = self._after_call()
+        self._say(Answered(serial, outcome, output, error, has_printed, voice.has_left))
+        if has_printed:
+            self._wait_until_drained()
+
+    def _call(self, call: Call, voice: _Voice) -> tuple[Outcome, str | None, str | None]:
+        """What became of the call: outcome, output, error."""
+        self._was_stopped = False
+        try:
+            try:
+                self._is_calling = True
+                if self._page[STOP] == call.serial:
+                    self._stop_call()
+                output, error = self._functions.call(call.assignment, call.secrets, voice)
+            finally:
+                self._is_calling = False
+        except BaseException as raised:  # noqa: BLE001 - whatever a function raises is its answer
+            if self._was_stopped:
+                return Outcome.STOPPED, None, None
+            if isinstance(raised, SystemExit) and not raised.code:
+                return Outcome.SUCCEEDED, "null", None
+            return Outcome.FAILED, None, call_failure(raised)
+        return Outcome.SUCCEEDED if error is None else Outcome.FAILED, output, error
+
+    def _on_stop(self, number: int, frame: FrameType | None) -> None:
+        """SIGTERM: raise in the function that is meant. One that has just answered has its own end."""
+        if self._is_calling and self._page[STOP] == self._page[CURRENT]:
+            self._stop_call()
+
+    def _stop_call(self) -> None:
+        self._was_stopped = True
+        raise SystemExit("asked to stop")
+
+    def _after_call(self) -> bool:
+        """Leave nothing running; whether anything was printed that the next call must not be mixed up with."""
+        _end_descendants()
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(OSError, ValueError):  # It was closed by the function: there is nothing to flush.
+                stream.flush()
+        # In this order: what is no longer in the pipe was taken by a read that had begun, and READING tells of it.
+        if fcntl.ioctl(self._pipe, termios.FIONREAD, _NOTHING) != _NOTHING:
+            return True
+        while self._page[READING]:
+            os.sched_yield()
+        return bool(self._page[TAKEN] != self._taken_before)
+
+    def _wait_until_drained(self) -> None:
+        self._flush()
+        while not any(isinstance(word, Drained) for word in self._read()):
+            pass
+        self._taken_before = self._page[TAKEN]
+
+    def _pass_on(self, word: FromChild) -> None:
+        """Say a word from within a call. A stop waits until it is sent: half a frame would be the end of the link."""
+        is_interruptible = self._is_calling and threading.current_thread() is threading.main_thread()
+        if is_interruptible:
+            self._is_calling = False
+        self._say(word)
+        self._flush()
+        if is_interruptible:
+            self._is_calling = True
+            if self._page[STOP] == self._page[CURRENT] and not self._was_stopped:
+                self._stop_call()
+
+    def _say(self, word: FromChild) -> None:
+        with self._lock:
+            self._unsaid.append(word)
+
+    def _flush(self) -> None:
+        with self._lock:
+            if self._unsaid:
+                self._link.sendall(encode_frame(self._unsaid))
+                self._unsaid.clear()
+
+    def _read(self) -> list[ToChild]:
+        """The next frame. Without a guard there is nothing left to live for."""
+        size = int.from_bytes(self._take(_HEADER_BYTES), "big")
+        return self._decoder.decode(self._take(size))
+
+    def _take(self, size: int) -> bytes:
+        data = self._link.recv(size, socket.MSG_WAITALL)
+        if len(data) < size:
+            sys.exit(0)
+        return data
+
+
+class _Voice:
+    """How a function's context speaks to the guard."""
+
+    def __init__(self, child: Child, serial: int, directory: Path, attempt: str) -> None:
+        self._child = child
+        self._serial = serial
+        self._directory = directory
+        self._attempt = attempt
+        self.has_left = False
+        """Whether it may have left files."""
+
+    def move(self, percent: float | None, note: str) -> None:
+        """Say how far the function is."""
+        self._child.progress(self._serial, percent, note)
+
+    def save(self, document: str) -> None:
+        """Save a checkpoint."""
+        self._child.checkpoint(self._serial, document)
+
+    def extend(self, seconds: float) -> None:
+        """Ask for more time."""
+        self._child.request(self._serial, seconds)
+
+    def deadline(self) -> datetime | None:
+        """When the function will be ended, if it has been given more time."""
+        return self._child.deadline(self._serial)
+
+    def artifacts(self) -> Path:
+        """A folder for what the function leaves: one that nobody asks for is not made."""
+        self.has_left = True
+        folder = self._directory / self._attempt / ARTIFACTS
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder
+
+    def inputs(self) -> Path:
+        """The folder with what the guard fetched."""
+        return self._directory / self._attempt / INPUTS
+
+
+def _end_descendants() -> None:
+    """Kill what a function has started and not waited for. Costs a microsecond if there is nothing."""
+    while True:
+        try:
+            os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        except ChildProcessError:
+            return
+        for pid in descendants_of(os.getpid()):
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+        os.waitpid(-1, 0)
+
+
+def main() -> None:
+    """Be a child. Standard output and error are the pipe that the guard reads."""
+    link = socket.socket(fileno=int(sys.argv[1]))
+    link.set_inheritable(False)
+    page = int(sys.argv[2])
+    os.set_inheritable(page, False)
+    become_subreaper()
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(line_buffering=True, errors="backslashreplace")  # type: ignore[union-attr]
+    Child(link, open_page(page), sys.argv[3:]).work()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,84 @@
+"""What one Python child prints, given to the attempts that printed it. Invariant 1 of `child_wire.py` is kept here."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from mainspring.worker.executors.executor import Job
+from mainspring.worker.executors.python.child_wire import CURRENT, READING, TAKEN
+from mainspring.worker.logs.capture import Capture, Mask
+from mainspring.worker.supervisor.supervisor_settings import log_path
+
+_READ_BYTES = 1024 * 1024
+
+
+class ChildOutput:
+    """The guard's end of the pipe that a child prints into."""
+
+    def __init__(self, state_dir: Path, cap_bytes: int, page: memoryview, pipe: int, jobs: Mapping[int, Job]) -> None:
+        """`jobs` are the calls that the child has, by their serials, as they are at any time."""
+        self._state_dir = state_dir
+        self._cap_bytes = cap_bytes
+        self._page = page
+        self._pipe = pipe
+        self._jobs = jobs
+        self._log: Capture | None = None
+        self._log_serial = 0
+        self.secrets: Mapping[str, Mapping[str, str]] = {}
+        """Of each attempt that has some."""
+        self.printed = asyncio.Event()
+        """Set when something comes out of the pipe."""
+        os.set_blocking(pipe, False)
+        asyncio.get_running_loop().add_reader(pipe, self.read)
+
+    def read(self) -> bool:
+        """Take what was printed, and give it to the call that printed it; False if there was nothing."""
+        self._page[READING] = 1
+        try:
+            data = os.read(self._pipe, _READ_BYTES)
+            if not data:
+                asyncio.get_running_loop().remove_reader(self._pipe)
+        except BlockingIOError:
+            data = b""
+        serial = self._page[CURRENT]
+        self._page[TAKEN] += len(data)
+        self._page[READING] = 0
+        if data:
+            self.printed.set()
+        if data and serial in self._jobs:
+            self._log_of(serial).feed(data)
+        return bool(data)
+
+    def read_all(self) -> None:
+        """Take all that was printed so far."""
+        while self.read():
+            pass
+
+    def close(self) -> None:
+        """Take what is left: nobody prints any more."""
+        self.read_all()
+        asyncio.get_running_loop().remove_reader(self._pipe)
+        os.close(self._pipe)
+
+    def last_lines(self, serial: int) -> str:
+        """The end of what a call printed."""
+        return self._log.last_lines() if self._log is not None and self._log_serial == serial else ""
+
+    def close_log(self, serial: int) -> int:
+        """A call is over: the size of its log."""
+        if self._log is None or self._log_serial != serial:
+            return 0
+        log_bytes = self._log.close()
+        self._log = None
+        return log_bytes
+
+    def _log_of(self, serial: int) -> Capture:
+        if self._log is None or self._log_serial != serial:
+            attempt = self._jobs[serial].attempt
+            mask = Mask(self.secrets.get(attempt, {}).values())
+            self._log_serial = serial
+            self._log = Capture(log_path(self._state_dir, attempt), self._cap_bytes, mask)
+        return self._log

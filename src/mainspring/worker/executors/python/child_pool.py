@@ -1,0 +1,87 @@
+"""Warm children for Python functions that run equally far apart. They are started when they are needed; when all are
+busy for a while another one is started, and the surplus is ended when it has nothing to do.
+
+In a sandbox nobody works after somebody else: its children are ended after the slice that they were started for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from mainspring.worker.executors.python.child_link import ChildLink
+
+_PATIENCE_SECONDS = 0.1
+"""So long a slice waits for a child before another one is started."""
+
+
+class ChildPool:
+    """The children of one kind."""
+
+    def __init__(self, make: Callable[[], ChildLink], *, warm: int, most: int, is_kept: bool) -> None:
+        """`warm` of them are there without waiting, and stay if they are `kept`; `most` may be there at once."""
+        self._make = make
+        self._warm = warm
+        self._most = most
+        self._kept = warm if is_kept else 0
+        self._children: set[ChildLink] = set()
+        self._free: asyncio.LifoQueue[ChildLink] = asyncio.LifoQueue()
+        self._came_back = asyncio.Condition()
+        self._returned = 0
+
+    async def take(self, memory_bytes: int) -> ChildLink:
+        """A child that has nothing to do, and may use so much. Raises Unavailable, Refused or OSError."""
+        while True:
+            child = await self._take_any()
+            if child.fits(memory_bytes):
+                return child
+            await self._end(child)
+
+    async def give_back(self, child: ChildLink) -> None:
+        """It has nothing to do any more."""
+        surplus = self._free.qsize() >= self._kept
+        if child.is_alive and not surplus:
+            self._free.put_nowait(child)
+        else:
+            await self._end(child)
+        self._returned += 1
+        async with self._came_back:
+            self._came_back.notify()
+
+    async def close(self) -> None:
+        """End them all."""
+        for child in list(self._children):
+            await self._end(child)
+
+    async def _take_any(self) -> ChildLink:
+        while self._free.empty():
+            if len(self._children) < self._warm or await self._all_are_long():
+                return await self._start()
+        return self._free.get_nowait()
+
+    async def _all_are_long(self) -> bool:
+        """Wait for a child. True if none came back for a while, and one more may be started: by one at a time."""
+        before = self._returned
+        try:
+            async with asyncio.timeout(_PATIENCE_SECONDS):
+                async with self._came_back:
+                    await self._came_back.wait()
+                return False
+        except TimeoutError:
+            is_stuck = before == self._returned and len(self._children) < self._most
+            self._returned += is_stuck
+            return is_stuck
+
+    async def _start(self) -> ChildLink:
+        child = self._make()
+        self._children.add(child)
+        try:
+            await child.start()
+        except BaseException:
+            await self._end(child)
+            raise
+        return child
+
+    async def _end(self, child: ChildLink) -> None:
+        self._children.discard(child)
+        await child.close()

@@ -1,0 +1,385 @@
+"""From an attempt to the call of a function, in a child: find it, put its arguments together, make JSON of the result.
+
+A parameter of the function gets, in this order: what `args` or `values` says for it; the attempt's context, if it is
+called `context` or is annotated as `Context`; in a fan-out, what is called `item`, `partition` or `total`; the output
+of the upstream task of that name (`-` and `.` are written `_`); the run's parameter of that name; its own default.
+Where there are `values`, nothing is filled in by its name, and what they say becomes what the function declares.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import importlib.util
+import inspect
+import os
+import sys
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType, TracebackType
+from typing import Any, TypeAlias
+
+import msgspec
+
+from mainspring.core.expressions import engine as expressions
+from mainspring.core.graph import references
+from mainspring.core.work.work import ImportedFunction, ServedFunction, read_work
+from mainspring.protocol.errors import ExpressionFailed, Refused, TaskError
+from mainspring.protocol.wire import Assignment
+from mainspring.task_context import task_context as contexts
+from mainspring.task_context.signatures import asks_for_context, declared_types
+from mainspring.worker.executors.attempt_files import LARGEST_OUTPUT_BYTES
+from mainspring.worker.executors.executor import failure, template_values
+
+LONGEST_TRACEBACK = 8 * 1024
+WORKER_MODULE = "__mainspring_worker__"
+"""The name of a served file while it is imported: `if __name__ == "__main__"` does not fire."""
+_MOST_REMEMBERED = 1_000
+_LONGEST_MESSAGE = 1_000
+
+Function: TypeAlias = Callable[..., object]
+
+
+class _Prepared(msgspec.Struct, frozen=True, kw_only=True):
+    """What is the same for every attempt of one task: it is worked out once."""
+
+    function: Function
+    signature: inspect.Signature
+    given: dict[str, msgspec.Raw]
+    has_templates: bool
+    values: dict[str, msgspec.Raw]
+    types: dict[str, Any]
+    """What the function declares of the parameters that `values` are for, as far as that can be known."""
+    context_names: tuple[str, ...]
+    open_names: tuple[str, ...]
+    """Parameters that an upstream's output or a run's parameter may fill."""
+    directory: str | None
+    env: dict[str, str]
+    fitting: set[tuple[str, ...]]
+    """Names of arguments that the function has been seen to take together."""
+
+
+class Arranged(msgspec.Struct, frozen=True, kw_only=True):
+    """A call that is ready to be made."""
+
+    function: Function
+    arguments: dict[str, object]
+    context: contexts.Context
+    directory: str | None
+    env: dict[str, str]
+
+
+class Functions:
+    """The functions that this process can call."""
+
+    def __init__(self, handlers: list[str], given: Mapping[str, Function] | None = None) -> None:
+        """`handlers` are modules and files to import, `given` functions that are here already."""
+        self._sources = handlers
+        self._handlers: dict[str, Function] = dict(given or {})
+        self._prepared: dict[str, _Prepared] = {}
+        self.fault: str | None = None
+
+    def load(self) -> None:
+        """Import the modules and files with handlers. What can't be imported is told by `fault`."""
+        for number, source in enumerate(self._sources):
+            try:
+                with contexts.loading():
+                    module = _import_file(source, number) if source.endswith(".py") else importlib.import_module(source)
+            except (Exception, SystemExit) as error:  # noqa: BLE001 - users' code may raise anything
+                self.fault = f"{source} can't be imported: {type(error).__name__}: {_say(error)}"
+                traceback.print_exc()
+            else:
+                self._handlers.update(_tasks_of(module))
+
+    def names(self) -> list[str]:
+        """The handlers that are served."""
+        return sorted(self._handlers)
+
+    def call(
+        self, assignment: Assignment, secrets: dict[str, str], voice: contexts.Voice
+    ) -> tuple[str | None, str | None]:
+        """Call the attempt's function; its result as JSON, or why it could not be called. Raises what it raises."""
+        try:
+            call = self.arrange(assignment, voice)
+        except (Refused, ExpressionFailed) as error:
+            return None, failure("Call", str(error), klass="permanent")
+        contexts.set_current(call.context)
+        try:
+            if call.directory is None and not call.env and not secrets:
+                result = _made(call)
+            else:
+                with _surroundings(call.directory, call.env | secrets):
+                    result = _made(call)
+        finally:
+            contexts.set_current(None)
+        return give(result)
+
+    def arrange(self, assignment: Assignment, voice: contexts.Voice) -> Arranged:
+        """The call that an attempt asks for. Raises Refused if it can't be made, ExpressionFailed if a value fails."""
+        context = _make_context(assignment, voice)
+        prepared = self._prepare(assignment.work)
+        return Arranged(
+            function=prepared.function,
+            arguments=_arguments(prepared, assignment, context),
+            context=context,
+            directory=prepared.directory,
+            env=_rendered_env(prepared, assignment),
+        )
+
+    def _prepare(self, text: str) -> _Prepared:
+        prepared = self._prepared.get(text)
+        if prepared is None:
+            if len(self._prepared) >= _MOST_REMEMBERED:
+                self._prepared.clear()
+            prepared = self._prepared[text] = self._look_up(text)
+        return prepared
+
+    def _look_up(self, text: str) -> _Prepared:
+        work = read_work(text)
+        assert isinstance(work, ImportedFunction | ServedFunction)
+        function = self._imported(work.python) if isinstance(work, ImportedFunction) else self._served(work.handler)
+        signature = inspect.signature(function)
+        said = work.args.keys() | (work.values or {}).keys()
+        free = [one for one in signature.parameters.values() if one.kind in _BY_NAME and one.name not in said]
+        asks = tuple(one.name for one in free if asks_for_context(one))
+        return _Prepared(
+            function=function,
+            signature=signature,
+            given=work.args,
+            has_templates=any(b"{{" in bytes(raw) for raw in work.args.values()),
+            values=work.values or {},
+            types=declared_types(function) if work.values else {},
+            context_names=asks,
+            open_names=tuple(one.name for one in free if one.name not in asks) if work.values is None else (),
+            directory=work.directory,
+            env=work.env,
+            fitting=set(),
+        )
+
+    def _served(self, name: str) -> Function:
+        if name not in self._handlers:
+            raise Refused(self.fault or f"this worker serves no handler {name}")
+        return self._handlers[name]
+
+    def _imported(self, path: str) -> Function:
+        module_name, _, names = path.partition(":")
+        try:
+            found: object = importlib.import_module(module_name)
+            for name in names.split("."):
+                found = getattr(found, name)
+        except Exception as error:  # noqa: BLE001 - so may an import of it
+            traceback.print_exc()
+            raise Refused(f"{path} can't be imported: {type(error).__name__}: {_say(error)}") from None
+        if not callable(found):
+            raise Refused(f"{path} is no function")
+        return _plain(found)
+
+
+def call_failure(error: BaseException) -> str:
+    """What a function raised, as an error."""
+    if isinstance(error, SystemExit):
+        code = error.code if isinstance(error.code, int) else 1
+        return failure("Exit", f"exited with {error.code}", exit_code=code)
+    klass: str | None = "resource" if isinstance(error, MemoryError) else None
+    more: dict[str, float] = {}
+    if isinstance(error, TaskError):
+        klass = error.failure
+        more = {"retry_after_seconds": error.retry_after_seconds} if error.retry_after_seconds is not None else {}
+    lines = "".join(traceback.format_exception(type(error), error, _users_part(error.__traceback__), limit=-30))
+    return failure(_type_of(error), _say(error), klass=klass, traceback=lines[-LONGEST_TRACEBACK:], **more)
+
+
+def _type_of(error: BaseException) -> str:
+    """The name of an exception's class, with its module unless that says nothing."""
+    kind = type(error)
+    is_plain = kind.__module__ in {"builtins", TaskError.__module__} or kind.__module__.startswith(WORKER_MODULE)
+    return kind.__qualname__ if is_plain else f"{kind.__module__}.{kind.__qualname__}"
+
+
+def _users_part(trace: TracebackType | None) -> TracebackType | None:
+    """A traceback from the user's function on; the whole if it has none."""
+    part = trace
+    while part is not None and part.tb_frame.f_globals.get("__package__") == __package__:
+        part = part.tb_next
+    return part or trace
+
+
+_OF_FAN_OUT = frozenset({"item", "partition", "total"})
+_BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+
+
+def _import_file(source: str, number: int) -> ModuleType:
+    """Import a file by its path. Modules beside it can be imported, as if it had been started."""
+    path = Path(source).resolve()
+    sys.path.insert(0, str(path.parent))
+    name = WORKER_MODULE if number == 0 else f"{WORKER_MODULE}{number}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise Refused("it is no Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def _tasks_of(module: ModuleType) -> Iterator[tuple[str, Function]]:
+    """The functions of a module that are tasks, by the name that they are served under."""
+    for value in vars(module).values():
+        name = getattr(value, contexts.TASK_ATTRIBUTE, None)
+        if isinstance(name, str) and callable(value):
+            yield name, _plain(value)
+
+
+def _plain(found: Function) -> Function:
+    """The function itself, if `@task` is around it."""
+    return getattr(found, "fn", found) if hasattr(found, contexts.TASK_ATTRIBUTE) else found
+
+
+def _make_context(assignment: Assignment, voice: contexts.Voice) -> contexts.Context:
+    return contexts.Context(
+        contexts.Identity(
+            run_id=assignment.run,
+            task_id=assignment.task,
+            task_name=assignment.name,
+            attempt=assignment.number,
+            attempt_id=assignment.attempt,
+            tenant=assignment.tenant,
+            failed_upstreams=assignment.failed_upstreams,
+            partition=assignment.partition,
+            total=assignment.total,
+            window=contexts.parse_window(assignment.window),
+            memory_bytes=assignment.memory_bytes,
+        ),
+        params=assignment.params,
+        outputs=assignment.inputs,
+        checkpoint=assignment.checkpoint,
+        item=assignment.item,
+        timeout_seconds=assignment.timeout_seconds,
+        token=assignment.token,
+        voice=voice,
+    )
+
+
+def _arguments(prepared: _Prepared, assignment: Assignment, context: contexts.Context) -> dict[str, object]:
+    """The keyword arguments of a call. Raises Refused if they do not fit, ExpressionFailed if a template does not."""
+    arguments: dict[str, object] = {name: msgspec.json.decode(raw) for name, raw in prepared.given.items()}
+    if prepared.has_templates:
+        values = template_values(assignment)
+        arguments = {name: _render(f"args.{name}", value, values) for name, value in arguments.items()}
+    if prepared.values:
+        given = references.Given(outputs=assignment.inputs, params=assignment.params, item=assignment.item)
+        for name, raw in prepared.values.items():
+            arguments[name] = _value(name, raw, given, prepared.types)
+    for name in prepared.context_names:
+        arguments[name] = context
+    if prepared.open_names:
+        outputs = {_as_name(task): task for task in assignment.inputs}
+        for name in prepared.open_names:
+            if name in _OF_FAN_OUT and assignment.partition is not None:
+                arguments[name] = getattr(context, name)
+            elif name in outputs:
+                arguments[name] = context.outputs[outputs[name]]
+            elif name in context.params:
+                arguments[name] = context.params[name]
+    _check_fit(prepared, arguments)
+    return arguments
+
+
+def _check_fit(prepared: _Prepared, arguments: Mapping[str, object]) -> None:
+    """Raises Refused unless the function takes arguments of these names: it is asked once for the same ones."""
+    names = tuple(arguments)
+    if names in prepared.fitting:
+        return
+    try:
+        prepared.signature.bind(**arguments)
+    except TypeError as error:
+        raise Refused(f"the arguments do not fit: {error}") from None
+    prepared.fitting.add(names)
+
+
+def _value(name: str, raw: msgspec.Raw, given: references.Given, types: Mapping[str, Any]) -> object:
+    """What an argument of `values` stands for, as the function wants it."""
+    try:
+        value = references.resolve(raw, given)
+    except ExpressionFailed as error:
+        raise ExpressionFailed(f"values.{name}: {error}") from None
+    if name not in types:
+        return value
+    try:
+        return msgspec.convert(value, types[name])
+    except msgspec.ValidationError as error:
+        raise Refused(f"the argument {name} is not what the function declares: {error}") from None
+    except TypeError:
+        return value  # A type that JSON says nothing about: the function knows what to make of it.
+
+
+def _render(where: str, value: object, values: expressions.Values) -> object:
+    match value:
+        case str() if "{{" in value:
+            try:
+                return expressions.render(value, values)
+            except ExpressionFailed as error:
+                raise ExpressionFailed(f"{where}: {error}") from None
+        case list():
+            return [_render(where, one, values) for one in value]
+        case dict():
+            return {key: _render(where, one, values) for key, one in value.items()}
+        case _:
+            return value
+
+
+def _rendered_env(prepared: _Prepared, assignment: Assignment) -> dict[str, str]:
+    if not prepared.env:
+        return {}
+    values = template_values(assignment)
+    return {name: str(_render(f"env.{name}", text, values)) for name, text in prepared.env.items()}
+
+
+def _as_name(task: str) -> str:
+    return task.replace("-", "_").replace(".", "_")
+
+
+@contextmanager
+def _surroundings(directory: str | None, variables: Mapping[str, str]) -> Iterator[None]:
+    """The directory and the variables of one call, and afterwards those from before."""
+    before = os.environ.copy()
+    here = Path.cwd()
+    try:
+        os.environ.update(variables)
+        if directory is not None:
+            if not Path(directory).is_absolute():
+                Path(directory).mkdir(parents=True, exist_ok=True)
+            os.chdir(directory)
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+        os.chdir(here)
+
+
+def _made(call: Arranged) -> object:
+    """What the function returns, or what it leads to if it is a coroutine."""
+    result = call.function(**call.arguments)
+    return asyncio.run(result) if inspect.iscoroutine(result) else result
+
+
+def give(result: object) -> tuple[str | None, str | None]:
+    """A result as JSON, or why it is none."""
+    try:
+        output = msgspec.json.encode(result)
+    except (TypeError, ValueError, RecursionError, OverflowError) as error:
+        return None, failure("Output", f"the result can't be written as JSON: {error}", klass="permanent")
+    if len(output) > LARGEST_OUTPUT_BYTES:
+        message = f"the result has {len(output)} bytes: {LARGEST_OUTPUT_BYTES} are allowed"
+        return None, failure("Output", message, klass="permanent")
+    return output.decode(), None
+
+
+def _say(error: BaseException) -> str:
+    try:
+        said = str(error)
+    except Exception:  # noqa: BLE001 - it is the user's class, and its name says enough
+        said = ""
+    return said[:_LONGEST_MESSAGE]

@@ -1,0 +1,1 @@
+"""Work beyond this machine: Kubernetes and Ray."""

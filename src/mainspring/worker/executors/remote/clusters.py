@@ -1,0 +1,81 @@
+"""The clusters that a worker has, as its options say: checked when it starts, and made ready in its guard.
+
+What Kubernetes needs is imported only by a worker that has a cluster: it comes with the extra `k8s`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from mainspring.core.work.remote_jobs import KUBERNETES_LABEL, RAY_LABEL, fault_in_namespace
+from mainspring.core.work.work import OnKubernetes, OnRay, Work
+from mainspring.protocol.clock import Clock
+from mainspring.protocol.errors import Fault, Refused
+from mainspring.worker.executors.executor import Executor
+from mainspring.worker.executors.remote.cluster import guard_id
+from mainspring.worker.executors.remote.ray import RayCluster
+from mainspring.worker.executors.remote.remote_executor import RemoteExecutor
+from mainspring.worker.executors.secret_values import Secrets
+from mainspring.worker.supervisor.supervisor_settings import GuardSettings
+
+_MISSING = "needs what comes with the extra k8s\nhint: pip install 'mainspring[k8s]'"
+
+
+def cluster_labels(kubernetes: str, ray: str) -> dict[str, str]:
+    """The labels of a worker that has these clusters."""
+    return {label: "" for label, said in ((KUBERNETES_LABEL, kubernetes), (RAY_LABEL, ray)) if said}
+
+
+def faults_in_clusters(kubernetes: str, namespaces: Sequence[str], ray: str) -> list[Fault]:
+    """What is wrong with what was said of clusters. None of them is spoken to."""
+    faults = [
+        Fault(where="kubernetes-namespace", why=f"{name[:80]} {why}")
+        for name in namespaces
+        if (why := fault_in_namespace(name)) is not None
+    ]
+    if namespaces and not kubernetes:
+        faults.append(Fault(where="kubernetes-namespace", why="says nothing without --kubernetes"))
+    if kubernetes:
+        faults += _faults_in_context(kubernetes)
+    if ray and (urlsplit(ray).scheme not in {"http", "https"} or not urlsplit(ray).hostname):
+        faults.append(Fault(where="ray", why="must be the address of its dashboard, such as http://127.0.0.1:8265"))
+    return faults
+
+
+def cluster_executors(
+    state_dir: Path, settings: GuardSettings, clock: Clock, secrets: Secrets
+) -> dict[type[Work], Executor]:
+    """What carries out the work of clusters. Without one, a task is told so."""
+    kubernetes, ray = None, None
+    if settings.kubernetes:
+        from mainspring.worker.executors.remote.kubernetes import KubernetesCluster, read_config
+
+        kubernetes = KubernetesCluster(
+            read_config(settings.kubernetes),
+            settings.kubernetes_namespaces,
+            guard_id(state_dir),
+            clock,
+            settings.container_start_seconds,
+        )
+    if settings.ray:
+        ray = RayCluster(settings.ray, guard_id(state_dir), clock, os.environ)
+    return {
+        OnKubernetes: RemoteExecutor(kubernetes, state_dir, settings, clock, secrets),
+        OnRay: RemoteExecutor(ray, state_dir, settings, clock, secrets),
+    }
+
+
+def _faults_in_context(context: str) -> list[Fault]:
+    if find_spec("lightkube") is None:
+        return [Fault(where="kubernetes", why=_MISSING)]
+    from mainspring.worker.executors.remote.kubernetes import read_config
+
+    try:
+        read_config(context)
+    except Refused as refused:
+        return [Fault(where="kubernetes", why=str(refused))]
+    return []

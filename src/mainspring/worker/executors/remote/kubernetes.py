@@ -1,0 +1,304 @@
+"""Jobs of a Kubernetes cluster, by its API (WRK-3). Which objects an attempt becomes stands in `kubernetes_objects.py`.
+
+    POST   jobs                     submit; its name is the attempt's
+    POST   secrets                  what the Job only names; it belongs to the Job, and goes with it
+    GET    pods?labelSelector=..    how it stands; the Job is asked when there is no pod, or one that failed
+    GET    pods/NAME/log            followed while it runs
+    PATCH  jobs/NAME                it has more time
+    DELETE jobs/NAME, pods/NAME     stop, and remove
+
+A worker signs in with a context of its kubeconfig, or from within the cluster as its service account (`in-cluster`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from typing import TypeVar
+
+import httpx2
+import msgspec
+import structlog
+from lightkube import AsyncClient
+from lightkube.config import client_adapter
+from lightkube.config.kubeconfig import KubeConfig, SingleConfig
+from lightkube.config.models import User
+from lightkube.core.exceptions import ApiError, ConfigError
+from lightkube.resources.batch_v1 import Job
+from lightkube.resources.core_v1 import Pod
+from lightkube.types import CascadeType, PatchType
+
+from mainspring.core.work.work import OnKubernetes
+from mainspring.protocol.clock import Clock
+from mainspring.protocol.errors import Refused, Unavailable
+from mainspring.worker.executors.executor import failure
+from mainspring.worker.executors.remote.cluster import RemoteJob, Stage, Standing, Submission
+from mainspring.worker.executors.remote.kubernetes_logs import LogPlace
+from mainspring.worker.executors.remote.kubernetes_objects import (
+    ATTEMPT_LABEL,
+    CONTAINER,
+    GUARD_LABEL,
+    deadline_seconds,
+    make_job,
+    make_secret,
+    name_of,
+)
+from mainspring.worker.executors.remote.pod_status import job_standing, obstacle, overdue, pod_standing
+
+log = structlog.get_logger(__name__)
+
+IN_CLUSTER = "in-cluster"
+_TIMEOUT_SECONDS = 15.0
+_TIMEOUT = httpx2.Timeout(_TIMEOUT_SECONDS)
+_SILENCE_SECONDS = 300.0
+"""A log that brings nothing for so long is asked for anew: its connection may be dead."""
+_NOT_FOUND, _CONFLICT = 404, 409
+_REFUSALS = frozenset({400, 401, 403, 405, 413, 415, 422})
+_QUOTA = "exceeded quota"
+"""Refused with 403, and yet only for the moment."""
+
+T = TypeVar("T")
+K = TypeVar("K", Job, Pod)
+
+
+class _Missing(Exception):
+    """There is no such object."""
+
+
+class _Taken(Exception):
+    """There is an object of this name."""
+
+
+def read_config(context: str) -> SingleConfig:
+    """How to sign in: a context of the kubeconfig, or as the pod's own service account. Raises Refused."""
+    try:
+        found = KubeConfig.from_service_account() if context == IN_CLUSTER else KubeConfig.from_env()
+        config = found.get(None if context == IN_CLUSTER else context)
+    except (ConfigError, KeyError, OSError, msgspec.ValidationError) as error:
+        raise Refused(f"the Kubernetes context {context} can't be used: {error}") from None
+    if config is None:
+        raise Refused(f"there is no Kubernetes context {context}")
+    user = config.user or User()
+    if user.exec is not None or user.auth_provider is not None:
+        why = "it signs in by a program; a worker needs a token, a token file or a certificate"
+        raise Refused(f"the Kubernetes context {context} can't be used: {why}")
+    return config._replace(user=user)
+
+
+class KubernetesCluster:
+    """A Kubernetes cluster, and the namespaces of it that this worker may use."""
+
+    def __init__(
+        self, config: SingleConfig, namespaces: Sequence[str], guard: str, clock: Clock, patience_seconds: float
+    ) -> None:
+        self._namespaces = tuple(namespaces) or (config.namespace,)
+        self._client = AsyncClient(config, timeout=_TIMEOUT, field_manager="mainspring")
+        self._logs = client_adapter.AsyncClient(config, client_adapter.ConnectionParams(timeout=_TIMEOUT))
+        self._guard = guard
+        self._clock = clock
+        self._patience_seconds = patience_seconds
+
+    def job(self, submission: Submission) -> RemoteJob:
+        """An attempt as a Job. Raises Refused if its namespace is not one of this worker's."""
+        assert isinstance(submission.work, OnKubernetes)
+        namespace = submission.work.kubernetes.namespace or self._namespaces[0]
+        if namespace not in self._namespaces:
+            raise Refused(f"the namespace {namespace} is none of this worker's: {', '.join(self._namespaces)}")
+        job = make_job(submission, namespace, self._guard)
+        return _KubernetesJob(self._client, self._logs, job, submission, self._clock, self._patience_seconds)
+
+    async def clear(self) -> None:
+        """Remove all Jobs of this guard. Raises Unavailable as long as one of their pods is there."""
+        for namespace in self._namespaces:
+            for job in await _ask(_listed(self._client, Job, namespace, GUARD_LABEL, self._guard)):
+                log.warning("cluster.found_stray", job=_name(job), namespace=namespace)
+                await _ask_unless_gone(_delete_job(self._client, _name(job), namespace))
+            pods = await _ask(_listed(self._client, Pod, namespace, GUARD_LABEL, self._guard))
+            for pod in pods:
+                await _ask_unless_gone(self._client.delete(Pod, _name(pod), namespace=namespace, grace_period=1))
+            if pods:
+                raise Unavailable(f"{len(pods)} pods of a former guard have not ended yet in {namespace}")
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._client.close()
+        await self._logs.aclose()
+
+
+class _KubernetesJob:
+    """One attempt."""
+
+    def __init__(
+        self,
+        client: AsyncClient,
+        logs: httpx2.AsyncClient,
+        job: Job,
+        submission: Submission,
+        clock: Clock,
+        patience_seconds: float,
+    ) -> None:
+        assert job.metadata is not None
+        self._client = client
+        self._logs = logs
+        self._job = job
+        self._submission = submission
+        self._clock = clock
+        self._patience_seconds = patience_seconds
+        self._name = name_of(submission.attempt)
+        self._namespace = job.metadata.namespace or ""
+        self._place = LogPlace()
+        self._pod = ""
+        self._stuck_since: float | None = None
+
+    async def submit(self) -> None:
+        """Make the Job, and what it names. What is there from an earlier call stays."""
+        try:
+            made = await _ask(self._client.create(self._job))
+        except _Missing:
+            raise Refused(f"there is no namespace {self._namespace}") from None
+        except _Taken:
+            made = await self._earlier()
+        try:
+            await _ask(self._client.create(make_secret(self._submission, made)))
+        except _Taken:
+            pass  # It was made by an earlier call whose answer was lost.
+        except _Missing:
+            raise Refused(f"the namespace {self._namespace} is gone") from None
+        except Refused as refused:
+            await self.remove()
+            raise Refused(f"its Secret can't be made: {refused}") from None
+
+    async def look(self) -> Standing:
+        """How it stands."""
+        pods = await self._pods()
+        if not pods:
+            return job_standing(await self._found())
+        pod = pods[-1]
+        self._pod = _name(pod)
+        standing = pod_standing(pod)
+        if standing.stage is Stage.FAILED:
+            return overdue(await self._found()) or standing
+        return standing if standing.stage is not Stage.WAITING else self._patiently(pod, standing)
+
+    async def read_log(self, feed: Callable[[bytes], None], *, follow: bool) -> None:
+        """Give what is new, up to the end of the container if it is to be followed."""
+        if not self._pod:
+            return
+        since = self._place.since()
+        params = {"container": CONTAINER, "timestamps": "true", "follow": str(follow).lower()}
+        params |= {"sinceTime": since} if since is not None else {}
+        timeout = httpx2.Timeout(_TIMEOUT_SECONDS, read=_SILENCE_SECONDS) if follow else _TIMEOUT
+        path = f"api/v1/namespaces/{self._namespace}/pods/{self._pod}/log"
+        self._place.begin()
+        try:
+            async with self._logs.stream("GET", path, params=params, timeout=timeout) as answer:
+                if answer.is_client_error and not follow:
+                    return  # It never ran, or is gone: there is nothing more to read.
+                if not answer.is_success:
+                    raise Unavailable(f"the log of {self._pod} can't be read: {answer.status_code}")
+                async for piece in answer.aiter_bytes():
+                    if new := self._place.take(piece):
+                        feed(new)
+            if rest := self._place.end():
+                feed(rest)
+        except (httpx2.HTTPError, ConfigError) as error:
+            raise Unavailable(f"the log of {self._pod} can't be read: {type(error).__name__} {error}") from None
+
+    async def prolong(self, seconds: float) -> None:
+        """Put off the deadline of the Job."""
+        change = {"spec": {"activeDeadlineSeconds": deadline_seconds(seconds)}}
+        await _ask_unless_gone(
+            self._client.patch(Job, self._name, change, namespace=self._namespace, patch_type=PatchType.MERGE)
+        )
+
+    async def stop(self, grace_seconds: float) -> None:
+        """Delete the Job, and its pod with the grace that is left."""
+        await self.remove()
+        for pod in await self._pods():
+            grace = math.ceil(grace_seconds)
+            await _ask_unless_gone(self._client.delete(Pod, _name(pod), namespace=self._namespace, grace_period=grace))
+
+    async def remove(self) -> None:
+        """Delete the Job; the cluster deletes what belongs to it."""
+        await _ask_unless_gone(_delete_job(self._client, self._name, self._namespace))
+
+    def _patiently(self, pod: Pod, standing: Standing) -> Standing:
+        """One that can't be started is given up after a while."""
+        why, stays = obstacle(pod)
+        if not why:
+            self._stuck_since = None
+            return standing
+        now = self._clock.monotonic()
+        self._stuck_since = now if self._stuck_since is None else self._stuck_since
+        if not stays and now - self._stuck_since < self._patience_seconds:
+            return standing
+        message = f"its container can't be started: {why}"
+        klass = "permanent" if stays else "transient"
+        return Standing(stage=Stage.FAILED, error=failure("Start", message, klass=klass))
+
+    async def _earlier(self) -> Job:
+        """The Job of an earlier call whose answer was lost. Raises Refused if it is somebody else's."""
+        found = await self._found()
+        if found is None:
+            raise Unavailable(f"the Job {self._name} is there and is not there")
+        labels = (found.metadata.labels if found.metadata is not None else None) or {}
+        if labels.get(ATTEMPT_LABEL) != self._submission.attempt:
+            raise Refused(f"there is another Job {self._name} in the namespace {self._namespace}")
+        return found
+
+    async def _found(self) -> Job | None:
+        try:
+            return await _ask_later(self._client.get(Job, self._name, namespace=self._namespace))
+        except _Missing:
+            return None
+
+    async def _pods(self) -> list[Pod]:
+        attempt = self._submission.attempt
+        return await _ask_later(_listed(self._client, Pod, self._namespace, ATTEMPT_LABEL, attempt))
+
+
+async def _listed(client: AsyncClient, kind: type[K], namespace: str, label: str, value: str) -> list[K]:
+    """All objects of a kind with this label."""
+    return [one async for one in client.list(kind, namespace=namespace, labels={label: value})]
+
+
+async def _delete_job(client: AsyncClient, name: str, namespace: str) -> None:
+    await client.delete(Job, name, namespace=namespace, cascade=CascadeType.BACKGROUND)
+
+
+async def _ask(call: Awaitable[T]) -> T:
+    """What the API answers. Raises _Missing, _Taken, Refused or Unavailable."""
+    try:
+        return await call
+    except ApiError as error:
+        code, message = error.status.code, error.status.message or ""
+        if code == _NOT_FOUND:
+            raise _Missing from None
+        if code == _CONFLICT:
+            raise _Taken from None
+        if code in _REFUSALS and _QUOTA not in message:
+            raise Refused(f"Kubernetes answered {code}: {message}") from None
+        raise Unavailable(f"Kubernetes answered {code}: {message}") from None
+    except (httpx2.HTTPError, ConfigError, msgspec.MsgspecError, KeyError) as error:
+        # A KeyError or what can't be decoded comes from an answer that is none of the API's: of a proxy before it.
+        raise Unavailable(f"Kubernetes does not answer: {type(error).__name__} {error}") from None
+
+
+async def _ask_later(call: Awaitable[T]) -> T:
+    """The same of a Job that is there: what is refused now may be allowed later. Raises _Missing or Unavailable."""
+    try:
+        return await _ask(call)
+    except (Refused, _Taken) as error:
+        raise Unavailable(str(error)) from None
+
+
+async def _ask_unless_gone(call: Awaitable[object]) -> None:
+    """Do something to an object that may be gone. Raises Unavailable."""
+    with suppress(_Missing):
+        await _ask_later(call)
+
+
+def _name(found: Job | Pod) -> str:
+    assert found.metadata is not None
+    return found.metadata.name or ""

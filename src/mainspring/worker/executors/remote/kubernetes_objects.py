@@ -1,0 +1,178 @@
+"""What an attempt is on a Kubernetes cluster: a Job of one pod of one container, and a Secret that belongs to the Job.
+
+1. Nothing that is secret stands in the Job or its pod: they name keys of the Secret.
+2. The pod is nobody in the cluster unless its task names a service account, and nobody on the node in any case.
+3. It is tried once. Who tries again is the server.
+4. If the guard dies, the Job ends by its deadline, is removed some minutes later, and takes the Secret with it.
+"""
+
+from __future__ import annotations
+
+import base64
+import math
+
+from lightkube.models.batch_v1 import JobSpec
+from lightkube.models.core_v1 import (
+    Capabilities,
+    Container,
+    EnvVar,
+    EnvVarSource,
+    KeyToPath,
+    PodSpec,
+    PodTemplateSpec,
+    ResourceRequirements,
+    SeccompProfile,
+    SecretKeySelector,
+    SecretVolumeSource,
+    SecurityContext,
+    Volume,
+    VolumeMount,
+)
+from lightkube.models.meta_v1 import ObjectMeta, OwnerReference
+from lightkube.resources.batch_v1 import Job
+from lightkube.resources.core_v1 import Secret
+
+from mainspring.core.work.work import OnKubernetes
+from mainspring.protocol.wire import Offer
+from mainspring.worker.executors.remote.cluster import Submission
+
+GUARD_LABEL = "mainspring/guard"
+ATTEMPT_LABEL = "mainspring/attempt"
+CONTAINER = "task"
+DIRECTORY = "/var/run/mainspring"
+LARGEST_CONTEXT_BYTES = 512 * 1024
+"""A Secret holds a mebibyte: a larger context is left out, and the task has what its templates gave it."""
+_KEPT_SECONDS = 600
+_LATE_SECONDS = 60
+"""So long after its time limit a Job is ended by the cluster, if nobody else has."""
+_GPU = "nvidia.com/gpu"
+_FILES = "mainspring"
+_TOKEN_FILE = "token"  # noqa: S105 - the name of a file
+_CONTEXT_FILE = "context.json"
+
+
+def name_of(attempt: str) -> str:
+    """What the Job and the Secret of an attempt are called."""
+    return f"mainspring-{attempt.replace('_', '-').lower()}"
+
+
+def deadline_seconds(seconds: float) -> int:
+    """When the cluster ends what nobody else has ended."""
+    return math.ceil(seconds) + _LATE_SECONDS
+
+
+def make_job(submission: Submission, namespace: str, guard: str) -> Job:
+    """The Job of an attempt."""
+    work = submission.work
+    assert isinstance(work, OnKubernetes)
+    labels = {
+        "app.kubernetes.io/managed-by": "mainspring", GUARD_LABEL: guard, ATTEMPT_LABEL: submission.attempt
+    }  # fmt: skip
+    notes = {f"mainspring/{what}": submission.env[f"MAINSPRING_{what.upper()}_ID"] for what in ("run", "task")}
+    account = work.kubernetes.service_account
+    pod = PodSpec(
+        containers=[_container(submission, work)],
+        restartPolicy="Never",
+        terminationGracePeriodSeconds=math.ceil(work.grace_seconds),
+        automountServiceAccountToken=bool(account),
+        serviceAccountName=account or None,
+        enableServiceLinks=False,
+        volumes=[
+            Volume(
+                name=_FILES,
+                secret=SecretVolumeSource(
+                    secretName=name_of(submission.attempt),
+                    items=[KeyToPath(key=name, path=name) for name in _files(submission)],
+                ),
+            )
+        ],
+    )
+    return Job(
+        metadata=ObjectMeta(
+            name=name_of(submission.attempt), namespace=namespace, labels=labels, annotations=notes
+        ),
+        spec=JobSpec(
+            backoffLimit=0,
+            ttlSecondsAfterFinished=_KEPT_SECONDS,
+            activeDeadlineSeconds=(
+                deadline_seconds(submission.timeout_seconds) if submission.timeout_seconds else None
+            ),
+            template=PodTemplateSpec(metadata=ObjectMeta(labels=labels, annotations=notes), spec=pod),
+        ),
+    )  # fmt: skip
+
+
+def make_secret(submission: Submission, job: Job) -> Secret:
+    """What the Job only names: the values of secrets, the token, and the context."""
+    assert job.metadata is not None
+    assert job.metadata.name is not None
+    assert job.metadata.uid is not None
+    values = {_key(name): value.encode() for name, value in submission.secrets.items()} | _files(submission)
+    return Secret(
+        metadata=ObjectMeta(
+            name=job.metadata.name,
+            namespace=job.metadata.namespace,
+            labels=job.metadata.labels,
+            ownerReferences=[
+                OwnerReference(apiVersion="batch/v1", kind="Job", name=job.metadata.name, uid=job.metadata.uid)
+            ],
+        ),
+        type="Opaque",
+        immutable=True,
+        data={key: base64.b64encode(value).decode() for key, value in values.items()},
+    )
+
+
+def _container(submission: Submission, work: OnKubernetes) -> Container:
+    files = _files(submission)
+    places = {
+        "MAINSPRING_TOKEN_FILE": f"{DIRECTORY}/{_TOKEN_FILE}",
+        **({"MAINSPRING_CONTEXT": f"{DIRECTORY}/{_CONTEXT_FILE}"} if _CONTEXT_FILE in files else {}),
+    }
+    secret = name_of(submission.attempt)
+    env = [EnvVar(name=name, value=_literal(text)) for name, text in (submission.env | places).items()]
+    env += [
+        EnvVar(name=name, valueFrom=EnvVarSource(secretKeyRef=SecretKeySelector(name=secret, key=_key(name))))
+        for name in submission.secrets
+    ]
+    return Container(
+        name=CONTAINER,
+        image=work.kubernetes.image,
+        command=[_literal(word) for word in submission.words] or None,
+        env=env,
+        workingDir=work.directory,
+        resources=_resources(submission.needs),
+        volumeMounts=[VolumeMount(name=_FILES, mountPath=DIRECTORY, readOnly=True)],
+        securityContext=SecurityContext(
+            allowPrivilegeEscalation=False,
+            capabilities=Capabilities(drop=["ALL"]),
+            runAsNonRoot=True,
+            runAsUser=work.kubernetes.user,
+            seccompProfile=SeccompProfile(type="RuntimeDefault"),
+        ),
+    )
+
+
+def _files(submission: Submission) -> dict[str, bytes]:
+    """What the task finds as files."""
+    files = {_TOKEN_FILE: submission.token.encode()}
+    return files | {_CONTEXT_FILE: submission.context} if len(submission.context) <= LARGEST_CONTEXT_BYTES else files
+
+
+def _key(variable: str) -> str:
+    """The key of a variable in the Secret; no file is called like that."""
+    return f"env.{variable}"
+
+
+def _literal(text: str) -> str:
+    """A text that stays what it is: Kubernetes puts variables in where it finds `$(NAME)`."""
+    return text.replace("$", "$$")
+
+
+def _resources(needs: Offer) -> ResourceRequirements:
+    """The room of the attempt. What it uses of a processor beyond that is the node's business, memory is not."""
+    memory = {"memory": str(needs.memory_bytes)} if needs.memory_bytes else {}
+    gpus = {_GPU: str(needs.gpus)} if needs.gpus else {}
+    cpu = {"cpu": f"{needs.cpu_millis}m"} if needs.cpu_millis else {}
+    disk = {"ephemeral-storage": str(needs.disk_bytes)} if needs.disk_bytes else {}
+    return ResourceRequirements(requests={**cpu, **memory, **gpus, **disk}, limits={**memory, **gpus, **disk})

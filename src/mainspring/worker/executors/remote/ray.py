@@ -1,0 +1,297 @@
+"""Jobs of a Ray cluster, by its jobs API over HTTP: the one of the dashboard, port 8265 unless told otherwise (WRK-3).
+
+    POST   api/jobs/             submit; the submission's id is the attempt's
+    GET    api/jobs/             all jobs: those of a guard have its id in their metadata
+    GET    api/jobs/ID           how one stands
+    GET    api/jobs/ID/logs      all that it printed so far
+    POST   api/jobs/ID/stop      SIGTERM, and SIGKILL after the grace that it was submitted with
+    DELETE api/jobs/ID           only once it is over
+
+Ray gives a log only as a whole: the longer it is, the more seldom it is asked for. Variables of a job can be read by
+everybody who reaches the cluster, so it gets neither secrets nor a token. A cluster with token authentication wants
+RAY_AUTH_TOKEN in the worker's own environment, as Ray's own tools do.
+"""
+
+from __future__ import annotations
+
+import math
+import shlex
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import TypeVar
+
+import httpx2
+import msgspec
+import structlog
+
+from mainspring.core.work.work import OnRay
+from mainspring.protocol.clock import Clock
+from mainspring.protocol.errors import Refused, Unavailable
+from mainspring.worker.executors.executor import failure
+from mainspring.worker.executors.remote.cluster import RemoteJob, Stage, Standing, Submission
+
+log = structlog.get_logger(__name__)
+
+TOKEN_VARIABLE = "RAY_AUTH_TOKEN"  # noqa: S105 - the name of a variable
+"""Of the worker: what lets it into a cluster that wants a token."""
+LARGEST_ANSWER_BYTES = 64 * 1024 * 1024
+"""A log that is longer is not read any more."""
+_GUARD, _ATTEMPT = "mainspring_guard", "mainspring_attempt"
+_GRACE_VARIABLE = "RAY_JOB_STOP_WAIT_TIME_S"
+_TIMEOUT = httpx2.Timeout(30.0, connect=10.0)
+_BYTES_A_SECOND = 512 * 1024
+"""A log is asked for so seldom that it is no more than this."""
+_MOST_LOG_SECONDS = 60.0
+_SETTLING_SECONDS = 5.0
+"""Ray goes on looking at a job for a moment after its end, and makes a failed one of one that was deleted by then."""
+_LONGEST_MESSAGE = 2_000
+_INFRASTRUCTURE = "JOB_SUPERVISOR_"
+"""How the error types begin that tell of Ray's own process beside a job."""
+_NOT_FOUND, _SERVER_ERRORS = 404, 500
+_NESTED_REFUSAL = "status code 400"
+"""What one of Ray's processes answered to another, in an answer with 500."""
+
+T = TypeVar("T")
+
+
+class _Details(msgspec.Struct, frozen=True):
+    """A job as Ray tells of it."""
+
+    submission_id: str | None = None
+    status: str = "PENDING"
+    message: str | None = None
+    error_type: str | None = None
+    metadata: dict[str, str] | None = None
+    driver_exit_code: int | None = None
+
+
+class _Logs(msgspec.Struct, frozen=True):
+    logs: str
+
+
+class _Missing(Exception):
+    """Ray knows no such job."""
+
+
+class RayCluster:
+    """A Ray cluster at an address."""
+
+    def __init__(self, address: str, guard: str, clock: Clock, environment: Mapping[str, str]) -> None:
+        token = environment.get(TOKEN_VARIABLE, "")
+        self._guard = guard
+        self._clock = clock
+        self._stopped: set[str | None] = set()
+        """What a former guard left, and was stopped here: as long as Ray looks at it, it can't be deleted."""
+        self._client = httpx2.AsyncClient(
+            base_url=address,
+            timeout=_TIMEOUT,
+            headers={"Authorization": f"Bearer {token}"} if token else {},
+            follow_redirects=False,
+        )
+
+    def job(self, submission: Submission) -> RemoteJob:
+        """An attempt as a job of Ray."""
+        return _RayJob(self, submission, self._guard, self._clock)
+
+    async def clear(self) -> None:
+        """Stop all jobs of this guard, and remove those that were over. Raises Unavailable until all have stopped."""
+        try:
+            jobs = await self.ask("GET", "", list[_Details])
+        except _Missing:
+            raise Refused("there is no jobs API at this address") from None
+        ours = {one.submission_id: one for one in jobs if (one.metadata or {}).get(_GUARD) == self._guard}
+        running = {name for name, one in ours.items() if not _standing(one).is_over}
+        for name in ours:
+            with suppress(_Missing):
+                if name in running:
+                    log.warning("cluster.found_stray", job=name)
+                    await self.ask("POST", f"{name}/stop", msgspec.Raw)
+                elif name not in self._stopped:
+                    await self.ask("DELETE", f"{name}", msgspec.Raw)
+        self._stopped |= running
+        if running:
+            raise Unavailable(f"{len(running)} jobs of a former guard have not stopped yet")
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._client.aclose()
+
+    async def remove(self, name: str) -> None:
+        """Remove a job, and have it stopped if it runs. Raises Unavailable until it has stopped."""
+        try:
+            if _standing(await self.ask("GET", name, _Details)).is_over:
+                await self.ask("DELETE", name, msgspec.Raw)
+                return
+            await self.ask("POST", f"{name}/stop", msgspec.Raw)
+        except _Missing:
+            return
+        raise Unavailable(f"Ray has not stopped {name} yet")
+
+    async def ask(self, method: str, path: str, kind: type[T], body: object = None) -> T:
+        """What Ray answers. Raises _Missing, Refused or Unavailable."""
+        content = None if body is None else msgspec.json.encode(body)
+        headers = {} if body is None else {"Content-Type": "application/json"}
+        try:
+            async with self._client.stream(method, f"api/jobs/{path}", content=content, headers=headers) as answer:
+                text = await _bounded(answer)
+        except httpx2.HTTPError as error:
+            raise Unavailable(f"Ray does not answer: {type(error).__name__} {error}".rstrip()) from None
+        if answer.status_code == _NOT_FOUND:
+            raise _Missing
+        if not answer.is_success:
+            why = f"Ray answered {answer.status_code}: {_last_line(text)}"
+            if answer.status_code >= _SERVER_ERRORS and _NESTED_REFUSAL.encode() not in text:
+                raise Unavailable(why)
+            raise Refused(why)
+        try:
+            return msgspec.json.decode(text, type=kind)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise Unavailable(f"Ray's answer can't be read: {error}") from None
+
+
+class _RayJob:
+    """One attempt."""
+
+    def __init__(self, cluster: RayCluster, submission: Submission, guard: str, clock: Clock) -> None:
+        self._cluster = cluster
+        self._submission = submission
+        self._guard = guard
+        self._clock = clock
+        self._name = submission.attempt
+        self._seen = 0
+        """So many characters of its log were read."""
+        self._over_at: float | None = None
+        self._next_log_at = 0.0
+        self._log_is_whole = True
+
+    async def submit(self) -> None:
+        """Submit it, unless the cluster has it."""
+        try:
+            await self._cluster.ask("POST", "", msgspec.Raw, _request(self._submission, self._guard))
+        except (Refused, Unavailable) as error:
+            # An id that is taken is refused with 500: whether it is ours, and from before, its metadata tells.
+            if not await self._is_there():
+                raise error from None
+        except _Missing:
+            raise Refused("there is no jobs API at the address of this worker's Ray cluster") from None
+
+    async def look(self) -> Standing:
+        """How it stands."""
+        try:
+            standing = _standing(await self._ask("GET", "", _Details))
+        except _Missing:
+            message = "the cluster does not know it any more: somebody deleted it, or the cluster was started again"
+            return Standing(stage=Stage.FAILED, error=failure("Gone", message, klass="infrastructure"))
+        if standing.is_over:
+            self._over_at = self._clock.monotonic()
+        return standing
+
+    async def read_log(self, feed: Callable[[bytes], None], *, follow: bool) -> None:
+        """Give what is new. While it runs, a long log is not asked for every time."""
+        now = self._clock.monotonic()
+        if not self._log_is_whole or (follow and now < self._next_log_at):
+            return
+        try:
+            text = (await self._cluster.ask("GET", f"{self._name}/logs", _Logs)).logs
+        except _Missing:
+            return
+        except Refused as refused:
+            self._log_is_whole = False
+            feed(f"\n[the rest of the log can't be read: {refused}]\n".encode())
+            return
+        self._next_log_at = now + min(_MOST_LOG_SECONDS, len(text) / _BYTES_A_SECOND)
+        new, self._seen = text[self._seen :], max(self._seen, len(text))
+        if new:
+            feed(new.encode())
+
+    async def prolong(self, seconds: float) -> None:
+        """Ray has no time limit for its jobs."""
+
+    async def stop(self, grace_seconds: float) -> None:
+        """Have it stopped, with the grace that it was submitted with: Ray knows no other."""
+        # If it is gone, it has stopped.
+        with suppress(_Missing):
+            await self._ask("POST", "/stop", msgspec.Raw)
+
+    async def remove(self) -> None:
+        """Remove it, and have it stopped if it runs."""
+        if self._over_at is not None and self._clock.monotonic() < self._over_at + _SETTLING_SECONDS:
+            raise Unavailable(f"Ray may not be done with {self._name}")
+        try:
+            await self._cluster.remove(self._name)
+        except Refused as refused:
+            raise Unavailable(str(refused)) from None
+
+    async def _ask(self, method: str, path: str, kind: type[T]) -> T:
+        """Ask about a job that is there: what is refused now may be allowed later. Raises _Missing or Unavailable."""
+        try:
+            return await self._cluster.ask(method, self._name + path, kind)
+        except Refused as refused:
+            raise Unavailable(str(refused)) from None
+
+    async def _is_there(self) -> bool:
+        try:
+            found = await self._cluster.ask("GET", self._name, _Details)
+        except (_Missing, Refused):
+            return False
+        return (found.metadata or {}).get(_ATTEMPT) == self._name
+
+
+def _request(submission: Submission, guard: str) -> dict[str, object]:
+    """What is submitted."""
+    assert isinstance(submission.work, OnRay)
+    needs = submission.needs
+    variables = submission.env | {_GRACE_VARIABLE: str(math.ceil(submission.work.grace_seconds))}
+    return {
+        "entrypoint": shlex.join(submission.words),
+        "submission_id": submission.attempt,
+        "runtime_env": {**submission.work.ray.runtime_env, "env_vars": variables},
+        "metadata": {_GUARD: guard, _ATTEMPT: submission.attempt},
+        **({"entrypoint_num_cpus": needs.cpu_millis / 1000} if needs.cpu_millis else {}),
+        **({"entrypoint_num_gpus": needs.gpus} if needs.gpus else {}),
+        **({"entrypoint_memory": needs.memory_bytes} if needs.memory_bytes else {}),
+    }
+
+
+def _standing(details: _Details) -> Standing:
+    """What a job's details mean."""
+    message = (details.message or "")[-_LONGEST_MESSAGE:]
+    match details.status:
+        case "SUCCEEDED":
+            return Standing(stage=Stage.SUCCEEDED)
+        case "RUNNING":
+            return Standing(stage=Stage.RUNNING)
+        case "STOPPED":
+            error = failure("Stopped", "somebody stopped it on the cluster", klass="infrastructure")
+            return Standing(stage=Stage.FAILED, error=error)
+        case "FAILED" if details.driver_exit_code is not None:
+            return Standing(stage=Stage.FAILED, exit_code=details.driver_exit_code)
+        case "FAILED":
+            return Standing(stage=Stage.FAILED, error=_error(details.error_type or "", message))
+        case _:
+            return Standing(stage=Stage.WAITING, note=message)
+
+
+def _error(kind: str, message: str) -> str:
+    """The error of a job whose process says nothing."""
+    if kind.startswith(_INFRASTRUCTURE) or not kind:
+        return failure("Cluster", message or "Ray says nothing of it", klass="infrastructure")
+    return failure("Start", message, klass="permanent" if kind == "JOB_ENTRYPOINT_COMMAND_START_ERROR" else None)
+
+
+async def _bounded(answer: httpx2.Response) -> bytes:
+    """An answer's body. Raises Refused if it is too large."""
+    pieces: list[bytes] = []
+    size = 0
+    async for piece in answer.aiter_bytes():
+        size += len(piece)
+        if size > LARGEST_ANSWER_BYTES:
+            raise Refused(f"it has more than {LARGEST_ANSWER_BYTES} bytes, and Ray gives it only as a whole")
+        pieces.append(piece)
+    return b"".join(pieces)
+
+
+def _last_line(text: bytes) -> str:
+    """The end of a traceback, which is what Ray answers with, says why."""
+    lines = [line.strip() for line in text[-_LONGEST_MESSAGE:].decode(errors="replace").splitlines()]
+    return next((line for line in reversed(lines) if len(line) > 1), "nothing else")

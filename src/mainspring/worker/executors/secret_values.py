@@ -1,0 +1,86 @@
+"""From the reference of a secret to its value, on the worker alone (WRK-5).
+
+    env:NAME          a variable of the worker
+    file:/path        a file's content, without the newline at its end
+    command:words     what a program prints, without the newline at its end; no shell
+
+A value goes into the environment of one task, and nowhere else. What can't be resolved is told by the reference's
+name; no value, and nothing that a program said, gets into an error.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+
+from mainspring.core.work.work import RESERVED
+from mainspring.protocol.errors import Refused
+from mainspring.worker.sandbox.programs import ask_program
+from mainspring.worker.supervisor.process_groups import Processes
+
+LARGEST_BYTES = 64 * 1024
+COMMAND_SECONDS = 10.0
+
+
+class Secrets:
+    """Resolves references."""
+
+    def __init__(self, processes: Processes, environment: Mapping[str, str], prefix: str) -> None:
+        self._processes = processes
+        self._environment = environment
+        self._prefix = prefix
+
+    async def resolve(self, references: Mapping[str, str]) -> dict[str, str]:
+        """Variable to value. Raises Refused, which names the first that can't be resolved."""
+        return {variable: await self._value(variable, reference) for variable, reference in references.items()}
+
+    async def _value(self, variable: str, reference: str) -> str:
+        source, _, rest = reference.partition(":")
+        try:
+            match source:
+                case "env":
+                    value = self._from_environment(rest)
+                case "file":
+                    value = _decode(_read(Path(rest)))
+                case "command":
+                    value = _decode(await self._from_command(shlex.split(rest)))
+                case _:
+                    raise Refused("it must be env:NAME, file:/path or command:words")
+        except Refused as error:
+            raise Refused(f"secret {variable} ({reference}): {error}") from None
+        except (OSError, ValueError) as error:
+            why = error.strerror if isinstance(error, OSError) and error.strerror else "it can't be read"
+            raise Refused(f"secret {variable} ({reference}): {why}") from None
+        return value
+
+    def _from_environment(self, name: str) -> str:
+        allowed = name.startswith(self._prefix) and not name.startswith(RESERVED)
+        if not allowed or name not in self._environment:
+            raise Refused("the worker has no such variable, or does not give it away")
+        return self._environment[name]
+
+    async def _from_command(self, words: list[str]) -> bytes:
+        try:
+            code, printed = await ask_program(
+                self._processes, words, self._environment, seconds=COMMAND_SECONDS, most_bytes=LARGEST_BYTES + 1
+            )
+        except TimeoutError:
+            raise Refused(f"the command took longer than {COMMAND_SECONDS:g} s") from None
+        if code != 0:
+            raise Refused(f"the command ended with {code}")
+        return printed
+
+
+def _read(path: Path) -> bytes:
+    with path.open("rb") as opened:
+        return opened.read(LARGEST_BYTES + 1)
+
+
+def _decode(content: bytes) -> str:
+    if len(content) > LARGEST_BYTES:
+        raise Refused(f"it is larger than {LARGEST_BYTES} bytes")
+    value = content.decode().removesuffix("\n").removesuffix("\r")
+    if "\0" in value:
+        raise Refused("it has a NUL in it")
+    return value

@@ -1,0 +1,1 @@
+"""What attempts print: captured, masked, shipped."""

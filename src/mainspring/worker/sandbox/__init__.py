@@ -1,0 +1,1 @@
+"""Isolation of a task's process: user, cgroup, namespaces, limits."""

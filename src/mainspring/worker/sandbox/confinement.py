@@ -1,0 +1,121 @@
+"""What is put around a task's process, level by level (WRK-4): the words before its own, and its limits.
+
+Nothing is done here, only said; `sandbox.py` does it.
+"""
+
+from __future__ import annotations
+
+import resource
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import msgspec
+
+from mainspring.core.work.isolation import LEVELS, Isolation, at_least
+from mainspring.core.work.work import Work
+from mainspring.protocol.errors import Refused
+
+MOST_OPEN_FILES = 65_536
+TEMPORARY = ("/tmp", "/var/tmp", "/run")  # noqa: S108 - a sandbox has these for itself alone
+HOMES = ("/root", "/home", "/var/lib/mainspring", "/var/lib/mainspring-worker")
+RESOLVER = "/run/systemd/resolve"
+"""Where the names of hosts are looked up, on many machines."""
+_BUBBLEWRAP = (
+    "bwrap", "--unshare-all", "--die-with-parent", "--cap-drop", "ALL",
+    "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc",
+)  # fmt: skip
+
+
+class Confinement(msgspec.Struct, frozen=True, kw_only=True):
+    """How far apart something runs."""
+
+    level: Isolation = Isolation.NONE
+    network: bool = False
+    """Whether a sandbox lets it reach the network."""
+
+    def is_limited(self) -> bool:
+        """Whether its memory, its processes and its files are limited."""
+        return LEVELS.index(self.level) >= LEVELS.index(Isolation.PROCESS)
+
+    def is_sandbox(self) -> bool:
+        """Whether it sees another system than its worker does."""
+        return self.level is Isolation.SANDBOX
+
+
+class View(msgspec.Struct, frozen=True, kw_only=True):
+    """What is to be seen of the machine from inside a sandbox: the last of the three that names a place counts."""
+
+    hidden: tuple[Path, ...]
+    """Directories that are empty there."""
+    shown: tuple[Path, ...]
+    """Read-only, although they are below something hidden."""
+    inner: tuple[Path, ...]
+    """Hidden, although they are below something shown."""
+    files: tuple[Path, ...] = ()
+    """Files that are empty there."""
+
+
+def confinement_of(work: Work, least: Isolation) -> Confinement:
+    """How a task runs on a worker that runs everything at least so far apart."""
+    level = least if work.isolation is None else at_least(least, work.isolation)
+    return Confinement(level=level, network=work.network and level is Isolation.SANDBOX)
+
+
+def view_of(hidden: Iterable[Path], shown: Iterable[Path], files: Iterable[Path] = ()) -> View:
+    """A view with everything said once. What is hidden as a whole is not shown as a whole, only parts of it."""
+    outermost: list[Path] = []
+    rest: list[Path] = []
+    for place in sorted(set(hidden)):
+        is_inside = any(place.is_relative_to(one) for one in outermost)
+        (rest if is_inside else outermost).append(place)
+    inside = sorted({place for place in shown if any(one in place.parents for one in outermost)})
+    inside = [place for place in inside if place not in rest]
+    inner = [place for place in rest if any(one in place.parents for one in inside)]
+    return View(hidden=tuple(outermost), shown=tuple(inside), inner=tuple(inner), files=tuple(sorted(set(files))))
+
+
+def sandbox_words(words: Sequence[str], view: View, own: Path, directory: Path, *, network: bool) -> list[str]:
+    """The words that run these in a sandbox: only `own` can be written there. Raises Refused for a hidden directory."""
+    if not is_seen(directory, view, own):
+        raise Refused(f"the sandbox does not show {directory}: let the worker say --show {directory}")
+    said = [*_BUBBLEWRAP]
+    if network:
+        said += ["--share-net"]
+    for place in view.hidden:
+        said += ["--tmpfs", str(place)]
+    if network:
+        said += ["--ro-bind-try", RESOLVER, RESOLVER]
+    for place in view.shown:
+        said += ["--ro-bind-try", str(place), str(place)]
+    for place in view.inner:
+        said += ["--tmpfs", str(place)]
+    for place in view.files:
+        if is_seen(place, view, own):
+            said += ["--ro-bind", "/dev/null", str(place)]
+    return [*said, "--bind", str(own), str(own), "--chdir", str(directory), "--", *words]
+
+
+def is_seen(place: Path, view: View, own: Path) -> bool:
+    """Whether something is to be seen from inside a sandbox."""
+    if place.is_relative_to(own):
+        return True
+    if any(place.is_relative_to(one) for one in view.inner):
+        return False
+    return any(map(place.is_relative_to, view.shown)) or not any(map(place.is_relative_to, view.hidden))
+
+
+def limits(*, processes: int, memory_bytes: int, file_bytes: int) -> tuple[tuple[int, int, int], ...]:
+    """The limits of a process: which, soft and hard. 0: none of that kind. None is above what the worker itself has."""
+    wanted = {resource.RLIMIT_CORE: 0, resource.RLIMIT_NOFILE: MOST_OPEN_FILES}
+    if processes:
+        wanted[resource.RLIMIT_NPROC] = processes
+    if memory_bytes:
+        wanted[resource.RLIMIT_DATA] = memory_bytes
+    if file_bytes:
+        wanted[resource.RLIMIT_FSIZE] = file_bytes
+    return tuple((which, *_within(resource.getrlimit(which), most)) for which, most in wanted.items())
+
+
+def _within(now: tuple[int, int], most: int) -> tuple[int, int]:
+    soft, hard = (most if one == resource.RLIM_INFINITY else min(one, most) for one in now)
+    return soft, hard

@@ -1,0 +1,189 @@
+"""What is around a task's process while it runs: a user, limits, a cgroup, a sandbox. Opened before, closed after it.
+
+The rules stand in `confinement.py`; here they are carried out, with what this machine has for it.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import structlog
+
+from mainspring.core.work.isolation import Isolation
+from mainspring.worker.executors.executor import exit_failure, failure
+from mainspring.worker.sandbox.cgroups import Cgroup, Cgroups, find_cgroups, name_of
+from mainspring.worker.sandbox.confinement import HOMES, TEMPORARY, Confinement, View, limits, sandbox_words, view_of
+from mainspring.worker.sandbox.prctl import die_with_parent, gain_no_privileges
+from mainspring.worker.sandbox.task_user import TaskUser, closed_to, find_user
+from mainspring.worker.supervisor.supervisor_settings import GuardSettings
+
+log = structlog.get_logger(__name__)
+
+_UMASK_OF_TASKS = 0o022
+"""Of another user's, whatever the worker's own is."""
+KEPT_IN = ".mainspring"
+"""Where a folder keeps what is ours: the store, the journals."""
+
+
+class Cell:
+    """What is around one process and all that it starts."""
+
+    def __init__(
+        self,
+        confinement: Confinement,
+        own: Path,
+        *,
+        view: View,
+        user: TaskUser | None,
+        umask: int | None,
+        bounds: tuple[tuple[int, int, int], ...],
+        cgroup: Cgroup | None,
+    ) -> None:
+        self.confinement = confinement
+        self._own = own
+        self._view = view
+        self._user = user
+        self._umask = umask
+        self._bounds = bounds
+        self._entrances: list[int] = []
+        self.cgroup = cgroup
+
+    def words(self, words: Sequence[str], directory: Path) -> Sequence[str]:
+        """What is started instead of these. Raises Refused if the directory can't be seen from inside."""
+        if not self.confinement.is_sandbox():
+            return words
+        return sandbox_words(words, self._view, self._own, directory, network=self.confinement.network)
+
+    def environment(self) -> dict[str, str]:
+        """The variables that are others inside."""
+        if self.confinement.is_sandbox():
+            return {"HOME": str(self._own)}
+        return {} if self._user is None else {"HOME": self._user.home}
+
+    def unlock(self) -> None:
+        """Get ready for a process that is about to enter. Raises OSError."""
+        self._entrances = [] if self.cgroup is None else self.cgroup.entrances()
+
+    def lock(self) -> None:
+        """The process is in."""
+        for file in self._entrances:
+            os.close(file)
+        self._entrances = []
+
+    def enter(self) -> None:
+        """Go in. Runs between fork and exec: a few system calls, and nothing that takes a lock."""
+        for file in self._entrances:
+            os.write(file, b"0")
+        for which, soft, hard in self._bounds:
+            resource.setrlimit(which, (soft, hard))
+        if self._umask is not None:
+            os.umask(self._umask)
+        if self._user is not None:
+            os.setgroups(self._user.groups)
+            os.setgid(self._user.gid)
+            os.setuid(self._user.uid)
+        if self.confinement.is_limited():
+            gain_no_privileges()
+        die_with_parent()
+
+    def error_of(self, code: int, last_lines: str = "") -> str:
+        """The error of a process that ended with this code, in here."""
+        if self.cgroup is None:
+            return exit_failure(code, last_lines)
+        story = self.cgroup.story()
+        if story.out_of_memory:
+            limit = self.cgroup.memory_bytes
+            had = f"{limit / 2**20:.0f} MiB of memory were" if limit else "memory was"
+            message = f"killed because its {had} used up"
+            more: dict[str, str | float] = {"limit_bytes": limit, "peak_bytes": story.peak_bytes}
+            if last_lines:
+                more["last_lines"] = last_lines
+            return failure("OutOfMemory", message, klass="resource", **more)
+        note = "it had as many processes as it may have" if story.refused_forks else ""
+        return exit_failure(code, last_lines, note)
+
+
+class Cells:
+    """Opens them, for one guard."""
+
+    def __init__(self, state_dir: Path, settings: GuardSettings) -> None:
+        """Raises Refused if there is no such user to run tasks as."""
+        self.settings = settings
+        self.user = find_user(settings.task_user) if settings.task_user else None
+        self._umask = None if self.user is None else _UMASK_OF_TASKS
+        self._cgroups: Cgroups | None = None
+        self._looked_for_cgroups = False
+        self._state_dir = state_dir
+        self._view = machine_view(state_dir, settings, self.user)
+
+    def prepare(self) -> None:
+        """Let the task user reach what will be its own, and nothing else."""
+        if self.user is not None:
+            os.umask(0o077)
+            for entry in self._state_dir.iterdir():
+                entry.chmod(0o700 if entry.is_dir() else 0o600, follow_symlinks=False)
+            for place in (self._state_dir, self._state_dir / "attempts", self._state_dir / "children"):
+                place.mkdir(exist_ok=True)
+                place.chmod(0o711)
+        if self.settings.isolation is not Isolation.NONE:
+            self._find_cgroups()
+
+    def open(self, name: str, confinement: Confinement, own: Path, memory_bytes: int) -> Cell:
+        """What is to be around a process that may use so much memory; 0 if it did not say. Raises OSError."""
+        settings = self.settings
+        cgroup: Cgroup | None = None
+        bounds: tuple[tuple[int, int, int], ...] = ()
+        if confinement.is_limited():
+            cgroups = self._find_cgroups()
+            if cgroups is not None:
+                cgroup = cgroups.open(name, memory_bytes or settings.memory_bytes, settings.task_processes)
+            has_own_user = self.user is not None
+            bounds = limits(
+                processes=settings.task_processes if cgroup is None and has_own_user else 0,
+                memory_bytes=memory_bytes if cgroup is None else 0,
+                file_bytes=settings.task_file_bytes,
+            )
+        return Cell(confinement, own, view=self._view, user=self.user, umask=self._umask, bounds=bounds, cgroup=cgroup)
+
+    def bare(self, own: Path) -> Cell:
+        """Nothing is around a program that the worker runs for itself, as the user that it is."""
+        return Cell(Confinement(), own, view=self._view, user=None, umask=None, bounds=(), cgroup=None)
+
+    def close(self, cell: Cell) -> None:
+        """Nothing runs in it any more."""
+        if cell.cgroup is not None and self._cgroups is not None:
+            self._cgroups.close(cell.cgroup)
+
+    def end(self) -> None:
+        """Nothing more will come."""
+        if self._cgroups is not None:
+            self._cgroups.end()
+
+    def _find_cgroups(self) -> Cgroups | None:
+        """Looked for when they are needed for the first time, and what a guard that was killed has left is ended."""
+        if not self._looked_for_cgroups:
+            self._looked_for_cgroups = True
+            self._cgroups = find_cgroups(name_of(self._state_dir))
+            if self._cgroups is not None and (left := self._cgroups.clear_leftovers()):
+                log.warning("guard.found_cgroups", removed=left)
+        return self._cgroups
+
+
+def machine_view(state_dir: Path, settings: GuardSettings, user: TaskUser | None) -> View:
+    """What a sandbox shows of this machine: no homes, nothing temporary, nothing of the worker but where Python is."""
+    homes = [str(Path.home()), *([] if user is None else [user.home])]
+    kept = [str(state_dir), *(f"{place}/{KEPT_IN}" for place in settings.python_path)]
+    named = [Path(place).resolve() for place in (*TEMPORARY, *HOMES, *settings.hidden, *homes, *kept)]
+    python = [Path(place).resolve() for place in (sys.prefix, sys.base_prefix)]
+    ours = [Path(__file__).resolve().parents[2], *map(Path, settings.python_path), *map(Path, settings.shown)]
+    handlers = [Path(one).parent for one in settings.handlers if one.endswith(".py")]
+    shown = [place for place in (*python, *ours, *handlers) if place.exists()]
+    return view_of(
+        [place for place in named if place.is_dir() and place != Path("/")],
+        [place for place in shown if user is None or closed_to(user, place) is None],
+        [place for place in named if place.is_file()],
+    )

@@ -1,0 +1,1 @@
+"""The supervisor: parent of every task's process; it outlives the agent."""

@@ -1,0 +1,84 @@
+"""Frames over a stream: four bytes of length (big endian), then a msgpack list of words.
+
+Agent and guard, and a guard and its children, talk like this. Words of one turn travel in one frame: encoding and
+writing thousands of small ones each by itself would cost more than what they say. A reader is given its type once:
+
+    reading = FrameReader(reader, list[FromGuard])
+    for word in await reading.next(): ..
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Generic, TypeVar
+
+import msgspec
+
+from mainspring.protocol.errors import Broken
+
+LARGEST_FRAME_BYTES = 64 * 1024 * 1024
+_HEADER_BYTES = 4
+_READ_BYTES = 256 * 1024
+_ENCODER = msgspec.msgpack.Encoder()
+
+W = TypeVar("W")
+
+
+def encode_frame(words: Sequence[object]) -> bytes:
+    """A frame that holds these words."""
+    frame = bytearray(_HEADER_BYTES)
+    _ENCODER.encode_into(words, frame, _HEADER_BYTES)
+    size = len(frame) - _HEADER_BYTES
+    if size > LARGEST_FRAME_BYTES:
+        raise Broken(f"a frame of {size} bytes is larger than {LARGEST_FRAME_BYTES}")
+    frame[:_HEADER_BYTES] = size.to_bytes(_HEADER_BYTES, "big")
+    return bytes(frame)
+
+
+def write_frame(writer: asyncio.StreamWriter, words: Sequence[object]) -> None:
+    """Send these words in one frame; nothing if there are none. `await writer.drain()` is up to the caller."""
+    if words:
+        writer.write(encode_frame(words))
+
+
+class FrameReader(Generic[W]):
+    """Frames of one stream, read whole."""
+
+    def __init__(self, reader: asyncio.StreamReader, kind: type[list[W]]) -> None:
+        self._reader = reader
+        self._decoder: msgspec.msgpack.Decoder[list[W]] = msgspec.msgpack.Decoder(kind)
+        self._buffer = bytearray()
+
+    async def next(self) -> list[W]:
+        """The words of all frames that have arrived, in order; waits for the first. Empty at the end of the stream.
+
+        Raises ConnectionError if the stream ends within a frame, and Broken if the bytes are no frame.
+        """
+        words: list[W] = []
+        while not words:
+            data = await self._reader.read(_READ_BYTES)
+            if not data:
+                if self._buffer:
+                    raise ConnectionResetError("the stream ended within a frame")
+                return []
+            self._buffer += data
+            self._cut(words)
+        return words
+
+    def _cut(self, words: list[W]) -> None:
+        """Take the complete frames out of the buffer."""
+        at = 0
+        while len(self._buffer) - at >= _HEADER_BYTES:
+            size = int.from_bytes(self._buffer[at : at + _HEADER_BYTES], "big")
+            if size > LARGEST_FRAME_BYTES:
+                raise Broken(f"a frame of {size} bytes is larger than {LARGEST_FRAME_BYTES}")
+            end = at + _HEADER_BYTES + size
+            if len(self._buffer) < end:
+                break
+            try:
+                words.extend(self._decoder.decode(self._buffer[at + _HEADER_BYTES : end]))
+            except msgspec.MsgspecError as error:
+                raise Broken(f"a frame can't be read: {error}") from error
+            at = end
+        del self._buffer[:at]

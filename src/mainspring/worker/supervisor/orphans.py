@@ -1,0 +1,110 @@
+"""Processes that a guard left behind when it died: found by pid and start time, and killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterable
+
+import psutil
+import structlog
+
+from mainspring.worker.agent.attempt_state import Running
+
+log = structlog.get_logger()
+
+_SAME_SECONDS = 0.05
+_WAIT_SECONDS = 5.0
+_MOST_KNOWN = 1_000
+_STAT_BYTES = 4_096
+_START_FIELD = 19
+"""Field 22 of /proc/<pid>/stat, counted from the one behind the program's name."""
+
+
+def created(pid: int) -> float:
+    """When a process was created, or 0 if it is gone: with its pid it names a process for ever."""
+    try:
+        return psutil.Process(pid).create_time()
+    except psutil.Error:
+        return 0.0
+
+
+class Births:
+    """When processes were created. A child that makes calls is asked for again and again, and costs 13 us, not 54."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[bytes, float]] = {}
+
+    def of(self, pid: int) -> float:
+        """What `created` says."""
+        ticks = _start_ticks(pid)
+        known = self._known.get(pid)
+        if known is not None and ticks and known[0] == ticks:
+            return known[1]
+        if len(self._known) >= _MOST_KNOWN:
+            self._known.clear()
+        since = created(pid)
+        self._known[pid] = (ticks, since)
+        return since
+
+
+def _start_ticks(pid: int) -> bytes:
+    """What Linux says of when a process with this pid was started; nothing if it is gone, or elsewhere."""
+    try:
+        file = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return b""
+    try:
+        # The name of the program is in parentheses, and may have anything in it.
+        return os.read(file, _STAT_BYTES).rpartition(b")")[2].split()[_START_FIELD]
+    except (OSError, IndexError):
+        return b""
+    finally:
+        os.close(file)
+
+
+def kill_strays(strays: Iterable[Running]) -> None:
+    """Kill the processes of these attempts, with their groups and their children, and wait until they are gone."""
+    victims: list[psutil.Process] = []
+    for stray in strays:
+        process = _find(stray)
+        if process is None:
+            continue
+        log.warning("stray.killed", attempt=stray.attempt, pid=stray.pid)
+        victims += [process, *_children(process)]
+        _kill_group(process.pid)
+    for victim in victims:
+        try:
+            victim.kill()
+        except psutil.Error as error:
+            log.info("stray.gone", pid=victim.pid, error=str(error))
+    _, alive = psutil.wait_procs(victims, timeout=_WAIT_SECONDS)
+    for victim in alive:
+        log.error("stray.alive", pid=victim.pid)
+
+
+def _find(stray: Running) -> psutil.Process | None:
+    """The process of an attempt, if it is still that one: pids are used again."""
+    if stray.pid <= 1 or stray.created == 0.0:
+        return None
+    try:
+        process = psutil.Process(stray.pid)
+        return process if abs(process.create_time() - stray.created) < _SAME_SECONDS else None
+    except psutil.Error:
+        return None
+
+
+def _children(process: psutil.Process) -> list[psutil.Process]:
+    try:
+        return process.children(recursive=True)
+    except psutil.Error:
+        return []
+
+
+def _kill_group(pid: int) -> None:
+    """Kill the group that a process leads, if it leads one."""
+    try:
+        if os.getpgid(pid) == pid and pid != os.getpgrp():
+            os.killpg(pid, signal.SIGKILL)
+    except OSError as error:
+        log.info("stray.gone", pid=pid, error=str(error))

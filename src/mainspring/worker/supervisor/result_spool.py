@@ -1,0 +1,121 @@
+"""Ends that no agent has taken yet: in memory, and in a file for the next guard.
+
+A guard that was killed has lost its processes with it; what had ended before is in the file. The file may name ends
+that were taken since: agents take an end twice without harm.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+import structlog
+
+from mainspring.worker.supervisor.frames import encode_frame
+from mainspring.worker.supervisor.supervisor_wire import Ended
+
+log = structlog.get_logger(__name__)
+
+_LARGEST_FILE_BYTES = 8 * 1024 * 1024
+_HEADER_BYTES = 4
+_PORTION_BYTES = 8 * 1024 * 1024
+_FEW = 8
+"""So few words fit into a frame whatever they bring."""
+
+W = TypeVar("W")
+
+
+class Ends:
+    """Attempt to end."""
+
+    def __init__(self, path: Path) -> None:
+        self._new: list[Ended] = []
+        self._ends: dict[str, Ended] = {end.attempt: end for end in _read(path)}
+        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        self._size_bytes = os.fstat(self._file).st_size
+        self._limit_bytes = _LARGEST_FILE_BYTES
+
+    def __contains__(self, attempt: str) -> bool:
+        return attempt in self._ends
+
+    def all(self) -> tuple[Ended, ...]:
+        """Every end that was not taken, the oldest first."""
+        return tuple(self._ends.values())
+
+    def add(self, end: Ended) -> None:
+        """Remember an end. It is in the file after `flush`."""
+        self._ends[end.attempt] = end
+        self._new.append(end)
+
+    def flush(self) -> None:
+        """Write what is new. A killed guard loses nothing of it; a machine that loses power may."""
+        for portion in portions(self._new):
+            self._append(portion)
+        self._new = []
+
+    def forget(self, attempts: Iterable[str]) -> None:
+        """These were taken."""
+        for attempt in attempts:
+            self._ends.pop(attempt, None)
+        if not self._ends or self._size_bytes > self._limit_bytes:
+            self._rewrite()
+
+    def _rewrite(self) -> None:
+        """Only what is left stays in the file."""
+        os.ftruncate(self._file, 0)
+        self._size_bytes = 0
+        self._new = []
+        for portion in portions(self.all()):
+            self._append(portion)
+        self._limit_bytes = max(_LARGEST_FILE_BYTES, 2 * self._size_bytes)
+
+    def _append(self, ends: Sequence[Ended]) -> None:
+        frame = encode_frame(ends)
+        left = memoryview(frame)
+        try:
+            while left:
+                left = left[os.write(self._file, left) :]
+        except OSError as error:
+            # A disk that is full: the agent still gets them from memory, only the next guard would not know.
+            log.warning("ends.unwritten", ends=len(ends), because=str(error))
+            os.ftruncate(self._file, self._size_bytes)
+        else:
+            self._size_bytes += len(frame)
+
+
+def portions(words: Sequence[W]) -> list[Sequence[W]]:
+    """Words in lists that each fit into a frame: ends may bring a mebibyte of output each."""
+    if len(words) <= _FEW:
+        return [words] if words else []
+    found: list[Sequence[W]] = []
+    begin, size = 0, 0
+    for at, word in enumerate(words):
+        size += _size(word) if isinstance(word, Ended) else 0
+        if size > _PORTION_BYTES:
+            found.append(words[begin : at + 1])
+            begin, size = at + 1, 0
+    return [*found, words[begin:]] if begin < len(words) else found
+
+
+def _size(end: Ended) -> int:
+    """About how much an end takes in a frame."""
+    size = len(end.output or "")
+    return size + sum(len(one.path) + len(one.place) + 100 for one in end.artifacts) if end.artifacts else size
+
+
+def _read(path: Path) -> list[Ended]:
+    """The ends in a file; its last frame may be torn."""
+    data = path.read_bytes() if path.exists() else b""
+    ends: list[Ended] = []
+    at = 0
+    while at < len(data):
+        size = int.from_bytes(data[at : at + _HEADER_BYTES], "big")
+        frame = data[at + _HEADER_BYTES : at + _HEADER_BYTES + size]
+        if len(frame) < size:
+            break
+        ends += msgspec.msgpack.decode(frame, type=list[Ended])
+        at += _HEADER_BYTES + size
+    return ends
