@@ -13,7 +13,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-SDK = Path(__file__).parents[1] / "src" / "mainspring" / "sdk"
+SDK = Path(__file__).parents[1] / "src" / "mainspring" / "client"
 SOURCES = tuple(sorted(path for path in (SDK / "aio").glob("*.py") if path.name != "__init__.py"))
 
 _HEAD = "# Made from aio/{name} by tools/sync_client.py: change that file, then run `make client`.\n"
@@ -26,7 +26,7 @@ _WORDS = (
     (r"\benter_async_context\b", "enter_context"),
     (r"\.a(close|read|iter_raw|iter_bytes|iter_lines)\(", r".\1("),
     (r"\bclock\.sleep\(", "clock.pause("),
-    (r"\bmainspring\.sdk\.aio\b", "mainspring.client"),
+    (r"\bmainspring\.client\.aio\b", "mainspring.client"),
     (r"Several calls may be under way at once, all in one event loop\.", "Not for several threads at once."),
 )
 """What stands in the source, and what it becomes."""

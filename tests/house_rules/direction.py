@@ -32,126 +32,128 @@ def _area(ours: str = "", foreign: str = "", standard: frozenset[str] = _EVERYTH
 # A host reaches databases and networks through ports, never by itself.
 _CONCRETE = frozenset({"sqlite3", "http", "urllib", "socket", "subprocess"})
 
-_PORTS = (
-    "store.port store.port_admin store.port_artifacts store.port_front store.port_schedules store.port_sharing "
-    "store.port_terms store.port_workers"
-)
-_REST = (
-    "rest rest_admin rest_apply rest_artifacts rest_claims rest_decisions rest_diagnosis rest_overviews rest_schedules "
-    "rest_sharing"
+_BASICS = "protocol.errors protocol.clock protocol.ids"
+
+_DSL = "client definitions dsl task_context"
+
+# Jobs in Python, definition files, and the client: what users write and call.
+_AUTHORING = _area(
+    f"{_DSL} simulation.inprocess protocol.rest {_BASICS} core.admission.validate_job "
+    "core.admission.validate_submission core.expressions.engine core.graph.references core.lifecycle.failure_policy "
+    "core.model.artifacts "
+    "core.model.audit_entry core.model.job core.model.run core.model.trace_ids core.model.webhook_events "
+    "core.schedules.schedule_json core.schedules.schedule_spec core.schedules.time_zones core.schedules.triggers "
+    "core.schedules.windows core.text.durations core.text.quantities core.text.suggestions core.work.containers "
+    "core.work.http_calls core.work.isolation core.work.map_reduce core.work.work",
+    "msgspec httpx2 obstore yaml",
 )
 
-# The part of a longer name wins: `mainspring.store.ports.store` is its own part, the rest of the store another.
+# The part of a longer name wins: `mainspring.store.ports` is its own part, the rest of the store another.
 AREAS: dict[str, Area] = {
     "mainspring.protocol.errors": _area("", "msgspec", _DATA_MODULES),
     "mainspring.protocol.wire": _area("", "msgspec", _DATA_MODULES),
-    "mainspring.protocol.ids": _area("errors", "uuid_utils"),
-    "mainspring.protocol.clock": _area("errors"),
+    "mainspring.protocol.ids": _area("protocol.errors", "uuid_utils"),
+    "mainspring.protocol.clock": _area("protocol.errors"),
+    "mainspring.protocol.certificates": _area("protocol.errors", "msgspec cryptography"),
+    "mainspring.protocol.rest": _area("protocol.rest", "msgspec", _DATA_MODULES),
+    "mainspring.protocol": _area(),
     "mainspring.event_loop": _area("", "uvloop structlog"),
-    "mainspring.protocol.certificates": _area("errors", "msgspec cryptography"),
-    "mainspring.core": _area("core errors", "msgspec minijinja", _DATA_MODULES),
-    "mainspring.shard": _area("shard core errors wire ids", "msgspec", _DATA_MODULES),
-    "mainspring.store.ports.store": _area(
-        "core errors store.port_admin store.port_artifacts store.port_front store.port_schedules store.port_sharing "
-        "store.port_terms store.port_workers",
+    "mainspring.core": _area("core protocol.errors", "msgspec minijinja", _DATA_MODULES),
+    "mainspring.shard": _area(
+        "shard core protocol.errors protocol.wire protocol.ids",
         "msgspec",
         _DATA_MODULES,
     ),
-    "mainspring.store.ports.admin": _area("core errors", "msgspec", _DATA_MODULES),
-    "mainspring.store.ports.artifacts": _area("core errors", "msgspec", _DATA_MODULES),
-    "mainspring.store.ports.sharing": _area("core errors store.port_terms", "msgspec", _DATA_MODULES),
-    "mainspring.store.ports.terms": _area("", "msgspec", _DATA_MODULES),
-    "mainspring.store.ports.front": _area("core errors", "msgspec", _DATA_MODULES),
-    "mainspring.store.ports.workers": _area("core errors", "msgspec", _DATA_MODULES),
-    "mainspring.store.ports.schedules": _area("core errors", "msgspec", _DATA_MODULES),
-    "mainspring.store": _area("store core errors wire clock event_loop ids", "msgspec asyncpg structlog"),
-    "mainspring.host.background": _area("core.restart_policy clock errors", "msgspec structlog"),
+    "mainspring.store.ports": _area("store.ports core protocol.errors", "msgspec", _DATA_MODULES),
+    "mainspring.store": _area(f"store core event_loop protocol.wire {_BASICS}", "msgspec asyncpg structlog"),
+    "mainspring.host.background": _area(
+        "core.lifecycle.restart_policy protocol.clock protocol.errors", "msgspec structlog"
+    ),
     "mainspring.host": _area(
-        f"host shard core {_PORTS} clock errors event_loop wire ids",
+        f"host shard core store.ports event_loop protocol.wire {_BASICS}",
         "msgspec structlog",
         frozenset(sys.stdlib_module_names) - _CONCRETE,
     ),
-    "mainspring.protocol.rest.runs": _area("", "msgspec", _DATA_MODULES),
-    "mainspring.protocol.rest.apply": _area("rest", "msgspec", _DATA_MODULES),
-    "mainspring.protocol.rest.admin": _area("rest", "msgspec", _DATA_MODULES),
-    "mainspring.protocol.rest.artifacts": _area("rest", "msgspec", _DATA_MODULES),
-    "mainspring.protocol.rest.claims": _area("rest rest_sharing", "msgspec", _DATA_MODULES),
-    "mainspring.protocol.rest.decisions": _area("rest rest_sharing", "msgspec", _DATA_MODULES),
-    "mainspring.protocol.rest.diagnosis": _area("rest", "msgspec", _DATA_MODULES),
-    "mainspring.protocol.rest.overviews": _area("rest", "msgspec", _DATA_MODULES),
-    "mainspring.protocol.rest.schedules": _area("rest", "msgspec", _DATA_MODULES),
-    "mainspring.protocol.rest.sharing": _area("rest", "msgspec", _DATA_MODULES),
+    "mainspring.telemetry.log_output": _area("", "structlog"),
     "mainspring.telemetry": _area(
-        f"telemetry core host shard errors clock {_PORTS}",
+        "telemetry core host shard store.ports protocol.errors protocol.clock",
         "msgspec structlog prometheus_client opentelemetry openlineage attr",
     ),
-    "mainspring.protocol.trust": _area(),
-    "mainspring.egress": _area("outgoing errors trust", "httpx2"),
-    "mainspring.notify": _area("notify outgoing core clock errors sdk.sources", "msgspec httpx2 aiosmtplib apprise"),
+    "mainspring.egress": _area("egress protocol.errors protocol.trust", "httpx2"),
+    "mainspring.notify": _area(
+        "notify egress core protocol.clock protocol.errors definitions.files.sources",
+        "msgspec httpx2 aiosmtplib apprise",
+    ),
     "mainspring.api": _area(
-        f"api host shard core {_PORTS} certificates clock errors event_loop wire ids telemetry trust {_REST}",
+        f"api host shard core store.ports event_loop telemetry protocol.certificates protocol.trust protocol.wire "
+        f"protocol.rest {_BASICS}",
         "msgspec structlog starlette uvicorn websockets httpx2 prometheus_client psutil",
     ),
     "mainspring.worker": _area(
-        "worker certificates rest_admin rest_artifacts sdk.addresses sdk.aio sdk.artifact_files core.artifacts "
-        "outgoing wire event_loop errors clock ids log_output core.isolation core.work core.http_calls core.containers "
-        "core.expressions core.mapping core.references core.invoker_texts core.remote_jobs core.trace_ids "
-        "core.urls host.background sdk.context sdk.signatures",
+        f"worker egress event_loop host.background telemetry.log_output protocol.certificates protocol.wire {_BASICS} "
+        "protocol.rest.admin protocol.rest.artifacts client.addresses client.aio client.artifact_files "
+        "task_context.signatures task_context.task_context core.expressions.engine core.graph.references "
+        "core.model.artifacts core.model.trace_ids core.text.urls core.work.containers core.work.http_calls "
+        "core.work.invoker_options core.work.isolation core.work.map_reduce core.work.remote_jobs core.work.work",
         "msgspec structlog psutil websockets uvloop httpx2 lightkube obstore",
     ),
-    "mainspring.client": _area(
-        f"sdk local {_REST} errors clock ids core.work core.admission core.artifacts "
-        "core.audit_trail core.expressions core.failure_policy core.fires core.hints core.job_rules core.jobs "
-        "core.amounts core.containers core.http_calls core.isolation core.lengths core.mapping core.references "
-        "core.runs core.schedules core.schedule_texts core.trace_ids core.triggers core.webhook_events core.zones",
-        "msgspec httpx2 obstore yaml",
-    ),
+    "mainspring.client": _AUTHORING,
+    "mainspring.definitions": _AUTHORING,
+    "mainspring.dsl": _AUTHORING,
+    "mainspring.task_context": _AUTHORING,
     "mainspring.mapreduce": _area(
-        "mapreduce outgoing core.mapping core.work core.expressions core.expression_grammar core.expression_values "
-        "core.hints clock errors sdk.context",
+        "mapreduce egress core.expressions core.text.suggestions core.work.map_reduce core.work.work protocol.clock "
+        "protocol.errors task_context.task_context",
         "msgspec httpx2",
     ),
     "mainspring.folder": _area(
-        f"folder sdk {_REST} errors clock ids core.fires core.hints core.schedule_texts core.schedules core.triggers",
+        f"folder {_DSL} protocol.rest {_BASICS} core.schedules.schedule_json core.schedules.schedule_spec "
+        "core.schedules.triggers core.schedules.windows core.text.suggestions",
         "msgspec structlog watchfiles psutil",
     ),
-    "mainspring.doctor": _area(f"checkup sdk {_REST} errors clock store.sqlite_file", "msgspec psutil"),
-    "mainspring.smoke": _area(
-        f"smoke sdk {_REST} errors clock ids core.isolation core.job_rules core.remote_jobs core.work", "msgspec"
+    "mainspring.doctor": _area(
+        f"doctor {_DSL} protocol.rest protocol.errors protocol.clock store.sqlite.file", "msgspec psutil"
     ),
-    "mainspring.simulation.capacity": _area(
-        "fleet shard core host.intake host.loop host.pace wire ids clock errors worker.played sdk.drafts "
-        "sdk.field_values sdk.quantities sdk.sources",
+    "mainspring.smoke": _area(
+        f"smoke {_DSL} protocol.rest {_BASICS} core.admission.validate_job core.work.isolation core.work.remote_jobs "
+        "core.work.work",
         "msgspec",
     ),
+    "mainspring.simulation.capacity": _area(
+        "simulation.capacity simulation.virtual_worker shard core host.batch_sizer host.intake host.loop "
+        f"protocol.wire {_BASICS} definitions.files definitions.quantities",
+        "msgspec",
+    ),
+    "mainspring.simulation.inprocess": Area(_EVERYTHING, _EVERYTHING),
+    "mainspring.simulation": _area(f"worker protocol.wire {_BASICS} core.work", "msgspec structlog"),
     "mainspring.cli": _area(
-        f"cli bootstrap certificates checkup errors folder sdk {_REST} smoke standalone clock "
-        "core.audit_trail core.clock_changes core.hints core.invoker_texts core.isolation core.schedules core.triggers "
-        "core.zones",
+        f"cli doctor folder smoke {_DSL} app.build app.standalone protocol.certificates protocol.clock protocol.errors "
+        "protocol.rest core.model.audit_entry core.schedules.clock_changes core.schedules.schedule_spec "
+        "core.schedules.time_zones core.schedules.triggers core.text.suggestions core.work.invoker_options "
+        "core.work.isolation",
         "click rich_click rich msgspec yaml",
     ),
     "mainspring.cli.commands.pipelines.folder_view": _area(
-        "cli clock errors folder scheduler sdk.calls sdk.quantities", "rich"
+        "cli folder app.folder_scheduler client.api_calls definitions.quantities protocol.clock protocol.errors", "rich"
     ),
-    "mainspring.cli.commands.processes.up": _area("cli event_loop folder log_output scheduler serving", "rich_click"),
-    "mainspring.cli.commands.runs.run": _area("cli clock log_output sdk standalone", "rich_click"),
+    "mainspring.cli.commands.processes.up": _area(
+        "cli event_loop folder app.folder_scheduler app.server telemetry.log_output", "rich_click"
+    ),
+    "mainspring.cli.commands.runs.run": _area(
+        f"cli {_DSL} app.standalone protocol.clock telemetry.log_output", "rich_click"
+    ),
     "mainspring.cli.commands.processes.worker": _area(
-        "cli worker.launch core.isolation errors sdk.quantities", "rich_click"
+        "cli worker.agent.launch core.work.isolation definitions.quantities protocol.errors", "rich_click"
     ),
-    "mainspring.cli.commands.processes.server": _area("cli serving sdk.quantities", "rich_click"),
-    "mainspring.cli.commands.local.demo": _area("cli demo errors sdk.quantities", "rich_click rich"),
-    "mainspring.cli.commands.operations.simulate": _area("cli errors fleet", "rich_click"),
-    "mainspring.cli.commands.operations.simulate_tables": _area("cli fleet", "msgspec"),
-    "mainspring.cli.commands.local.openapi": _area("cli api.app api.openapi", "rich_click msgspec"),
-    "mainspring.telemetry.log_output": _area("", "structlog"),
-    "mainspring.app.server": Area(_EVERYTHING, _EVERYTHING),
-    "mainspring.app.standalone": Area(_EVERYTHING, _EVERYTHING),
-    "mainspring.app.folder_scheduler": Area(_EVERYTHING, _EVERYTHING),
+    "mainspring.cli.commands.processes.server": _area("cli app.server definitions.quantities", "rich_click"),
+    "mainspring.cli.commands.local.demo": _area("cli demo definitions.quantities protocol.errors", "rich_click rich"),
+    "mainspring.cli.commands.operations.simulate": _area("cli protocol.errors simulation.capacity", "rich_click"),
+    "mainspring.cli.commands.operations.simulate_tables": _area("cli simulation.capacity", "msgspec"),
+    "mainspring.cli.commands.local.openapi": _area("cli api.app api.http.openapi", "rich_click msgspec"),
+    "mainspring.app": Area(_EVERYTHING, _EVERYTHING),
     "mainspring.demo": Area(_EVERYTHING, _EVERYTHING),
-    "mainspring.app.build": Area(_EVERYTHING, _EVERYTHING),
-    "mainspring.simulation.inprocess": Area(_EVERYTHING, _EVERYTHING),
-    "mainspring.testing": _area("local sdk errors", "msgspec"),
-    "mainspring": _area("sdk errors scheduler"),
+    "mainspring.testing": _area("simulation.inprocess client definitions dsl task_context protocol.errors", "msgspec"),
+    "mainspring": _area("client dsl task_context protocol.errors app.folder_scheduler"),
 }
 
 

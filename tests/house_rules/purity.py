@@ -28,7 +28,7 @@ def time_has_one_home(source: Source) -> Iterator[Complaint]:
 
 
 def chance_has_one_home(source: Source) -> Iterator[Complaint]:
-    """Only `protocol/ids.py` draws from the machine's randomness. A `Random` that was given a seed may be handed around."""
+    """Only `ids.py` draws from the machine's randomness. A `Random` that was given a seed may be handed around."""
     if not source.is_under("mainspring") or source.is_under("mainspring.protocol.ids"):
         return
     for node, name in source.references:

@@ -17,10 +17,10 @@ _SETTERS = {"setattr", "__setattr__", "force_setattr"}
 
 
 def only_the_table_assigns_states(source: Source) -> Iterator[Complaint]:
-    """A task's `.state` is written in `core/lifecycle/states.py` alone and a run's in `core/model/run.py`, by whatever means."""
+    """A task's `.state` is written in `core/lifecycle/states.py` alone, a run's in `core/model/run.py` alone."""
     if not source.is_under("mainspring") or source.is_under("mainspring.core.lifecycle.states"):
         return
-    message = "only core/lifecycle/states.py changes a task's state, and core/model/run.py a run's: go through their functions"
+    message = "only core/lifecycle/states.py changes a task's state, only core/model/run.py a run's: go through them"
     for node in source.nodes:
         match node:
             case ast.Attribute(value=ast.Name(id="run"), attr="state") if source.is_under("mainspring.core.model.run"):

@@ -1,1 +1,1 @@
-"""One suite for all stores, written from the docstrings of `store/ports/store.py`, and what is special to each adapter."""
+"""One suite for all stores, written from the docstrings of `store.py`, and what is special to each adapter."""

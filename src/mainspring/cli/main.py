@@ -3,7 +3,7 @@
 A command's module is imported when somebody asks for it, and imports what it needs inside its function: at the top it
 has only click and `options`. So `mainspring --help` stays under 0.3 s, however much there is behind the commands.
 
-When you add a command: write its file beside this one, add its line to `_COMMANDS` and its name to a panel of
+When you add a command: write its file in `commands/`, add its line to `_COMMANDS` and its name to a panel of
 `_PANELS`, and say in tests/cli/calls.py how it is called.
 """
 
@@ -194,7 +194,7 @@ class Commands(click.RichGroup):
 
 def _words_of(name: str) -> str | None:
     """The first paragraph of a command's docstring, as its source has it; None if there is no source to read."""
-    source = Path(__file__).with_name(f"{_COMMANDS[name].rpartition('.')[2]}.py")
+    source = Path(__file__).parent.joinpath(*_COMMANDS[name].split(".")[2:]).with_suffix(".py")
     function = _FUNCTIONS.get(name, name)
     try:
         text = source.read_text(encoding="utf-8")

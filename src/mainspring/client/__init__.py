@@ -1,1 +1,1 @@
-"""What users import: the client, `@task`, `serve`, and what a task sees of itself."""
+"""The client of the HTTP API: `aio/` for programs with an event loop, and the blocking one made from it."""

@@ -1,4 +1,4 @@
-# Made from aio/calls.py by tools/sync_client.py: change that file, then run `make client`.
+# Made from aio/api_calls.py by tools/sync_client.py: change that file, then run `make client`.
 """How a client asks: one question, a list page by page, an act. What can be asked is in `client.py` and beside it."""
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
     file:///srv/artifacts/<key>        a disk that whoever reads has too
     s3://bucket/prefix/<key>           with the credentials of whoever reads: AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL, ..
 
-1. A place is read only if it ends in the key of the artifact (`core/model/artifacts.py`): a worker names places, and nobody
-   is to read any other file for it.
+1. A place is read only if it ends in the key of the artifact (`core/model/artifacts.py`): a worker names places, and
+   nobody is to read any other file for it.
 2. What comes out of it is what was stored, by its size and its SHA-256, or Refused is raised.
 3. A file is never in memory as a whole.
 """

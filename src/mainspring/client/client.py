@@ -7,8 +7,10 @@
         run = client.submit("etl", params={"day": "2026-11-15"})
         ended = client.wait(run.id)
 
-Answers are the structs of `protocol/rest/runs.py`; lists are read page by page while they are iterated over. Errors are those of
-`protocol/errors.py`, by the code of the problem that the server answered with, which they carry as `problem`. What is safe to
+Answers are the structs of `protocol/rest/runs.py`; lists are read page by page while they are iterated over. Errors are
+those of
+`protocol/errors.py`, by the code of the problem that the server answered with, which they carry as `problem`. What is
+safe to
 repeat is repeated by itself for a while (`connection.py`); `submit` draws an idempotency key, so it is safe too.
 
 Runs and what is done to them are here; definitions in numbers, tasks, schedules, diagnoses, failures, webhooks, how a

@@ -1,4 +1,4 @@
-"""A job file: the friendly form that people write, made into the strict form that the server takes (`core/model/job.py`).
+"""A job file: the friendly form that people write, made into the strict form that the server takes (`job.py`).
 
     name: etl
     timeout: 2h
@@ -11,7 +11,8 @@
         shell: sort < in | uniq > out
         resources: {cpu: 0.5, memory: 512Mi}
 
-`read_definition` names every flaw that it can see, each with its line: its own, and those of `core/admission/validate_submission.py`, which
+`read_definition` names every flaw that it can see, each with its line: its own, and those of
+`core/admission/validate_submission.py`, which
 are the rules of the server. What only the server can know comes back as pointers, which `blame` leads back to the
 lines. The strict form is taken as well, and each field of it beside the friendly ones.
 

@@ -11,7 +11,8 @@ Two forms, and every mixture of them, by one reader:
     map: {prompt: "Analyze: {{title}}"}          tasks:
     reduce: {type: json}                           - {id: extract, run: "python extract.py {{ params.day }}"}
 
-What the job part may say is in `definitions/files/job_fields.py`, as for any job file; the rest in `definitions/files/pipeline_fields.py`. Every
+What the job part may say is in `definitions/files/job_fields.py`, as for any job file; the rest in
+`definitions/files/pipeline_fields.py`. Every
 flaw that can be seen here is named with its line, as in job files and schedule files, of which this is made.
 """
 

@@ -8,8 +8,8 @@
     max_delay: 1h
 
 Every flaw that can be seen here is named with its line: those of the form, and those of the server's own rules
-(`core/schedules/schedule_spec.py`), but for what depends on the time or on what the server has. The strict form is taken as well, and
-each field of it beside the friendly ones.
+(`core/schedules/schedule_spec.py`), but for what depends on the time or on what the server has. The strict form is
+taken as well, and each field of it beside the friendly ones.
 
 When you add a field: a line in `SCHEDULE_FIELDS`.
 """

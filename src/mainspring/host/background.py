@@ -1,7 +1,7 @@
 """Supervised background loops: the one place that starts what is to run for as long as its owner does.
 
-    supervise(name, loop)    run the loop; when it fails: log, count, back off, restart it (`core/lifecycle/restart_policy.py`)
-    running({name: loop})    supervise some loops for as long as a block lasts
+    supervise(name, loop)    run the loop; when it fails: log, count, back off, restart it
+    (`core/lifecycle/restart_policy.py`) running({name: loop})    supervise some loops for as long as a block lasts
 
 1. A loop that fails, or returns although it should run for ever, is logged with a traceback, counted and restarted.
 2. Cancellation passes through, and is not a failure. What a loop raises while it is cancelled is logged.

@@ -1,8 +1,8 @@
 """From a template and values to the text of a prompt.
 
 What is in the data stays data: a value is put in once, and never read as a template. A name that stands alone,
-`{{title}}`, is its whole value, however long that is; any other expression is the engine's (`core/expressions/engine.py`),
-with the bounds that it has.
+`{{title}}`, is its whole value, however long that is; any other expression is the engine's
+(`core/expressions/engine.py`), with the bounds that it has.
 """
 
 from __future__ import annotations

@@ -3,7 +3,8 @@
 Each event is about one thing, so that one that can't be taken has an owner: a run, a task, a worker or a shape. What
 the shard finds due by itself (a timer, a step of a spread, the placing of a shape) is an event too, for that reason.
 
-If you add one: a case in `Shard._apply`, an owner in `shard/rejected_events.py`, a producer in `host/`, and the simulator.
+If you add one: a case in `Shard._apply`, an owner in `shard/rejected_events.py`, a producer in `host/`, and the
+simulator.
 """
 
 from __future__ import annotations

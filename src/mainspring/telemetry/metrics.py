@@ -4,7 +4,8 @@
     transitions_total{state}  task_wait_seconds{priority} ..                    by each leader (`meters.py`)
     tasks_queued{tenant,priority,reason}  worker_slots{zone,state} ..           looked up in leaders (`gauges.py`)
     level{shard}  runs_waiting{shard}                                           of what is watched (`degradation.py`)
-    schedule_next_fire_timestamp_seconds ..                                     read now and then (`schedule_metrics.py`)
+    schedule_next_fire_timestamp_seconds ..                                     read now and then
+    (`schedule_metrics.py`)
 
 Each name begins with `mainspring_`. A label that a caller can choose (a tenant, a job, a schedule, a zone) has a
 bounded number of values (`labels.py`); ids of runs and tasks are never labels. docs/reference/metrics.md has the list.

@@ -4,8 +4,8 @@
     ├ queued                   from when it was to start to its first start
     └ extract                  an attempt, from its start to its end          cicd.pipeline.task.*, cicd.worker.*
 
-Spans are told of when they are over, with the ids of `core/model/trace_ids.py`: a task that got TRACEPARENT is a part of it.
-What an attribute is called is in NAMES and nowhere else, as the conventions still change.
+Spans are told of when they are over, with the ids of `core/model/trace_ids.py`: a task that got TRACEPARENT is a part
+of it. What an attribute is called is in NAMES and nowhere else, as the conventions still change.
 """
 
 from __future__ import annotations

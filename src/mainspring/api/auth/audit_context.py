@@ -5,8 +5,8 @@
         entry = audit.entry(run_id, tenant=run.tenant, why=body.why)
 
 A route that changes something asks for an `Auditor`, makes one entry, and gives it to whoever writes the change. A
-request that turns out to change nothing by its own wish (a dry run) says `nothing_to_say`. `api/http/routing.py` sees to it that
-each answered request has done one of the two (I-73).
+request that turns out to change nothing by its own wish (a dry run) says `nothing_to_say`. `api/http/routing.py` sees
+to it that each answered request has done one of the two (I-73).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""From what a request says to what the store lists: `?q=` (core/query/filters.py) and plain parameters, which all must hold.
+"""From what a request says to what the store lists: `?q=` (filters.py) and plain parameters, which all must hold.
 
 Whose work it may be is decided here for both: a tenant in a filter obeys the same rule as one in a parameter.
 """

@@ -18,12 +18,13 @@
 
 1. A route says which role it asks for; None is for what anybody may ask. There is no default.
 2. Nobody's body is read before it is known who asks, and none further than `largest_body`.
-3. A route says what it is counted as (`api/submission/rate_limits.py`): a question is a query and everything else an act, unless it says
-   otherwise. It is counted before anything is done for it.
+3. A route says what it is counted as (`api/submission/rate_limits.py`): a question is a query and everything else an
+   act, unless it says otherwise. It is counted before anything is done for it.
 4. What a function returns is the answer: a struct as JSON, a `Response` as it is, a `Page` with what all lists have
    (`api/http/paging.py`).
 
-The document of all routes is made by `api/http/openapi.py` from the same `Endpoint`s; `api/http/problems.py` answers for errors.
+The document of all routes is made by `api/http/openapi.py` from the same `Endpoint`s; `api/http/problems.py` answers
+for errors.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
 """What a submission has to pass, once it is known what it says: where it goes (ADM-8), whether it may be P0 (ADM-3),
-and whether its pool takes anything new now (ADM-6, HA-5). How often somebody may come is `api/submission/rate_limits.py`.
+and whether its pool takes anything new now (ADM-6, HA-5). How often somebody may come is
+`api/submission/rate_limits.py`.
 
     checked      Refused: with every fault, the same until somebody changes a rule
     let in       Overloaded (429) while too much waits, Closed (503) while nobody could take it, with when to come again

@@ -1,7 +1,7 @@
 """From a wish for a run to a row of intake.
 
-Runs that come at the same time go to the store together (`group_commit.py`), those with an idempotency key as well. What
-is wrong with one does not touch the others: without it they are tried again.
+Runs that come at the same time go to the store together (`group_commit.py`), those with an idempotency key as well.
+What is wrong with one does not touch the others: without it they are tried again.
 
 Which job a name means is remembered. If the store does not have that job any more, because it went back in time, it is
 forgotten here, and the name is looked up once more; whoever named the job by its id has to submit it again.

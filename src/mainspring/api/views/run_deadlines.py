@@ -1,6 +1,7 @@
 """By when a run is to be over, for the API: from rows alone, so that it can be asked also while nobody leads.
 
-What a shard finds by the tasks (`shard/tasks/deadlines.py`) is found here by their names: all tasks of a fan-out are one.
+What a shard finds by the tasks (`shard/tasks/deadlines.py`) is found here by their names: all tasks of a fan-out are
+one.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Reads what is known of a schedule, so that it can be said why it does not run (`core/explain/schedule_diagnosis.py`)."""
+"""Reads what is known of a schedule, so that it can be said why it does not run (`schedule_diagnosis.py`)."""
 
 from __future__ import annotations
 

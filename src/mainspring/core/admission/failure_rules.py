@@ -1,4 +1,4 @@
-"""What a job may say about failures (RTY-1, RTY-2): the rules of a retry policy. `core/admission/validate_submission.py` applies them."""
+"""What a job may say of failures (RTY-1, RTY-2): the rules of a retry policy. `validate_submission.py` applies them."""
 
 from __future__ import annotations
 

@@ -4,7 +4,8 @@
     not taken in        its start time is to come, it is held, or others are before it in intake
     no leader answers   SCHEDULER_LAG while somebody leads, UNKNOWN if nobody does: no cause, no advice
 
-Whatever is under way in the memory of a leader is `shard/explain/diagnose.py`'s to explain: it knows what it decides by.
+Whatever is under way in the memory of a leader is `shard/explain/diagnose.py`'s to explain: it knows what it decides
+by.
 """
 
 from __future__ import annotations

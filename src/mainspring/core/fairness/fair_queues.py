@@ -6,8 +6,8 @@ Entries are never searched for: one is stale if its task has moved since (its `s
 and is dropped when it comes to the head. `depth` counts the true ones. Tasks whose priority was changed, or that were
 set aside, wait beside their line, oldest first, and each joins its head when it is older than what is there.
 
-1. A task is in the queues exactly while it is QUEUED, unless it is set aside (`shard/placement/blocked.py`); `push` and `left` are
-   called where that changes, and `depth` counts all of them.
+1. A task is in the queues exactly while it is QUEUED, unless it is set aside (`shard/placement/blocked.py`); `push` and
+   `left` are called where that changes, and `depth` counts all of them.
 2. A parked shape is passed over, so that what can't be placed hides nobody behind it. `wake` lets it try again.
 3. A tenant that may have no more is passed over at a priority, until it may have more (`let_try`), or what it would
    place next may be something else: tasks of it came or left, or a shape of it was woken.

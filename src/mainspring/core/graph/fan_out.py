@@ -6,8 +6,8 @@
     ["Oslo", "Rome"]         a list, as JSON
     outputs.list.files|unique    anything else is an expression, and stays within its bounds
 
-A plain path is walked in the JSON itself (`core/graph/references.py`), without the bounds of expressions: lists of 10,000
-items and more are wanted. Items stay JSON texts: each is handed to its task exactly as it was written.
+A plain path is walked in the JSON itself (`core/graph/references.py`), without the bounds of expressions: lists of
+10,000 items and more are wanted. Items stay JSON texts: each is handed to its task exactly as it was written.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@
     item.name                into what a task of a fan-out is for
 
 A path is walked in the JSON itself, without the bounds of expressions and without a change of type. In the `values` of
-a function call (`core/work/work.py`) an object with the key `$` stands for what its path leads to, and everything else for
-itself, texts with braces in them too:
+a function call (`core/work/work.py`) an object with the key `$` stands for what its path leads to, and everything else
+for itself, texts with braces in them too:
 
     {"rows": {"$": "outputs.fetch"}, "day": {"$": "params.day", "default": "today"}, "title": "{{ as it is }}"}
 

@@ -8,8 +8,8 @@
 What was put off comes back at its own time, spread out, and not when the circuit closes. A circuit of which nothing was
 heard for long closes by itself: whatever it was open for has gone.
 
-These classes count and answer; `shard/tasks/circuit_breakers.py` asks them, moves tasks, and keeps a row of each circuit that is
-open. Times are seconds of the store's clock. What is counted is in memory only, and bounded.
+These classes count and answer; `shard/tasks/circuit_breakers.py` asks them, moves tasks, and keeps a row of each
+circuit that is open. Times are seconds of the store's clock. What is counted is in memory only, and bounded.
 """
 
 from __future__ import annotations

@@ -18,7 +18,8 @@
    reopens this one. A task that FAILED because of a condition is a root itself, and has none. One that is skipped by
    its own condition has the first of those that the condition names, before all others one that did not succeed.
 
-If you add a row: `core/lifecycle/states.py` must have the edge from PENDING, and docs/explanation/states.md tells people.
+If you add a row: `core/lifecycle/states.py` must have the edge from PENDING, and docs/explanation/states.md tells
+people.
 """
 
 from __future__ import annotations

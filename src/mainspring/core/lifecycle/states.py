@@ -16,8 +16,8 @@ person's retry goes through `reopen`, the only other function that assigns a sta
 2. Every assignment returns a `Transition`; `seq` counts them without a gap, so that the history of a task is a path.
 3. Within one generation the path follows the table.
 
-If you add a state: the table here, `core/model/run.py` (what it means for the run), `api` names (STA-6), the simulator's
-model of I-04, and docs/explanation/states.md.
+If you add a state: the table here, `core/model/run.py` (what it means for the run), `api` names (STA-6), the
+simulator's model of I-04, and docs/explanation/states.md.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@ A task names groups and is counted while it has a room; a job names groups and e
 first start until it is over. A task whose run counts by a group is not counted by it again. A group that nobody has
 defined limits nothing.
 
-A limit of a group is one number for the whole cluster. Each pool has a part of it (`core/limits/limit_shares.py`); of a rate, what
-has been taken from the store (`core/limits/rate_grants.py`).
+A limit of a group is one number for the whole cluster. Each pool has a part of it (`core/limits/limit_shares.py`); of a
+rate, what has been taken from the store (`core/limits/rate_grants.py`).
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
     growth       tasks that a fan-out or an output makes
     readiness    tasks that become ready at once
 
-How fast is set in `core/model/settings.py`. Time is the shard's life in seconds, which the caller gives. A bucket that nobody
-takes from fills up to its burst.
+How fast is set in `core/model/settings.py`. Time is the shard's life in seconds, which the caller gives. A bucket that
+nobody takes from fills up to its burst.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """What people are told of by themselves: one struct, whoever raises it, and how it becomes a row of the outbox (OBS-6).
 
 An alert has a key. While it is open under that key nobody is told again; when what led to it is over, it is resolved
-under the same key, and whoever was told hears of that too: an episode. `host/outbox/alert_episodes.py` keeps the episodes and sends
-them on.
+under the same key, and whoever was told hears of that too: an episode. `host/outbox/alert_episodes.py` keeps the
+episodes and sends them on.
 
 If you add a kind: AlertKind, docs/reference/alerts.md, and where it is resolved.
 """

@@ -8,7 +8,8 @@
     {"map": {"prompt": "Sort: {{title}}"}, "input": {..}}            a prompt for each item (`core/work/map_reduce.py`)
     {"http": {"url": "https://.."}}                                  a request (`core/work/http_calls.py`)
     {"container": {"image": "python:3.13", "run": [..]}}             in a container (`core/work/containers.py`)
-    {"kubernetes": {"image": .., "run": [..]}}, {"ray": {..}}        beyond the worker's machine (`core/work/remote_jobs.py`)
+    {"kubernetes": {"image": .., "run": [..]}}, {"ray": {..}}        beyond the worker's machine
+    (`core/work/remote_jobs.py`)
 
 and beside each of them, if wanted: `env`, `secrets`, `directory`, `grace_seconds`, `isolation`, `network`, `fetch`.
 The scheduler never looks inside; admission checks it, a worker carries it out. A new kind is a struct here and an
@@ -88,7 +89,7 @@ class _Function(_Work, frozen=True, kw_only=True):
     args: dict[str, msgspec.Raw] = {}
     """Keyword arguments; texts in them may be templates."""
     values: dict[str, msgspec.Raw] | None = None
-    """Keyword arguments too, exactly as they are written but for references (`core/graph/references.py`), and made what the
+    """Keyword arguments too, exactly as they are written but for references (`references.py`), and made what the
     function declares. If there are `values`, parameters get nothing that is not said."""
 
 

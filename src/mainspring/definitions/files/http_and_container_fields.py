@@ -1,4 +1,4 @@
-"""The fields of HTTP calls and containers in job and pipeline files (`core/work/http_calls.py`, `core/work/containers.py`)."""
+"""The fields of HTTP calls and containers in job and pipeline files (`http_calls.py`, `containers.py`)."""
 
 from __future__ import annotations
 

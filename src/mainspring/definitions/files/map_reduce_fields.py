@@ -1,4 +1,4 @@
-"""The fields of map-reduce in job and pipeline files: `input`, `map`, `reduce` and `invoker` (`core/work/map_reduce.py`)."""
+"""The fields of map-reduce in job and pipeline files: `input`, `map`, `reduce` and `invoker` (`map_reduce.py`)."""
 
 from __future__ import annotations
 

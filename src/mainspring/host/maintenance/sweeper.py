@@ -1,7 +1,8 @@
 """Keeping the store small (OPS-7): finished runs move to history, old days and old rows go. And looking whether a task
 can't be explained (STA-7), or a worker has been silent for long (LIV-1): what is found, the shard is told.
 
-What is swept, and when, is `Retention` in `core/model/settings.py`. Days are dropped whole; the rest goes in chunks of 1,000
+What is swept, and when, is `Retention` in `core/model/settings.py`. Days are dropped whole; the rest goes in chunks of
+1,000
 rows with a pause in between; nothing is ever deleted in one long statement. Runs are moved by the shard's own batches:
 the sweep only names them.
 """

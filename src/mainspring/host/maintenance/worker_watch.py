@@ -1,7 +1,8 @@
 """The second watch over workers (LIV-1): what servers heard is noted in the store, and read there by whoever sweeps.
 
 The first watch is a timer in the shard's memory. Should that be missing, or should a leader have died with workers that
-never came to the next one, their rows still tell. Whether a worker is given up, the shard decides (`shard/workers/liveness.py`).
+never came to the next one, their rows still tell. Whether a worker is given up, the shard decides
+(`shard/workers/liveness.py`).
 """
 
 from __future__ import annotations

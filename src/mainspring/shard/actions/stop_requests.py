@@ -2,7 +2,8 @@
 
 A task that is asked to stop keeps its state and its room until its worker says that the process is gone, or is lost.
 What has not started is called back (`Recall`); what runs is signalled (`Stop`). A worker that speaks plain HTTP hears
-of it when it next says something of the attempt; what it has not started is taken back at once (`shard/workers/claims.py`).
+of it when it next says something of the attempt; what it has not started is taken back at once
+(`shard/workers/claims.py`).
 """
 
 from __future__ import annotations

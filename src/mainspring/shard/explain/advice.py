@@ -1,7 +1,7 @@
 """What can be done about a task that waits (OBS-1): only what would change the verdict, as the shard's own rules say.
 
-For each reason there are candidates. Each is tried on a copy (`shard/explain/forecast.py`), and offered if the task would
-start, or would wait for something else; the effect says which. To wait is offered wherever a start is expected.
+For each reason there are candidates. Each is tried on a copy (`shard/explain/forecast.py`), and offered if the task
+would start, or would wait for something else; the effect says which. To wait is offered wherever a start is expected.
 
 If you add a reason: its candidates in `_CANDIDATES`.
 """

@@ -1,4 +1,4 @@
-"""How things stand in a pool (`core/fairness/pool_status.py`), as its shard has it in mind: who has what, who waits, and for what.
+"""How things stand in a pool (`pool_status.py`), as its shard has it in mind: who has what, who waits, and for what.
 
 Made when somebody asks. It changes nothing, and costs a look at each line, tenant and worker.
 """

@@ -1,5 +1,6 @@
 """What keeps a queued task from starting though there may be room: freezes, pauses, policies, circuits, budgets,
-quotas, groups. Each answers by the very rule that the scheduler decides by (`shard/placement/gates.py`, `shard/placement/concurrency_groups.py`).
+quotas, groups. Each answers by the very rule that the scheduler decides by (`shard/placement/gates.py`,
+`shard/placement/concurrency_groups.py`).
 
 An answer is cheap, for every line of a pool may ask: the code, and the words of `ms queue`. What else there is to say
 of it, with names and numbers, is found when somebody wants to know (`Hold.tell`).

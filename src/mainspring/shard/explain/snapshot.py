@@ -1,8 +1,8 @@
 """A scene: a small part of what a shard has in mind, copied, in which one task waits as it does in truth.
 
-`copy_around` (`shard/explain/snapshot_copy.py`) makes it, and costs a few milliseconds; it may be handed to another thread.
-`memory_of` makes a memory of it, as often as somebody wants to see what would happen (`shard/explain/forecast_engine.py`), and
-`dissolve` lets go of that.
+`copy_around` (`shard/explain/snapshot_copy.py`) makes it, and costs a few milliseconds; it may be handed to another
+thread. `memory_of` makes a memory of it, as often as somebody wants to see what would happen
+(`shard/explain/forecast_engine.py`), and `dissolve` lets go of that.
 
 1. A scene shares nothing with the memory that it was copied from but what never changes, and is never changed itself.
 2. Runs are small: of each there are the tasks that matter here, numbered anew, so their ids are others than in truth

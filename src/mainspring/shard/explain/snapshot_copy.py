@@ -1,4 +1,4 @@
-"""What one task's start depends on is copied out of a shard's memory (`shard/explain/snapshot.py`), as much of it as decides.
+"""What one task's start depends on is copied out of a shard's memory (`snapshot.py`), as much of it as decides.
 
     workers   all of a small fleet; of a large one those that have something of the task's tenant, some that would take
               the task, and some of the others

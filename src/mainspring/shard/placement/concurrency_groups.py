@@ -1,6 +1,7 @@
 """Work waits for the limits of its groups (PLC-12): what is free of them, who is let in, what is asked for.
 
-    concurrency   the shard may use up to its share; the store divides the limit among the pools (`core/limits/limit_shares.py`)
+    concurrency   the shard may use up to its share; the store divides the limit among the pools
+    (`core/limits/limit_shares.py`)
     rate          each start spends one of what was taken from the store (`core/limits/rate_grants.py`)
 
 A shape whose group is full is parked, and a run that can't get in is set aside. Both come back when something of the

@@ -1,6 +1,7 @@
 """What has gone well or badly is counted, and while a circuit is open its work is held back (RTY-4).
 
-`core/lifecycle/circuit_breakers.py` counts and decides; here tasks are held, circuits get their rows, and people are told. A task is
+`core/lifecycle/circuit_breakers.py` counts and decides; here tasks are held, circuits get their rows, and people are
+told. A task is
 looked at when it becomes ready (`is_held`), and if the circuit of its job has opened since, when it is placed
 (`may_be_placed`). What is held is PENDING until a time, and looked at again then.
 """

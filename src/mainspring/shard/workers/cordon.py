@@ -4,8 +4,8 @@
        ▲───────────────uncordon──────────────────────┘
 
 A hold is part of the worker's row, so that a new leader knows it, and of `ShardMemory.held`, so that the worker still
-has it when it comes back. What is asked of the tasks there is part of their rows (`shard/actions/stop_requests.py`): who uncordons a
-worker does not take that back.
+has it when it comes back. What is asked of the tasks there is part of their rows (`shard/actions/stop_requests.py`):
+who uncordons a worker does not take that back.
 """
 
 from __future__ import annotations

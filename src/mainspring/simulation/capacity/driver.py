@@ -6,8 +6,8 @@
         batch ─► commit         takes so long for itself, and so long for each row
         effects ─► workers      when it is durable
 
-Beside the shard also its pace (`host/batch_sizer.py`), the rule of intake (`core/admission/intake.py`) and the sizes are the real ones.
-A moment of the virtual clock costs nothing: a pool is played as fast as its shard decides.
+Beside the shard also its pace (`host/batch_sizer.py`), the rule of intake (`core/admission/intake.py`) and the sizes
+are the real ones. A moment of the virtual clock costs nothing: a pool is played as fast as its shard decides.
 """
 
 from __future__ import annotations

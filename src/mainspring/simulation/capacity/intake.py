@@ -1,7 +1,7 @@
 """Runs on their way into a shard: read as fast as it has room for them, as a host does (`host/intake.py`).
 
-The rule is the real one (`core/admission/intake.py`); what is simulated is that a read takes time, and that what was handed over
-counts until its batch is durable.
+The rule is the real one (`core/admission/intake.py`); what is simulated is that a read takes time, and that what was
+handed over counts until its batch is durable.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The part of the store's port for those who look after an installation: audit, tenants, settings, webhooks.
 
-The promises at the top of `store/ports/store.py` hold here too. A method that changes something for somebody takes the entry
-of the audit log that tells of it, and writes it in the same transaction: if it raises, there is no entry either.
+The promises at the top of `store/ports/store.py` hold here too. A method that changes something for somebody takes the
+entry of the audit log that tells of it, and writes it in the same transaction: if it raises, there is no entry either.
 """
 
 from __future__ import annotations

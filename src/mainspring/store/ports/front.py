@@ -1,7 +1,7 @@
 """The part of the store's port that faces outwards: lists for the API, tokens, servers, and what was heard of workers.
 
-The promises at the top of `store/ports/store.py` hold here too. Nothing in this part is the shard's business: it reads what
-commits have written, or keeps what no shard decides.
+The promises at the top of `store/ports/store.py` hold here too. Nothing in this part is the shard's business: it reads
+what commits have written, or keeps what no shard decides.
 """
 
 from __future__ import annotations
@@ -246,7 +246,8 @@ class Liveness(Protocol):
     async def unheard(self, shard: str, age: timedelta, limit: int, claimant_age: timedelta) -> list[WorkerRow]:
         """Workers that are neither lost nor gone, and were last heard of at least `age` ago, longest ago first.
 
-        Of those that claim their work (`core/model/worker.py`), which may be silent for longer: at least `claimant_age` ago.
+        Of those that claim their work (`core/model/worker.py`), which may be silent for longer: at least `claimant_age`
+        ago.
         """
         ...
 

@@ -1,6 +1,7 @@
 """The part of the store's port for schedules, their fires, events, backfills, and alerts.
 
-The promises at the top of `store/ports/store.py` hold here too. Everything that happens to a schedule is one call of `settle`
+The promises at the top of `store/ports/store.py` hold here too. Everything that happens to a schedule is one call of
+`settle`
 (or of `receive_events`, which is the same with events): the store takes some schedules under lock, hands over what is
 known of each, `decide` says what follows, and what it says is written in the same transaction. So a window's outcome,
 its run, the schedule's next time and whatever is to be sent appear together or not at all (TRG-4), no rule is in SQL,

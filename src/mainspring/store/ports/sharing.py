@@ -1,7 +1,7 @@
 """The part of the store's port for who may use what: pools, policies, quotas, grants, groups, freezes, and limits.
 
-The promises at the top of `store/ports/store.py` hold here too. A method that changes something for somebody takes the entry
-of the audit log that tells of it, and writes it in the same transaction: if it raises, there is no entry either.
+The promises at the top of `store/ports/store.py` hold here too. A method that changes something for somebody takes the
+entry of the audit log that tells of it, and writes it in the same transaction: if it raises, there is no entry either.
 
 Each change of a rule adds 1 to one number, in the same transaction, so that whoever follows the rules reads one row to
 know that nothing is new.

@@ -1,6 +1,7 @@
 """The part of the store's port for who workers are (SEC-3): join tokens, and the identities that were given for them.
 
-The promises at the top of `store/ports/store.py` hold here too, and those of `store/ports/admin.py` about the audit log.
+The promises at the top of `store/ports/store.py` hold here too, and those of `store/ports/admin.py` about the audit
+log.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The store on PostgreSQL, for servers: any number of processes share it.
 
 A shard's batches go through one connection of their own, opened when it is first needed and again after a failure;
-everything else shares a few. `store/postgres/connection/connection_pool.py` says what holds for all of them: every call has a deadline, and
-raises nothing but what the port promises.
+everything else shares a few. `store/postgres/connection/connection_pool.py` says what holds for all of them: every call
+has a deadline, and raises nothing but what the port promises.
 """
 
 from __future__ import annotations

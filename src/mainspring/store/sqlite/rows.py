@@ -196,4 +196,4 @@ BY_STRUCT: Mapping[type[msgspec.Struct], Codec[Any]] = {
     WaitingAfter: _codec(WaitingAfter),
     EndedRun: _codec(EndedRun),
 }
-"""For what both adapters list alike (`store/sql/schedule_lists.py`, `store/sql/admin_lists.py`, `store/sql/sharing_statements.py`)."""
+"""For what both adapters list alike (`schedule_lists.py`, `admin_lists.py`, `sharing_statements.py`)."""

@@ -73,7 +73,7 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
     python_path: tuple[Path, ...] = ()
     """Where Python functions are found, besides the directory that it was started in."""
     invoker: str = ""
-    """Who answers the prompts of map-reduces that name nobody themselves, as `core/work/invoker_options.py` reads it."""
+    """Who answers the prompts of map-reduces that name nobody themselves, as `invoker_options.py` reads it."""
     isolation: Isolation = Isolation.PROCESS
     """Everything runs at least this far apart."""
     task_user: str = ""
@@ -87,7 +87,7 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
     show: tuple[Path, ...] = ()
     """What it does, although it is below something hidden."""
     container_engine: str = ""
-    """A program with words for it, `auto`, or nothing: what runs containers (`worker/executors/container_engine.py`)."""
+    """A program with words for it, `auto`, or nothing: what runs containers (`container_engine.py`)."""
     allow_private_http: bool = False
     """HTTP calls of tasks may go to this machine and its network."""
     kubernetes: str = ""

@@ -18,8 +18,8 @@ is WAITING only in silence: any word of a server ends that, and hands it over, b
 4. Results are sent on credit; everything else flows.
 5. An attempt that was forgotten is not taken again, should its assignment be repeated.
 
-When you add a message, take it in `take`; when you add a mark (`instructions.py`), replay it in `attempt_state.py`, and see what
-`spool.py` keeps of it.
+When you add a message, take it in `take`; when you add a mark (`instructions.py`), replay it in `attempt_state.py`, and
+see what `spool.py` keeps of it.
 """
 
 from __future__ import annotations

@@ -179,7 +179,7 @@ def machine_view(state_dir: Path, settings: GuardSettings, user: TaskUser | None
     kept = [str(state_dir), *(f"{place}/{KEPT_IN}" for place in settings.python_path)]
     named = [Path(place).resolve() for place in (*TEMPORARY, *HOMES, *settings.hidden, *homes, *kept)]
     python = [Path(place).resolve() for place in (sys.prefix, sys.base_prefix)]
-    ours = [Path(__file__).resolve().parents[2], *map(Path, settings.python_path), *map(Path, settings.shown)]
+    ours = [Path(__file__).resolve().parents[3], *map(Path, settings.python_path), *map(Path, settings.shown)]
     handlers = [Path(one).parent for one in settings.handlers if one.endswith(".py")]
     shown = [place for place in (*python, *ours, *handlers) if place.exists()]
     return view_of(

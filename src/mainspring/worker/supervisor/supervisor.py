@@ -1,4 +1,6 @@
-"""The guard: the parent of every process that an attempt runs in. `python -m mainspring.worker.supervisor.supervisor STATE_DIR`
+"""The guard: the parent of every process that an attempt runs in.
+
+`python -m mainspring.worker.supervisor.supervisor STATE_DIR`
 
 It outlives the agent, so that what runs goes on, and a new agent finds it with its true end (WRK-10). What it says and
 hears stands in `supervisor_wire.py`; it decides nothing.

@@ -1,4 +1,4 @@
-"""What an agent and its guard say to each other, over a Unix socket, in msgpack frames (see `worker/supervisor/frames.py`).
+"""What an agent and its guard say to each other, over a Unix socket, in msgpack frames (see `frames.py`).
 
 The guard is a small process beside the agent. It is the parent of every process that an attempt runs in, holds their
 output, and outlives the agent: a new agent on the same directory finds it, and goes on with what runs (WRK-10).

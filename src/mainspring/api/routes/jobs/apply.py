@@ -1,4 +1,4 @@
-"""Many jobs with their schedules are put at once: those of a folder, or of a deployment. How: `api/submission/apply_definitions.py`."""
+"""Many jobs with their schedules are put at once: those of a folder or of a deployment. How: `apply_definitions.py`."""
 
 from __future__ import annotations
 

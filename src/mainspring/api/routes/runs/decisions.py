@@ -77,7 +77,8 @@ def _view(row: Decision, principal: Principal) -> DecisionView:
 
 def _request(shape: Shape) -> RequestView:
     return RequestView(
-        resources=quantities.show(shape.resources), labels=dict(shape.labels), zone=shape.zone, prefer=dict(shape.prefer),
+        resources=quantities.show(shape.resources), labels=dict(shape.labels), zone=shape.zone,
+        prefer=dict(shape.prefer),
         prefer_zone=shape.prefer_zone, groups=list(shape.groups), near=list(shape.near), apart=list(shape.apart),
     )  # fmt: skip
 

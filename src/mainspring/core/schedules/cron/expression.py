@@ -10,11 +10,11 @@ Friday), weekdays `FRI#2` (the second Friday) and `FRIL` (the last one).
 
 1. If days and weekdays both are restricted, one of them is enough; if one begins with `*`, both must fit. So it is in
    Debian's cron.
-2. If minutes or hours begin with `*`, the expression keeps a pace, else it names times; `core/schedules/cron/occurrences.py` says
-   what that means where clocks change.
+2. If minutes or hours begin with `*`, the expression keeps a pace, else it names times;
+   `core/schedules/cron/occurrences.py` says what that means where clocks change.
 
-The fields are kept as masks, bit n for the value n, in which `core/schedules/cron/wall_clock.py` finds times with shifts. What you add
-here, add to `core/schedules/cron/description.py` as well, which says an expression in words.
+The fields are kept as masks, bit n for the value n, in which `core/schedules/cron/wall_clock.py` finds times with
+shifts. What you add here, add to `core/schedules/cron/description.py` as well, which says an expression in words.
 """
 
 from __future__ import annotations
