@@ -194,7 +194,9 @@ def main() -> None:
     old, new, mapping = sys.argv[1:]
     renames = Renames(Path(mapping).read_text(encoding="utf-8").splitlines())
     found = list(differences(_python_files(old), _python_files(new), renames))
-    sys.exit("\n".join(found)) if found else print(f"{old} and {new} are the same program")
+    if found:
+        sys.exit("\n".join(found))
+    sys.stdout.write(f"{old} and {new} are the same program\n")
 
 
 if __name__ == "__main__":

@@ -188,6 +188,10 @@ def _jobs() -> Iterable[_Cells]:
         REFUSED,
         run(start_at="2999-01-01T00:00:00Z"),
     )
+    yield from _many_at_once()
+
+
+def _many_at_once() -> Iterable[_Cells]:
     yield (
         "runs with `mode=all`", f"{submission.MOST_LINES_OF_ALL:,}", TOO_LARGE,
         post("/api/v1/runs/bulk?mode=all", content=b'{"job":"noop"}\n' * (submission.MOST_LINES_OF_ALL + 1)),
