@@ -5,6 +5,7 @@ The rules are in `tests/house_rules/`. First they are tried on small examples, b
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -281,6 +282,12 @@ def test_the_project_documents_its_error_codes() -> None:
 
 def test_the_project_numbers_its_migrations() -> None:
     _assert_none(migrations_are_numbered(_sources("src", ".sql")))
+
+
+def test_no_folder_of_the_package_has_more_than_20_modules() -> None:
+    folders = Counter(path.parent.as_posix() for path in (PROJECT / "src").rglob("*.py"))
+
+    assert {folder: modules for folder, modules in folders.items() if modules > 20} == {}
 
 
 @pytest.mark.parametrize("lock", ["requirements.lock", "requirements-dev.lock"])

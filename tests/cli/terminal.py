@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +13,11 @@ import msgspec
 from click.testing import CliRunner, Result
 
 from mainspring.cli.main import main
+from mainspring.client.client import Client
 from mainspring.folder.lock import FolderLock
 from mainspring.folder.state.records import ADDRESS_FILE, OWN_DIRECTORY
 from mainspring.protocol.clock import MachineClock
+from tests.e2e.town import until
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -40,6 +44,17 @@ class Terminal:
         result = self.call("submit", "-", "--wait", "-q", *arguments, stdin=job)
         assert result.exit_code in {0, 1}, result.stderr
         return result.stdout.strip()
+
+    def logged(self, run: str) -> str:
+        """The id of a run, once the server has the whole logs of its tasks: workers send the rest after an attempt."""
+        with Client(os.environ["MAINSPRING_SERVER_URL"]) as client:
+            for task in client.tasks_of(run):
+                until(partial(self._is_logged, client, task.id), f"the log of {task.id} arrives")
+        return run
+
+    @staticmethod
+    def _is_logged(client: Client, task: str) -> bool:
+        return client.log(task).complete
 
 
 @contextmanager

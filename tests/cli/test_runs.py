@@ -18,7 +18,7 @@ def test_a_file_is_submitted_and_its_run_is_waited_for(terminal: Terminal) -> No
 
     assert run["state"] == "SUCCEEDED"
     assert run["params"] == {"name": "you"}
-    assert terminal.out("logs", run["id"]) == "hello, you\n"
+    assert terminal.out("logs", terminal.logged(run["id"])) == "hello, you\n"
 
 
 def test_a_run_that_fails_ends_with_1_and_says_what_failed(terminal: Terminal) -> None:
@@ -125,7 +125,7 @@ def test_logs_of_a_run_begin_with_the_names_of_tasks(terminal: Terminal) -> None
         job("talks", "id: a, shell: 'echo 1; echo 2; printf 3'", "id: longer, needs: [a], shell: 'echo 4'")
     )
 
-    assert terminal.out("logs", run) == "a      | 1\na      | 2\na      | 3\nlonger | 4\n"
+    assert terminal.out("logs", terminal.logged(run)) == "a      | 1\na      | 2\na      | 3\nlonger | 4\n"
     assert terminal.out("logs", run, "--follow", "--tail", "1") == "a      | 3\nlonger | 4\n"
     assert terminal.out("logs", f"{run}/a", "--tail", "2") == "2\n3"
     assert terminal.out("logs", run, "--failed") == ""
