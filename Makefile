@@ -22,7 +22,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 # $(call install,ENVIRONMENT,ARGUMENTS). What pip says is shown if it fails, with its exit code; its warnings alone are
 # not. Those about locations never are: they are about pip.conf, one for each package.
-install = $(1)/bin/python -m pip install --quiet $(2) 2> $(1)/pip.log \
+install = $(1)/bin/python -m pip install --quiet --no-compile $(2) 2> $(1)/pip.log \
 	|| { code=$$?; grep -v '^WARNING: Location ' $(1)/pip.log >&2; exit $$code; }
 
 # $(call count,LOCK): how many packages of a lock file are installed here.
