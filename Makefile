@@ -3,13 +3,15 @@
 # PYTHON=python3.13   the interpreter that `.venv` is made with, if it does not exist yet
 # PROCESSES=2         how many processes the tests are spread over
 # SEEDS=2000          how many seeds `make sim` runs
-# SCALE=1             how long `make soak` takes, as a factor: 0.05 is what CI does
+# SCALE=1             how long `make soak` takes, as a factor: 0.03 is what CI does
+# PROFILE=explore     examples of properties in `make soak-tests`: new ones, or with PROFILE=same always the same
 # ARGS="-k guard"     arguments of pytest for `make test`
 
 PYTHON ?= python3
 PROCESSES ?= 2
 SEEDS ?= 2000
 SCALE ?= 1
+PROFILE ?= explore
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -29,7 +31,7 @@ install = $(1)/bin/python -m pip install --quiet --no-compile $(2) 2> $(1)/pip.l
 count = $$(grep '^[A-Za-z0-9].*==' $(1) | grep -vc "sys_platform == '")
 
 .DEFAULT_GOAL := help
-.PHONY: help setup tools up test check types fast-tests format client reference golden sim sim-faults soak bench peers lock clean
+.PHONY: help setup tools up test check types fast-tests format client reference golden sim sim-faults soak soak-tests properties bench peers lock clean
 
 help: ## say what each target does
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -100,8 +102,12 @@ sim: tools ## run the simulator over SEEDS seeds
 sim-faults: tools ## switch off one guard at a time and show that the simulator notices
 	PYTHONHASHSEED=0 $(BIN)/python -m tests.sim --planted
 
-soak: tools $(RAY) ## what takes longer than a test may: many seeds, long tests; SCALE=0.05 for a twentieth
-	SOAK_SCALE=$(SCALE) $(BIN)/python -m pytest -n $(PROCESSES) -m soak --timeout=7200 tests
+soak: soak-tests properties ## what takes longer than a test may, and properties with new examples; SCALE=0.05 for a twentieth
+
+soak-tests: tools $(RAY) ## the long tests of the soak; PROFILE=same for the same examples each time, as in CI
+	SOAK_SCALE=$(SCALE) $(BIN)/python -m pytest -n $(PROCESSES) -m soak --timeout=7200 --hypothesis-profile=$(PROFILE) tests
+
+properties: tools ## every property with new and more examples
 	SOAK_SCALE=$(SCALE) $(BIN)/python -m pytest -n $(PROCESSES) -m "property and not soak" --timeout=7200 \
 		--hypothesis-profile=explore tests
 

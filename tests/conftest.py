@@ -123,5 +123,5 @@ def postgres_url(postgres_server: PostgresServer, postgres_template: str) -> Ite
 
 @pytest.fixture(scope="session")
 def soak_scale() -> float:
-    """How much of its whole length a test marked `soak` should run: 1 by itself, 0.05 in CI. `make soak` says it."""
+    """How much of its whole length a test marked `soak` should run: 1 by itself, 0.03 in CI. `make soak` says it."""
     return float(os.environ.get("SOAK_SCALE", "1"))
