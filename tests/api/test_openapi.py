@@ -169,9 +169,7 @@ def test_the_server_keeps_to_it_whatever_is_asked(
     """With many requests, drawn anew every time."""
     schema, servers = served
     examples = max(EXAMPLES, int(EXPLORED * soak_scale))
-    ask_whatever(
-        servers, schema.find_operation_by_id(name), examples=examples, derandomize=settings.default.derandomize
-    )
+    ask_whatever(servers, schema.find_operation_by_id(name), examples=examples, derandomize=settings().derandomize)
 
 
 def ask_whatever(servers: Sequence[Served], operation: APIOperation, *, examples: int, derandomize: bool) -> None:
