@@ -9,8 +9,8 @@ import sys
 import pytest
 
 SEEDS_OF_A_WHOLE_SOAK = 10_000
-"""A twentieth of them keeps two cores busy for about a quarter of an hour."""
-PARTS = 4
+"""A hundredth of them keeps two cores busy for about two minutes."""
+PARTS = 8
 """So that a runner with two processes shares them out, and says how far it is."""
 
 
