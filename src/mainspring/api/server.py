@@ -156,7 +156,7 @@ class Front:
         server = _Server(_config(self.app, tls))
         try:
             async with self.services.background.running(self.loops()):
-                # It is not restarted: whoever looks after the process sees that it does not answer.
+                # Not restarted: the health check of the process fails when it does not answer.
                 serving = start_task(server.serve(sockets=[listener]), "http_server")
                 up = asyncio.create_task(server.is_up.wait())
                 try:

@@ -8,10 +8,9 @@
         ended = client.wait(run.id)
 
 Answers are the structs of `protocol/rest/runs.py`; lists are read page by page while they are iterated over. Errors are
-those of
-`protocol/errors.py`, by the code of the problem that the server answered with, which they carry as `problem`. What is
-safe to
-repeat is repeated by itself for a while (`connection.py`); `submit` draws an idempotency key, so it is safe too.
+those of `protocol/errors.py`, by the code of the problem that the server answered with, which they carry as `problem`.
+What is safe to repeat is repeated by itself for a while (`connection.py`); `submit` draws an idempotency key, so it is
+safe too.
 
 Runs and what is done to them are here; definitions in numbers, tasks, schedules, diagnoses, failures, webhooks, how a
 fleet is shared, and what looks after an installation are in the files beside this one. A client has all of it.

@@ -12,9 +12,9 @@
         resources: {cpu: 0.5, memory: 512Mi}
 
 `read_definition` names every flaw that it can see, each with its line: its own, and those of
-`core/admission/validate_submission.py`, which
-are the rules of the server. What only the server can know comes back as pointers, which `blame` leads back to the
-lines. The strict form is taken as well, and each field of it beside the friendly ones.
+`core/admission/validate_submission.py`, which are the rules of the server. What only the server can know comes back as
+pointers, which `blame` leads back to the lines. The strict form is taken as well, and each field of it beside the
+friendly ones.
 
 When you add a field: a line in one of the tables of `definitions/files/job_fields.py`.
 """

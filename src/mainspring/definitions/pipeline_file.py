@@ -12,8 +12,8 @@ Two forms, and every mixture of them, by one reader:
     reduce: {type: json}                           - {id: extract, run: "python extract.py {{ params.day }}"}
 
 What the job part may say is in `definitions/files/job_fields.py`, as for any job file; the rest in
-`definitions/files/pipeline_fields.py`. Every
-flaw that can be seen here is named with its line, as in job files and schedule files, of which this is made.
+`definitions/files/pipeline_fields.py`. Every flaw that can be seen here is named with its line, as in job files and
+schedule files, of which this is made.
 """
 
 from __future__ import annotations

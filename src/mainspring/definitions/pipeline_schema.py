@@ -1,10 +1,9 @@
 """The JSON Schema of pipeline files, for editors: what they complete, explain and underline.
 
 It is made of the tables by which files are read (`definitions/files/job_fields.py`,
-`definitions/files/map_reduce_fields.py`, `schedule_file.py`,
-`definitions/files/pipeline_fields.py`), and so knows the same fields. Their words are in `pipeline_descriptions.py`,
-and here the forms of those
-values whose reader does not tell. What only the rules of the server know is not in it: `mainspring validate` says that.
+`definitions/files/map_reduce_fields.py`, `schedule_file.py`, `definitions/files/pipeline_fields.py`), and so knows the
+same fields. Their words are in `pipeline_descriptions.py`, and here the forms of those values whose reader does not
+tell. What only the rules of the server know is not in it: `mainspring validate` says that.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""From the store into the shard: runs are read as fast as the shard has room for them, fairly (intake.py).
+"""From the store into the shard: runs are read as fast as the shard has room for them, fairly.
 
 A read may overlap a commit that adopts what it returns. So that no run is handed over twice, those handed over are
 remembered until a read that began after their commit. They are read again meanwhile, so only P0 is read while many of

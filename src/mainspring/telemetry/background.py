@@ -16,7 +16,7 @@ from mainspring.host.background import BackgroundLoops
 
 
 class BackgroundNumbers(Collector):
-    """Asks whoever supervises the loops."""
+    """Read the state of the supervised loops."""
 
     def __init__(self, background: BackgroundLoops) -> None:
         self._background = background

@@ -9,9 +9,8 @@ has the end of the log is called `.end` instead of `.log`.
 3. A log is never longer than its limit, and the directory shrinks by whole days, the oldest first.
 
 Nothing here waits on anything but the disk: the store of logs (`api/logs/logs.py`) calls it in a thread, one call at a
-time.
-A piece that was written survives the process; whether it survives the machine is up to the operating system, and to
-the worker's own copy.
+time. A piece that was written survives the process; whether it survives the machine is up to the operating system, and
+to the worker's own copy.
 """
 
 from __future__ import annotations

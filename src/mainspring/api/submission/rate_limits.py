@@ -7,13 +7,11 @@
 | `submit:user:NAME` | those of a user | user_submissions_per_second |
 | `query:tenant:NAME` | status queries of a tenant | queries_per_second |
 | `act:user:NAME` | everything else that a user changes | acts_per_second |
-| `slowed:pool:NAME` | P1 for a pool in which far too much waits (`core/admission/backpressure.py`) |
-slowed_p1_per_second |
+| `slowed:pool:NAME` | P1 for a pool in which far too much waits (`backpressure.py`) | slowed_p1_per_second |
 
 1. A request is let in by allowances that this server has taken from the store (`core/limits/rate_grants.py`). Those who
-   come at
-   the same time share one call. While there is plenty, a little is taken ahead: half of what was used in the time for
-   which it may be kept, so that hardly any is lost, and at most a tenth of the limit.
+   come at the same time share one call. While there is plenty, a little is taken ahead: half of what was used in the
+   time for which it may be kept, so that hardly any is lost, and at most a tenth of the limit.
 2. What was taken is kept for a tenth of a period, and then thrown away.
 3. While it is known when more can be had, nobody asks the store: those who come are told a time each, one after
    another, at the pace that is left for this server if all do the same (`core/admission/retry_after_slots.py`).

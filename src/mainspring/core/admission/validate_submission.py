@@ -9,9 +9,8 @@
 3. A graph may be as deep as it has tasks: nothing recurses.
 
 100,000 tasks with 200,000 edges (20 MB) take about a second, half as long again if the work of each is another one; a
-million tasks are refused in a tenth of one. The rules
-are in `core/admission/validate_job.py` and the other `core/*_rules.py`; when you add a field to a job, add its rule
-there.
+million tasks are refused in a tenth of one. The rules are in `core/admission/validate_job.py` and the other
+`core/admission/*_rules.py`; when you add a field to a job, add its rule there.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """A job: what somebody wants done, as they define it, and as the shard reads it.
 
 `JobSpec` is the definition: immutable, stored as JSON, validated by `core/admission/validate_submission.py`. `Job` is
-the same, compiled:
-tasks in topological order, edges as positions both ways, one shape per task, so that a completion costs its children
-only (DAG-1). A position is a task's place in that order, the same for every run of the job.
+the same, compiled: tasks in topological order, edges as positions both ways, one shape per task, so that a completion
+costs its children only (DAG-1). A position is a task's place in that order, the same for every run of the job.
 """
 
 from __future__ import annotations

@@ -8,8 +8,7 @@
     {"map": {"prompt": "Sort: {{title}}"}, "input": {..}}            a prompt for each item (`core/work/map_reduce.py`)
     {"http": {"url": "https://.."}}                                  a request (`core/work/http_calls.py`)
     {"container": {"image": "python:3.13", "run": [..]}}             in a container (`core/work/containers.py`)
-    {"kubernetes": {"image": .., "run": [..]}}, {"ray": {..}}        beyond the worker's machine
-    (`core/work/remote_jobs.py`)
+    {"kubernetes": {"image": .., "run": [..]}}, {"ray": {..}}        beyond this machine (`remote_jobs.py`)
 
 and beside each of them, if wanted: `env`, `secrets`, `directory`, `grace_seconds`, `isolation`, `network`, `fetch`.
 The scheduler never looks inside; admission checks it, a worker carries it out. A new kind is a struct here and an

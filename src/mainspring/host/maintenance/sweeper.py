@@ -2,9 +2,8 @@
 can't be explained (STA-7), or a worker has been silent for long (LIV-1): what is found, the shard is told.
 
 What is swept, and when, is `Retention` in `core/model/settings.py`. Days are dropped whole; the rest goes in chunks of
-1,000
-rows with a pause in between; nothing is ever deleted in one long statement. Runs are moved by the shard's own batches:
-the sweep only names them.
+1,000 rows with a pause in between; nothing is ever deleted in one long statement. Runs are moved by the shard's own
+batches: the sweep only names them.
 """
 
 from __future__ import annotations

@@ -6,8 +6,8 @@
 
 Any number of servers do this at once: the store hands each schedule to one of them, and whatever is decided of it is
 written in the same transaction (`core/schedules/evaluate.py`). A server that dies in the middle has written whole
-schedules or
-nothing, and another one takes the rest. The store's time decides what is due; the clock here only says when to look.
+schedules or nothing, and another one takes the rest. The store's time decides what is due; the clock here only says
+when to look.
 
 A schedule that can't be settled does not stop the others (`evaluator.py`).
 """

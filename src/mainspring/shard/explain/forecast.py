@@ -1,9 +1,8 @@
 """When will a task start, and what would happen if (OBS-1)? Answered by the shard's own rules on a copy.
 
 A scene (`copy_around`) is played several times (`shard/explain/forecast_engine.py`), each time with other durations out
-of those that
-were usual lately. The range of the starts, and a little more, is what is expected. Where the task does not start within
-the placements that are played, the pace that was seen tells of the rest.
+of those that were usual lately. The range of the starts, and a little more, is what is expected. Where the task does
+not start within the placements that are played, the pace that was seen tells of the rest.
 """
 
 from __future__ import annotations

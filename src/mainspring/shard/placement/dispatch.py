@@ -1,9 +1,8 @@
 """From the queues to the workers (PLC-1, PLC-4, PLC-10), and back from a group when somebody more important waits.
 
 Strict priority, then the tenant that is next (`shard/placement/fair_share.py`), then its oldest task. One decision
-serves a group of
-short tasks of one shape. A shape that finds no room is parked, so that it hides nothing behind it; what may not start
-though there may be room is for `shard/placement/gates.py` to say.
+serves a group of short tasks of one shape. A shape that finds no room is parked, so that it hides nothing behind it;
+what may not start though there may be room is for `shard/placement/gates.py` to say.
 """
 
 from __future__ import annotations

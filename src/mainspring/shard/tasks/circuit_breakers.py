@@ -1,9 +1,8 @@
 """What has gone well or badly is counted, and while a circuit is open its work is held back (RTY-4).
 
 `core/lifecycle/circuit_breakers.py` counts and decides; here tasks are held, circuits get their rows, and people are
-told. A task is
-looked at when it becomes ready (`is_held`), and if the circuit of its job has opened since, when it is placed
-(`may_be_placed`). What is held is PENDING until a time, and looked at again then.
+told. A task is looked at when it becomes ready (`is_held`), and if the circuit of its job has opened since, when it is
+placed (`may_be_placed`). What is held is PENDING until a time, and looked at again then.
 """
 
 from __future__ import annotations

@@ -7,8 +7,8 @@
 
 Two watches find a silent worker: a timer of its own here, and the rows, in which servers note whom they have heard of
 (`host/maintenance/worker_watch.py`). Each alone is enough, and both ask the same question of the shard's own memory.
-They ask it when the
-turn closes, after all that has come in until then: a turn is open for as long as the batch before it is being written.
+They ask it when the turn closes, after all that has come in until then: a turn is open for as long as the batch before
+it is being written.
 
 Workers that speak plain HTTP are never suspect and never lost: their attempts are, one by one
 (`shard/workers/claims.py`). One that has nothing, and has asked for nothing for long, is forgotten.

@@ -1,11 +1,10 @@
 """The part of the store's port for schedules, their fires, events, backfills, and alerts.
 
 The promises at the top of `store/ports/store.py` hold here too. Everything that happens to a schedule is one call of
-`settle`
-(or of `receive_events`, which is the same with events): the store takes some schedules under lock, hands over what is
-known of each, `decide` says what follows, and what it says is written in the same transaction. So a window's outcome,
-its run, the schedule's next time and whatever is to be sent appear together or not at all (TRG-4), no rule is in SQL,
-and no server leads: any number of them may settle at once.
+`settle` (or of `receive_events`, which is the same with events): the store takes some schedules under lock, hands over
+what is known of each, `decide` says what follows, and what it says is written in the same transaction. So a window's
+outcome, its run, the schedule's next time and whatever is to be sent appear together or not at all (TRG-4), no rule is
+in SQL, and no server leads: any number of them may settle at once.
 
 `decide` is called inside the transaction and may be called again if the transaction has to be repeated: it is a pure
 function of its argument. It is given only schedules that are not deleted and can be read: one that can't is complained

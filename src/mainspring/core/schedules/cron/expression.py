@@ -2,11 +2,11 @@
 
     seconds minutes hours days months weekdays      six fields, or five without the seconds
 
-A field is a list of values, ranges and steps: `5`, `1-5`, `*`, `*/15`, `10-40/10`, `5/15` (from 5 to the end).
-Months and weekdays have names (`JAN`, `MON`), 0 and 7 are Sunday, a range of weekdays may go over the weekend
-(`SAT-MON`). `?` is `*`, for days and weekdays. Days may be `L` (the last of the month) and `LW` (its last Monday to
-Friday), weekdays `FRI#2` (the second Friday) and `FRIL` (the last one).
-`@yearly @annually @monthly @weekly @daily @midnight @hourly` stand for what they say.
+A field is a list of values, ranges and steps: `5`, `1-5`, `*`, `*/15`, `10-40/10`, `5/15` (from 5 to the end). Months
+and weekdays have names (`JAN`, `MON`), 0 and 7 are Sunday, a range of weekdays may go over the weekend (`SAT-MON`). `?`
+is `*`, for days and weekdays. Days may be `L` (the last of the month) and `LW` (its last Monday to Friday), weekdays
+`FRI#2` (the second Friday) and `FRIL` (the last one). `@yearly @annually @monthly @weekly @daily @midnight @hourly`
+stand for what they say.
 
 1. If days and weekdays both are restricted, one of them is enough; if one begins with `*`, both must fit. So it is in
    Debian's cron.
