@@ -1,90 +1,28 @@
 """Prove that a commit only renames: `python -m tools.same_program OLD NEW MAPPING`.
 
-Both revisions are parsed. The mapping is applied to the old one, docstrings are dropped, imports are resolved, and the
-syntax trees are compared. Each file that differs is printed, and the exit code is 1. A mapping has one line per rename:
-
-    module mainspring.core.queues mainspring.core.fairness.fair_queues
-    name   mainspring.shard kin affinity
-
-A `module` line moves a file, and renames the module in imports and in strings. A `name` line renames an identifier in
-all modules whose dotted name begins with the given one; `*` stands for every file.
+Both revisions are parsed. The mapping (`tools/rename_mapping.py`) is applied to the old one, docstrings are dropped,
+imports are resolved, and the syntax trees are compared. Each file that differs is printed, and the exit code is 1.
 
 1. An imported name stands for what it was imported from, so aliases and the order of imports make no difference.
 2. A new file has a docstring and nothing else.
-3. Comments are not compared. Strings are, with the new names of modules and of their files.
+3. Comments are not compared. Strings are, with the new names in them.
 """
 
 from __future__ import annotations
 
 import ast
-import re
 import subprocess
 import sys
 import tarfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from io import BytesIO
 from pathlib import Path
 from typing import Any
 
-_DOTTED = re.compile(r"(?<![\w./])mainspring(?:\.[a-z_0-9]+)+")
-_PATH = re.compile(r"(?<![\w/.-])(?:[a-z_0-9]+/)+[a-z_0-9]+\.py\b")
-_PACKAGE = "src/mainspring/"
+from tools.rename_mapping import Renames, contains_sql
+
 _IDENTIFIERS = ("name", "id", "attr", "arg", "asname", "rest", "names", "kwd_attrs")
 """The fields of syntax nodes that hold identifiers."""
-
-
-class Renames:
-    """A mapping from the old names to the new ones."""
-
-    def __init__(self, lines: Iterable[str]) -> None:
-        self.modules: dict[str, str] = {}
-        self.names: list[tuple[str, str, str]] = []
-        for line in lines:
-            match line.partition("#")[0].split():
-                case ["module", old, new]:
-                    self.modules[old] = new
-                case ["name", scope, old, new]:
-                    self.names.append((scope, old, new))
-                case []:
-                    pass
-                case _:
-                    raise ValueError(f"not a rename: {line!r}")
-
-    def module(self, dotted: str) -> str:
-        """Return the new name of a module, or of something inside of one."""
-        head, rest = dotted, ""
-        while head and head not in self.modules:
-            head, _, last = head.rpartition(".")
-            rest = f".{last}{rest}"
-        return f"{self.modules[head]}{rest}" if head else dotted
-
-    def path(self, path: str) -> str:
-        """Return the new path of a file."""
-        if not path.startswith(_PACKAGE) or not path.endswith(".py"):
-            return path
-        new = self.module(path.removeprefix("src/").removesuffix(".py").replace("/", "."))
-        return f"src/{new.replace('.', '/')}.py"
-
-    def constant(self, value: object) -> Any:
-        """Return a constant with the new names in it."""
-        if isinstance(value, bytes):
-            return self.text(value.decode("latin-1")).encode("latin-1")
-        return self.text(value) if isinstance(value, str) else value
-
-    def text(self, text: str) -> str:
-        """Return a string with the new names of modules and of their files."""
-        text = _DOTTED.sub(lambda found: self.module(found[0]), text)
-        return _PATH.sub(lambda found: self._mentioned(found[0]), text)
-
-    def _mentioned(self, path: str) -> str:
-        """Return the new path of a file as strings name it: from the root, or from the package."""
-        return self.path(_PACKAGE + path.removeprefix(_PACKAGE)).removeprefix(
-            "" if path.startswith(_PACKAGE) else _PACKAGE
-        )
-
-    def identifiers(self, module: str) -> dict[str, str]:
-        """Return the renamed identifiers of one module."""
-        return {old: new for scope, old, new in self.names if scope == "*" or f"{module}.".startswith(f"{scope}.")}
 
 
 def differences(old: dict[str, str], new: dict[str, str], renames: Renames) -> Iterator[str]:
@@ -110,10 +48,12 @@ def _outline(text: str, path: str, renames: Renames | None, modules: set[str]) -
     imported: dict[str, str] = {}
     for node in ast.walk(tree):
         for bound, origin in _bindings(node):
-            imported[bound] = _renamed(renames.module(origin) if renames else origin, identifiers)
+            imported[identifiers.get(bound, bound)] = _renamed(
+                renames.module(origin) if renames else origin, identifiers
+            )
+    if renames:
+        _rename_constants(tree, renames, module)
     for node in ast.walk(tree):
-        if isinstance(node, ast.Constant) and renames:
-            node.value = renames.constant(node.value)
         for field in _IDENTIFIERS:
             if isinstance(value := getattr(node, field, None), str):
                 setattr(node, field, identifiers.get(value, value))
@@ -122,6 +62,20 @@ def _outline(text: str, path: str, renames: Renames | None, modules: set[str]) -
         if isinstance(node, ast.Name) and node.id in imported:
             node.id = imported[node.id]
     return ast.dump(_Imports(imported, modules).visit(tree))
+
+
+def _rename_constants(tree: ast.Module, renames: Renames, module: str) -> None:
+    parts = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.JoinedStr):
+            constants = [one for one in node.values if isinstance(one, ast.Constant)]
+            is_sql = contains_sql(*(one.value for one in constants))
+            for one in constants:
+                one.value = renames.constant(one.value, module, is_sql=is_sql, is_part=True)
+            parts.update(map(id, constants))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and id(node) not in parts:
+            node.value = renames.constant(node.value, module, is_sql=contains_sql(node.value))
 
 
 class _Imports(ast.NodeTransformer):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tools.same_program import Renames, differences
+from tools.rename_mapping import Renames
+from tools.same_program import differences
 
 OLD = {
     "src/mainspring/core/queues.py": (
