@@ -1,4 +1,4 @@
-"""Imports go one way: what each part of the package may import."""
+"""The direction of imports: what each part of the package may import."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _area(ours: str = "", foreign: str = "", standard: frozenset[str] = _EVERYTH
     return Area(frozenset(modules), frozenset(foreign.split()), standard)
 
 
-# A host reaches databases and networks through ports, never by itself.
+# A host uses databases and networks through ports only.
 _CONCRETE = frozenset({"sqlite3", "http", "urllib", "socket", "subprocess"})
 
 _BASICS = "protocol.errors protocol.clock protocol.ids"
@@ -48,7 +48,7 @@ _AUTHORING = _area(
     "msgspec httpx2 obstore yaml",
 )
 
-# The part of a longer name wins: `mainspring.store.ports` is its own part, the rest of the store another.
+# The longest prefix wins: `mainspring.store.ports` is one part, the rest of the store another.
 AREAS: dict[str, Area] = {
     "mainspring.protocol.errors": _area("", "msgspec", _DATA_MODULES),
     "mainspring.protocol.wire": _area("", "msgspec", _DATA_MODULES),

@@ -1,4 +1,4 @@
-"""What nobody should write at all."""
+"""Code that is never accepted."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from collections.abc import Iterator
 
 from tests.house_rules.source import Complaint, Source
 
-_LATER = re.compile(r"\b(TO[D]O|FIX[M]E|XX[X]|HA[C]K)\b")  # spelled so that this line is not one of them
+_TODO = re.compile(r"\b(TO[D]O|FIX[M]E|XX[X]|HA[C]K)\b")  # spelled so that this line does not match
 _UNSAFE_MODULES = frozenset({"pickle", "cPickle", "dill", "cloudpickle", "shelve", "marshal"})
 _UNSAFE_CALLS = frozenset({"yaml.load", "yaml.unsafe_load", "yaml.full_load", "os.system", "os.popen"})
 _PRINTERS = ("mainspring.cli", "benchmarks", "tests.sim", "tests.soak")
 
 
-def nothing_is_left_for_later(source: Source) -> Iterator[Complaint]:
-    """What is not done is an issue with a number, not a word in a comment."""
+def no_todo_comments(source: Source) -> Iterator[Complaint]:
+    """Unfinished work is a numbered issue, not a comment."""
     for number, line in enumerate(source.lines, 1):
-        if found := _LATER.search(line):
+        if found := _TODO.search(line):
             yield source.complain(number, f"{found[0]}: do it, or open an issue")
 
 
-def only_the_edge_prints(source: Source) -> Iterator[Complaint]:
-    """`print` is for commands; everything else logs events or returns values."""
+def only_commands_print(source: Source) -> Iterator[Complaint]:
+    """Only commands call `print`; all other code logs events or returns values."""
     if source.is_under(*_PRINTERS):
         return
     for node in source.nodes:
@@ -31,7 +31,7 @@ def only_the_edge_prints(source: Source) -> Iterator[Complaint]:
 
 
 def errors_are_not_swallowed(source: Source) -> Iterator[Complaint]:
-    """Nobody catches everything and goes on as if nothing had been."""
+    """A blind `except` does not continue silently."""
     for node in source.nodes:
         if (
             isinstance(node, ast.ExceptHandler)
@@ -62,8 +62,8 @@ def _does_nothing(statement: ast.stmt) -> bool:
             return False
 
 
-def nothing_runs_foreign_text(source: Source) -> Iterator[Complaint]:
-    """No pickle, no eval, no shell: what comes from outside is data."""
+def no_input_is_executed(source: Source) -> Iterator[Complaint]:
+    """No pickle, no eval, no shell: input is data."""
     for node, imported, *_ in source.imports:
         if imported.partition(".")[0] in _UNSAFE_MODULES:
             yield source.complain(node, f"{imported} runs what it reads")

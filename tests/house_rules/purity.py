@@ -1,4 +1,4 @@
-"""Where time, chance and the outside may be touched."""
+"""Where code may use time, randomness and I/O."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ _TIME = re.compile(
     r"|time\.(time|monotonic|perf_counter|process_time|thread_time|clock_gettime)(_ns)?"
     r"|time\.(sleep|localtime|gmtime|ctime)"
 )
-_CHANCE = re.compile(r"random\.(?!Random$)\w+|uuid\.uuid[1-8]|uuid_utils\.\w+|secrets\.\w+|os\.(urandom|getrandom)")
+_RANDOM = re.compile(r"random\.(?!Random$)\w+|uuid\.uuid[1-8]|uuid_utils\.\w+|secrets\.\w+|os\.(urandom|getrandom)")
 _SLEEP = re.compile(r"(time|asyncio)\.sleep")
 
 
-def time_has_one_home(source: Source) -> Iterator[Complaint]:
-    """Only `protocol/clock.py` asks what time it is, or sleeps. `asyncio.sleep(0)`, which lets others run, is free."""
+def only_the_clock_reads_time(source: Source) -> Iterator[Complaint]:
+    """Only `protocol/clock.py` reads the time or sleeps. `asyncio.sleep(0)`, which only yields, is allowed."""
     if not source.is_under("mainspring") or source.is_under("mainspring.protocol.clock"):
         return
     for node, name in source.references:
         if _TIME.fullmatch(name):
             yield source.complain(node, f"{name} is clock.py's business: take `now` or a Clock as an argument")
-    yield from _sleeps(source, "sleep on a Clock: this one runs on real time whatever the simulator thinks")
+    yield from _sleeps(source, "sleep on a Clock: this one uses real time, also in the simulator")
 
 
-def chance_has_one_home(source: Source) -> Iterator[Complaint]:
-    """Only `ids.py` draws from the machine's randomness. A `Random` that was given a seed may be handed around."""
+def only_ids_draw_randomness(source: Source) -> Iterator[Complaint]:
+    """Only `ids.py` uses the machine's randomness. A seeded `Random` may be passed around."""
     if not source.is_under("mainspring") or source.is_under("mainspring.protocol.ids"):
         return
     for node, name in source.references:
-        if _CHANCE.fullmatch(name):
+        if _RANDOM.fullmatch(name):
             yield source.complain(node, f"{name} is ids.py's business: take an id or a seeded Random as an argument")
     for call, name in source.calls:
         if name == "random.Random" and not (call.args or call.keywords):
@@ -40,7 +40,7 @@ def chance_has_one_home(source: Source) -> Iterator[Complaint]:
 
 
 def no_test_sleeps(source: Source) -> Iterator[Complaint]:
-    """A test waits on what it waits for, with a timeout; never on the clock."""
+    """A test waits for an event, with a timeout, and never sleeps."""
     if not source.is_under("tests") or not source.module.rpartition(".")[2].startswith("test_"):
         return
     for complaint in _sleeps(source, "wait on the event itself, or say `tidy: sleeps because ..`"):
@@ -56,8 +56,8 @@ def _sleeps(source: Source, message: str) -> Iterator[Complaint]:
             yield source.complain(call, f"{name}: {message}")
 
 
-def deciders_only_decide(source: Source) -> Iterator[Complaint]:
-    """core and shard are plain functions of their arguments: nothing to await, no log, no file, no global."""
+def core_and_shard_are_pure(source: Source) -> Iterator[Complaint]:
+    """core and shard are functions of their arguments: no await, log, file or global."""
     if not source.is_under("mainspring.core", "mainspring.shard"):
         return
     for node in source.nodes:
@@ -70,4 +70,4 @@ def deciders_only_decide(source: Source) -> Iterator[Complaint]:
             and isinstance(node.func, ast.Name)
             and node.func.id in {"open", "input", "print"}
         ):
-            yield source.complain(node, f"core and shard touch nothing outside: no {node.func.id}()")
+            yield source.complain(node, f"core and shard do no I/O: no {node.func.id}()")

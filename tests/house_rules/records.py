@@ -1,4 +1,4 @@
-"""What has to be written down: codes of errors, names on the wire, costs of migrations, hashes of dependencies."""
+"""What must be written out: error codes, names on the wire, costs of migrations, hashes of dependencies."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from tests.house_rules.source import Complaint, Source
 
 
 def errors_have_codes(source: Source) -> Iterator[Complaint]:
-    """All errors live in `protocol/errors.py`, and each has a code of its own that is never another's."""
+    """All errors are in `protocol/errors.py`, each with a unique code."""
     if source.module != "mainspring.protocol.errors":
         if source.is_under("mainspring"):
             for node in source.nodes:
                 if isinstance(node, ast.ClassDef) and _is_public_error(source, node):
-                    yield source.complain(node, f"{node.name} is an error: it belongs into errors.py, with a code")
+                    yield source.complain(node, f"{node.name} is an error: move it to errors.py, with a code")
         return
     codes: dict[str, str] = {}
     for node, code in error_codes(source):
@@ -29,8 +29,8 @@ def errors_have_codes(source: Source) -> Iterator[Complaint]:
             codes[code] = node.name
 
 
-def names_outside_are_written_down(source: Source) -> Iterator[Complaint]:
-    """A name that leaves the process is a string in the code, so that a rename of a class or member can't change it."""
+def wire_names_are_explicit(source: Source) -> Iterator[Complaint]:
+    """A name that leaves the process is a string in the code: renaming a class or member does not change it."""
     if not source.is_under("mainspring"):
         return
     for node in ast.walk(source.tree):
@@ -70,7 +70,7 @@ def _code_of(node: ast.ClassDef) -> str | None:
 
 
 def _is_public_error(source: Source, node: ast.ClassDef) -> bool:
-    """Is this class, outside of errors.py, an error that can leave its file? A leading underscore says it doesn't."""
+    """Whether a class outside of errors.py is an error that can leave its file (no leading underscore)."""
     bases = {source.full_name(base) or ast.unparse(base) for base in node.bases}
     return not node.name.startswith("_") and any(
         base == "Exception" or base.startswith("mainspring.protocol.errors.") for base in bases
@@ -78,7 +78,7 @@ def _is_public_error(source: Source, node: ast.ClassDef) -> bool:
 
 
 def error_codes_are_documented(errors: Source, page: Source) -> Iterator[Complaint]:
-    """The page lists every code at the start of a table's row, and no code that is gone."""
+    """The page lists every code at the start of a table row, and no removed code."""
     listed = {
         match[1]: number for number, line in enumerate(page.lines, 1) if (match := re.match(r"\| `(\w+)` \|", line))
     }
@@ -91,8 +91,8 @@ def error_codes_are_documented(errors: Source, page: Source) -> Iterator[Complai
             yield page.complain(number, f"`{code}` is the code of no error")
 
 
-def migrations_say_what_they_cost(source: Source) -> Iterator[Complaint]:
-    """A migration begins with its number and purpose, what old servers do meanwhile, and what it locks."""
+def migrations_state_their_cost(source: Source) -> Iterator[Complaint]:
+    """A migration begins with its number and purpose, its effect on old servers, and its locks."""
     if "/migrations/" not in source.path or not source.path.endswith(".sql"):
         return
     number = re.match(r"\d{4}(?=_)", PurePosixPath(source.path).name)
@@ -108,7 +108,7 @@ def migrations_say_what_they_cost(source: Source) -> Iterator[Complaint]:
 
 
 def migrations_are_numbered(sources: Iterable[Source]) -> Iterator[Complaint]:
-    """In each directory of migrations the numbers start at 1 and leave nothing out."""
+    """In each directory of migrations the numbers start at 1 and have no gaps."""
     directories: dict[str, list[Source]] = {}
     for source in sources:
         if "/migrations/" in source.path and source.path.endswith(".sql"):
@@ -120,11 +120,11 @@ def migrations_are_numbered(sources: Iterable[Source]) -> Iterator[Complaint]:
                 break
 
 
-def lock_fits_every_machine(source: Source) -> Iterator[Complaint]:
-    """The lock has a version and hashes for everything, and names no place to get it from."""
+def lock_is_portable(source: Source) -> Iterator[Complaint]:
+    """The lock file has a version and hashes for every package, and no addresses."""
     for number, line in enumerate(source.lines, 1):
         if re.search(r"://|--(extra-)?index|--find-links|--trusted-host|(^|[\s=])[.~]?/|file:", line):
-            yield source.complain(number, f"a place in the lock: {line.strip()}")
+            yield source.complain(number, f"an address in the lock file: {line.strip()}")
         if re.match(r"[A-Za-z0-9]", line):
             following = source.lines[number] if number < len(source.lines) else ""
             if "==" not in line or not following.strip().startswith("--hash=sha256:"):

@@ -1,4 +1,4 @@
-"""A file as the rules see it: its lines, its tree, what it imports and what it uses of that."""
+"""A source file for the rules: lines, syntax tree, imports and their uses."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Import(NamedTuple):
     bound: str
     """The name that it has in this file: `m`."""
     stands_for: str
-    """What that name stands for: `os` for `import os.path`, else the same as `what`."""
+    """The object it is bound to: `os` for `import os.path`, else the same as `what`."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Source:
 
     @cached_property
     def nodes(self) -> list[ast.AST]:
-        """Every node of the tree. Each rule walks over all of them, so they are found once."""
+        """Every node of the tree, found once for all rules."""
         return list(ast.walk(self.tree))
 
     @cached_property
@@ -63,7 +63,7 @@ class Source:
         return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
     def is_under(self, *areas: str) -> bool:
-        """Is this file one of these modules, or inside one of these packages?"""
+        """Whether this file is one of these modules or inside one of these packages."""
         return any(self.module == area or self.module.startswith(f"{area}.") for area in areas)
 
     def complain(self, where: ast.AST | int, message: str) -> Complaint:
@@ -72,7 +72,7 @@ class Source:
 
     @cached_property
     def imports(self) -> list[Import]:
-        """Every import of the file, wherever it stands; relative ones with their full name."""
+        """Every import of the file, relative ones with their full name."""
         package = self.module if self.path.endswith("__init__.py") else self.module.rpartition(".")[0]
         found: list[Import] = []
         for node in self.nodes:

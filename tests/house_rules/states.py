@@ -1,4 +1,4 @@
-"""A state is changed in one place of the code and by one statement of each adapter."""
+"""A state is assigned in one place of the code and by one statement per adapter."""
 
 from __future__ import annotations
 
