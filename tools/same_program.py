@@ -65,9 +65,14 @@ def _outline(text: str, path: str, renames: Renames | None, modules: set[str]) -
 
 
 def _rename_constants(tree: ast.Module, renames: Renames, module: str) -> None:
+    identifiers = renames.identifiers(module)
     parts = set()
     for node in ast.walk(tree):
-        if isinstance(node, ast.JoinedStr):
+        if names := names_in(node):
+            for one in names:
+                one.value = identifiers.get(one.value, one.value)
+            parts.update(map(id, names))
+        elif isinstance(node, ast.JoinedStr):
             constants = [one for one in node.values if isinstance(one, ast.Constant)]
             is_sql = contains_sql(*(one.value for one in constants))
             for one in constants:
@@ -76,6 +81,21 @@ def _rename_constants(tree: ast.Module, renames: Renames, module: str) -> None:
     for node in ast.walk(tree):
         if isinstance(node, ast.Constant) and id(node) not in parts:
             node.value = renames.constant(node.value, module, is_sql=contains_sql(node.value))
+
+
+def names_in(node: ast.AST) -> list[ast.Constant]:
+    """Return the strings in `__slots__` and `__all__`: they are identifiers."""
+    match node:
+        case (
+            ast.Assign(
+                targets=[ast.Name(id="__slots__" | "__all__")], value=ast.List(elts=names) | ast.Tuple(elts=names)
+            )
+            | ast.AnnAssign(
+                target=ast.Name(id="__slots__" | "__all__"), value=ast.List(elts=names) | ast.Tuple(elts=names)
+            )
+        ):
+            return [one for one in names if isinstance(one, ast.Constant)]
+    return []
 
 
 class _Imports(ast.NodeTransformer):
