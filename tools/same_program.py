@@ -66,36 +66,29 @@ def _outline(text: str, path: str, renames: Renames | None, modules: set[str]) -
 
 def _rename_constants(tree: ast.Module, renames: Renames, module: str) -> None:
     identifiers = renames.identifiers(module)
-    parts = set()
+    done: set[int] = set()
     for node in ast.walk(tree):
         if names := names_in(node):
             for one in names:
-                one.value = identifiers.get(one.value, one.value)
-            parts.update(map(id, names))
+                one.value = identifiers.get(str(one.value), one.value)
+            done.update(map(id, names))
         elif isinstance(node, ast.JoinedStr):
             constants = [one for one in node.values if isinstance(one, ast.Constant)]
             is_sql = contains_sql(*(one.value for one in constants))
             for one in constants:
                 one.value = renames.constant(one.value, module, is_sql=is_sql, is_part=True)
-            parts.update(map(id, constants))
+            done.update(map(id, constants))
     for node in ast.walk(tree):
-        if isinstance(node, ast.Constant) and id(node) not in parts:
+        if isinstance(node, ast.Constant) and id(node) not in done:
             node.value = renames.constant(node.value, module, is_sql=contains_sql(node.value))
 
 
 def names_in(node: ast.AST) -> list[ast.Constant]:
     """Return the strings in `__slots__` and `__all__`: they are identifiers."""
-    match node:
-        case (
-            ast.Assign(
-                targets=[ast.Name(id="__slots__" | "__all__")], value=ast.List(elts=names) | ast.Tuple(elts=names)
-            )
-            | ast.AnnAssign(
-                target=ast.Name(id="__slots__" | "__all__"), value=ast.List(elts=names) | ast.Tuple(elts=names)
-            )
-        ):
-            return [one for one in names if isinstance(one, ast.Constant)]
-    return []
+    targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
+    if not any(isinstance(one, ast.Name) and one.id in {"__slots__", "__all__"} for one in targets):
+        return []
+    return [one for one in ast.walk(node) if isinstance(one, ast.Constant) and isinstance(one.value, str)]
 
 
 class _Imports(ast.NodeTransformer):

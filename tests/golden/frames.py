@@ -102,8 +102,8 @@ def peers_text() -> str:
         lines += encoded_lines(tag_of(kind), kind, left_out=NEVER_SENT)
     lines += ["#### events, as rejected ones are kept", "", *(f"{tag_of(kind)}" for kind in all_events()), ""]
     lines += ["#### prompts, by lines of JSON on a socket", ""]
-    lines += document_lines("to an invoker", invoke_socket.Asked)
-    lines += document_lines("from an invoker", invoke_socket.Answered)
+    lines += document_lines("to an invoker", invoke_socket.PromptRequest)
+    lines += document_lines("from an invoker", invoke_socket.PromptReply)
     return "\n".join(lines)
 
 

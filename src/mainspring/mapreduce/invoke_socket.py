@@ -28,13 +28,13 @@ _LONGEST_LINE = 8 * max(LONGEST_ANSWER, LONGEST_PROMPT)
 """In bytes: a character takes six of them at most, escaped."""
 
 
-class Asked(msgspec.Struct, frozen=True):
+class PromptRequest(msgspec.Struct, frozen=True):
     """A prompt on its way to the function."""
 
     prompt: str
 
 
-class Answered(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+class PromptReply(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """What became of it."""
 
     answer: str | None = None
@@ -55,9 +55,9 @@ class Socket:
             with _short(self._path) as path:
                 reader, writer = await asyncio.open_unix_connection(path, limit=_LONGEST_LINE)
             try:
-                writer.write(msgspec.json.encode(Asked(prompt)) + b"\n")
+                writer.write(msgspec.json.encode(PromptRequest(prompt)) + b"\n")
                 await writer.drain()
-                answered = msgspec.json.decode(await reader.readline(), type=Answered)
+                answered = msgspec.json.decode(await reader.readline(), type=PromptReply)
             finally:
                 writer.close()
         except (OSError, ValueError) as error:
@@ -121,12 +121,12 @@ class AnswerSocket:
             with suppress(OSError):
                 writer.close()
 
-    async def _answer(self, line: bytes) -> Answered:
-        asked = msgspec.json.decode(line, type=Asked)
+    async def _answer(self, line: bytes) -> PromptReply:
+        asked = msgspec.json.decode(line, type=PromptRequest)
         try:
-            return Answered(answer=await self._invoke.ask(asked.prompt))
+            return PromptReply(answer=await self._invoke.ask(asked.prompt))
         except TaskError as error:
-            return Answered(
+            return PromptReply(
                 error=shorten(str(error)), failure=error.failure, retry_after_seconds=error.retry_after_seconds
             )
 

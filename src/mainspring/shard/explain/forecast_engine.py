@@ -256,7 +256,7 @@ class Play:
         run = self.memory.runs[task.run_id]
         ran = (self.now - task.started_at).total_seconds() if task.started_at is not None else 0.0
         spec = run.spec(task.position)
-        known = self.scene.lengths.get((task.tenant, run.job.spec.name, task.name), ())
+        known = self.scene.duration_samples.get((task.tenant, run.job.spec.name, task.name), ())
         if not known and spec.expected_seconds is not None:
             known = (spec.expected_seconds / 2, spec.expected_seconds, 2 * spec.expected_seconds)
         first_longer = bisect_right(known, ran)

@@ -134,7 +134,7 @@ class Scene(msgspec.Struct, frozen=True, kw_only=True):
     gates: Gates
     names: Mapping[str, str]
     """The true ids of tasks."""
-    lengths: Mapping[tuple[str, str, str], tuple[float, ...]]
+    duration_samples: Mapping[tuple[str, str, str], tuple[float, ...]]
     """By tenant, job and task: how long it took lately, the shortest first."""
     newcomers: tuple[str, ...]
     """Tasks of runs that have come lately, as far as they are here: more like these will come."""

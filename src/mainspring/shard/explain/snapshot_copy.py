@@ -121,7 +121,7 @@ def copy_around(memory: ShardMemory, task_id: str, now: datetime) -> Scene:
         departed=tuple(memory.departures.lately(now))[::-1],
         gates=_copy_gates(memory, lines, {one.tenant for one in waiting.values()} | {task.tenant}, names),
         names=names,
-        lengths=runs.lengths,
+        duration_samples=runs.duration_samples,
         newcomers=newcomers,
         arrivals_per_second=per_second,
         extent=Extent(

@@ -39,7 +39,7 @@ class CopiedRuns:
         self._followers = 0
         self._jobs: dict[tuple[str, int], Job] = {}
         """Of runs of which one task is copied: by job and position. Most runs of a long line are of the same few."""
-        self.lengths: dict[tuple[str, str, str], tuple[float, ...]] = {}
+        self.duration_samples: dict[tuple[str, str, str], tuple[float, ...]] = {}
 
     def take(self, task: Task) -> str:
         """Copy this task, too; returns its id here."""
@@ -111,8 +111,8 @@ class CopiedRuns:
     def _learn(self, run: RunMemory, spec: TaskSpec) -> None:
         """How long such tasks take."""
         key = (run.run.tenant, run.job.spec.name, spec.name)
-        if key not in self.lengths:
-            self.lengths[key] = tuple(sorted(self._memory.durations.samples(*key)))
+        if key not in self.duration_samples:
+            self.duration_samples[key] = tuple(sorted(self._memory.durations.samples(*key)))
 
 
 def _small_job(run: RunMemory, places: dict[int, int]) -> Job:
