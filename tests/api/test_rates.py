@@ -308,7 +308,7 @@ def test_every_route_is_counted_as_something() -> None:
         "create_run", "rerun_run", "trigger_schedule", "backfill_schedule", "receive_events",
     }  # fmt: skip
     assert of[Counts.RUNS] == {"create_runs"}
-    assert of[Counts.NOTHING] == {
+    assert of[Counts.NONE] == {
         endpoint.operation for endpoint in endpoints() if endpoint.role is None
     } | {"get_metrics", "get_openapi", "get_level"} | FROM_WORKERS  # fmt: skip
     changing = {endpoint.operation for endpoint in endpoints() if endpoint.method != "GET"} - {"suppose"} - FROM_WORKERS

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from mainspring.app.build import POOL, open_store
-from mainspring.core.model.alerts import Alert, AlertKind, Severity, outgoing
+from mainspring.core.model.alerts import Alert, AlertKind, Severity, alert_row
 from mainspring.core.model.batch import Batch
 from mainspring.core.model.notices import Notice
 from mainspring.protocol.clock import MachineClock
@@ -55,7 +55,7 @@ async def leave_alert(url: str) -> None:
             details={"run": "run_1"},
             at=term.granted_at,
         )
-        await store.commit(term, term.batch_no + 1, Batch(outbox=[outgoing(alert, "task_1")]))
+        await store.commit(term, term.batch_no + 1, Batch(outbox=[alert_row(alert, "task_1")]))
         await store.release(term)
     finally:
         await store.close()

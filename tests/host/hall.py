@@ -133,7 +133,7 @@ class Hand:
     def __init__(self, name: str, leader: Leader, session: str, holds: Sequence[str] = (), cores: int = 4) -> None:
         self.name = name
         self._leader = leader
-        self.heard: list[ToWorker] = []
+        self.received: list[ToWorker] = []
         self.link: Link = leader.open_link(
             Register(name, session, Offer(cores * 1000, cores << 30), {}, "", "", tuple(holds))
         )
@@ -144,17 +144,17 @@ class Hand:
 
     async def hear(self, kind: type[_M], *, within: float = 5.0) -> _M:
         """The next message of a kind; what comes before it is kept in `heard`."""
-        for place, message in enumerate(self.heard):
+        for place, message in enumerate(self.received):
             if isinstance(message, kind):
-                return self.heard.pop(place)  # type: ignore[return-value]
+                return self.received.pop(place)  # type: ignore[return-value]
         async with asyncio.timeout(within):
             while True:
                 new = await self.link.next()
                 assert not self.link.closed, "the link was closed"
-                self.heard += new
+                self.received += new
                 for message in new:
                     if isinstance(message, kind):
-                        self.heard.remove(message)
+                        self.received.remove(message)
                         return message
 
     async def welcome(self) -> Hand:

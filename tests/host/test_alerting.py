@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from structlog.testing import capture_logs
 
-from mainspring.core.model.alerts import Alert, AlertKind, Severity, outgoing
+from mainspring.core.model.alerts import Alert, AlertKind, Severity, alert_row
 from mainspring.core.model.batch import Batch, Outgoing
 from mainspring.core.model.notices import Notice, Wish
 from mainspring.host.outbox.alert_episodes import AT_ONCE, NOTIFY_KIND, Alerting, Delivery
@@ -72,7 +72,7 @@ def alert(
         resolved=over,
         at=hall.clock.wall(),
     )
-    return outgoing(told, f"{key}:{next(_numbers)}")
+    return alert_row(told, f"{key}:{next(_numbers)}")
 
 
 async def write(hall: Hall, *rows: Outgoing) -> None:

@@ -81,9 +81,9 @@ class Pool:
         self.keeper = LimitsKeeper(self.limits, hall.clock, term, self.inbox)  # type: ignore[arg-type]
         self.running = asyncio.create_task(self.keeper.run(lambda: self.rules))
 
-    async def heard(self) -> list[Event]:
+    async def received(self) -> list[Event]:
         """What the shard was told since it was last asked."""
-        return await self.inbox.next(wait=0.0, most=1_000)
+        return await self.inbox.next(0.0, 1_000)
 
 
 class Pools:
@@ -115,7 +115,7 @@ async def test_a_share_is_taken_at_once(hall: Hall, pools: Pools) -> None:
     a = await pools.open("a")
     a.keeper.take(TakeShare(GPU, 4, stamp=3))
     await hall.wait(0.1)
-    assert await a.heard() == [ShareGranted(limit=GPU, granted=4, stamp=3)]
+    assert await a.received() == [ShareGranted(limit=GPU, granted=4, stamp=3)]
     assert await hall.store.shares([GPU]) == [ShareRow(limit=GPU, holder="a", granted=4, needed=4)]
 
 
@@ -126,7 +126,7 @@ async def test_nobody_asks_the_store_while_nothing_is_limited(hall: Hall, pools:
     a.keeper.take(TakeShare(GPU, 4))
     a.keeper.take(TakeAllowance(API, 4))
     await hall.wait(60.0)
-    assert (a.limits.calls, await a.heard()) == (0, [])
+    assert (a.limits.calls, await a.received()) == (0, [])
 
 
 async def test_what_is_not_granted_whole_is_tried_again_until_it_is(hall: Hall, pools: Pools) -> None:
@@ -134,16 +134,16 @@ async def test_what_is_not_granted_whole_is_tried_again_until_it_is(hall: Hall, 
     a, b = await pools.open("a"), await pools.open("b")
     a.keeper.take(TakeShare(GPU, 10))
     await hall.wait(0.1)
-    await a.heard()
+    await a.received()
 
     b.keeper.take(TakeShare(GPU, 3))
     await hall.wait(2.5)
-    assert await b.heard() == [ShareGranted(limit=GPU, granted=0)], "the same is not told again"
-    assert set(await a.heard()) == {ShareWanted(limit=GPU, target=7)}
+    assert await b.received() == [ShareGranted(limit=GPU, granted=0)], "the same is not told again"
+    assert set(await a.received()) == {ShareWanted(limit=GPU, target=7)}
 
     await hall.store.commit(a.term, a.term.batch_no + 1, Batch(shares=[lowered(GPU, "a", 7)]))
     await hall.wait(1.5)
-    assert (await b.heard())[-1] == ShareGranted(limit=GPU, granted=3)
+    assert (await b.received())[-1] == ShareGranted(limit=GPU, granted=3)
     calls = b.limits.calls
     await hall.wait(1.5)
     assert b.limits.calls <= calls + 2, "only its shares are looked at"
@@ -157,11 +157,11 @@ async def test_who_does_not_want_it_any_more_stops_trying_and_says_so(hall: Hall
     await hall.wait(3.0)
     b.keeper.take(TakeShare(GPU, 0))
     await hall.wait(2.5)
-    await a.heard()
-    await b.heard()
+    await a.received()
+    await b.received()
 
     await hall.wait(5.0)
-    assert (await a.heard(), await b.heard()) == ([], [])
+    assert (await a.received(), await b.received()) == ([], [])
 
 
 async def test_who_asks_anew_is_told_anew(hall: Hall, pools: Pools) -> None:
@@ -170,7 +170,7 @@ async def test_who_asks_anew_is_told_anew(hall: Hall, pools: Pools) -> None:
     for _ in range(2):
         a.keeper.take(TakeShare(GPU, 4))
         await hall.wait(0.1)
-        assert await a.heard() == [ShareGranted(limit=GPU, granted=4)]
+        assert await a.received() == [ShareGranted(limit=GPU, granted=4)]
 
 
 async def test_an_answer_to_what_the_shard_has_forgotten_is_dropped(hall: Hall, pools: Pools) -> None:
@@ -181,21 +181,21 @@ async def test_an_answer_to_what_the_shard_has_forgotten_is_dropped(hall: Hall, 
     await hall.wait(0.1)
     a.keeper.loaded([])
     await hall.wait(1.0)
-    assert await a.heard() == []
+    assert await a.received() == []
 
     a.keeper.take(TakeShare(GPU, 4))
     await hall.wait(1.0)
-    assert await a.heard() == [ShareGranted(limit=GPU, granted=4)]
+    assert await a.received() == [ShareGranted(limit=GPU, granted=4)]
 
 
 async def test_a_limit_that_was_lowered_is_come_down_to(hall: Hall, pools: Pools) -> None:
     a = await pools.open("a")
     a.keeper.take(TakeShare(GPU, 10))
     await hall.wait(0.1)
-    await a.heard()
+    await a.received()
     a.rules = rules(gpu=4)
     await hall.wait(1.5)
-    assert set(await a.heard()) == {ShareWanted(limit=GPU, target=4)}
+    assert set(await a.received()) == {ShareWanted(limit=GPU, target=4)}
 
 
 async def test_parts_that_a_shard_was_loaded_with_are_watched(hall: Hall, pools: Pools) -> None:
@@ -204,7 +204,7 @@ async def test_parts_that_a_shard_was_loaded_with_are_watched(hall: Hall, pools:
     a.keeper.loaded(await hall.store.shares([GPU]))
     a.rules = rules(gpu=4)
     await hall.wait(2.5)
-    assert set(await a.heard()) == {ShareWanted(limit=GPU, target=4)}
+    assert set(await a.received()) == {ShareWanted(limit=GPU, target=4)}
 
 
 async def test_allowances_of_one_turn_are_taken_together(hall: Hall, pools: Pools) -> None:
@@ -216,7 +216,7 @@ async def test_allowances_of_one_turn_are_taken_together(hall: Hall, pools: Pool
     a.keeper.take(TakeAllowance(API, 3))
     a.keeper.take(TakeAllowance(other.limit, 3))
     await hall.wait(0.1)
-    api, mail = await a.heard()
+    api, mail = await a.received()
     assert api == AllowanceGranted(limit=API, amount=3, more_at=None)
     assert isinstance(mail, AllowanceGranted)
     assert (mail.limit, mail.amount) == (other.limit, 1)
@@ -230,7 +230,7 @@ async def test_a_rate_that_is_used_up_is_answered_with_nothing_and_when(hall: Ha
     await hall.wait(0.1)
     a.keeper.take(TakeAllowance(API, 9))
     await hall.wait(0.1)
-    first, second = await a.heard()
+    first, second = await a.received()
     assert isinstance(first, AllowanceGranted)
     assert isinstance(second, AllowanceGranted)
     assert (first.amount, second.amount) == (5, 0)
@@ -243,10 +243,10 @@ async def test_a_store_that_is_gone_for_a_while_is_asked_again(hall: Hall, pools
     a.keeper.take(TakeShare(GPU, 2))
     a.keeper.take(TakeAllowance(API, 1))
     await hall.wait(3.5)
-    assert await a.heard() == []
+    assert await a.received() == []
     a.limits.is_gone = False
     await hall.wait(1.5)
-    assert set(await a.heard()) == {
+    assert set(await a.received()) == {
         ShareGranted(limit=GPU, granted=2),
         AllowanceGranted(limit=API, amount=1, more_at=None),
     }
@@ -259,5 +259,5 @@ async def test_whose_term_is_over_takes_nothing(hall: Hall, pools: Pools) -> Non
     a.keeper.take(TakeShare(GPU, 2))
     with pytest.raises(Fenced):
         await a.running
-    assert await a.heard() == []
+    assert await a.received() == []
     assert await hall.store.shares([GPU]) == []

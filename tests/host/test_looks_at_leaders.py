@@ -33,7 +33,7 @@ def clock() -> ToldClock:
 
 def take(looks: Looks, clock: ToldClock, seconds: float) -> None:
     """A look that takes so long."""
-    with looks.look():
+    with looks.charge():
         clock.pass_seconds(seconds)
 
 
@@ -41,7 +41,7 @@ def test_looks_are_let_in_until_they_have_taken_too_much(clock: ToldClock) -> No
     looks = Looks(clock)
     take(looks, clock, MOST_SECONDS)
     take(looks, clock, 0.5)
-    with pytest.raises(Overloaded) as refused, looks.look():
+    with pytest.raises(Overloaded) as refused, looks.charge():
         raise AssertionError
     wait = refused.value.retry_after_seconds
     assert wait is not None
@@ -63,8 +63,8 @@ def test_in_the_long_run_they_have_their_part(clock: ToldClock) -> None:
 
 def test_a_look_that_fails_counts_too(clock: ToldClock) -> None:
     looks = Looks(clock)
-    with suppress(ZeroDivisionError), looks.look():
+    with suppress(ZeroDivisionError), looks.charge():
         clock.pass_seconds(2 * MOST_SECONDS)
         raise ZeroDivisionError
-    with pytest.raises(Overloaded), looks.look():
+    with pytest.raises(Overloaded), looks.charge():
         raise AssertionError

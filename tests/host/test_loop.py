@@ -100,7 +100,7 @@ async def test_a_batch_whose_answer_was_lost_is_recognised_by_its_number(hall: H
     assert await hand.finish(attempt) is Verdict.APPLIED
 
     assert lost
-    assert not [message for message in hand.heard if isinstance(message, Assign)]
+    assert not [message for message in hand.received if isinstance(message, Assign)]
     assert hall.rows("SELECT count(*) FROM transitions") == [(5,)]
     assert await hall.ended(run) is RunState.SUCCEEDED
 
@@ -117,7 +117,7 @@ async def test_a_leader_that_is_fenced_drops_everything_and_lets_nothing_out(hal
     hand.say(Result(attempt, Outcome.SUCCEEDED, "1"))
     await hall.until(lambda: hand.link.closed)
 
-    assert hand.heard == []
+    assert hand.received == []
     assert (await hall.tasks(run))[0].state is S.RUNNING
     assert SHARD not in hall.hosts["h1"].leaders
 

@@ -144,7 +144,7 @@ async def test_a_hold_and_a_checkpoint_are_known_to_the_next_leader(hall: Hall) 
     second = await hall.lead("h2")
     again = await Hand("w1", second, "s2").welcome()
     await hall.wait(2.0)
-    assert not [message for message in again.heard if isinstance(message, Assign)]
+    assert not [message for message in again.received if isinstance(message, Assign)]
     await second.ask(UncordonWorker(worker="w1", by="ann"))
     two = (await again.hear(Assign)).group[0]
 

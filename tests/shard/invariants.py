@@ -131,7 +131,7 @@ def _check_use(memory: ShardMemory) -> None:
     for lease in memory.leases.values():
         by_tenant[lease.tenant] = by_tenant.get(lease.tenant, NOTHING) + lease.shape.resources
     assert memory.use == by_tenant
-    assert memory.rooms == Counter(lease.tenant for lease in memory.leases.values())
+    assert memory.lease_counts == Counter(lease.tenant for lease in memory.leases.values())
     capacity = NOTHING
     for worker in memory.workers.values():
         assert worker.used == use_of(worker), f"{worker.id}: {worker.used} is not {use_of(worker)}"
@@ -149,13 +149,13 @@ def _check_use(memory: ShardMemory) -> None:
 
 def _check_rooms(memory: ShardMemory) -> None:
     """PLC-6: what is kept on workers is what the rows of tasks that wait say, and each has one room."""
-    reserved = {task.id: task for run in memory.runs.values() for task in run.tasks if task.reserved is not None}
-    for task in reserved.values():
+    waiting = {task.id: task for run in memory.runs.values() for task in run.tasks if task.reserved is not None}
+    for task in waiting.values():
         assert task.state is TaskState.QUEUED, f"{task} is not QUEUED, and has room kept"
     kept = {task_id: (worker.id, room) for worker in memory.workers.values() for task_id, room in worker.kept.items()}
     said = {
         task.id: (task.reserved.worker, memory.shape(task).resources)
-        for task in reserved.values()
+        for task in waiting.values()
         if task.reserved is not None
     }
     assert kept == said, f"{kept} is kept, and the rows say {said}"
@@ -163,7 +163,7 @@ def _check_rooms(memory: ShardMemory) -> None:
     for (priority, tenant, shape), mine in memory.kept_rooms.items():
         for task in mine.values():
             assert (task.priority, task.tenant, memory.shape(task)) == (priority, tenant, shape)
-    assert {task_id for mine in memory.kept_rooms.values() for task_id in mine} == set(reserved)
+    assert {task_id for mine in memory.kept_rooms.values() for task_id in mine} == set(waiting)
     for worker in memory.workers.values():
         total = NOTHING
         for room in worker.kept.values():

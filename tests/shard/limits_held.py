@@ -41,7 +41,7 @@ def check(memory: ShardMemory, before: Before, now: datetime) -> None:
 def _check_start(memory: ShardMemory, lease: Lease, now: datetime) -> None:
     quota = memory.rules.quota(lease.tenant, now)
     if lease.priority is not Priority.P0:
-        beyond = excess(quota, memory.use.get(lease.tenant, NOTHING), memory.rooms[lease.tenant])
+        beyond = excess(quota, memory.use.get(lease.tenant, NOTHING), memory.lease_counts[lease.tenant])
         assert beyond is None, f"{lease} was placed, and {lease.tenant} is beyond its {beyond}"
     for task in lease.members.values():
         run = memory.runs[task.run_id]

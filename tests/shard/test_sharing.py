@@ -26,7 +26,7 @@ def tenants_served(world: World, worker: str) -> list[str]:
 
 def running(world: World, tenant: str) -> int:
     """How many rooms a tenant has."""
-    return world.shard.memory.rooms.get(tenant, 0)
+    return world.shard.memory.lease_counts.get(tenant, 0)
 
 
 def test_a_guarantee_comes_before_burst(world: World) -> None:

@@ -14,7 +14,7 @@ from mainspring.core.model.task import Priority
 from mainspring.shard import events as happened
 from mainspring.shard.explain.diagnose import diagnose
 from mainspring.shard.explain.forecast import copy_around, suppose
-from tests.shard import jobs, sharing, situations, what_if
+from tests.shard import hypothesis_scenarios, jobs, sharing, situations
 from tests.shard.mixed_load import MixedLoad
 from tests.shard.world import World
 
@@ -47,7 +47,7 @@ def test_what_is_supposed_comes_true(seen: list[Seen]) -> None:
 
 def test_every_kind_of_change_changes_something(seen: list[Seen]) -> None:
     changes = {one.kind for one in seen if one.said.starts_now or one.said.reason is not one.was.reason}
-    assert changes == set(what_if.KINDS)
+    assert changes == set(hypothesis_scenarios.KINDS)
 
 
 def test_what_is_supposed_starts_when_it_is_expected_to(seen: list[Seen]) -> None:
@@ -66,16 +66,17 @@ def test_what_is_said_to_start_never_does_not(seen: list[Seen]) -> None:
 
 
 def _try(seed: int) -> Seen:
-    load, task, words = what_if.situation(seed)
+    load, task, words = hypothesis_scenarios.situation(seed)
     was = diagnose(load.shard.memory, task.id, load.now)
     assert was is not None
     said = suppose(copy_around(load.shard.memory, task.id, load.now), parse_supposal([words]))
-    task_id = what_if.make(load, task, parse_supposal([words]))
+    task_id = hypothesis_scenarios.make(load, task, parse_supposal([words]))
     _check(load, task_id, said, f"{seed}: {words} for {task}: {said}")
     if not said.starts_now:
         latest = said.expected.latest or load.now + timedelta(seconds=60)
         load.advance_until([task_id], (latest - load.now).total_seconds() + 1)
-    return Seen(what_if.KINDS[seed % len(what_if.KINDS)], was, said, load.first_starts.get(task_id))
+    kinds = hypothesis_scenarios.KINDS
+    return Seen(kinds[seed % len(kinds)], was, said, load.first_starts.get(task_id))
 
 
 def _check(load: MixedLoad, task_id: str, said: Outcome, about: str) -> None:

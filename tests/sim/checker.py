@@ -191,7 +191,7 @@ class Checker:
         led_since = max((self.ever.led_since[nonce] for nonce in self.ever.led_since), default=0.0)
         self._made[id(batch)] = Made(
             batch=batch, alone=how != "finish", rules=memory.rules, tuning=memory.tuning, led_since=led_since,
-            now=memory._last_turn or EPOCH, use=dict(memory.use), rooms=dict(memory.rooms),
+            now=memory._last_turn or EPOCH, use=dict(memory.use), rooms=dict(memory.lease_counts),
             groups=dict(memory.groups.use),
             kept={name: worker.id for worker in memory.workers.values() for name in worker.kept},
             open=frozenset(worker.id for worker in memory.workers.values() if _takes_anything(worker)),

@@ -55,7 +55,7 @@ def _no_number() -> AbstractContextManager[None]:
 def _no_attempt_check() -> AbstractContextManager[None]:
     """A report is taken for the task that the attempt was of, whatever attempt that task is at now."""
     tasks: dict[str, str] = {}
-    real = reports._held
+    real = reports._find_held
 
     def held(turn: Any, event: Any, attempt: str) -> Any:
         for live, task in turn.memory.attempts.items():
@@ -66,7 +66,7 @@ def _no_attempt_check() -> AbstractContextManager[None]:
             task = other if other is not None and other.attempt_id is not None else None
         return task
 
-    return patched(mock.patch.object(reports, "_held", held))
+    return patched(mock.patch.object(reports, "_find_held", held))
 
 
 def _no_swap() -> AbstractContextManager[None]:

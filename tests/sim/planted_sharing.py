@@ -48,7 +48,7 @@ def _counts_each() -> AbstractContextManager[None]:
 
     def open_lease(self: ShardMemory, lease: Lease) -> None:
         real(self, lease)
-        self.rooms[lease.tenant] += len(lease.members) - 1
+        self.lease_counts[lease.tenant] += len(lease.members) - 1
 
     return patched(mock.patch.object(ShardMemory, "open_lease", open_lease))
 

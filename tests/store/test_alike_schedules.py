@@ -82,7 +82,7 @@ class TwoBooks(RuleBasedStateMachine):
 
     @rule(data=st.data(), way=st.sampled_from(["due", "waiting", "named", "events"]))
     def settle(self, data: st.DataObject, way: str) -> None:
-        decisions = [data.draw(rulings()) for _ in range(3)]
+        decisions = [data.draw(schedule_decisions()) for _ in range(3)]
         limit = data.draw(st.integers(1, 3))
         ids = data.draw(st.lists(st.sampled_from([schedule.id for schedule in self.schedules]), min_size=1))
         events = [
@@ -150,7 +150,7 @@ class TwoBooks(RuleBasedStateMachine):
 
 
 @st.composite
-def rulings(draw: st.DrawFn) -> Callable[[Case], Ruling]:
+def schedule_decisions(draw: st.DrawFn) -> Callable[[Case], Ruling]:
     """Something to decide about whatever schedule: the same each time that it is asked."""
     window_at, fate = draw(st.sampled_from(WINDOWS)), draw(st.sampled_from(Outcome))
     state = draw(st.none() | st.sampled_from(RunState))

@@ -178,10 +178,10 @@ async def test_what_a_tenant_is_promised_and_what_it_uses_beyond_it_is_told(offi
         memory.rule(leader.rules)
         for tenant, millis in (("acme", 6_000), ("carl", 1_000)):
             memory.use[tenant] = Resources(cpu_millis=millis, memory_bytes=1)
-            memory.rooms[tenant] = 3
+            memory.lease_counts[tenant] = 3
         told = families(office)
         memory.use.clear()
-        memory.rooms.clear()
+        memory.lease_counts.clear()
 
     slots = {(one.labels["tenant"], one.labels["kind"]): one.value for one in told["mainspring_tenant_slots"].samples}
     assert slots == {

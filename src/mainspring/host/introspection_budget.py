@@ -26,7 +26,7 @@ class Looks:
         self._at = clock.monotonic()
 
     @contextmanager
-    def look(self) -> Iterator[None]:
+    def charge(self) -> Iterator[None]:
         """Somebody looks, on the loop. Raises Overloaded."""
         began = self._clock.monotonic()
         self._debt = max(0.0, self._debt - PART * (began - self._at))

@@ -83,7 +83,7 @@ class HostReach:
         Raises NotLeading or Overloaded.
         """
         leader = self._host.leader(shard)
-        with self._host.looks.look():
+        with self._host.looks.charge():
             return pool_status.standing(leader.shard.memory, leader.time.now(), tenant)
 
     async def diagnose(self, shard: str, subject: str) -> Diagnosis | None:
@@ -93,7 +93,7 @@ class HostReach:
         """
         leader = self._ready(shard)
         memory, now, scene = leader.shard.memory, leader.time.now(), None
-        with self._host.looks.look():
+        with self._host.looks.charge():
             task_id = diagnosing.task_to_ask_about(memory, subject) if subject.startswith(_RUN) else subject
             if task_id is None:
                 return None
@@ -114,7 +114,7 @@ class HostReach:
         task = diagnosing.find(memory, task_id)
         if task is None or task.state in HELD_BY_A_WORKER:
             return None
-        with self._host.looks.look():
+        with self._host.looks.charge():
             if not _PLACES.acquire(blocking=False):
                 raise Overloaded(f"{_MOST_PLAYS} what-ifs are being tried out already")
             scene = _copied(memory, task_id, now)
@@ -126,7 +126,7 @@ class HostReach:
         Raises NotLeading or Overloaded.
         """
         leader = self._ready(shard)
-        with self._host.looks.look():
+        with self._host.looks.charge():
             return sums.waiting_sums(leader.shard.memory, leader.time.now(), tenant)
 
     def _ready(self, shard: str) -> Leader:

@@ -6,7 +6,7 @@ from datetime import datetime
 
 from mainspring.core.lifecycle.circuit_breakers import Circuit
 from mainspring.core.lifecycle.deadlines import Outlook
-from mainspring.core.model.alerts import Alert, AlertKind, Severity, outgoing
+from mainspring.core.model.alerts import Alert, AlertKind, Severity, alert_row
 from mainspring.core.model.batch import Outgoing
 from mainspring.core.model.run import Run
 from mainspring.core.model.task import Task
@@ -25,18 +25,18 @@ _SEVERITIES = {
 def quarantined(task: Task, at: datetime, *, resolved: bool = False) -> Outgoing:
     """A task is held, and waits for a person; or does so no more."""
     summary = f"{task.name} is held: {task.because}" if not resolved else f"{task.name} is held no more"
-    return outgoing(_about_task(A.QUARANTINED, task, summary, at, resolved=resolved), f"{task.id}:{task.seq}:held")
+    return alert_row(_about_task(A.QUARANTINED, task, summary, at, resolved=resolved), f"{task.id}:{task.seq}:held")
 
 
 def attempt(kind: AlertKind, task: Task, attempt_id: str, summary: str, at: datetime) -> Outgoing:
     """Something is wrong with an attempt that runs."""
-    return outgoing(_about_task(kind, task, summary, at), f"{attempt_id}:{kind}")
+    return alert_row(_about_task(kind, task, summary, at), f"{attempt_id}:{kind}")
 
 
 def attempt_over(kind: AlertKind, task: Task, attempt_id: str, at: datetime) -> Outgoing:
     """The attempt with which something was wrong is over."""
     summary = f"the attempt of {task.name} is over"
-    return outgoing(_about_task(kind, task, summary, at, resolved=True), f"{attempt_id}:{kind}")
+    return alert_row(_about_task(kind, task, summary, at, resolved=True), f"{attempt_id}:{kind}")
 
 
 def circuit(kind: str, circuit: Circuit, shard: str, at: datetime, *, resolved: bool = False) -> Outgoing:
@@ -53,7 +53,7 @@ def circuit(kind: str, circuit: Circuit, shard: str, at: datetime, *, resolved: 
         resolved=resolved,
         at=at,
     )
-    return outgoing(alert, f"{shard}:{kind}:{circuit.subject}:{circuit.opened_at:.3f}")
+    return alert_row(alert, f"{shard}:{kind}:{circuit.subject}:{circuit.opened_at:.3f}")
 
 
 def event_rejected(record: str, shard: str, event: str, subject: str, fault: str, at: datetime) -> Outgoing:
@@ -67,7 +67,7 @@ def event_rejected(record: str, shard: str, event: str, subject: str, fault: str
         details={"shard": shard, "event": event, "subject": subject, "fault": fault, "record": record},
         at=at,
     )
-    return outgoing(alert, record)
+    return alert_row(alert, record)
 
 
 def fan_out_limit(task: Task, items: int, allowed: int, at: datetime, *, resolved: bool = False) -> Outgoing:
@@ -75,7 +75,7 @@ def fan_out_limit(task: Task, items: int, allowed: int, at: datetime, *, resolve
     summary = f"{task.name}: {task.because}" if not resolved else f"somebody has decided about {task.name}"
     alert = _about_task(A.FAN_OUT_LIMIT, task, summary, at, resolved=resolved)
     alert.details.update({"items": items, "allowed": allowed})
-    return outgoing(alert, f"{task.id}:{task.seq}:limit")
+    return alert_row(alert, f"{task.id}:{task.seq}:limit")
 
 
 def run_stuck(row: Run, since: datetime, at: datetime, *, resolved: bool = False) -> Outgoing:
@@ -90,7 +90,7 @@ def run_stuck(row: Run, since: datetime, at: datetime, *, resolved: bool = False
         resolved=resolved,
         at=at,
     )
-    return outgoing(alert, f"{row.id}:{row.generation}:{since.isoformat()}:stuck")
+    return alert_row(alert, f"{row.id}:{row.generation}:{since.isoformat()}:stuck")
 
 
 def run_at_risk(row: Run, summary: str, outlook: Outlook, at: datetime) -> Outgoing:
@@ -132,12 +132,12 @@ def _about_deadline(
         resolved=resolved,
         at=at,
     )
-    return outgoing(alert, f"{row.id}:{row.generation}:{kind}")
+    return alert_row(alert, f"{row.id}:{row.generation}:{kind}")
 
 
 def unexplained(task: Task, fault: str, at: datetime) -> Outgoing:
     """A task was found that nothing would have moved on; it was decided again."""
-    return outgoing(_about_task(A.UNEXPLAINED, task, f"{task.name}: {fault}", at), f"{task.id}:{task.seq}:unexplained")
+    return alert_row(_about_task(A.UNEXPLAINED, task, f"{task.name}: {fault}", at), f"{task.id}:{task.seq}:unexplained")
 
 
 def _about_task(kind: AlertKind, task: Task, summary: str, at: datetime, *, resolved: bool = False) -> Alert:

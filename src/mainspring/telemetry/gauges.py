@@ -148,7 +148,7 @@ def _rooms_of_tenants(memories: list[ShardMemory]) -> GaugeMetricFamily:
     gauge = GaugeMetricFamily("mainspring_tenant_rooms", "Rooms that tenants have on workers.", labels=["tenant"])
     rooms: Tally[str] = Tally()
     for memory in memories:
-        rooms.update(memory.rooms)
+        rooms.update(memory.lease_counts)
     for tenant, number in largest(rooms).items():
         gauge.add_metric([tenant], number)
     return gauge

@@ -22,7 +22,7 @@ class Standing:
         self._connection = connection
         self._asked_at = services.clock.monotonic()
 
-    async def holds(self) -> bool:
+    async def is_valid(self) -> bool:
         """Whether the caller is still somebody. While the store can't be asked, what was true stays true."""
         if self._services.clock.monotonic() < self._asked_at + ASK_AGAIN_SECONDS:
             return True

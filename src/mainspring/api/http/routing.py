@@ -329,7 +329,7 @@ class Router:
                     method=method, path=whole, operation=operation, call=call, role=role, status=status, takes=takes,
                     answers=answers, reads=reads or body, returns=answer, largest_body=largest_body, body=body,
                     injected=injected, audited=audited, also=also, parameters=tuple(parameters),
-                    counts=Counts.NOTHING if role is None else counts, texts=texts,
+                    counts=Counts.NONE if role is None else counts, texts=texts,
                 )
             )  # fmt: skip
             return call

@@ -74,7 +74,7 @@ class Counts(StrEnum):
     """It makes any number of runs, and counts them itself: one for each RUNS_OF_ONE."""
     QUERY = "query"
     ACT = "act"
-    NOTHING = "nothing"
+    NONE = "nothing"
     """Whoever watches over servers is never kept out, nor is a worker: what it may have is limited otherwise."""
 
 

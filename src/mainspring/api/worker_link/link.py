@@ -203,7 +203,7 @@ class WorkerLinks:
 
     async def _watch(self, standing: Standing) -> None:
         """Raises Refused when the worker's token or certificate is no longer good."""
-        while await standing.holds():
+        while await standing.is_valid():
             await self._services.clock.sleep(ASK_AGAIN_SECONDS)
         raise _fault("the token or certificate is no longer good")
 

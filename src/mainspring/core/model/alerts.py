@@ -76,7 +76,7 @@ class Alert(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults=T
     at: datetime
 
 
-def outgoing(alert: Alert, id: str) -> Outgoing:
+def alert_row(alert: Alert, id: str) -> Outgoing:
     """The alert as a row of the outbox. `id` names this one occurrence: the same one written twice is one."""
     return Outgoing(
         id=f"alert:{id}:{'over' if alert.resolved else 'on'}",

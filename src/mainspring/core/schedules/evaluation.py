@@ -286,7 +286,7 @@ class Hearing:
     ) -> None:
         """Somebody should know, or hear that it is over. `occasion` names what it comes of."""
         alert = _alert(self.row, kind, severity, summary, self.now, resolved=resolved)
-        self._outgoing.append(alerts.outgoing(alert, f"{self.row.id}:{kind}:{occasion}"))
+        self._outgoing.append(alerts.alert_row(alert, f"{self.row.id}:{kind}:{occasion}"))
 
     def ruling(self) -> Ruling:
         """All that follows."""
@@ -337,7 +337,7 @@ def set_aside(docket: Docket, fault: str) -> list[Ruling]:
         noted = ScheduleChange(schedule_id=row.id, at=docket.now, act="paused", by=US, why=because, version=row.version)
         summary = f"{row.name} can't be settled and was paused: {expressions.shorten(fault)}"
         alert = _alert(row, AlertKind.EVENT_REJECTED, Severity.HIGH, summary, docket.now)
-        sent = alerts.outgoing(alert, f"{row.id}:{alert.kind}:{docket.now.isoformat()}")
+        sent = alerts.alert_row(alert, f"{row.id}:{alert.kind}:{docket.now.isoformat()}")
         rulings.append(Ruling(schedule=row, changes=(noted,), outgoing=(sent,)))
     return rulings
 

@@ -282,7 +282,7 @@ def _raised(case: _Case) -> Iterator[_Candidate]:
     row = memory.rules.quotas.get(tenant)
     if row is None:
         return
-    use, tasks = memory.use.get(tenant, NOTHING) + case.shape.resources, memory.rooms.get(tenant, 0) + 1
+    use, tasks = memory.use.get(tenant, NOTHING) + case.shape.resources, memory.lease_counts.get(tenant, 0) + 1
     quota, limits = row.at(now), dict[str, int]()
     for _ in range(len(NAMES) + 1):
         limit = excess(quota, use, tasks)

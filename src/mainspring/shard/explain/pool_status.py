@@ -76,7 +76,7 @@ def _tenants(memory: ShardMemory, now: datetime, only: str | None) -> list[Tenan
                 tenant=tenant,
                 quota=quota,
                 queued=queued.get(tenant, {}),
-                rooms=memory.rooms.get(tenant, 0),
+                rooms=memory.lease_counts.get(tenant, 0),
                 use=use,
                 share=shares[tenant],
                 entitled=quota.weight / weights if weights else 0.0,

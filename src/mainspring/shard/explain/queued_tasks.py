@@ -98,7 +98,7 @@ def _says(look: Look, gate: str) -> str:
         return f"{upstream:,}/{upstream:,}"
     if gate == words.QUOTA:
         most = look.memory.rules.quota(look.task.tenant, look.now).max_tasks
-        return "" if most is None else f"{look.memory.rooms.get(look.task.tenant, 0)}/{most} tasks"
+        return "" if most is None else f"{look.memory.lease_counts.get(look.task.tenant, 0)}/{most} tasks"
     if gate == words.MATCH:
         found = look.suiting()
         matching = found.suits or found.alike

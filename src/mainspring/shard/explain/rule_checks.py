@@ -230,7 +230,7 @@ def _tell_quota(look: Look, limit: str, why: str, blocker: Task | None) -> Findi
         used, most = getattr(use, limit), getattr(quota.guaranteed, limit) + (getattr(quota.burst, limit) or 0)
         says = words.say_part(limit, used, most)
     else:
-        used, most = memory.rooms.get(tenant, 0), quota.max_tasks or 0
+        used, most = memory.lease_counts.get(tenant, 0), quota.max_tasks or 0
         says = f"{used}/{most} tasks"
     leases = (lease for lease in islice(memory.leases.values(), _LEASES_LOOKED_AT) if lease.tenant == tenant)
     mine = [task for lease in leases for task in islice(lease.members.values(), 1)]

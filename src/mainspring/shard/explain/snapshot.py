@@ -83,7 +83,7 @@ class Gates(msgspec.Struct, frozen=True, kw_only=True):
     come: tuple[Line, ...]
     hold_from: Priority | None
     use: Mapping[str, Resources]
-    rooms: Mapping[str, int]
+    lease_counts: Mapping[str, int]
     past_use: Mapping[Priority, PastUse]
     capacity: Resources
 
@@ -266,7 +266,7 @@ def _queue(memory: ShardMemory, scene: Scene, tasks: Mapping[str, Task]) -> None
 
 def _close_gates(memory: ShardMemory, gates: Gates, now: datetime) -> None:
     memory.groups = copy_book(gates.book)
-    memory.use, memory.rooms, memory.capacity = dict(gates.use), dict(gates.rooms), gates.capacity
+    memory.use, memory.lease_counts, memory.capacity = dict(gates.use), dict(gates.lease_counts), gates.capacity
     memory.past_use = {priority: past.copy() for priority, past in gates.past_use.items()}
     memory.failures.load(gates.tallies)
     memory.hold_from = gates.hold_from

@@ -359,7 +359,7 @@ def _copy_gates(memory: ShardMemory, lines: _Lines, tenants: set[str], names: di
         come=tuple(line for line in memory.come if line in lines.lines),
         hold_from=memory.hold_from,
         use=dict[str, Resources](memory.use),
-        rooms=dict(memory.rooms),
+        lease_counts=dict(memory.lease_counts),
         past_use={priority: past.copy() for priority, past in memory.past_use.items()},
         capacity=memory.capacity,
     )

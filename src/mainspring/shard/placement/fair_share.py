@@ -31,7 +31,7 @@ def place_of(
 ) -> Place:
     """Where a tenant stands at a priority, whose next room is of this shape, or unknown."""
     had = memory.past_use[priority].of(tenant)
-    use, rooms = memory.use.get(tenant, NOTHING), memory.rooms.get(tenant, 0)
+    use, rooms = memory.use.get(tenant, NOTHING), memory.lease_counts.get(tenant, 0)
     share = dominant_share(use, memory.capacity) * (1 + 0.5 / rooms) if rooms else 0.0
     if tenant not in memory.rules.quotas:
         return True, share / USUAL_QUOTA.weight, had
@@ -76,7 +76,7 @@ class NextTenants:
     def move(self) -> None:
         """Whoever was next got something, or its next line is another: it may stand elsewhere."""
         if self._new is not None and self._is_new_next():
-            if self._new in self._turn.memory.rooms:
+            if self._new in self._turn.memory.lease_counts:
                 self._past.serve(self._new)
                 self._met.append(self._new)
                 self._new = self._next_new()
@@ -85,7 +85,7 @@ class NextTenants:
 
     def _next_new(self) -> str | None:
         """The next that has nothing and was promised nothing. None: no more has, and all others have their places."""
-        rooms = self._turn.memory.rooms
+        rooms = self._turn.memory.lease_counts
         for tenant in self._line:
             if tenant not in rooms and tenant not in self._promised:
                 return tenant

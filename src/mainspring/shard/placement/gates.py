@@ -62,7 +62,7 @@ def exceeds(
     if priority is Priority.P0 or tenant not in memory.rules.quotas:
         return None
     use = sum(kept, start=memory.use.get(tenant, NOTHING) + shape.resources)
-    return excess(memory.rules.quota(tenant, now), use, memory.rooms.get(tenant, 0) + 1 + len(kept))
+    return excess(memory.rules.quota(tenant, now), use, memory.lease_counts.get(tenant, 0) + 1 + len(kept))
 
 
 def never_fits(memory: ShardMemory, tenant: str, shape: Shape, now: datetime) -> bool:
@@ -108,7 +108,7 @@ def say_excess(memory: ShardMemory, tenant: str, limit: str, now: datetime) -> s
     quota = memory.rules.quota(tenant, now)
     if limit not in NAMES:
         tasks = "1 task" if quota.max_tasks == 1 else f"{quota.max_tasks} tasks"
-        return f"its quota is {tasks} at a time, and it has {memory.rooms.get(tenant, 0)}"
+        return f"its quota is {tasks} at a time, and it has {memory.lease_counts.get(tenant, 0)}"
     most = getattr(quota.guaranteed, limit) + (getattr(quota.burst, limit) or 0)
     used = getattr(memory.use.get(tenant, NOTHING), limit)
     return f"its quota is {say_amount(limit, most)}, and it uses {say_amount(limit, used)}"

@@ -109,7 +109,7 @@ class ShardMemory:
         self.queues = FairQueues()
         self.use: dict[str, Resources] = {}
         """What each tenant's live leases add up to."""
-        self.rooms: dict[str, int] = {}
+        self.lease_counts: dict[str, int] = {}
         """How many live leases each tenant has."""
         self.past_use = {priority: PastUse() for priority in Priority}
         """What each tenant had before: between equals that decides who is next."""
@@ -220,7 +220,7 @@ class ShardMemory:
         lease.since = self.life
         worker.wants = worker.wants and worker.wants - 1
         self.use[lease.tenant] = self.use.get(lease.tenant, NOTHING) + lease.shape.resources
-        self.rooms[lease.tenant] = self.rooms.get(lease.tenant, 0) + 1
+        self.lease_counts[lease.tenant] = self.lease_counts.get(lease.tenant, 0) + 1
         self.groups.take(lease.shape.groups)
         self.open_workers.update(worker)
 
@@ -264,9 +264,9 @@ class ShardMemory:
         had_for, weight = self.life - lease.since, self.rules.weight(lease.tenant)
         self.past_use[lease.priority].add(lease.tenant, resources, self.capacity, seconds=had_for, weight=weight)
         self.use[lease.tenant] -= resources
-        self.rooms[lease.tenant] -= 1
-        if not self.rooms[lease.tenant]:
-            del self.use[lease.tenant], self.rooms[lease.tenant]
+        self.lease_counts[lease.tenant] -= 1
+        if not self.lease_counts[lease.tenant]:
+            del self.use[lease.tenant], self.lease_counts[lease.tenant]
         self.queues.let_try(lease.tenant)
         self.groups.give_back(lease.shape.groups)
         self.refresh(worker)

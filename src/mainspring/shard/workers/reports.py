@@ -40,7 +40,7 @@ _SETTLED = frozenset({AttemptEnd.SUCCEEDED, AttemptEnd.FAILED, AttemptEnd.TIMED_
 def received(turn: Turn, event: AttemptsReceived) -> None:
     """The worker has these attempts in its journal."""
     for attempt in event.attempts:
-        task = _held(turn, event, attempt)
+        task = _find_held(turn, event, attempt)
         if task is None:
             stop_requests.disown(turn, event.worker, attempt)
         elif task.lease_id is not None:
@@ -49,7 +49,7 @@ def received(turn: Turn, event: AttemptsReceived) -> None:
 
 def started(turn: Turn, event: AttemptStarted) -> None:
     """The process runs: RUNNING, from now on within its time."""
-    task = _held(turn, event, event.attempt)
+    task = _find_held(turn, event, event.attempt)
     if task is None:
         stop_requests.disown(turn, event.worker, event.attempt)
     elif task.state is S.ASSIGNED:
@@ -61,7 +61,7 @@ def started(turn: Turn, event: AttemptStarted) -> None:
 
 def returned(turn: Turn, event: AttemptReturned) -> None:
     """The worker gave an attempt back, not started."""
-    task = _held(turn, event, event.attempt)
+    task = _find_held(turn, event, event.attempt)
     if task is None or task.state is not S.ASSIGNED:
         return
     if event.refusal is not None:
@@ -74,7 +74,7 @@ def returned(turn: Turn, event: AttemptReturned) -> None:
 
 def ended(turn: Turn, event: AttemptEnded) -> None:
     """The process is gone: settle the task by what it left, and answer once that is durable."""
-    task = _held(turn, event, event.attempt)
+    task = _find_held(turn, event, event.attempt)
     if task is None:
         _answer_stranger(turn, event)
         return
@@ -99,7 +99,7 @@ def settle(turn: Turn, task: Task, event: AttemptEnded) -> None:
 
 def checkpoint(turn: Turn, event: CheckpointSaved) -> None:
     """An attempt has saved something: the next one of its task finds it, wherever it runs (WRK-7)."""
-    task = _held(turn, event, event.attempt)
+    task = _find_held(turn, event, event.attempt)
     if task is None:
         stop_requests.disown(turn, event.worker, event.attempt)
     else:
@@ -109,7 +109,7 @@ def checkpoint(turn: Turn, event: CheckpointSaved) -> None:
 def progressed(turn: Turn, event: WorkerBeat) -> None:
     """A worker says how far its attempts are."""
     for said in event.progress:
-        task = _held(turn, event, said.attempt)
+        task = _find_held(turn, event, said.attempt)
         if task is not None:
             limits.progressed(turn.memory, task, said)
 
@@ -182,7 +182,7 @@ def _keep_artifacts(turn: Turn, task: Task, event: AttemptEnded, *, succeeded: b
         turn.batch.artifacts.append(row)
 
 
-def _held(turn: Turn, event: WorkerEvent, attempt: str) -> Task | None:
+def _find_held(turn: Turn, event: WorkerEvent, attempt: str) -> Task | None:
     """The task of a live attempt, if it is this worker's to speak of."""
     task = turn.memory.attempts.get(attempt)
     return task if task is not None and task.worker_id == event.worker else None

@@ -103,7 +103,7 @@ class Agent:
             settings.state_dir, settings.name, settings.servers, clock, token=settings.token, ca_cert=settings.ca_cert
         )
         self._uplink = Uplink(
-            settings.servers, self._identity, clock, random, hello=self._hello, heard=self._hear, lost=self._lose
+            settings.servers, self._identity, clock, random, hello=self._hello, on_frames=self._hear, lost=self._lose
         )
         self._guard = GuardLink(settings.state_dir, clock)
         self._shipping = Shipping(settings.state_dir, settings.spool_bytes)

@@ -63,16 +63,16 @@ class Uplink:
         random: Random,
         *,
         hello: Callable[[], Register],
-        heard: Callable[[list[ToWorker]], None],
+        on_frames: Callable[[list[ToWorker]], None],
         lost: Callable[[], None],
     ) -> None:
-        """`hello` opens a session, `heard` takes a frame (empty: just a sign of life), `lost` ends the session."""
+        """`hello` opens a session, `on_frames` takes a frame (empty: just a sign of life), `lost` ends the session."""
         self._servers = [link_address(server) for server in servers]
         self._identity = identity
         self._clock = clock
         self._random = random
         self._hello = hello
-        self._heard = heard
+        self._on_frames = on_frames
         self._lost = lost
         self._next = 0
         self._elsewhere: str | None = None
@@ -220,7 +220,7 @@ class Uplink:
                 elif isinstance(message, Elsewhere):
                     self._go_elsewhere(message.address, address)
                     return
-            self._heard(messages)
+            self._on_frames(messages)
         log.info("link.closed", server=address, code=connection.close_code, reason=connection.close_reason)
         self._failures += 1
 
@@ -266,7 +266,7 @@ class Uplink:
             except ConnectionClosed:
                 return  # the listener sees it too
             self._heard_at = self._clock.monotonic()
-            self._heard([])
+            self._on_frames([])
         log.warning("link.deaf", seconds=DEAF_SECONDS)
 
 

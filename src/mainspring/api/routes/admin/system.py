@@ -60,14 +60,14 @@ async def get_server(services: Services) -> ServerView:
     )
 
 
-@router.get("/metrics", operation="get_metrics", role=Role.VIEWER, answers="text/plain", counts=Counts.NOTHING)
+@router.get("/metrics", operation="get_metrics", role=Role.VIEWER, answers="text/plain", counts=Counts.NONE)
 async def get_metrics(principal: Principal, services: Services) -> Response:
     """Numbers for Prometheus, for those who see every tenant."""
     permissions.check_every_tenant(principal)
     return Response(services.metrics.text(), media_type=CONTENT_TYPE_LATEST)
 
 
-@router.get("/openapi.json", operation="get_openapi", role=Role.VIEWER, counts=Counts.NOTHING)
+@router.get("/openapi.json", operation="get_openapi", role=Role.VIEWER, counts=Counts.NONE)
 async def get_openapi(request: Request) -> Response:
     """This document."""
     return Response(request.app.state.openapi(), media_type=JSON)

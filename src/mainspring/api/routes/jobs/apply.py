@@ -44,7 +44,7 @@ async def apply(
 
 async def _answer(applying: Applying, items: Sequence[ApplyItem], standing: Standing) -> AsyncIterator[bytes]:
     for first in range(0, len(items), AT_ONCE):
-        if not await standing.holds():
+        if not await standing.is_valid():
             return
         lines = await applying.put(items[first : first + AT_ONCE], first)
         yield msgspec.json.Encoder().encode_lines(lines)

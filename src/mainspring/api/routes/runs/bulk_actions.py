@@ -98,7 +98,7 @@ async def _act_on_each(
 ) -> AsyncIterator[bytes]:
     async for page in _pages(services, chosen, most):
         for first in range(0, len(page), _AT_ONCE):
-            if not await standing.holds():
+            if not await standing.is_valid():
                 return
             group = page[first : first + _AT_ONCE]
             yield _encode(await asyncio.gather(*(_act_on(services, listed, make) for listed in group)))

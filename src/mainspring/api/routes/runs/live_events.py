@@ -84,7 +84,7 @@ class _Stream:
         said_at = clock.monotonic()
         try:
             async for group in self._services.live.follow(dict(self._places)):
-                if not await standing.holds():
+                if not await standing.is_valid():
                     return
                 text = await self._told(group)
                 if not text and (not group or clock.monotonic() - said_at >= HEARTBEAT_SECONDS):

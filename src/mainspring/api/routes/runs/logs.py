@@ -124,7 +124,7 @@ async def _follow(
     """A piece, and what follows it, until the attempt is over and nothing more comes."""
     in_vain = 0
     going_on = True
-    while going_on and await standing.holds():
+    while going_on and await standing.is_valid():
         if piece.data:
             in_vain = 0
             yield piece.data

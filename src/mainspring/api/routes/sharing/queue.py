@@ -72,7 +72,7 @@ async def get_tenant_use(name: str, principal: Principal, services: Services, po
     return _use_view(found, standing, rules)
 
 
-@router.get("/level", operation="get_level", role=Role.VIEWER, counts=Counts.NOTHING)
+@router.get("/level", operation="get_level", role=Role.VIEWER, counts=Counts.NONE)
 async def get_level(services: Services, pool: str | None = None) -> LevelView:
     """How well a pool can be served, as this server sees it; without `pool` the one that is worst."""
     levels = services.levels

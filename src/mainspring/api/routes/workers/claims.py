@@ -54,7 +54,7 @@ _SAME = {
 """Ends of an attempt that such a result had made before."""
 
 
-@router.post("/scheduler/claim-runs", operation="claim_runs", role=Role.WORKER, audited=False, counts=Counts.NOTHING)
+@router.post("/scheduler/claim-runs", operation="claim_runs", role=Role.WORKER, audited=False, counts=Counts.NONE)
 async def claim_runs(body: ClaimRequest, principal: Principal, services: Services, request: Request) -> ClaimAnswer:
     """Claim work: as much as there is and is wanted, at once, or when there is some.
 
@@ -87,7 +87,7 @@ async def claim_runs(body: ClaimRequest, principal: Principal, services: Service
     operation="start_claimed_run",
     role=Role.WORKER,
     audited=False,
-    counts=Counts.NOTHING,
+    counts=Counts.NONE,
 )
 async def start_claimed_run(
     run_id: str, body: StartRequest, principal: Principal, services: Services
@@ -112,7 +112,7 @@ async def start_claimed_run(
 
 @router.post(
     "/pipeline-runs/{run_id}/heartbeat", operation="heartbeat_claimed_run", role=Role.WORKER,
-    audited=False, counts=Counts.NOTHING, largest_body=_LARGEST_BEAT,
+    audited=False, counts=Counts.NONE, largest_body=_LARGEST_BEAT,
 )  # fmt: skip
 async def heartbeat_claimed_run(
     run_id: str, body: HeartbeatRequest, principal: Principal, services: Services
@@ -154,7 +154,7 @@ async def heartbeat_claimed_run(
 
 @router.post(
     "/pipeline-runs/{run_id}/complete", operation="complete_claimed_run", role=Role.WORKER,
-    audited=False, counts=Counts.NOTHING, largest_body=_LARGEST_BODY,
+    audited=False, counts=Counts.NONE, largest_body=_LARGEST_BODY,
 )  # fmt: skip
 async def complete_claimed_run(
     run_id: str, body: CompleteRequest, principal: Principal, services: Services
@@ -167,7 +167,7 @@ async def complete_claimed_run(
 
 @router.post(
     "/pipeline-runs/{run_id}/fail", operation="fail_claimed_run", role=Role.WORKER,
-    audited=False, counts=Counts.NOTHING, largest_body=_LARGEST_BODY,
+    audited=False, counts=Counts.NONE, largest_body=_LARGEST_BODY,
 )  # fmt: skip
 async def fail_claimed_run(run_id: str, body: FailRequest, principal: Principal, services: Services) -> ClaimedRunState:
     """It failed, or was stopped as asked. The task's policy decides what follows, unless `should_retry` is false."""
