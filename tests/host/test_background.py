@@ -265,19 +265,19 @@ async def test_a_limit_that_can_not_be_read_keeps_no_other_from_being_granted(ha
     keeping = asyncio.create_task(keeper.run(lambda: now_known))
     keeper.take(TakeAllowance(API, 1))
     await hall.wait(0.1)
-    await inbox.next(wait=0.0, most=100)
+    await inbox.next(wait=0.0, max_events=100)
     sound = hall.rows(f"SELECT takes FROM limits WHERE \"limit\" = '{API}'")[0][0]
     hall.store._writer.execute("UPDATE limits SET takes = '{}'")
 
     keeper.take(TakeAllowance(API, 1))
     keeper.take(TakeAllowance(other.limit, 2))
     await hall.wait(3.0)
-    granted = await inbox.next(wait=0.0, most=100)
+    granted = await inbox.next(wait=0.0, max_events=100)
     assert [one.limit for one in granted if isinstance(one, AllowanceGranted)] == [other.limit]
 
     hall.store._writer.execute('UPDATE limits SET takes = ? WHERE "limit" = ?', (sound, API))
     await hall.wait(3.0)
-    granted = await inbox.next(wait=0.0, most=100)
+    granted = await inbox.next(wait=0.0, max_events=100)
     assert [one.limit for one in granted if isinstance(one, AllowanceGranted)] == [API]
     keeping.cancel()
 

@@ -31,8 +31,8 @@ async def test_the_urgent_lane_is_emptied_first() -> None:
     inbox.put(act(1), urgent=True)
     inbox.offer(act(2))
 
-    assert await inbox.next(wait=0, most=4) == [act(1), act(2), ordinary(0), ordinary(1)]
-    assert await inbox.next(wait=0, most=4) == [ordinary(2), ordinary(3), ordinary(4)]
+    assert await inbox.next(wait=0, max_events=4) == [act(1), act(2), ordinary(0), ordinary(1)]
+    assert await inbox.next(wait=0, max_events=4) == [ordinary(2), ordinary(3), ordinary(4)]
 
 
 async def test_what_is_in_a_lane_keeps_its_order() -> None:
@@ -41,7 +41,7 @@ async def test_what_is_in_a_lane_keeps_its_order() -> None:
     for n in range(50):
         inbox.put(ordinary(n))
 
-    taken = [*await inbox.next(wait=0, most=20), *await inbox.next(wait=0, most=100)]
+    taken = [*await inbox.next(wait=0, max_events=20), *await inbox.next(wait=0, max_events=100)]
 
     assert taken == [ordinary(n) for n in range(50)]
 
@@ -53,7 +53,7 @@ async def test_beats_of_one_worker_that_wait_together_are_one() -> None:
         inbox.put(WorkerBeat(worker=f"w{n % 2}", session="s"))
 
     assert len(inbox) == 2
-    assert len(await inbox.next(wait=0, most=1)) == 2
+    assert len(await inbox.next(wait=0, max_events=1)) == 2
 
 
 async def test_what_beats_tell_is_not_lost_when_they_become_one() -> None:
@@ -67,7 +67,7 @@ async def test_what_beats_tell_is_not_lost_when_they_become_one() -> None:
     ):
         inbox.put(WorkerBeat(worker="w1", session=session, progress=progress))
 
-    (beat,) = await inbox.next(wait=0, most=1)
+    (beat,) = await inbox.next(wait=0, max_events=1)
 
     assert beat == WorkerBeat(worker="w1", session="s", progress=(Progress("a", 2.0), Progress("b", 1.0)))
 
@@ -98,11 +98,11 @@ async def test_a_caller_is_let_in_again_once_there_is_room() -> None:
     """Pushing back ends by itself."""
     inbox = Inbox(1)
     inbox.put(ordinary(0))
-    await inbox.next(wait=0, most=10)
+    await inbox.next(wait=0, max_events=10)
 
     inbox.offer(act(1))
 
-    assert await inbox.next(wait=0, most=10) == [act(1)]
+    assert await inbox.next(wait=0, max_events=10) == [act(1)]
 
 
 async def test_a_wait_ends_when_something_comes() -> None:
@@ -110,7 +110,7 @@ async def test_a_wait_ends_when_something_comes() -> None:
     inbox, clock = Inbox(10), VirtualClock()
     asyncio.get_running_loop().call_later(0.3, inbox.put, ordinary(0))
 
-    assert await inbox.next(wait=5, most=10) == [ordinary(0)]
+    assert await inbox.next(wait=5, max_events=10) == [ordinary(0)]
     assert clock.monotonic() == pytest.approx(0.3, abs=0.001)
 
 
@@ -118,7 +118,7 @@ async def test_a_wait_ends_with_nothing_when_its_time_is_up() -> None:
     """The lease has to be renewed."""
     inbox, clock = Inbox(10), VirtualClock()
 
-    assert await inbox.next(wait=1, most=10) == []
+    assert await inbox.next(wait=1, max_events=10) == []
     assert clock.monotonic() == pytest.approx(1.0, abs=0.001)
 
 
@@ -127,5 +127,5 @@ async def test_a_wait_can_be_ended_from_outside() -> None:
     inbox, clock = Inbox(10), VirtualClock()
     asyncio.get_running_loop().call_later(0.2, inbox.wake)
 
-    assert await inbox.next(wait=5, most=10) == []
+    assert await inbox.next(wait=5, max_events=10) == []
     assert clock.monotonic() == pytest.approx(0.2, abs=0.001)

@@ -72,7 +72,7 @@ async def test_runs_that_were_made_here_are_handed_over_at_once(reader: Reader) 
 
 async def test_a_p0_that_was_made_here_is_urgent(reader: Reader) -> None:
     assert reader.intake.offer([reader.make("a", priority=P0)])
-    await reader.inbox.next(wait=0, most=1)
+    await reader.inbox.next(wait=0, max_events=1)
     assert reader.inbox.gave_urgent
 
 

@@ -38,7 +38,7 @@ class Reader:
 
     async def events(self) -> list[RunArrived]:
         """What was handed over."""
-        events = await self.inbox.next(wait=0, most=100_000)
+        events = await self.inbox.next(wait=0, max_events=100_000)
         return [event for event in events if isinstance(event, RunArrived)]
 
 

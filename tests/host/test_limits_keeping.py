@@ -83,7 +83,7 @@ class Pool:
 
     async def received(self) -> list[Event]:
         """What the shard was told since it was last asked."""
-        return await self.inbox.next(0.0, 1_000)
+        return await self.inbox.next(wait=0.0, max_events=1_000)
 
 
 class Pools:

@@ -79,7 +79,7 @@ class Desk:
 
     async def events(self) -> list[Event]:
         """What has come in."""
-        return await self.inbox.next(wait=0, most=1_000)
+        return await self.inbox.next(wait=0, max_events=1_000)
 
 
 async def test_a_registration_becomes_an_event_with_all_that_the_worker_said() -> None:

@@ -19,7 +19,7 @@ async def test_whoever_asks_for_a_file_gets_the_workers_answer() -> None:
     inbox = Inbox(10)
     links = Links(inbox)
     link = links.open(HELLO)
-    await inbox.next(wait=0, most=10)
+    await inbox.next(wait=0, max_events=10)
     asking = [asyncio.create_task(links.look(path)) for path in ("/in/a", "/in/b")]
     questions: list[Look] = []
     while len(questions) < len(asking):
@@ -28,7 +28,7 @@ async def test_whoever_asks_for_a_file_gets_the_workers_answer() -> None:
         links.receive(link, Seen(question.question, exists=question.path == "/in/b"))
 
     assert await asyncio.gather(*asking) == [False, True]
-    assert await inbox.next(wait=0, most=10) == []
+    assert await inbox.next(wait=0, max_events=10) == []
 
 
 async def test_without_a_worker_there_is_no_answer() -> None:

@@ -54,8 +54,8 @@ class Inbox:
         """End a wait of `next` early."""
         self._something.set()
 
-    async def next(self, *, wait: float, most: int) -> list[Event]:
-        """At most `most` events, urgent ones first; nothing if none came within `wait` seconds."""
+    async def next(self, *, wait: float, max_events: int) -> list[Event]:
+        """At most `max_events` events, urgent ones first; nothing if none came within `wait` seconds."""
         self.gave_urgent = False
         if not len(self) and wait > 0:
             self._something.clear()
@@ -64,8 +64,8 @@ class Inbox:
                     await self._something.wait()
             except TimeoutError:
                 return []
-        events = self.take_urgent(most)
-        while self._ordinary and len(events) < most:
+        events = self.take_urgent(max_events)
+        while self._ordinary and len(events) < max_events:
             events.append(self._ordinary.popleft())
         return events
 

@@ -188,7 +188,7 @@ class Leader:
         self._take(looked_up)
         urgent = False
         while not self._is_time() and not (urgent and self._is_writing()):
-            self._take(await self.inbox.next(wait=self._longest_wait(), most=EVENTS_AT_ONCE))
+            self._take(await self.inbox.next(wait=self._longest_wait(), max_events=EVENTS_AT_ONCE))
             urgent = self.inbox.gave_urgent
             # The batch before is sent, and the store's answers are heard, in between.
             await asyncio.sleep(0)
