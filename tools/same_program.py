@@ -61,6 +61,7 @@ def _outline(text: str, path: str, renames: Renames | None, modules: set[str]) -
                 setattr(node, field, [identifiers.get(one, one) for one in value])
         if isinstance(node, ast.Name) and node.id in imported:
             node.id = imported[node.id]
+    _sort_names(tree)
     return ast.dump(_Imports(imported, modules).visit(tree))
 
 
@@ -81,6 +82,13 @@ def _rename_constants(tree: ast.Module, renames: Renames, module: str) -> None:
     for node in ast.walk(tree):
         if isinstance(node, ast.Constant) and id(node) not in done:
             node.value = renames.constant(node.value, module, is_sql=contains_sql(node.value))
+
+
+def _sort_names(tree: ast.Module) -> None:
+    """The order in `__slots__` and `__all__` makes no difference."""
+    for node in ast.walk(tree):
+        if names_in(node) and isinstance(node, ast.Assign) and isinstance(node.value, ast.List | ast.Tuple):
+            node.value.elts.sort(key=ast.dump)
 
 
 def names_in(node: ast.AST) -> list[ast.Constant]:

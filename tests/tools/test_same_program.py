@@ -8,31 +8,31 @@ from tools.rename_mapping import Renames
 from tools.same_program import differences
 
 OLD = {
-    "src/mainspring/core/queues.py": (
-        '"""Who is next."""\n\nfrom mainspring import wire\nfrom mainspring.core import kin\n\n'
-        "def near(kin_of: int) -> object:\n    return kin.near(kin_of), wire.Offer\n"
+    "src/mainspring/core/sorted_books.py": (
+        '"""Books in order."""\n\nfrom mainspring import wire\nfrom mainspring.core import shelf\n\n'
+        "def beside(shelf_of: int) -> object:\n    return shelf.beside(shelf_of), wire.Offer\n"
     ),
-    "src/mainspring/core/kin.py": 'def near(task: int) -> str:\n    """A doc."""\n    return "mainspring.core.kin"\n',
+    "src/mainspring/core/shelf.py": 'def beside(book: int) -> str:\n    """A."""\n    return "mainspring.core.shelf"\n',
     "src/mainspring/wire.py": "class Offer: ...\n",
 }
 RENAMES = Renames(
     [
         "# a comment",
-        "module mainspring.core.queues mainspring.core.fairness.fair_queues",
-        "module mainspring.core.kin mainspring.core.placement.affinity",
+        "module mainspring.core.sorted_books mainspring.core.fairness.fair_queues",
+        "module mainspring.core.shelf mainspring.core.placement.affinity",
         "module mainspring.wire mainspring.protocol.wire",
-        "name mainspring.core near affinity_of",
+        "name mainspring.core beside next_to",
     ]
 )
 NEW = {
     "src/mainspring/core/fairness/fair_queues.py": (
         '"""Fair queues: the order of tenants."""\n\nfrom mainspring.core.placement import affinity\n'
         "from mainspring.protocol import wire as messages\n\n"
-        "# comment\ndef affinity_of(kin_of: int) -> object:\n    return affinity.affinity_of(kin_of), messages.Offer\n"
+        "# comment\ndef next_to(shelf_of: int) -> object:\n    return affinity.next_to(shelf_of), messages.Offer\n"
     ),
-    "src/mainspring/core/fairness/__init__.py": '"""Who is next."""\n',
+    "src/mainspring/core/fairness/__init__.py": '"""Books in order."""\n',
     "src/mainspring/core/placement/affinity.py": (
-        'def affinity_of(task: int) -> str:\n    return "mainspring.core.placement.affinity"\n'
+        'def next_to(book: int) -> str:\n    return "mainspring.core.placement.affinity"\n'
     ),
     "src/mainspring/protocol/wire.py": "class Offer: ...\n",
 }
@@ -46,10 +46,10 @@ def test_moves_names_aliases_docstrings_and_comments_make_no_difference() -> Non
     ("path", "was", "becomes"),
     [
         ("src/mainspring/core/fairness/fair_queues.py", "messages.Offer", "messages.Register"),
-        ("src/mainspring/core/fairness/fair_queues.py", "(kin_of)", "(kin_of + 1)"),
+        ("src/mainspring/core/fairness/fair_queues.py", "(shelf_of)", "(shelf_of + 1)"),
         ("src/mainspring/core/fairness/fair_queues.py", "protocol import wire", "protocol import rest"),
         ("src/mainspring/core/placement/affinity.py", "placement.affinity", "placement.other"),
-        ("src/mainspring/core/placement/affinity.py", "affinity_of", "near"),
+        ("src/mainspring/core/placement/affinity.py", "next_to", "beside"),
     ],
 )
 def test_another_program_is_noticed(path: str, was: str, becomes: str) -> None:
