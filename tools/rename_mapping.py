@@ -11,7 +11,7 @@ One rename per line; `#` starts a comment. SCOPE is a dotted prefix of module na
 1. `module` moves a file, and renames the module in imports and strings.
 2. `name` renames an identifier. One that is no word of prose (`kept_rooms`, `FairQueues`) is renamed in strings too.
 3. `field` does the same, and renames string constants that are the name: keys of JSON and rows, names for getattr.
-4. `text` renames a whole word in every string: settings, options, metrics, codes.
+4. `text` renames a whole word in every string, and the identifier: settings, options, metrics, codes.
 5. `sql` renames a table or column in strings that contain SQL, and in every string of the stores.
 """
 
@@ -53,6 +53,8 @@ class Renames:
                     self.fields.append((scope, old, new))
                 case ["text", old, new]:
                     self.texts[old] = new
+                    if old.isidentifier():
+                        self.names.append(("*", old, new))
                 case ["sql", old, new]:
                     self.columns[old] = new
                 case []:

@@ -92,11 +92,19 @@ def _sort_names(tree: ast.Module) -> None:
 
 
 def names_in(node: ast.AST) -> list[ast.Constant]:
-    """Return the strings in `__slots__` and `__all__`: they are identifiers."""
-    targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
-    if not any(isinstance(one, ast.Name) and one.id in {"__slots__", "__all__"} for one in targets):
-        return []
-    return [one for one in ast.walk(node) if isinstance(one, ast.Constant) and isinstance(one.value, str)]
+    """Return the strings that are identifiers: in `__slots__` and `__all__`, and the parameters of tests."""
+    match node:
+        case ast.Assign(targets=[ast.Name(id="__slots__" | "__all__")], value=value):
+            parts: list[ast.expr] = [value]
+        case ast.Call(func=ast.Attribute(attr="parametrize"), args=[first, *_]):
+            parts = [first]
+        case ast.Call(func=ast.Attribute(attr="usefixtures" | "getfixturevalue"), args=parts):
+            pass
+        case _:
+            return []
+    return [
+        one for part in parts for one in ast.walk(part) if isinstance(one, ast.Constant) and isinstance(one.value, str)
+    ]
 
 
 class _Imports(ast.NodeTransformer):
