@@ -92,7 +92,7 @@ def _sort_names(tree: ast.Module) -> None:
 
 
 def names_in(node: ast.AST) -> list[ast.Constant]:
-    """Return the strings that are identifiers: in `__slots__` and `__all__`, and the parameters of tests."""
+    """Return the strings that are identifiers: in `__slots__` and `__all__`, for getattr, parameters of tests."""
     match node:
         case ast.Assign(targets=[ast.Name(id="__slots__" | "__all__")], value=value):
             parts: list[ast.expr] = [value]
@@ -100,6 +100,11 @@ def names_in(node: ast.AST) -> list[ast.Constant]:
             parts = [first]
         case ast.Call(func=ast.Attribute(attr="usefixtures" | "getfixturevalue"), args=parts):
             pass
+        case ast.Call(
+            func=ast.Name(id="getattr" | "setattr" | "hasattr") | ast.Attribute(attr="setattr" | "delattr" | "object"),
+            args=[_, ast.Constant() as second, *_],
+        ):
+            parts = [second]
         case _:
             return []
     return [
