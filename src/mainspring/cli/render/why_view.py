@@ -89,14 +89,14 @@ class Whys:
                     clock.pause(_EVERY_SECONDS)
                     text = self._answer()
                     live.refresh()
-        shown = ""
+        shown: str | None = None
         while True:
-            if _code_of(text) != shown:
-                self._say(text)
+            code = self._code()
+            if code != shown:
+                self._say(text if shown is None else self._answer())
                 sys.stdout.flush()
-                shown = _code_of(text)
+                shown = code
             clock.pause(_EVERY_SECONDS)
-            text = self._answer()
 
     def _answer(self) -> str:
         """Fetch the answer as text."""
@@ -106,6 +106,15 @@ class Whys:
         if self._asked.changes:
             return self._client.what_if_text(_task_only(kind, reference), self._asked.changes, self._asked.form)
         return self._client.diagnosis_text(kind, reference, self._asked.form)
+
+    def _code(self) -> str:
+        """Fetch the code of the answer: its reason, or else the state, or whether the task would start now."""
+        kind, reference = self._find(self._asked.what)
+        if self._asked.changes:
+            forecast = self._client.what_if(_task_only(kind, reference), self._asked.changes)
+            return forecast.reason or ("starts_now" if forecast.starts_now else "waits")
+        found = self._client.diagnosis(kind, reference)
+        return found.reason or found.state
 
     def _show_what_if(self, kind: Kind, reference: str) -> None:
         task = _task_only(kind, reference)
@@ -192,7 +201,3 @@ def _width() -> int | None:
 def _in_short(found: DiagnosisView) -> str:
     """Format a diagnosis on one line, for --check."""
     return f"{found.reason or found.state}  {found.name}: {found.verdict}"
-
-
-def _code_of(text: str) -> str:
-    return text.partition(" ")[0]

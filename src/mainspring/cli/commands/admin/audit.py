@@ -93,8 +93,8 @@ def heads(reach: Reach, printing: Printing) -> None:
 def verify(reach: Reach, printing: Printing, against: Path | None) -> None:
     """Verify the audit log against its hash chains. Exits with 1 if it was changed.
 
-    Every entry is checked on the client. Checks the chains of all tenants and of the installation (*), or one chain with --tenant. --against also detects
-    a log that was truncated or rewritten.
+    Entries are checked on the client, in the chains of all tenants and of the installation (*), or in one chain with
+    --tenant. --against also detects a log that was truncated or rewritten.
 
     \b
     Examples:

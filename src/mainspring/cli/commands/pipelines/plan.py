@@ -18,7 +18,8 @@ from mainspring.cli.options import Printing, Reach, prints, reaches_server
 def plan(reach: Reach, printing: Printing, path: Path, at: str | None) -> None:
     """Show the next runs of the pipelines in PATH, and what deploying it would change.
 
-    PATH is a file or folder. Changes nothing. Without a server, only the times are shown. Exits with 2 if a file is invalid.
+    PATH is a file or folder. Changes nothing. Without a server, only the times are shown. Exits with 2 if a file is
+    invalid.
 
     \b
     Examples:
