@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple, assert_never
+from dataclasses import dataclass
+from typing import assert_never
 
 import msgspec
 
@@ -37,7 +38,8 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
     """The actual result of a failed check."""
 
 
-class Expected(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Expected:
     """A line that the demo must report."""
 
     scene: str

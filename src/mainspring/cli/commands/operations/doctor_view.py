@@ -76,8 +76,6 @@ def _wrapped(text: str, width: int | None, indent: str) -> list[str]:
 
 def _summary(report: Report) -> str:
     unsure = sum(check.answer is Answer.UNKNOWN for check in report.checks)
-    rest = f"; {unsure} could not be answered" if unsure else ""
-    if not report.problems:
-        return f"{len(report.checks)} questions, no problem found{rest}"
-    found = "1 problem" if report.problems == 1 else f"{report.problems} problems"
-    return f"{len(report.checks)} questions, {found} found{rest}"
+    rest = f"; {unsure} inconclusive" if unsure else ""
+    found = "1 problem" if report.problems == 1 else f"{report.problems or 'no'} problems"
+    return f"{len(report.checks)} checks, {found} found{rest}"
