@@ -57,7 +57,7 @@ def test_a_new_schedule_can_have_missed_windows(terminal: Terminal) -> None:
     terminal.out("schedules", "create", "-", "--since", since.isoformat(), stdin=text)
 
     assert ahead.exit_code == 2
-    assert "2100-01-01" in ahead.stderr
+    assert "`since`" in ahead.stderr
     fires = until(lambda: terminal.json("schedules", "fires", "missing"), "missed windows are recorded")
     assert sum(fire["count"] for fire in fires) >= 3
 
