@@ -83,7 +83,7 @@ def find_whereabouts(reach: Reach) -> Whereabouts:
 def _layers(reach: Reach) -> Iterator[_Layer]:
     token = None if reach.token_file is None else f"${{file:{reach.token_file}}}"
     flags = _Layer(_Source.FLAG, server=reach.server, token=token, tenant=reach.tenant)
-    environment = _Layer(_Source.ENVIRONMENT, **{field: os.environ.get(name) for field, name in _VARIABLES.items()})
+    environment = _Layer(_Source.ENVIRONMENT, "", **{field: os.environ.get(name) for field, name in _VARIABLES.items()})
     yield flags
     if reach.context is not None:
         yield _of(read_contexts().named(reach.context))
