@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
-from enum import Enum, auto
+from enum import Enum
 from typing import TYPE_CHECKING
 
 from mainspring.cli.config.contexts import Context, read_contexts
@@ -46,10 +46,10 @@ class Whereabouts:
 
 
 class _Source(Enum):
-    FLAG = auto()
-    ENVIRONMENT = auto()
-    CONTEXT = auto()
-    PROJECT_FILE = auto()
+    FLAG = "flag"
+    ENVIRONMENT = "environment"
+    CONTEXT = "context"
+    PROJECT_FILE = "project_file"
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,13 +19,9 @@ _FILE = click.Path(exists=True, path_type=Path)
 @click.command("run")
 @click.argument("file", type=_FILE)
 @click.option(
-    "-p",
-    "--param",
-    "params",
-    metavar="NAME=VALUE",
-    multiple=True,
-    help="Run parameter, parsed as JSON if possible, else a string.",
-)
+    "-p", "--param", "params", metavar="NAME=VALUE", multiple=True,
+    help="Run parameter (parsed as JSON, falls back to string).",
+)  # fmt: skip
 @click.option(
     "--invoker", metavar="INVOKER", callback=process_options.invoker,
     help="LLM invoker: command:.., python:MODULE:FUNCTION, or a URL.",

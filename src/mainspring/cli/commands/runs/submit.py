@@ -24,22 +24,14 @@ _STDIN = "-"
 @click.command("submit")
 @click.argument("file", metavar="FILE_OR_JOB", shell_complete=candidates.files_or_jobs)
 @click.option(
-    "-p",
-    "--param",
-    "params",
-    metavar="NAME=VALUE",
-    multiple=True,
-    help="Run parameter, parsed as JSON if possible, else a string.",
-)
+    "-p", "--param", "params", metavar="NAME=VALUE", multiple=True,
+    help="Run parameter (parsed as JSON, falls back to string).",
+)  # fmt: skip
 @click.option(
     "--priority", type=click.Choice(["P0", "P1", "P2"], case_sensitive=False), default="P2", show_default=True,
     help="Priority of the run; P0 requires a grant.",
 )  # fmt: skip
-@click.option(
-    "--finish-by",
-    metavar="TIME",
-    help="Deadline, such as 2026-11-15T06:00 or 4h; default as in the job.",
-)
+@click.option("--finish-by", metavar="TIME", help="Deadline, such as 2026-11-15T06:00 or 4h; else as in the job.")
 @click.option("--count", type=click.IntRange(min=1), help="Number of runs to submit.")
 @click.option(
     "--bulk", type=click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path),

@@ -19,13 +19,9 @@ if TYPE_CHECKING:
 @click.command("trigger")
 @click.argument("name", shell_complete=candidates.schedules_or_jobs)
 @click.option(
-    "-p",
-    "--param",
-    "params",
-    metavar="NAME=VALUE",
-    multiple=True,
-    help="Run parameter, parsed as JSON if possible, else a string.",
-)
+    "-p", "--param", "params", metavar="NAME=VALUE", multiple=True,
+    help="Run parameter (parsed as JSON, falls back to string).",
+)  # fmt: skip
 @click.option("--window", metavar="TIME", help="Rerun this window of a schedule.")
 @click.option("--idempotency-key", metavar="KEY", help="Triggering again with the same key returns the same run.")
 @click.option("--why", default="", help="Reason, recorded in the audit log (schedules only).")
