@@ -19,14 +19,15 @@ if TYPE_CHECKING:
     from mainspring.protocol.rest.runs import BulkLine, RunRequest, RunView
 
 _STDIN = "-"
+_params = click.option(
+    "-p", "--param", "params", metavar="NAME=VALUE", multiple=True,
+    help="Run parameter (parsed as JSON, falls back to string).",
+)  # fmt: skip
 
 
 @click.command("submit")
 @click.argument("file", metavar="FILE_OR_JOB", shell_complete=candidates.files_or_jobs)
-@click.option(
-    "-p", "--param", "params", metavar="NAME=VALUE", multiple=True,
-    help="Run parameter (parsed as JSON, falls back to string).",
-)  # fmt: skip
+@_params
 @click.option(
     "--priority", type=click.Choice(["P0", "P1", "P2"], case_sensitive=False), default="P2", show_default=True,
     help="Priority of the run; P0 requires a grant.",
