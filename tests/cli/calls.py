@@ -1,7 +1,6 @@
-"""How each command is called where all of them are.
+"""Example arguments of each command.
 
-What is in braces is filled in with things that are there (`Things` in `test_walk.py`), and `{it}` with what the command
-before printed.
+Braces are replaced by existing resources (`Things` in `test_walk.py`), `{it}` by the output of the `before` command.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Call:
-    """How a command is called, and what comes before it."""
+    """Arguments of a command, and of a command to run before it."""
 
     words: str
     before: str = ""
@@ -145,6 +144,6 @@ CALLS = {
     "workers revoke": Call("nobody"),
 }
 REFUSED = {"drain": 5, "cordon": 5, "evict": 5, "uncordon": 5, "workers revoke": 5}
-"""What there is nothing to do it to: the problem is the answer."""
+"""Commands whose target does not exist; they print a problem document."""
 FINDS = frozenset({"doctor"})
-"""What ends with 1 if something is wrong, and other tests may have made something so."""
+"""Commands that may exit with 1, because other tests may have caused problems that they report."""

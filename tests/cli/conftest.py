@@ -1,4 +1,4 @@
-"""What tests of the command line may ask for: a server and a worker, real ones, the same for all of them."""
+"""Fixtures of the command line tests: a real server and worker, shared by all of them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Where a server listens that has the worker `w1`."""
+    """Address of a server with the worker `w1`."""
     with Town(tmp_path_factory.mktemp("town")) as town:
         server = town.server()
         town.worker(server, name="w1")
@@ -32,7 +32,7 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The settings of somebody who has none yet, in the environment as well."""
+    """An empty configuration directory, and no settings in the environment."""
     for name in ("MAINSPRING_SERVER_URL", "MAINSPRING_API_KEY", "MAINSPRING_TENANT"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("MAINSPRING_HOME", str(tmp_path / "home"))
@@ -41,7 +41,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def terminal(address: str, home: Path, monkeypatch: pytest.MonkeyPatch) -> Terminal:
-    """Somebody who types commands for that server."""
+    """A terminal connected to that server."""
     monkeypatch.setenv("MAINSPRING_SERVER_URL", address)
     for name in ("NO_COLOR", "FORCE_COLOR", "CLICOLOR_FORCE"):
         monkeypatch.delenv(name, raising=False)

@@ -1,4 +1,4 @@
-"""Types commands and reads what they print."""
+"""Call commands and read their output."""
 
 from __future__ import annotations
 
@@ -23,30 +23,30 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 class Terminal:
-    """A terminal that is none: what is printed goes to pipes."""
+    """Calls commands in this process, with pipes for output."""
 
     def call(self, *arguments: str | Path, stdin: str | None = None) -> Result:
-        """Call `mainspring` in this process."""
+        """Call `mainspring`."""
         return CliRunner().invoke(main, [str(word) for word in arguments], prog_name="mainspring", input=stdin)
 
     def out(self, *arguments: str | Path, stdin: str | None = None) -> str:
-        """What a command that ends well prints."""
+        """Return the output of a command that must succeed."""
         result = self.call(*arguments, stdin=stdin)
         assert result.exit_code == 0, f"{arguments} ended with {result.exit_code}: {result.stderr}"
         return result.stdout
 
     def json(self, *arguments: str | Path) -> Any:
-        """What a command prints with -o json."""
+        """Return the output of a command with -o json."""
         return msgspec.json.decode(self.out(*arguments, "-o", "json"))
 
     def finished(self, job: str, *arguments: str) -> str:
-        """The id of a run of a job, given as YAML, that is over."""
+        """Run a job, given as YAML, to its end, and return the id of the run."""
         result = self.call("submit", "-", "--wait", "-q", *arguments, stdin=job)
         assert result.exit_code in {0, 1}, result.stderr
         return result.stdout.strip()
 
     def logged(self, run: str) -> str:
-        """The id of a run, once the server has the whole logs of its tasks: workers send the rest after an attempt."""
+        """Return the id of a run once the server has its complete logs: workers send the rest after an attempt."""
         with Client(os.environ["MAINSPRING_SERVER_URL"]) as client:
             for task in client.tasks_of(run):
                 until(partial(self._is_logged, client, task.id), f"the log of {task.id} arrives")
@@ -59,7 +59,7 @@ class Terminal:
 
 @contextmanager
 def run_by(address: str, folder: Path) -> Iterator[None]:
-    """A folder as it is while the scheduler at this address runs it. Where that is, it still says afterwards."""
+    """Make a folder look as if the scheduler at this address runs it. The address file remains afterwards."""
     lock = FolderLock(folder, MachineClock())
     lock.acquire()
     (folder / OWN_DIRECTORY).mkdir(exist_ok=True)
@@ -71,5 +71,5 @@ def run_by(address: str, folder: Path) -> Iterator[None]:
 
 
 def job(name: str, *tasks: str) -> str:
-    """A job file with these tasks, each in one line."""
+    """Return a job file with these tasks, each on one line."""
     return f"name: {name}\ntasks:\n" + "".join(f"  - {{{task}}}\n" for task in tasks)

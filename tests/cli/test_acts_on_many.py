@@ -1,4 +1,4 @@
-"""Acts on runs by filter, priorities, kills, graphs and history, typed as commands."""
+"""Bulk actions by filter, priorities, kills, graphs and history."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ ENDLESS = "id: only, shell: 'exec sleep 60'"
 
 
 def started(terminal: Terminal, name: str) -> str:
-    """A run that is not over before somebody ends it."""
+    """Submit a run that does not end by itself."""
     return terminal.out("submit", "-", "-q", stdin=job(name, ENDLESS)).strip()
 
 
-def test_runs_are_found_by_a_filter_and_cancelled_together(terminal: Terminal) -> None:
+def test_runs_matching_a_filter_are_cancelled_together(terminal: Terminal) -> None:
     runs = {started(terminal, "flock") for _ in range(2)}
 
     assert {line["id"] for line in terminal.json("runs", "--filter", "job:floc*")} == runs
@@ -45,24 +45,24 @@ def test_runs_are_found_by_a_filter_and_cancelled_together(terminal: Terminal) -
         ("retry", "--filter", "job:a", "--all"),
     ],
 )
-def test_what_is_meant_must_be_said_in_one_way(terminal: Terminal, words: tuple[str, ...]) -> None:
+def test_targets_are_given_by_id_or_by_filter_but_not_both(terminal: Terminal, words: tuple[str, ...]) -> None:
     assert terminal.call(*words).exit_code == 2
 
 
-def test_a_filter_that_is_wrong_is_refused_with_what_may_be_meant(terminal: Terminal) -> None:
+def test_an_invalid_filter_is_rejected_with_a_suggestion(terminal: Terminal) -> None:
     result = terminal.call("tasks", "--filter", "stat:failed")
 
     assert result.exit_code == 2
     assert "state" in result.stderr
 
 
-def test_changes_are_followed_as_they_happen(terminal: Terminal) -> None:
+def test_events_follow_streams_transitions(terminal: Terminal) -> None:
     words = ["events", "follow", "--filter", "job:followed state:succeeded", "--count", "1", "-o", "jsonl"]
     runs = [terminal.finished(job("followed", "id: only, run: 'true'"))]
     with subprocess.Popen([sys.executable, "-m", "mainspring.cli.main", *words], stdout=subprocess.PIPE) as following:
 
         def has_ended_with_another_run() -> bool:
-            """Nothing tells when it listens, so there are runs until it has seen one."""
+            """Submit runs until one is seen: there is no signal that the command is listening."""
             runs.append(terminal.out("submit", "followed", "-q").strip())
             return following.poll() is not None
 
@@ -76,7 +76,7 @@ def test_changes_are_followed_as_they_happen(terminal: Terminal) -> None:
     assert (told["run_id"] in runs, told["end"]) == (True, "SUCCEEDED")
 
 
-def test_a_run_is_promoted_its_task_killed_and_the_whole_run_again(terminal: Terminal) -> None:
+def test_a_run_is_promoted_its_task_killed_and_the_run_rerun(terminal: Terminal) -> None:
     run = started(terminal, "urgent")
     until(lambda: terminal.json("tasks", run, "--state", "RUNNING"), "it runs")
 
@@ -90,7 +90,7 @@ def test_a_run_is_promoted_its_task_killed_and_the_whole_run_again(terminal: Ter
     assert terminal.json("cancel", again["id"])[0]["changed"]
 
 
-def test_a_job_is_told_by_its_graph_its_days_and_its_versions(terminal: Terminal) -> None:
+def test_a_job_has_a_graph_daily_statistics_and_versions(terminal: Terminal) -> None:
     tasks = ("id: extract, run: 'true'", "id: load, needs: [extract], run: 'true'")
     run = terminal.finished(job("told", *tasks))
     terminal.finished(job("told", *tasks, "id: report, needs: [load], run: 'true'"))
@@ -107,7 +107,7 @@ def test_a_job_is_told_by_its_graph_its_days_and_its_versions(terminal: Terminal
     assert terminal.call("history", "nobody").exit_code == 5
 
 
-def test_a_graph_is_drawn_as_a_tree_with_the_rest_beside_it() -> None:
+def test_a_graph_is_drawn_as_a_tree_with_other_dependencies_beside_it() -> None:
     def node(name: str, *needs: EdgeView, states: dict[str, int] | None = None) -> NodeView:
         counts = states or {"PENDING": 1}
         return NodeView(
@@ -134,7 +134,7 @@ def test_a_graph_is_drawn_as_a_tree_with_the_rest_beside_it() -> None:
         "↓ clean       PENDING",
         "├─ load ×12   4 RUNNING  8 SUCCEEDED",
         "│  ↓ publish  PENDING                 if output.rows > 0",
-        "└─ report     PENDING                 after extract too if output.rows > 0",
+        "└─ report     PENDING                 also after extract if output.rows > 0",
         "other         PENDING                 if params.full",
     ]
     assert draw_graph(GraphView(run_id="run_1", nodes=[])) == []

@@ -1,4 +1,4 @@
-"""The command line as a user meets it: help, version, unknown words, and errors."""
+"""The root command: help, version, unknown commands and errors."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from mainspring.protocol import errors
 
 
 def call(*arguments: str) -> Result:
-    """Call `mainspring` with these arguments, in this process."""
+    """Call `mainspring` in this process."""
     return CliRunner().invoke(main, arguments, prog_name="mainspring")
 
 
-def test_help_names_every_command_with_a_line_about_it() -> None:
+def test_help_lists_every_command_with_a_summary() -> None:
     result = call("--help")
 
     assert result.exit_code == 0
@@ -33,7 +33,7 @@ def test_version_as_json() -> None:
     assert msgspec.json.decode(call("version", "-o", "json").stdout) == {"version": __version__}
 
 
-def test_an_unknown_command_is_a_mistake_of_usage() -> None:
+def test_an_unknown_command_is_a_usage_error() -> None:
     result = call("uq")
 
     assert result.exit_code == 2
@@ -42,11 +42,11 @@ def test_an_unknown_command_is_a_mistake_of_usage() -> None:
 
 
 @pytest.mark.parametrize(("word", "meant"), [("scheduls", "schedules"), ("dead-leters", "dead-letters")])
-def test_an_unknown_command_is_answered_with_what_may_be_meant(word: str, meant: str) -> None:
+def test_an_unknown_command_gets_a_suggestion(word: str, meant: str) -> None:
     assert call(word).stderr.startswith(f"error: there is no command `{word}`, did you mean {meant}?\n\nhint: ")
 
 
-def test_a_mistake_of_usage_is_a_problem_for_programs() -> None:
+def test_a_usage_error_is_a_problem_document_in_json() -> None:
     result = call("runs", "--limit", "none", "--output=json")
 
     assert result.exit_code == 2
@@ -76,7 +76,7 @@ def test_every_command_is_in_one_panel_of_the_help() -> None:
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_an_error_becomes_an_exit_code_and_no_traceback(raised: BaseException, exit_code: int) -> None:
+def test_an_error_becomes_an_exit_code_without_traceback(raised: BaseException, exit_code: int) -> None:
     @click.command()
     def fails() -> None:
         raise raised

@@ -1,4 +1,4 @@
-"""Completion: what a shell is offered, and that it is offered nothing, quietly, when nobody answers."""
+"""Shell completion, also without a reachable server."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.cli.terminal import Terminal, job
 
 
 def offered(line: str, incomplete: str = "") -> dict[str, str | None]:
-    """What can stand at the end of a line, each with its explanation."""
+    """Return the candidates at the end of a line with their help."""
     complete = ShellComplete(main, {}, "mainspring", "_MAINSPRING_COMPLETE")
     return {item.value: item.help for item in complete.get_completions(line.split(), incomplete)}
 
@@ -27,18 +27,18 @@ def test_every_shell_has_a_script_for_both_names(shell: str, home: Path) -> None
     assert "_MS_COMPLETE" in script
 
 
-def test_commands_and_options_are_offered_without_a_server(home: Path) -> None:
+def test_commands_and_options_complete_without_a_server(home: Path) -> None:
     assert {"schedules", "server", "settings", "show", "submit"} <= set(offered("", "s"))
     assert {"create", "delete", "fires"} <= set(offered("schedules"))
     assert "--no-headers" in offered("runs", "--no")
 
 
-def test_nobody_answers_and_nothing_is_offered(home: Path) -> None:
+def test_an_unreachable_server_yields_no_candidates(home: Path) -> None:
     assert offered("show --server http://127.0.0.1:1", "run_") == {}
     assert offered("runs --context nobody --job", "e") == {}
 
 
-def test_what_the_server_knows_is_offered(terminal: Terminal) -> None:
+def test_names_and_ids_of_the_server_are_candidates(terminal: Terminal) -> None:
     run = terminal.finished(job("completed", "id: first, run: 'true'"))
 
     assert offered("show", run[:10])[run].startswith("SUCCEEDED completed, ")  # type: ignore[union-attr]
@@ -49,17 +49,17 @@ def test_what_the_server_knows_is_offered(terminal: Terminal) -> None:
     assert "growth_per_second" in offered("settings set", "growth")
 
 
-def test_contexts_are_offered(home: Path) -> None:
+def test_contexts_are_candidates(home: Path) -> None:
     Terminal().out("context", "add", "prod", "--server", "http://127.0.0.1:1")
 
     assert offered("runs --context", "p") == {"prod": "http://127.0.0.1:1"}
     assert offered("context use") == {"prod": "http://127.0.0.1:1"}
 
 
-def test_powershell_is_given_words_and_explanations(monkeypatch: pytest.MonkeyPatch, home: Path) -> None:
+def test_powershell_gets_candidates_with_help(monkeypatch: pytest.MonkeyPatch, home: Path) -> None:
     monkeypatch.setenv("COMP_WORDS", "ms context us")
     monkeypatch.setenv("COMP_WORD", "us")
     complete = PowerShellComplete(main, {}, "ms", "_MS_COMPLETE")
 
     assert complete.get_completion_args() == (["context"], "us")
-    assert complete.complete().startswith("use\tUse NAME from now on")
+    assert complete.complete().startswith("use\tMake NAME the current context")

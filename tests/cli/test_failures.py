@@ -1,4 +1,4 @@
-"""Events, dead letters, alerts and what is started again, typed as commands."""
+"""Commands on events, dead letters, retries, durations and alerts."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from tests.cli.terminal import Terminal, job
 
 
 def fragile(name: str, switch: Path) -> str:
-    """A job whose one task fails for as long as a file is there."""
+    """Return a job whose task fails while a file exists."""
     return job(name, f"id: only, shell: 'test ! -e {switch}', retries: 0", "id: after, needs: [only], run: 'true'")
 
 
-def test_an_event_is_sent_once_and_fires_what_waits_for_it(terminal: Terminal, tmp_path: Path) -> None:
+def test_an_event_is_deduplicated_and_fires_its_schedules(terminal: Terminal, tmp_path: Path) -> None:
     terminal.finished(job("orders", "id: only, run: 'true'"))
     terminal.out("schedules", "create", "-", stdin="name: orders\njob: orders\nevent: orders.ready\n")
     data = tmp_path / "orders.json"
@@ -29,12 +29,12 @@ def test_an_event_is_sent_once_and_fires_what_waits_for_it(terminal: Terminal, t
     assert "orders.ready" in terminal.out("events", "ls")
 
 
-def test_data_that_is_no_json_is_a_mistake_of_usage(terminal: Terminal) -> None:
+def test_invalid_event_data_is_a_usage_error(terminal: Terminal) -> None:
     assert terminal.call("events", "send", "a.b", "--data", "{").exit_code == 2
     assert terminal.call("events", "send", "a.b", "--data", "@/nowhere/at/all").exit_code == 2
 
 
-def test_a_dead_letter_is_listed_and_started_again(terminal: Terminal, tmp_path: Path) -> None:
+def test_a_dead_letter_is_listed_and_retried(terminal: Terminal, tmp_path: Path) -> None:
     switch = tmp_path / "broken"
     switch.touch()
     run = terminal.finished(fragile("dead", switch))
@@ -42,7 +42,7 @@ def test_a_dead_letter_is_listed_and_started_again(terminal: Terminal, tmp_path:
     (dead,) = terminal.json("dead-letters", "--job", "dead")
     table = terminal.out("dead-letters", "--job", "dead")
     switch.unlink()
-    (deed,) = terminal.json("dead-letters", "retry", "--all", "--job", "dead", "--why", "mended")
+    (deed,) = terminal.json("dead-letters", "retry", "--all", "--job", "dead", "--why", "fixed")
 
     assert (dead["run_id"], dead["state"], dead["in_history"]) == (run, "FAILED", False)
     assert "exited with 1" in table
@@ -53,7 +53,7 @@ def test_a_dead_letter_is_listed_and_started_again(terminal: Terminal, tmp_path:
     assert terminal.call("dead-letters", "retry", "task_x", "--job", "dead").exit_code == 2
 
 
-def test_a_run_is_retried_from_its_failure_or_run_again_whole(terminal: Terminal, tmp_path: Path) -> None:
+def test_a_run_is_retried_from_its_failure_or_rerun(terminal: Terminal, tmp_path: Path) -> None:
     switch = tmp_path / "broken"
     switch.touch()
     run = terminal.finished(fragile("whole", switch))
@@ -70,14 +70,14 @@ def test_a_run_is_retried_from_its_failure_or_run_again_whole(terminal: Terminal
     assert terminal.call("retry", f"{run}/only", "--all").exit_code == 2
 
 
-def test_how_long_a_job_usually_takes_is_asked_by_its_name(terminal: Terminal) -> None:
+def test_durations_of_a_job_are_listed(terminal: Terminal) -> None:
     terminal.finished(job("usual", "id: only, run: 'true'"))
 
     assert terminal.out("durations", "usual").split()[:4] == ["TASK", "P50", "P90", "P99"]
     assert terminal.call("durations", "nowhere").exit_code == 5
 
 
-def test_more_time_and_clearing_are_for_tasks_that_can_take_them(terminal: Terminal) -> None:
+def test_extend_and_clear_need_a_task_in_the_right_state(terminal: Terminal) -> None:
     run = terminal.finished(job("over", "id: only, run: 'true'"))
 
     assert terminal.json("extend", f"{run}/only", "10m")[0]["changed"] is False

@@ -1,4 +1,4 @@
-"""Commands for a folder of pipelines, while a scheduler runs it and while none does."""
+"""Commands on a folder of pipelines, with and without a running scheduler."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ LEFT_AT = datetime(2026, 1, 26, 14, tzinfo=UTC)
 
 
 @pytest.mark.parametrize("command", ["list", "status nightly"])
-def test_it_is_said_that_no_scheduler_runs_and_since_when_files_are_as_they_are(command: str, tmp_path: Path) -> None:
-    """A killed scheduler leaves what was running as running."""
+def test_a_stopped_scheduler_is_reported_with_the_age_of_the_state(command: str, tmp_path: Path) -> None:
+    """A killed scheduler leaves state files that say `running`."""
     directory = tmp_path / "nightly"
     directory.mkdir()
     (directory / "pipeline.yaml").write_text("tasks: [{id: only, run: echo}]\n")
@@ -30,13 +30,14 @@ def test_it_is_said_that_no_scheduler_runs_and_since_when_files_are_as_they_are(
     with run_by("http://127.0.0.1:1", tmp_path):
         running = Terminal().call(*words)
 
-    assert f"no scheduler runs {tmp_path}: this is how it was left at 2026-01-26 14:00:00" in stopped.stderr
+    assert f"no scheduler runs {tmp_path}" in stopped.stderr
+    assert "2026-01-26 14:00:00" in stopped.stderr
     assert (for_a_program.stderr, running.stderr) == ("", "")
     assert "running" in stopped.stdout
 
 
-def test_an_invoker_that_is_none_is_a_mistake_of_the_command(tmp_path: Path) -> None:
+def test_an_invalid_invoker_is_a_usage_error(tmp_path: Path) -> None:
     result = Terminal().call("up", tmp_path, "--invoker", "blah")
 
     assert result.exit_code == 2
-    assert "'blah' is no invoker" in result.stderr
+    assert "'blah'" in result.stderr

@@ -1,4 +1,4 @@
-"""The forms of what is printed: tables, JSON, YAML, names; colours; times."""
+"""Output formats: tables, JSON, YAML, names; colors; times."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NOW = datetime(2026, 11, 15, 12, tzinfo=UTC)
 
 
 class Row(msgspec.Struct):
-    """Something to list."""
+    """A row."""
 
     id: str
     size: int | None = None
@@ -35,13 +35,13 @@ TABLE: Table[Row] = Table(
 )
 
 
-def test_a_table_is_aligned_and_wide_shows_more() -> None:
+def test_tables_are_aligned_and_wide_shows_more_columns() -> None:
     assert plain_lines(ROWS, TABLE, Printing(), NOW) == ["ID", "b", "a", "c"]
     assert plain_lines(ROWS, TABLE, Printing(output="wide", headers=False), NOW) == ["b  2", "a  -", "c  1"]
     assert plain_lines(ROWS, TABLE, Printing(columns=("size", "id")), NOW)[:2] == ["SIZE  ID", "2     b"]
 
 
-def test_rows_are_sorted_and_those_without_a_value_come_last() -> None:
+def test_rows_sort_with_missing_values_last() -> None:
     assert [row.id for row in sort_rows(list(ROWS), TABLE, Printing(sort="size"), NOW)] == ["c", "b", "a"]
     assert [row.id for row in sort_rows(list(ROWS), TABLE, Printing(sort="-size"), NOW)] == ["b", "c", "a"]
 
@@ -60,7 +60,7 @@ def test_rows_are_sorted_and_those_without_a_value_come_last() -> None:
         ("a\n\x1b[31mb", "a  [31mb"),
     ],
 )
-def test_a_cell_is_short_and_harmless(value: str | datetime | timedelta | None, said: str) -> None:
+def test_cells_are_short_and_sanitized(value: str | datetime | timedelta | None, said: str) -> None:
     assert say(value, NOW) == said
 
 
@@ -79,7 +79,7 @@ def test_a_cell_is_short_and_harmless(value: str | datetime | timedelta | None, 
         ("never", {"FORCE_COLOR": "1"}, True, False),
     ],
 )
-def test_colours_are_where_they_are_wanted(
+def test_color_follows_option_environment_and_terminal(
     choice: str, environment: dict[str, str], is_terminal: bool, colored: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("NO_COLOR", "FORCE_COLOR", "CLICOLOR_FORCE", "TERM"):
@@ -94,7 +94,7 @@ def test_colours_are_where_they_are_wanted(
     assert has_color(choice, Stream()) is colored
 
 
-def test_every_form_has_the_same_run(terminal: Terminal) -> None:
+def test_every_format_shows_the_same_run(terminal: Terminal) -> None:
     run = terminal.finished(job("forms", "id: only, run: 'true'"))
 
     (listed,) = terminal.json("runs", "--job", "forms")
@@ -110,14 +110,15 @@ def test_every_form_has_the_same_run(terminal: Terminal) -> None:
     assert "\x1b[" in terminal.out("runs", "--job", "forms", "--color", "always")
 
 
-def test_a_column_that_is_not_there_is_a_mistake_of_usage(terminal: Terminal) -> None:
+def test_an_unknown_column_is_a_usage_error(terminal: Terminal) -> None:
     result = terminal.call("workers", "--columns", "id,sise")
 
     assert result.exit_code == 2
-    assert "there is no column sise; there are id, status" in result.stderr
+    assert "sise" in result.stderr
+    assert "id, status" in result.stderr
 
 
-def test_the_page_about_the_command_line_names_every_command() -> None:
+def test_the_cli_reference_names_every_command() -> None:
     page = (Path(__file__).parents[2] / "docs" / "reference" / "cli.md").read_text()
 
     groups = {path for path, command in TREE if isinstance(command, click.Group)}
@@ -125,7 +126,7 @@ def test_the_page_about_the_command_line_names_every_command() -> None:
 
 
 @pytest.mark.parametrize(("zone", "shown"), [("--utc", "+00:00"), ("--tz=Asia/Kolkata", "+05:30")])
-def test_times_are_in_the_zone_that_is_asked_for(terminal: Terminal, zone: str, shown: str) -> None:
+def test_times_are_in_the_requested_zone(terminal: Terminal, zone: str, shown: str) -> None:
     run = terminal.finished(job("zoned", "id: only, run: 'true'"))
 
     (created,) = [line for line in terminal.out("show", run, zone).splitlines() if line.startswith("created")]
@@ -134,8 +135,8 @@ def test_times_are_in_the_zone_that_is_asked_for(terminal: Terminal, zone: str, 
     assert terminal.call("runs", "--tz", "Mars/Base").exit_code == 2
 
 
-def test_nobody_is_asked_who_does_not_want_to_be(terminal: Terminal) -> None:
+def test_no_input_fails_instead_of_prompting(terminal: Terminal) -> None:
     result = terminal.call("cancel", "run_1", "run_2", "--no-input")
 
     assert result.exit_code == 2
-    assert "Say --yes: there is nobody to ask" in result.stderr
+    assert "--yes" in result.stderr

@@ -1,4 +1,4 @@
-"""`mainspring import crontab`, as somebody meets it who has a crontab."""
+"""`mainspring import crontab`."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ def crontab(tmp_path: Path) -> Path:
     return file
 
 
-def test_each_line_becomes_a_pipeline_or_has_a_reason(crontab: Path, tmp_path: Path) -> None:
+def test_each_line_becomes_a_pipeline_or_is_skipped_with_a_reason(crontab: Path, tmp_path: Path) -> None:
     result = Terminal().call("import", "crontab", crontab, "--into", tmp_path / "pipelines")
 
     assert result.exit_code == 1
     header, *rows = result.stdout.splitlines()
     assert header.split() == ["LINE", "SCHEDULE", "PIPELINE", "OUTCOME", "NOTE"]
     assert [row.split()[0] for row in rows] == ["1", "5", "6", "7", "8"]
-    assert "2 imported, 2 left out, 1 ignored" in result.stderr
+    assert "2 imported, 2 skipped, 1 ignored" in result.stderr
     assert f"`mainspring up {tmp_path / 'pipelines'}`" in result.stderr
     for name in ("copy", "mail"):
         file = tmp_path / "pipelines" / name / "pipeline.yaml"
@@ -49,12 +49,12 @@ def test_a_dry_run_writes_nothing(crontab: Path, tmp_path: Path) -> None:
     result = Terminal().call("import", "crontab", crontab, "--into", tmp_path / "pipelines", "--dry-run", "-o", "json")
 
     assert [(row["line"], row["outcome"]) for row in msgspec.json.decode(result.stdout)] == [
-        (1, "ignored"), (5, "imported"), (6, "imported"), (7, "left out"), (8, "left out"),
+        (1, "ignored"), (5, "imported"), (6, "imported"), (7, "skipped"), (8, "skipped"),
     ]  # fmt: skip
     assert not (tmp_path / "pipelines").exists()
 
 
-def test_what_is_there_is_written_over_only_if_that_is_said(tmp_path: Path) -> None:
+def test_existing_files_are_overwritten_only_with_force(tmp_path: Path) -> None:
     terminal, into = Terminal(), tmp_path / "pipelines"
     words = ("import", "crontab", "-", "--into", into, "-o", "json")
     mine = into / "copy" / "pipeline.yaml"
@@ -71,20 +71,20 @@ def test_what_is_there_is_written_over_only_if_that_is_said(tmp_path: Path) -> N
     assert "./copy" in mine.read_text()
 
 
-def test_lines_of_the_system_are_for_their_users(tmp_path: Path) -> None:
+def test_lines_for_other_users_become_disabled_pipelines(tmp_path: Path) -> None:
     text = f"0 1 * * * {getpass.getuser()} ./mine\n0 2 * * * nobody ./theirs\n"
 
     result = Terminal().call("import", "crontab", "-", "--into", tmp_path, "-o", "json", stdin=text)
 
     assert result.exit_code == 1
-    assert [row["outcome"] for row in msgspec.json.decode(result.stdout)] == ["imported", "switched off"]
+    assert [row["outcome"] for row in msgspec.json.decode(result.stdout)] == ["imported", "disabled"]
     assert "enabled: false" in (tmp_path / "theirs" / "pipeline.yaml").read_text()
     as_users = Terminal().call("import", "crontab", "-", "--user", "--dry-run", "-q", stdin=text)
     assert [Path(line).name for line in as_users.stdout.splitlines()] == [getpass.getuser(), "nobody"]
 
 
 @pytest.mark.processes
-def test_without_a_file_it_is_the_crontab_of_whoever_asks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_file_the_users_crontab_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     missing = Terminal().call("import", "crontab")
     program = tmp_path / "crontab"
@@ -95,13 +95,13 @@ def test_without_a_file_it_is_the_crontab_of_whoever_asks(tmp_path: Path, monkey
     listed = Terminal().call("import", "crontab", "--into", tmp_path / "pipelines")
 
     assert (missing.exit_code, empty.exit_code) == (2, 2)
-    assert "no program `crontab`" in missing.stderr
+    assert "`crontab`" in missing.stderr
     assert "no crontab for ada" in empty.stderr
     assert listed.exit_code == 0, listed.stderr
     assert (tmp_path / "pipelines" / "copy" / "pipeline.yaml").is_file()
 
 
-def test_what_cannot_be_read_or_written_is_said(tmp_path: Path) -> None:
+def test_unreadable_and_unwritable_files_are_errors(tmp_path: Path) -> None:
     (tmp_path / "latin").write_bytes(b"0 1 * * * echo \xe9\n")
     (tmp_path / "file").touch()
 

@@ -1,4 +1,4 @@
-"""From a file to the end of a run, as somebody does it who types commands: against a server and a worker."""
+"""Submit, watch, show and act on runs, against a real server and worker."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ HELLO = EXAMPLES / "hello.yaml"
 BROKEN = job("broken", "id: bad, shell: 'echo oh no >&2; exit 3', retries: 0", "id: after, needs: [bad], run: 'true'")
 
 
-def test_a_file_is_submitted_and_its_run_is_waited_for(terminal: Terminal) -> None:
+def test_a_file_is_submitted_and_its_run_awaited(terminal: Terminal) -> None:
     run = terminal.json("submit", HELLO, "-p", "name=you", "--wait")
 
     assert run["state"] == "SUCCEEDED"
@@ -21,12 +21,13 @@ def test_a_file_is_submitted_and_its_run_is_waited_for(terminal: Terminal) -> No
     assert terminal.out("logs", terminal.logged(run["id"])) == "hello, you\n"
 
 
-def test_a_run_that_fails_ends_with_1_and_says_what_failed(terminal: Terminal) -> None:
+def test_a_failed_run_exits_with_1_and_names_the_failed_task(terminal: Terminal) -> None:
     result = terminal.call("submit", "-", "--wait", stdin=BROKEN)
 
     assert result.exit_code == 1
-    assert "FAILED\n  bad FAILED: its only try failed: exited with 3\n" in result.stdout
-    assert "--failed` shows what was printed" in result.stderr
+    assert "FAILED\n  bad FAILED: " in result.stdout
+    assert "exited with 3" in result.stdout
+    assert "--failed`" in result.stderr
 
 
 def test_a_run_is_watched_to_its_end_line_by_line(terminal: Terminal) -> None:
@@ -34,25 +35,25 @@ def test_a_run_is_watched_to_its_end_line_by_line(terminal: Terminal) -> None:
 
     assert result.exit_code == 1
     lines = result.stdout.splitlines()
-    assert any("bad FAILED: its only try failed" in line for line in lines)
+    assert any("bad FAILED: " in line for line in lines)
     assert any("after CANCELLED" in line for line in lines)
     assert lines[-2].endswith(" FAILED")
     assert "\x1b" not in result.stdout
 
 
-def test_watching_what_is_over_shows_how_it_was(terminal: Terminal) -> None:
+def test_watching_an_ended_run_shows_its_result(terminal: Terminal) -> None:
     run = terminal.finished(job("over", "id: only, run: 'true'"))
 
     assert f"{run} SUCCEEDED" in terminal.out("watch", run)
 
 
-def test_a_parameter_is_json_or_else_text(terminal: Terminal) -> None:
+def test_parameters_are_json_or_else_strings(terminal: Terminal) -> None:
     run = terminal.json("submit", HELLO, "-p", "a=5", "-p", 'b=["x"]', "-p", "c=2026-11-15", "-p", "d==")
 
     assert run["params"] == {"a": 5, "b": ["x"], "c": "2026-11-15", "d": "="}
 
 
-def test_the_same_key_is_the_same_run_and_with_another_wish_a_conflict(terminal: Terminal) -> None:
+def test_an_idempotency_key_returns_the_same_run_or_conflicts(terminal: Terminal) -> None:
     first = terminal.out("submit", HELLO, "-q", "--idempotency-key", "once")
 
     assert terminal.out("submit", HELLO, "-q", "--idempotency-key", "once") == first
@@ -60,7 +61,7 @@ def test_the_same_key_is_the_same_run_and_with_another_wish_a_conflict(terminal:
     assert result.exit_code == 4
 
 
-def test_a_job_is_run_by_its_name_once_the_server_has_it(terminal: Terminal) -> None:
+def test_an_existing_job_is_submitted_by_name(terminal: Terminal) -> None:
     terminal.finished(job("named", "id: only, run: 'true'"))
 
     assert terminal.json("submit", "named@1", "--wait", "--priority", "p1")["priority"] == "P1"
@@ -76,7 +77,7 @@ def test_many_runs_are_submitted_at_once(terminal: Terminal, tmp_path: Path) -> 
     assert [terminal.json("show", line["id"])["params"] for line in made] == [{"day": 1}, {"day": 2}]
 
 
-def test_a_line_that_is_no_object_is_named(terminal: Terminal, tmp_path: Path) -> None:
+def test_an_invalid_bulk_line_is_located(terminal: Terminal, tmp_path: Path) -> None:
     lines = tmp_path / "days.jsonl"
     lines.write_text('{"day": 1}\n[2]\n')
     result = terminal.call("submit", HELLO, "--bulk", lines)
@@ -85,19 +86,19 @@ def test_a_line_that_is_no_object_is_named(terminal: Terminal, tmp_path: Path) -
     assert f"{lines}:2:1: must be a JSON object" in result.stderr
 
 
-def test_a_dry_run_prints_the_strict_form_and_asks_nobody(terminal: Terminal) -> None:
+def test_a_dry_run_prints_the_request_without_a_server(terminal: Terminal) -> None:
     result = terminal.call("submit", HELLO, "--dry-run", "--server", "http://127.0.0.1:9")
 
     assert result.exit_code == 0
     assert msgspec.json.decode(result.stdout)["tasks"][0]["name"] == "greet"
 
 
-def test_time_that_is_over_ends_with_124_and_the_run_goes_on(terminal: Terminal) -> None:
+def test_a_timeout_exits_with_124_and_the_run_continues(terminal: Terminal) -> None:
     stays = job("stays", "id: only, run: sleep 60")
     result = terminal.call("submit", "-", "--wait", "--timeout", "0.2s", stdin=stays)
 
     assert result.exit_code == 124
-    assert "it goes on: `mainspring watch run_" in result.stderr
+    assert "`mainspring watch run_" in result.stderr
     run = terminal.json("runs", "--job", "stays")[0]["id"]
     assert terminal.call("watch", run, "--timeout", "0.2s").exit_code == 124
     assert terminal.json("cancel", run, "--why", "enough")[0]["changed"] is True
@@ -105,7 +106,7 @@ def test_time_that_is_over_ends_with_124_and_the_run_goes_on(terminal: Terminal)
     assert terminal.json("show", run)["state"] == "CANCELLED"
 
 
-def test_a_thing_is_shown_by_id_beginning_name_and_at_latest(terminal: Terminal) -> None:
+def test_resources_are_shown_by_id_prefix_name_and_latest(terminal: Terminal) -> None:
     run = terminal.finished(BROKEN)
 
     assert terminal.json("show", run)["task_states"] == {"FAILED": 1, "CANCELLED": 1}
@@ -120,7 +121,7 @@ def test_a_thing_is_shown_by_id_beginning_name_and_at_latest(terminal: Terminal)
     assert "exited with 3" in shown
 
 
-def test_logs_of_a_run_begin_with_the_names_of_tasks(terminal: Terminal) -> None:
+def test_logs_of_a_run_are_prefixed_with_task_names(terminal: Terminal) -> None:
     run = terminal.finished(
         job("talks", "id: a, shell: 'echo 1; echo 2; printf 3'", "id: longer, needs: [a], shell: 'echo 4'")
     )
@@ -140,7 +141,7 @@ def test_logs_follow_a_task_through_its_attempts(terminal: Terminal) -> None:
     assert terminal.out("logs", run, "--attempt", "1") == "try 1\n"
 
 
-def test_what_failed_is_run_again(terminal: Terminal, tmp_path: Path) -> None:
+def test_a_failed_run_is_retried(terminal: Terminal, tmp_path: Path) -> None:
     mended = tmp_path / "mended"
     run = terminal.finished(job("mended", f"id: only, retries: 0, run: test -e {mended}"))
     assert terminal.json("show", run)["state"] == "FAILED"
@@ -151,7 +152,7 @@ def test_what_failed_is_run_again(terminal: Terminal, tmp_path: Path) -> None:
     assert terminal.call("watch", run).exit_code == 0
 
 
-def test_a_paused_run_starts_nothing_until_it_is_resumed(terminal: Terminal) -> None:
+def test_a_paused_run_starts_no_tasks_until_resumed(terminal: Terminal) -> None:
     run = terminal.out("submit", "-", "-q", stdin=job("paused", "id: a, run: sleep 1", "id: b, needs: [a]")).strip()
 
     terminal.out("pause", run)
@@ -179,7 +180,7 @@ def test_a_worker_is_cordoned_and_uncordoned(terminal: Terminal) -> None:
         assert terminal.json("uncordon", "w1")[0]["changed"] is True
 
 
-def test_tokens_are_made_listed_and_ended(terminal: Terminal) -> None:
+def test_tokens_are_created_listed_and_revoked(terminal: Terminal) -> None:
     made = terminal.json("token", "create", "ci", "--role", "viewer", "--expires", "1d")
 
     assert made["token"].startswith("msp_")
@@ -189,17 +190,17 @@ def test_tokens_are_made_listed_and_ended(terminal: Terminal) -> None:
     assert terminal.json("token", "revoke", made["id"])[0]["changed"] is True
 
 
-def test_a_token_is_made_without_a_server(terminal: Terminal, tmp_path: Path) -> None:
+def test_a_token_is_created_without_a_server(terminal: Terminal, tmp_path: Path) -> None:
     token = terminal.out("token", "create", "ops", "--role", "admin", "--store", f"sqlite:///{tmp_path / 'new.db'}")
 
     assert token.startswith("msp_")
 
 
-def test_several_at_once_are_asked_about_first(terminal: Terminal) -> None:
+def test_actions_on_several_ids_need_confirmation(terminal: Terminal) -> None:
     result = terminal.call("cancel", "run_1", "run_2")
 
     assert result.exit_code == 2
-    assert "Say --yes" in result.stderr
+    assert "--yes" in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -211,13 +212,13 @@ def test_several_at_once_are_asked_about_first(terminal: Terminal) -> None:
         (["logs", "task_018f3c2e9a41-0000000000000000.0"], 5, "there is no task"),
         (["submit", "no-such-job"], 5, "no-such-job"),
         (["submit", "no-such-file.yaml"], 2, "there is no file no-such-file.yaml"),
-        (["submit", "x", "-p", "novalue"], 2, "a parameter is NAME=VALUE"),
-        (["submit", "x", "--count", "2", "--wait"], 2, "are for one run"),
-        (["watch", "@latest", "--timeout", "soon"], 2, "--timeout must be a length of time"),
+        (["submit", "x", "-p", "novalue"], 2, "NAME=VALUE"),
+        (["submit", "x", "--count", "2", "--wait"], 2, "--wait"),
+        (["watch", "@latest", "--timeout", "soon"], 2, "--timeout"),
         (["runs", "--server", "http://127.0.0.1:9"], 3, "no answer from http://127.0.0.1:9"),
     ],
 )
-def test_each_kind_of_mistake_has_its_exit_code(
+def test_each_kind_of_error_has_its_exit_code(
     terminal: Terminal, arguments: list[str], exit_code: int, said: str
 ) -> None:
     result = terminal.call(*arguments)
@@ -228,14 +229,14 @@ def test_each_kind_of_mistake_has_its_exit_code(
     assert said in result.stderr
 
 
-def test_in_json_an_error_is_the_servers_problem_on_stderr(terminal: Terminal) -> None:
+def test_in_json_an_error_is_a_problem_document_on_stderr(terminal: Terminal) -> None:
     result = terminal.call("show", "run_018f3c2e9a41-0000000000000000", "-o", "json")
 
     problem = msgspec.json.decode(result.stderr)
     assert (problem["code"], problem["status"]) == ("not_found", 404)
 
 
-def test_a_wrong_file_is_shown_with_its_lines(terminal: Terminal, tmp_path: Path) -> None:
+def test_an_invalid_file_is_shown_with_its_lines(terminal: Terminal, tmp_path: Path) -> None:
     file = tmp_path / "etl.yaml"
     file.write_text("name: etl\ntasks:\n  - id: a\n    retires: 3\n")
     result = terminal.call("submit", file)

@@ -1,4 +1,4 @@
-"""`mainspring smoke` on real servers with real workers."""
+"""`mainspring smoke` against real servers with real workers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.processes
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A server with the workers w1 and w2, of which the second offers more than its machine has."""
+    """A server with the workers w1 and w2; w2 offers more than its machine has."""
     with Town(tmp_path_factory.mktemp("town")) as town:
         server = town.server()
         town.worker(server, name="w1", cpu=1, extra=("--zone", "eu-1", "--label", "disk=fast"))
@@ -33,7 +33,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 @pytest.fixture
 def still(server: Server) -> Iterator[Server]:
-    """The server, where nothing starts."""
+    """The server, with everything frozen."""
     with server.client() as client:
         client.freeze(FreezeRequest(kind="all", why="a drill"))
         yield server
@@ -41,57 +41,57 @@ def still(server: Server) -> Iterator[Server]:
 
 
 def smoke(server: Server, *options: str) -> tuple[int, SmokeReport]:
-    """What became of it, and the exit code."""
+    """Return the exit code and the report."""
     result = Terminal().call("smoke", "--server", server.address, "-o", "json", *options)
     assert result.stdout, result.stderr
     return result.exit_code, msgspec.json.decode(result.stdout, type=SmokeReport)
 
 
 def left_behind(server: Server) -> list[str]:
-    """What is still there of it that should not be."""
+    """Return the runs, jobs and groups that were not cleaned up."""
     with server.client("smoke") as client:
         runs = [run.id for run in client.runs() if run.state not in {"SUCCEEDED", "CANCELLED"}]
         return [*runs, *(job.name for job in client.jobs()), *(group.name for group in client.groups())]
 
 
 def test_every_placement_is_checked_and_nothing_is_left_behind(server: Server, home: Path) -> None:
-    """Also a worker that offers more than its machine has is found out."""
+    """This includes a worker that offers more than its machine has."""
     code, report = smoke(server, "--tasks", "24")
     strict, again = smoke(server, "--tasks", "3", "--strict")
-    until(lambda: left_behind(server) == [], "all of it is gone")
+    until(lambda: left_behind(server) == [], "everything is cleaned up")
 
     assert (code, report.wrong, report.is_over_time) == (0, [], False)
     assert (report.tasks, report.right, report.tenant, report.pool) == (24, 24, "smoke", "default")
     kinds = {line.kind: line.workers for line in report.kinds}
     assert (kinds["label"], kinds["gpu"], kinds["large"], kinds["never"]) == (1, 1, 1, 0)
     assert set(report.left_out) == {"p0"}
-    assert any("w2 offers 4000 cores" in note for note in report.notes)
+    assert any("w2" in note and "4000" in note for note in report.notes)
     assert (strict, [(one.kind, one.worker) for one in again.wrong]) == (1, [("machine", "w2")])
 
 
-def test_what_does_not_start_in_time_says_why_and_is_cancelled(still: Server, home: Path) -> None:
+def test_tasks_that_do_not_start_in_time_are_explained_and_cancelled(still: Server, home: Path) -> None:
     code, report = smoke(still, "--tasks", "2", "--timeout", "2s")
 
     assert (code, report.is_over_time, report.right) == (124, True, 0)
     assert all("a drill" in one.why for one in report.wrong), report.wrong
-    until(lambda: left_behind(still) == [], "all of it is gone")
+    until(lambda: left_behind(still) == [], "everything is cleaned up")
 
 
-def test_with_ctrl_c_nothing_is_left_behind(still: Server, home: Path) -> None:
+def test_ctrl_c_cleans_up(still: Server, home: Path) -> None:
     words = [sys.executable, "-m", "mainspring.cli.main", "smoke", "--server", still.address, "--tasks", "4"]
     process = subprocess.Popen(words, env=os.environ, stdout=subprocess.PIPE, start_new_session=True)
     try:
         with still.client("smoke") as client:
-            until(lambda: sum(run.task_count for run in client.runs(states=["RUNNING"])) == 4, "all of it is there")
+            until(lambda: sum(run.task_count for run in client.runs(states=["RUNNING"])) == 4, "all tasks exist")
         process.send_signal(signal.SIGINT)
         assert process.wait(60) == 130
     finally:
         process.kill()
         process.communicate()
-    until(lambda: left_behind(still) == [], "all of it is gone")
+    until(lambda: left_behind(still) == [], "everything is cleaned up")
 
 
-def test_without_the_right_to_cancel_nothing_is_submitted(still: Server, home: Path, tmp_path: Path) -> None:
+def test_nothing_is_submitted_without_permission_to_cancel(still: Server, home: Path, tmp_path: Path) -> None:
     token = tmp_path / "token"
     with still.client() as client:
         token.write_text(client.create_token(TokenRequest(name="bot", roles=["submitter"], tenant="acme")).token or "")
@@ -103,7 +103,7 @@ def test_without_the_right_to_cancel_nothing_is_submitted(still: Server, home: P
         assert list(acme.jobs()) == []
 
 
-def test_where_no_worker_takes_work_nothing_is_submitted(still: Server, home: Path) -> None:
+def test_nothing_is_submitted_without_a_schedulable_worker(still: Server, home: Path) -> None:
     with still.client() as client:
         for worker in ("w1", "w2"):
             client.cordon(worker)
@@ -114,5 +114,5 @@ def test_where_no_worker_takes_work_nothing_is_submitted(still: Server, home: Pa
                 client.uncordon(worker)
 
     assert idle.exit_code == 4
-    assert "no worker of pool default takes work" in idle.stderr
+    assert "pool default" in idle.stderr
     assert left_behind(still) == []

@@ -1,4 +1,4 @@
-"""What people begin with: `mainspring init` and `example`, their templates, and the examples. All of it runs."""
+"""`mainspring init` and `example`: all templates and examples run."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ WINDOW = datetime(2026, 11, 16, 5, 30, tzinfo=UTC)
 
 
 def outcome(address: str, pipeline: Pipeline) -> dict[str, str]:
-    """The state of each task of a run of a pipeline, and of the run itself under no name."""
+    """Run a pipeline, and return the state of each task and, under the empty name, of the run."""
     with Client(address) as client:
         job = client.submit_job(pipeline.job)
         run = client.submit(f"{job.name}@{job.version}", params=make_params(pipeline.params, {}, WINDOW))
@@ -54,7 +54,7 @@ def test_an_example_runs_as_it_is(found: Found, address: str, home: Path, tmp_pa
     assert set(outcome(address, pipeline).values()) == {"SUCCEEDED"}
 
 
-def test_the_folder_of_examples_shows_what_there_is() -> None:
+def test_the_examples_cover_triggers_and_dependencies() -> None:
     assert {found.pipeline_id for found in PIPELINES} == {"bug-report", "digest", "heartbeat", "weather"}
     read = {found.pipeline_id: read_pipeline(found.text, found.path, id=found.pipeline_id) for found in PIPELINES}
     after = {name: spec.after.job for name, one in read.items() for spec in one.schedules if spec.after is not None}
@@ -63,7 +63,7 @@ def test_the_folder_of_examples_shows_what_there_is() -> None:
 
 
 @pytest.mark.parametrize("template", templates(), ids=lambda template: template.name)
-def test_init_makes_a_folder_whose_pipeline_can_be_read(template: Template, tmp_path: Path) -> None:
+def test_init_creates_a_valid_pipeline(template: Template, tmp_path: Path) -> None:
     folder = tmp_path / "new" / "pipelines"
 
     result = Terminal().call("init", folder, "--template", template.name)
@@ -71,7 +71,7 @@ def test_init_makes_a_folder_whose_pipeline_can_be_read(template: Template, tmp_
     assert result.exit_code == 0, result.stderr
     assert f"`mainspring up {folder}`" in result.stderr
     (found,) = scan(folder).found
-    assert found.pipeline_id == read_pipeline(template.text, "p.yaml").id, "its directory is called as it is"
+    assert found.pipeline_id == read_pipeline(template.text, "p.yaml").id, "the directory has its id as name"
     first, _, rest = found.text.partition("\n")
     assert rest == template.text
     schema = folder / found.path / first.removeprefix("# yaml-language-server: $schema=")
@@ -79,7 +79,7 @@ def test_init_makes_a_folder_whose_pipeline_can_be_read(template: Template, tmp_
     assert set(result.stdout.split()) == {str(path) for path in folder.rglob("*") if path.is_file()}
 
 
-def test_init_writes_nothing_over(tmp_path: Path) -> None:
+def test_init_overwrites_nothing(tmp_path: Path) -> None:
     terminal = Terminal()
     terminal.out("init", tmp_path)
     file = tmp_path / "hello" / "pipeline.yaml"
@@ -90,13 +90,13 @@ def test_init_writes_nothing_over(tmp_path: Path) -> None:
     beside = terminal.call("init", tmp_path, "--template", "dag")
 
     assert (again.exit_code, file.read_text()) == (4, "name: mine\n")
-    assert "is there already" in again.stderr
+    assert str(file) in again.stderr
     assert beside.exit_code == 0, beside.stderr
     assert (tmp_path / ".gitignore").read_text() == "mine\n"
     assert {found.pipeline_id for found in scan(tmp_path).found} == {"hello", "orders"}
 
 
-def test_every_template_fits_into_one_folder(tmp_path: Path) -> None:
+def test_all_templates_fit_into_one_folder(tmp_path: Path) -> None:
     for template in templates():
         Terminal().out("init", tmp_path, "--template", template.name)
 

@@ -1,4 +1,4 @@
-"""`mainspring top`: what its keys do, what it draws in 80 by 24, and that the terminal is as it was afterwards."""
+"""`mainspring top`: key bindings, layout at 80 by 24, and restoring the terminal."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ NEW_SCREEN, OLD_SCREEN = b"\x1b[?1049h", b"\x1b[?1049l"
 
 @pytest.fixture
 def board(terminal: Terminal) -> Board:
-    """A moment at which there is a run, of `topmost`, that failed, among others."""
+    """A snapshot with a failed run of `topmost`, among others."""
     terminal.finished(job("topmost", "id: only, run: 'false', retries: 0"))
     return msgspec.json.decode(terminal.out("top", "-o", "json"), type=Board)
 
 
 def drawn(shown: Screen, board: Board, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The lines of a screen of 80 by 24."""
+    """Return the lines of a screen of 80 by 24."""
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setenv("LINES", "24")
     console = Console(width=80, height=24, force_terminal=False)
@@ -36,7 +36,7 @@ def drawn(shown: Screen, board: Board, monkeypatch: pytest.MonkeyPatch) -> list[
     return capture.get().splitlines()
 
 
-def test_all_of_it_fits_a_small_terminal(board: Board, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_screen_fits_a_small_terminal(board: Board, monkeypatch: pytest.MonkeyPatch) -> None:
     crowded = msgspec.structs.replace(
         board, going=board.latest * 40, waiting=board.tasks * 40, failed=board.failed * 40
     )
@@ -52,7 +52,7 @@ def test_all_of_it_fits_a_small_terminal(board: Board, monkeypatch: pytest.Monke
         assert lines[-1].startswith("tab lists")
 
 
-def test_keys_lead_to_what_they_name(board: Board, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_keys_switch_views_filter_and_open(board: Board, monkeypatch: pytest.MonkeyPatch) -> None:
     shown = Screen()
     for key in ":runs":
         shown.press(key, board)
@@ -73,18 +73,18 @@ def test_keys_lead_to_what_they_name(board: Board, monkeypatch: pytest.MonkeyPat
     assert shown.press("q", board) == Wish("quit")
 
 
-def test_a_cursor_stays_among_the_lines(board: Board, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_cursor_stays_within_the_rows(board: Board, monkeypatch: pytest.MonkeyPatch) -> None:
     shown = Screen()
     for key in ("up", "page up", *["page down"] * 500):
         shown.press(key, board)
     drawn(shown, board, monkeypatch)
 
     assert shown.cursor < len(board.going) + len(board.waiting) + len(board.failed)
-    shown.filter = "nothing is called so"
+    shown.filter = "no such row"
     assert shown.press("enter", board) is None
 
 
-def test_runs_per_minute_are_those_of_the_last_minute(board: Board) -> None:
+def test_runs_per_minute_count_the_last_minute(board: Board) -> None:
     now = MachineClock().wall()
     runs = [
         msgspec.structs.replace(board.latest[0], created_at=now - timedelta(seconds=seconds)) for seconds in (1, 30, 90)
@@ -94,14 +94,14 @@ def test_runs_per_minute_are_those_of_the_last_minute(board: Board) -> None:
     assert pace([], now) == 0
 
 
-def test_keys_have_names() -> None:
+def test_keys_are_decoded_to_names() -> None:
     assert keys_in(b"\x1b[A\x1bOBq\t\r\x7f\x1b\xc3\xa9\x1b[99;9X") == [
         "up", "down", "q", "tab", "enter", "backspace", "escape", "é",
     ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("number", "exit_code"), [(None, 0), (signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=str)
-def test_the_terminal_is_as_it_was(terminal: Terminal, number: signal.Signals | None, exit_code: int) -> None:
+def test_the_terminal_is_restored(terminal: Terminal, number: signal.Signals | None, exit_code: int) -> None:
     with screen("top") as watching:
         watching.read_until(b"tab lists")
         if number is None:

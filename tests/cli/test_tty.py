@@ -1,4 +1,4 @@
-"""At a real terminal: commands as processes."""
+"""Commands as processes on a pseudo-terminal."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ STAYS = job("at-a-terminal", "id: only, run: sleep 60")
 
 
 class Screen:
-    """A command at a terminal of its own."""
+    """A command on its own pseudo-terminal."""
 
     def __init__(self, process: subprocess.Popen[bytes], terminal: int) -> None:
         self.process = process
@@ -31,7 +31,7 @@ class Screen:
         self.seen = b""
 
     def read_until(self, word: bytes) -> None:
-        """Read on until a word was seen."""
+        """Read until a word appears."""
         while word not in self.seen:
             piece = self._read()
             assert piece, f"it ended before {word!r}: {self.seen!r}"
@@ -41,7 +41,7 @@ class Screen:
         os.write(self._terminal, text)
 
     def read_to_end(self) -> int:
-        """Read on until the command is gone; its exit code."""
+        """Read until the command ends, and return its exit code."""
         while self._read():
             pass
         return self.process.wait(30)
@@ -50,7 +50,7 @@ class Screen:
         try:
             piece = os.read(self._terminal, 65_536)
         except OSError:
-            # So a terminal says that nobody is left who could write to it.
+            # EIO: all writers have closed the terminal.
             return b""
         self.seen += piece
         return piece
@@ -58,7 +58,7 @@ class Screen:
 
 @contextmanager
 def screen(*arguments: str, **environment: str) -> Iterator[Screen]:
-    """A command at a terminal, which is gone after the block."""
+    """Run a command on a pseudo-terminal within the block."""
     ours, theirs = pty.openpty()
     said = {name: value for name, value in os.environ.items() if name not in {"NO_COLOR", "FORCE_COLOR"}}
     process = subprocess.Popen(
@@ -79,9 +79,7 @@ def screen(*arguments: str, **environment: str) -> Iterator[Screen]:
 
 
 @pytest.mark.parametrize(("number", "exit_code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)], ids=str)
-def test_a_view_that_is_interrupted_leaves_the_terminal_as_it_was(
-    terminal: Terminal, number: signal.Signals, exit_code: int
-) -> None:
+def test_an_interrupted_view_restores_the_terminal(terminal: Terminal, number: signal.Signals, exit_code: int) -> None:
     run = terminal.out("submit", "-", "-q", stdin=STAYS).strip()
     try:
         with screen("watch", run) as watching:
@@ -104,7 +102,7 @@ def test_a_view_ends_with_its_run(terminal: Terminal) -> None:
 
 
 @pytest.mark.parametrize(("answer", "exit_code", "state"), [(b"n\n", 1, "RUNNING"), (b"y\n", 0, "CANCELLED")])
-def test_an_act_on_many_is_asked_about_with_their_number(
+def test_a_bulk_action_prompts_with_the_number_of_runs(
     terminal: Terminal, answer: bytes, exit_code: int, state: str
 ) -> None:
     name = f"asked-{state.lower()}"

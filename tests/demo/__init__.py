@@ -1,1 +1,1 @@
-"""The demo: its words and numbers by themselves, and all of it as a process."""
+"""Tests of the demo: messages and measures as units, and the whole demo as a process."""

@@ -1,4 +1,4 @@
-"""What a server could have answered, for tests of what the demo makes of it."""
+"""Builders of server answers for tests of the demo."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _NULL = msgspec.Raw(b"null")
 
 
 def later(seconds: float) -> datetime:
-    """So long after noon."""
+    """Return a time after noon."""
     return NOON + timedelta(seconds=seconds)
 
 
 def run(job: str = "weather", tenant: str = "default", state: str = "RUNNING", **more: object) -> RunView:
-    """A run."""
+    """Build a run."""
     usual = RunView(
         id=RUN, tenant=tenant, job=job, job_version=1, job_id="job_1", pool="default", state=state, priority="P2",
         params=msgspec.Raw(b"{}"), task_count=1, submitted_by="local", linked_run=None, generation=1, created_at=NOON,
@@ -30,7 +30,7 @@ def run(job: str = "weather", tenant: str = "default", state: str = "RUNNING", *
 
 
 def task(name: str = "fetch", label: str = "Oslo", **more: object) -> TaskView:
-    """A task of a fan-out of 24."""
+    """Build a task of a fan-out of 24."""
     usual = TaskView(
         id=TASK, run_id=RUN, tenant="default", name=name, state="RUNNING", priority="P2", because="", since=NOON,
         generation=1, attempt=1, attempt_id=None, worker=None, due_at=None, assigned_at=None, started_at=None,
@@ -40,7 +40,7 @@ def task(name: str = "fetch", label: str = "Oslo", **more: object) -> TaskView:
 
 
 def attempt(number: int = 1, worker: str = "w-01", end: str | None = "failed", **error: object) -> AttemptView:
-    """An attempt that began a second after noon for each number."""
+    """Build an attempt that started `number` seconds after noon."""
     return AttemptView(
         id=f"att_{number}", task_id=TASK, generation=1, number=number, worker=worker, assigned_at=NOON,
         started_at=later(number), ended_at=None, end=end, error=msgspec.Raw(msgspec.json.encode(error or None)),
@@ -48,7 +48,7 @@ def attempt(number: int = 1, worker: str = "w-01", end: str | None = "failed", *
 
 
 def change(end: str, because: str = "", attempt: int = 1) -> TransitionView:
-    """A change of a task's state."""
+    """Build a task transition."""
     return TransitionView(
         task_id=TASK, run_id=RUN, tenant="default", generation=1, seq=4, attempt=attempt, start=None, end=end, at=NOON,
         by="shard", because=because,
@@ -56,7 +56,7 @@ def change(end: str, because: str = "", attempt: int = 1) -> TransitionView:
 
 
 def worker(name: str, status: str = "ready", **labels: str) -> WorkerView:
-    """A worker."""
+    """Build a worker."""
     return WorkerView(
         id=name, pool="default", status=status, hold="", hold_why="", zone="", version="1", labels=labels,
         cpu_millis=1_000, memory_bytes=1, gpus=0, disk_bytes=0, since=NOON, last_heard_at=NOON, running=0,

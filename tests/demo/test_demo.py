@@ -1,4 +1,4 @@
-"""The demo as a process: it works, and nothing is left of it."""
+"""The demo as a process: it works and cleans up."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ END_SECONDS = 60
 
 @pytest.fixture
 def place() -> Iterator[Path]:
-    """Where the demo makes its folder: what runs below it is found by that name."""
+    """Directory for the demo's folder; its processes are found by this path."""
     with tempfile.TemporaryDirectory(prefix="ms-") as folder:
         yield Path(folder).resolve()
         for process in _left(Path(folder).resolve()):
@@ -33,7 +33,7 @@ def place() -> Iterator[Path]:
 
 
 def start(place: Path, *words: str, **environment: str) -> subprocess.Popen[str]:
-    """Start a demo. What is set for another server is nothing to it."""
+    """Start a demo. It must ignore settings for another server."""
     elsewhere = {"MAINSPRING_API_KEY": "mst_of_another", "MAINSPRING_TENANT": "another"}
     return subprocess.Popen(
         [*COMMAND, "--port", "0", *words],
@@ -45,30 +45,30 @@ def start(place: Path, *words: str, **environment: str) -> subprocess.Popen[str]
 
 
 def assert_nothing_is_left(place: Path) -> None:
-    """No process, no file."""
+    """Assert that no process and no file remain."""
     until(lambda: not _left(place), f"the processes below {place} are gone", seconds=10)
     assert list(place.iterdir()) == []
 
 
 @pytest.mark.timeout(CHECK_SECONDS + END_SECONDS)
-def test_everything_in_the_demo_is_as_it_should_be(place: Path) -> None:
+def test_all_checks_of_the_demo_pass(place: Path) -> None:
     process = start(place, "--check", "-o", "json")
     out, err = process.communicate(timeout=CHECK_SECONDS)
 
     checks = json.loads(out)
     assert [check for check in checks if not check["ok"]] == []
     assert {check["scene"] for check in checks} == {
-        "heartbeat", "weather", "orders", "thumbs", "flood", "invoices", "thumb", "kill", "storm", "the end",
+        "heartbeat", "weather", "orders", "thumbs", "flood", "invoices", "thumb", "kill", "storm", "totals",
     }  # fmt: skip
     assert (process.returncode, err) == (0, "")
     assert_nothing_is_left(place)
 
 
-def test_an_interrupt_ends_it_in_order(place: Path) -> None:
+def test_an_interrupt_shuts_down_gracefully(place: Path) -> None:
     process = start(place, "--speed", "20")
     assert process.stdout is not None
     try:
-        until(lambda: "side by side" in process.stdout.readline(), "a fan-out has begun")  # type: ignore[union-attr]
+        until(lambda: "in parallel" in process.stdout.readline(), "a fan-out has begun")  # type: ignore[union-attr]
         assert _left(place)
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=END_SECONDS)
@@ -82,7 +82,7 @@ def test_an_interrupt_ends_it_in_order(place: Path) -> None:
     assert_nothing_is_left(place)
 
 
-def test_two_interrupts_end_it_at_once(place: Path) -> None:
+def test_two_interrupts_shut_down_immediately(place: Path) -> None:
     process = start(place, "--speed", "20")
     assert process.stdout is not None
     try:
@@ -99,6 +99,6 @@ def test_two_interrupts_end_it_at_once(place: Path) -> None:
 
 
 def _left(place: Path) -> list[psutil.Process]:
-    """The processes that have to do with this place: workers and guards by their words, tasks by where they run."""
+    """Find remaining processes: workers and supervisors by their arguments, tasks by their working directory."""
     running = (one for one in psutil.process_iter(["cmdline", "cwd"]) if one.info["cwd"] is not None)
     return [one for one in running if any(str(place) in word for word in (*one.info["cmdline"], one.info["cwd"]))]

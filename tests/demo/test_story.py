@@ -1,4 +1,4 @@
-"""From changes and measures to lines: what is said, and what is left out."""
+"""Lines for transitions and measures."""
 
 from __future__ import annotations
 
@@ -11,62 +11,64 @@ import rich_click as click
 from mainspring.cli.main import main
 from mainspring.demo import story
 from mainspring.demo.measures import Arrived, Census, Killed, Moved, Share, Storm, Unplaceable
-from mainspring.demo.story import Line, is_worth_a_look, say_census, say_clock, sum_up, tell
+from mainspring.demo.story import Line, LineCode, is_worth_a_look, say_census, say_clock, sum_up, tell
 from tests.demo.made import RUN, attempt, change, run, task
 
 
 def told(line: Line | None) -> str:
-    """The line as it is read."""
+    """Return a line as it is printed."""
     assert line is not None
     return f"{line.glyph} {line.subject} {line.text}"
 
 
-def test_the_first_of_a_fan_out_says_how_many_there_are() -> None:
+def test_the_start_of_a_fan_out_reports_its_size() -> None:
     line = tell(change("RUNNING"), run(), task(), [])
 
-    assert told(line) == "▶ weather 24 × fetch side by side"
     assert line is not None
+    assert (line.code, line.subject, line.task, line.count) == (LineCode.FAN_OUT, "weather", "fetch", 24)
     assert line.hint == "ms watch run_018f3c2e9a41"
 
 
-def test_a_task_that_begins_alone_is_no_line() -> None:
+def test_the_start_of_a_single_task_is_not_reported() -> None:
     assert tell(change("RUNNING"), run(), task(label="", total=None), []) is None
 
 
-def test_a_retry_says_what_the_server_said_and_the_last_word_of_the_attempt() -> None:
-    because = "try 1 of 3 failed; the next one in 2 s"
+def test_a_retry_has_the_reason_and_the_last_output_line() -> None:
+    because = "attempt 1 failed; retrying in 2s"
     tries = [attempt(1, message="exited with 75", last_lines="asking\nHTTP 503\n"), attempt(2, end=None)]
 
     line = tell(change("PENDING", because), run(), task(), tries)
 
     assert told(line) == f"↻ weather Oslo: {because} (HTTP 503)"
     assert line is not None
+    assert (line.code, line.task, line.attempt, line.error) == (LineCode.RETRY, "Oslo", 1, "HTTP 503")
     assert line.hint == "ms logs 'run_018f3c2e9a41/fetch[Oslo]' --attempt 1"
 
 
-def test_what_the_server_said_already_is_not_said_again() -> None:
-    because = "try 1 of 3 made no progress for 20 s; the next one in 2 s"
-    tries = [attempt(1, end="timed_out", message="it made no progress for 20 s")]
+def test_a_message_that_the_reason_contains_is_not_repeated() -> None:
+    because = "attempt 1 made no progress for 20s; retrying in 2s"
+    tries = [attempt(1, end="timed_out", message="no progress for 20s")]
 
     assert told(tell(change("PENDING", because), run(), task(), tries)) == f"↻ weather Oslo: {because}"
 
 
-def test_the_error_is_that_of_the_attempt_that_the_change_is_about() -> None:
-    tries = [attempt(1, message="first"), attempt(2, message="second")]
+def test_the_error_belongs_to_the_attempt_of_the_transition() -> None:
+    tries = [attempt(1, last_lines="first"), attempt(2, last_lines="second")]
 
-    assert told(tell(change("PENDING", "again", attempt=2), run(), task(), tries)).endswith("again (second)")
+    line = tell(change("PENDING", "again", attempt=2), run(), task(), tries)
+    assert line is not None
+    assert (line.attempt, line.error) == (2, "second")
+    assert told(line).endswith("again (second)")
 
 
-def test_a_failure_names_its_tenant_unless_that_goes_without_saying() -> None:
+def test_a_failure_names_its_tenant_unless_it_is_the_default() -> None:
     line = tell(change("FAILED", "it would not help"), run("thumb", "media"), task("draw", label="", total=None), [])
 
     assert told(line) == "✕ media/thumb draw FAILED: it would not help"
 
 
 @pytest.mark.parametrize(("tries", "is_told"), [(1, False), (3, True)])
-def test_a_late_success_is_told_if_the_task_had_failed_and_not_if_its_worker_was_lost(
-    tries: int, is_told: bool
-) -> None:
+def test_a_late_success_is_reported_after_failures_but_not_after_a_lost_worker(tries: int, is_told: bool) -> None:
     line = tell(change("SUCCEEDED", attempt=3), run(), task(tries=tries), [])
 
     assert (line is not None) == is_told
@@ -86,7 +88,7 @@ def test_a_late_success_is_told_if_the_task_had_failed_and_not_if_its_worker_was
         ("FAILED", 1, True),
     ],
 )
-def test_only_what_may_be_told_is_looked_at(end: str, attempt: int, expected: bool) -> None:
+def test_only_notable_transitions_are_fetched(end: str, attempt: int, expected: bool) -> None:
     assert is_worth_a_look(change(end, attempt=attempt)) == expected
 
 
@@ -95,13 +97,13 @@ def test_only_what_may_be_told_is_looked_at(end: str, attempt: int, expected: bo
     [
         (
             Unplaceable(run_id=RUN, state="QUEUED", wanted="gpu=a100", workers=6, offering=0),
-            "≡ media/thumbs QUEUED: of 6 workers none offers gpu=a100",
+            "≡ media/thumbs QUEUED: 0 of 6 workers have gpu=a100",
         ),
         (
             Share(busy="acme", busy_tasks=120, modest="media", modest_tasks=6, overtaken=96, states=("SUCCEEDED",) * 2),
-            "▲ acme 120 tasks; media's 6 came later, and started before 96 of them",
+            "▲ acme 120 tasks; media's 6 tasks were submitted later and started before 96 of them",
         ),
-        (Killed(worker="w-03", running=4), "⚡ w-03 killed (SIGKILL) with 4 tasks in hands"),
+        (Killed(worker="w-03", running=4), "⚡ w-03 killed (SIGKILL) with 4 running tasks"),
         (
             Moved(worker="w-03", status="lost", moved=4, lost=0, twice=0, seconds=11.2),
             "⚡ w-03 lost; 4 tasks moved in 11s, 0 lost, 0 run twice",
@@ -112,17 +114,17 @@ def test_only_what_may_be_told_is_looked_at(end: str, attempt: int, expected: bo
         ),
         (
             Arrived(schedule="orders", event="orders.ready", by_hand=True, state="SUCCEEDED"),
-            "✓ orders orders.ready came, from somebody: SUCCEEDED",
+            "✓ orders orders.ready received from you: SUCCEEDED",
         ),
     ],
 )
-def test_a_scene_is_summed_up_by_its_numbers(
+def test_a_measure_has_a_line_with_its_numbers(
     measure: Unplaceable | Share | Killed | Moved | Storm | Arrived, expected: str
 ) -> None:
     assert told(sum_up(measure)) == expected
 
 
-def test_the_census_leaves_out_what_there_was_none_of() -> None:
+def test_the_census_omits_zero_counts() -> None:
     census = Census(
         runs=5, succeeded=3, after_retries=0, failed=("invoices",), cancelled=0, never_started=("media/thumbs",),
         unfinished=0,
@@ -137,7 +139,7 @@ def test_the_clock_counts_minutes_and_seconds(seconds: float, expected: str) -> 
 
 
 @pytest.mark.parametrize("typed", [command for command, _ in story.YOUR_TURN])
-def test_what_people_are_told_to_type_can_be_typed(typed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_suggested_commands_exist(typed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "my-pipelines").mkdir()
     monkeypatch.chdir(tmp_path)
     for one in typed.split(" && "):

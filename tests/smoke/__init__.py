@@ -1,1 +1,1 @@
-"""Tests of what `mainspring smoke` asks for, and of how it judges what became of it."""
+"""Tests of the probes and checks of `mainspring smoke`."""

@@ -1,4 +1,4 @@
-"""Every way in which a task can be placed or end otherwise than it asked for is found."""
+"""Every kind of violation is detected."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ WORKERS = {one.id: one for one in (EU, US)}
 def done(
     name: str, on: str = "w1", *, start: float = 10.0, end: float = 5.0, tries: int = 1, **fields: object
 ) -> Tried:
-    """A task that succeeded on a worker, from so long ago to so long ago, and gave its name back."""
+    """Build a task that succeeded on a worker between two times, in seconds ago, with its name as output."""
     output = msgspec.Raw(msgspec.json.encode({"task": name}))
     over = replace(task(name, worker=None, state="SUCCEEDED", output=output), **fields)
     attempt = AttemptView(
@@ -39,17 +39,17 @@ def judged(
     strict: bool = False,
     workers: Mapping[str, WorkerView] = WORKERS,
 ) -> Judgement:
-    """What is said of a probe of which this became."""
+    """Judge a probe with these tasks."""
     trace = Trace(probe=Probe(kind=kind, wants=dict(wants)), run=RUN, tasks=list(tasks), said=said)
     return judge([trace], workers, is_strict=strict)
 
 
 def faults(*args: object, **fields: object) -> list[str]:
-    """What is wrong, as codes."""
+    """Return the codes of the violations."""
     return [one.code for one in judged(*args, **fields).wrong]  # type: ignore[arg-type]
 
 
-def test_a_task_that_ran_where_it_asked_to_is_right() -> None:
+def test_a_task_that_ran_as_required_passes() -> None:
     wants = {"a": Want(zone="eu-1", labels={"disk": "fast"}), "b": Want(gpus=1)}
 
     found = judged(Kind.ZONE, wants, done("a"), done("b", "w2"))
@@ -69,14 +69,14 @@ def test_a_task_that_ran_where_it_asked_to_is_right() -> None:
         (Want(), "w9", "unknown_worker"),
     ],
 )
-def test_a_task_on_a_worker_that_has_not_what_it_asked_for_is_wrong(want: Want, on: str, code: str) -> None:
+def test_a_task_on_a_worker_that_lacks_its_requirements_is_a_violation(want: Want, on: str, code: str) -> None:
     found = judged(Kind.LABEL, {"a": want}, done("a", on))
 
     assert [(one.task, one.worker, one.code) for one in found.wrong] == [("task_a", on, code)]
     assert found.kinds[0].right == 0
 
 
-def test_a_task_that_did_not_succeed_says_why() -> None:
+def test_a_failed_task_is_reported_with_its_reason() -> None:
     error = msgspec.Raw(b'{"message": "sh: not found\\nmore"}')
     failed = done("a", state="FAILED", because="failed 1 time", error=error)
 
@@ -87,24 +87,24 @@ def test_a_task_that_did_not_succeed_says_why() -> None:
     assert "more" not in wrong.why, "only the first line of the error"
 
 
-def test_a_task_that_was_never_made_is_wrong() -> None:
+def test_a_missing_task_is_a_violation() -> None:
     assert faults(Kind.P2, {"a": Want(), "b": Want()}, done("a")) == ["not_made"]
 
 
-def test_a_wrong_result_is_wrong() -> None:
+def test_a_wrong_output_is_a_violation() -> None:
     found = faults(Kind.P2, {"a": Want()}, done("a", output=msgspec.Raw(b'{"task": "b"}')))
 
     assert found == ["output"]
 
 
-def test_near_is_the_same_worker() -> None:
+def test_affinity_requires_the_same_worker() -> None:
     wants = {"first": Want(), "second": Want(near="first")}
 
     assert faults(Kind.NEAR, wants, done("first"), done("second")) == []
     assert faults(Kind.NEAR, wants, done("first"), done("second", "w2")) == ["not_near"]
 
 
-def test_apart_is_not_on_one_worker_at_one_time() -> None:
+def test_anti_affinity_forbids_overlap_on_a_worker() -> None:
     wants = {"a": Want(apart=("b",)), "b": Want(apart=("a",))}
 
     assert faults(Kind.APART, wants, done("a"), done("b", "w2")) == []
@@ -112,37 +112,37 @@ def test_apart_is_not_on_one_worker_at_one_time() -> None:
     assert faults(Kind.APART, wants, done("a"), done("b", start=6, end=1)) == ["not_apart"]
 
 
-def test_of_a_group_only_so_many_run_at_a_time() -> None:
+def test_a_group_limits_concurrency() -> None:
     wants = dict.fromkeys("abc", Want(groups=("smoke-1",)))
 
     assert faults(Kind.GROUP, wants, done("a"), done("b"), done("c", start=5, end=1)) == []
     assert faults(Kind.GROUP, wants, done("a"), done("b"), done("c", start=7, end=1)) == ["group_limit"]
 
 
-def test_what_fails_first_takes_two_attempts() -> None:
+def test_a_retried_task_takes_two_attempts() -> None:
     wants = {"a": Want(attempts=2)}
 
     assert faults(Kind.RETRY, wants, done("a", tries=2)) == []
     assert faults(Kind.RETRY, wants, done("a")) == ["attempts"]
 
 
-def test_what_nobody_has_is_not_placed_and_is_said_to_be_impossible() -> None:
+def test_an_unplaceable_task_is_not_placed_and_diagnosed_as_such() -> None:
     wants = {"a": Want(labels={"nobody": ""})}
     waits = Tried(task=task("a", state="QUEUED", worker=None), attempts=[])
 
-    assert faults(Kind.NEVER, wants, waits, said="no worker will do: 2 without nobody") == []
+    assert faults(Kind.NEVER, wants, waits, said="no matching worker") == []
     assert faults(Kind.NEVER, wants, waits) == ["unexplained"]
     assert faults(Kind.NEVER, wants, done("a"), said="no") == ["placed"]
 
 
-def test_a_worker_is_never_given_more_than_it_has() -> None:
+def test_a_worker_is_never_overloaded() -> None:
     wants = dict.fromkeys("ab", Want(cpu_millis=3_000))
 
     assert faults(Kind.LARGE, wants, done("a"), done("b", start=5, end=1)) == []
     assert faults(Kind.LARGE, wants, done("a"), done("b")) == ["overloaded"]
 
 
-def test_a_worker_that_offers_more_than_its_machine_has_is_noted_or_with_strictness_wrong() -> None:
+def test_an_overstated_worker_is_a_note_or_a_violation_if_strict() -> None:
     output = msgspec.Raw(b'{"task": "a", "cores": "2", "memory_kib": "8000000"}')
     boasting = done("a", output=output)
 
@@ -154,7 +154,7 @@ def test_a_worker_that_offers_more_than_its_machine_has_is_noted_or_with_strictn
     assert (lenient.wrong, lenient.notes) == ([], [wrong.why])
 
 
-def test_what_is_preferred_is_counted_and_not_wrong_and_idle_workers_are_named() -> None:
+def test_preferences_are_counted_and_idle_workers_named() -> None:
     found = judged(Kind.PREFER, {"a": Want(prefer={"disk": "fast"})}, done("a", "w2"))
 
     assert found.wrong == []

@@ -1,4 +1,4 @@
-"""What is asked for goes by what the workers offer, and what they can't serve is left out and said."""
+"""Probes follow what the workers offer; unsupported kinds are skipped with a reason."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from tests.checkup.builders import worker
 EU = worker("w1", zone="eu-1", labels={"disk": "fast", "handler/load": ""})
 US = worker("w2", zone="us-1", gpus=1, cpu_millis=8_000)
 POOR = worker("w3", zone="Keller 2", labels={"old": "", "what?": "1"})
-"""What it says of itself nobody can ask for."""
+"""A worker with invalid zone and labels, which tasks can't require."""
 ALL_KINDS = Scene(workers=[EU, US], may_p0=True, group="smoke-1")
 
 
 def probe(made: Plan, kind: Kind) -> Probe:
-    """The one of a kind."""
+    """Return the probe of a kind."""
     (found,) = [one for one in made.probes if one.kind is kind]
     return found
 
@@ -31,19 +31,19 @@ def tasks_of(made: Plan) -> int:
     return sum(len(one.wants) for one in made.probes)
 
 
-def test_a_hundred_tasks_are_of_every_kind_that_can_be_served() -> None:
+def test_a_hundred_tasks_cover_all_supported_kinds() -> None:
     made = plan(ALL_KINDS, 100)
 
     assert tasks_of(made) == 100
     assert {one.kind for one in made.probes} == set(Kind)
     assert made.left_out == {}
     assert {want.zone for want in probe(made, Kind.ZONE).wants.values()} == {"eu-1", "us-1"}
-    assert {*probe(made, Kind.LABEL).wants["t0"].labels.items()} == {("disk", "fast")}, "a handler is no such label"
-    assert probe(made, Kind.LARGE).wants["t0"].cpu_millis == 4_000, "half of the largest"
+    assert {*probe(made, Kind.LABEL).wants["t0"].labels.items()} == {("disk", "fast")}, "handler labels are excluded"
+    assert probe(made, Kind.LARGE).wants["t0"].cpu_millis == 4_000, "half of the largest worker"
     assert probe(made, Kind.P0).priority == "P0"
 
 
-def test_what_no_worker_can_serve_is_left_out_with_the_reason() -> None:
+def test_unsupported_kinds_are_skipped_with_a_reason() -> None:
     made = plan(Scene(workers=[POOR], group="smoke-1"), 100)
 
     assert set(made.left_out) == {"zone", "label", "prefer", "gpu", "p0"}
@@ -51,13 +51,13 @@ def test_what_no_worker_can_serve_is_left_out_with_the_reason() -> None:
     assert tasks_of(made) == 100
 
 
-def test_a_full_pool_is_asked_for_no_p0_as_it_would_push_others_out() -> None:
+def test_p0_is_skipped_in_a_full_pool_as_it_would_preempt() -> None:
     made = plan(Scene(workers=[EU], may_p0=True, has_room=False, group="smoke-1"), 100)
 
     assert "p0" in made.left_out
 
 
-def test_the_largest_is_no_larger_than_the_pool_allows() -> None:
+def test_large_tasks_respect_the_limit_of_the_pool() -> None:
     made = plan(Scene(workers=[US], largest=Amounts(cpu=1, memory=2**20), group="smoke-1"), 20)
 
     want = probe(made, Kind.LARGE).wants["t0"]
@@ -65,9 +65,7 @@ def test_the_largest_is_no_larger_than_the_pool_allows() -> None:
 
 
 @given(tasks=st.integers(1, 300), workers=st.lists(st.sampled_from([EU, US, POOR]), min_size=1, max_size=3))
-def test_it_is_always_as_many_tasks_as_were_wanted_and_jobs_that_a_server_takes(
-    tasks: int, workers: list[WorkerView]
-) -> None:
+def test_any_plan_has_the_requested_number_of_tasks_and_valid_jobs(tasks: int, workers: list[WorkerView]) -> None:
     made = plan(Scene(workers=workers, may_p0=True, group="smoke-1"), tasks)
 
     assert tasks_of(made) == tasks
@@ -77,7 +75,7 @@ def test_it_is_always_as_many_tasks_as_were_wanted_and_jobs_that_a_server_takes(
 
 
 @pytest.mark.parametrize("pool", [None, "gpu"])
-def test_the_pool_is_named_only_if_somebody_says_which(pool: str | None) -> None:
+def test_the_pool_is_named_only_if_given(pool: str | None) -> None:
     said = definition(plan(ALL_KINDS, 1).probes[0], pool)
 
     assert said.get("pool") == pool

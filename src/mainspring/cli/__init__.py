@@ -1,1 +1,1 @@
-"""The command line: one file per noun, results on stdout, everything else on stderr."""
+"""The command line: one file per resource; results on stdout, everything else on stderr."""

@@ -1,14 +1,14 @@
-"""How a command ends that does not end well: words on stderr and an exit code, never a traceback.
+"""Error handling of commands: a message on stderr and an exit code, never a traceback.
 
-| exit | what it says to a script |
+| exit | meaning |
 |---|---|
-| 0 | done; with --wait and in `watch`: the run succeeded |
-| 1 | the run did not succeed, or something is broken |
-| 2 | the command, or a file, is wrong |
-| 3 | the server can't be reached, or does not know who asks, or they may not do this |
-| 4 | refused: conflict, limit, precondition |
+| 0 | success; with --wait and in `watch`: the run succeeded |
+| 1 | the run did not succeed, or an internal error |
+| 2 | usage error, or an invalid file |
+| 3 | the server is unreachable, or the caller is not authenticated or not authorized |
+| 4 | rejected: conflict, limit, precondition |
 | 5 | not found |
-| 124 | --timeout was over first |
+| 124 | --timeout expired |
 | 130, 143 | interrupted, terminated |
 """
 
@@ -32,22 +32,22 @@ _DECLINED = 1
 
 @contextmanager
 def answered(form: Callable[[], str]) -> Iterator[None]:
-    """Answer for what goes wrong in the block. `form` is the form of output that was asked for: errors take the same.
+    """Report errors of the block in the requested output format, which `form` returns, and raise Exit.
 
-    Raises Exit, and lets go what is nobody's mistake but ours: that is to be seen.
+    Unexpected exceptions propagate with their traceback.
     """
     try:
         yield
     except KeyboardInterrupt:
         raise Exit(_INTERRUPTED) from None
     except BrokenPipeError:
-        # Whoever read has read enough. What is left in the buffer goes nowhere, quietly.
+        # The reader has closed the pipe: discard what is left in the buffer.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise Exit(0) from None
     except (Exit, NoArgsIsHelpError):
         raise
     except Abort:
-        click.echo("nothing was done", err=True)
+        click.echo("aborted", err=True)
         raise Exit(_DECLINED) from None
     except click.ClickException as error:
         _say_misuse(error, form())
@@ -64,7 +64,7 @@ def answered(form: Callable[[], str]) -> Iterator[None]:
 
 
 def exit_code(error: MainspringError) -> int:
-    """What a script sees of an error."""
+    """Return the exit code of an error."""
     from mainspring.protocol import errors
 
     match error:
@@ -75,7 +75,7 @@ def exit_code(error: MainspringError) -> int:
         case errors.Unauthenticated() | errors.Forbidden():
             return 3
         case errors.Refused() if any(fault.where.startswith("query:") for fault in error.faults):
-            return 2  # what was typed, such as a filter, and not what it asks for
+            return 2  # a malformed query, such as a filter, rather than a rejected request
         case errors.Refused() | errors.Conflict() | errors.Overloaded():
             return 4
         case errors.Unavailable():
@@ -85,11 +85,11 @@ def exit_code(error: MainspringError) -> int:
 
 
 def _say_misuse(error: click.ClickException, form: str) -> None:
-    """A mistake on the command line."""
+    """Print a usage error."""
     from mainspring.cli.render.output import print_error
     from mainspring.protocol.errors import Refused
 
     path = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx is not None else ""
     refused = Refused(error.format_message().rstrip("."))
-    refused.hint = f"`{path} --help` says more" if path else ""
+    refused.hint = f"see `{path} --help`" if path else ""
     print_error(refused, form)

@@ -1,10 +1,10 @@
-"""The commands, and what they share: late imports, and one answer to errors (`exits.py`).
+"""The root command: lazy imports and common error handling (`exits.py`).
 
-A command's module is imported when somebody asks for it, and imports what it needs inside its function: at the top it
-has only click and `options`. So `mainspring --help` stays under 0.3 s, however much there is behind the commands.
+A command's module is imported only when the command is called. At the top it imports only click and `options`, and
+everything else inside its function. That keeps `mainspring --help` under 0.3 s.
 
-When you add a command: write its file in `commands/`, add its line to `_COMMANDS` and its name to a panel of
-`_PANELS`, and say in tests/cli/calls.py how it is called.
+To add a command: write its file in `commands/`, add it to `_COMMANDS` and to a panel of `_PANELS`, and add its
+arguments to tests/cli/calls.py.
 """
 
 from __future__ import annotations
@@ -100,39 +100,39 @@ _COMMANDS = {
     "worker": "mainspring.cli.commands.processes.worker",
     "workers": "mainspring.cli.commands.operations.workers",
 }
-"""Each command and its module, which has a function of the command's name, or of the one in _FUNCTIONS."""
+"""Module of each command. The function has the command's name, or the name in _FUNCTIONS."""
 _FUNCTIONS = {"dead-letters": "dead_letters", "join-token": "join_token", "next": "what_is_next", "import": "imports"}
 _ALIASES = {"ls": "jobs", "list": "jobs", "dev": "up"}
-"""Words that are understood, and not listed."""
+"""Hidden aliases."""
 
 _PANELS = {
-    "Pipelines in a folder": ("init", "example", "validate", "plan", "import", "deploy"),
-    "Run something": ("demo", "up", "run", "submit", "trigger", "backfill", "watch", "logs", "top"),
-    "Look": (
+    "Develop pipelines": ("init", "example", "validate", "plan", "import", "deploy"),
+    "Run": ("demo", "up", "run", "submit", "trigger", "backfill", "watch", "logs", "top"),
+    "Inspect": (
         "jobs", "runs", "tasks", "queue", "why", "show", "graph", "schedules", "next", "upcoming", "events", "alerts",
         "durations", "history", "decisions", "artifacts",
     ),
-    "Act": (
+    "Manage runs": (
         "cancel", "retry", "rerun", "promote", "kill", "extend", "clear", "pause", "resume", "freeze", "unfreeze",
         "freezes", "dead-letters",
     ),
-    "Run Mainspring": (
+    "Operate Mainspring": (
         "server", "worker", "scheduler", "workers", "drain", "cordon", "evict", "uncordon", "token", "join-token", "ca",
         "settings", "webhooks", "audit", "doctor", "smoke", "simulate",
     ),
-    "Share a fleet": ("tenants", "quota", "groups", "pools", "policies"),
-    "This program": ("context", "config", "completion", "commands", "openapi", "schema", "version"),
+    "Share capacity": ("tenants", "quota", "groups", "pools", "policies"),
+    "Configure this CLI": ("context", "config", "completion", "commands", "openapi", "schema", "version"),
 }  # fmt: skip
-"""How --help groups the commands."""
+"""Groups of commands in --help."""
 
 
 class Commands(click.RichGroup):
-    """A group that knows its commands by name and imports the one that is asked for."""
+    """A group that imports a command when it is called."""
 
     _is_listing = False
 
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Print the help, without importing what it lists: that would take 50 ms."""
+        """Print the help without importing the commands, which would take 50 ms."""
         self._is_listing = True
         try:
             super().format_help(ctx, formatter)  # type: ignore[arg-type]  # rich_click makes its own kinds of both
@@ -140,11 +140,11 @@ class Commands(click.RichGroup):
             self._is_listing = False
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """The names of all commands."""
+        """Return the names of all commands."""
         return sorted(_COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command of this name, imported now, or None if there is none."""
+        """Import and return a command, or None if there is none of this name."""
         name = _ALIASES.get(cmd_name, cmd_name)
         if name not in _COMMANDS:
             return None
@@ -156,7 +156,7 @@ class Commands(click.RichGroup):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """The command that is meant. Raises UsageError, which says what may have been meant."""
+        """Resolve the command. Raises UsageError with a suggestion."""
         if not ctx.resilient_parsing and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
             from mainspring.core.text.suggestions import did_you_mean
 
@@ -166,7 +166,7 @@ class Commands(click.RichGroup):
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
     ) -> click.Context:
-        """Take the words."""
+        """Parse the arguments."""
         form = _form(args)
         with answered(lambda: form):
             ctx = super().make_context(info_name, args, parent, **extra)
@@ -174,7 +174,7 @@ class Commands(click.RichGroup):
         return ctx
 
     def invoke(self, ctx: click.Context) -> object:
-        """Run the command. An error of ours becomes words on stderr and an exit code, never a traceback."""
+        """Run the command. Mainspring's errors become a message on stderr and an exit code, never a traceback."""
         with answered(lambda: ctx.meta[OUTPUT]):
             result = super().invoke(ctx)
             sys.stdout.flush()
@@ -183,7 +183,7 @@ class Commands(click.RichGroup):
     def _main_shell_completion(
         self, ctx_args: MutableMapping[str, Any], prog_name: str, complete_var: str | None = None
     ) -> None:
-        """Complete the line, if a shell asks for that."""
+        """Run shell completion if the shell requests it."""
         variable = complete_var or f"_{prog_name.replace('-', '_').replace('.', '_')}_COMPLETE".upper()
         if os.environ.get(variable):
             from mainspring.cli.completion.shells import add_shells
@@ -193,7 +193,7 @@ class Commands(click.RichGroup):
 
 
 def _words_of(name: str) -> str | None:
-    """The first paragraph of a command's docstring, as its source has it; None if there is no source to read."""
+    """Return the first paragraph of a command's docstring, read from its source; None if there is no source."""
     source = Path(__file__).parent.joinpath(*_COMMANDS[name].split(".")[2:]).with_suffix(".py")
     function = _FUNCTIONS.get(name, name)
     try:
@@ -205,7 +205,7 @@ def _words_of(name: str) -> str | None:
 
 
 def _form(args: Sequence[str]) -> str:
-    """The form of output that is asked for, as far as it can be seen before the words are understood."""
+    """Return the requested output format, as far as it is visible before the arguments are parsed."""
     form = "table"
     for word, after in zip(args, [*args[1:], ""], strict=False):
         said = after if word in {"-o", "--output"} else word.removeprefix("--output=").removeprefix("-o")
@@ -226,7 +226,7 @@ def _form(args: Sequence[str]) -> str:
     },
 )
 def main() -> None:
-    """Mainspring runs tasks, and remembers what became of them."""
+    """Mainspring, a durable job orchestrator."""
 
 
 if __name__ == "__main__":

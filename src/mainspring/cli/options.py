@@ -1,11 +1,11 @@
-"""What commands have in common on the command line: how to reach the server, how to print, and how to ask first.
+"""Options shared by commands: connection, output and confirmation.
 
     @click.command()
     @reaches_server
     @prints_rows
     def workers(reach: Reach, printing: Printing) -> None:
 
-Only click is imported here: the rest comes when a command runs.
+Only click is imported at the top; everything else is imported when a command runs.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 
 FORMATS = ("table", "wide", "json", "jsonl", "yaml", "name")
 OUTPUT = "mainspring.output"
-"""Where a command's context has the form that was asked for: errors take the same."""
+"""Key of the requested output format in the click context; errors use the same format."""
 
 Call = TypeVar("Call", bound=Callable[..., object])
 _PATIENCE_SECONDS = 1.0
-"""Somebody waits at the prompt: an address where nobody is should be told soon."""
+"""Interactive use: report an unreachable server soon."""
 _WATCHING_PATIENCE_SECONDS = 60.0
 _TIMEOUT_SECONDS = 30.0
 _NO_INPUT = "mainspring.no_input"
@@ -42,7 +42,7 @@ _NO_INPUT = "mainspring.no_input"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Printing:
-    """How results are to be printed."""
+    """Output options."""
 
     output: str = "table"
     headers: bool = True
@@ -50,17 +50,17 @@ class Printing:
     sort: str | None = None
     color: str = "auto"
     zone: tzinfo | None = None
-    """In which zone people are shown times; None for that of this machine."""
+    """Time zone of times in tables; None for the local zone."""
 
     @property
     def is_for_people(self) -> bool:
-        """Whether it is a table, and not for a program."""
+        """Whether the output is a table rather than machine-readable."""
         return self.output in {"table", "wide"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reach:
-    """Which server, and as whom."""
+    """Connection options: server, token and tenant."""
 
     server: str | None = None
     token_file: Path | None = None
@@ -69,7 +69,7 @@ class Reach:
     ca_cert: Path | None = None
 
     def client(self, patience: float = _PATIENCE_SECONDS, timeout_seconds: float = _TIMEOUT_SECONDS) -> Client:
-        """A client for it. What the command does not say is found elsewhere (`cli/config/connection_settings.py`)."""
+        """Return a client. Missing options are resolved by `cli/config/connection_settings.py`."""
         from mainspring.cli.config.connection_settings import find_whereabouts
         from mainspring.cli.config.secret_references import expand
         from mainspring.client.client import Client
@@ -86,12 +86,12 @@ class Reach:
         )
 
     def watching_client(self) -> Client:
-        """A client for somebody who watches: a server that restarts or moves ends no view."""
+        """Return a client for live views, which survive a restart or failover of the server."""
         return self.client(_WATCHING_PATIENCE_SECONDS)
 
 
 def prints(command: Call) -> Call:
-    """For a command that prints one thing."""
+    """Add output options to a command that prints one resource."""
 
     def note(ctx: click.Context, _parameter: click.Parameter, value: str) -> str:
         ctx.meta[OUTPUT] = value
@@ -100,14 +100,14 @@ def prints(command: Call) -> Call:
     options = (
         click.option(
             "-o", "--output", type=click.Choice(FORMATS), default="table", show_default=True, callback=note,
-            help="The form: a table for people, wide for all columns, the others for programs; name is ids only.",
+            help="Output format.",
         ),
-        click.option("-q", "--quiet", is_flag=True, help="Print ids only, as -o name does."),
+        click.option("-q", "--quiet", is_flag=True, help="Print only ids, same as -o name."),
         click.option(
             "--color", type=click.Choice(["auto", "always", "never"]), default="auto", show_default=True,
-            help="Colours: auto is on a terminal only, and heeds NO_COLOR and FORCE_COLOR.",
+            help="When to use color; auto respects NO_COLOR and FORCE_COLOR.",
         ),
-        click.option("--utc", is_flag=True, help="Show times in UTC, not in the zone of this machine."),
+        click.option("--utc", is_flag=True, help="Show times in UTC instead of the local zone."),
         click.option("--tz", metavar="ZONE", callback=_zone, help="Show times in this zone, such as Europe/Paris."),
     )  # fmt: skip
 
@@ -134,43 +134,43 @@ def prints(command: Call) -> Call:
         )
         return command(*args, printing=printing, **rest)
 
-    return _with(call, options)  # type: ignore[return-value]  # it takes what its options give, not what the command does
+    return _with(call, options)  # type: ignore[return-value]  # the wrapper has a different signature
 
 
 def prints_rows(command: Call) -> Call:
-    """For a command that prints a list."""
+    """Add output and table options to a command that prints a list."""
     options = (
-        click.option("--no-headers", is_flag=True, help="Leave the line with the names of the columns out."),
-        click.option("--columns", metavar="A,B", help="Which columns a table has, in which order."),
-        click.option("--sort", metavar="COLUMN", help="Sort by a column; -COLUMN for the other way round."),
+        click.option("--no-headers", is_flag=True, help="Omit the header line."),
+        click.option("--columns", metavar="A,B", help="Columns to show, in this order."),
+        click.option("--sort", metavar="COLUMN", help="Sort by a column; prefix with - for descending."),
     )
     return _with(prints(command), options)
 
 
 def limited(default: int) -> Callable[[Call], Call]:
-    """For a list that may be long."""
+    """Add --limit to a list."""
     return click.option(
-        "--limit", type=click.IntRange(min=1), default=default, show_default=True, help="How many to list at most."
+        "--limit", type=click.IntRange(min=1), default=default, show_default=True, help="Maximum number of rows."
     )
 
 
 def reaches_server(command: Call) -> Call:
-    """For a command that asks a server."""
+    """Add connection options to a command that calls a server."""
     options = (
-        click.option("--server", metavar="URL", help="Where the server is; MAINSPRING_SERVER_URL if not said."),
+        click.option("--server", metavar="URL", help="Server URL [env: MAINSPRING_SERVER_URL]."),
         click.option(
             "--token-file",
             type=click.Path(exists=True, dir_okay=False, path_type=Path),
-            help="A file with the token; MAINSPRING_API_KEY if not said.",
+            help="File with the API token [env: MAINSPRING_API_KEY].",
         ),
-        click.option("-t", "--tenant", help="Whose work; the token's tenant or MAINSPRING_TENANT if not said."),
+        click.option("-t", "--tenant", metavar="NAME", help="Tenant; default: the token's [env: MAINSPRING_TENANT]."),
         click.option(
             "--context", metavar="NAME", shell_complete=candidates.contexts,
-            help="A server by name, of those in `mainspring context ls`; the one in use if not said.",
+            help="Use this context instead of the current one.",
         ),
         click.option(
             "--ca-cert", type=click.Path(exists=True, dir_okay=False, path_type=Path),
-            help="The certificate that the server's is signed with; MAINSPRING_CA_CERT if not said.",
+            help="CA certificate of the server [env: MAINSPRING_CA_CERT].",
         ),
     )  # fmt: skip
 
@@ -187,74 +187,74 @@ def reaches_server(command: Call) -> Call:
         reach = Reach(server=server, token_file=token_file, tenant=tenant, context=context, ca_cert=ca_cert)
         return command(*args, reach=reach, **rest)
 
-    return _with(call, options)  # type: ignore[return-value]  # as above
+    return _with(call, options)  # type: ignore[return-value]  # the wrapper has a different signature
 
 
 def watched(command: Call) -> Call:
-    """For a list that changes."""
-    return click.option("-w", "--watch", is_flag=True, help="Go on, and show what changes.")(command)
+    """Add --watch to a list."""
+    return click.option("-w", "--watch", is_flag=True, help="Watch for changes.")(command)
 
 
 def asks_first(command: Call) -> Call:
-    """For a command that asks before it does something to several things, or to all: it takes `yes`, for `agreed`."""
+    """Add --yes and --no-input to a command that asks for confirmation; it passes `yes` to `agreed`."""
 
     def note(ctx: click.Context, _parameter: click.Parameter, value: bool) -> None:
         ctx.meta[_NO_INPUT] = value
 
     options = (
-        click.option("-y", "--yes", is_flag=True, help="Do not ask first."),
+        click.option("-y", "--yes", is_flag=True, help="Skip the confirmation prompt."),
         click.option(
             "--no-input", is_flag=True, expose_value=False, callback=note,
-            help="Never ask: what would need an answer is refused.",
+            help="Never prompt; fail if confirmation is required.",
         ),
     )  # fmt: skip
     return _with(command, options)
 
 
 class Listing(click.RichCommand):
-    """A kind of thing without verbs: it lists what there is, also as `ls` or `list`."""
+    """A list command without subcommands; `ls` and `list` are accepted as no-ops."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Take the words."""
+        """Parse the arguments."""
         return super().parse_args(ctx, without_ls(args))
 
 
 class Noun(click.RichGroup):
-    """A kind of thing: by itself it lists what there is, as with `ls` or `list`; a verb does something else.
+    """A resource: without a subcommand, or with `ls` or `list`, it lists the resources.
 
-    Made with `invoke_without_command=True`.
+    Requires `invoke_without_command=True`.
     """
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Take the words."""
+        """Parse the arguments."""
         return super().parse_args(ctx, without_ls(args))
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """The verb. What is said before it would not reach it: another server or tenant than was meant."""
+        """Resolve the subcommand. Options before it are rejected: they would not apply to it."""
         for parameter in self.get_params(ctx):
             if parameter.name and ctx.get_parameter_source(parameter.name) is ParameterSource.COMMANDLINE:
-                raise click.UsageError(f"say {parameter.opts[-1]} after `{args[0]}`, not before", ctx)
+                raise click.UsageError(f"{parameter.opts[-1]} must come after `{args[0]}`", ctx)
         return super().resolve_command(ctx, args)
 
 
 def without_ls(args: list[str]) -> list[str]:
-    """The words without the one that only says that a list is wanted."""
+    """Return the arguments without a leading `ls` or `list`."""
     return args[1:] if args[:1] in (["ls"], ["list"]) else args
 
 
 def agreed(question: str, *, yes: bool) -> bool:
-    """Whether the user wants it: said before with --yes, or asked now, but only at a terminal."""
+    """Return whether the user confirms, with --yes or at a prompt. Raises UsageError without a terminal."""
     if yes:
         return True
     if not sys.stdin.isatty() or _no_input():
-        raise click.UsageError(f"{question} Say --yes: there is nobody to ask")
+        raise click.UsageError(f"{question} Confirmation required; use --yes in non-interactive mode")
     return click.confirm(question, err=True)
 
 
 def named_values(ctx: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
-    """The callback of an option that is given as NAME=VALUE, several times."""
+    """Callback of a repeatable NAME=VALUE option."""
     named = {}
     for value in values:
         name, sign, content = value.partition("=")
@@ -276,7 +276,7 @@ def _with(command: Call, options: tuple[Callable[[Call], Call], ...]) -> Call:
 
 
 def _zone(ctx: click.Context, parameter: click.Parameter, name: str | None) -> tzinfo | None:
-    """The zone of this name."""
+    """Callback of a time zone option."""
     if name is None:
         return None
     from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -284,4 +284,6 @@ def _zone(ctx: click.Context, parameter: click.Parameter, name: str | None) -> t
     try:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError) as error:
-        raise click.BadParameter(f"there is no zone {name}; one is called Europe/Paris", ctx, parameter) from error
+        raise click.BadParameter(
+            f"unknown time zone {name}; use an IANA name such as Europe/Paris", ctx, parameter
+        ) from error

@@ -1,10 +1,10 @@
-"""What people type for a thing: an id, the beginning of one, `@latest`, or the address of its page."""
+"""References to runs, tasks and schedules: an id, an id prefix, `@latest`, or the URL of a page."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mainspring.protocol.errors import NotFound, Refused
+from mainspring.protocol.errors import UNKNOWN_JOB, NotFound, Refused
 
 if TYPE_CHECKING:
     from mainspring.client.client import Client
@@ -13,47 +13,45 @@ if TYPE_CHECKING:
 LATEST = "@latest"
 _RUN, _TASK = "run_", "task_"
 _LOOKED_THROUGH = 1_000
-"""Runs among which the beginning of an id is looked for."""
+"""How many of the latest runs are searched for an id prefix."""
 _NAMED = 3
 _LENGTH_OF_RUN = len("run_018f3c2e9a41-9d2c44e1f0a7b35c")
 
 
 def is_run(word: str) -> bool:
-    """Whether it can only mean a run."""
+    """Whether a reference can only name a run."""
     return word == LATEST or word.startswith(_RUN)
 
 
 def is_task(word: str) -> bool:
-    """Whether it can only mean a task."""
+    """Whether a reference can only name a task."""
     return word.startswith(_TASK)
 
 
 def without_address(word: str) -> str:
-    """The id at the end of a page's address, or the word itself."""
+    """Return the id at the end of a page's URL, or the reference itself."""
     return word.rstrip("/").rpartition("/")[2] if "://" in word else word
 
 
 def find_run(client: Client, word: str) -> str:
-    """The id of the run that is meant. Raises NotFound, or Refused if several could be."""
+    """Resolve a reference to the id of a run. Raises NotFound, or Refused if a prefix is ambiguous."""
     word = without_address(word)
     if word == LATEST:
         for run in client.runs(limit=1):
             return run.id
-        raise NotFound("there is no run yet")
+        raise NotFound("there are no runs yet")
     if len(word) >= _LENGTH_OF_RUN:
         return word
     found = [run.id for run in client.runs(limit=_LOOKED_THROUGH) if run.id.startswith(word)]
     if len(found) > 1:
-        raise Refused(
-            f"{word} is the beginning of {len(found)} runs, such as {found[0]} and {found[1]}: say more of it"
-        )
+        raise Refused(f"{word} matches {len(found)} runs, such as {found[0]} and {found[1]}; use a longer prefix")
     if not found:
-        raise NotFound(f"there is no run {word} among the latest {_LOOKED_THROUGH}")
+        raise NotFound(f"there is no run {word} among the latest {_LOOKED_THROUGH:,}")
     return found[0]
 
 
 def find_schedule(client: Client, word: str) -> ScheduleView:
-    """The schedule that is meant: by its name or id, or by a job that has only this one. Raises NotFound, Refused."""
+    """Find a schedule by its name or id, or by the name of a job with only one. Raises NotFound, Refused."""
     try:
         return client.schedule(word)
     except NotFound:
@@ -62,17 +60,17 @@ def find_schedule(client: Client, word: str) -> ScheduleView:
             raise
     if len(of_job) > 1:
         names = ", ".join(schedule.name for schedule in of_job[:_NAMED])
-        raise Refused(f"{word} is a job with several schedules, such as {names}: name one of them")
+        raise Refused(f"job {word} has several schedules, such as {names}; name one of them")
     return client.schedule(of_job[0].id)
 
 
 def lacks_job(refused: Refused) -> bool:
-    """Whether a run was refused because there is no such job, and not for what the job is."""
-    return any(fault.where == "/job" and fault.why.startswith("there is no job") for fault in refused.faults)
+    """Whether a run was refused because its job does not exist."""
+    return any(fault.code == UNKNOWN_JOB for fault in refused.faults)
 
 
 def find_task(client: Client, word: str) -> str:
-    """The id of the task that is meant: an id, RUN/NAME, RUN/NAME[LABEL] for one of a fan-out, or JOB/NAME."""
+    """Resolve a task: an id, RUN/NAME, RUN/NAME[LABEL] for one task of a fan-out, or JOB/NAME for the latest run."""
     word = without_address(word) if "://" in word else word
     run, slash, name = word.partition("/")
     if not slash:
@@ -88,4 +86,4 @@ def find_task(client: Client, word: str) -> str:
 def _latest_run_of(client: Client, job: str) -> str:
     for latest in client.runs(job=job, limit=1):
         return latest.id
-    raise NotFound(f"there is no run of a job {job}")
+    raise NotFound(f"job {job} has no runs")

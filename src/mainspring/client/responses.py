@@ -130,7 +130,8 @@ def error_of_problem(problem: Problem) -> MainspringError:
     summary = problem.detail or problem.title
     error: MainspringError
     if issubclass(kind, Refused):
-        error = kind(summary, [Fault(where=fault.pointer, why=fault.detail) for fault in problem.errors])
+        faults = [Fault(where=one.pointer, why=one.detail, code=one.code) for one in problem.errors]
+        error = kind(summary, faults)
     else:
         error = kind(summary)
     error.problem = problem
@@ -150,7 +151,7 @@ def problem_of(error: MainspringError) -> Problem:
         code=error.code,
         detail=str(error).partition("\n")[0],
         hint=error.hint,
-        errors=[FaultView(pointer=fault.where, detail=fault.why) for fault in faults],
+        errors=[FaultView(pointer=fault.where, detail=fault.why, code=fault.code) for fault in faults],
     )
 
 

@@ -1,8 +1,9 @@
-"""Whether everything in the demo was as it should be: states, orders and counts, and never how long it took."""
+"""Expected results of the demo: states, order and counts, but never durations."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import assert_never
 
 import msgspec
@@ -24,55 +25,84 @@ from mainspring.demo.measures import (
     Unplaceable,
     Waiting,
 )
-from mainspring.demo.story import Line
+from mainspring.demo.story import Line, LineCode
 
 
 class Check(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that should be so."""
+    """A check and its result."""
 
     scene: str
     name: str
     ok: bool
     found: str = ""
-    """What there was instead."""
+    """The actual result of a failed check."""
 
 
-SENTENCES: Sequence[tuple[str, str, str]] = (
-    ("weather", "weather", f"{len(scenario.CITIES)} × fetch side by side"),
-    ("weather", "weather", f"{scenario.UNLUCKY}: try 1 of 3 failed; the next one in "),
-    ("weather", "weather", f"({scenario.FAILURE})"),
-    ("weather", "weather", f"{scenario.UNLUCKY}: try 2 of 3 failed; the next one in "),
-    ("weather", "weather", f"{scenario.UNLUCKY} succeeded on attempt 3"),
-    ("orders", "orders", f"{scenario.EVENT} came, from "),
-    ("thumbs", "media/thumbs", f"none offers {'='.join(scenario.GPU)}"),
-    ("flood", "acme/crunch", f"{scenario.FLOOD} × part side by side"),
-    ("invoices", "invoices", "read FAILED: "),
-    ("thumb", "media/thumb", f"{scenario.STUCK}: try 1 of 3 made no progress for "),
-    ("thumb", "media/thumb", f"{scenario.STUCK} succeeded on attempt 2"),
-    ("kill", scenario.VICTIM, "0 lost, 0 run twice"),
-    ("storm", "storm", f"{scenario.STORM} schedules in one second; p95 start +"),
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """A line that the demo must report."""
+
+    scene: str
+    subject: str
+    code: LineCode
+    task: str = ""
+    attempt: int = 0
+    count: int = 0
+    error: str = ""
+
+    @property
+    def name(self) -> str:
+        """Name of the check."""
+        facts = (self.task, f"attempt {self.attempt}" if self.attempt else "", f"×{self.count}" if self.count else "")
+        return " ".join(filter(None, (f"reports {self.code}", *facts, self.error)))
+
+    def matches(self, line: Line) -> bool:
+        """Whether a line states these facts."""
+        return (
+            (line.subject, line.code) == (self.subject, self.code)
+            and self.task in {"", line.task}
+            and self.attempt in {0, line.attempt}
+            and self.count in {0, line.count}
+            and self.error in {"", line.error}
+        )
+
+
+_FAN_OUT, _RETRY, _RECOVERED = LineCode.FAN_OUT, LineCode.RETRY, LineCode.RECOVERED
+EXPECTED: Sequence[Expected] = (
+    Expected("weather", "weather", _FAN_OUT, task="fetch", count=len(scenario.CITIES)),
+    Expected("weather", "weather", _RETRY, task=scenario.UNLUCKY, attempt=1, error=scenario.FAILURE),
+    Expected("weather", "weather", _RETRY, task=scenario.UNLUCKY, attempt=2, error=scenario.FAILURE),
+    Expected("weather", "weather", _RECOVERED, task=scenario.UNLUCKY, attempt=3),
+    Expected("orders", "orders", LineCode.EVENT_RECEIVED),
+    Expected("thumbs", "media/thumbs", LineCode.UNPLACEABLE),
+    Expected("flood", "acme/crunch", _FAN_OUT, task="part", count=scenario.FLOOD),
+    Expected("invoices", "invoices", LineCode.FAILED, task="read"),
+    Expected("thumb", "media/thumb", _RETRY, task=scenario.STUCK, attempt=1),
+    Expected("thumb", "media/thumb", _RECOVERED, task=scenario.STUCK, attempt=2),
+    Expected("kill", scenario.VICTIM, LineCode.WORKER_LOST),
+    Expected("storm", "storm", LineCode.STORM),
 )
-"""Scene, subject, and words that some line about it has to have."""
+"""Lines that the demo must report. The numbers of measures are checked by `judge`."""
 
 
 def judge(measure: Measure) -> list[Check]:
-    """What a scene should have come to."""
+    """Check the result of a scene."""
     match measure:
         case Beats():
             return _judge(
                 "heartbeat", measure,
-                {"each window has one run": measure.runs == measure.windows, "it ran again": measure.runs > 1},
+                {"each window has one run": measure.runs == measure.windows, "it runs repeatedly": measure.runs > 1},
             )  # fmt: skip
         case Forecast():
             return _judge("weather", measure, _weather(measure))
         case Waiting():
-            return _judge("orders", measure, {"nothing runs before the event": measure.runs == 0})
+            return _judge("orders", measure, {"no run before the event": measure.runs == 0})
         case Arrived():
-            return _judge("orders", measure, {"the event led to a run": measure.state == SUCCEEDED})
+            return _judge("orders", measure, {"the event triggers a run": measure.state == SUCCEEDED})
         case Unplaceable():
             return _judge(
                 "thumbs", measure,
-                {"it stays queued": measure.state == "QUEUED", "no worker offers it": measure.offering == 0},
+                {"it stays queued": measure.state == "QUEUED", "no worker matches": measure.offering == 0},
             )  # fmt: skip
         case Share():
             return _judge("flood", measure, _flood(measure))
@@ -88,10 +118,10 @@ def judge(measure: Measure) -> list[Check]:
             return _judge("storm", measure, _storm(measure))
         case Census():
             return _judge(
-                "the end", measure,
+                "totals", measure,
                 {
                     "only invoices failed": measure.failed == ("invoices",),
-                    "only thumbs never starts": {*measure.never_started} - {"heartbeat"} == {"media/thumbs"},
+                    "only thumbs never started": {*measure.never_started} - {"heartbeat"} == {"media/thumbs"},
                 },
             )  # fmt: skip
         case _:
@@ -99,58 +129,57 @@ def judge(measure: Measure) -> list[Check]:
 
 
 def judge_story(lines: Sequence[Line]) -> Iterator[Check]:
-    """Whether the story has the sentences that it should have."""
-    for scene, subject, words in SENTENCES:
-        about = [line.text for line in lines if line.subject == subject]
-        is_told = any(words in text for text in about)
-        name = f"the story says “{words.strip()}”"
-        yield Check(scene=scene, name=name, ok=is_told, found="" if is_told else " | ".join(about) or "no line of it")
+    """Check that all expected lines were reported."""
+    for expected in EXPECTED:
+        ok = any(expected.matches(line) for line in lines)
+        about = " | ".join(line.text for line in lines if line.subject == expected.subject)
+        yield Check(scene=expected.scene, name=expected.name, ok=ok, found="" if ok else about or "no line about it")
 
 
 def _weather(measure: Forecast) -> dict[str, bool]:
     return {
         "the run succeeds": measure.state == SUCCEEDED,
-        "a task for each city": measure.tasks == len(scenario.CITIES),
+        "one task per city": measure.tasks == len(scenario.CITIES),
         f"{scenario.UNLUCKY} fails twice, then succeeds": measure.ends == ("failed", "failed", "succeeded"),
     }
 
 
 def _flood(measure: Share) -> dict[str, bool]:
     return {
-        "every task of both is done": measure.states == (SUCCEEDED, SUCCEEDED),
-        "all of them are there": (measure.busy_tasks, measure.modest_tasks) == (scenario.FLOOD, scenario.PREVIEWS),
-        "the few do not wait for the many": measure.overtaken > 0,
+        "both runs succeed": measure.states == (SUCCEEDED, SUCCEEDED),
+        "all tasks exist": (measure.busy_tasks, measure.modest_tasks) == (scenario.FLOOD, scenario.PREVIEWS),
+        "the small run does not wait for the large one": measure.overtaken > 0,
     }
 
 
 def _invoices(measure: DeadLetter) -> dict[str, bool]:
     return {
         "the run fails": measure.state == "FAILED",
-        "it is not tried again": measure.attempts == 1,
+        "it is not retried": measure.attempts == 1,
         "it is a dead letter": measure.dead_letters == 1,
     }
 
 
 def _thumb(measure: Stalled) -> dict[str, bool]:
     return {
-        "what hangs is stopped, and tried again": measure.ends == ("timed_out", "succeeded"),
-        "its owner is told": "made no progress" in measure.alert,
-        "it succeeds in the end": measure.state == SUCCEEDED,
+        "the hanging task is stopped and retried": measure.ends == ("timed_out", "succeeded"),
+        "an alert is raised": measure.alert != "",
+        "it finally succeeds": measure.state == SUCCEEDED,
     }
 
 
 def _kill(measure: Moved) -> dict[str, bool]:
     return {
-        "the worker is given up": measure.status == "lost",
-        "its tasks move": measure.moved > 0,
+        "the worker is lost": measure.status == "lost",
+        "its tasks are rescheduled": measure.moved > 0,
         "none is lost": measure.lost == 0,
-        "none is run twice": measure.twice == 0,
+        "none runs twice": measure.twice == 0,
     }
 
 
 def _storm(measure: Storm) -> dict[str, bool]:
     return {
-        "all fire at one instant": (measure.schedules, measure.instants) == (scenario.STORM, 1),
+        "all fire at the same instant": (measure.schedules, measure.instants) == (scenario.STORM, 1),
         "each runs once": (measure.runs, measure.succeeded) == (scenario.STORM, scenario.STORM),
     }
 

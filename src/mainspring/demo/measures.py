@@ -1,4 +1,4 @@
-"""What can be said of a scene, in numbers: from what the server answers, purely."""
+"""Results of the scenes as numbers, computed from the server's answers; pure."""
 
 from __future__ import annotations
 
@@ -20,29 +20,29 @@ _UNSUCCESSFUL = frozenset({"FAILED", "PARTIAL", "TIMED_OUT"})
 
 
 class _Measure(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of a scene."""
+    """Result of a scene."""
 
 
 class Beats(_Measure, frozen=True, kw_only=True, tag="Beats"):
-    """A schedule that fires again and again."""
+    """A schedule that fires repeatedly."""
 
     windows: int
-    """How many were due."""
+    """Windows that were due."""
     runs: int
-    """How many runs there were for them."""
+    """Runs for these windows."""
     late_seconds: float
-    """From its window to its start, of the latest run."""
+    """Start delay of the latest run after its window."""
 
 
 class Forecast(_Measure, frozen=True, kw_only=True, tag="Forecast"):
-    """A fan-out of which one task failed at first."""
+    """A fan-out with one task that failed at first."""
 
     run_id: str
     state: str
     tasks: int
-    """Of the fan-out."""
+    """Tasks of the fan-out."""
     ends: tuple[str, ...]
-    """How the attempts at the one that failed ended, in order."""
+    """Ends of the attempts of the failing task, in order."""
 
 
 class Waiting(_Measure, frozen=True, kw_only=True, tag="Waiting"):
@@ -50,67 +50,67 @@ class Waiting(_Measure, frozen=True, kw_only=True, tag="Waiting"):
 
     schedule: str
     trigger: str
-    """What it waits for, in words."""
+    """Description of the trigger."""
     event: str
     runs: int
-    """That it has led to so far."""
+    """Runs so far."""
 
 
 class Arrived(_Measure, frozen=True, kw_only=True, tag="Arrived"):
-    """The event came."""
+    """The event was received."""
 
     schedule: str
     event: str
     by_hand: bool
-    """Somebody else than the demo sent it."""
+    """Sent by the user rather than by the demo."""
     state: str
-    """Of the run that it led to."""
+    """State of the triggered run."""
 
 
 class Unplaceable(_Measure, frozen=True, kw_only=True, tag="Unplaceable"):
-    """A task waits for something that nobody has."""
+    """A task requires a label that no worker has."""
 
     run_id: str
     state: str
     wanted: str
     workers: int
     offering: int
-    """How many of the workers have it."""
+    """Workers with the label."""
 
 
 class Share(_Measure, frozen=True, kw_only=True, tag="Share"):
-    """One tenant asked for much, another one for little."""
+    """One tenant submitted many tasks, another few."""
 
     busy: str
     busy_tasks: int
     modest: str
     modest_tasks: int
     overtaken: int
-    """Tasks of the busy one, asked for earlier, that started after all of the modest one's had."""
+    """Tasks of the busy tenant, submitted earlier, that started after all tasks of the modest tenant."""
     states: tuple[str, str]
-    """Of both runs."""
+    """States of both runs."""
 
 
 class DeadLetter(_Measure, frozen=True, kw_only=True, tag="DeadLetter"):
-    """A task failed in a way that no try can help."""
+    """A task failed permanently."""
 
     run_id: str
     state: str
     because: str
     attempts: int
     dead_letters: int
-    """Of this run."""
+    """Dead letters of this run."""
 
 
 class Stalled(_Measure, frozen=True, kw_only=True, tag="Stalled"):
-    """A task lived and got nowhere."""
+    """A task was alive but made no progress."""
 
     run_id: str
     ends: tuple[str, ...]
     alert: str
-    """What the owner was told; empty if nothing."""
+    """Summary of the alert; empty without one."""
     state: str
-    """Of the task, in the end."""
+    """Final state of the task."""
 
 
 class Killed(_Measure, frozen=True, kw_only=True, tag="Killed"):
@@ -118,22 +118,22 @@ class Killed(_Measure, frozen=True, kw_only=True, tag="Killed"):
 
     worker: str
     running: int
-    """Tasks that it was running."""
+    """Tasks that were running on it."""
 
 
 class Moved(_Measure, frozen=True, kw_only=True, tag="Moved"):
-    """What became of a killed worker's tasks."""
+    """Rescheduled tasks of a killed worker."""
 
     worker: str
     status: str
     moved: int
-    """Tasks that it had begun, and others finished."""
+    """Tasks that it had started and other workers finished."""
     lost: int
-    """Tasks that left no trace in the end."""
+    """Tasks without a ledger entry at the end."""
     twice: int
-    """Tasks that left more than one."""
+    """Tasks with more than one ledger entry."""
     seconds: float
-    """From the kill until the last of them ran elsewhere."""
+    """Time from the kill to the last restart elsewhere."""
 
 
 class Storm(_Measure, frozen=True, kw_only=True, tag="Storm"):
@@ -144,22 +144,22 @@ class Storm(_Measure, frozen=True, kw_only=True, tag="Storm"):
     runs: int
     succeeded: int
     p95_seconds: float
-    """From the instant to a run's start: 95 % were no later."""
+    """95th percentile of the start delay."""
 
 
 class Census(_Measure, frozen=True, kw_only=True, tag="Census"):
-    """Everything that there was."""
+    """Totals of all runs."""
 
     runs: int
     succeeded: int
     after_retries: int
-    """Of those that succeeded."""
+    """Succeeded runs with retries."""
     failed: tuple[str, ...]
-    """Whose, in order of names: `media/thumbs`."""
+    """Subjects of failed runs, sorted: `media/thumbs`."""
     cancelled: int
     never_started: tuple[str, ...]
     unfinished: int
-    """Started, and not over."""
+    """Started, but not ended."""
 
 
 Measure: TypeAlias = (
@@ -168,14 +168,14 @@ Measure: TypeAlias = (
 
 
 def beats(fires: Sequence[FireView], runs: Sequence[RunView]) -> Beats:
-    """What a schedule did; both are the newest first."""
+    """Measure a schedule. Both lists are newest first."""
     return Beats(
         windows=sum(fire.count for fire in fires), runs=len(runs), late_seconds=_late(runs[0]) if runs else math.nan
     )
 
 
 def share(busy: Sequence[TaskView], modest: Sequence[TaskView], states: tuple[str, str]) -> Share:
-    """How two tenants got along: all their tasks, which are over."""
+    """Measure fairness between two tenants, from all their ended tasks."""
     last = max((task.started_at for task in modest if task.started_at is not None), default=None)
     overtaken = [task for task in busy if task.started_at is not None and last is not None and task.started_at > last]
     return Share(
@@ -191,10 +191,10 @@ def moved(
     traces: Sequence[str],
     killed_at: datetime,
 ) -> Moved:
-    """What became of the tasks of a killed worker.
+    """Measure how the tasks of a killed worker were rescheduled.
 
-    `attempts` and `labels` are by task; `traces` has a label for each time that a task was done to its end, written by
-    the tasks themselves.
+    `attempts` and `labels` are by task; `traces` are ledger entries, one label per completed execution, written by the
+    tasks themselves.
     """
     elsewhere = {
         task: tries[-1]
@@ -215,7 +215,7 @@ def moved(
 
 
 def storm(fires: Sequence[FireView], runs: Sequence[RunView]) -> Storm:
-    """How many schedules took it, what each did at the instant, and the runs of it, which are over."""
+    """Measure simultaneous schedules, from their fires and their ended runs."""
     delays = sorted(_late(run) for run in runs if run.started_at is not None)
     return Storm(
         schedules=len({fire.schedule_id for fire in fires}),
@@ -227,12 +227,12 @@ def storm(fires: Sequence[FireView], runs: Sequence[RunView]) -> Storm:
 
 
 def offering(workers: Sequence[WorkerView], label: str, value: str) -> int:
-    """How many workers have a label."""
+    """Count the workers with a label."""
     return sum(worker.labels.get(label) == value for worker in workers)
 
 
 def census(runs: Sequence[RunView], begun: Collection[str]) -> Census:
-    """All runs; `begun` are those that are not over, and of which some task was given to a worker."""
+    """Count all runs. `begun` are open runs with at least one assigned task."""
     states = Counter(run.state for run in runs)
     open_runs = [run for run in runs if run.state not in FINAL_RUN_STATES]
     return Census(
@@ -247,12 +247,12 @@ def census(runs: Sequence[RunView], begun: Collection[str]) -> Census:
 
 
 def subject_of(run: RunView) -> str:
-    """Whose run of what; the tenant of those who name none goes without saying."""
+    """Return the job of a run, qualified by its tenant unless that is the default."""
     return run.job if run.tenant == HOME else f"{run.tenant}/{run.job}"
 
 
 def _late(run: RunView) -> float:
-    """Seconds from a run's window to its start, as far as both are known."""
+    """Return the seconds from a run's window to its start; NaN if unknown."""
     if run.window_at is None or run.started_at is None:
         return math.nan
     return (run.started_at - run.window_at).total_seconds()

@@ -1,9 +1,9 @@
-"""The demo from the curtain to the end: the stage, the scenes each at its time, and somebody who looks on.
+"""Run the demo: start the cluster, play each scene at its time, and report to an observer.
 
-start   a folder, the server, the workers: "ready"
-play    each scene at its time, and what the live stream says beside it
-stop    after some time, or when interrupted; a check ends with its last scene
-        everything is ended, and the folder removed; a second signal does that at once
+start   create a folder, start the server and the workers
+play    play each scene at its time, and follow the live event stream
+stop    after a time limit or on a signal; with checks, after the last scene
+        everything is shut down and the folder removed; a second signal does that immediately
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from mainspring.demo.measures import Census
 from mainspring.demo.scenario import Timetable
 from mainspring.demo.scenes import SCENES, Scene, Set
 from mainspring.demo.stage import TENANTS, WORKERS, Stage
-from mainspring.demo.story import Line
+from mainspring.demo.story import Line, LineCode
 from mainspring.demo.telling import Teller
 from mainspring.event_loop import fast_loop
 from mainspring.protocol.clock import MachineClock
@@ -36,31 +36,31 @@ from mainspring.telemetry.log_output import configure_logging
 
 _INTERRUPTED = 130
 _SETTLE_SECONDS = 10.0
-"""So long the story may take to catch up with the last scene."""
+"""How long the event stream may lag behind the last scene."""
 _LOOK_SECONDS = 0.1
 _MOST_SWEEPS = 20
 
 
 class DemoSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """How it is to be."""
+    """Settings of a demo."""
 
     port: int
-    """0: a free one. One that is taken: the next that is free."""
+    """Port of the server, or the next free one; 0 for any."""
     speed: float = 1.0
     seconds: float | None = None
-    """How long it lasts; None: until the last scene is over."""
+    """Duration; None runs until the last scene has ended."""
     keep: bool = False
-    """Leave the folder there."""
+    """Keep the folder."""
 
 
 class Opening(msgspec.Struct, frozen=True, kw_only=True):
-    """The curtain is up."""
+    """The demo has started."""
 
     address: str
     folder: str
     kept: bool
     seconds: float
-    """How long that took."""
+    """Startup time."""
     workers: int
     zones: int
     tenants: int
@@ -68,36 +68,36 @@ class Opening(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Ending(msgspec.Struct, frozen=True, kw_only=True):
-    """How it was."""
+    """Summary of a demo."""
 
     census: Census
     stopped: int
-    """Tasks that ran when it ended."""
+    """Tasks that were running at the end."""
     workers: int
-    """That were there when it ended."""
+    """Workers at the end."""
     folder: str
     kept: bool
     was_interrupted: bool
 
 
 class Audience(Protocol):
-    """Who looks on."""
+    """Receives the events of a demo."""
 
     def see_opening(self, opening: Opening) -> None:
-        """It begins."""
+        """The demo has started."""
 
     def hear(self, line: Line, at_seconds: float) -> None:
-        """Something happened, so long after the beginning."""
+        """A line was reported, at a time since the start."""
 
     def learn(self, check: Check) -> None:
-        """Something was as it should be, or not."""
+        """A check completed."""
 
     def take_over(self) -> None:
-        """All scenes are over: it is their turn."""
+        """All scenes have ended; the user can try commands."""
 
 
 def play(settings: DemoSettings, audience: Audience) -> Ending | None:
-    """Play it all; None if it was interrupted before it began. Raises MainspringError if it can't be played."""
+    """Run the demo. Returns None if interrupted during startup. Raises MainspringError if it can't start."""
     configure_logging("text", "error")
     folder, clock = Path(tempfile.mkdtemp(prefix="mainspring-demo-")).resolve(), MachineClock()
     try:
@@ -108,7 +108,7 @@ def play(settings: DemoSettings, audience: Audience) -> Ending | None:
 
 
 class _Play:
-    """One performance."""
+    """One demo run."""
 
     def __init__(self, settings: DemoSettings, audience: Audience, folder: Path, clock: MachineClock) -> None:
         self._settings = settings
@@ -122,7 +122,7 @@ class _Play:
         self._is_open = False
 
     async def run(self) -> Ending | None:
-        """From the first process to the last."""
+        """Run from startup to shutdown."""
         self._mind_signals()
         began = self._clock.monotonic()
         try:
@@ -136,7 +136,7 @@ class _Play:
         except asyncio.CancelledError:
             if self._is_open or not self._told_to_stop.is_set():
                 raise
-            return None  # It was interrupted while it was set up, and is gone.
+            return None  # Interrupted during startup, and cleaned up.
 
     def _open(self, seconds: float) -> None:
         self._began_at = self._clock.wall()
@@ -149,7 +149,7 @@ class _Play:
         )  # fmt: skip
 
     async def _perform(self) -> None:
-        """All scenes, until the last one is over, or the time is, or somebody has seen enough."""
+        """Play all scenes until the last has ended, the time limit is reached, or a signal arrives."""
         telling = asyncio.create_task(Teller(self._stage.client, self._hear).listen())
         scenes = asyncio.create_task(self._play_scenes())
         enough = asyncio.create_task(self._told_to_stop.wait())
@@ -188,14 +188,13 @@ class _Play:
                 for check in checks.judge(measure):
                     self._audience.learn(check)
         except (MainspringError, TimeoutError) as error:
-            # The rest goes on; who looks on is told that this did not come to its end.
-            self._hear(
-                Line(glyph="!", subject=scene.name, text=f"did not come to its end: {error}"), self._clock.wall()
-            )
-            self._audience.learn(Check(scene=scene.name, name="comes to its end", ok=False, found=str(error)))
+            # The other scenes continue.
+            line = Line(glyph="!", subject=scene.name, code=LineCode.SCENE_FAILED, text=f"scene failed: {error}")
+            self._hear(line, self._clock.wall())
+            self._audience.learn(Check(scene=scene.name, name="scene completes", ok=False, found=str(error)))
 
     async def _judge_story(self) -> None:
-        """The stream may be a little behind the scenes: its last lines are waited for."""
+        """Check the lines, after waiting for the event stream to catch up with the scenes."""
         until = self._clock.monotonic() + _SETTLE_SECONDS
         while not all(check.ok for check in checks.judge_story(self._lines)) and self._clock.monotonic() < until:
             await self._clock.sleep(_LOOK_SECONDS)
@@ -228,7 +227,7 @@ class _Play:
         self._audience.hear(line, (at - self._began_at).total_seconds())
 
     def _mind_signals(self) -> None:
-        """The first signal ends it in order, the second one at once."""
+        """Shut down gracefully on the first signal, immediately on the second."""
         main = asyncio.current_task()
 
         def stop() -> None:
@@ -245,7 +244,7 @@ class _Play:
 
 
 def _clear(folder: Path, settings: DemoSettings, clock: MachineClock) -> None:
-    """Remove the folder. Who was killed may have written into it until a moment ago: then it takes more than one."""
+    """Remove the folder. Killed processes may still have been writing to it, so this may take several attempts."""
     for _ in range(0 if settings.keep else _MOST_SWEEPS):
         shutil.rmtree(folder, ignore_errors=True)
         if not folder.exists():

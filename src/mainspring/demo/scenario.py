@@ -1,6 +1,6 @@
-"""What there is to do in the demo: jobs and schedules, as anybody could send them.
+"""Jobs and schedules of the demo, as any client could submit them.
 
-Everything is a command for a shell, and what fails does so by itself: a task decides by its number of the try.
+All tasks are shell commands. Failures are real: a task fails depending on its attempt number.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ CITIES = (
     "Lisbon", "Madrid", "Mumbai", "Nairobi", "Oslo", "Quito", "Riga", "Rome", "Seoul", "Sofia", "Tunis", "Vienna",
 )  # fmt: skip
 UNLUCKY = "Oslo"
-"""The city whose first two tries fail."""
+"""The city whose first two attempts fail."""
 FAILURE = "HTTP 503"
 EVENT = "orders.ready"
 GPU = ("gpu", "a100")
@@ -29,36 +29,36 @@ FLOOD = 120
 PREVIEWS = 6
 THUMBS = 20
 STUCK = "17"
-"""The thumbnail that hangs on its first try."""
+"""The thumbnail that hangs on its first attempt."""
 VICTIM = "w-03"
 LOADS = CORES * len(WORKERS)
-"""As many as there is room for, so that every worker has some."""
+"""Fills the cluster, so that every worker has tasks."""
 STORM = 41
 
 
 class Timetable(msgspec.Struct, frozen=True, kw_only=True):
-    """How long things take, and when they begin: at twice the speed it is half of that."""
+    """Start times and durations of the script, scaled by speed."""
 
     speed: float = 1.0
 
     def seconds(self, usual: float, least: float = 0.0) -> float:
-        """So long, at this speed."""
+        """Scale a duration, down to a minimum."""
         return max(usual / self.speed, least)
 
 
 def heartbeat() -> Json:
-    """Does next to nothing."""
+    """Return a job that does almost nothing."""
     return {"name": "heartbeat", "tasks": [_task("beat", "date", cpu_millis=100)]}
 
 
 def heartbeat_schedule(times: Timetable) -> Json:
-    """Every ten seconds."""
+    """Return a schedule that fires every ten seconds."""
     every = round(times.seconds(10, least=1))
     return {"name": "heartbeat", "job": "heartbeat", "trigger": {"kind": "interval", "every_seconds": every}}
 
 
 def weather(times: Timetable) -> Json:
-    """A list, a task for each item of it, and what is made of their outputs; one of them fails twice."""
+    """Return a job with a list, a fan-out over its items of which one fails twice, and a report."""
     listing = f'echo \'{{"cities": {msgspec.json.encode(CITIES).decode()}}}\' > "$MAINSPRING_OUTPUT"'
     fetch = f"""
         sleep {times.seconds(2, least=0.2):g}
@@ -82,41 +82,41 @@ def weather(times: Timetable) -> Json:
 
 
 def orders() -> Json:
-    """Runs when an event comes."""
+    """Return a job that is triggered by an event."""
     return {"name": "orders", "tasks": [_task("ship", "echo shipped")]}
 
 
 def orders_schedule() -> Json:
-    """Waits for the event."""
+    """Return a schedule that waits for the event."""
     return {"name": "orders", "job": "orders", "trigger": {"kind": "event", "type": EVENT}}
 
 
 def thumbs() -> Json:
-    """Asks for what nobody has."""
+    """Return a job that requires a label that no worker has."""
     label, value = GPU
     return {"name": "thumbs", "tasks": [_task("render", "true", labels={label: value})]}
 
 
 def flood(times: Timetable) -> Json:
-    """Far more tasks than there is room for."""
+    """Return a job with far more tasks than the cluster has capacity for."""
     work = f"sleep {times.seconds(1, least=0.5):g}"
     return {"name": "crunch", "tasks": [_task("part", work, for_each="params.parts", label="{{ item }}")]}
 
 
 def previews() -> Json:
-    """A few short tasks."""
+    """Return a job with a few short tasks."""
     work = "echo drawn"
     return {"name": "preview", "tasks": [_task("draw", work, for_each="params.parts", label="{{ item }}")]}
 
 
 def invoices() -> Json:
-    """Fails in a way that is the same at each try."""
+    """Return a job that fails permanently."""
     work = "echo 'permission denied: /secret/invoices' >&2; exit 77"
     return {"name": "invoices", "tasks": [_task("read", work)]}
 
 
 def thumb(times: Timetable) -> Json:
-    """Says how far it is; one of them stops doing so on its first try."""
+    """Return a job whose tasks report progress; one of them hangs on its first attempt."""
     draw = f"""
         echo "40 reading" > "$MAINSPRING_PROGRESS"
         if [ "$NUMBER" = {STUCK} ] && [ "$MAINSPRING_ATTEMPT" = 1 ]; then
@@ -138,7 +138,7 @@ def thumb(times: Timetable) -> Json:
 
 
 def haul(times: Timetable, ledger: Path) -> Json:
-    """Each task leaves one line behind when it is done: who counts them needs to believe nobody."""
+    """Return a job whose tasks append a line to a ledger file on completion, as independent evidence."""
     work = f'sleep {times.seconds(8, least=4):g}; echo "$NUMBER" >> "$LEDGER"'
     env = {"NUMBER": "{{ item }}", "LEDGER": str(ledger)}
     return {
@@ -148,18 +148,18 @@ def haul(times: Timetable, ledger: Path) -> Json:
 
 
 def storm() -> Json:
-    """Runs many times at once."""
+    """Return a job that runs many times at once."""
     return {"name": "storm", "tasks": [_task("drop", "true", cpu_millis=200)]}
 
 
 def storm_schedules(at: datetime) -> Sequence[Json]:
-    """All of them at the same instant."""
+    """Return schedules that all fire at the same instant."""
     trigger = {"kind": "once", "at": at.isoformat()}
     return [{"name": f"storm-{number:02d}", "job": "storm", "trigger": trigger} for number in range(1, STORM + 1)]
 
 
 def parts(count: int) -> dict[str, object]:
-    """The parameters of a job that makes a task for each part."""
+    """Return the parameters of a job with a task per part."""
     return {"parts": list(range(1, count + 1))}
 
 

@@ -1,7 +1,7 @@
-"""The scenes: what is done on the stage, in the order of the script, and what became of it.
+"""The scenes of the demo, in the order of the script.
 
-A scene acts through the client as anybody could, waits until the server says what is expected, and gives measures of
-it. If that takes too long it ends with TimeoutError, and whoever plays it says so.
+A scene uses the client as any user could, waits until the server reports the expected state, and yields measures. It
+raises TimeoutError if that takes too long.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ T = TypeVar("T")
 PATIENCE_SECONDS = 90.0
 _LOOK_SECONDS = 0.1
 _SET_UP_SECONDS = 5.0
-"""So long before a storm its schedules are there at the latest."""
+"""Minimum time between creating the schedules of the storm and their fire time."""
 _EVENT_AFTER_SECONDS = 45.0
 _OWN_SOURCE = "/mainspring/demo"
 
 
 class Set(NamedTuple):
-    """What a scene is played with."""
+    """Context of a scene."""
 
     stage: Stage
     times: Timetable
@@ -40,30 +40,30 @@ class Set(NamedTuple):
     folder: Path
 
     async def until(self, ask: Callable[[], Awaitable[T | None]], what: str) -> T:
-        """The first answer that is something, asked for again and again. Raises TimeoutError with `what`."""
+        """Poll until an answer is truthy, and return it. Raises TimeoutError with `what`."""
         deadline = self.clock.monotonic() + PATIENCE_SECONDS
         while not (answer := await ask()):
             if self.clock.monotonic() > deadline:
-                raise TimeoutError(f"in {PATIENCE_SECONDS:.0f} s it did not happen: {what}")
+                raise TimeoutError(f"timed out after {PATIENCE_SECONDS:.0f} s: {what}")
             await self.clock.sleep(_LOOK_SECONDS)
         return answer
 
     async def over(self, run_id: str) -> RunView:
-        """A run, once it is over. Raises TimeoutError."""
+        """Wait for a run to end, and return it. Raises TimeoutError."""
         return await self.stage.client.wait(run_id, PATIENCE_SECONDS)
 
 
 class Scene(NamedTuple):
-    """One thing that happens."""
+    """A scene of the script."""
 
     at_seconds: float
-    """After the curtain, at the usual speed."""
+    """Start time since the start of the demo, at normal speed."""
     name: str
     play: Callable[[Set], AsyncIterator[Measure]]
 
 
 async def heartbeat(on: Set) -> AsyncIterator[Measure]:
-    """A schedule fires again and again."""
+    """A schedule fires repeatedly."""
     client = on.stage.clients["default"]
     await client.submit_job(scenario.heartbeat())
     await client.put_schedule("heartbeat", scenario.heartbeat_schedule(on.times))
@@ -77,7 +77,7 @@ async def heartbeat(on: Set) -> AsyncIterator[Measure]:
 
 
 async def weather(on: Set) -> AsyncIterator[Measure]:
-    """A graph with a fan-out, in which one task needs three tries."""
+    """A graph with a fan-out in which one task needs three attempts."""
     client = on.stage.clients["default"]
     run = await on.over((await _start(client, scenario.weather(on.times))).id)
     fetches = [task async for task in client.tasks_of(run.id) if task.name == "fetch"]
@@ -86,7 +86,7 @@ async def weather(on: Set) -> AsyncIterator[Measure]:
 
 
 async def orders(on: Set) -> AsyncIterator[Measure]:
-    """A schedule waits for an event, which the demo sends itself if nobody else does."""
+    """A schedule waits for an event, which the demo sends unless the user does."""
     client = on.stage.clients["default"]
     await client.submit_job(scenario.orders())
     schedule = await client.put_schedule("orders", scenario.orders_schedule())
@@ -111,7 +111,7 @@ async def orders(on: Set) -> AsyncIterator[Measure]:
 
 
 async def thumbs(on: Set) -> AsyncIterator[Measure]:
-    """A task asks for what no worker has."""
+    """A task requires a label that no worker has."""
     client = on.stage.clients["media"]
     run = await _start(client, scenario.thumbs())
 
@@ -128,7 +128,7 @@ async def thumbs(on: Set) -> AsyncIterator[Measure]:
 
 
 async def flood(on: Set) -> AsyncIterator[Measure]:
-    """One tenant asks for far more than there is room for, then another one for a little."""
+    """One tenant submits far more than the cluster can run, then another submits a few tasks."""
     acme, media = on.stage.clients["acme"], on.stage.clients["media"]
     much = await _start(acme, scenario.flood(on.times), scenario.parts(scenario.FLOOD))
 
@@ -142,7 +142,7 @@ async def flood(on: Set) -> AsyncIterator[Measure]:
 
 
 async def invoices(on: Set) -> AsyncIterator[Measure]:
-    """A failure that no try can help."""
+    """A permanent failure."""
     client = on.stage.clients["default"]
     run = await on.over((await _start(client, scenario.invoices())).id)
     (task,) = await _all(client.tasks_of(run.id))
@@ -154,7 +154,7 @@ async def invoices(on: Set) -> AsyncIterator[Measure]:
 
 
 async def thumb(on: Set) -> AsyncIterator[Measure]:
-    """A task hangs: it is found out, stopped, and tried again."""
+    """A task hangs; it is detected, stopped and retried."""
     client = on.stage.clients["media"]
     run = await on.over((await _start(client, scenario.thumb(on.times), scenario.parts(scenario.THUMBS))).id)
     stuck = next(task for task in await _all(client.tasks_of(run.id)) if task.label == scenario.STUCK)
@@ -163,16 +163,16 @@ async def thumb(on: Set) -> AsyncIterator[Measure]:
         found = [one async for one in client.alerts(is_open=None) if one.kind == "stalled"]
         return next((one.summary for one in found if stuck.id in bytes(one.details).decode()), None)
 
-    summary = await on.until(alert, "the owner of thumb is told")
+    summary = await on.until(alert, "the alert about thumb is raised")
     yield measures.Stalled(run_id=run.id, ends=await _ends(client, stuck), alert=summary, state=stuck.state)
 
 
 _BEFORE_THE_KILL = ("weather", "crunch", "preview", "invoices", "thumb")
-"""Their attempts are counted: none of them is to be lost with the worker."""
+"""Their attempts are counted, so none may be lost with the worker."""
 
 
 async def kill(on: Set) -> AsyncIterator[Measure]:
-    """A worker is killed while it has tasks in hands."""
+    """A worker is killed while it runs tasks."""
     client, name = on.stage.clients["default"], scenario.VICTIM
     ledger = on.folder / "ledger"
 
@@ -180,7 +180,7 @@ async def kill(on: Set) -> AsyncIterator[Measure]:
         before = [run for job in _BEFORE_THE_KILL async for run in on.stage.client.runs(q=f"job:{job}")]
         return all(run.state in FINAL_RUN_STATES for run in before)
 
-    await on.until(quiet, "what was begun before is over")
+    await on.until(quiet, "earlier runs have ended")
     run = await _start(client, scenario.haul(on.times, ledger), scenario.parts(scenario.LOADS))
 
     async def carrying() -> list[TaskView] | None:
@@ -194,7 +194,7 @@ async def kill(on: Set) -> AsyncIterator[Measure]:
     async def given_up() -> bool:
         return (await client.worker(name)).status == "lost"
 
-    await on.until(given_up, f"{name} is given up")
+    await on.until(given_up, f"{name} is lost")
     await on.over(run.id)
     tasks = await _all(client.tasks_of(run.id))
     yield measures.moved(
@@ -207,7 +207,7 @@ async def kill(on: Set) -> AsyncIterator[Measure]:
 
 
 async def storm(on: Set) -> AsyncIterator[Measure]:
-    """Many schedules have the same instant."""
+    """Many schedules fire at the same instant."""
     client = on.stage.clients["default"]
     await client.submit_job(scenario.storm())
     at = _next_second(on.clock.wall() + timedelta(seconds=max(_SET_UP_SECONDS, on.times.seconds(10))))
@@ -219,7 +219,7 @@ async def storm(on: Set) -> AsyncIterator[Measure]:
         is_over = len(runs) >= len(schedules) and all(run.state in FINAL_RUN_STATES for run in runs)
         return runs if is_over else None
 
-    runs = await on.until(all_over, f"all {len(schedules)} runs of storm are over")
+    runs = await on.until(all_over, f"all {len(schedules)} runs of storm have ended")
     fires = [fire for schedule in schedules for fire in await _all(client.fires(str(schedule["name"])))]
     yield measures.storm(fires, runs)
 
@@ -235,7 +235,7 @@ SCENES: Sequence[Scene] = (
     Scene(75, "kill", kill),
     Scene(95, "storm", storm),
 )
-"""All of them, in order. Each begins at its time, whether those before it are over or not."""
+"""All scenes in order. Each starts at its time, even if earlier ones have not ended."""
 
 
 async def _start(client: AsyncClient, job: scenario.Json, params: dict[str, object] | None = None) -> RunView:

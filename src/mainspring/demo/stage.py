@@ -1,7 +1,7 @@
-"""The stage: a server in this process, and six workers as processes of their own, below one folder.
+"""The demo cluster: a server in this process and six worker processes, in one folder.
 
-1. Nothing is listened on but loopback, and nothing is kept outside the folder.
-2. When the block ends no process is left: workers are asked to leave, and killed with all that is theirs if they don't.
+1. It listens only on loopback and stores everything in the folder.
+2. No process outlives the block: workers are terminated, and killed with all their processes if they don't stop.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from mainspring.worker.supervisor.process_groups import guard_mark, kill_marked
 WORKERS: Mapping[str, str] = {
     "w-01": "north", "w-02": "north", "w-03": "centre", "w-04": "centre", "w-05": "south", "w-06": "south",
 }  # fmt: skip
-"""Each worker, and its zone."""
-TENANTS: Mapping[str, str] = {"default": "The town", "acme": "Acme", "media": "Media"}
-"""Who owns work, and what people call them."""
+"""Workers and their zones."""
+TENANTS: Mapping[str, str] = {"default": "Default", "acme": "Acme", "media": "Media"}
+"""Tenants and their titles."""
 CORES = 4
-"""Of each worker. Its tasks mostly sleep, so there may be more than the machine has."""
+"""Cores per worker. Tasks mostly sleep, so the total may exceed the machine."""
 MEMORY = "2Gi"
 SILENCE = ("suspect_after_seconds=6", "lost_after_seconds=12")
-"""A worker that is silent is given up as soon as may be set."""
+"""Shortest allowed heartbeat timeouts."""
 _OURS = "MAINSPRING_"
 _GUARD = "mainspring.worker.supervisor.supervisor"
 _START_SECONDS = 60.0
@@ -45,7 +45,7 @@ _LOOK_SECONDS = 0.05
 
 
 class Stage:
-    """A server and its workers. `async with` starts and ends them."""
+    """A server and its workers, started and stopped by `async with`."""
 
     def __init__(self, folder: Path, port: int, clock: Clock) -> None:
         self._folder = folder
@@ -55,9 +55,9 @@ class Stage:
         self._workers: dict[str, subprocess.Popen[bytes]] = {}
         self.address = ""
         self.clients: dict[str, AsyncClient] = {}
-        """Who speaks for each tenant."""
+        """Client of each tenant."""
         self.client: AsyncClient
-        """Who sees all of them."""
+        """Client for all tenants."""
 
     async def __aenter__(self) -> Self:
         try:
@@ -73,7 +73,7 @@ class Stage:
         await self._stack.aclose()
 
     def kill(self, worker: str) -> None:
-        """End a worker as a loss of power would: the agent, its guard, and what they run, all at once."""
+        """Kill a worker as a power loss would: agent, supervisor and tasks at once."""
         state_dir, agent = self._state_of(worker), self._workers[worker]
         guards = _guards_of(state_dir)
         with suppress(psutil.NoSuchProcess):
@@ -82,16 +82,16 @@ class Stage:
                 agent.wait()
         for guard in guards:
             _kill_tree(guard)
-        # What a guard had started in the meantime hangs on nobody now, but carries its mark.
+        # Processes that a supervisor started meanwhile are orphans now, but carry its mark.
         kill_marked(guard_mark(state_dir))
 
     def kill_all(self) -> None:
-        """End every worker like that."""
+        """Kill every worker."""
         for worker in self._workers:
             self.kill(worker)
 
     async def ready_workers(self) -> list[WorkerView]:
-        """The workers that can be given something."""
+        """Return the workers that are ready."""
         return [worker async for worker in self.client.workers() if worker.status == "ready"]
 
     async def _start(self) -> None:
@@ -116,7 +116,7 @@ class Stage:
     def _start_worker(self, name: str, zone: str) -> None:
         words = ["--server", self.address, "--name", name, "--zone", zone, "--state-dir", str(self._state_of(name))]
         words += ["--cpu", str(CORES), "--memory", MEMORY, "--children", "1", "--drain-seconds", "0"]
-        words += ["--isolation", "none", "--as-root"]  # what it runs is our own
+        words += ["--isolation", "none", "--as-root"]  # the tasks are our own
         with (self._folder / f"{name}.log").open("wb") as log:
             self._workers[name] = subprocess.Popen(
                 [sys.executable, "-m", "mainspring.cli.main", "worker", *words, "--log-level", "warning"],
@@ -129,11 +129,11 @@ class Stage:
             ended = [name for name, worker in self._workers.items() if worker.poll() is not None]
             if ended or self._clock.monotonic() > deadline:
                 logs = "\n".join((self._folder / f"{name}.log").read_text() for name in ended)
-                raise Broken(f"the workers did not come up ({', '.join(ended) or 'no word of them'})\n{logs}".rstrip())
+                raise Broken(f"the workers did not start ({', '.join(ended) or 'timeout'})\n{logs}".rstrip())
             await self._clock.sleep(_LOOK_SECONDS)
 
     async def _leave(self) -> None:
-        """Have the workers leave, in order if they do so soon."""
+        """Terminate the workers, and kill those that don't stop in time."""
         for worker in self._workers.values():
             worker.send_signal(signal.SIGTERM)
         deadline = self._clock.monotonic() + _LEAVE_SECONDS
@@ -146,13 +146,13 @@ class Stage:
 
 
 def _forget_settings() -> None:
-    """What is set in the environment is for another server: neither our calls nor our workers are to take it."""
+    """Remove settings from the environment: they are meant for another server."""
     for name in [name for name in os.environ if name.startswith(_OURS)]:
         del os.environ[name]
 
 
 def _guards_of(state_dir: Path) -> list[psutil.Process]:
-    """The guards of a worker: usually one, which is no child of ours."""
+    """Find the supervisors of a worker, usually one, which is not our child process."""
     every = psutil.process_iter(["cmdline"])
     return [
         process
@@ -162,7 +162,7 @@ def _guards_of(state_dir: Path) -> list[psutil.Process]:
 
 
 def _kill_tree(root: psutil.Process) -> None:
-    """Kill a process and all that descend from it."""
+    """Kill a process and its descendants."""
     with suppress(psutil.NoSuchProcess):
         for victim in [root, *root.children(recursive=True)]:
             with suppress(psutil.NoSuchProcess):

@@ -1,15 +1,15 @@
-"""From what happened to lines for people. Nothing is asked here, and nothing is known that the server did not say.
+"""Console lines for transitions and results of scenes. Pure: everything comes from the server's answers.
 
-    tell       a change of a task's state, if it is worth a line
-    sum_up     what became of a scene
+    tell       line for a task transition, if it is notable
+    sum_up     line for the result of a scene
 
-A line names the commands of the program that show more. If you add one to a line, tests/demo/test_story.py looks
-whether there is such a command.
+Lines carry hints with commands that show more; tests/demo/test_story.py checks that these commands exist.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from enum import StrEnum
 from typing import assert_never
 
 import msgspec
@@ -34,30 +34,65 @@ from mainspring.demo.measures import (
 from mainspring.protocol.rest.runs import AttemptView, RunView, TaskView, TransitionView
 
 YOUR_TURN: Sequence[tuple[str, str]] = (
-    ("ms top", "everything that runs and waits, in this terminal"),
-    ("ms events send orders.ready", "release a waiting pipeline, again if you like"),
-    ("ms dead-letters", "what failed for good, and why"),
-    ("ms retry --filter 'job:invoices'", "run again only what failed"),
-    ("ms workers", "who does the work, and who was lost"),
-    ("ms next", "what fires when"),
-    ("ms init my-pipelines && ms up my-pipelines", "your own"),
+    ("ms top", "live overview of running and waiting work"),
+    ("ms events send orders.ready", "trigger the waiting pipeline again"),
+    ("ms dead-letters", "tasks that failed permanently, and why"),
+    ("ms retry --filter 'job:invoices'", "retry only what failed"),
+    ("ms workers", "workers, including the lost one"),
+    ("ms next", "upcoming schedules"),
+    ("ms init my-pipelines && ms up my-pipelines", "create and run your own"),
 )
-"""What somebody can type in another terminal."""
+"""Commands to try in another terminal."""
 _LONGEST_REASON = 60
 
 
+class LineCode(StrEnum):
+    """What a line reports."""
+
+    FAN_OUT = "fan_out"
+    RETRY = "retry"
+    FAILED = "failed"
+    RECOVERED = "recovered"
+    """A task succeeded after failed attempts."""
+    HEARTBEAT = "heartbeat"
+    RUN_ENDED = "run_ended"
+    WAITING_FOR_EVENT = "waiting_for_event"
+    EVENT_RECEIVED = "event_received"
+    UNPLACEABLE = "unplaceable"
+    FAIR_SHARE = "fair_share"
+    DEAD_LETTER = "dead_letter"
+    ALERT = "alert"
+    WORKER_KILLED = "worker_killed"
+    WORKER_LOST = "worker_lost"
+    STORM = "storm"
+    SCENE_FAILED = "scene_failed"
+
+
 class Line(msgspec.Struct, frozen=True, kw_only=True):
-    """Something to tell."""
+    """A console line, with the facts that it states."""
 
     glyph: str
     subject: str
+    code: LineCode
     text: str
     hint: str = ""
     """A command that shows more."""
+    task: str = ""
+    """Label or name of the task."""
+    attempt: int = 0
+    count: int = 0
+    """Tasks of a fan-out."""
+    error: str = ""
+    """Last output line or message of the attempt."""
+
+
+class _Error(msgspec.Struct, frozen=True):
+    message: str = ""
+    last_lines: str = ""
 
 
 def is_worth_a_look(change: TransitionView) -> bool:
-    """Whether `tell` might make something of it: only then the task is asked for."""
+    """Whether `tell` may report a transition: only then the task is fetched."""
     if change.attempt == 0:
         return False
     match change.end:
@@ -72,74 +107,81 @@ def is_worth_a_look(change: TransitionView) -> bool:
 
 
 def tell(change: TransitionView, run: RunView, task: TaskView, attempts: Sequence[AttemptView]) -> Line | None:
-    """A line for a change, or none: most of what happens is as it should be.
+    """Return the line for a transition, or None: most are not notable.
 
-    `task` may be further than the change is.
+    `task` may be newer than the transition.
     """
     who, subject = task.label or task.name, subject_of(run)
     match change.end:
         case "RUNNING" if (task.total or 0) > 1:
-            text = f"{task.total} × {task.name} side by side"
-            return Line(glyph="▶", subject=subject, text=text, hint=f"ms watch {short(run.id)}")
-        case "PENDING":
-            reason = _reason(change, attempts)
+            text = f"{task.total} × {task.name} in parallel"
             return Line(
-                glyph="↻",
-                subject=subject,
-                text=f"{who}: {change.because}{reason}",
+                glyph="▶", subject=subject, code=LineCode.FAN_OUT, task=task.name, count=task.total or 0, text=text,
+                hint=f"ms watch {short(run.id)}",
+            )  # fmt: skip
+        case "PENDING":
+            error = _error(change, attempts)
+            return Line(
+                glyph="↻", subject=subject, code=LineCode.RETRY, task=who, attempt=change.attempt,
+                error=_last_line(error.last_lines or error.message),
+                text=f"{who}: {change.because}{_suffix(error)}",
                 hint=f"ms logs {_place(run, task)} --attempt {change.attempt}",
-            )
+            )  # fmt: skip
         case "FAILED" | "TIMED_OUT":
-            reason = _reason(change, attempts)
-            return Line(glyph="✕", subject=subject, text=f"{who} {change.end}: {change.because}{reason}")
+            error = _error(change, attempts)
+            return Line(
+                glyph="✕", subject=subject, code=LineCode.FAILED, task=who, attempt=change.attempt,
+                error=_last_line(error.last_lines or error.message),
+                text=f"{who} {change.end}: {change.because}{_suffix(error)}",
+            )  # fmt: skip
         case "SUCCEEDED" if task.tries > 1:
-            return Line(glyph="✓", subject=subject, text=f"{who} succeeded on attempt {change.attempt}")
+            return Line(
+                glyph="✓", subject=subject, code=LineCode.RECOVERED, task=who, attempt=change.attempt,
+                text=f"{who} succeeded on attempt {change.attempt}",
+            )  # fmt: skip
         case _:
             return None
 
 
 def sum_up(measure: Measure) -> Line | None:
-    """A line for what became of a scene; none if the changes have told it."""
+    """Return the line for the result of a scene, or None if transitions already cover it."""
     match measure:
         case Beats():
             late = _say_delay(measure.late_seconds)
-            text = f"{measure.windows} windows, {measure.runs} runs, the latest {late} after its time"
-            return Line(glyph="◷", subject="heartbeat", text=text, hint="ms schedules fires heartbeat")
+            text = f"{measure.windows} windows, {measure.runs} runs, the latest started {late} late"
+            return _measured(LineCode.HEARTBEAT, "◷", "heartbeat", text, "ms schedules fires heartbeat")
         case Forecast():
             text = f"{measure.state}: {measure.tasks} cities"
-            return Line(glyph="✓", subject="weather", text=text, hint=f"ms graph {short(measure.run_id)}")
+            return _measured(LineCode.RUN_ENDED, "✓", "weather", text, f"ms graph {short(measure.run_id)}")
         case Waiting():
-            text = f"waits ({measure.trigger}), {measure.runs} runs so far"
-            return Line(glyph="…", subject=measure.schedule, text=text, hint=f"ms events send {measure.event}")
+            text = f"waiting ({measure.trigger}), {measure.runs} runs so far"
+            return _measured(LineCode.WAITING_FOR_EVENT, "…", measure.schedule, text, f"ms events send {measure.event}")
         case Arrived():
-            sender = "somebody" if measure.by_hand else "the demo"
-            text = f"{measure.event} came, from {sender}: {measure.state}"
-            return Line(glyph="✓", subject=measure.schedule, text=text, hint=f"ms events --type {measure.event}")
+            sender = "you" if measure.by_hand else "the demo"
+            text = f"{measure.event} received from {sender}: {measure.state}"
+            return _measured(LineCode.EVENT_RECEIVED, "✓", measure.schedule, text, f"ms events --type {measure.event}")
         case Unplaceable():
-            offers = f"{measure.offering} offer" if measure.offering else "none offers"
-            text = f"{measure.state}: of {measure.workers} workers {offers} {measure.wanted}"
-            return Line(glyph="≡", subject="media/thumbs", text=text, hint=f"ms show {short(measure.run_id)}")
+            text = f"{measure.state}: {measure.offering} of {measure.workers} workers have {measure.wanted}"
+            return _measured(LineCode.UNPLACEABLE, "≡", "media/thumbs", text, f"ms show {short(measure.run_id)}")
         case Share():
             return _say_share(measure)
         case DeadLetter():
             text = (
-                f"{measure.dead_letters} dead letter after {measure.attempts} attempt: another would fail the same way"
+                f"{measure.dead_letters} dead letter after {measure.attempts} attempt: permanent failure, not retried"
             )
-            return Line(glyph="✕", subject="invoices", text=text, hint="ms dead-letters")
+            return _measured(LineCode.DEAD_LETTER, "✕", "invoices", text, "ms dead-letters")
         case Stalled():
-            return Line(
-                glyph="!", subject="media/thumb", text=f"told its owner: {measure.alert}", hint="ms alerts --all"
-            )
+            return _measured(LineCode.ALERT, "!", "media/thumb", f"alert: {measure.alert}", "ms alerts --all")
         case Killed():
-            text = f"killed (SIGKILL) with {measure.running} tasks in hands"
-            return Line(glyph="⚡", subject=measure.worker, text=text, hint="ms workers")
+            text = f"killed (SIGKILL) with {measure.running} running tasks"
+            return _measured(LineCode.WORKER_KILLED, "⚡", measure.worker, text, "ms workers")
         case Moved():
             text = f"{measure.status}; {_say_moved(measure)}"
-            return Line(glyph="⚡", subject=measure.worker, text=text, hint=f"ms show {measure.worker}")
+            return _measured(LineCode.WORKER_LOST, "⚡", measure.worker, text, f"ms show {measure.worker}")
         case Storm():
             late = _say_delay(measure.p95_seconds)
             text = f"{measure.schedules} schedules in one second; p95 start +{late}"
-            return Line(glyph="◷", subject="storm", text=text, hint="ms runs --filter job:storm")
+            return _measured(LineCode.STORM, "◷", "storm", text, "ms runs --filter job:storm")
         case Census():
             return None
         case _:
@@ -147,7 +189,7 @@ def sum_up(measure: Measure) -> Line | None:
 
 
 def say_census(census: Census) -> str:
-    """Everything that there was, in one line."""
+    """Format the totals on one line."""
     parts = [
         f"{census.runs} runs",
         f"{census.succeeded} succeeded",
@@ -161,27 +203,31 @@ def say_census(census: Census) -> str:
 
 
 def say_clock(seconds: float) -> str:
-    """Minutes and seconds from the beginning: `01:10`."""
+    """Format the time since the start: `01:10`."""
     whole = max(0, int(seconds))
     return f"{whole // 60:02d}:{whole % 60:02d}"
 
 
 def short(run_id: str) -> str:
-    """The beginning of an id, which is enough for commands."""
+    """Return a prefix of a run id that commands accept."""
     return run_id.partition("-")[0]
 
 
 def _place(run: RunView, task: TaskView) -> str:
-    """A task, as commands take it."""
+    """Return a task reference for commands."""
     return f"'{short(run.id)}/{task.name}[{task.label}]'" if task.label else f"{short(run.id)}/{task.name}"
 
 
 def _say_share(measure: Share) -> Line:
     text = (
-        f"{measure.busy_tasks} tasks; {measure.modest}'s {measure.modest_tasks} came later, "
+        f"{measure.busy_tasks} tasks; {measure.modest}'s {measure.modest_tasks} tasks were submitted later "
         f"and started before {measure.overtaken} of them"
     )
-    return Line(glyph="▲", subject=measure.busy, text=text, hint="ms tenants")
+    return _measured(LineCode.FAIR_SHARE, "▲", measure.busy, text, "ms tenants")
+
+
+def _measured(code: LineCode, glyph: str, subject: str, text: str, hint: str) -> Line:
+    return Line(glyph=glyph, subject=subject, code=code, text=text, hint=hint)
 
 
 def _say_moved(measure: Moved) -> str:
@@ -190,16 +236,25 @@ def _say_moved(measure: Moved) -> str:
 
 
 def _say_delay(seconds: float) -> str:
-    """A length that is short if all is well."""
+    """Format a short duration."""
     return f"{seconds * 1_000:.0f} ms" if seconds < 1 else say_seconds(seconds)
 
 
-def _reason(change: TransitionView, attempts: Sequence[AttemptView]) -> str:
-    """What the attempt said last, if the change does not say it already."""
+def _error(change: TransitionView, attempts: Sequence[AttemptView]) -> _Error:
+    """Return the error of the attempt that a transition is about."""
     error = next((attempt.error for attempt in attempts if attempt.number == change.attempt), msgspec.Raw(b"null"))
-    said = msgspec.json.decode(error)
-    if not isinstance(said, dict):
-        return ""
-    lines = str(said.get("last_lines") or said.get("message") or "").strip().splitlines()
-    last = lines[-1][:_LONGEST_REASON] if lines else ""
-    return f" ({last})" if last and last.removeprefix("it ") not in change.because else ""
+    try:
+        return msgspec.json.decode(error, type=_Error | None) or _Error()
+    except msgspec.ValidationError:
+        return _Error()
+
+
+def _last_line(text: str) -> str:
+    lines = text.strip().splitlines()
+    return lines[-1][:_LONGEST_REASON] if lines else ""
+
+
+def _suffix(error: _Error) -> str:
+    """Return the last output line in parentheses. The reason of the transition already contains the message."""
+    line = _last_line(error.last_lines)
+    return f" ({line})" if line else ""

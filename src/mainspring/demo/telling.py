@@ -1,4 +1,4 @@
-"""Listens to the live stream, and has it told as a story."""
+"""Follow the live event stream and report notable transitions as lines."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from mainspring.protocol.rest.runs import RunView, TransitionView
 
 
 class Teller:
-    """Tells what happens to tasks, of whatever run: also of those that somebody else started."""
+    """Reports task transitions of all runs, including those that the user started."""
 
     def __init__(self, client: AsyncClient, say: Callable[[Line, datetime], None]) -> None:
         self._client = client
         self._say = say
         self._runs: dict[str, RunView] = {}
         self._begun: set[str] = set()
-        """Runs whose fan-out has been told."""
+        """Runs whose fan-out has been reported."""
 
     async def listen(self) -> None:
-        """Tell, from now on, until it is cancelled."""
+        """Report transitions until cancelled."""
         async with self._client.events() as changes:
             async for change in changes:
                 if change is not None and story.is_worth_a_look(change):
@@ -38,7 +38,7 @@ class Teller:
             task = await self._client.task(change.task_id)
             attempts = [] if is_begin else await self._client.attempts(change.task_id)
         except NotFound:
-            return  # It has moved to history meanwhile: whoever wants to know finds it there.
+            return  # The run has moved to history.
         line = story.tell(change, run, task, attempts)
         if line is not None:
             if is_begin:

@@ -17,6 +17,9 @@ from typing import ClassVar
 
 import msgspec
 
+UNKNOWN_JOB = "unknown_job"
+"""Code of the fault of a request that names a job that does not exist."""
+
 
 class Fault(msgspec.Struct, frozen=True, kw_only=True):
     """One thing that is wrong with a request: where, and why."""
@@ -24,6 +27,8 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
     where: str
     """A path into the request, such as `tasks[3].needs[0]`."""
     why: str
+    code: str = ""
+    """A stable code, for faults that clients act on; otherwise empty."""
 
 
 class MainspringError(Exception):

@@ -1,9 +1,8 @@
-"""Does a live installation place and run work as it is asked to? `mainspring smoke` (OPS-10), for after a deployment.
+"""Smoke test of a live installation, `mainspring smoke` (OPS-10): are tasks placed and run as requested?
 
-    probes.py    what is asked for, made from what the workers there offer
-    outcomes.py  what became of it, and whether that is what was asked for
+    probes.py    the probes, derived from what the workers offer; pure
+    outcomes.py  checks of the results; pure
     trial.py     submits the probes, waits for them, and cleans up
 
-What is asked for and what is said of it are pure functions; the trial speaks to the server.
-To add a kind of probe: `Kind` and its maker in `probes.py`, and in `outcomes.py` what has to be true of it.
+To add a kind of probe: add a `Kind` and its maker in `probes.py`, and its checks in `outcomes.py`.
 """

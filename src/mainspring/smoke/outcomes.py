@@ -1,4 +1,4 @@
-"""What became of the probes, and whether that is what was asked for: every placement, every result."""
+"""Check the results of the probes: every placement and every output."""
 
 from __future__ import annotations
 
@@ -16,41 +16,41 @@ _NOT_PLACED = frozenset({"PENDING", "QUEUED"})
 
 
 class Tried(msgspec.Struct, frozen=True, kw_only=True):
-    """A task, and the tries at it."""
+    """A task and its attempts."""
 
     task: TaskView
     attempts: list[AttemptView]
     verdict: str = ""
-    """Why it is not over, if it is not."""
+    """Verdict of its diagnosis, if it has not ended."""
 
     @property
     def name(self) -> str:
-        """The task's."""
+        """Name of the task."""
         return self.task.name
 
     @property
     def last(self) -> AttemptView | None:
-        """The last try, if there was one."""
+        """The last attempt, if any."""
         return self.attempts[-1] if self.attempts else None
 
     @property
     def worker(self) -> str:
-        """Who made the last try; empty if nobody did."""
+        """Worker of the last attempt; empty without one."""
         return "" if self.last is None else self.last.worker
 
 
 class Trace(msgspec.Struct, frozen=True, kw_only=True):
-    """A probe that was made, and what is known of it."""
+    """A submitted probe with its run and tasks."""
 
     probe: Probe
     run: RunView
     tasks: list[Tried]
     said: str = ""
-    """Of one that must not be placed: what is said of it, if that is that it will never start."""
+    """Verdict of an unplaceable probe, if its diagnosis is that it never starts."""
 
 
 class FaultCode(StrEnum):
-    """What can be wrong with a probe."""
+    """Kinds of violations."""
 
     NOT_MADE = "not_made"
     NOT_SUCCEEDED = "not_succeeded"
@@ -65,20 +65,20 @@ class FaultCode(StrEnum):
     ATTEMPTS = "attempts"
     OUTPUT = "output"
     PLACED = "placed"
-    """Nobody has what it asks for, and it was placed."""
+    """An unplaceable task was placed."""
     UNEXPLAINED = "unexplained"
-    """Nobody has what it asks for, and nothing says so."""
+    """The diagnosis of an unplaceable task does not say so."""
     OVERLOADED = "overloaded"
     OVERSTATED = "overstated"
     """The worker offers more than its machine has."""
 
 
 Fault = tuple[FaultCode, str]
-"""What is wrong with a task, and the sentence about it."""
+"""Code and message of a violation."""
 
 
 class Wrong(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that is not as it was asked for."""
+    """A violation of a task's requirements."""
 
     kind: str
     code: str
@@ -88,30 +88,30 @@ class Wrong(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class KindLine(msgspec.Struct, frozen=True, kw_only=True):
-    """How one kind of need was served."""
+    """Results of one kind of probe."""
 
     kind: str
     about: str
     tasks: int
     right: int
     waited_p50_seconds: float | None
-    """From the submission to the start; None for what did not start, or had to wait for others."""
+    """From submission to start; None if no task started, or all had to wait for others."""
     waited_max_seconds: float | None
     workers: int
-    """How many took some of it."""
+    """Workers that ran some of the tasks."""
 
 
 class Judgement(msgspec.Struct, frozen=True, kw_only=True):
-    """All probes together."""
+    """Results of all probes."""
 
     kinds: list[KindLine]
     wrong: list[Wrong]
     notes: list[str]
-    """What is not wrong, and worth knowing."""
+    """Observations that are not violations."""
 
 
 def judge(traces: Sequence[Trace], workers: Mapping[str, WorkerView], *, is_strict: bool = False) -> Judgement:
-    """Whether everything was as it was asked for. With `is_strict`, what workers offer is to be true as well."""
+    """Check all probes. With `is_strict`, workers that overstate their machine are violations too."""
     faults = [(trace, check(trace, workers)) for trace in traces]
     wrong = [one for _, found in faults for one in found] + overloaded(traces, workers)
     boasting = boasts(traces, workers)
@@ -123,13 +123,13 @@ def judge(traces: Sequence[Trace], workers: Mapping[str, WorkerView], *, is_stri
 
 
 def check(trace: Trace, workers: Mapping[str, WorkerView]) -> list[Wrong]:
-    """Everything that is wrong with a probe; one task may have several faults."""
+    """Return all violations of a probe; a task may have several."""
     tasks = {tried.name: tried for tried in trace.tasks}
     found: list[Wrong] = []
     for name, want in trace.probe.wants.items():
         tried = tasks.get(name)
         if tried is None:
-            code, why = FaultCode.NOT_MADE, "it was never made"
+            code, why = FaultCode.NOT_MADE, "the task was not created"
             found.append(Wrong(kind=trace.probe.kind, code=code, task=name, worker="", why=why))
             continue
         found += [
@@ -144,7 +144,7 @@ def check(trace: Trace, workers: Mapping[str, WorkerView]) -> list[Wrong]:
 
 
 def overloaded(traces: Sequence[Trace], workers: Mapping[str, WorkerView]) -> list[Wrong]:
-    """Workers that were given more at a time than they have."""
+    """Return workers that were assigned more at once than their capacity."""
     found = []
     for worker in workers.values():
         parts = [
@@ -156,13 +156,13 @@ def overloaded(traces: Sequence[Trace], workers: Mapping[str, WorkerView]) -> li
         ]
         most = _most_at_once(parts)
         if most > worker.cpu_millis:
-            why = f"it was given {most / 1_000:g} cores at a time and has {worker.cpu_millis / 1_000:g}"
-            found.append(Wrong(kind="room", code=FaultCode.OVERLOADED, task="", worker=worker.id, why=why))
+            why = f"{most / 1_000:g} cores were assigned at once, but it has {worker.cpu_millis / 1_000:g}"
+            found.append(Wrong(kind="capacity", code=FaultCode.OVERLOADED, task="", worker=worker.id, why=why))
     return found
 
 
 def _sum_up(trace: Trace, wrong: Iterable[Wrong]) -> KindLine:
-    """A probe in one line."""
+    """Summarize a probe."""
     faulty = {one.task for one in wrong}
     right = sum(tried.task.id not in faulty for tried in trace.tasks)
     waits = sorted(
@@ -184,20 +184,20 @@ def _sum_up(trace: Trace, wrong: Iterable[Wrong]) -> KindLine:
 
 
 def _notes(traces: Sequence[Trace], workers: Mapping[str, WorkerView]) -> Iterator[str]:
-    """What is not wrong, and worth knowing."""
+    """Observations that are not violations."""
     used = {attempt.worker for trace in traces for tried in trace.tasks for attempt in tried.attempts}
     idle = sorted(worker for worker in workers if worker not in used)
     if idle:
         more = f" and {len(idle) - 3} more" if len(idle) > 3 else ""
-        yield f"nothing of it ran on {', '.join(idle[:3])}{more}"
+        yield f"no task ran on {', '.join(idle[:3])}{more}"
     for trace in traces:
         if trace.probe.kind is Kind.PREFER:
             liked = sum(_has(workers, tried, trace.probe.wants[tried.name].prefer) for tried in trace.tasks)
-            yield f"{liked} of {len(trace.tasks)} that had better have a label got a worker with it"
+            yield f"{liked} of {len(trace.tasks)} tasks with a preferred label ran on a worker with it"
 
 
 def boasts(traces: Sequence[Trace], workers: Mapping[str, WorkerView]) -> list[Wrong]:
-    """Workers that offer more than their machine has, as a task there saw it."""
+    """Return workers that offer more than their machine has, as measured by a task."""
     seen: dict[str, str] = {}
     large = (tried for trace in traces if trace.probe.kind is Kind.LARGE for tried in trace.tasks)
     for tried in large:
@@ -207,10 +207,10 @@ def boasts(traces: Sequence[Trace], workers: Mapping[str, WorkerView]) -> list[W
             continue
         cores, memory = _number(output.get("cores")), _number(output.get("memory_kib")) * 1_024
         if cores and worker.cpu_millis > 1_000 * cores:
-            seen[worker.id] = f"{worker.id} offers {worker.cpu_millis / 1_000:g} cores, and its machine has {cores}"
+            seen[worker.id] = f"{worker.id} offers {worker.cpu_millis / 1_000:g} cores, but its machine has {cores}"
         elif memory and worker.memory_bytes > memory:
             offered, there = worker.memory_bytes / 2**30, memory / 2**30
-            seen[worker.id] = f"{worker.id} offers {offered:.1f} GiB of memory, and its machine has {there:.1f}"
+            seen[worker.id] = f"{worker.id} offers {offered:.1f} GiB of memory, but its machine has {there:.1f}"
     return [
         Wrong(kind="machine", code=FaultCode.OVERSTATED, task="", worker=worker, why=why)
         for worker, why in sorted(seen.items())
@@ -220,7 +220,7 @@ def boasts(traces: Sequence[Trace], workers: Mapping[str, WorkerView]) -> list[W
 def _faults(
     trace: Trace, tried: Tried, want: Want, tasks: Mapping[str, Tried], workers: Mapping[str, WorkerView]
 ) -> list[Fault]:
-    """What is wrong with one task."""
+    """Return the violations of one task."""
     task = tried.task
     if trace.probe.kind is Kind.NEVER:
         return _never_faults(trace, tried)
@@ -229,45 +229,45 @@ def _faults(
     found: list[Fault] = []
     worker = workers.get(tried.worker)
     if worker is None:
-        found.append((FaultCode.UNKNOWN_WORKER, f"it ran on {tried.worker}, which is no worker of the pool"))
+        found.append((FaultCode.UNKNOWN_WORKER, f"ran on {tried.worker}, which is not a worker of the pool"))
     else:
         found += _misplaced(want, worker)
     before = None if want.near is None else tasks.get(want.near)
     if before is not None and before.worker != tried.worker:
-        why = f"it was to run where {before.name} ran, {before.worker}, and ran on {tried.worker}"
+        why = f"ran on {tried.worker} instead of {before.worker}, where {before.name} ran"
         found.append((FaultCode.NOT_NEAR, why))
     if len(tried.attempts) != want.attempts:
-        why = f"it was to take {want.attempts} attempts, and took {len(tried.attempts)}"
+        why = f"took {len(tried.attempts)} attempts instead of {want.attempts}"
         found.append((FaultCode.ATTEMPTS, why))
     if _output(task).get("task") != task.name:
-        found.append((FaultCode.OUTPUT, f"its output is {bytes(task.output).decode()[:80]}, not its name"))
+        found.append((FaultCode.OUTPUT, f"output is {bytes(task.output).decode()[:80]} instead of its name"))
     return found
 
 
 def _never_faults(trace: Trace, tried: Tried) -> list[Fault]:
     if tried.task.state not in _NOT_PLACED or tried.attempts:
-        return [(FaultCode.PLACED, f"nobody has what it asks for, and it is {tried.task.state} on {tried.worker}")]
-    return [] if trace.said else [(FaultCode.UNEXPLAINED, "nothing says that it will never start")]
+        return [(FaultCode.PLACED, f"unplaceable, but {tried.task.state} on {tried.worker}")]
+    return [] if trace.said else [(FaultCode.UNEXPLAINED, "the diagnosis does not say that it never starts")]
 
 
 def _misplaced(want: Want, worker: WorkerView) -> Iterator[Fault]:
     lacking = [name for name, value in want.labels.items() if worker.labels.get(name) != value]
     if lacking:
         labels = ", ".join(f"{name}={want.labels[name]}" for name in lacking)
-        yield FaultCode.LABELS, f"it asked for {labels}, which {worker.id} has not"
+        yield FaultCode.LABELS, f"requires {labels}, which {worker.id} does not have"
     if want.zone is not None and worker.zone != want.zone:
-        yield FaultCode.ZONE, f"it asked for zone {want.zone}, and {worker.id} is in {worker.zone or 'none'}"
+        yield FaultCode.ZONE, f"requires zone {want.zone}, but {worker.id} is in {worker.zone or 'none'}"
     if want.gpus > worker.gpus:
-        yield FaultCode.GPUS, f"it asked for {want.gpus} GPU, and {worker.id} has {worker.gpus}"
+        yield FaultCode.GPUS, f"requires {want.gpus} GPUs, but {worker.id} has {worker.gpus}"
     if want.cpu_millis > worker.cpu_millis or want.memory_bytes > worker.memory_bytes:
-        yield FaultCode.SIZE, f"it asked for more than {worker.id} has"
+        yield FaultCode.SIZE, f"requires more than {worker.id} has"
 
 
 def _together(trace: Trace) -> Iterator[Wrong]:
-    """Tasks that were to be apart, and were on one worker at the same time."""
+    """Return tasks with anti-affinity that ran on the same worker at the same time."""
     for one, other in combinations(trace.tasks, 2):
         if one.worker and one.worker == other.worker and _meet(one.last, other.last):
-            why = f"it was to be apart from {other.name}, and both were on {one.worker} at the same time"
+            why = f"ran on {one.worker} at the same time as {other.name}, despite anti-affinity"
             code = FaultCode.NOT_APART
             yield Wrong(kind=trace.probe.kind, code=code, task=one.task.id, worker=one.worker, why=why)
 
@@ -276,7 +276,7 @@ def _crowded(trace: Trace) -> Iterator[Wrong]:
     attempts = [attempt for tried in trace.tasks for attempt in tried.attempts]
     most = _most_at_once([(attempt.started_at, attempt.ended_at, 1) for attempt in attempts])
     if most > GROUP_MOST:
-        why = f"{most} of its group ran at a time, and {GROUP_MOST} may"
+        why = f"{most} tasks of the group ran at once; the limit is {GROUP_MOST}"
         first = trace.tasks[0].task.id
         yield Wrong(kind=trace.probe.kind, code=FaultCode.GROUP_LIMIT, task=first, worker="", why=why)
 
@@ -288,7 +288,7 @@ def _meet(one: AttemptView | None, other: AttemptView | None) -> bool:
 
 
 def _most_at_once(parts: Iterable[tuple[datetime | None, datetime | None, int]]) -> int:
-    """The most that there was at any moment. What ended when something else began did not meet it."""
+    """Return the maximum of concurrent amounts. Intervals are half-open."""
     steps = []
     for start, end, amount in parts:
         if start is not None and end is not None:
@@ -322,7 +322,7 @@ def _number(value: object) -> int:
 
 
 def _error(tried: Tried) -> str:
-    """What the last try failed with, in one line, to end a sentence with."""
+    """Format the error of the last attempt on one line, as a suffix."""
     error = b"null" if tried.last is None else bytes(tried.last.error)
     try:
         said = msgspec.json.decode(error, type=dict[str, object] | None)

@@ -1,7 +1,7 @@
-"""What is asked of an installation: a run for each kind of need, as the workers there can serve it.
+"""The probes: a run per kind of requirement, as far as the workers support it.
 
-Every task runs a shell's text for a moment and gives back its own name. What no worker can serve is left out, and said;
-but one task asks for what nobody has, on purpose: it must not be placed.
+Every task runs a short shell script that outputs its own name. Kinds that no worker supports are skipped and listed;
+one task is unplaceable on purpose.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from mainspring.protocol.rest.runs import WorkerView
 from mainspring.protocol.rest.sharing import Amounts
 
 GROUP_MOST = 2
-"""So many of the group's tasks may run at a time."""
+"""Concurrency limit of the test group."""
 ATTEMPTS_OF_RETRY = 2
 NOBODY = "mainspring-smoke-nobody"
 """A label that no worker has."""
 _CPU_MILLIS = 50
 _MEMORY_BYTES = 16 * 1024 * 1024
 _SECONDS = 0.3
-"""For which a task stays, so that those that must not meet could."""
+"""Duration of a task, long enough for forbidden overlaps to show."""
 _LIMIT_SECONDS = 60.0
 _MOST_PLACES = 5
-"""Of zones and of labels."""
+"""Maximum number of zones and of labels to test."""
 _FOUND_OUT = (HANDLER_LABEL, ISOLATION_LABEL, RUNS_LABEL)
 _MOST_APART = 16
 _TELL = 'echo "task=$MAINSPRING_TASK_NAME" >> "$MAINSPRING_OUTPUT"'
@@ -40,7 +40,7 @@ _MACHINE = (
 
 
 class Kind(StrEnum):
-    """What a probe is about, in the order in which few tasks are given to them."""
+    """Kinds of probes, in order of priority if there are few tasks."""
 
     P2 = "p2"
     LARGE = "large"
@@ -58,30 +58,30 @@ class Kind(StrEnum):
 
 
 ABOUT = {
-    Kind.P2: "small tasks of P2",
-    Kind.P1: "small tasks of P1",
-    Kind.P0: "small tasks of P0",
+    Kind.P2: "small P2 task",
+    Kind.P1: "small P1 task",
+    Kind.P0: "small P0 task",
     Kind.LARGE: "half of the largest worker",
-    Kind.ZONE: "a certain zone",
-    Kind.LABEL: "a certain label",
-    Kind.NEAR: "the worker of the task before",
-    Kind.APART: "never beside the others",
-    Kind.RETRY: "fails, and succeeds when tried again",
-    Kind.NEVER: "what no worker has",
-    Kind.GPU: "a GPU",
-    Kind.GROUP: f"at most {GROUP_MOST} at a time",
-    Kind.PREFER: "had better have a label",
+    Kind.ZONE: "required zone",
+    Kind.LABEL: "required label",
+    Kind.NEAR: "affinity: worker of the previous task",
+    Kind.APART: "anti-affinity: not with the others",
+    Kind.RETRY: "fails, then succeeds on retry",
+    Kind.NEVER: "unplaceable: label that no worker has",
+    Kind.GPU: "GPU",
+    Kind.GROUP: f"concurrency group of {GROUP_MOST}",
+    Kind.PREFER: "preferred label",
 }
 _SHARES = {
     Kind.P2: 24, Kind.P1: 12, Kind.P0: 6, Kind.LARGE: 4, Kind.ZONE: 14, Kind.LABEL: 10, Kind.NEAR: 8, Kind.APART: 6,
     Kind.RETRY: 3, Kind.NEVER: 1, Kind.GPU: 4, Kind.GROUP: 4, Kind.PREFER: 4,
 }  # fmt: skip
-"""Of a hundred."""
+"""Percentage of tasks per kind."""
 _LEAST = {Kind.NEAR: 2, Kind.APART: 2}
 
 
 class Want(msgspec.Struct, frozen=True, kw_only=True):
-    """What one task asks for."""
+    """Requirements of a task."""
 
     cpu_millis: int = _CPU_MILLIS
     memory_bytes: int = _MEMORY_BYTES
@@ -93,52 +93,52 @@ class Want(msgspec.Struct, frozen=True, kw_only=True):
     apart: tuple[str, ...] = ()
     groups: tuple[str, ...] = ()
     attempts: int = 1
-    """So many it takes."""
+    """Attempts that it takes to succeed."""
 
 
 class Probe(msgspec.Struct, frozen=True, kw_only=True):
-    """A run that asks for something."""
+    """A run with requirements."""
 
     kind: Kind
     priority: str = "P2"
     wants: dict[str, Want]
-    """Of each task, by name."""
+    """Requirements of each task by name."""
 
     @property
     def job(self) -> str:
-        """The name of its job."""
+        """Name of the job."""
         return f"smoke-{self.kind}"
 
 
 class Scene(msgspec.Struct, frozen=True, kw_only=True):
-    """Where it is to happen."""
+    """The installation under test."""
 
     workers: Sequence[WorkerView]
-    """Those that take work, of the one pool."""
+    """Schedulable workers of the pool."""
     largest: Amounts | None = None
-    """Of one task, if the pool limits it."""
+    """Maximum size of a task, if the pool has one."""
     may_p0: bool = False
     has_room: bool = True
-    """The pool is not full: a P0 pushes nobody out."""
+    """Whether the pool has free capacity, so that P0 preempts nothing."""
     group: str
-    """The name of the group that was made for it."""
+    """Name of the test group."""
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """What is asked for, and what is not."""
+    """Probes to submit, and skipped kinds."""
 
     probes: list[Probe]
     left_out: dict[str, str]
-    """Kinds, and why nothing of them is asked for."""
+    """Skipped kinds with reasons."""
 
 
 def plan(scene: Scene, tasks: int) -> Plan:
-    """So many tasks, of all kinds that the workers can serve."""
+    """Plan a number of tasks, of all kinds that the workers support."""
     left_out = dict(_left_out(scene))
     numbers = _numbers([kind for kind in Kind if kind not in left_out], tasks)
     for kind in Kind:
         if kind not in left_out and kind not in numbers:
-            left_out[kind] = f"{tasks} tasks are too few for all kinds"
+            left_out[kind] = f"too few tasks ({tasks}) for all kinds"
     probes = [
         Probe(kind=kind, priority=kind.upper() if kind in _PRIORITIES else "P2", wants=_MAKERS[kind](scene, number))
         for kind, number in numbers.items()
@@ -147,7 +147,7 @@ def plan(scene: Scene, tasks: int) -> Plan:
 
 
 def definition(probe: Probe, pool: str | None) -> dict[str, object]:
-    """The job of a probe, as it is submitted."""
+    """Return the job definition of a probe."""
     said: dict[str, object] = {
         "name": probe.job,
         "description": f"mainspring smoke: {ABOUT[probe.kind]}",
@@ -159,20 +159,20 @@ def definition(probe: Probe, pool: str | None) -> dict[str, object]:
 
 def _left_out(scene: Scene) -> Iterator[tuple[Kind, str]]:
     if not _zones(scene):
-        yield Kind.ZONE, "no worker has a zone that can be asked for"
+        yield Kind.ZONE, "no worker has a valid zone"
     if not _labels(scene):
-        yield Kind.LABEL, "no worker has a label that can be asked for"
-        yield Kind.PREFER, "no worker has a label that can be asked for"
+        yield Kind.LABEL, "no worker has a valid label"
+        yield Kind.PREFER, "no worker has a valid label"
     if not any(worker.gpus for worker in scene.workers):
         yield Kind.GPU, "no worker has a GPU"
     if not scene.may_p0:
-        yield Kind.P0, "the tenant may not ask for P0"
+        yield Kind.P0, "the tenant has no P0 grant"
     elif not scene.has_room:
-        yield Kind.P0, "the pool is full, and a P0 would push others out"
+        yield Kind.P0, "the pool is full, and P0 would preempt other tasks"
 
 
 def _numbers(kinds: Sequence[Kind], tasks: int) -> dict[Kind, int]:
-    """How many tasks each kind gets: first each a few, as long as there are any, then by their shares."""
+    """Distribute the tasks over the kinds: first a minimum for each, then by share."""
     numbers: dict[Kind, int] = {}
     left = tasks
     for kind in kinds:
@@ -191,7 +191,7 @@ def _numbers(kinds: Sequence[Kind], tasks: int) -> dict[Kind, int]:
 
 
 def _fitting(kind: Kind, number: int) -> int:
-    """Pairs are pairs, one that nobody can serve is enough, and few can be apart from each other."""
+    """Adjust a count to its kind: affinity needs pairs, one unplaceable task suffices, anti-affinity is limited."""
     match kind:
         case Kind.NEAR:
             return number - number % 2
@@ -269,12 +269,12 @@ _MAKERS: Mapping[Kind, Callable[[Scene, int], dict[str, Want]]] = {
 
 
 def _zones(scene: Scene) -> list[str]:
-    """Zones of workers that a task may ask for."""
+    """Return valid zones of workers."""
     return sorted({worker.zone for worker in scene.workers if NAME.fullmatch(worker.zone)})[:_MOST_PLACES]
 
 
 def _labels(scene: Scene) -> list[tuple[str, str]]:
-    """Labels that workers were given, and that a task may ask for; not those that they have found out by themselves."""
+    """Return valid labels of workers, except detected ones."""
     found = {
         (name, value)
         for worker in scene.workers

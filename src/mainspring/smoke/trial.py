@@ -1,7 +1,7 @@
-"""Submits the probes, waits for them, and leaves nothing behind: neither runs nor what was made for them.
+"""Submit the probes, wait for them, and clean up runs, jobs and the test group.
 
-1. Nothing is submitted before it is known that it can be cancelled again: both need the role operator.
-2. However it ends, with an error or because somebody interrupts it, what still runs is cancelled.
+1. Nothing is submitted before the permission to cancel is verified: creating the group needs the same role, operator.
+2. Remaining runs are cancelled in any case, also on errors and interrupts.
 """
 
 from __future__ import annotations
@@ -24,26 +24,26 @@ from mainspring.smoke.probes import GROUP_MOST, Kind, Plan, Probe, Scene, defini
 _POLL_SECONDS = 0.5
 _WHY = "mainspring smoke"
 _MOST_DIAGNOSED = 5
-"""Of a run's tasks that are not over: the others wait for the same."""
+"""Maximum number of open tasks to diagnose per run; the others have the same cause."""
 _NEVER = "never"
 _ROOM_CORES = 1.0
-"""A pool with less that is free is full."""
+"""A pool with less free CPU counts as full."""
 
 
 class Trial(msgspec.Struct, frozen=True, kw_only=True):
-    """What is wanted."""
+    """Settings of a trial."""
 
     pool: str | None = None
-    """None: where runs usually go."""
+    """None for the server's default pool."""
     tasks: int = 100
     seconds: float = 300.0
-    """After so long it is given up."""
+    """Time limit."""
     is_strict: bool = False
-    """A worker that offers more than its machine has is wrong."""
+    """Workers that overstate their machine are violations."""
 
 
 class SmokeReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of it."""
+    """Report of a trial."""
 
     server: str
     tenant: str
@@ -55,12 +55,12 @@ class SmokeReport(msgspec.Struct, frozen=True, kw_only=True):
     kinds: list[KindLine]
     wrong: list[Wrong]
     left_out: dict[str, str]
-    """Kinds of needs, and why nothing of them was asked for."""
+    """Skipped kinds with reasons."""
     notes: list[str]
 
 
 def carry_out(client: Client, clock: MachineClock, trial: Trial, advance: Callable[[int], None]) -> SmokeReport:
-    """Try it, as the client's tenant. Raises what the server refuses, with nothing left behind."""
+    """Run a trial as the client's tenant. Errors of the server are raised after cleanup."""
     began = clock.monotonic()
     with _group(client) as group:
         scene, pool = _look(client, trial.pool, group)
@@ -72,7 +72,7 @@ def carry_out(client: Client, clock: MachineClock, trial: Trial, advance: Callab
             traces = [
                 Trace(probe=probe, run=client.run(run.id), tasks=_tried(client, run), said=said) for probe, run in runs
             ]
-    # Those that came meanwhile may have taken some of it.
+    # Workers that joined meanwhile may have run some of the tasks.
     workers = {one.id: one for one in scene.workers} | _takers(client, pool)
     found = judge(traces, workers, is_strict=trial.is_strict)
     return SmokeReport(
@@ -92,24 +92,24 @@ def carry_out(client: Client, clock: MachineClock, trial: Trial, advance: Callab
 
 @contextmanager
 def _group(client: Client) -> Iterator[str]:
-    """A group of this trial's own. Making it shows that whoever asks may also cancel: it takes the same role."""
+    """Create the test group, which also verifies that the caller may cancel: it takes the same role."""
     name = f"smoke-{entropy() & 0xFFFFFF:06x}"
     client.put_group(name, GroupRequest(most=GROUP_MOST, note=_WHY))
     try:
         yield name
     finally:
-        # Left behind, it limits nothing but tasks that name it, and nobody does.
+        # A leftover group is harmless: no other task uses it.
         with contextlib.suppress(MainspringError):
             client.drop_group(name, _WHY)
 
 
 def _look(client: Client, pool: str | None, group: str) -> tuple[Scene, str]:
-    """What there is. Raises Refused if nobody would take any work."""
+    """Inspect the pool. Raises Refused if it has no schedulable worker."""
     queue = client.queue(pool)
     workers = _takers(client, queue.pool)
     if not workers:
-        refused = Refused(f"no worker of pool {queue.pool} takes work")
-        refused.hint = "start one: `mainspring worker`; `mainspring doctor` says more"
+        refused = Refused(f"pool {queue.pool} has no schedulable worker")
+        refused.hint = "start one with `mainspring worker`, or see `mainspring doctor`"
         raise refused
     scene = Scene(
         workers=list(workers.values()),
@@ -122,7 +122,7 @@ def _look(client: Client, pool: str | None, group: str) -> tuple[Scene, str]:
 
 
 def _takers(client: Client, pool: str) -> dict[str, WorkerView]:
-    """The workers of a pool that take work."""
+    """Return the schedulable workers of a pool."""
     return {one.id: one for one in client.workers() if one.pool == pool and one.status == "ready" and not one.hold}
 
 
@@ -139,7 +139,7 @@ def _free_cores(queue: QueueView) -> float:
 
 @contextmanager
 def _started(client: Client, wanted: Plan, pool: str | None) -> Iterator[list[tuple[Probe, RunView]]]:
-    """Runs of all probes. Whatever happens, none of them is left, nor their jobs."""
+    """Submit all probes; their runs are cancelled and their jobs deleted afterwards."""
     runs: list[tuple[Probe, RunView]] = []
     try:
         for probe in wanted.probes:
@@ -149,13 +149,13 @@ def _started(client: Client, wanted: Plan, pool: str | None) -> Iterator[list[tu
     finally:
         _cancel(client, runs)
         for probe, _ in runs:
-            # A job that stays is only a line in a list.
+            # A leftover job is harmless.
             with contextlib.suppress(MainspringError):
                 client.delete_job(probe.job, _WHY)
 
 
 def _cancel(client: Client, runs: list[tuple[Probe, RunView]]) -> None:
-    """Cancel what still runs. Of what can't be cancelled the run itself tells."""
+    """Cancel the remaining runs. Errors are ignored."""
     for _, run in runs:
         with contextlib.suppress(MainspringError):
             if client.run(run.id).state not in FINAL_RUN_STATES:
@@ -169,7 +169,7 @@ def _wait(
     until: float,
     advance: Callable[[int], None],
 ) -> str:
-    """Come back when all is over that can be, or the time is. Of what can't be placed: what is said of it."""
+    """Wait until all placeable runs have ended or the time is up. Return the verdict of the unplaceable task."""
     said = ""
     done = 0
     open_runs = {run.id: probe for probe, run in runs}
@@ -193,7 +193,7 @@ def _wait(
 
 
 def _tried(client: Client, run: RunView) -> list[Tried]:
-    """The tasks of a run, and who tried each of them: that is no longer on a task that is over."""
+    """Return the tasks of a run with their attempts; ended tasks no longer have a worker themselves."""
     found = []
     for place, task in enumerate(client.tasks_of(run.id)):
         is_open = task.state not in FINAL_TASK_STATES and place < _MOST_DIAGNOSED
@@ -203,7 +203,7 @@ def _tried(client: Client, run: RunView) -> list[Tried]:
 
 
 def _what_is_said(client: Client, run_id: str) -> str:
-    """What is said of a task that nobody can take; empty as long as that is not that it will never start."""
+    """Return the verdict of an unplaceable task once its diagnosis says that it never starts; empty before."""
     for task in client.tasks_of(run_id, limit=1):
         found = client.diagnosis("tasks", task.id)
         if found.expected is not None and found.expected.foresight == _NEVER:

@@ -101,7 +101,7 @@ def problem_of(error: Exception, request_id: str = "") -> Problem:
         detail=str(error).partition("\n")[0] if _is_about_request(error) else _OWN_WORDS[status],
         hint=_HINTS.get(status, ""),
         instance=request_id if status == HTTPStatus.INTERNAL_SERVER_ERROR else "",
-        errors=[FaultView(pointer=pointer(fault.where), detail=fault.why) for fault in faults],
+        errors=[FaultView(pointer=pointer(fault.where), detail=fault.why, code=fault.code) for fault in faults],
         retry_after_seconds=error.retry_after_seconds if isinstance(error, Unavailable) else None,
     )
 

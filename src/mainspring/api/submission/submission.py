@@ -25,7 +25,7 @@ from mainspring.core.model.audit_entry import AuditEntry
 from mainspring.core.model.run import Run
 from mainspring.core.model.task import Priority
 from mainspring.protocol.clock import Clock
-from mainspring.protocol.errors import Fault, JobMissing, MainspringError, Refused, Rejected
+from mainspring.protocol.errors import UNKNOWN_JOB, Fault, JobMissing, MainspringError, Refused, Rejected
 from mainspring.protocol.ids import entropy, new_id
 from mainspring.protocol.rest.runs import RunRequest
 from mainspring.store.ports.store import IdempotencyKey, KeyedRun, Store
@@ -106,7 +106,7 @@ class Submissions:
         job = await self.jobs.find(tenant, request.job)
         place = None if job is None else await self._gate.place(job.needs)
         if place is None:
-            faults.append(Fault(where="job", why=f"there is no job {request.job[:200]!a}"))
+            faults.append(Fault(where="job", why=f"there is no job {request.job[:200]!a}", code=UNKNOWN_JOB))
         else:
             faults += _about_job(place.faults)
         faults += await self._gate.check_priority(priority, tenant)
@@ -265,4 +265,4 @@ def _about_job(faults: Sequence[Fault]) -> list[Fault]:
 def _rename(faults: Sequence[Fault]) -> list[Fault]:
     """Faults by the names of the request: admission calls the key just that."""
     names = {"key": "idempotency_key"}
-    return [Fault(where=names.get(fault.where, fault.where), why=fault.why) for fault in faults]
+    return [msgspec.structs.replace(fault, where=names.get(fault.where, fault.where)) for fault in faults]

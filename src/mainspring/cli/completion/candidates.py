@@ -1,7 +1,7 @@
-"""What can stand in a place of the command line, for shells that ask: names and ids that the server knows now.
+"""Shell completion candidates: names and ids known to the server.
 
-Somebody has pressed a key and waits: the server has half a second, and one that does not answer, or refuses, is no
-error but leaves nothing to offer. Completing the name of an option imports nothing of this.
+The server has half a second to answer; if it does not, or returns an error, there are no candidates. Completing option
+names imports none of the client.
 """
 
 from __future__ import annotations
@@ -26,74 +26,74 @@ _REACH = ("server", "token_file", "tenant", "context")
 
 
 def contexts(_ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> Items:
-    """Names of contexts."""
+    """Complete names of contexts."""
     from mainspring.cli.config.contexts import read_contexts
     from mainspring.protocol.errors import MainspringError
 
     try:
         known = read_contexts().known.values()
     except MainspringError:
-        # The file is wrong; the command itself will say so.
+        # The file is invalid; the command itself reports it.
         return []
     return _matching(((context.name, context.server) for context in known), incomplete)
 
 
 def templates(_ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> Items:
-    """Names of the pipelines to begin with."""
+    """Complete names of templates."""
     from mainspring.definitions.templates import templates as all_templates
 
     return _matching(((template.name, template.about) for template in all_templates()), incomplete)
 
 
 def jobs(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> Items:
-    """Names of jobs."""
+    """Complete names of jobs."""
     return _ask(ctx, incomplete, _jobs)
 
 
 def schedules(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> Items:
-    """Names of schedules."""
+    """Complete names of schedules."""
     return _ask(ctx, incomplete, _schedules)
 
 
 def workers(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> Items:
-    """Ids of workers."""
+    """Complete ids of workers."""
     return _ask(ctx, incomplete, _workers)
 
 
 def runs(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> Items:
-    """Ids of runs, the newest first."""
+    """Complete ids of runs, newest first."""
     return _ask(ctx, incomplete, _runs)
 
 
 def tasks(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> Items:
-    """Tasks: RUN/NAME once a run is said, ids otherwise."""
+    """Complete tasks: RUN/NAME after a run, otherwise ids."""
     return _ask(ctx, incomplete, lambda client: _tasks(client, incomplete))
 
 
 def runs_or_tasks(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> Items:
-    """Runs; tasks once a run is said."""
+    """Complete runs, or tasks after a run."""
     return _ask(ctx, incomplete, lambda client: _runs_or_tasks(client, incomplete))
 
 
 def schedules_or_runs(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> Items:
-    """Schedules and runs."""
+    """Complete schedules and runs."""
     return _ask(ctx, incomplete, lambda client: [*_schedules(client), *_runs(client)])
 
 
 def schedules_or_jobs(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> Items:
-    """Schedules and jobs."""
+    """Complete schedules and jobs."""
     return _ask(ctx, incomplete, lambda client: [*_schedules(client), *_jobs(client)])
 
 
 def files_or_jobs(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> Items:
-    """Jobs, and files if there is none that begins so."""
+    """Complete jobs, or files if no job matches."""
     from click.shell_completion import CompletionItem
 
     return _ask(ctx, incomplete, _jobs) or [CompletionItem(incomplete, type="file")]
 
 
 def everything(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> Items:
-    """Whatever can be shown."""
+    """Complete everything that `mainspring show` accepts."""
 
     def offers(client: Client) -> Offers:
         if "/" in incomplete:
@@ -104,32 +104,32 @@ def everything(ctx: click.Context, _parameter: click.Parameter, incomplete: str)
 
 
 def settings(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> Items:
-    """Names of settings."""
+    """Complete names of settings."""
     return _ask(ctx, incomplete, lambda client: ((one.name, one.about) for one in client.settings()))
 
 
 def tenants(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> Items:
-    """Names of tenants."""
+    """Complete names of tenants."""
     return _ask(ctx, incomplete, lambda client: ((one.name, one.title) for one in client.tenants(limit=_MOST)))
 
 
 def pools(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> Items:
-    """Names of pools."""
+    """Complete names of pools."""
     return _ask(ctx, incomplete, lambda client: ((one.name, one.note) for one in client.pools(limit=_MOST)))
 
 
 def groups(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> Items:
-    """Names of groups of work."""
+    """Complete names of groups."""
     return _ask(ctx, incomplete, lambda client: ((one.name, one.note) for one in client.groups(limit=_MOST)))
 
 
 def policies(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> Items:
-    """Names of policies."""
+    """Complete names of policies."""
     return _ask(ctx, incomplete, lambda client: ((one.name, one.note) for one in client.policies(limit=_MOST)))
 
 
 def _ask(ctx: click.Context, incomplete: str, offers: Callable[[Client], Offers]) -> Items:
-    """What a server offers that begins so; nothing if it does not answer."""
+    """Return matching candidates of the server; none if it does not answer."""
     from mainspring.cli.options import Reach
     from mainspring.protocol.errors import MainspringError
 
@@ -138,7 +138,7 @@ def _ask(ctx: click.Context, incomplete: str, offers: Callable[[Client], Offers]
         with Reach(**said).client(patience=0, timeout_seconds=_TIMEOUT_SECONDS) as client:
             return _matching(offers(client), incomplete)
     except (MainspringError, OSError):
-        # Nobody can be told in the middle of a line; the command itself will say it.
+        # Completion can't report errors; the command itself does.
         return []
 
 

@@ -1,4 +1,4 @@
-"""`mainspring completion`: how a shell comes to complete commands."""
+"""`mainspring completion`: shell completion scripts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _PROGRAMS = ("mainspring", "ms")
 @click.argument("shell", type=click.Choice(SHELLS))
 @click.pass_context
 def completion(ctx: click.Context, shell: str) -> None:
-    """Print the script that makes SHELL complete commands, options, and the names and ids that the server knows.
+    """Print the completion script for SHELL.
 
     \b
     Examples:

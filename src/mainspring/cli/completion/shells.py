@@ -1,4 +1,4 @@
-"""The script by which a shell asks for completions: click's own for bash, zsh and fish, and ours for PowerShell."""
+"""Completion scripts: click's for bash, zsh and fish, and our own for PowerShell."""
 
 from __future__ import annotations
 
@@ -33,30 +33,30 @@ Register-ArgumentCompleter -Native -CommandName %(prog_name)s -ScriptBlock {
 
 
 class PowerShellComplete(ShellComplete):
-    """PowerShell: a line for each offer, its explanation behind a tab. Files are PowerShell's own business."""
+    """PowerShell completion: one line per candidate, with its help after a tab. PowerShell completes files itself."""
 
     name = "powershell"
     source_template = _POWERSHELL
 
     def get_completion_args(self) -> tuple[list[str], str]:
-        """The words before the one that is typed, and that one."""
+        """Return the preceding words and the incomplete one."""
         words = split_arg_string(os.environ["COMP_WORDS"])[1:]
         incomplete = os.environ.get("COMP_WORD", "")
         return (words[:-1] if incomplete and words else words), incomplete
 
     def format_completion(self, item: CompletionItem[str]) -> str:
-        """One offer."""
+        """Format a candidate."""
         return f"{item.value}\t{item.help}" if item.help else item.value
 
 
 def add_shells() -> None:
-    """Make the shells known that click does not know."""
+    """Register the shells that click does not support."""
     add_completion_class(PowerShellComplete)
 
 
 def script(shell: str, program: str, cli: click.Command) -> str:
-    """What a shell has to run so that it completes `program`."""
+    """Return the completion script of a shell for `program`."""
     add_shells()
     kind = get_completion_class(shell)
-    assert kind is not None, f"{shell} is none of the shells that can be asked for"
+    assert kind is not None, f"unknown shell {shell}"
     return kind(cli, {}, program, f"_{program.upper()}_COMPLETE").source()

@@ -1,1 +1,1 @@
-"""Where the command line takes its configuration from: contexts, project file, environment, options."""
+"""Configuration of the command line: options, environment, contexts, project file."""

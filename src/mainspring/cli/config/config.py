@@ -1,4 +1,4 @@
-"""`mainspring config`: what is set, and where it was said."""
+"""`mainspring config`: the effective configuration and its origins."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from mainspring.cli.options import Printing, Reach, prints, prints_rows, reaches
 
 @click.group("config")
 def config() -> None:
-    """Show what is set, and in which files.
+    """Show the effective configuration and its files.
 
     \b
     Examples:
@@ -20,11 +20,11 @@ def config() -> None:
 
 @config.command("show")
 @click.argument("names", metavar="[NAME...]", nargs=-1)
-@click.option("--origin", is_flag=True, help="Also who said it: an option, a variable, a context, a file.")
+@click.option("--origin", is_flag=True, help="Show the origin: option, variable, context or file.")
 @prints_rows
 @reaches_server
 def show(reach: Reach, printing: Printing, names: tuple[str, ...], origin: bool) -> None:
-    """Show what holds for commands, for a server and for a worker that are started here; secrets are not shown.
+    """Show the effective settings of commands, the server and the worker. Secrets are masked.
 
     \b
     Examples:
@@ -40,7 +40,7 @@ def show(reach: Reach, printing: Printing, names: tuple[str, ...], origin: bool)
         from mainspring.core.text.suggestions import did_you_mean
 
         name = min(unknown)
-        raise click.UsageError(f"nothing is called {name}{did_you_mean(name, (value.name for value in found))}")
+        raise click.UsageError(f"unknown setting {name}{did_you_mean(name, (value.name for value in found))}")
     print_rows(
         [value for value in found if not names or value.name in names], settled_table(with_origin=origin), printing
     )
@@ -49,7 +49,7 @@ def show(reach: Reach, printing: Printing, names: tuple[str, ...], origin: bool)
 @config.command("path")
 @prints
 def path(printing: Printing) -> None:
-    """Say which files are read: that of the contexts, and the project's.
+    """List the configuration files: contexts and project file.
 
     \b
     Examples:

@@ -1,10 +1,10 @@
-"""Which server, as whom, and for whom: found in several places, the first one that says it counts.
+"""Resolve server, token and tenant. Sources in order of precedence:
 
-1. the options of the command: --server, --token-file, --tenant; then the context that --context names
-2. the environment: MAINSPRING_SERVER_URL, MAINSPRING_API_KEY, MAINSPRING_TENANT
-3. the context in use, if the server was not said before: its token goes to its own server only
-4. the project's file
-5. what the client takes if nobody says anything: this machine, no token, and the token's tenant
+1. command options: --server, --token-file, --tenant; then the context named by --context
+2. environment: MAINSPRING_SERVER_URL, MAINSPRING_API_KEY, MAINSPRING_TENANT
+3. the current context, unless the server is already set: a context's token is sent only to its own server
+4. the project file
+5. the client's defaults: this machine, no token, the token's tenant
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
+from enum import Enum
 from typing import TYPE_CHECKING
 
 from mainspring.cli.config.contexts import Context, read_contexts
@@ -26,7 +27,7 @@ _IN_FILE = {"server": "server_url", "tenant": "tenant"}
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """A value, and who said it."""
+    """A value and its origin."""
 
     value: str | None
     origin: str
@@ -34,28 +35,37 @@ class Said:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Whereabouts:
-    """What a command needs to know to reach a server."""
+    """Resolved server, token and tenant."""
 
     server: Said
     token: Said
-    """The token itself, or a reference to it."""
+    """The token, or a reference to it."""
     tenant: Said
     context: str | None
-    """The context that has a part in it."""
+    """Name of the context that contributed, if any."""
+
+
+class _Source(Enum):
+    FLAG = "flag"
+    ENVIRONMENT = "environment"
+    CONTEXT = "context"
+    PROJECT_FILE = "project_file"
 
 
 @dataclass(frozen=True, slots=True)
 class _Layer:
-    """One place that may say some of it."""
+    """One source of settings."""
 
-    origin: str
+    source: _Source
+    origin: str = ""
+    """The name of the context, or the path of the project file."""
     server: str | None = None
     token: str | None = None
     tenant: str | None = None
 
 
 def find_whereabouts(reach: Reach) -> Whereabouts:
-    """Everything that there is to know, with where it is from. Raises NotFound for a context that is not there."""
+    """Resolve all settings with their origins. Raises NotFound for an unknown context."""
     layers = list(_layers(reach))
 
     def first(field: str) -> Said:
@@ -64,7 +74,7 @@ def find_whereabouts(reach: Reach) -> Whereabouts:
                 return Said(value, _origin(layer, field))
         return Said(None, "default")
 
-    contexts = [layer.origin.removeprefix("context ") for layer in layers if layer.origin.startswith("context ")]
+    contexts = [layer.origin for layer in layers if layer.source is _Source.CONTEXT]
     return Whereabouts(
         server=first("server"), token=first("token"), tenant=first("tenant"), context=next(iter(contexts), None)
     )
@@ -72,8 +82,8 @@ def find_whereabouts(reach: Reach) -> Whereabouts:
 
 def _layers(reach: Reach) -> Iterator[_Layer]:
     token = None if reach.token_file is None else f"${{file:{reach.token_file}}}"
-    flags = _Layer("flag", reach.server, token, reach.tenant)
-    environment = _Layer("environment", **{field: os.environ.get(name) for field, name in _VARIABLES.items()})
+    flags = _Layer(_Source.FLAG, server=reach.server, token=token, tenant=reach.tenant)
+    environment = _Layer(_Source.ENVIRONMENT, "", **{field: os.environ.get(name) for field, name in _VARIABLES.items()})
     yield flags
     if reach.context is not None:
         yield _of(read_contexts().named(reach.context))
@@ -84,19 +94,21 @@ def _layers(reach: Reach) -> Iterator[_Layer]:
             yield _of(contexts.named(contexts.current))
     if (project := find_project_file()) is not None:
         said = {field: project.text(key) for field, key in _IN_FILE.items()}
-        yield _Layer(str(project.path), **said)
+        yield _Layer(_Source.PROJECT_FILE, str(project.path), **said)
 
 
 def _of(context: Context) -> _Layer:
-    return _Layer(f"context {context.name}", context.server, context.token, context.tenant)
+    return _Layer(_Source.CONTEXT, context.name, context.server, context.token, context.tenant)
 
 
 def _origin(layer: _Layer, field: str) -> str:
-    """The words for it: an option and a variable by their names."""
-    match layer.origin:
-        case "flag":
+    """Describe where a value comes from; options and variables by name."""
+    match layer.source:
+        case _Source.FLAG:
             return "--token-file" if field == "token" else f"--{field}"
-        case "environment":
+        case _Source.ENVIRONMENT:
             return _VARIABLES[field]
-        case origin:
-            return origin
+        case _Source.CONTEXT:
+            return f"context {layer.origin}"
+        case _Source.PROJECT_FILE:
+            return layer.origin

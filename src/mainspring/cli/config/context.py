@@ -1,4 +1,4 @@
-"""`mainspring context`: servers by name."""
+"""`mainspring context`: named servers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _STDIN = "-"
 @prints_rows
 @click.pass_context
 def context(ctx: click.Context, /, printing: Printing) -> None:
-    """List servers by name; with a verb, add, use, show or remove one. `*` marks the one in use.
+    """List contexts; add, use, show or remove one. `*` marks the current one.
 
     \b
     Examples:
@@ -43,7 +43,7 @@ def context(ctx: click.Context, /, printing: Printing) -> None:
 @click.argument("name", shell_complete=candidates.contexts)
 @prints
 def use(printing: Printing, name: str) -> None:
-    """Use NAME from now on, where a command does not say anything else.
+    """Make NAME the current context.
 
     \b
     Examples:
@@ -59,16 +59,14 @@ def use(printing: Printing, name: str) -> None:
 
 @context.command("add")
 @click.argument("name")
-@click.option("--server", metavar="URL", required=True, help="Where the server is.")
-@click.option("--tenant", "-t", help="Whose work, if not that of the token's tenant.")
+@click.option("--server", metavar="URL", required=True, help="Server URL.")
+@click.option("--tenant", "-t", metavar="NAME", help="Tenant, if not the token's.")
 @click.option(
     "--token", metavar="REFERENCE",
-    help="Where the token is, ${env:NAME} or ${file:/path}; - reads it from stdin and keeps it in a file of its own.",
+    help="Token reference, ${env:NAME} or ${file:/path}; - for stdin.",
 )  # fmt: skip
-@click.option(
-    "--token-file", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="A file with the token."
-)
-@click.option("--replace", "again", is_flag=True, help="Also if there is one of that name.")
+@click.option("--token-file", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="File with the token.")
+@click.option("--replace", "again", is_flag=True, help="Replace an existing context.")
 @prints
 def add(
     printing: Printing,
@@ -79,7 +77,7 @@ def add(
     token_file: Path | None,
     again: bool,
 ) -> None:
-    """Keep a server as NAME. The first one is in use at once.
+    """Add a context NAME. The first one becomes the current context.
 
     \b
     Examples:
@@ -91,13 +89,13 @@ def add(
     from mainspring.protocol.errors import Conflict
 
     if not is_name(name):
-        raise click.UsageError(f"{name}: a name is letters, digits, ., _ and -")
+        raise click.UsageError(f"invalid name {name}: use letters, digits, ., _ and -")
     if token is not None and token_file is not None:
-        raise click.UsageError("--token and --token-file both say where the token is")
+        raise click.UsageError("--token and --token-file are mutually exclusive")
     contexts = read_contexts()
     if name in contexts.known and not again:
-        conflict = Conflict(f"there is a context {name}")
-        conflict.hint = "--replace changes it"
+        conflict = Conflict(f"context {name} already exists")
+        conflict.hint = "use --replace to overwrite it"
         raise conflict
     where = f"${{file:{token_file.absolute()}}}" if token_file is not None else _reference(name, token)
     known = {**contexts.known, name: Context(name=name, server=server, tenant=tenant, token=where)}
@@ -109,7 +107,7 @@ def add(
 @click.argument("name", shell_complete=candidates.contexts)
 @prints
 def remove(printing: Printing, name: str) -> None:
-    """Forget NAME, and the token that was kept for it.
+    """Remove context NAME and its stored token.
 
     \b
     Examples:
@@ -130,7 +128,7 @@ def remove(printing: Printing, name: str) -> None:
 @click.argument("name", required=False, shell_complete=candidates.contexts)
 @prints
 def show(printing: Printing, name: str | None) -> None:
-    """Show NAME, or the one in use. The token is not shown.
+    """Show context NAME, or the current one. The token is masked.
 
     \b
     Examples:
@@ -142,24 +140,24 @@ def show(printing: Printing, name: str | None) -> None:
 
     name = name or read_contexts().current
     if name is None:
-        missing = NotFound("no context is in use")
-        missing.hint = "`mainspring context use` chooses one, `mainspring context add` makes one"
+        missing = NotFound("there is no current context")
+        missing.hint = "select one with `mainspring context use`, or create one with `mainspring context add`"
         raise missing
     _print_one(name, printing)
 
 
 def _reference(name: str, token: str | None) -> str | None:
-    """Where the token is. One that was typed would stay in the shell's history, and is refused."""
+    """Return a reference to the token. A literal token is rejected: it would stay in the shell's history."""
     from mainspring.cli.config.contexts import keep_token
     from mainspring.cli.config.secret_references import FORMS, is_reference
 
     if token is None or is_reference(token):
         return token
     if token != _STDIN:
-        raise click.UsageError(f"--token says where the token is: {FORMS}, or - for stdin")
+        raise click.UsageError(f"--token takes a reference, not the token: {FORMS}, or - for stdin")
     given = click.prompt("token", hide_input=True, err=True) if sys.stdin.isatty() else sys.stdin.read()
     if not given.strip():
-        raise click.UsageError("--token -: there was nothing on stdin")
+        raise click.UsageError("--token -: stdin is empty")
     return keep_token(name, given.strip())
 
 
@@ -173,7 +171,7 @@ def _print_one(name: str, printing: Printing) -> None:
     shown = view(one, contexts)
 
     def for_people() -> None:
-        click.echo(f"{one.name} is {one.server}{', in use' if shown.current else ''}")
+        click.echo(f"{one.name} is {one.server}{' (current)' if shown.current else ''}")
         if one.tenant:
             click.echo(f"tenant  {one.tenant}")
         if shown.token:

@@ -1,4 +1,4 @@
-"""How contexts are shown: without their tokens."""
+"""Table of contexts, with tokens masked."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from mainspring.cli.render.output import Column, Table
 
 
 class ContextView(msgspec.Struct, frozen=True, kw_only=True):
-    """A server by name."""
+    """A context."""
 
     name: str
     server: str
     tenant: str | None
     token: str | None
-    """That there is one, and no more."""
+    """Masked; None if there is no token."""
     token_from: str | None
-    """The reference to it."""
+    """Reference to the token."""
     current: bool
 
 
@@ -36,7 +36,7 @@ CONTEXTS: Table[ContextView] = Table(
 
 
 def view(context: Context, contexts: Contexts) -> ContextView:
-    """One of them."""
+    """Return the view of a context."""
     return ContextView(
         name=context.name, server=context.server, tenant=context.tenant, token=HIDDEN if context.token else None,
         token_from=context.token, current=context.name == contexts.current,
@@ -44,5 +44,5 @@ def view(context: Context, contexts: Contexts) -> ContextView:
 
 
 def views(contexts: Contexts) -> list[ContextView]:
-    """All of them, by name."""
+    """Return the views of all contexts, by name."""
     return [view(one, contexts) for _, one in sorted(contexts.known.items())]

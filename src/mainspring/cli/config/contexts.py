@@ -1,12 +1,12 @@
-"""Contexts: servers by name, each with the tenant and the token to use there, in a file of the user's.
+"""Contexts: named servers with tenant and token, in the user's configuration directory.
 
-    HOME/contexts.toml       which there are and which is used; tokens stand there as references only
-    HOME/tokens/NAME         a token that was given to be kept
+    HOME/contexts.toml       all contexts and the current one; tokens only as references
+    HOME/tokens/NAME         a stored token
 
-HOME is $MAINSPRING_HOME, or `mainspring` in the user's directory of settings ($XDG_CONFIG_HOME, ~/.config).
+HOME is $MAINSPRING_HOME, or `mainspring` in the user's configuration directory ($XDG_CONFIG_HOME, ~/.config).
 
-1. Both are readable for their owner alone, from the moment that they are made.
-2. A file is replaced as a whole: whoever reads it meanwhile finds the old or the new one.
+1. Both are readable only by their owner, from creation on.
+2. Files are replaced atomically: readers see the old or the new content.
 """
 
 from __future__ import annotations
@@ -26,36 +26,36 @@ _FIELDS = ("server", "tenant", "token")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
-    """A server by name."""
+    """A named server."""
 
     name: str
     server: str
     tenant: str | None = None
     token: str | None = None
-    """Where the token is: a reference."""
+    """Reference to the token."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contexts:
-    """All of them, and which is used when none is named."""
+    """All contexts and the name of the current one."""
 
     current: str | None
     known: Mapping[str, Context]
 
     def named(self, name: str) -> Context:
-        """A context. Raises NotFound, which says what may have been meant."""
+        """Return a context. Raises NotFound with a suggestion."""
         if name in self.known:
             return self.known[name]
         from mainspring.core.text.suggestions import did_you_mean
         from mainspring.protocol.errors import NotFound
 
         missing = NotFound(f"there is no context {name}{did_you_mean(name, self.known)}")
-        missing.hint = "`mainspring context ls` lists them, `mainspring context add` makes one"
+        missing.hint = "list contexts with `mainspring context ls`, or create one with `mainspring context add`"
         raise missing
 
 
 def home() -> Path:
-    """The directory of the user's settings."""
+    """Return the user's configuration directory."""
     own = os.environ.get("MAINSPRING_HOME")
     if own:
         return Path(own)
@@ -63,12 +63,12 @@ def home() -> Path:
 
 
 def contexts_path() -> Path:
-    """The file of the contexts."""
+    """Return the path of the contexts file."""
     return home() / "contexts.toml"
 
 
 def read_contexts() -> Contexts:
-    """What there is. Raises InvalidFile."""
+    """Read the contexts. Raises InvalidFile."""
     path = contexts_path()
     if not path.exists():
         return Contexts(current=None, known={})
@@ -82,7 +82,7 @@ def read_contexts() -> Contexts:
 
 
 def write_contexts(contexts: Contexts) -> None:
-    """Keep them."""
+    """Write the contexts."""
     lines = [] if contexts.current is None else [f"current = {_quoted(contexts.current)}", ""]
     for context in sorted(contexts.known.values(), key=lambda one: one.name):
         lines.append(f"[contexts.{_quoted(context.name)}]")
@@ -92,19 +92,19 @@ def write_contexts(contexts: Contexts) -> None:
 
 
 def token_path(name: str) -> Path:
-    """Where a token is kept that was given for a context."""
+    """Return the path of a context's stored token."""
     return home() / "tokens" / name
 
 
 def keep_token(name: str, token: str) -> str:
-    """Keep a token in a file of its own; the reference to it."""
+    """Store a token and return the reference to it."""
     path = token_path(name).absolute()
     _write_private(path, f"{token}\n")
     return f"${{file:{path}}}"
 
 
 def is_name(name: str) -> bool:
-    """Whether a context can be called so: its name is also that of a file."""
+    """Whether a name is valid for a context, and so for its token file."""
     return _NAME.fullmatch(name) is not None
 
 
@@ -118,12 +118,12 @@ def _read(file: TomlFile, name: str) -> Context:
     if not server:
         raise file.blame(table, "has no `server`")
     if token is not None and not is_reference(token):
-        raise file.blame((*table, "token"), "a token does not stand in the file", f"it must be {FORMS}")
+        raise file.blame((*table, "token"), "must not contain the token itself", f"use {FORMS}")
     return Context(name=name, server=server, tenant=file.text_at(*table, "tenant"), token=token)
 
 
 def _quoted(text: str) -> str:
-    """A text as TOML has it, which is as JSON has it but for one character."""
+    """Quote a string for TOML: as in JSON except for one character."""
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 

@@ -1,4 +1,4 @@
-"""What is set, for looking at: each value, and who said it."""
+"""The effective configuration: each setting with its value and origin."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from mainspring.client.api_calls import DEFAULT_SERVER
 
 
 class Value(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that is set."""
+    """A setting with its value and origin."""
 
     name: str
     value: str | None
@@ -31,7 +31,7 @@ class Value(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReadFile(msgspec.Struct, frozen=True, kw_only=True):
-    """A file that is read, if it is there."""
+    """A configuration file, which may not exist."""
 
     what: str
     path: str
@@ -49,7 +49,7 @@ FILES: Table[ReadFile] = Table(
 
 
 def settled_table(*, with_origin: bool) -> Table[Value]:
-    """How it is listed."""
+    """Return the table of settings."""
     return Table(
         [
             Column("name", lambda value, _: value.name),
@@ -61,7 +61,7 @@ def settled_table(*, with_origin: bool) -> Table[Value]:
 
 
 def settled(reach: Reach) -> list[Value]:
-    """Everything that is set here."""
+    """Return all settings that apply in this directory."""
     found = find_whereabouts(reach)
     project = find_project_file()
     server_url = found.server if found.server.value else replace(found.server, value=DEFAULT_SERVER)
@@ -76,7 +76,7 @@ def settled(reach: Reach) -> list[Value]:
 
 
 def files() -> list[ReadFile]:
-    """The files that are read."""
+    """Return the configuration files."""
     project = find_project_file()
     return [
         ReadFile(what="contexts", path=str(contexts_path()), exists=contexts_path().exists()),
@@ -85,8 +85,8 @@ def files() -> list[ReadFile]:
 
 
 def _of_process(command: click.Command, project: ProjectFile | None) -> Iterator[Value]:
-    """The options of a server or a worker, as they would be if it was started here without any."""
-    assert isinstance(command, ProcessCommand), "server and worker are both made so"
+    """Yield the options that a server or worker would have if started here without arguments."""
+    assert isinstance(command, ProcessCommand), "server and worker are process commands"
     ctx = click.Context(command, default_map=command.said_in(project, reveal=False))
     for option in command.params:
         if not isinstance(option, click.Option) or option.envvar is None:
@@ -104,7 +104,7 @@ def _of_process(command: click.Command, project: ProjectFile | None) -> Iterator
 
 
 def _said(value: object) -> str | None:
-    """A value in one line, without secrets."""
+    """Format a value on one line with secrets masked."""
     match value:
         case None | "" | () | []:
             return None
@@ -115,12 +115,12 @@ def _said(value: object) -> str | None:
         case str() | int() | float() | os.PathLike():
             return hide(str(value))
         case _:
-            # What click has in place of a value that nobody set.
+            # click's sentinel for an unset value.
             return None
 
 
 def _token_origin(token: Said) -> str:
-    """Who said it, and where it leads: the reference is no secret."""
+    """Describe the origin of the token, with its reference, which is not secret."""
     if token.value is not None and is_reference(token.value) and not token.origin.startswith("--"):
         return f"{token.origin}, {token.value}"
     return token.origin

@@ -1,4 +1,4 @@
-"""Files that people write: how they are read, and how what would be sent of them is shown."""
+"""Read input files, and print request bodies for dry runs."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ import msgspec
 import rich_click as click
 
 from mainspring.cli.options import Printing
-from mainspring.protocol.errors import InvalidFile
+from mainspring.protocol.errors import Fault, InvalidFile
 
 STDIN = "-"
 _LARGEST_BYTES = 64 * 1024 * 1024
-"""More than any command takes."""
+"""Limit of input files."""
 
 
 def read_file(file: str) -> tuple[str, str]:
-    """What a file is called, and its text; - is stdin. Raises UsageError, or InvalidFile if it is no text."""
+    """Return the name and text of a file; - is stdin. Raises UsageError, or InvalidFile if it is not UTF-8 text."""
     name = "stdin" if file == STDIN else file
     try:
         if file == STDIN:
@@ -28,15 +28,15 @@ def read_file(file: str) -> tuple[str, str]:
     except OSError as error:
         raise click.UsageError(f"{name} can't be read: {error.strerror}") from error
     if len(data) > _LARGEST_BYTES:
-        raise InvalidFile(f"{name}: is larger than {_LARGEST_BYTES >> 20} MiB")
+        raise _invalid(name, f"is larger than {_LARGEST_BYTES >> 20} MiB")
     try:
         return name, data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise InvalidFile(f"{name}: is not UTF-8 (byte {error.start})") from error
+        raise _invalid(name, f"is not UTF-8 (byte {error.start})") from error
 
 
 def print_body(body: bytes, name: str, printing: Printing) -> None:
-    """What would be sent, as JSON; as YAML if that is asked for."""
+    """Print a request body as JSON, or as YAML with -o yaml."""
     match printing.output:
         case "name":
             click.echo(name)
@@ -48,3 +48,9 @@ def print_body(body: bytes, name: str, printing: Printing) -> None:
             click.echo(yaml.safe_dump(msgspec.json.decode(body), sort_keys=False), nl=False)
         case _:
             click.echo(msgspec.json.format(body, indent=2))
+
+
+def _invalid(name: str, why: str) -> InvalidFile:
+    error = InvalidFile(f"{name}: {why}")
+    error.faults = (Fault(where=name, why=why),)
+    return error

@@ -1,10 +1,10 @@
-"""Options of a process, `server` or `worker`, which can also stand elsewhere:
+"""Options of the long-running processes (`server`, `worker`, `up`). Sources in order of precedence:
 
-    --log-limit 1Gi                       on the command line, which goes before
-    MAINSPRING_SERVER__LOG_LIMIT=1Gi      in the environment, which goes before
-    [server] log_limit = "1Gi"            in the project's file, where `${env:NAME}` and `${file:/path}` are taken
+    --log-limit 1Gi                       command line
+    MAINSPRING_SERVER__LOG_LIMIT=1Gi      environment
+    [server] log_limit = "1Gi"            project file; may use `${env:NAME}` and `${file:/path}`
 
-Paths in the file are meant from where the file is.
+Paths in the project file are relative to it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _NOT_ELSEWHERE = frozenset({"help", "context"})
 
 
 class ProcessCommand(click.RichCommand):
-    """A command whose options are found on the command line, in the environment and in the project's file."""
+    """A command whose options come from the command line, the environment and the project file."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -35,7 +35,7 @@ class ProcessCommand(click.RichCommand):
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
     ) -> click.Context:
-        """Take the words, and what the project's file says."""
+        """Parse the arguments, with defaults from the project file."""
         from mainspring.cli.config.project_file import find_project_file
 
         if not extra.get("resilient_parsing"):
@@ -43,7 +43,7 @@ class ProcessCommand(click.RichCommand):
         return super().make_context(info_name, args, parent, **extra)
 
     def said_in(self, project: ProjectFile | None, *, reveal: bool) -> dict[str, object]:
-        """The options that the project's file has, by the names of the parameters; references followed if `reveal`."""
+        """Return the options in the project file by parameter name; secret references are resolved if `reveal`."""
         if project is None:
             return {}
         options = {option_key(option): option for option in self._options()}
@@ -54,14 +54,14 @@ class ProcessCommand(click.RichCommand):
         }
 
     def _options(self) -> Iterator[click.Option]:
-        """All that can stand elsewhere."""
+        """Yield the options that can also be set in the environment and the project file."""
         return (
             option for option in self.params if isinstance(option, click.Option) and option.name not in _NOT_ELSEWHERE
         )
 
 
 def quantity(read: str) -> Callable[[click.Context, click.Parameter, str | None], int | None]:
-    """The callback of an option that is read by a function of `sdk.quantities`."""
+    """Return the callback of an option parsed by a function of `definitions.quantities`."""
 
     def callback(ctx: click.Context, parameter: click.Parameter, value: str | None) -> int | None:
         from mainspring.definitions import quantities
@@ -78,7 +78,7 @@ def quantity(read: str) -> Callable[[click.Context, click.Parameter, str | None]
 
 
 def invoker(ctx: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
-    """The callback of an option that says who answers prompts."""
+    """Callback of an invoker option."""
     from mainspring.core.work.invoker_options import parse_invoker
     from mainspring.protocol.errors import Refused
 
@@ -92,12 +92,12 @@ def invoker(ctx: click.Context, parameter: click.Parameter, value: str | None) -
 
 
 def option_key(option: click.Option) -> str:
-    """What an option is called in the file: its long name, with _ for -."""
+    """Return the key of an option in the project file: its long name, with _ for -."""
     return max(option.opts, key=len).lstrip("-").replace("-", "_")
 
 
 def variable(command: str, option: click.Option) -> str:
-    """What an option is called in the environment."""
+    """Return the environment variable of an option."""
     return f"MAINSPRING_{command.upper()}__{option_key(option).upper()}"
 
 
@@ -108,7 +108,7 @@ def _as_list(envvar: str | Sequence[str] | None) -> list[str]:
 
 
 def _placed(option: click.Option, value: object, directory: Path, *, reveal: bool) -> object:
-    """A value of the file: references followed, paths from where the file is. Raises Refused."""
+    """Resolve a value of the project file: secret references and relative paths. Raises Refused."""
     if isinstance(value, Mapping):
         return [f"{name}={content}" for name, content in value.items()]
     if isinstance(value, list):

@@ -1,6 +1,6 @@
-"""The project's file: `mainspring.toml`, or `[tool.mainspring]` in `pyproject.toml`, here or in a directory above.
+"""The project file: `mainspring.toml`, or `[tool.mainspring]` in `pyproject.toml`, here or in a parent directory.
 
-    server_url = "https://mainspring.example.org"      # for commands: where the server is, and whose work
+    server_url = "https://mainspring.example.org"      # for commands
     tenant = "acme"
     log_level = "info"                                 # for server and worker; also log_format
 
@@ -11,11 +11,11 @@
     [worker]                                           # options of `mainspring worker`
     pool = "gpu"
 
-    [invoker]                                          # who answers prompts: for all that have an option --invoker
+    [invoker]                                          # default of --invoker
     command = ["llm", "-m", "small"]
 
-The nearest one counts. It belongs to a project that may come from anywhere, so it has no token: a directory should not
-be able to send one somewhere.
+The nearest file wins. Projects may come from untrusted sources, so the file can't contain a token: a checked-out
+directory must not be able to send one to a server of its choice.
 """
 
 from __future__ import annotations
@@ -32,28 +32,28 @@ if TYPE_CHECKING:
 OWN, SHARED = "mainspring.toml", "pyproject.toml"
 FOR_COMMANDS = ("server_url", "tenant")
 FOR_PROCESSES = {"log_level": "log_level", "log_format": "log_format", "server_url": "server"}
-"""What counts for server and worker too, if they have an option of the name beside it."""
+"""Top-level keys that also set an option of server and worker."""
 SECTIONS = ("server", "worker", "up")
 INVOKER = "invoker"
 _TOOL = ("tool", "mainspring")
 
 
 class ProjectFile:
-    """What a project says."""
+    """A parsed project file."""
 
     def __init__(self, path: Path) -> None:
-        """Raises InvalidFile, also for a key that is not known."""
+        """Read the file. Raises InvalidFile, also for an unknown key."""
         self.path = path
         self._file = TomlFile(path)
         self._root = () if path.name == OWN else _TOOL
         self._file.allow(self._root, (*FOR_COMMANDS, *FOR_PROCESSES, *SECTIONS, INVOKER))
 
     def text(self, name: str) -> str | None:
-        """A value that stands by itself."""
+        """Return a top-level value."""
         return self._file.text_at(*self._root, name)
 
     def section(self, name: str, known: Iterable[str]) -> Mapping[str, object]:
-        """The options of a process: its own, and those for all. Raises InvalidFile for one that there is not."""
+        """Return the options of a process, its own and the shared ones. Raises InvalidFile for an unknown option."""
         options = set(known)
         self._file.allow((*self._root, name), options)
         shared = {
@@ -66,13 +66,13 @@ class ProjectFile:
         return {**shared, **self._file.table(*self._root, name)}
 
     def invoker(self) -> str | None:
-        """Who answers prompts, as `--invoker` takes it; None if the file does not say."""
+        """Return the value of `--invoker`; None if the file has none."""
         table = self._file.table(*self._root, INVOKER)
         return json.dumps(table, default=str) if table else None
 
 
 def find_project_file() -> ProjectFile | None:
-    """The nearest file of a project, from the working directory upwards."""
+    """Find the nearest project file, from the working directory upward."""
     here = Path.cwd()
     for directory in (here, *here.parents):
         if (own := directory / OWN).is_file():
@@ -83,10 +83,10 @@ def find_project_file() -> ProjectFile | None:
 
 
 def _has_our_table(path: Path) -> bool:
-    """Whether it may be ours: most are not, and are not read as TOML."""
+    """Whether a pyproject.toml has our table. A substring check comes first: most files need no TOML parsing."""
     try:
         text = path.read_bytes()
     except OSError:
-        # There is none, or none for us to read: whoever needs it is told by the tool that it belongs to.
+        # Missing or unreadable: not our concern.
         return False
     return b"tool.mainspring" in text and bool(TomlFile(path).table(*_TOOL))

@@ -1,4 +1,4 @@
-"""Secrets by reference: `${env:NAME}`, a variable, or `${file:/path}`, a file's content. They are never shown."""
+"""Secret references: `${env:NAME}` for a variable, `${file:/path}` for a file. Values are never printed."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ _PASSWORD = re.compile(r"(://[^:/@]*:)[^@/]+@")
 
 
 def is_reference(text: str) -> bool:
-    """Whether a text is a reference, and nothing beside it."""
+    """Whether a string is exactly one reference."""
     return _REFERENCE.fullmatch(text) is not None
 
 
 def expand(text: str) -> str:
-    """A text with the values in place of its references. Raises Refused for one that leads nowhere."""
+    """Replace references by their values. Raises Refused for one that can't be resolved."""
     return _REFERENCE.sub(lambda found: _look_up(found[1], found[2]), text)
 
 
 def hide(value: str) -> str:
-    """A value that may have secrets in it, as it may be shown."""
+    """Mask references and passwords in a value."""
     return _PASSWORD.sub(rf"\1{HIDDEN}@", _REFERENCE.sub(HIDDEN, value))
 
 
@@ -33,7 +33,7 @@ def _look_up(source: str, place: str) -> str:
     if source == "env":
         value = os.environ.get(place, "")
         if not value:
-            raise Refused(f"${{env:{place}}}: there is no variable {place}")
+            raise Refused(f"${{env:{place}}}: environment variable {place} is not set")
         return value
     try:
         value = Path(place).expanduser().read_text().strip()
@@ -41,5 +41,5 @@ def _look_up(source: str, place: str) -> str:
         why = error.strerror if isinstance(error, OSError) else "it is not text"
         raise Refused(f"${{file:{place}}} can't be read: {why}") from None
     if not value:
-        raise Refused(f"${{file:{place}}} has nothing in it")
+        raise Refused(f"${{file:{place}}} is empty")
     return value

@@ -1,4 +1,4 @@
-"""TOML files of people's, read strictly: what is wrong is shown with its line, and with what may have been meant."""
+"""Strict reader of TOML configuration files: errors carry the line and a suggestion."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _AT_LINE = re.compile(r"\(at line (\d+), column (\d+)\)")
 
 
 class TomlFile:
-    """One file, its text, and the tables in it."""
+    """A TOML file with its text and tables."""
 
     def __init__(self, path: Path) -> None:
-        """Raises InvalidFile if it can't be read as TOML."""
+        """Read the file. Raises InvalidFile if it is not TOML."""
         import tomllib
 
         self.path = path
@@ -38,34 +38,34 @@ class TomlFile:
             raise self._refuse_text(str(error)) from error
 
     def table(self, *keys: str) -> Mapping[str, object]:
-        """The table of this name; an empty one if there is none. Raises InvalidFile if it is something else."""
+        """Return a table, empty if missing. Raises InvalidFile if the value is not a table."""
         found: object = self.root
         for depth, key in enumerate(keys, 1):
             found = found.get(key, {}) if isinstance(found, Mapping) else {}
             if not isinstance(found, Mapping):
                 raise self.blame(keys[:depth], "must be a table")
-        assert isinstance(found, Mapping), "the root is a table, and so is what is in it"
+        assert isinstance(found, Mapping), "checked in the loop"
         return found
 
     def text_at(self, *keys: str) -> str | None:
-        """The text of this name, or None if there is none. Raises InvalidFile if it is something else."""
+        """Return a string, or None if missing. Raises InvalidFile if the value is not a string."""
         value = self.table(*keys[:-1]).get(keys[-1])
         if value is None or isinstance(value, str):
             return value
-        raise self.blame(keys, "must be text")
+        raise self.blame(keys, "must be a string")
 
     def allow(self, table: Keys, known: Iterable[str]) -> None:
-        """Raise InvalidFile for the first key of a table that is not known."""
+        """Raise InvalidFile for the first unknown key of a table."""
         from mainspring.core.text.suggestions import did_you_mean
 
         names = sorted(known)
         for key in self.table(*table):
             if key not in names:
-                hint = did_you_mean(key, names).removeprefix(", ") or f"there are {', '.join(names)}"
+                hint = did_you_mean(key, names).removeprefix(", ") or f"known keys: {', '.join(names)}"
                 raise self.blame((*table, key), f"unknown field `{key}`", hint)
 
     def blame(self, keys: Keys, why: str, note: str = "") -> InvalidFile:
-        """The error that says what is wrong with a key, and where it stands."""
+        """Return an error located at a key."""
         return self._refuse(_place_of(self.text, keys), why, note)
 
     def _refuse_text(self, why: str) -> InvalidFile:
@@ -82,7 +82,7 @@ class TomlFile:
 
 
 def _place_of(text: str, keys: Keys) -> Place:
-    """Where a key stands; the beginning of the file if it is written in a way that is not looked for."""
+    """Return the position of a key; the start of the file if the key is not found."""
     from mainspring.definitions.files.sources import Place
 
     for number, column, found in _keys_in(text):
@@ -92,7 +92,7 @@ def _place_of(text: str, keys: Keys) -> Place:
 
 
 def _keys_in(text: str) -> Iterator[tuple[int, int, Keys]]:
-    """Line, column and full name of every table and every entry."""
+    """Yield line, column and full name of every table and entry."""
     table: Keys = ()
     for number, line in enumerate(text.splitlines()):
         if header := _HEADER.match(line):

@@ -1,1 +1,1 @@
-"""How results are printed: tables, details, logs, and runs that are being watched."""
+"""Output of commands: tables, details, logs and live views."""

@@ -1,4 +1,4 @@
-"""What became of an act, printed."""
+"""Print the outcomes of actions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mainspring.protocol.rest.runs import Done
 
 
 class Deed(msgspec.Struct, frozen=True, kw_only=True):
-    """An act, and what the server said to it."""
+    """An action and its outcome."""
 
     id: str
     act: str
@@ -22,15 +22,15 @@ class Deed(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, id: str, act: str, done: Done) -> Self:
-        """An act on one thing."""
+        """Return the outcome of an action on one resource."""
         return cls(id=id, act=act, changed=done.changed, detail=done.detail)
 
 
 DEEDS: Table[Deed] = Table(
     [
         Column("id", lambda deed, _: deed.id),
-        Column("act", lambda deed, _: deed.act),
-        Column("done", lambda deed, _: "done" if deed.changed else "was so before"),
+        Column("action", lambda deed, _: deed.act),
+        Column("outcome", lambda deed, _: "done" if deed.changed else "unchanged"),
         Column("detail", lambda deed, _: deed.detail),
     ],
     id=lambda deed: deed.id,
@@ -38,5 +38,5 @@ DEEDS: Table[Deed] = Table(
 
 
 def print_deeds(deeds: Sequence[Deed], printing: Printing) -> None:
-    """Say what became of acts."""
+    """Print the outcomes of actions."""
     print_rows(deeds, DEEDS, printing)

@@ -1,4 +1,4 @@
-"""How the audit log, settings, webhooks, and who workers are, are listed."""
+"""Tables of the audit log, settings, webhooks, join tokens and worker certificates."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ AUDIT: Table[AuditView] = Table(
     [
         Column("at", lambda entry, _: entry.at),
         Column("actor", lambda entry, _: entry.actor),
-        Column("act", lambda entry, _: entry.act),
+        Column("action", lambda entry, _: entry.act),
         Column("object", lambda entry, _: entry.object),
         Column("tenant", lambda entry, _: entry.tenant),
-        Column("detail", lambda entry, _: entry.why),
+        Column("reason", lambda entry, _: entry.why),
         Column("id", lambda entry, _: entry.id, wide=True),
         Column("source", lambda entry, _: entry.source, wide=True),
         Column("seq", lambda entry, _: entry.seq or None, wide=True),
@@ -66,8 +66,8 @@ SETTINGS: Table[SettingView] = Table(
         Column("default", lambda setting, _: str(setting.default)),
         Column("origin", lambda setting, _: setting.origin),
         Column("detail", lambda setting, _: setting.about),
-        Column("least", lambda setting, _: f"{setting.least:g}", wide=True),
-        Column("most", lambda setting, _: f"{setting.most:g}", wide=True),
+        Column("min", lambda setting, _: f"{setting.least:g}", wide=True),
+        Column("max", lambda setting, _: f"{setting.most:g}", wide=True),
         Column("version", lambda setting, _: setting.version, wide=True),
         Column("updated", lambda setting, _: setting.updated_at, wide=True),
         Column("updated_by", lambda setting, _: setting.updated_by, wide=True),
@@ -95,7 +95,7 @@ DELIVERIES: Table[DeliveryView] = Table(
         Column("type", lambda message, _: message.type),
         Column("subject", lambda message, _: message.subject),
         Column("state", lambda message, _: message.state),
-        Column("tries", lambda message, _: message.tries),
+        Column("attempts", lambda message, _: message.tries),
         Column("status", lambda message, _: message.status),
         Column("last", lambda message, _: message.last_at),
         Column("problem", lambda message, _: message.fault),
@@ -109,7 +109,7 @@ JOIN_TOKENS: Table[JoinTokenView] = Table(
         Column("id", lambda token, _: token.id),
         Column("name", lambda token, _: token.name),
         Column("pools", lambda token, _: ",".join(token.pools)),
-        Column("left", lambda token, _: token.uses_left),
+        Column("uses_left", lambda token, _: token.uses_left),
         Column("expires", lambda token, _: token.expires_at),
         Column("revoked", lambda token, _: token.revoked_at),
         Column("created", lambda token, _: token.created_at, wide=True),

@@ -1,4 +1,4 @@
-"""How files that tasks left are listed."""
+"""Table of artifacts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ARTIFACTS: Table[ArtifactView] = Table(
         Column("sha256", lambda one, _: one.sha256[:12]),
         Column("stored", lambda one, _: one.stored_at),
         Column("note", lambda one, _: _note(one)),
-        Column("place", lambda one, _: one.place, wide=True),
+        Column("location", lambda one, _: one.place, wide=True),
         Column("kept_until", lambda one, _: one.kept_until, wide=True),
         Column("attempt", lambda one, _: one.attempt_id, wide=True),
         Column("task_id", lambda one, _: one.task_id, wide=True),
@@ -26,4 +26,4 @@ ARTIFACTS: Table[ArtifactView] = Table(
 def _note(one: ArtifactView) -> str:
     if one.is_expired:
         return "expired"
-    return "" if one.succeeded else "of a failed attempt"
+    return "" if one.succeeded else "failed attempt"

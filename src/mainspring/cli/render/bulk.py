@@ -1,4 +1,4 @@
-"""Answers about many runs, with a bar while they come."""
+"""Outcomes of bulk submissions, with a progress bar."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from mainspring.protocol.rest.runs import BulkLine
 T = TypeVar("T")
 
 _MOST_SHOWN = 20
-"""Problems that people are shown."""
+"""Maximum number of problems in a table."""
 
 
 def print_bulk(lines: Iterable[BulkLine], total: int | None, printing: Printing) -> bool:
-    """Print what became of each run; for people how many were taken, and the first problems. Whether all were taken."""
+    """Print the outcome of each run, or in tables a summary and the first problems. Return whether all succeeded."""
     counted = _Counted(with_bar(lines, "submitting", total))
     if printing.is_for_people:
         problems = [line for line in counted if line.problem is not None]
@@ -33,7 +33,7 @@ def print_bulk(lines: Iterable[BulkLine], total: int | None, printing: Printing)
 
 
 class _Counted:
-    """Lines that are counted as they go by."""
+    """An iterator of lines that counts them."""
 
     def __init__(self, lines: Iterable[BulkLine]) -> None:
         self._lines = lines
@@ -48,7 +48,7 @@ class _Counted:
 
 
 def with_bar(lines: Iterable[T], what: str, total: int | None) -> Iterator[T]:
-    """The same lines, with a bar on stderr if somebody looks on."""
+    """Pass lines through, with a progress bar on stderr if it is a terminal."""
     with terminal.bar(what, total) as advance:
         for number, line in enumerate(lines, 1):
             yield line

@@ -1,4 +1,4 @@
-"""One thing, with all that is known of it, for people: facts first, then what belongs to it."""
+"""Detail views of single resources: facts first, then related tables."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _SCHEDULE = "sched_"
 
 
 class Portraits:
-    """Shows things."""
+    """Prints resources in detail."""
 
     def __init__(self, client: Client, printing: Printing) -> None:
         self._client = client
@@ -51,7 +51,7 @@ class Portraits:
         self._now = MachineClock().wall()
 
     def show(self, what: str) -> None:
-        """Show what a word means: its kind is seen from its beginning, or found out by asking."""
+        """Show a resource. Its kind follows from the prefix of its id, or is looked up by name."""
         what = without_address(what)
         if is_task(what) or "/" in what:
             self._show_task(self._client.task(find_task(self._client, what)))
@@ -65,14 +65,14 @@ class Portraits:
             self._show_named(what)
 
     def _task_of_attempt(self, attempt: str) -> TaskView:
-        """The task that has this attempt in hands, as far as that can be found out: attempts have no list."""
+        """Find the task whose current attempt this is. Past attempts can't be found: there is no list of attempts."""
         for task in self._client.tasks(states=["ASSIGNED", "RUNNING"]):
             if task.attempt_id == attempt:
                 return task
-        raise NotFound(f"no task is at attempt {attempt} now")
+        raise NotFound(f"attempt {attempt} is not the current attempt of any task")
 
     def _show_named(self, name: str) -> None:
-        """A worker, a job or a schedule of this name."""
+        """Show the worker, job or schedule of this name."""
         for find in (self._find_worker, self._find_job, self._find_schedule):
             try:
                 find(name)
@@ -97,7 +97,7 @@ class Portraits:
                 ("run", run.id),
                 ("job", f"{run.job}@{run.job_version}"),
                 ("state", f"{run.state}{' (paused)' if run.paused else ''}"),
-                ("because", run.because),
+                ("reason", run.because),
                 ("held", run.held),
                 ("cancelled by", run.cancelled_by),
                 ("priority", run.priority),
@@ -108,7 +108,7 @@ class Portraits:
                 ("starts", self._when(run.start_at) if run.start_at != run.created_at else None),
                 ("ended", self._when(run.ended_at)),
                 ("params", say_json(run.params)),
-                ("repeats", run.linked_run),
+                ("rerun of", run.linked_run),
                 ("schedule", run.schedule_id),
                 ("window", self._when(run.window_at)),
                 ("retries", run.retries or None),
@@ -120,24 +120,24 @@ class Portraits:
         print_one(run, run.id, self._printing, for_people)
 
     def _deadline(self, run: RunView) -> list[tuple[str, str | int | None]]:
-        """By when a run is to be over, and how that looks."""
+        """Return the deadline of a run and its slack."""
         if run.finish_by is None:
             return []
         facts: list[tuple[str, str | int | None]] = [
-            ("to be over", f"{say_time(run.finish_by, self._printing)} ({say_promise(run, self._now)})"),
+            ("deadline", f"{say_time(run.finish_by, self._printing)} ({say_promise(run, self._now)})"),
             ("at risk", self._when(run.at_risk_at)),
         ]
         if run.ended_at is not None:
             return facts
         found = self._client.deadline(run.id)
         if found.left_seconds is None:
-            return [*facts, ("slack", "nobody knows how long its tasks take")]
+            return [*facts, ("slack", "unknown: no durations recorded for its tasks")]
         left = f"{'at least ' if found.unknown else ''}{say_seconds(found.left_seconds)}"
         path = " → ".join(task.name for task in found.path[:_TASKS_OF_PATH])
         more = f" and {len(found.path) - _TASKS_OF_PATH} more" if len(found.path) > _TASKS_OF_PATH else ""
         slack = found.slack_seconds or 0.0
-        spare = f"{say_seconds(slack)} to spare" if slack >= 0 else f"{say_seconds(-slack)} too long"
-        return [*facts, ("slack", f"{spare}: {left} left ({path}{more})")]
+        spare = f"{say_seconds(slack)}" if slack >= 0 else f"-{say_seconds(-slack)}"
+        return [*facts, ("slack", f"{spare}; expected {left} more ({path}{more})")]
 
     def _show_task(self, task: TaskView) -> None:
         def for_people() -> None:
@@ -146,7 +146,7 @@ class Portraits:
                 ("partition", None if task.partition is None else f"{task.partition} of {task.total}"),
                 ("run", task.run_id),
                 ("state", task.state),
-                ("because", task.because),
+                ("reason", task.because),
                 ("since", self._when(task.since)),
                 ("attempt", task.attempt or None),
                 ("worker", task.worker),
@@ -154,7 +154,7 @@ class Portraits:
                 ("started", self._when(task.started_at)),
                 ("ended", self._when(task.ended_at)),
                 (
-                    "asked to stop",
+                    "stop requested",
                     None if task.stop is None else f"{task.stop.kind} by {task.stop.by}: {task.stop.why}",
                 ),
                 ("output", say_json(task.output)),
@@ -172,7 +172,7 @@ class Portraits:
                 ("worker", worker.id),
                 ("status", worker.status),
                 ("hold", f"{worker.hold}: {worker.hold_why}" if worker.hold else None),
-                ("heard", self._when(worker.last_heard_at)),
+                ("last heartbeat", self._when(worker.last_heard_at)),
                 ("since", self._when(worker.since)),
                 ("pool", worker.pool),
                 ("zone", worker.zone),
@@ -207,17 +207,17 @@ class Portraits:
         print_one(job, job.name, self._printing, for_people)
 
     def show_schedule(self, schedule: ScheduleView) -> None:
-        """A schedule, with what became of its latest windows."""
+        """Show a schedule with its latest windows."""
 
         def for_people() -> None:
             print_facts(
                 ("schedule", schedule.name),
                 ("job", schedule.job),
                 ("state", schedule.state),
-                ("because", schedule.because),
+                ("reason", schedule.because),
                 ("fires", schedule.trigger),
                 ("next", self._when(schedule.next_at)),
-                ("waiting", "some of its windows wait" if schedule.waiting else None),
+                ("waiting", "has waiting windows" if schedule.waiting else None),
                 ("version", schedule.version),
                 ("tenant", schedule.tenant),
                 ("id", schedule.id),
@@ -235,7 +235,7 @@ class Portraits:
         return say_when(at, self._printing)
 
     def _last_lines(self, task: TaskView) -> None:
-        """What a task printed before it failed, as far as its error has it."""
+        """Print the last lines of output before a failure, if the error has them."""
         error = msgspec.json.decode(task.error)
         lines = error.get("last_lines") if isinstance(error, dict) else None
         if isinstance(lines, str) and lines.strip():

@@ -1,4 +1,4 @@
-"""What is known of one thing, for people: names and values in two columns."""
+"""Facts about a resource: names and values in two columns."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mainspring.protocol.clock import MachineClock
 
 
 def print_facts(*facts: tuple[str, str | int | None]) -> None:
-    """Names and values in two columns, without those that have no value."""
+    """Print names and values in two columns; facts without a value are omitted."""
     now = MachineClock().wall()
     known = [(name, value) for name, value in facts if value not in {None, ""}]
     width = max(len(name) for name, _ in known)
@@ -21,5 +21,5 @@ def print_facts(*facts: tuple[str, str | int | None]) -> None:
 
 
 def say_when(at: datetime | None, printing: Printing) -> str | None:
-    """A time, and how long ago that is."""
+    """Format a time and how long ago it is."""
     return None if at is None else f"{say_time(at, printing)} ({say_ago(at, MachineClock().wall())})"

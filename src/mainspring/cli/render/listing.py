@@ -1,4 +1,4 @@
-"""A list that is printed once, or again whenever it changes."""
+"""Print a list once, or watch it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def show_list(
     rows = list(fetch()) if printing.is_for_people else fetch()
     print_rows(rows, table, printing)
     if limit is not None and isinstance(rows, list) and len(rows) >= limit and sys.stderr.isatty():
-        say_hint(f"these are the first {limit}; --limit shows more")
+        say_hint(f"showing the first {limit}; use --limit to see more")
 
 
 def _watch(fetch: Callable[[], Iterable[T]], table: Table[T], printing: Printing) -> NoReturn:
@@ -58,7 +58,7 @@ def _watch(fetch: Callable[[], Iterable[T]], table: Table[T], printing: Printing
 
 
 def _print_changed(rows: list[T], table: Table[T], printing: Printing, *, first: bool) -> None:
-    """The rows that are new or different, each a line of its own."""
+    """Print new and changed rows, one per line."""
     match printing.output:
         case "table" | "wide":
             lines = plain_lines(rows, table, printing, MachineClock().wall())

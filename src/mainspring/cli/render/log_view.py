@@ -1,8 +1,8 @@
-"""Logs as they are printed: of one task as they are, of several each line with the task's name.
+"""Print logs: of one task verbatim, of several tasks with the task name before each line.
 
-1. Whether it is over is asked before the logs are read: what was written before the end is printed. The end of a log
-   may arrive a little after the end of its task, and is waited for.
-2. A later attempt is printed after the one before it, whole.
+1. Completion is checked before the logs are read, so everything written before the end is printed. The end of a log
+   may arrive shortly after the end of its task, and is waited for.
+2. Attempts are printed one after another.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ _PIECE_BYTES = 1024 * 1024
 _FIRST_TAIL_BYTES = 64 * 1024
 _LOOK_SECONDS = 0.3
 _LOOKS_AT_NOTHING = 10
-"""So often the rest of a log is looked for after the end, before it is taken for lost."""
+"""Polls without new data after the end of a task until the rest of its log counts as lost."""
 _LATEST_ARRIVAL = timedelta(seconds=30)
 _UNSUCCESSFUL = frozenset({"FAILED", "TIMED_OUT"})
 
 
 class LogLine(msgspec.Struct, frozen=True, kw_only=True):
-    """A line of a log, for programs."""
+    """A line of a log, in machine-readable output."""
 
     task_id: str
     task: str
@@ -52,11 +52,11 @@ LINES: Table[LogLine] = Table(
 
 
 class _Reading(msgspec.Struct):
-    """How far the log of an attempt was printed."""
+    """Position up to which the log of an attempt has been printed."""
 
     offset: int
     rest: bytes = b""
-    """The beginning of a line whose end has not come yet."""
+    """Incomplete last line."""
     complete: bool = False
 
 
@@ -74,12 +74,10 @@ class LogView:
         self._lines: list[LogLine] = []
 
     def print_task(self, task_id: str, *, follow: bool) -> None:
-        """Print the log of a task; with `follow` also those of the attempts that come."""
+        """Print the log of a task; with `follow`, also those of later attempts."""
         task = self._client.task(task_id)
         if not follow and not task.attempt:
-            say_hint(
-                f"{say_task(task)} has not started: it is {task.state}{f', {task.because}' if task.because else ''}"
-            )
+            say_hint(f"{say_task(task)} has not started: {task.state}{f', {task.because}' if task.because else ''}")
 
         def look() -> tuple[bool, list[TaskView]]:
             now = self._client.task(task_id)
@@ -91,10 +89,7 @@ class LogView:
         self, run_id: str, *, follow: bool, failed: bool, until: float = math.inf,
         ends: frozenset[str] = FINAL_RUN_STATES,
     ) -> None:  # fmt: skip
-        """Print the logs of the tasks of a run, to one of its ends.
-
-        What comes after `until`, on the monotonic clock, is left out.
-        """
+        """Print the logs of the tasks of a run until it reaches a final state, or until a monotonic time."""
         if self._client.run(run_id).task_count > 1:
             self._prefix_width = max((len(say_task(task)) for task in self._client.tasks_of(run_id)), default=0)
 
@@ -113,14 +108,14 @@ class LogView:
             sys.stdout.flush()
             self._clock.pause(min(_LOOK_SECONDS, left))
             is_over, tasks = look()
-        # One after the other: logs that arrive late don't mix.
+        # One task after another, so that late logs don't interleave.
         for task in tasks:
             self._print_whole(task)
         if self._printing.output in {"json", "yaml"}:
             print_rows(self._lines, LINES, self._printing)
 
     def _print_whole(self, task: TaskView) -> None:
-        """Print what is new of a task's log; if it ended just now, also what is still on its way."""
+        """Print new log data of a task; if it has just ended, wait for the rest."""
         in_vain = 0
         while in_vain <= _LOOKS_AT_NOTHING:
             in_vain = 0 if self._print_new(task) else in_vain + 1
@@ -130,13 +125,13 @@ class LogView:
         self._print_rests(task, complete=False)
 
     def _is_awaited(self, task: TaskView) -> bool:
-        """Whether a task ended just now, and the end of its log has not arrived."""
+        """Whether a task has just ended and its log is incomplete."""
         if task.ended_at is None or self._clock.wall() - task.ended_at > _LATEST_ARRIVAL:
             return False
         return any(owner == task.id and not reading.complete for (owner, _, _), reading in self._readings.items())
 
     def _print_new(self, task: TaskView) -> bool:
-        """Print what has been added to a task's log; whether there was anything."""
+        """Print new log data of a task; return whether there was any."""
         if self._printing.output == "name" and task.attempt and (task.id, 0, 0) not in self._readings:
             self._readings[task.id, 0, 0] = _Reading(offset=0, complete=True)
             click.echo(task.id)
@@ -152,20 +147,20 @@ class LogView:
                     self._write(task, number, self._readings[key], data)
                     moved = True
             except NotFound:
-                # The attempt is not there yet, or not any more: there is nothing to print of it.
+                # The attempt has no log yet, or its log was deleted.
                 continue
         self._print_rests(task, complete=True)
         return moved
 
     def _attempts(self, task: TaskView) -> range:
-        """The attempts to read: the one that was asked for, or from the last one that was read on."""
+        """Return the attempts to read: the requested one, or those from the last one read."""
         if self._attempt is not None:
             return range(self._attempt, self._attempt + 1)
         seen = [number for owner, gen, number in self._readings if (owner, gen) == (task.id, task.generation)]
         return range(max(1, max(seen, default=task.attempt)), task.attempt + 1)
 
     def _start(self, task: TaskView, number: int) -> int:
-        """Where to begin: at the start, or so that the last lines are left."""
+        """Return the offset to start from: 0, or that of the last lines."""
         if self._tail is None:
             return 0
         size = self._client.log(task.id, attempt=number, limit=1).size
@@ -181,7 +176,7 @@ class LogView:
             back *= 4
 
     def _pieces(self, task: TaskView, number: int, reading: _Reading) -> Iterator[bytes]:
-        """What is there behind what was read."""
+        """Yield the data after the current position."""
         while not reading.complete:
             part = self._client.log(task.id, attempt=number, offset=reading.offset, limit=_PIECE_BYTES)
             reading.offset += len(part.data)
@@ -211,7 +206,7 @@ class LogView:
             self._lines.append(said)
 
     def _print_rests(self, task: TaskView, *, complete: bool) -> None:
-        """A last line that has no end, of logs that are complete or of those that are not."""
+        """Print unterminated last lines of complete or of incomplete logs."""
         for (owner, _, number), reading in self._readings.items():
             if owner == task.id and reading.rest and reading.complete is complete:
                 self._write_line(task, number, reading.rest)

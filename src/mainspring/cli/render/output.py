@@ -1,9 +1,9 @@
-"""Prints what commands found: tables for people, JSON, YAML or names for programs.
+"""Print results as tables, JSON, YAML or names.
 
 1. Results go to stdout, everything else to stderr.
-2. Programs get the fields of the API under their own names, all of them, with times in ISO 8601.
-3. A table has colours and is cut to the terminal's width only if there is a terminal; otherwise it is plain text, and
-   nothing of it is left out. A state is always a word.
+2. Machine-readable formats have all fields of the API under their own names, with times in ISO 8601.
+3. Tables are colored and truncated to the width only on a terminal; otherwise they are complete plain text. States
+   are always words.
 """
 
 from __future__ import annotations
@@ -32,26 +32,26 @@ Cell: TypeAlias = "str | int | datetime | timedelta | None"
 
 _GAP = "  "
 _NOTHING = "-"
-_SENTENCES = frozenset({"because", "error", "detail", "problem", "labels", "hold_why"})
-"""Columns that give way when a terminal is narrow."""
+_SENTENCES = frozenset({"reason", "error", "detail", "problem", "labels", "hold_why"})
+"""Columns that shrink on narrow terminals."""
 _SHORTEST_SENTENCE = 12
-_WHO_ASKS = "give a token with --token-file, MAINSPRING_API_KEY or a context: `mainspring context --help`"
+_WHO_ASKS = "provide a token with --token-file, MAINSPRING_API_KEY or a context; see `mainspring context --help`"
 
 
 @dataclass(frozen=True, slots=True)
 class Column(Generic[T]):
-    """One column of a table."""
+    """A column of a table."""
 
     name: str
     read: Callable[[T, datetime], Cell]
-    """The value for a row, at a moment."""
+    """Return the value of a row at a time."""
     wide: bool = False
-    """Whether only -o wide has it."""
+    """Shown only with -o wide."""
 
 
 @dataclass(frozen=True, slots=True)
 class Table(Generic[T]):
-    """How a kind of thing is listed."""
+    """Columns of a kind of resource."""
 
     columns: Sequence[Column[T]]
     id: Callable[[T], str]
@@ -79,7 +79,7 @@ def print_rows(rows: Iterable[T], table: Table[T], printing: Printing) -> None:
 
 
 def print_one(thing: msgspec.Struct, id: str, printing: Printing, for_people: Callable[[], None]) -> None:
-    """Print one thing: for programs as it is, for people by a function of the command's."""
+    """Print one resource: as data, or in tables with a function of the command."""
     match printing.output:
         case "name":
             click.echo(id)
@@ -92,7 +92,7 @@ def print_one(thing: msgspec.Struct, id: str, printing: Printing, for_people: Ca
 
 
 def print_error(error: MainspringError, output: str) -> None:
-    """Say on stderr what went wrong: the problem for programs, a sentence and a hint for people."""
+    """Print an error on stderr: a problem document, or a message and a hint."""
     if output in {"json", "jsonl", "yaml"}:
         from mainspring.client.responses import problem_of
 
@@ -102,19 +102,19 @@ def print_error(error: MainspringError, output: str) -> None:
 
 
 def say_error(message: str, hint: str = "") -> None:
-    """A sentence on stderr, and what to do."""
+    """Print an error message and a hint on stderr."""
     click.echo(f"{_marked('error:', 'red')} {message}", err=True)
     say_hint(hint)
 
 
 def say_hint(hint: str) -> None:
-    """What to do, on stderr and after a blank line, if there is anything to say."""
+    """Print a hint on stderr after a blank line; nothing if it is empty."""
     if hint:
         click.echo(f"\n{_marked('hint:', 'cyan')} {hint}", err=True)
 
 
 def rich_table(rows: Sequence[T], table: Table[T], printing: Printing, now: datetime) -> RichTable:
-    """The rows as a table for a terminal. Rich is imported only where there is one."""
+    """Return the rows as a rich table. Rich is imported only for terminals."""
     from rich.table import Table as RichTable
     from rich.text import Text
 
@@ -129,7 +129,7 @@ def rich_table(rows: Sequence[T], table: Table[T], printing: Printing, now: date
         room = max(_SHORTEST_SENTENCE, (shutil.get_terminal_size().columns - taken) // len(sentences))
         for place in sentences:
             widths[place] = min(widths[place], room)
-    # What still does not fit is taken from the last column, so that the others can be read.
+    # The last column absorbs the remaining excess, so that the others stay readable.
     excess = sum(widths) + len(_GAP) * len(widths) - shutil.get_terminal_size().columns
     widths[-1] = max(min(widths[-1], _SHORTEST_SENTENCE), widths[-1] - max(0, excess))
     for title, width in zip(titles, widths, strict=True):
@@ -140,26 +140,26 @@ def rich_table(rows: Sequence[T], table: Table[T], printing: Printing, now: date
 
 
 def choose_columns(table: Table[T], printing: Printing) -> list[Column[T]]:
-    """The columns that were asked for. Raises UsageError for one that there is not."""
+    """Return the selected columns. Raises UsageError for an unknown one."""
     if not printing.columns:
         return [column for column in table.columns if printing.output == "wide" or not column.wide]
     return [_find_column(name, table, "--columns") for name in printing.columns]
 
 
 def sort_rows(rows: list[T], table: Table[T], printing: Printing, now: datetime) -> list[T]:
-    """The rows in the order that was asked for; those without a value come last."""
+    """Sort the rows; those without a value come last."""
     if printing.sort is None:
         return rows
     column = _find_column(printing.sort.removeprefix("-"), table, "--sort")
     known = [(value, row) for row in rows if (value := column.read(row, now)) is not None]
     unknown = [row for row in rows if column.read(row, now) is None]
-    # One column has values of one kind, so they can be compared.
+    # Values of a column have the same type, so they are comparable.
     known.sort(key=lambda pair: pair[0], reverse=printing.sort.startswith("-"))
     return [row for _, row in known] + unknown
 
 
 def say(value: Cell, now: datetime) -> str:
-    """A value in a table."""
+    """Format a value of a table."""
     match value:
         case None | "":
             return _NOTHING
@@ -168,12 +168,12 @@ def say(value: Cell, now: datetime) -> str:
         case timedelta():
             return say_seconds(value.total_seconds())
         case _:
-            # What users wrote must not break the lines of a table, or command the terminal.
+            # User input must not break lines or send control sequences to the terminal.
             return "".join(character if character.isprintable() else " " for character in str(value))
 
 
 def say_ago(at: datetime, now: datetime) -> str:
-    """How long ago, in one unit: `12s ago`, `3m ago`; or `in 5m`, to the nearest: what lasts 4h begins with `in 4h`."""
+    """Format a relative time in one unit: `12s ago`, or `in 5m`, rounded so that a 4h timer starts with `in 4h`."""
     seconds = (now - at).total_seconds()
     for unit, size in (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1)):
         if seconds >= size or (seconds >= 0 and unit == "s"):
@@ -184,7 +184,7 @@ def say_ago(at: datetime, now: datetime) -> str:
 
 
 def say_time(at: datetime | None, printing: Printing) -> str:
-    """A time to the second, in the zone of this machine or in the one that was asked for."""
+    """Format a time to the second, in the selected or local time zone."""
     if at is None:
         return _NOTHING
     return at.astimezone(printing.zone).isoformat(sep=" ", timespec="seconds")
@@ -199,7 +199,7 @@ def _print_table(rows: Sequence[T], table: Table[T], printing: Printing, now: da
 
 
 def plain_lines(rows: Sequence[T], table: Table[T], printing: Printing, now: datetime) -> list[str]:
-    """A table as plain text, the columns aligned."""
+    """Format a table as aligned plain text."""
     columns = choose_columns(table, printing)
     cells = [[say(column.read(row, now), now) for column in columns] for row in rows]
     if printing.headers:
@@ -223,7 +223,8 @@ def _find_column(name: str, table: Table[T], option: str) -> Column[T]:
     for column in table.columns:
         if column.name == wanted:
             return column
-    raise click.UsageError(f"{option}: there is no column {name}; there are {', '.join(c.name for c in table.columns)}")
+    known = ", ".join(column.name for column in table.columns)
+    raise click.UsageError(f"{option}: there is no column {name}; choose from {known}")
 
 
 def _marked(word: str, style: str) -> str:

@@ -1,7 +1,7 @@
-"""Amounts of cores, memory, GPUs and disk: how they are typed, and how they are shown.
+"""Parse and format amounts of CPU, memory, GPUs and disk.
 
---cpu 8 --memory 16Gi          so much
---cpu none                     nothing is said of it any more
+--cpu 8 --memory 16Gi          set
+--cpu none                     remove
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 NONE = "none"
 TITLES = {"cpu": "cores", "memory": "memory", "gpu": "GPUs", "disk": "disk"}
-"""What people call each resource."""
+"""Display name of each resource."""
 _RESOURCES = {
     "cpu": ("CORES", "cores, as 8 or 500m"),
     "memory": ("SIZE", "memory, as 16Gi"),
@@ -30,9 +30,9 @@ _RESOURCES = {
 
 
 def takes_amounts(name: str, prefix: str, help: str) -> Callable[[Call], Call]:
-    """For a command that takes amounts, as `--cpu` or with a prefix: as `name` it gets what was said, by resource.
+    """Add options for amounts, such as `--cpu`, with a prefix; the command gets the given ones as `name`, by resource.
 
-    `help` has braces where the resource goes.
+    `help` has braces for the resource.
     """
 
     def decorate(command: Call) -> Call:
@@ -51,13 +51,13 @@ def takes_amounts(name: str, prefix: str, help: str) -> Callable[[Call], Call]:
                 f"--{prefix}{resource}", f"{name}_{resource}", metavar=metavar, help=help.format(about)
             )
             call = option(call)
-        return call  # type: ignore[return-value]  # it takes what its options give, not what the command does
+        return call  # type: ignore[return-value]  # the wrapper has a different signature
 
     return decorate
 
 
 def read_or_none(option: str, text: str, read: Callable[[str], T]) -> T | None:
-    """What was typed; None for `none`, which says nothing of it any more. Raises UsageError."""
+    """Parse a value; None for `none`. Raises UsageError."""
     if text == NONE:
         return None
     try:
@@ -67,25 +67,25 @@ def read_or_none(option: str, text: str, read: Callable[[str], T]) -> T | None:
 
 
 def read_count(text: str) -> int:
-    """A whole number that is not below zero. Raises ValueError."""
+    """Parse a non-negative integer. Raises ValueError."""
     if not text.isdecimal():
         raise ValueError("must be a whole number")
     return int(text)
 
 
 def read_weight(text: str) -> float:
-    """A number above zero. Raises ValueError."""
+    """Parse a positive number. Raises ValueError."""
     try:
         weight = float(text)
     except ValueError as error:
         raise ValueError("must be a number such as 2 or 0.5") from error
     if not 0 < weight < float("inf"):
-        raise ValueError("must be above zero")
+        raise ValueError("must be positive")
     return weight
 
 
 def say_amounts(amounts: Amounts | None) -> str:
-    """What is said, in one line: `8 cores, 16Gi memory`; empty if nothing is."""
+    """Format amounts on one line: `8 cores, 16Gi memory`; empty if none is set."""
     if amounts is None:
         return ""
     said = ((resource, getattr(amounts, resource)) for resource in _RESOURCES)
@@ -97,14 +97,14 @@ def say_amounts(amounts: Amounts | None) -> str:
 
 
 def say_amount(resource: str, value: float | None) -> str:
-    """So much of a resource, without its name: `8`, `16Gi`."""
+    """Format an amount without its resource: `8`, `16Gi`."""
     from mainspring.definitions.quantities import say_bytes
 
     return say_bytes(int(value or 0)) if resource in _SIZES else f"{value or 0:g}"
 
 
 def say_use(use: Amounts, guaranteed: Amounts, burst: Amounts) -> list[tuple[str, str]]:
-    """What is used of each resource against what is promised and allowed: `10 of 10 guaranteed and 4 of 4 burst`."""
+    """Format the usage of each resource against guarantee and burst: `10 of 10 guaranteed and 4 of 4 burst`."""
     lines = []
     for resource, title in TITLES.items():
         used, promised, most = (getattr(amounts, resource) for amounts in (use, guaranteed, burst))
@@ -118,7 +118,7 @@ def say_use(use: Amounts, guaranteed: Amounts, burst: Amounts) -> list[tuple[str
         elif promised and beyond:
             parts.append(f"{say(beyond)} burst")
         elif not promised:
-            parts.append(f"{say(used)}, without a limit")
+            parts.append(f"{say(used)}, unlimited")
         lines.append((title, " and ".join(parts)))
     return lines
 

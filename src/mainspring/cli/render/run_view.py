@@ -1,8 +1,8 @@
-"""A run as it is watched: a picture that changes at a terminal, a line per change otherwise.
+"""Watch a run: a live view on a terminal, otherwise one line per transition.
 
-The stream of events is opened first and the tasks are read after it, so that no change falls between the two; what the
-stream tells twice, or late, is known by its number (`generation`, `seq`) and left out. When nothing happens the tasks
-are read again: the picture is right even if an event was missed.
+The event stream is opened before the tasks are read, so no change is lost in between; duplicate and late events are
+recognized by `generation` and `seq` and skipped. When the stream is idle the tasks are read again, which corrects the
+view if an event was missed.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from mainspring.protocol.clock import MachineClock
 from mainspring.protocol.rest.runs import RunView, TaskView, TransitionView
 
 _MOST_READ_AGAIN = 200
-"""Of a run with more tasks than that, an event's task is not asked for by itself: the worker's name is left out."""
+"""In runs with more tasks, an event's task is not fetched, so the worker name is omitted."""
 _ON_A_WORKER = frozenset({"ASSIGNED", "RUNNING"})
 _LOOK_SECONDS = 0.2
 _ROOM_BESIDE_ROWS = 6
 
 
 class RunStory:
-    """Tells a run to whoever looks on."""
+    """Shows the progress of a run."""
 
     def __init__(self, client: Client, run_id: str, printing: Printing, timeout_seconds: float | None) -> None:
         self._client = client
@@ -48,7 +48,7 @@ class RunStory:
         self._live: Live | None = None
 
     def tell(self) -> RunView | None:
-        """Show it until its end, which is returned; None if the time was over first."""
+        """Show the run until it ends, and return it; None on timeout."""
         with ExitStack() as stack:
             if self._printing.is_for_people and terminal.is_drawn_to(sys.stdout):
                 self._live = stack.enter_context(terminal.live_view(self._printing.color, self._picture))
@@ -62,7 +62,7 @@ class RunStory:
                 if self._until is not None and self._clock.monotonic() >= self._until:
                     return None
                 if all(task.state in FINAL_TASK_STATES for task in self._tasks.values()) and self._tasks:
-                    # All tasks are over, so the run is about to be: no event says so.
+                    # All tasks have ended, so the run is about to end; there is no event for that.
                     self._clock.pause(_LOOK_SECONDS)
                     run = self._look_again()
                 elif (event := next(steps)) is None:
@@ -73,9 +73,9 @@ class RunStory:
             return run
 
     def _look_again(self) -> RunView:
-        """Read the run and its tasks as they are now, and tell what is new.
+        """Read the run and its tasks, and print what changed.
 
-        The run first: if it is over, so are its tasks, and none of them is left out.
+        The run is read first: if it has ended, all its tasks have ended too.
         """
         run = self._client.run(self._run_id)
         for task in self._client.tasks_of(self._run_id):
@@ -89,7 +89,7 @@ class RunStory:
     def _take(self, event: TransitionView) -> None:
         before = self._tasks.get(event.task_id)
         if before is not None and before.seq >= event.seq:
-            # The tasks were read after this had happened.
+            # The tasks were read after this event.
             return
         if before is None or (len(self._tasks) <= _MOST_READ_AGAIN and event.end in _ON_A_WORKER):
             task = self._client.task(event.task_id)
@@ -100,7 +100,7 @@ class RunStory:
         self._say(self._tasks[event.task_id], event)
 
     def _say(self, task: TaskView, event: TransitionView | None = None) -> None:
-        """A change, as a line; in a picture it shows by itself."""
+        """Print a transition, unless a live view shows it."""
         if self._printing.output == "jsonl" and event is not None:
             click.echo(msgspec.json.encode(event))
             return
@@ -119,7 +119,7 @@ class RunStory:
             self._live.refresh()
 
     def _picture(self) -> RenderableType:
-        """The run as it is known now; also drawn by another thread, so it takes the tasks once."""
+        """Draw the run. Another thread may call this, so the tasks are copied once."""
         now = self._clock.wall()
         run, tasks = self._run, list(self._tasks.values())
         if run is None:
@@ -139,7 +139,7 @@ class RunStory:
 
 
 def _as_told(task: TaskView, event: TransitionView, worker: str | None) -> TaskView:
-    """The view of a task as an event tells it: what was read may be older or newer."""
+    """Apply an event to the view of a task, which may be older or newer."""
     told = {
         "state": event.end, "since": event.at, "because": event.because, "attempt": event.attempt, "worker": worker,
         "seq": event.seq,

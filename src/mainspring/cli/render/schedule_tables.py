@@ -1,4 +1,4 @@
-"""How schedules, their windows, events, alerts and failures are listed."""
+"""Tables of schedules, windows, events, alerts, dead letters and durations."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SCHEDULES: Table[ScheduleView] = Table(
         Column("fires", lambda schedule, _: schedule.trigger),
         Column("next", lambda schedule, _: schedule.next_at),
         Column("tenant", lambda schedule, _: schedule.tenant),
-        Column("because", lambda schedule, _: schedule.because),
+        Column("reason", lambda schedule, _: schedule.because),
         Column("id", lambda schedule, _: schedule.id, wide=True),
         Column("version", lambda schedule, _: schedule.version, wide=True),
         Column("pool", lambda schedule, _: schedule.pool, wide=True),
@@ -42,10 +42,10 @@ SCHEDULES: Table[ScheduleView] = Table(
 CHANGES: Table[ChangeView] = Table(
     [
         Column("at", lambda change, _: change.at),
-        Column("act", lambda change, _: change.act),
+        Column("action", lambda change, _: change.act),
         Column("by", lambda change, _: change.by),
         Column("version", lambda change, _: change.version),
-        Column("detail", lambda change, _: change.why),
+        Column("reason", lambda change, _: change.why),
     ],
     id=lambda change: change.at.isoformat(),
 )
@@ -56,7 +56,7 @@ BACKFILLS: Table[BackfillSummary] = Table(
         Column("parallel", lambda backfill, _: backfill.max_parallel),
         Column("by", lambda backfill, _: backfill.by),
         Column("created", lambda backfill, _: backfill.created_at),
-        Column("detail", lambda backfill, _: backfill.why),
+        Column("reason", lambda backfill, _: backfill.why),
     ],
     id=lambda backfill: backfill.id,
 )
@@ -77,7 +77,7 @@ RECEIVED: Table[ReceivedView] = Table(
     [
         Column("id", lambda event, _: event.id),
         Column("source", lambda event, _: event.source),
-        Column("done", lambda event, _: "received" if event.is_new else "had come before"),
+        Column("outcome", lambda event, _: "received" if event.is_new else "duplicate"),
     ],
     id=lambda event: event.id,
 )
@@ -100,20 +100,20 @@ DEAD_LETTERS: Table[DeadLetterView] = Table(
         Column("task", lambda dead, _: f"{dead.task}[{dead.label}]" if dead.label else dead.task),
         Column("job", lambda dead, _: dead.job),
         Column("state", lambda dead, _: dead.state),
-        Column("tries", lambda dead, _: dead.tries),
+        Column("attempts", lambda dead, _: dead.tries),
         Column("ended", lambda dead, _: dead.ended_at),
         Column("error", lambda dead, _: say_failure(dead.error) or dead.because),
         Column("id", lambda dead, _: dead.task_id),
         Column("tenant", lambda dead, _: dead.tenant, wide=True),
         Column("run", lambda dead, _: dead.run_id, wide=True),
         Column("history", lambda dead, _: "yes" if dead.in_history else "no", wide=True),
-        Column("because", lambda dead, _: dead.because, wide=True),
+        Column("reason", lambda dead, _: dead.because, wide=True),
     ],
     id=lambda dead: dead.task_id,
 )
 DURATIONS: Table[DurationView] = Table(
     [
-        Column("task", lambda usual, _: usual.task or "(the run)"),
+        Column("task", lambda usual, _: usual.task or "(run)"),
         Column("p50", lambda usual, _: timedelta(seconds=usual.p50_seconds)),
         Column("p90", lambda usual, _: timedelta(seconds=usual.p90_seconds)),
         Column("p99", lambda usual, _: timedelta(seconds=usual.p99_seconds)),
@@ -125,7 +125,7 @@ DURATIONS: Table[DurationView] = Table(
 
 
 def upcoming_table(printing: Printing) -> Table[UpcomingView]:
-    """What is to come, with the times of the zone that was asked for."""
+    """Return the table of upcoming windows, with times in the selected time zone."""
     return Table(
         [
             Column("next", lambda coming, now: _say_next(coming.window_at, now, printing)),
@@ -141,7 +141,7 @@ def upcoming_table(printing: Printing) -> Table[UpcomingView]:
 
 
 def fires_table(printing: Printing) -> Table[FireView]:
-    """What became of windows, each named by its time."""
+    """Return the table of windows and their outcomes."""
     return Table(
         [
             Column("window", lambda fire, now: say_moment(fire.window_at, now, printing)),
@@ -149,7 +149,7 @@ def fires_table(printing: Printing) -> Table[FireView]:
             Column("outcome", lambda fire, _: fire.outcome),
             Column("result", lambda fire, _: fire.run_state),
             Column("run", lambda fire, _: fire.run_id),
-            Column("because", lambda fire, _: fire.because),
+            Column("reason", lambda fire, _: fire.because),
             Column("by", lambda fire, _: fire.by, wide=True),
             Column("generation", lambda fire, _: fire.generation, wide=True),
             Column("starts", lambda fire, _: fire.start_at, wide=True),
@@ -162,11 +162,11 @@ def fires_table(printing: Printing) -> Table[FireView]:
 
 
 def windows_table(printing: Printing) -> Table[BackfillWindowView]:
-    """The windows of a backfill."""
+    """Return the table of a backfill's windows."""
     return Table(
         [
             Column("window", lambda window, now: say_moment(window.window_at, now, printing)),
-            Column("runs", lambda window, _: "runs" if window.is_wanted else "there already"),
+            Column("plan", lambda window, _: "run" if window.is_wanted else "skip (already ran)"),
             Column("generation", lambda window, _: window.generation, wide=True),
         ],
         id=lambda window: window.window_at.isoformat(),
@@ -174,14 +174,14 @@ def windows_table(printing: Printing) -> Table[BackfillWindowView]:
 
 
 def say_moment(at: datetime, now: datetime, printing: Printing) -> str:
-    """A time with its day: `Sun 15 Nov 11:00:00`, with the year if that is another."""
+    """Format a time with its day: `Sun 15 Nov 11:00:00`, with the year if it differs from the current one."""
     local = at.astimezone(printing.zone)
     form = "%a %d %b %H:%M:%S" if local.year == now.astimezone(printing.zone).year else "%a %d %b %Y %H:%M:%S"
     return local.strftime(form)
 
 
 def say_result(fire: FireView) -> str:
-    """What became of a window, in a word or two: how its run ended and how long it took, or why there is none."""
+    """Format the result of a window: the state and duration of its run, or its outcome without a run."""
     if fire.run_state is None:
         return "started" if fire.outcome == "ran" else fire.outcome
     if fire.start_at is None or fire.run_ended_at is None:

@@ -1,4 +1,4 @@
-"""How tenants with what they use, quotas, groups, pools, policies, freezes, queues and decisions are listed."""
+"""Tables of tenants, quotas, groups, pools, policies, freezes, queues and decisions."""
 
 from __future__ import annotations
 
@@ -29,30 +29,34 @@ _EVERY_OTHER = "*"
 
 
 class TenantLine(TenantView, frozen=True, kw_only=True):
-    """A tenant, and what it uses of a pool."""
+    """A tenant and its usage of a pool."""
 
     use: TenantUseView | None
-    """None: nobody leads the pool now, or the tenant has nothing there."""
+    """None if the pool has no leader, or the tenant has no work there."""
     p0: GrantView | None
-    """It may ask for P0."""
+    """The tenant's P0 grant."""
 
 
 class QuotaLine(QuotaView, frozen=True, kw_only=True):
-    """A quota, and what is used of it."""
+    """A quota and its usage."""
 
     use: TenantUseView | None
+
+
+def _override_until(quota: QuotaView, now: datetime) -> datetime | None:
+    return quota.raised.until if quota.raised is not None and is_raised(quota, now) else None
 
 
 TENANTS: Table[TenantLine] = Table(
     [
         Column("name", lambda tenant, _: tenant.name),
-        Column("rooms", lambda tenant, _: None if tenant.use is None else tenant.use.rooms),
+        Column("running", lambda tenant, _: None if tenant.use is None else tenant.use.rooms),
         Column("cpu", lambda tenant, _: None if tenant.use is None else say_amount("cpu", tenant.use.use.cpu)),
         Column("memory", lambda tenant, _: None if tenant.use is None else say_amount("memory", tenant.use.use.memory)),
         Column("queued", lambda tenant, _: None if tenant.use is None else say_waiting(tenant.use.queued)),
         Column("share", lambda tenant, _: None if tenant.use is None else say_part(tenant.use.share)),
-        Column("entitled", lambda tenant, _: None if tenant.use is None else say_part(tenant.use.entitled)),
-        Column("on", lambda tenant, _: "burst" if tenant.use is not None and tenant.use.is_on_burst else None),
+        Column("fair_share", lambda tenant, _: None if tenant.use is None else say_part(tenant.use.entitled)),
+        Column("burst", lambda tenant, _: "yes" if tenant.use is not None and tenant.use.is_on_burst else None),
         Column("title", lambda tenant, _: tenant.title),
         Column("detail", lambda tenant, _: (tenant.use is not None and tenant.use.blocked_by) or tenant.note),
         Column("p0", lambda tenant, _: None if tenant.p0 is None else "granted", wide=True),
@@ -73,9 +77,9 @@ QUOTAS: Table[QuotaView] = Table(
         Column("tasks", lambda quota, now: held(quota, now).max_tasks),
         Column("guaranteed", lambda quota, now: say_amounts(held(quota, now).guaranteed)),
         Column("burst", lambda quota, now: say_amounts(held(quota, now).burst)),
-        Column("raised", lambda quota, now: quota.raised.until if is_raised(quota, now) and quota.raised else None),
+        Column("override_until", _override_until),
         Column("updated", lambda quota, _: quota.updated_at),
-        Column("booked", lambda quota, _: ",".join(booking.name for booking in quota.bookings) or None, wide=True),
+        Column("bookings", lambda quota, _: ",".join(booking.name for booking in quota.bookings) or None, wide=True),
         Column("fan_out", lambda quota, now: held(quota, now).max_fan_out, wide=True),
         Column("failures_per_hour", lambda quota, now: held(quota, now).failures_per_hour, wide=True),
         Column("version", lambda quota, _: quota.version, wide=True),
@@ -86,7 +90,7 @@ QUOTAS: Table[QuotaView] = Table(
 GROUPS: Table[GroupView] = Table(
     [
         Column("name", lambda group, _: group.name),
-        Column("most", lambda group, _: group.most),
+        Column("limit", lambda group, _: group.most),
         Column("per", lambda group, _: None if group.per_seconds is None else timedelta(seconds=group.per_seconds)),
         Column("tenant", lambda group, _: group.tenant),
         Column("updated", lambda group, _: group.updated_at),
@@ -102,7 +106,7 @@ POOLS: Table[PoolView] = Table(
         Column("leader", lambda pool, _: pool.leader),
         Column("labels", lambda pool, _: say_labels(pool.labels)),
         Column("zones", lambda pool, _: ",".join(pool.zones) or "any"),
-        Column("most", lambda pool, _: say_amounts(pool.max_resources)),
+        Column("max_per_task", lambda pool, _: say_amounts(pool.max_resources)),
         Column("detail", lambda pool, _: pool.note),
         Column("version", lambda pool, _: pool.version, wide=True),
         Column("updated", lambda pool, _: pool.updated_at, wide=True),
@@ -113,8 +117,8 @@ POOLS: Table[PoolView] = Table(
 POLICIES: Table[PolicyView] = Table(
     [
         Column("name", lambda policy, _: policy.name),
-        Column("jobs_with", lambda policy, _: say_labels({policy.label: policy.value})),
-        Column("need", lambda policy, _: say_labels(policy.requires)),
+        Column("job_label", lambda policy, _: say_labels({policy.label: policy.value})),
+        Column("pool_labels", lambda policy, _: say_labels(policy.requires)),
         Column("pools", lambda policy, _: ",".join(policy.pools) or "none"),
         Column("detail", lambda policy, _: policy.note),
         Column("version", lambda policy, _: policy.version, wide=True),
@@ -130,7 +134,7 @@ FREEZES: Table[FreezeView] = Table(
         Column("since", lambda freeze, _: freeze.since),
         Column("until", lambda freeze, _: freeze.until),
         Column("by", lambda freeze, _: freeze.by),
-        Column("detail", lambda freeze, _: freeze.why),
+        Column("reason", lambda freeze, _: freeze.why),
     ],
     id=lambda freeze: f"{freeze.kind} {freeze.subject}".rstrip(),
 )
@@ -140,8 +144,8 @@ LINES: Table[LineView] = Table(
         Column("tenant", lambda line, _: line.tenant),
         Column("waiting", lambda line, _: line.waiting),
         Column("since", lambda line, _: line.since),
-        Column("wants", lambda line, _: line.wants),
-        Column("because", lambda line, _: line.why or "it is next"),
+        Column("request", lambda line, _: line.wants),
+        Column("reason", lambda line, _: line.why or "next"),
     ],
     id=lambda line: f"{line.priority}/{line.tenant}/{line.wants}",
 )
@@ -152,7 +156,7 @@ KEPT_ROOMS: Table[KeptRoomView] = Table(
         Column("priority", lambda room, _: room.priority),
         Column("worker", lambda room, _: room.worker),
         Column("until", lambda room, _: room.until),
-        Column("because", lambda room, _: room.why),
+        Column("reason", lambda room, _: room.why),
     ],
     id=lambda room: room.task,
 )
@@ -163,7 +167,7 @@ DECISIONS: Table[DecisionView] = Table(
         Column("task", lambda decision, _: decision.name),
         Column("request", lambda decision, _: say_request(decision)),
         Column("worker", lambda decision, _: decision.worker),
-        Column("why", lambda decision, _: decision.why),
+        Column("reason", lambda decision, _: decision.why),
         Column("priority", lambda decision, _: decision.priority, wide=True),
         Column("free", lambda decision, _: _say_some(decision.free), wide=True),
         Column("score", lambda decision, _: None if decision.score is None else f"{decision.score:.2f}", wide=True),
@@ -171,7 +175,7 @@ DECISIONS: Table[DecisionView] = Table(
         Column("attempt", lambda decision, _: decision.attempt, wide=True),
         Column("tenant", lambda decision, _: decision.tenant, wide=True),
         Column("pool", lambda decision, _: decision.pool, wide=True),
-        Column("looked_at", lambda decision, _: decision.looked_at, wide=True),
+        Column("workers_checked", lambda decision, _: decision.looked_at, wide=True),
         Column("victims", lambda decision, _: say_victims(decision), wide=True),
         Column("version", lambda decision, _: decision.version, wide=True),
         Column("id", lambda decision, _: decision.id, wide=True),
@@ -181,12 +185,12 @@ DECISIONS: Table[DecisionView] = Table(
 
 
 def is_raised(quota: QuotaView, now: datetime) -> bool:
-    """Whether another quota holds for a while."""
+    """Whether a temporary override is active."""
     return quota.raised is not None and now < quota.raised.until
 
 
 def held(quota: QuotaView, now: datetime) -> QuotaTerms:
-    """What holds now, with what is booked for now."""
+    """Return the effective quota: the base or override, with active bookings."""
     terms = quota.raised.quota if quota.raised is not None and is_raised(quota, now) else quota.quota
     promised = [terms.guaranteed, *(booking.guaranteed for booking in quota.bookings if booking.holds)]
     most = {name: max(getattr(one, name) or 0 for one in promised) or None for name in Amounts.__struct_fields__}
@@ -194,29 +198,29 @@ def held(quota: QuotaView, now: datetime) -> QuotaTerms:
 
 
 def say_waiting(waiting: dict[str, int]) -> str | None:
-    """How many wait, by priority: `P1 3  P2 12`; nothing if none do."""
+    """Format waiting counts by priority: `P1 3  P2 12`; None if there are none."""
     return "  ".join(f"{name} {number:,}" for name, number in sorted(waiting.items()) if number) or None
 
 
 def say_part(part: float) -> str:
-    """A part of the whole; of one width, so that a column can be sorted by it."""
+    """Format a percentage with fixed width, so that a column sorts by it."""
     return f"{part:>4.0%}"
 
 
 def say_request(decision: DecisionView) -> str:
-    """What a task asked for, in one line."""
+    """Format the request of a task on one line."""
     request = decision.request
     parts = [_say_some(request.resources), say_labels(request.labels), f"zone {request.zone}" if request.zone else ""]
     return ", ".join(filter(None, parts))
 
 
 def say_victims(decision: DecisionView) -> str:
-    """Who was asked to make room, as far as that may be seen."""
+    """Format the preempted tasks that the caller may see, and the number of others."""
     named = [victim.task_id for victim in decision.victims]
     others = decision.victims_in_all - len(named)
     return ", ".join([*named, *([f"{others} more"] if others else [])])
 
 
 def _say_some(amounts: Amounts | None) -> str:
-    """Amounts without those of which there is nothing."""
+    """Format amounts without zero GPUs and disk."""
     return say_amounts(amounts and replace(amounts, gpu=amounts.gpu or None, disk=amounts.disk or None))

@@ -1,4 +1,4 @@
-"""How each kind of thing is listed: its columns, the same in every command."""
+"""Tables of runs, tasks, attempts, workers, jobs and tokens, shared by all commands."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ _FAILED = ("FAILED", "PARTIAL", "TIMED_OUT")
 
 
 def say_promise(run: RunView, now: datetime) -> str | None:
-    """By when a run is to be over, and whether that is kept; nothing if it is by no time."""
+    """Format the deadline status of a run; None if it has no deadline."""
     if run.finish_by is None:
         return None
     if run.ended_at is not None:
-        return "kept" if run.ended_at < run.finish_by else f"late by {_say_length(run.ended_at - run.finish_by)}"
+        return "met" if run.ended_at < run.finish_by else f"late by {_say_length(run.ended_at - run.finish_by)}"
     if now >= run.finish_by:
         return f"late by {_say_length(now - run.finish_by)}"
     return f"in {_say_length(run.finish_by - now)}{', at risk' if run.at_risk_at is not None else ''}"
@@ -46,8 +46,8 @@ RUNS: Table[RunView] = Table(
         Column("tasks", lambda run, _: run.task_count),
         Column("created", lambda run, _: run.created_at),
         Column("took", lambda run, now: _took(run.adopted_at, run.ended_at, now)),
-        Column("because", lambda run, _: run.because),
-        Column("finish_by", say_promise, wide=True),
+        Column("reason", lambda run, _: run.because),
+        Column("deadline", say_promise, wide=True),
         Column("pool", lambda run, _: run.pool, wide=True),
         Column("submitted_by", lambda run, _: run.submitted_by, wide=True),
         Column("starts", lambda run, _: run.start_at, wide=True),
@@ -63,7 +63,7 @@ TASKS: Table[TaskView] = Table(
         Column("worker", lambda task, _: task.worker),
         Column("since", lambda task, _: task.since),
         Column("ran", lambda task, now: _took(task.started_at, task.ended_at, now)),
-        Column("because", lambda task, _: task.because),
+        Column("reason", lambda task, _: task.because),
         Column("id", lambda task, _: task.id),
         Column("run", lambda task, _: task.run_id, wide=True),
         Column("tenant", lambda task, _: task.tenant, wide=True),
@@ -91,7 +91,7 @@ TRANSITIONS: Table[TransitionView] = Table(
         Column("state", lambda step, _: step.end),
         Column("attempt", lambda step, _: step.attempt or None),
         Column("by", lambda step, _: step.by),
-        Column("because", lambda step, _: step.because),
+        Column("reason", lambda step, _: step.because),
         Column("seq", lambda step, _: step.seq, wide=True),
         Column("generation", lambda step, _: step.generation, wide=True),
     ],
@@ -109,7 +109,7 @@ WORKERS: Table[WorkerView] = Table(
         Column("pool", lambda worker, _: worker.pool),
         Column("zone", lambda worker, _: worker.zone),
         Column("isolation", lambda worker, _: say_levels(worker.labels)),
-        Column("heard", lambda worker, _: worker.last_heard_at),
+        Column("last_heartbeat", lambda worker, _: worker.last_heard_at),
         Column("version", lambda worker, _: worker.version),
         Column("disk", lambda worker, _: say_bytes(worker.disk_bytes), wide=True),
         Column("since", lambda worker, _: worker.since, wide=True),
@@ -154,7 +154,7 @@ TOKENS: Table[TokenView] = Table(
         Column("tenant", lambda token, _: token.tenant),
         Column("roles", lambda token, _: ",".join(token.roles)),
         Column("expires", lambda token, _: token.expires_at),
-        Column("used", lambda token, _: token.last_used_at),
+        Column("last_used", lambda token, _: token.last_used_at),
         Column("revoked", lambda token, _: token.revoked_at),
         Column("created", lambda token, _: token.created_at, wide=True),
         Column("created_by", lambda token, _: token.created_by, wide=True),
@@ -176,7 +176,7 @@ BULK_ACTS: Table[BulkActLine] = Table(
         Column("run", lambda line, _: line.run_id),
         Column("job", lambda line, _: line.job),
         Column("state", lambda line, _: line.state),
-        Column("done", lambda line, _: "done" if line.changed else "refused" if line.problem is not None else None),
+        Column("outcome", lambda line, _: "done" if line.changed else "rejected" if line.problem is not None else None),
         Column("detail", lambda line, _: line.detail if line.problem is None else line.problem.detail),
     ],
     id=lambda line: line.run_id,
@@ -184,38 +184,38 @@ BULK_ACTS: Table[BulkActLine] = Table(
 
 
 def say_task(task: TaskView) -> str:
-    """A task's name, and of one that a fan-out made what tells it from the others: `fetch[Oslo]`."""
+    """Format a task name, with its label in a fan-out: `fetch[Oslo]`."""
     return f"{task.name}[{task.label}]" if task.label else task.name
 
 
 def say_counts(states: dict[str, int]) -> str:
-    """How many are in which state: `2 FAILED  8 SUCCEEDED`."""
+    """Format counts by state: `2 FAILED  8 SUCCEEDED`."""
     return "  ".join(f"{number} {state}" for state, number in sorted(states.items()))
 
 
 def say_share(day: JobDayView) -> str | None:
-    """How many of a day's runs succeeded; nothing if there was none."""
+    """Format the success rate of a day; None without runs."""
     return f"{day.states.get('SUCCEEDED', 0) / day.runs:.0%}" if day.runs else None
 
 
 def say_labels(labels: dict[str, str]) -> str:
-    """Labels in one line; one without a value by its name alone."""
+    """Format labels on one line; those without a value by name."""
     return " ".join(f"{name}={value}" if value else name for name, value in sorted(labels.items()))
 
 
 def say_levels(labels: dict[str, str]) -> str:
-    """The levels of isolation that a worker offers, from the least to the most."""
+    """Format the isolation levels that a worker offers, weakest first."""
     return " ".join(level for level in LEVELS if label_of(level) in labels)
 
 
 def say_json(raw: msgspec.Raw) -> str | None:
-    """JSON of the user's, in one line; nothing for null."""
+    """Format user JSON on one line; None for null."""
     text = bytes(raw).decode(errors="replace")
     return None if text == "null" else text
 
 
 def say_failure(raw: msgspec.Raw) -> str | None:
-    """What an attempt failed with: its message, or whatever there is."""
+    """Format the error of an attempt: its message, or else the raw JSON."""
     error = msgspec.json.decode(raw)
     message = error.get("message") if isinstance(error, dict) else None
     return message if isinstance(message, str) else say_json(raw)

@@ -1,4 +1,4 @@
-"""The terminal: whether there are colours, what colour a state has, and a view that is drawn again and again."""
+"""The terminal: color support, state colors, progress bars and live views."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ STYLES = {
     "lost": "red",
     "gone": "dim",
 }
-"""A colour for what is also said as a word."""
+"""Colors of states, in addition to the words."""
 _TERMINATED = 143
 
 
 def has_color(choice: str, stream: TextIO) -> bool:
-    """Whether to use colours: the choice first, then NO_COLOR, then FORCE_COLOR, then whether it is a terminal."""
+    """Whether to use color: by the option, then NO_COLOR, then FORCE_COLOR, then whether it is a terminal."""
     if choice != "auto":
         return choice == "always"
     if os.environ.get("NO_COLOR"):
@@ -48,7 +48,7 @@ def has_color(choice: str, stream: TextIO) -> bool:
 
 
 def console(color: str, stream: TextIO) -> Console:
-    """A console that draws for people."""
+    """Return a rich console for a stream."""
     from rich.console import Console
 
     wanted = has_color(color, stream)
@@ -59,13 +59,13 @@ def console(color: str, stream: TextIO) -> Console:
 
 
 def is_drawn_to(stream: TextIO) -> bool:
-    """Whether somebody looks on who wants to see things move."""
+    """Whether a stream is a terminal that supports live updates."""
     return stream.isatty() and os.environ.get("TERM") != "dumb" and not os.environ.get("MAINSPRING_NO_PROGRESS")
 
 
 @contextmanager
 def bar(what: str, total: int | None) -> Iterator[Callable[[int], None]]:
-    """A bar on stderr if somebody looks on; whoever has it says how many are done."""
+    """Show a progress bar on stderr if it is a terminal. Yields a function that sets the completed count."""
     if not is_drawn_to(sys.stderr):
         yield lambda done: None
         return
@@ -79,7 +79,7 @@ def bar(what: str, total: int | None) -> Iterator[Callable[[int], None]]:
 
 @contextmanager
 def status(what: str) -> Iterator[Callable[[int], None]]:
-    """A line on stderr that moves if somebody looks on, for what has no end that is known before; as with `bar`."""
+    """Show a spinner on stderr if it is a terminal, for work of unknown length. Yields a function as `bar` does."""
     if not is_drawn_to(sys.stderr):
         yield lambda done: None
         return
@@ -89,9 +89,9 @@ def status(what: str) -> Iterator[Callable[[int], None]]:
 
 @contextmanager
 def live_view(color: str, draw: Callable[[], RenderableType]) -> Iterator[Live]:
-    """A view that is drawn every second, and when it is refreshed, from another thread.
+    """Show a view that is redrawn every second, by another thread, and when refreshed.
 
-    The terminal is as it was afterwards, also after SIGTERM.
+    The terminal is restored afterwards, also on SIGTERM.
     """
     from rich.live import Live
 
@@ -106,7 +106,7 @@ def live_view(color: str, draw: Callable[[], RenderableType]) -> Iterator[Live]:
 
 @contextmanager
 def whole_screen(color: str, draw: Callable[[], RenderableType]) -> Iterator[Live]:
-    """A view that has the whole screen for itself, drawn when it is refreshed; what was there comes back afterwards."""
+    """Show a full-screen view, redrawn when refreshed. The previous screen is restored afterwards."""
     from rich.live import Live
 
     with (
@@ -118,7 +118,7 @@ def whole_screen(color: str, draw: Callable[[], RenderableType]) -> Iterator[Liv
 
 @contextmanager
 def leaving_when_told() -> Iterator[None]:
-    """SIGTERM ends the block as an interrupt does, so that what is in it can clean up."""
+    """Turn SIGTERM into SystemExit within the block, so that it can clean up."""
 
     def leave(_number: int, _frame: FrameType | None) -> None:
         sys.exit(_TERMINATED)

@@ -1,4 +1,4 @@
-"""Times, lengths of time and parameters as people type them."""
+"""Parse times, durations and parameters."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mainspring.protocol.clock import MachineClock
 
 
 def read_time(text: str, option: str, printing: Printing) -> datetime:
-    """A day, or a day and a time; without a zone it is of this machine, or of --utc or --tz. Raises UsageError."""
+    """Parse a date or date and time, by default in the local zone or that of --utc or --tz. Raises UsageError."""
     try:
         at = datetime.fromisoformat(text)
     except ValueError as error:
@@ -24,17 +24,17 @@ def read_time(text: str, option: str, printing: Printing) -> datetime:
 
 
 def read_time_ahead(text: str, option: str, printing: Printing) -> datetime:
-    """A time as above, or how long from now: `24h`. Raises UsageError."""
+    """Parse a time, or a duration from now such as `24h`. Raises UsageError."""
     try:
         return MachineClock().wall() + timedelta(seconds=seconds_of(text))
     except ValueError:
         return read_time(text, option, printing)
     except OverflowError as error:
-        raise click.UsageError(f"{option} {text}: nobody looks so far ahead") from error
+        raise click.UsageError(f"{option} {text}: too far in the future") from error
 
 
 def read_length(text: str, option: str) -> float:
-    """A length of time such as 30m, in seconds. Raises UsageError."""
+    """Parse a duration such as 30m to seconds. Raises UsageError."""
     try:
         return seconds_of(text)
     except ValueError as error:
@@ -42,12 +42,12 @@ def read_length(text: str, option: str) -> float:
 
 
 def read_params(words: tuple[str, ...]) -> dict[str, object]:
-    """`day=2026-11-15`, `rows=5`, `tags=["a"]`: JSON if it can be read as JSON, text otherwise. Raises UsageError."""
+    """Parse `day=2026-11-15`, `rows=5`, `tags=["a"]`: values are JSON if valid, else strings. Raises UsageError."""
     params: dict[str, object] = {}
     for word in words:
         name, equals, text = word.partition("=")
         if not equals or not name:
-            raise click.UsageError(f"-p {word}: a parameter is NAME=VALUE")
+            raise click.UsageError(f"-p {word}: must be NAME=VALUE")
         try:
             params[name] = msgspec.json.decode(text)
         except msgspec.DecodeError:

@@ -1,4 +1,4 @@
-"""What `mainspring why` prints: the server's own words, coloured a little, and sums as a table."""
+"""Output of `mainspring why`: the server's text with color, and queue summaries as a table."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ _SCHEDULE = "sched_"
 _EVERY_SECONDS = 1.0
 _SHORTEST_LINE = 60
 _LABEL_WIDTH = 14
-"""What is said of a label begins there, and a command two further."""
+"""Column where the text after a label begins; commands are indented by two more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """What somebody wants to know."""
+    """A request for a diagnosis."""
 
     what: str
     changes: tuple[str, ...] = ()
@@ -49,12 +49,12 @@ class Asked:
 
     @property
     def form(self) -> Form:
-        """How the server is to say it."""
+        """Format of the text."""
         return "markdown" if self.is_markdown else "plain"
 
 
 class Whys:
-    """Asks, and prints."""
+    """Fetches and prints diagnoses."""
 
     def __init__(self, client: Client, printing: Printing, asked: Asked) -> None:
         self._client = client
@@ -62,7 +62,7 @@ class Whys:
         self._asked = asked
 
     def show(self, *, check: bool = False) -> bool:
-        """Print the answer once; True if it is to be checked, and somebody has to do something."""
+        """Print the answer once; True if `check` and someone needs to act."""
         if self._asked.is_queue:
             self._show_queue(self._client.queue_reasons(self._asked.pool))
             return False
@@ -78,7 +78,7 @@ class Whys:
         return check and found.is_problem
 
     def watch(self) -> NoReturn:
-        """Show the answer until interrupted: drawn anew at a terminal, otherwise printed when its code is another."""
+        """Show the answer until interrupted: redrawn on a terminal, otherwise printed when its code changes."""
         clock = MachineClock()
         text = self._answer()
         if terminal.is_drawn_to(sys.stdout):
@@ -89,23 +89,32 @@ class Whys:
                     clock.pause(_EVERY_SECONDS)
                     text = self._answer()
                     live.refresh()
-        shown = ""
+        shown: str | None = None
         while True:
-            if _code_of(text) != shown:
-                self._say(text)
+            code = self._code()
+            if code != shown:
+                self._say(text if shown is None else self._answer())
                 sys.stdout.flush()
-                shown = _code_of(text)
+                shown = code
             clock.pause(_EVERY_SECONDS)
-            text = self._answer()
 
     def _answer(self) -> str:
-        """The answer as a text."""
+        """Fetch the answer as text."""
         if self._asked.is_queue or not self._printing.is_for_people:
-            raise click.UsageError("--watch is for people who look at one thing; for a pool there is `queue -w`")
+            raise click.UsageError("--watch needs a single ID and table output; for a pool use `mainspring queue -w`")
         kind, reference = self._find(self._asked.what)
         if self._asked.changes:
             return self._client.what_if_text(_task_only(kind, reference), self._asked.changes, self._asked.form)
         return self._client.diagnosis_text(kind, reference, self._asked.form)
+
+    def _code(self) -> str:
+        """Fetch the code of the answer: its reason, or else the state, or whether the task would start now."""
+        kind, reference = self._find(self._asked.what)
+        if self._asked.changes:
+            forecast = self._client.what_if(_task_only(kind, reference), self._asked.changes)
+            return forecast.reason or ("starts_now" if forecast.starts_now else "waits")
+        found = self._client.diagnosis(kind, reference)
+        return found.reason or found.state
 
     def _show_what_if(self, kind: Kind, reference: str) -> None:
         task = _task_only(kind, reference)
@@ -117,7 +126,7 @@ class Whys:
     def _show_queue(self, found: QueueReasonsView) -> None:
         def for_people() -> None:
             total = sum(one.tasks for one in found.reasons)
-            click.echo(f"pool {found.pool}: {total or 'nothing'} {'waits' if total < 2 else 'wait'}")
+            click.echo(f"pool {found.pool}: {total:,} waiting {'task' if total == 1 else 'tasks'}")
             if found.reasons:
                 click.echo()
                 print_rows(found.reasons, REASONS, self._printing)
@@ -125,7 +134,7 @@ class Whys:
         print_one(found, found.pool, self._printing, for_people)
 
     def _find(self, word: str) -> tuple[Kind, str]:
-        """What a word means: its kind is seen from its beginning, or found out by asking. Raises NotFound."""
+        """Resolve a reference: its kind follows from the prefix of its id, or is looked up. Raises NotFound."""
         if "://" in word:
             word = without_address(word)
         if is_task(word):
@@ -139,7 +148,7 @@ class Whys:
         return self._find_named(word)
 
     def _find_named(self, name: str) -> tuple[Kind, str]:
-        """A job of this name, which knows its schedules, or a schedule."""
+        """Find a job of this name, which includes its schedules, or a schedule."""
         try:
             self._client.job(name)
         except NotFound:
@@ -151,7 +160,7 @@ class Whys:
         return "jobs", name
 
     def _say(self, text: str) -> None:
-        """Print the server's words; with colours the code and the names of the lines stand out."""
+        """Print the server's text, with color for the code and labels."""
         if self._asked.is_markdown:
             click.echo(text, nl=False)
             return
@@ -166,14 +175,14 @@ class Whys:
 
 
 def _task_only(kind: Kind, reference: str) -> str:
-    """The task that something is supposed of. Raises Refused for anything else."""
+    """Return the task of a what-if. Raises Refused for anything else."""
     if kind != "tasks":
-        raise Refused(f"--with is for a task: name one of {reference}, such as {reference}/NAME")
+        raise Refused(f"--with requires a task, such as {reference}/NAME")
     return reference
 
 
 def fitted(text: str, width: int | None) -> list[str]:
-    """The lines of a plain answer, none wider than this but for commands, which are to be copied; None: as they are."""
+    """Wrap the lines of a plain text to a width, except commands, which stay copyable; None does not wrap."""
     lines: list[str] = []
     for line in text.splitlines():
         if width is None or len(line) <= width or line.startswith(" " * (_LABEL_WIDTH + 2)):
@@ -185,14 +194,10 @@ def fitted(text: str, width: int | None) -> list[str]:
 
 
 def _width() -> int | None:
-    """How wide lines may be; None if there is no terminal to fit."""
+    """Return the maximum line width; None without a terminal."""
     return max(_SHORTEST_LINE, shutil.get_terminal_size().columns) if sys.stdout.isatty() else None
 
 
 def _in_short(found: DiagnosisView) -> str:
-    """One line for --check."""
+    """Format a diagnosis on one line, for --check."""
     return f"{found.reason or found.state}  {found.name}: {found.verdict}"
-
-
-def _code_of(text: str) -> str:
-    return text.partition(" ")[0]

@@ -42,12 +42,14 @@ class Page(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
     """How many there are, if it was asked for with `count`."""
 
 
-class FaultView(View, frozen=True, kw_only=True):
+class FaultView(View, frozen=True, kw_only=True, omit_defaults=True):
     """One thing that is wrong with a request."""
 
     pointer: str
     """A JSON pointer into the body, such as `/tasks/3/needs/0`; empty for the body itself."""
     detail: str
+    code: str = ""
+    """A stable code, for faults that clients act on, such as `unknown_job`; otherwise empty."""
 
 
 class Problem(View, frozen=True, kw_only=True, omit_defaults=True):

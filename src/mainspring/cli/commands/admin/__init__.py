@@ -1,1 +1,1 @@
-"""Commands for operators: audit, tokens, settings, webhooks, certificates."""
+"""Administration commands: audit log, tokens, settings, webhooks, certificates."""

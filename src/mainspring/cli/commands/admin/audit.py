@@ -1,4 +1,4 @@
-"""`mainspring audit`: who did what, and whether the log is what it was."""
+"""`mainspring audit`: list and verify the audit log."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _FAULTY = 1
 
 
 @click.group("audit", cls=Noun, invoke_without_command=True)
-@click.option("--actor", metavar="WHO", help="Only what they did: token:etl-bot, local, attempt:att_..")
-@click.option("--act", metavar="NAME", help="Only this kind of act, such as cancel_run.")
-@click.option("--object", "object_id", metavar="ID", help="Only what was done to this thing.")
-@click.option("--from", "since", metavar="TIME", help="Only from here on.")
-@click.option("--to", "before", metavar="TIME", help="Only before this.")
+@click.option("--actor", metavar="NAME", help="Filter by actor: token:etl-bot, local, attempt:att_..")
+@click.option("--act", metavar="NAME", help="Filter by action, such as cancel_run.")
+@click.option("--object", "object_id", metavar="ID", help="Filter by the id of the object.")
+@click.option("--from", "since", metavar="TIME", help="Only entries at or after this time.")
+@click.option("--to", "before", metavar="TIME", help="Only entries before this time.")
 @watched
 @limited(50)
 @prints_rows
@@ -40,7 +40,7 @@ def audit(
     watch: bool,
     limit: int,
 ) -> None:
-    """List who did what, the latest first; with `verify`, check that nobody has changed the log.
+    """List the audit log, newest first; `verify` checks its integrity.
 
     \b
     Examples:
@@ -70,7 +70,7 @@ def audit(
 @prints_rows
 @reaches_server
 def heads(reach: Reach, printing: Printing) -> None:
-    """List where each tenant's chain ends. Keep them elsewhere: `audit verify --against` takes them.
+    """List the head of each tenant's hash chain. Store them elsewhere for `audit verify --against`.
 
     \b
     Examples:
@@ -86,14 +86,15 @@ def heads(reach: Reach, printing: Printing) -> None:
 @audit.command("verify")
 @click.option(
     "--against", metavar="FILE", type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="Heads that were kept, as `audit heads -o json` printed them: shows a log that was cut short or written anew.",
+    help="Stored output of `audit heads -o json` to compare with.",
 )  # fmt: skip
 @prints_rows
 @reaches_server
 def verify(reach: Reach, printing: Printing, against: Path | None) -> None:
-    """Read the audit log and check here, entry by entry, that it is what was sealed. Exits with 1 if it is not.
+    """Verify the audit log against its hash chains. Exits with 1 if it was changed.
 
-    Every tenant's chain is checked, and that of the installation (*), or only one with --tenant.
+    Entries are checked on the client, in the chains of all tenants and of the installation (*), or in one chain with
+    --tenant. --against also detects a log that was truncated or rewritten.
 
     \b
     Examples:
@@ -111,7 +112,7 @@ def verify(reach: Reach, printing: Printing, against: Path | None) -> None:
 
 
 def _print_chains(chains: list[VerificationView], printing: Printing) -> None:
-    """The chains, and for people each broken place below them."""
+    """Print the chains and, in a table, each fault below them."""
     from dataclasses import replace
 
     from mainspring.cli.render.admin_tables import AUDIT_FAULTS, CHAINS

@@ -1,4 +1,4 @@
-"""Checks the chains of the audit log where the command runs, whatever the server says of them."""
+"""Verify the hash chains of the audit log on the client, without trusting the server."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ if TYPE_CHECKING:
 
 
 def read_heads(path: Path) -> list[HeadView]:
-    """Heads that were kept: a JSON list, or a line for each. Raises InvalidFile."""
+    """Read stored heads: a JSON list or JSON Lines. Raises InvalidFile."""
     text = path.read_bytes()
     try:
         if text.lstrip().startswith(b"["):
             return msgspec.json.decode(text, type=list[HeadView])
         return msgspec.json.Decoder(HeadView).decode_lines(text)
     except msgspec.DecodeError as error:
-        raise InvalidFile(f"{path}: must be what `audit heads -o json` printed: {error}") from error
+        raise InvalidFile(f"{path}: must be the output of `audit heads -o json`: {error}") from error
 
 
 def check_chains(client: Client, kept: Sequence[HeadView]) -> list[VerificationView]:
-    """Go along every chain, or that of the client's tenant alone, and say what is wrong with each.
+    """Verify every chain, or only that of the client's tenant.
 
-    The server's heads are read first, so each chain has to come at least so far; so it has with those that were kept.
+    The server's heads are read first, so each chain must reach at least them, and also the stored heads.
     """
     ends = [head for head in (*client.audit_heads(), *kept) if client.tenant in {None, head.tenant}]
     tenants = sorted({head.tenant for head in ends})
@@ -50,7 +50,7 @@ def check_chains(client: Client, kept: Sequence[HeadView]) -> list[VerificationV
 
 
 class _Chain:
-    """One chain on the way from its beginning to its end, past the heads that are known of it."""
+    """Verification of one chain from its first entry to its end, past the known heads."""
 
     def __init__(self, tenant: str, heads: Iterable[HeadView]) -> None:
         self._tenant = tenant
@@ -61,19 +61,19 @@ class _Chain:
         self.entries = 0
 
     def take(self, part: Sequence[AuditView]) -> None:
-        """The next part."""
+        """Check the next page of entries."""
         rows = [_row(entry) for entry in part]
         self.entries += len(rows)
         if not self._first_seq:
             self._first_seq = rows[0].seq
-            # What was sealed before the oldest entry that is kept can't be looked at any more.
+            # Heads before the oldest retained entry can't be verified any more.
             self._heads = [head for head in self._heads if head[0] >= self._first_seq]
         for row in rows:
             self._pass_heads(before=row.seq)
             self._faults += self._check.faults_in([row])
 
     def result(self) -> VerificationView:
-        """What became of it."""
+        """Return the result."""
         self._pass_heads(before=None)
         end = self._check.head
         return VerificationView(
@@ -85,7 +85,7 @@ class _Chain:
         )
 
     def _pass_heads(self, *, before: int | None) -> None:
-        """Compare the chain with the heads that it has come to by now; without `before` with all that are left."""
+        """Compare the chain with the heads before a sequence number, or with all remaining ones."""
         for seq, digest in self._take_heads(before):
             head = ChainHead(tenant=self._tenant, seq=seq, hash=digest)
             self._faults += filter(None, [self._check.fault_at_end(head)])
@@ -96,7 +96,7 @@ class _Chain:
 
 
 def _row(entry: AuditView) -> AuditRow:
-    """An entry as it was sealed."""
+    """Return an entry in its sealed form."""
     return AuditRow(
         id=entry.id, at=entry.at, tenant=entry.tenant, actor=entry.actor, source=entry.source, act=entry.act,
         object=entry.object, why=entry.why, before=_side(entry.before), after=_side(entry.after), seq=entry.seq,

@@ -1,4 +1,4 @@
-"""`mainspring ca`: the authority that signs the certificates of workers."""
+"""`mainspring ca`: the certificate authority for workers and servers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _DIRECTORY = click.Path(file_okay=False, path_type=Path)
 
 @click.group("ca")
 def ca() -> None:
-    """Make the authority that signs the certificates of workers, and those of servers if nobody else does.
+    """Manage the certificate authority of workers and, optionally, servers.
 
     \b
     Examples:
@@ -26,7 +26,7 @@ def ca() -> None:
 @click.argument("directory", type=_DIRECTORY)
 @prints
 def init(printing: Printing, directory: Path) -> None:
-    """Make the authority in DIRECTORY: `ca.crt` for everybody, `ca.key` for the servers alone.
+    """Create a certificate authority in DIRECTORY. Distribute `ca.crt`; give `ca.key` to servers only.
 
     \b
     Examples:
@@ -44,7 +44,7 @@ def init(printing: Printing, directory: Path) -> None:
 @click.argument("hosts", nargs=-1, required=True)
 @prints
 def cert(printing: Printing, directory: Path, hosts: tuple[str, ...]) -> None:
-    """Make a certificate and its key for a server that is reached as HOSTS, names or addresses, signed in DIRECTORY.
+    """Create a server certificate and key for HOSTS, names or addresses, signed by the CA in DIRECTORY.
 
     \b
     Examples:
@@ -72,4 +72,4 @@ def cert(printing: Printing, directory: Path, hosts: tuple[str, ...]) -> None:
 def _say_made(directory: Path, names: tuple[str, ...], printing: Printing) -> None:
     from mainspring.cli.render.actions import Deed, print_deeds
 
-    print_deeds([Deed(id=str(directory / name), act="make", changed=True) for name in names], printing)
+    print_deeds([Deed(id=str(directory / name), act="create", changed=True) for name in names], printing)

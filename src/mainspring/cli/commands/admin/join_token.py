@@ -1,4 +1,4 @@
-"""`mainspring join-token`: how machines become workers."""
+"""`mainspring join-token`: tokens that enroll workers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from mainspring.cli.options import (
 @reaches_server
 @click.pass_context
 def join_token(ctx: click.Context, /, reach: Reach, printing: Printing, watch: bool, limit: int) -> None:
-    """List the tokens with which machines become workers, without the tokens themselves; make and end them.
+    """List join tokens, which enroll workers; create and revoke them. Secrets are not shown.
 
     \b
     Examples:
@@ -48,14 +48,16 @@ def join_token(ctx: click.Context, /, reach: Reach, printing: Printing, watch: b
 @click.argument("name", default="worker")
 @click.option(
     "--pool", "pools", multiple=True, default=("default",), show_default=True, shell_complete=candidates.pools,
-    help="A pool that whoever joins may serve. Can be given several times.",
+    help="Pool that enrolled workers may serve. Repeatable.",
 )  # fmt: skip
-@click.option("--expires", metavar="LENGTH", default="1h", show_default=True, help="For how long it is good.")
-@click.option("--uses", type=click.IntRange(min=1), default=1, show_default=True, help="How many machines may join.")
+@click.option("--expires", metavar="DURATION", default="1h", show_default=True, help="Lifetime of the token.")
+@click.option(
+    "--uses", type=click.IntRange(min=1), default=1, show_default=True, help="Number of workers that may enroll."
+)
 @prints
 @reaches_server
 def create(reach: Reach, printing: Printing, name: str, pools: tuple[str, ...], expires: str, uses: int) -> None:
-    """Make a join token and print it; it is shown now and never again.
+    """Create a join token and print it. It is shown only once.
 
     \b
     Examples:
@@ -82,7 +84,7 @@ def create(reach: Reach, printing: Printing, name: str, pools: tuple[str, ...], 
 @prints
 @reaches_server
 def revoke(reach: Reach, printing: Printing, ids: tuple[str, ...], yes: bool) -> None:
-    """End join tokens now, by their ids. Who has joined stays a worker: see `mainspring workers revoke`.
+    """Revoke join tokens by id. Enrolled workers are not affected; see `mainspring workers revoke`.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""`mainspring settings`: what can be changed while everything runs."""
+"""`mainspring settings`: scheduler settings that can be changed at run time."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mainspring.cli.options import Noun, Printing, Reach, prints, prints_rows, r
 if TYPE_CHECKING:
     from mainspring.protocol.rest.admin import SettingView
 
-_why = click.option("--why", default="", help="Why; it is kept with the deed.")
+_why = click.option("--why", default="", help="Reason, recorded in the audit log.")
 
 
 @click.group("settings", cls=Noun, invoke_without_command=True)
@@ -20,7 +20,7 @@ _why = click.option("--why", default="", help="Why; it is kept with the deed.")
 @reaches_server
 @click.pass_context
 def settings(ctx: click.Context, /, reach: Reach, printing: Printing) -> None:
-    """List what can be changed at run time, what it is, and where that comes from.
+    """List run-time settings with their values and origins.
 
     \b
     Examples:
@@ -43,7 +43,7 @@ def settings(ctx: click.Context, /, reach: Reach, printing: Printing) -> None:
 @prints
 @reaches_server
 def change(reach: Reach, printing: Printing, name: str, value: str, why: str) -> None:
-    """Give setting NAME another VALUE, on all servers, until it is reset.
+    """Set NAME to VALUE on all servers, until it is reset.
 
     \b
     Examples:
@@ -59,7 +59,7 @@ def change(reach: Reach, printing: Printing, name: str, value: str, why: str) ->
 @prints
 @reaches_server
 def reset(reach: Reach, printing: Printing, name: str, why: str) -> None:
-    """Let setting NAME be again what each server says by itself.
+    """Reset setting NAME to its default.
 
     \b
     Examples:
@@ -72,7 +72,7 @@ def reset(reach: Reach, printing: Printing, name: str, why: str) -> None:
 
 
 def _read_value(text: str) -> float | str:
-    """A number if it can be read as one, otherwise a text."""
+    """Parse a number, or else return the text."""
     for read in (int, float):
         try:
             return read(text)
@@ -84,4 +84,4 @@ def _read_value(text: str) -> float | str:
 def _print_setting(setting: SettingView, printing: Printing) -> None:
     from mainspring.cli.render.output import print_one
 
-    print_one(setting, setting.name, printing, lambda: click.echo(f"{setting.name} is {setting.value} now"))
+    print_one(setting, setting.name, printing, lambda: click.echo(f"{setting.name} = {setting.value}"))

@@ -1,4 +1,4 @@
-"""`mainspring token`: who may do what."""
+"""`mainspring token`: API tokens."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ROLES = ("viewer", "submitter", "operator", "approver", "admin", "worker")
 @reaches_server
 @click.pass_context
 def token(ctx: click.Context, /, reach: Reach, printing: Printing, watch: bool, limit: int) -> None:
-    """List the tokens by which programs and people are known, without the tokens themselves; make and end them.
+    """List API tokens; create and revoke them. Secrets are not shown.
 
     \b
     Examples:
@@ -47,17 +47,19 @@ def token(ctx: click.Context, /, reach: Reach, printing: Printing, watch: bool, 
 
 @token.command("create")
 @click.argument("name")
-@click.option("--role", "roles", multiple=True, required=True, type=click.Choice(ROLES), help="What it may do; repeat.")
-@click.option("--expires", metavar="LENGTH", default="90d", show_default=True, help="For how long it is good.")
 @click.option(
-    "--store", metavar="URL", help="Go to the store itself, not to a server: for the first token, with the server down."
+    "--role", "roles", multiple=True, required=True, type=click.Choice(ROLES), help="Role of the token. Repeatable."
 )
+@click.option("--expires", metavar="DURATION", default="90d", show_default=True, help="Lifetime of the token.")
+@click.option("--store", metavar="URL", help="Create it directly in this store; for the first token.")
 @prints
 @reaches_server
 def create(
     reach: Reach, printing: Printing, name: str, roles: tuple[str, ...], expires: str, store: str | None
 ) -> None:
-    """Make a token and print it; it is shown now and never again.
+    """Create a token and print it. It is shown only once.
+
+    --store needs no token, but SQLite stores can be opened by one process only: stop the server first.
 
     \b
     Examples:
@@ -88,7 +90,7 @@ def create(
 @prints
 @reaches_server
 def revoke(reach: Reach, printing: Printing, ids: tuple[str, ...], yes: bool) -> None:
-    """End tokens now, by their ids.
+    """Revoke tokens by id.
 
     \b
     Examples:

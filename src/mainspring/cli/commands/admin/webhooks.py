@@ -1,4 +1,4 @@
-"""`mainspring webhooks`: who outside is told how runs end."""
+"""`mainspring webhooks`: HTTP notifications of the end of runs."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 
 EVENTS = ("run.succeeded", "run.failed", "run.partial", "run.timed_out", "run.cancelled")
 _events = click.option(
-    "--event", "events", multiple=True, type=click.Choice(EVENTS), help="Only these ends; all unless said. Repeat."
+    "--event", "events", multiple=True, type=click.Choice(EVENTS), help="Event to send; all if omitted. Repeatable."
 )
 _job = click.option("--job", help="Only runs of this job.", shell_complete=candidates.jobs)
-_note = click.option("--note", help="What it is for.")
+_note = click.option("--note", help="A note for other people.")
 
 
 @click.group("webhooks", cls=Noun, invoke_without_command=True)
@@ -38,7 +38,7 @@ _note = click.option("--note", help="What it is for.")
 @reaches_server
 @click.pass_context
 def webhooks(ctx: click.Context, /, reach: Reach, printing: Printing, watch: bool, limit: int) -> None:
-    """List webhooks; with a verb, add, change or remove one, and see what became of its messages.
+    """List webhooks; add, change, test or remove one, and list its deliveries.
 
     \b
     Examples:
@@ -63,7 +63,7 @@ def webhooks(ctx: click.Context, /, reach: Reach, printing: Printing, watch: boo
 @prints
 @reaches_server
 def add(reach: Reach, printing: Printing, url: str, events: tuple[str, ...], job: str | None, note: str | None) -> None:
-    """Tell URL how runs end. The secret that signs the messages is shown now and never again.
+    """Add a webhook to URL. The secret that signs its messages is shown only once.
 
     \b
     Examples:
@@ -82,7 +82,7 @@ def add(reach: Reach, printing: Printing, url: str, events: tuple[str, ...], job
 @prints
 @reaches_server
 def show(reach: Reach, printing: Printing, webhook: str) -> None:
-    """Show a webhook, by its id.
+    """Show a webhook by id.
 
     \b
     Examples:
@@ -94,10 +94,10 @@ def show(reach: Reach, printing: Printing, webhook: str) -> None:
 
 @webhooks.command("change")
 @click.argument("webhook")
-@click.option("--url", help="Another address.")
+@click.option("--url", help="New URL.")
 @_events
 @_job
-@click.option("--enable/--disable", "enabled", default=None, help="Whether it is told anything.")
+@click.option("--enable/--disable", "enabled", default=None, help="Enable or disable deliveries.")
 @_note
 @prints
 @reaches_server
@@ -111,7 +111,7 @@ def change(
     enabled: bool | None,
     note: str | None,
 ) -> None:
-    """Change a webhook. What is not said stays as it is.
+    """Change a webhook. Omitted options are unchanged.
 
     \b
     Examples:
@@ -138,7 +138,7 @@ def change(
 @prints
 @reaches_server
 def remove(reach: Reach, printing: Printing, ids: tuple[str, ...], yes: bool) -> None:
-    """Tell these webhooks no more, and forget them.
+    """Delete webhooks.
 
     \b
     Examples:
@@ -159,7 +159,7 @@ def remove(reach: Reach, printing: Printing, ids: tuple[str, ...], yes: bool) ->
 @prints_rows
 @reaches_server
 def deliveries(reach: Reach, printing: Printing, webhook: str, watch: bool, limit: int) -> None:
-    """List the messages to a webhook, and what became of each, the latest first.
+    """List the deliveries of a webhook, newest first.
 
     \b
     Examples:
@@ -178,7 +178,7 @@ def deliveries(reach: Reach, printing: Printing, webhook: str, watch: bool, limi
 @prints
 @reaches_server
 def resend(reach: Reach, printing: Printing, webhook: str, messages: tuple[str, ...]) -> None:
-    """Send messages to a webhook again. They have the same ids, so a receiver that had one knows it.
+    """Resend messages to a webhook. They keep their ids, so receivers can detect duplicates.
 
     \b
     Examples:
@@ -195,7 +195,7 @@ def resend(reach: Reach, printing: Printing, webhook: str, messages: tuple[str, 
 @prints_rows
 @reaches_server
 def test(reach: Reach, printing: Printing, webhook: str) -> None:
-    """Send a webhook a message to try it with.
+    """Send a test message to a webhook.
 
     \b
     Examples:

@@ -1,1 +1,1 @@
-"""Commands that need no server of yours: version, list of commands, OpenAPI, demo."""
+"""Commands that need no server: version, commands, openapi, demo."""

@@ -1,4 +1,4 @@
-"""`mainspring commands`: everything that can be called."""
+"""`mainspring commands`: list all commands."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mainspring.cli.options import Printing, prints_rows
 @prints_rows
 @click.pass_context
 def commands(ctx: click.Context, /, printing: Printing) -> None:
-    """List every command, one a line.
+    """List all commands, one per line.
 
     \b
     Examples:
@@ -25,7 +25,7 @@ def commands(ctx: click.Context, /, printing: Printing) -> None:
     from mainspring.cli.render.output import Column, Table, print_rows
 
     class CommandView(msgspec.Struct, frozen=True, kw_only=True):
-        """A command, and what it does."""
+        """A command and its summary."""
 
         command: str
         about: str
@@ -42,7 +42,7 @@ def commands(ctx: click.Context, /, printing: Printing) -> None:
 
 
 def walk(ctx: click.Context) -> Iterator[tuple[str, click.Command]]:
-    """Every command of the tree with its path, in the order of the alphabet."""
+    """Yield every command of the tree with its path, sorted by path."""
     root = ctx.find_root()
     ahead: list[tuple[str, click.Command]] = [("", root.command)]
     found: dict[str, click.Command] = {}

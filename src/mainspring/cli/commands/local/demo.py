@@ -1,4 +1,4 @@
-"""`mainspring demo`: see everything at work, on this machine, for five minutes."""
+"""`mainspring demo`: a five-minute demo on this machine."""
 
 from __future__ import annotations
 
@@ -28,20 +28,17 @@ _TEXT_WIDTH = 62
 
 
 @click.command("demo")
-@click.option(
-    "--port", type=click.IntRange(0, 65_535), help="Listen here, or on the next free one; 0: any. [default: 8484]"
-)
-@click.option("--speed", type=click.FloatRange(0.1, 20), help="Play the script so many times as fast. [default: 1]")
-@click.option("--for", "lasts", default="5m", show_default=True, metavar="LENGTH", help="End after so long.")
-@click.option("--keep", is_flag=True, help="Leave the folder there, with the database and the logs.")
-@click.option("--check", is_flag=True, help="Play it fast, and say of each thing whether it was as it should be.")
+@click.option("--port", type=click.IntRange(0, 65_535), help="Port, or the next free one; 0 for any. [default: 8484]")
+@click.option("--speed", type=click.FloatRange(0.1, 20), metavar="FACTOR", help="Speed of the script. [default: 1]")
+@click.option("--for", "lasts", default="5m", show_default=True, metavar="DURATION", help="Duration of the demo.")
+@click.option("--keep", is_flag=True, help="Keep the folder with the database and logs.")
+@click.option("--check", is_flag=True, help="Run fast and report each check; exit with 1 on failure.")
 @prints
 def demo(printing: Printing, port: int | None, speed: float | None, lasts: str, keep: bool, check: bool) -> None:
-    """Start a server and six workers here, and show what happens when tasks fail, hang, wait, or lose their worker.
+    """Run a demo: a local server with six workers, failing and hanging tasks, and a lost worker.
 
-    Everything is real, listens on 127.0.0.1 only, and is kept in a temporary folder. After the time, or with Ctrl-C,
-    it is ended, and the folder removed; Ctrl-C again does so at once. With --check it exits with 1 if anything was
-    not as it should be.
+    A real server that listens on 127.0.0.1 only and stores everything in a temporary folder. At the end, or on Ctrl-C,
+    it is shut down and the folder removed; a second Ctrl-C does so immediately.
 
     \b
     Examples:
@@ -62,7 +59,7 @@ def demo(printing: Printing, port: int | None, speed: float | None, lasts: str, 
 
 
 def _check(settings: DemoSettings, printing: Printing) -> None:
-    """Play it for somebody who only wants to know whether it works, and exit by that."""
+    """Run all checks, and exit with their result."""
     from mainspring.cli.render.output import print_rows
     from mainspring.demo.play import play
 
@@ -74,7 +71,7 @@ def _check(settings: DemoSettings, printing: Printing) -> None:
         sys.exit(_INTERRUPTED)
     wrong = sum(not check.ok for check in examiner.checks)
     if printing.is_for_people:
-        click.echo(f"{len(examiner.checks)} checks, {wrong} not ok")
+        click.echo(f"{len(examiner.checks)} checks, {wrong} failed")
     if wrong:
         sys.exit(_FAILED)
 
@@ -85,38 +82,38 @@ def _checks_table() -> Table[Check]:
     columns: list[Column[Check]] = [
         Column("scene", lambda check, _: check.scene),
         Column("name", lambda check, _: check.name),
-        Column("ok", lambda check, _: "ok" if check.ok else "not ok"),
+        Column("ok", lambda check, _: "ok" if check.ok else "failed"),
         Column("found", lambda check, _: check.found),
     ]
     return Table(columns, id=lambda check: f"{check.scene}: {check.name}")
 
 
 class Examiner:
-    """Takes note of the checks, and says each as it is known."""
+    """Collects the checks, and prints each as it completes."""
 
     def __init__(self, printing: Printing) -> None:
         self._printing = printing
         self.checks: list[Check] = []
 
     def see_opening(self, opening: Opening) -> None:
-        """It begins: nothing to say of that."""
+        """Ignore the start."""
 
     def hear(self, line: Line, at_seconds: float) -> None:
-        """What is told is checked at the end."""
+        """Ignore lines: they are checked at the end."""
 
     def learn(self, check: Check) -> None:
-        """Something was as it should be, or not."""
+        """Record and print a check."""
         self.checks.append(check)
         if self._printing.is_for_people:
             found = f": found {check.found}" if check.found else ""
-            click.echo(f"{'ok' if check.ok else 'not ok':<6}  {check.scene:<9}  {check.name}{found}")
+            click.echo(f"{'ok' if check.ok else 'failed':<6}  {check.scene:<9}  {check.name}{found}")
 
     def take_over(self) -> None:
-        """Nobody is there to take over."""
+        """Ignore the end of the scenes."""
 
 
 class Watcher:
-    """Shows everything to a person, as it happens."""
+    """Prints the demo as it happens."""
 
     def __init__(self, printing: Printing, port: int, usual_server: str | None) -> None:
         from mainspring.cli.render.terminal import console
@@ -128,17 +125,17 @@ class Watcher:
         self._address = ""
 
     def see_opening(self, opening: Opening) -> None:
-        """Where everything is."""
+        """Print the addresses and files."""
         from mainspring import __version__
         from mainspring.definitions.quantities import say_seconds
 
         self._address = opening.address
-        fate = "kept" if opening.kept else "removed at the end, unless you say --keep"
+        fate = "kept" if opening.kept else "removed at the end; use --keep to keep it"
         lasts = f", for {say_seconds(opening.lasts_seconds)}" if opening.lasts_seconds is not None else ""
         self._say(f"Mainspring {__version__} demo: a real scheduler on your machine{lasts}\n", "bold")
         if self._port and not opening.address.endswith(f":{self._port}"):
-            self._say(f"  Port {self._port} is taken, so it is {opening.address.rpartition(':')[2]}")
-        self._say(f"  API       {opening.address}/api/v1, explained at {opening.address}/api/docs")
+            self._say(f"  Port {self._port} is in use; using {opening.address.rpartition(':')[2]}")
+        self._say(f"  API       {opening.address}/api/v1 (docs: {opening.address}/api/docs)")
         self._say(f"  Metrics   {opening.address}/metrics")
         self._say(f"  Files     {opening.folder} ({fate})")
         self._say(
@@ -147,7 +144,7 @@ class Watcher:
         )
 
     def hear(self, line: Line, at_seconds: float) -> None:
-        """Something happened."""
+        """Print a line with its time and command."""
         from rich.text import Text
 
         from mainspring.demo.story import say_clock
@@ -168,21 +165,21 @@ class Watcher:
         )
 
     def learn(self, check: Check) -> None:
-        """What is expected is nothing for whoever looks on: they may do as they like."""
+        """Ignore checks: viewers may interfere with the demo."""
 
     def take_over(self) -> None:
-        """What they can type."""
+        """Print commands to try."""
         from mainspring.demo.story import YOUR_TURN
 
-        lines = ["", "  Your turn, in another terminal:"]
+        lines = ["", "  Try these in another terminal:"]
         if self._address != self._usual_server:
             lines.append(f"    export MAINSPRING_SERVER_URL={self._address}")
         width = max(len(command) for command, _ in YOUR_TURN)
         lines += [f"    {command:<{width}}   {why}" for command, why in YOUR_TURN]
-        self._say("\n".join([*lines, "  Ctrl-C ends it.", ""]))
+        self._say("\n".join([*lines, "  Press Ctrl-C to stop.", ""]))
 
     def see_ending(self, ending: Ending) -> None:
-        """How it was."""
+        """Print the summary."""
         from mainspring.cli.render.output import print_one
         from mainspring.demo.story import say_census
 
@@ -201,14 +198,14 @@ class Watcher:
     def _show(self, text: Text) -> None:
         if not self._printing.is_for_people:
             return
-        # Rich would end the process if the reader has gone; written like this, that is an error like others.
+        # Rich exits the process on a broken pipe; captured output written by click raises BrokenPipeError instead.
         with self._console.capture() as drawn:
             self._console.print(text, soft_wrap=True)
         click.echo(drawn.get(), nl=False, color=True)
 
 
 def _usual_server() -> str | None:
-    """Which server the commands of this user ask if nothing is said; None if that can't be found out."""
+    """Return the server that this user's commands call by default; None if the configuration is invalid."""
     from mainspring.cli.config.connection_settings import find_whereabouts
     from mainspring.cli.options import Reach
     from mainspring.protocol.errors import MainspringError
@@ -216,7 +213,7 @@ def _usual_server() -> str | None:
     try:
         return find_whereabouts(Reach()).server.value or _USUAL_SERVER
     except MainspringError:
-        return None  # The next command says what is wrong with their settings.
+        return None  # The next command reports the configuration error.
 
 
 def _seconds(length: str) -> float:

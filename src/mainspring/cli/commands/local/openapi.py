@@ -1,4 +1,4 @@
-"""`mainspring openapi`: the document of the HTTP API."""
+"""`mainspring openapi`: the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mainspring.cli.options import Printing, Reach, prints, reaches_server
 @prints
 @reaches_server
 def openapi(reach: Reach, printing: Printing) -> None:
-    """Print the OpenAPI document of the HTTP API: of this release, or with --server or --context of that server.
+    """Print the OpenAPI document of this release, or of a server with --server or --context.
 
     \b
     Examples:

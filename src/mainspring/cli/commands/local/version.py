@@ -11,7 +11,7 @@ from mainspring.cli.options import Printing, prints
 @click.command("version")
 @prints
 def version(printing: Printing) -> None:
-    """Say which version this is.
+    """Print the version.
 
     \b
     Examples:

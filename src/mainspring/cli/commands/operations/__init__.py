@@ -1,1 +1,1 @@
-"""Commands that look after an installation: doctor, smoke, simulate, workers, alerts, durations."""
+"""Operations commands: doctor, smoke, simulate, workers, alerts, durations."""

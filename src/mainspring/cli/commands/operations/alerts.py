@@ -1,4 +1,4 @@
-"""`mainspring alerts`: what people were told of."""
+"""`mainspring alerts`: list alerts."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from mainspring.cli.options import Listing, Printing, Reach, limited, prints_row
 
 
 @click.command("alerts", cls=Listing)
-@click.option("--all", "every", is_flag=True, help="Also those that are over.")
+@click.option("--all", "every", is_flag=True, help="Include resolved alerts.")
 @watched
 @limited(50)
 @prints_rows
 @reaches_server
 def alerts(reach: Reach, printing: Printing, every: bool, watch: bool, limit: int) -> None:
-    """List alerts that are not over, the latest first.
+    """List open alerts, newest first.
 
     \b
     Examples:

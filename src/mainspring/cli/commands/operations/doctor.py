@@ -1,4 +1,4 @@
-"""`mainspring doctor`: is everything well, and what to do if not."""
+"""`mainspring doctor`: health checks of an installation."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ _PROBLEM = 1
 _UNREACHABLE = 3
 _PATIENCE_SECONDS = 0.0
 _ANSWER_SECONDS = 5.0
-"""A server that has not answered by then does not: that is worth saying at once."""
+"""A server that does not answer within this time is reported as unreachable."""
 
 
 @click.command("doctor")
-@click.option("--pool", shell_complete=candidates.pools, help="Ask about this pool only; about all, unless said.")
+@click.option("--pool", shell_complete=candidates.pools, help="Check this pool only.")
 @click.option(
     "--store", default="sqlite:///./.mainspring/mainspring.db", show_default=True, metavar="URL",
     envvar=["MAINSPRING_SERVER__STORE", "MAINSPRING_STORE"],
-    help="The store of the server on this machine: looked at from outside if the server does not answer.",
+    help="Local store to inspect if the server does not answer.",
 )  # fmt: skip
 @prints
 @reaches_server
 def doctor(reach: Reach, printing: Printing, pool: str | None, store: str) -> None:
-    """Ask what somebody on call would ask, and say what is found, in numbers, and what to do about it.
+    """Run health checks and suggest fixes.
 
-    Whether anything can be scheduled at all; whether one pool is down; what waits for long, and for what; whether
-    schedules fire; whether work starts late. With -t, also what makes that tenant slow. If no server answers: what can
-    be seen from here. It changes nothing. Exits with 1 if it finds a problem, and with 3 if no server answers.
+    Checks whether tasks can be scheduled, whether a pool is down, what waits long and why, whether schedules fire, and
+    whether runs start late. With -t, also what slows that tenant down. If no server answers, it checks this machine.
+    It changes nothing. Exits with 1 if it finds a problem, and with 3 if no server answers.
 
     \b
     Examples:
@@ -60,20 +60,20 @@ def doctor(reach: Reach, printing: Printing, pool: str | None, store: str) -> No
 
 
 def _ask_server(reach: Reach, pool: str | None, clock: MachineClock) -> Report:
-    """What the server says. Raises Unreachable, Unauthenticated, or NotFound if there is no such pool."""
+    """Check the server. Raises Unreachable, Unauthenticated, or NotFound if there is no such pool."""
     from mainspring.cli.render import terminal
     from mainspring.doctor.gather import ask
     from mainspring.doctor.questions import judge
 
     with (
         reach.client(_PATIENCE_SECONDS, _ANSWER_SECONDS) as client,
-        terminal.status(f"asking {client.url}") as tell,
+        terminal.status(f"checking {client.url}") as tell,
     ):
         return judge(ask(client, clock, pool, tell))
 
 
 def _look_around(reach: Reach, store: str, error: Exception, clock: MachineClock) -> Report:
-    """What this machine shows. Raises Unreachable if the address is none."""
+    """Check this machine. Raises Unreachable if the address is invalid."""
     from mainspring.doctor.local_machine import look_around
     from mainspring.doctor.questions import judge_nearby
 

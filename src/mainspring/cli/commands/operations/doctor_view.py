@@ -1,4 +1,4 @@
-"""What a doctor found, for people: by topic, a line for each question, and what to do below it."""
+"""Human-readable report of `mainspring doctor`: checks by topic, with advice below each."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _SIGN = "  x "
 _LONGEST_LINE = 140
 _SHORTEST_LINE = 30
 _ROOM_BESIDE = 60
-"""With less room than this beside the questions, what was found is below them."""
+"""Minimum width for findings beside the questions; on narrower terminals they go below."""
 
 
 def print_report(report: Report, printing: Printing) -> None:
-    """Print it."""
+    """Print the report."""
     print_one(report, report.server, printing, lambda: _for_people(report, printing))
 
 
@@ -42,9 +42,9 @@ def _for_people(report: Report, printing: Printing) -> None:
 
 
 def _lines(check: Check, column: int, *, has_color: bool) -> list[str]:
-    """A question, what was found beside it, and below that what to do: a command by itself, to be copied.
+    """Format a check: the finding beside the question, advice below, and the command on its own line for copying.
 
-    At a narrow terminal what was found is below the question.
+    On a narrow terminal the finding goes below the question.
     """
     sign = _SIGNS[check.answer]
     shown = click.style(sign, fg=_STYLES[check.answer], bold=True) if has_color else sign
@@ -63,12 +63,12 @@ def _lines(check: Check, column: int, *, has_color: bool) -> list[str]:
 
 
 def _width() -> int | None:
-    """How wide lines may be; None if there is no terminal to fit."""
+    """Return the maximum line width; None without a terminal."""
     return min(_LONGEST_LINE, shutil.get_terminal_size().columns) if sys.stdout.isatty() else None
 
 
 def _wrapped(text: str, width: int | None, indent: str) -> list[str]:
-    """A text in lines that fit behind an indent."""
+    """Wrap a text to fit after an indent."""
     if width is None:
         return [text]
     return textwrap.wrap(text, max(_SHORTEST_LINE, width - len(indent)), break_on_hyphens=False)
@@ -76,8 +76,6 @@ def _wrapped(text: str, width: int | None, indent: str) -> list[str]:
 
 def _summary(report: Report) -> str:
     unsure = sum(check.answer is Answer.UNKNOWN for check in report.checks)
-    rest = f"; {unsure} could not be answered" if unsure else ""
-    if not report.problems:
-        return f"{len(report.checks)} questions, no problem found{rest}"
-    found = "1 problem" if report.problems == 1 else f"{report.problems} problems"
-    return f"{len(report.checks)} questions, {found} found{rest}"
+    rest = f"; {unsure} inconclusive" if unsure else ""
+    found = "1 problem" if report.problems == 1 else f"{report.problems or 'no'} problems"
+    return f"{len(report.checks)} checks, {found} found{rest}"

@@ -1,4 +1,4 @@
-"""`mainspring durations`: how long a job usually takes."""
+"""`mainspring durations`: duration percentiles of a job."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mainspring.cli.options import Printing, Reach, prints_rows, reaches_server
 @prints_rows
 @reaches_server
 def durations(reach: Reach, printing: Printing, job: str) -> None:
-    """Say how long JOB usually takes: the whole run, then each task; p50, p90 and p99 of the latest that succeeded.
+    """Show p50, p90 and p99 durations of JOB and its tasks, from the latest successful runs.
 
     \b
     Examples:

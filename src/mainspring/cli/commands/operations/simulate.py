@@ -1,4 +1,4 @@
-"""`mainspring simulate`: a whole fleet on a virtual clock, decided by the scheduler's own code."""
+"""`mainspring simulate`: capacity simulation with the real scheduler on a virtual clock."""
 
 from __future__ import annotations
 
@@ -17,31 +17,31 @@ if TYPE_CHECKING:
 _INTERRUPTED = 130
 _MOST_TENANTS = 10
 _STEPS = 1_000
-"""Of the bar."""
+"""Steps of the progress bar."""
 
 
 @click.command("simulate")
 @click.argument("scenario", required=False, metavar="[SCENARIO]")
-@click.option("--list", "lists", is_flag=True, help="List the scenarios that come with Mainspring.")
-@click.option("--text", is_flag=True, help="Print the scenario's file instead: to begin one's own with.")
-@click.option("--seed", type=click.IntRange(min=0), default=1, show_default=True, help="What is left to chance.")
+@click.option("--list", "lists", is_flag=True, help="List the built-in scenarios.")
+@click.option("--text", is_flag=True, help="Print the scenario file, as a starting point for your own.")
+@click.option("--seed", type=click.IntRange(min=0), default=1, show_default=True, help="Random seed.")
 @click.option(
     "--scale", type=click.FloatRange(0, 10, min_open=True), default=1.0, show_default=True,
-    help="Make workers and load so many times as large.",
+    help="Scale factor of workers and load.",
 )  # fmt: skip
-@click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="Write the report to this HTML file too.")
-@click.option("--processes", type=click.IntRange(1, 256), help="Play on so many processors. [default: all]")
-@click.option("--no-timing", is_flag=True, help="Leave out what this machine took: the rest follows from the seed.")
+@click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="Also write the report to this HTML file.")
+@click.option("--processes", type=click.IntRange(1, 256), help="Number of processes. [default: one per CPU]")
+@click.option("--no-timing", is_flag=True, help="Omit measured times, so that the report is reproducible.")
 @prints
 def simulate(
     printing: Printing, scenario: str | None, lists: bool, text: bool, seed: int, scale: float, out: Path | None,
     processes: int | None, no_timing: bool,
 ) -> None:  # fmt: skip
-    """Play a fleet through a scenario, and say how long tasks waited, how full it was, and how fairly it was shared.
+    """Simulate a cluster under a scenario, and report waiting times, utilization and fairness.
 
-    SCENARIO is the name of one of ours or a file. Everything is decided by the scheduler's own code, on a virtual
-    clock; no server is asked. The same seed gives the same report. Ctrl-C ends it with what there is by then, and
-    exits with 130. Play a large one small first: --scale 0.01 takes seconds.
+    SCENARIO is a built-in name or a file. The simulation runs the real scheduler on a virtual clock, without a server.
+    The same seed gives the same report. Ctrl-C stops it with a partial report and exits with 130. Try large scenarios
+    with --scale 0.01 first, which takes seconds.
 
     \b
     Examples:
@@ -74,7 +74,7 @@ def _play(name: str, seed: int, scale: float, processes: int | None, *, with_tim
     from mainspring.simulation.capacity.scenario_file import find_scenario
 
     scenario = scaled(find_scenario(name), scale)
-    with bar(f"Playing {scenario.name}", _STEPS) as done:
+    with bar(f"Simulating {scenario.name}", _STEPS) as done:
         played = play_fleet(
             scenario, seed, processes=processes or os.cpu_count() or 1, progress=lambda part: done(int(part * _STEPS))
         )
@@ -115,7 +115,7 @@ def _print_for_people(report: Report, printing: Printing) -> None:
     print_rows(report.priorities, priorities_table(), printing)
     ordered = sorted(report.tenants, key=lambda row: (-row.delays.p95_seconds, row.tenant))
     shown = ordered if printing.output == "wide" else ordered[:_MOST_TENANTS]
-    click.echo(f"\nThe {len(shown)} tenants that waited longest, of {len(ordered)}:")
+    click.echo(f"\nTenants with the longest waits ({len(shown)} of {len(ordered)}):")
     print_rows(shown, tenants_table(), printing)
     click.echo()
     facts = [*sentences(report), ("over time", blocks([moment.used for moment in report.timeline], 1.0))]

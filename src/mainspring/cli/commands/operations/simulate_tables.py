@@ -1,4 +1,4 @@
-"""How scenarios and the rows of a simulation's report are listed."""
+"""Tables of scenarios and simulation reports."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ T = TypeVar("T", bound=msgspec.Struct)
 
 
 def scenarios_table() -> Table[Scenario]:
-    """Scenarios."""
+    """Return the table of scenarios."""
     columns: list[Column[Scenario]] = [
         Column("name", lambda one, _: one.name),
         Column("workers", lambda one, _: say_count(one.workers.count)),
@@ -28,7 +28,7 @@ def scenarios_table() -> Table[Scenario]:
 
 
 def priorities_table() -> Table[PriorityRow]:
-    """Delays by priority."""
+    """Return the table of delays by priority."""
     columns: list[Column[PriorityRow]] = [
         Column("priority", lambda row, _: row.priority),
         *_delay_columns(lambda row: row.delays),
@@ -37,7 +37,7 @@ def priorities_table() -> Table[PriorityRow]:
 
 
 def tenants_table() -> Table[TenantRow]:
-    """Delays by tenant."""
+    """Return the table of delays by tenant."""
     columns: list[Column[TenantRow]] = [
         Column("tenant", lambda row, _: row.tenant),
         Column("weight", lambda row, _: f"{row.weight:g}"),

@@ -1,4 +1,4 @@
-"""`mainspring smoke`: try a live installation with tasks of all kinds, and check where each of them ran (OPS-10)."""
+"""`mainspring smoke`: smoke test of a live installation, with tasks of all kinds (OPS-10)."""
 
 from __future__ import annotations
 
@@ -11,29 +11,28 @@ from mainspring.cli.completion import candidates
 from mainspring.cli.options import Printing, Reach, prints, reaches_server
 
 TENANT = "smoke"
-"""Whose tasks they are, unless somebody says."""
+"""Default tenant of the tasks."""
 _WRONG = 1
 _PATIENCE_SECONDS = 10.0
 _ANSWER_SECONDS = 10.0
-"""A server that has not answered by then is not waited for, whatever the time that is left for the tasks."""
+"""Timeout of each request, independent of --timeout."""
 
 
 @click.command("smoke")
-@click.option("--pool", shell_complete=candidates.pools, help="Which pool to try; where runs usually go, unless said.")
+@click.option("--pool", shell_complete=candidates.pools, help="Pool to test; the server's default pool if omitted.")
+@click.option("--tasks", type=click.IntRange(1, 10_000), default=100, show_default=True, help="Number of tasks.")
 @click.option(
-    "--tasks", type=click.IntRange(1, 10_000), default=100, show_default=True, help="How many tasks, of all kinds."
+    "--timeout", default="5m", show_default=True, metavar="DURATION", help="Give up after this long; exit with 124."
 )
-@click.option("--timeout", default="5m", show_default=True, metavar="LENGTH", help="Give up after so long, with 124.")
-@click.option("--strict", is_flag=True, help="A worker that offers more than its machine has is wrong as well.")
+@click.option("--strict", is_flag=True, help="Fail if a worker offers more than its machine has.")
 @prints
 @reaches_server
 def smoke(reach: Reach, printing: Printing, pool: str | None, tasks: int, timeout: str, strict: bool) -> None:
-    """Submit small tasks of many needs to a live installation, and check every placement and every result.
+    """Run a smoke test: submit tasks with different requirements and check each placement and result.
 
-    Small and large ones, of every priority, for a zone, a label or a GPU, near each other and apart, in a group, one
-    that fails first, and one that nobody can take: as far as the workers there can serve them. They belong to the
-    tenant `smoke`, unless -t says another; whoever calls it needs the role operator. What is left is cancelled, also
-    with Ctrl-C. Exits with 1 if anything was not as it was asked for.
+    Covers sizes, priorities, zones, labels, GPUs, affinity, anti-affinity, groups, retries and an unplaceable task, as
+    far as the workers support them. The tasks belong to tenant `smoke` unless -t names another; the caller needs the
+    operator role. Remaining runs are cancelled, also on Ctrl-C. Exits with 1 on any violation.
 
     \b
     Examples:
@@ -58,7 +57,7 @@ def smoke(reach: Reach, printing: Printing, pool: str | None, tasks: int, timeou
         try:
             report = carry_out(client, MachineClock(), trial, advance)
         except Forbidden as error:
-            error.hint = f"it takes a token with the role operator for tenant {client.tenant}; -t names another tenant"
+            error.hint = f"use a token with the role operator for tenant {client.tenant}, or another tenant with -t"
             raise
     print_smoke(report, printing)
     if report.is_over_time:
@@ -68,7 +67,7 @@ def smoke(reach: Reach, printing: Printing, pool: str | None, tasks: int, timeou
 
 
 def _owned(reach: Reach) -> Reach:
-    """The same, with a tenant for the tasks."""
+    """Return the connection with a default tenant."""
     from mainspring.cli.config.connection_settings import find_whereabouts
 
     return reach if find_whereabouts(reach).tenant.value else replace(reach, tenant=TENANT)

@@ -1,4 +1,4 @@
-"""`mainspring workers`, who they are, and what is done to one: `drain`, `cordon`, `uncordon`."""
+"""`mainspring workers` and worker actions: `drain`, `cordon`, `uncordon`, `evict`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import rich_click as click
 from mainspring.cli.completion import candidates
 from mainspring.cli.options import Noun, Printing, Reach, limited, prints, prints_rows, reaches_server, watched
 
-_why = click.option("--why", default="", help="Why; it is shown with the worker.")
+_why = click.option("--why", default="", help="Reason, shown with the worker.")
 
 
 @click.group("workers", cls=Noun, invoke_without_command=True)
@@ -17,7 +17,7 @@ _why = click.option("--why", default="", help="Why; it is shown with the worker.
 @reaches_server
 @click.pass_context
 def workers(ctx: click.Context, /, reach: Reach, printing: Printing, watch: bool, limit: int) -> None:
-    """List workers; see and end the certificates that they are known by.
+    """List workers; list and revoke their certificates.
 
     \b
     Examples:
@@ -40,7 +40,7 @@ def workers(ctx: click.Context, /, reach: Reach, printing: Printing, watch: bool
 @prints_rows
 @reaches_server
 def identities(reach: Reach, printing: Printing, watch: bool, limit: int) -> None:
-    """List the workers that are known by their certificates, also those whose certificate is over.
+    """List worker certificates, including expired ones.
 
     \b
     Examples:
@@ -59,9 +59,9 @@ def identities(reach: Reach, printing: Printing, watch: bool, limit: int) -> Non
 @prints
 @reaches_server
 def revoke(reach: Reach, printing: Printing, worker: str, why: str) -> None:
-    """End WORKER's certificate: within ten seconds its link is closed, and it is not let in again.
+    """Revoke the certificate of WORKER. It is disconnected within ten seconds and can't reconnect.
 
-    What it has in hands is lost to it, and runs elsewhere. It comes back with a new join token.
+    Its tasks are rescheduled on other workers. To return, it needs a new join token.
 
     \b
     Examples:
@@ -79,7 +79,7 @@ def revoke(reach: Reach, printing: Printing, worker: str, why: str) -> None:
 @prints
 @reaches_server
 def drain(reach: Reach, printing: Printing, worker: str, why: str) -> None:
-    """Give WORKER nothing more, and call back what it has not started; what runs there goes on.
+    """Drain WORKER: assign no new tasks and requeue those not started. Running tasks continue.
 
     \b
     Examples:
@@ -97,7 +97,7 @@ def drain(reach: Reach, printing: Printing, worker: str, why: str) -> None:
 @prints
 @reaches_server
 def cordon(reach: Reach, printing: Printing, worker: str, why: str) -> None:
-    """Give WORKER nothing more; what it has in hands goes on.
+    """Mark WORKER as unschedulable. Running tasks are not affected.
 
     \b
     Examples:
@@ -115,7 +115,7 @@ def cordon(reach: Reach, printing: Printing, worker: str, why: str) -> None:
 @prints
 @reaches_server
 def evict(reach: Reach, printing: Printing, worker: str, why: str) -> None:
-    """Take everything that WORKER has in hands away from it: it runs elsewhere, and the try does not count.
+    """Evict all tasks from WORKER; they are rescheduled, and evicted attempts do not count as retries.
 
     \b
     Examples:
@@ -133,7 +133,7 @@ def evict(reach: Reach, printing: Printing, worker: str, why: str) -> None:
 @prints
 @reaches_server
 def uncordon(reach: Reach, printing: Printing, worker: str, why: str) -> None:
-    """Give WORKER tasks again.
+    """Mark WORKER as schedulable.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""`mainspring deploy`: a folder of pipelines, unchanged, to a server."""
+"""`mainspring deploy`: deploy a folder of pipelines to a server."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 @click.command("deploy")
 @click.argument("directory", type=click.Path(exists=True, file_okay=False, path_type=Path))
-@click.option("--at", metavar="PATH", help="Where workers find the folder; where it is here, unless said.")
-@click.option("--name", help="What the folder is called there: its own name, unless said. --prune goes by it.")
-@click.option("--prune", is_flag=True, help="Also delete what was deployed from this folder and is not in it any more.")
-@click.option("--dry-run", is_flag=True, help="Only say what would change.")
-@click.option("--why", default="", help="Why; it is kept with the deed.")
+@click.option("--at", metavar="PATH", help="Path of the folder on workers; its local path if omitted.")
+@click.option("--name", help="Deployment name, used by --prune; the folder's name if omitted.")
+@click.option("--prune", is_flag=True, help="Delete deployed pipelines that are no longer in the folder.")
+@click.option("--dry-run", is_flag=True, help="Only show what would change.")
+@click.option("--why", default="", help="Reason, recorded in the audit log.")
 @asks_first
 @prints_rows
 @reaches_server
@@ -40,10 +40,10 @@ def deploy(
     why: str,
     yes: bool,
 ) -> None:
-    """Give a server every pipeline below DIRECTORY, unchanged. The same again changes nothing.
+    """Deploy every pipeline below DIRECTORY to a server. Deploying is idempotent.
 
-    All files are checked first, and nothing is sent if one of them is broken. The directory itself is not sent: workers
-    need to find it, at the same path or at the one that --at says.
+    All files are validated first; nothing is deployed if one is invalid. Files are not uploaded: workers must have the
+    directory, at the same path or at --at.
 
     \b
     Examples:
@@ -61,10 +61,10 @@ def deploy(
     from mainspring.folder.deployment import mark_of, read_folder
 
     if at is not None and not PurePosixPath(at).is_absolute():
-        raise click.UsageError("--at must be a path from / on")
+        raise click.UsageError("--at must be an absolute path")
     if runs_folder(reach, directory):
         raise _run_already(directory)
-    root = Path(os.path.abspath(directory))  # noqa: PTH100 - links on the way stay, as workers may have none
+    root = Path(os.path.abspath(directory))  # noqa: PTH100 - keep symbolic links: workers may lack them
     pipelines = read_folder(directory, os.path.normpath(at or root))
     if not pipelines and not prune:
         raise click.UsageError(f"there is no pipeline.yaml below {directory}")
@@ -80,17 +80,17 @@ def deploy(
     if printing.is_for_people:
         _sum_up([row.change for row in rows], [] if prune else gone, dry_run=dry_run)
         if at is None and not _is_here(reach):
-            say_hint(f"workers look for the folder at {root}, as it is here; `--at` says where else it is there")
+            say_hint(f"workers must have the folder at {root}; use `--at` if it has another path there")
     if any(row.change == REFUSED for row in rows):
         sys.exit(4)
 
 
 def _run_already(directory: Path) -> MainspringError:
-    """It would run twice: by its files, and by what was deployed."""
+    """Return the error for a folder that the server runs itself: its pipelines would run twice."""
     from mainspring.protocol.errors import Conflict
 
-    conflict = Conflict(f"this server runs {directory} itself: what is deployed to it as well would run twice")
-    conflict.hint = "files are in use there as they are saved; `--server` says another server"
+    conflict = Conflict(f"this server already runs {directory}; deployed pipelines would run twice")
+    conflict.hint = "it reloads files as they are saved; to deploy elsewhere, use `--server`"
     return conflict
 
 
@@ -104,7 +104,7 @@ def _is_here(reach: Reach) -> bool:
 
 
 def _warn(pipelines: Sequence[Pipeline]) -> None:
-    """Say what was read, and is not followed."""
+    """Print the warnings of the pipelines."""
     for pipeline in pipelines:
         for warning in pipeline.warnings:
             click.echo(f"warning: {warning.where}: {warning.why}", err=True)
@@ -112,13 +112,13 @@ def _warn(pipelines: Sequence[Pipeline]) -> None:
 
 def _question(gone: Sequence[Gone]) -> str:
     names = ", ".join(one.job if one.is_whole else f"{' and '.join(one.schedules)} (the schedule)" for one in gone)
-    return f"delete what is gone from the folder: {names}?"
+    return f"delete pipelines removed from the folder: {names}?"
 
 
 def _sum_up(changes: Sequence[str], left: Sequence[Gone], *, dry_run: bool) -> None:
-    """How it went, on stderr."""
+    """Print a summary on stderr."""
     counted = [f"{changes.count(change)} {change}" for change in dict.fromkeys(changes)]
-    click.echo(", ".join(counted) + (" if it were done: nothing was changed" if dry_run else ""), err=True)
+    click.echo(", ".join(counted) + (" (dry run, nothing changed)" if dry_run else ""), err=True)
     if left:
         names = ", ".join(one.job for one in left)
-        click.echo(f"the server also has what is gone from the folder ({names}): --prune deletes it", err=True)
+        click.echo(f"removed from the folder, but still on the server: {names}; use --prune to delete", err=True)

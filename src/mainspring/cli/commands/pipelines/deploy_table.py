@@ -1,4 +1,4 @@
-"""How a deployment is listed."""
+"""Table of deployed pipelines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`mainspring example`: small pipelines, to look at and to begin with."""
+"""`mainspring example`: example pipelines."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mainspring.cli.options import Printing, prints_rows
 @click.argument("name", required=False, shell_complete=candidates.templates)
 @prints_rows
 def example(printing: Printing, name: str | None) -> None:
-    """Print the example NAME, a `pipeline.yaml` that runs as it is; without a name, list what there is.
+    """Print the example NAME, a runnable `pipeline.yaml`; without a name, list the examples.
 
     \b
     Examples:

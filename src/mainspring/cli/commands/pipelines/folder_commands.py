@@ -1,4 +1,4 @@
-"""A folder of pipelines, as commands see it: its state files, and the scheduler that runs it, if one does."""
+"""A folder of pipelines: its state files, and the client of the scheduler that runs it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class _Address(msgspec.Struct, frozen=True):
 
 
 def states(folder: Path) -> list[ScheduleState]:
-    """What the state files say, by pipeline. One that can't be read is said, and left out."""
+    """Read the state files of all pipelines. Unreadable ones are skipped with a warning."""
     found = []
     for pipeline in scan(folder).found:
         state = read_state(folder / pipeline.path)
@@ -42,14 +42,15 @@ def states(folder: Path) -> list[ScheduleState]:
 
 
 def find_state(folder: Path, reference: str) -> ScheduleState:
-    """The schedule of a scheduleId or pipelineId, or of the beginning of one. Raises NotFound, Refused."""
+    """Find a schedule by scheduleId, pipelineId, or a prefix of scheduleId. Raises NotFound, Refused."""
     known = states(folder)
     for state in known:
         if reference in {state.schedule_id, state.pipeline_id}:
             return state
     near = [state for state in known if state.schedule_id.startswith(reference)]
     if len(near) > 1:
-        raise Refused(f"{reference} is the beginning of {', '.join(state.schedule_id for state in near[:5])}: say more")
+        names = ", ".join(state.schedule_id for state in near[:5])
+        raise Refused(f"{reference} matches {names}; use a longer prefix")
     if not near:
         hint = did_you_mean(reference, [state.pipeline_id for state in known])
         raise NotFound(f"{folder} has no schedule {reference}{hint}")
@@ -57,7 +58,7 @@ def find_state(folder: Path, reference: str) -> ScheduleState:
 
 
 def client_for(folder: Path, schedule_id: str | None = None) -> Client:
-    """A client of the scheduler that runs this folder. Raises Unavailable if none does."""
+    """Return a client of the scheduler that runs this folder. Raises Unavailable if none does."""
     address = _address_in(folder)
     if address is None:
         missing = Unavailable(f"no scheduler runs {folder}")
@@ -68,7 +69,7 @@ def client_for(folder: Path, schedule_id: str | None = None) -> Client:
 
 
 def runs_folder(reach: Reach, folder: Path) -> bool:
-    """Whether the server that is meant is the scheduler that runs this folder, or one that the folder is in."""
+    """Whether the target server is the scheduler that runs this folder or a parent folder."""
     now = MachineClock().wall()
     place = folder.resolve()
     address = next((_address_in(root) for root in (place, *place.parents) if is_held(root, now)), None)
@@ -77,7 +78,7 @@ def runs_folder(reach: Reach, folder: Path) -> bool:
 
 
 def say_if_stopped(folder: Path, printing: Printing) -> None:
-    """Tell people that state files are as they were left, if no scheduler runs the folder."""
+    """Warn that state files are out of date if no scheduler runs the folder."""
     now = MachineClock().wall()
     if not printing.is_for_people or is_held(folder, now):
         return
@@ -88,11 +89,11 @@ def say_if_stopped(folder: Path, printing: Printing) -> None:
     ]
     if written:
         since = f"{say_time(max(written), printing)}, {say_ago(max(written), now)}"
-        click.echo(f"no scheduler runs {folder}: this is how it was left at {since}", err=True)
+        click.echo(f"no scheduler runs {folder}; showing its last state, from {since}", err=True)
 
 
 def _address_in(folder: Path) -> str | None:
-    """Where the scheduler that runs a folder says that it answers."""
+    """Return the address published by the scheduler that runs a folder."""
     try:
         return msgspec.json.decode((folder / OWN_DIRECTORY / ADDRESS_FILE).read_bytes(), type=_Address).address
     except (OSError, msgspec.MsgspecError):
@@ -100,13 +101,13 @@ def _address_in(folder: Path) -> str | None:
 
 
 def _door(address: str) -> tuple[str, str, int | None]:
-    """What two addresses of one server have in common."""
+    """Normalize an address, so that addresses of the same server are equal."""
     url = read_address(address)
     return url.scheme, "localhost" if is_loopback(url.host) else url.host, url.port
 
 
 def show_state(state: ScheduleState, printing: Printing) -> None:
-    """Print what a state file says, for people."""
+    """Print the state of a schedule."""
     last, stats = state.last_run, state.stats
     print_facts(
         ("schedule", state.schedule_id),
@@ -118,7 +119,7 @@ def show_state(state: ScheduleState, printing: Printing) -> None:
         ("result", None if last is None else last.result_file or None),
         ("runs", f"{stats.total_runs}, {stats.failed_runs} failed"),
         ("last failure", say_when(stats.last_failure, printing)),
-        ("usually", f"{stats.average_duration:.0f} ms" if stats.average_duration else None),
+        ("average duration", f"{stats.average_duration:.0f} ms" if stats.average_duration else None),
     )
 
 

@@ -1,11 +1,11 @@
-"""What `mainspring up` prints: what it found, then a line for everything that happens to a pipeline.
+"""Console output of `mainspring up`: the pipelines found, then one line per event.
 
     10:42:07  ▶ weather     started                                     run_01a1..
-    10:42:09  ↻ weather     try 1 failed, again: HTTP 503
+    10:42:09  ↻ weather     attempt 1 failed (HTTP 503), retrying
     10:42:12  ✓ weather     succeeded in 4.9s, 24 items
     10:42:30  ! etl         pipelines/etl/pipeline.yaml:14:9: unknown field `retrys` ..
 
-Every line has its word: nothing is said by a colour or a sign alone.
+Every line has a word: neither color nor symbol alone carries meaning.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _HEADINGS = ("PIPELINE", "NEXT", "SCHEDULE")
 
 
 class FolderView:
-    """Prints for people, on one stream."""
+    """Prints events on one stream."""
 
     def __init__(self, console: Console, directory: Path, *, quiet: bool) -> None:
         self._console = console
@@ -47,7 +47,7 @@ class FolderView:
         self._width = 12
 
     def follow(self, scheduler: PipelineScheduler, when_unread: Callable[[], None]) -> None:
-        """Print what happens from now on. `when_unread` is called if whoever read has read enough (`| head`)."""
+        """Print events from now on. `when_unread` is called when the reader closes the pipe (`| head`)."""
         self._when_unread = when_unread
         for event in schedule_events.EVENTS:
             scheduler.on(event, self._tell)
@@ -62,7 +62,7 @@ class FolderView:
         scheduler.on(schedule_events.ScheduleChanged.event, tell_change)
 
     def started(self, scheduler: PipelineScheduler, beginning: Beginning) -> None:
-        """Everything is there: say what, and where."""
+        """Print the pipelines and addresses at start."""
         found = _count(len(beginning.pipelines), "pipeline")
         if len(beginning.schedules) < len(beginning.pipelines):
             found += f", {len(beginning.schedules)} with a schedule,"
@@ -75,7 +75,7 @@ class FolderView:
         self._line(f"  Ready   in {say_seconds(self._clock.monotonic() - self._began)}; stop with Ctrl-C")
         self._line("")
         if not beginning.pipelines and not beginning.flaws:
-            self._line("  No pipeline.yaml here yet. Save one and it runs; `mainspring init` writes one to begin with.")
+            self._line("  No pipeline.yaml found. Add one and it is picked up; `mainspring init` creates one.")
             self._line("")
         self._list(beginning.schedules)
         for flaws in beginning.flaws.values():
@@ -84,26 +84,26 @@ class FolderView:
             self._tell(schedule_events.Warned(message=warning))
 
     def stopping(self, running: int, wait_seconds: float) -> None:
-        """Somebody wants it to end."""
+        """Print that shutdown has begun."""
         if running:
             self._line(
                 f"stopping: waiting up to {say_seconds(wait_seconds)} for {_count(running, 'task')}; "
-                "Ctrl-C again to stop at once"
+                "press Ctrl-C again to stop immediately"
             )
         else:
             self._line("stopping")
 
     def hurries(self) -> None:
-        """Somebody wants it to end now."""
-        self._line("stopping at once")
+        """Print that shutdown no longer waits."""
+        self._line("stopping immediately")
 
     def stopped(self, is_through: bool) -> None:
-        """It has ended."""
-        self._line("stopped" if is_through else "stopped; what was not finished begins again with the next start")
+        """Print that the scheduler has stopped."""
+        self._line("stopped" if is_through else "stopped; unfinished tasks restart with the next start")
 
     def lost(self) -> None:
-        """Another scheduler has the folder."""
-        self._line("stopped: another scheduler has taken this folder over", style="red")
+        """Print that another scheduler has taken over the folder."""
+        self._line("stopped: another scheduler has taken over this folder", style="red")
 
     def _list(self, infos: Sequence[ScheduleInfo]) -> None:
         if not infos:
@@ -130,16 +130,16 @@ class FolderView:
                     "✓", event.pipeline_id, f"succeeded in {say_seconds(event.duration / 1000)}{what}", "green"
                 )
             case schedule_events.ExecutionError(will_retry=True):
-                tried = f"try {event.retry_attempt} failed, and will be made again"
-                self._happened("↻", event.pipeline_id, f"{tried}: {_short(event.error)}", "yellow")
+                text = f"attempt {event.retry_attempt} failed, retrying: {_short(event.error)}"
+                self._happened("↻", event.pipeline_id, text, "yellow")
             case schedule_events.ExecutionError():
                 self._happened("✕", event.pipeline_id, f"failed: {_short(event.error)}", "red")
             case schedule_events.FileBroken():
-                goes_on = "the last good version keeps running" if event.keeps_running else "it does not run"
-                self._happened("!", event.file, f"can't be used, {goes_on}:", "red")
+                goes_on = "keeping the last valid version" if event.keeps_running else "not running"
+                self._happened("!", event.file, f"invalid, {goes_on}:", "red")
                 self._line(event.flaws)
             case schedule_events.FileFixed():
-                self._happened("·", event.file, "can be used again", "green")
+                self._happened("·", event.file, "valid again", "green")
             case schedule_events.Warned():
                 self._line(f"warning: {event.message}", style="yellow")
             case _:
@@ -150,7 +150,7 @@ class FolderView:
         self._happened("·", event.pipeline_id, what, "cyan")
 
     def _say_next(self, info: ScheduleInfo) -> str:
-        """When it runs next, or why it does not."""
+        """Format the time of the next run, or the status that prevents it."""
         if info.state.next_run is None:
             return info.state.status
         left = (info.state.next_run - self._clock.wall()).total_seconds()
@@ -164,7 +164,7 @@ class FolderView:
         try:
             self._console.print(text, style=style or None, markup=False, highlight=False, soft_wrap=True)
         except SystemExit:
-            # The console's answer to a broken pipe. It has turned quiet by itself; to end is not its decision.
+            # Rich exits on a broken pipe and has muted itself; the caller decides whether to stop.
             self._when_unread()
 
 

@@ -1,4 +1,4 @@
-"""Lines of a crontab on their way into a folder: written, and listed with what became of each."""
+"""Write the lines of a crontab as pipelines, and list the outcome of each."""
 
 from __future__ import annotations
 
@@ -16,33 +16,34 @@ from mainspring.folder.state.records import PIPELINE_FILE
 
 
 class Outcome(StrEnum):
-    """What became of a line."""
+    """Outcome of a line."""
 
     IMPORTED = "imported"
     UNCHANGED = "unchanged"
-    """The same file is there already."""
-    SWITCHED_OFF = "switched off"
-    """Imported, and disabled."""
+    """An identical file exists."""
+    SWITCHED_OFF = "disabled"
+    """Imported as a disabled pipeline."""
     EXISTS = "exists"
-    """Something else is there already, and stays."""
-    LEFT_OUT = "left out"
+    """A different file exists and was kept."""
+    LEFT_OUT = "skipped"
+    """The line can't be converted."""
     IGNORED = "ignored"
-    """It starts nothing."""
+    """The line starts nothing."""
 
 
 class LineView(msgspec.Struct, frozen=True, kw_only=True):
-    """A line, and what became of it."""
+    """A line and its outcome."""
 
     line: int
     schedule: str | None = None
     pipeline: str | None = None
-    """Its directory."""
+    """Directory of the pipeline."""
     outcome: Outcome
     note: str = ""
 
     @property
     def is_as_it_was(self) -> bool:
-        """Whether what it starts will be started here as well."""
+        """Whether everything that the line starts will be started here as well."""
         return self.outcome in {Outcome.IMPORTED, Outcome.UNCHANGED, Outcome.IGNORED}
 
 
@@ -61,7 +62,7 @@ LINES: Table[LineView] = Table(
 def write_lines(
     crontab: Crontab, lines: Sequence[ImportedLine], into: Path, *, dry_run: bool, force: bool
 ) -> list[LineView]:
-    """Write each pipeline, unless it is a dry run; what became of every line, in their order. Raises UsageError."""
+    """Write the pipelines unless it is a dry run. Return the outcome of every line in order. Raises UsageError."""
     rows = [LineView(line=one.line, outcome=Outcome.LEFT_OUT, note=one.why) for one in crontab.refused]
     rows += [LineView(line=one.line, outcome=Outcome.IGNORED, note=one.why) for one in crontab.ignored]
     try:
@@ -85,7 +86,7 @@ def _write(line: ImportedLine, into: Path, *, dry_run: bool, force: bool) -> Lin
         if file.is_file() and file.read_bytes() == line.text.encode():
             return row if not line.is_enabled else msgspec.structs.replace(row, outcome=Outcome.UNCHANGED)
         if not force:
-            note = f"{directory} is there already: --force writes over it"
+            note = f"{directory} exists; use --force to overwrite it"
             return msgspec.structs.replace(row, outcome=Outcome.EXISTS, note=note)
     if not dry_run:
         directory.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""`mainspring import`: what ran elsewhere becomes pipelines."""
+"""`mainspring import`: convert other schedulers' definitions to pipelines."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _OWN_CRONTAB = "crontab -l"
 
 @click.group("imports")
 def imports() -> None:
-    """Make pipelines of what runs elsewhere: a crontab.
+    """Import pipelines from other schedulers: crontab.
 
     \b
     Examples:
@@ -32,22 +32,22 @@ def imports() -> None:
 @click.argument("file", required=False)
 @click.option(
     "--into", type=click.Path(file_okay=False, path_type=Path), default=Path("pipelines"), show_default=True,
-    help="The folder that gets a directory for each line.",
+    help="Folder for the new pipelines.",
 )  # fmt: skip
 @click.option(
     "--system/--user", "is_system", default=None,
-    help="Whether a user stands before each command, as in /etc/crontab; seen from the lines, unless said.",
+    help="Whether lines name a user, as in /etc/crontab; else detected.",
 )  # fmt: skip
-@click.option("--dry-run", is_flag=True, help="Only list what would become of each line.")
-@click.option("--force", is_flag=True, help="Write over pipelines that are there already.")
+@click.option("--dry-run", is_flag=True, help="Only list the outcome of each line.")
+@click.option("--force", is_flag=True, help="Overwrite existing pipelines.")
 @prints_rows
 def crontab(
     printing: Printing, file: str | None, into: Path, is_system: bool | None, dry_run: bool, force: bool
 ) -> None:
-    """Make a pipeline of each line of a crontab: FILE, - for stdin, or without it your own (`crontab -l`).
+    """Convert each line of a crontab to a pipeline. FILE may be - for stdin; the default is `crontab -l`.
 
-    What can't be taken is listed with its reason, and the exit code is 1. Lines for other users are written, but
-    switched off.
+    Lines that can't be converted are listed with the reason, and the exit code is 1. Lines for other users become
+    disabled pipelines.
 
     \b
     Examples:
@@ -75,7 +75,7 @@ def crontab(
 
 
 def _read(file: str | None) -> tuple[str, str]:
-    """What the crontab is called, and its text."""
+    """Return the name and text of the crontab."""
     from mainspring.cli.config.input_files import read_file
 
     if file is not None:
@@ -85,31 +85,31 @@ def _read(file: str | None) -> tuple[str, str]:
 
     program = shutil.which("crontab")
     if program is None:
-        raise click.UsageError("there is no program `crontab` here: say which file to read, or - for stdin")
+        raise click.UsageError("no program `crontab` found; name a file, or - for stdin")
     listed = subprocess.run([program, "-l"], capture_output=True, check=False)
     if listed.returncode != 0:
-        why = listed.stderr.decode(errors="replace").strip() or f"it ended with {listed.returncode}"
-        raise click.UsageError(f"`{_OWN_CRONTAB}` gives nothing: {why}")
+        why = listed.stderr.decode(errors="replace").strip() or f"exit code {listed.returncode}"
+        raise click.UsageError(f"`{_OWN_CRONTAB}` failed: {why}")
     return _OWN_CRONTAB, listed.stdout.decode(errors="replace")
 
 
 def _users() -> set[str]:
-    """Everybody that this machine knows."""
+    """Return the users of this machine."""
     import pwd
 
     return {"root", *(user.pw_name for user in pwd.getpwall())}
 
 
 def _sum_up(rows: list[LineView], into: Path, *, dry_run: bool) -> None:
-    """How it went, and what comes next."""
+    """Print a summary and the next step."""
     from mainspring.cli.commands.pipelines.imported_lines import Outcome
     from mainspring.cli.render.output import say_hint
 
     counts = {outcome: sum(row.outcome is outcome for row in rows) for outcome in Outcome}
     said = ", ".join(f"{number} {outcome}" for outcome, number in counts.items() if number)
-    click.echo(said or "it has no lines that start something", err=True)
+    click.echo(said or "the crontab has no jobs", err=True)
     if dry_run:
         click.echo("nothing was written", err=True)
     elif counts[Outcome.IMPORTED] or counts[Outcome.UNCHANGED]:
         command = f"mainspring up {shlex.quote(str(into))}"
-        say_hint(f"look at them, take the lines out of the crontab, and run them with `{command}`")
+        say_hint(f"review them, remove the lines from the crontab, and run `{command}`")

@@ -1,4 +1,4 @@
-"""`mainspring init`: a folder to begin with."""
+"""`mainspring init`: create a folder of pipelines."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _IGNORED = """\
 @click.argument("directory", type=click.Path(file_okay=False, path_type=Path), default=Path())
 @click.option(
     "--template", default="cron", show_default=True, shell_complete=candidates.templates,
-    help="What the first pipeline shows; `mainspring example` lists them.",
+    help="Template of the pipeline; see `mainspring example`.",
 )  # fmt: skip
 @prints
 def init(printing: Printing, directory: Path, template: str) -> None:
-    """Make a folder with a small pipeline that runs as it is, or add one to a folder. Nothing is written over.
+    """Create a folder with a runnable pipeline, or add one to a folder. Existing files are kept.
 
     \b
     Examples:
@@ -41,7 +41,7 @@ def init(printing: Printing, directory: Path, template: str) -> None:
     from mainspring.definitions.templates import find_template
 
     class Made(msgspec.Struct, frozen=True, kw_only=True):
-        """What there is now."""
+        """The files that were created."""
 
         directory: str
         files: list[str]
@@ -58,7 +58,7 @@ def init(printing: Printing, directory: Path, template: str) -> None:
 
 
 def _make(directory: Path, name: str, text: str) -> list[str]:
-    """Write the pipeline, and what editors and git want to know. Raises Conflict if there is one already."""
+    """Write the pipeline, its schema and .gitignore. Raises Conflict if the pipeline exists."""
     from mainspring.definitions.pipeline_schema import schema_text
     from mainspring.folder.state.records import OWN_DIRECTORY, PIPELINE_FILE
     from mainspring.protocol.errors import Conflict
@@ -78,10 +78,8 @@ def _make(directory: Path, name: str, text: str) -> list[str]:
             ignored.write_text(_IGNORED, encoding="utf-8")
             written.append(ignored)
     except FileExistsError as error:
-        conflict = Conflict(f"{file} is there already")
-        conflict.hint = (
-            f"`mainspring up {shlex.quote(str(directory))}` runs it; `--template` gives another one beside it"
-        )
+        conflict = Conflict(f"{file} already exists")
+        conflict.hint = f"run it with `mainspring up {shlex.quote(str(directory))}`, or add another with `--template`"
         raise conflict from error
     except OSError as error:
         raise click.UsageError(f"{error.filename or directory} can't be written: {error.strerror}") from error

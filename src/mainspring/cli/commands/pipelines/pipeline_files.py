@@ -1,4 +1,4 @@
-"""The pipelines that a command is given, as files or as folders: read, and what is wrong with them."""
+"""Read the pipelines of files and folders, and collect findings."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ ERROR, WARNING = "error", "warning"
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that is to be said about a file."""
+    """An error or warning about a file."""
 
     severity: str
     """`error` or `warning`."""
     file: str
     line: int
-    """From 1 on; 0 if it is about the whole file."""
+    """From 1; 0 for the whole file."""
     column: int
     message: str
 
 
 class Reading(msgspec.Struct, kw_only=True):
-    """What became of the files."""
+    """The pipelines that were read, with errors and warnings."""
 
     files: int = 0
     pipelines: list[Pipeline] = []
@@ -41,15 +41,15 @@ class Reading(msgspec.Struct, kw_only=True):
     warnings: list[Fault] = []
 
     def findings(self) -> list[Finding]:
-        """All that is to be said, errors first."""
+        """Return all findings, errors first."""
         errors = (fault for error in self.errors for fault in error.faults)
         return [_finding(ERROR, fault) for fault in errors] + [_finding(WARNING, fault) for fault in self.warnings]
 
 
 def read_all(paths: Sequence[Path], at: str | None = None) -> Reading:
-    """The pipelines of files and folders. A folder's are seen together. Raises UsageError if there is none.
+    """Read the pipelines of files and folders. A folder is validated as a whole. Raises UsageError if there is none.
 
-    `at` is where workers find the folder; without it, directories of tasks are left as they are written.
+    `at` is the folder's path on workers; without it, task directories are kept as written.
     """
     reading = Reading()
     for path in paths:
@@ -66,7 +66,7 @@ def read_all(paths: Sequence[Path], at: str | None = None) -> Reading:
 
 
 def _read_folder(folder: Path, reading: Reading, at: str | None) -> None:
-    """Every pipeline below a folder, as `mainspring up` would find it."""
+    """Read every pipeline below a folder, as `mainspring up` finds it."""
     scanned = scan(folder)
     reading.errors += [_whole(str(folder), why) for why in scanned.faults]
     by_id: dict[str, Pipeline] = {}
@@ -99,7 +99,7 @@ def _read_one(
 def _take(reading: Reading, read: Pipeline | InvalidFile) -> Pipeline | None:
     reading.files += 1
     if isinstance(read, InvalidFile):
-        reading.errors.append(read if read.faults else _whole(*str(read).split(": ", 1)))
+        reading.errors.append(read)
         return None
     reading.pipelines.append(read)
     reading.warnings += read.warnings
@@ -107,8 +107,10 @@ def _take(reading: Reading, read: Pipeline | InvalidFile) -> Pipeline | None:
 
 
 def _whole(file: str, why: str) -> InvalidFile:
-    """A fault of a file as a whole."""
-    return InvalidFile(f"{file}: {why}", [Fault(where=file, why=why)])
+    """Return an error about a whole file."""
+    error = InvalidFile(f"{file}: {why}")
+    error.faults = (Fault(where=file, why=why),)
+    return error
 
 
 def _finding(severity: str, fault: Fault) -> Finding:
@@ -117,14 +119,14 @@ def _finding(severity: str, fault: Fault) -> Finding:
 
 
 def _split(place: str) -> tuple[str, int, int]:
-    """The parts of `file:line:column`."""
+    """Split a location `file:line:column`."""
     file, _, column = place.rpartition(":")
     name, _, line = file.rpartition(":")
     return (name, int(line), int(column)) if name and line.isdigit() and column.isdigit() else (place, 0, 0)
 
 
 def say_for_github(findings: Iterable[Finding]) -> Iterator[str]:
-    """Findings as annotations of a workflow run."""
+    """Format findings as GitHub Actions annotations."""
     for one in findings:
         message = one.message.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
         file = one.file.replace("%", "%25").replace(":", "%3A").replace(",", "%2C")

@@ -1,4 +1,4 @@
-"""`mainspring plan`: what pipelines would do, and when."""
+"""`mainspring plan`: preview the next runs and changes of pipelines."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from mainspring.cli.options import Printing, Reach, prints, reaches_server
 
 @click.command("plan")
 @click.argument("path", type=click.Path(exists=True, path_type=Path), default=".")
-@click.option("--at", metavar="PATH", help="Where workers find the folder; where it is here, unless said.")
+@click.option("--at", metavar="PATH", help="Path of the folder on workers; its local path if omitted.")
 @prints
 @reaches_server
 def plan(reach: Reach, printing: Printing, path: Path, at: str | None) -> None:
-    """Show when the pipelines of PATH, a file or a folder, run next, and what deploying the folder would change.
+    """Show the next runs of the pipelines in PATH, and what deploying it would change.
 
-    Nothing is changed. Without a server, only the times are shown. Exits with 2 if a file is broken.
+    PATH is a file or folder. Changes nothing. Without a server, only the times are shown. Exits with 2 if a file is
+    invalid.
 
     \b
     Examples:
@@ -37,7 +38,7 @@ def plan(reach: Reach, printing: Printing, path: Path, at: str | None) -> None:
     for error in reading.errors:
         say_error(str(error))
     if folder is not None and runs_folder(reach, path):
-        click.echo(f"the server runs {path} itself: its files are in use there as they are saved", err=True)
+        click.echo(f"the server already runs {path} and reloads files as they are saved", err=True)
         found = {}
     else:
         found = {} if folder is None else changes(reach, reading.pipelines, Path(folder).name)

@@ -1,4 +1,4 @@
-"""What pipelines would do: their next fires, what clocks do to them, and what a server would make of them."""
+"""Plans of pipelines: next runs, clock changes, and changes on a server."""
 
 from __future__ import annotations
 
@@ -28,27 +28,27 @@ FIRES = 5
 
 
 class PlannedSchedule(msgspec.Struct, frozen=True, kw_only=True):
-    """When a pipeline would run by one of its schedules."""
+    """A schedule with its next runs."""
 
     fires: str
-    """In words."""
+    """Description of the trigger."""
     timezone: str
     enabled: bool
     next: list[datetime]
-    """The next windows, in its zone."""
+    """Next windows, in the schedule's time zone."""
     clock_change: str
-    """The next change of clocks that moves a window; empty if none does."""
+    """Next clock change that affects a window; empty if none does."""
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """What would become of a pipeline."""
+    """Plan of a pipeline."""
 
     pipeline: str
     title: str
     file: str
     schedules: list[PlannedSchedule]
     change: str
-    """On the server: `created`, `updated`, `unchanged` or `refused`; empty if that is not known."""
+    """Change on the server: `created`, `updated`, `unchanged` or `refused`; empty if unknown."""
     detail: str
 
 
@@ -56,7 +56,7 @@ PLANS: Table[Plan] = Table([Column("pipeline", lambda one, _: one.pipeline)], id
 
 
 def plan_of(pipeline: Pipeline, now: datetime, change: Deployed | None) -> Plan:
-    """The plan of a pipeline."""
+    """Return the plan of a pipeline."""
     return Plan(
         pipeline=pipeline.id,
         title=pipeline.title,
@@ -68,25 +68,25 @@ def plan_of(pipeline: Pipeline, now: datetime, change: Deployed | None) -> Plan:
 
 
 def changes(reach: Reach, pipelines: Sequence[Pipeline], folder: str) -> dict[str, Deployed]:
-    """What a server would make of the pipelines of a folder, by their ids. If none answers, that is said."""
+    """Return the changes that deploying a folder would make, by pipeline. Without a server, print a notice."""
     with ExitStack() as stack:
         clients = cache(lambda tenant: stack.enter_context(replace(reach, tenant=tenant or reach.tenant).client()))
         try:
             rows = Deploying(clients, pipelines, mark_of(folder), dry_run=True).carry_out()
             return {row.pipeline: row for row in rows}
         except (Unavailable, Unauthenticated, Forbidden) as error:
-            click.echo(f"what would change on a server is not known: {error}", err=True)
+            click.echo(f"can't compare with a server: {error}", err=True)
             return {}
 
 
 def print_plan(plan: Plan, now: datetime, printing: Printing) -> None:
-    """The plan for people."""
+    """Print a plan."""
     fate = {"": "", "unchanged": ", is unchanged"}.get(plan.change, f", would be {plan.change}")
     click.echo(f"{plan.pipeline}  {plan.file}{fate}")
     if plan.detail:
         click.echo(f"  {plan.detail}")
     for schedule in plan.schedules:
-        click.echo(f"  {schedule.fires}{'' if schedule.enabled else ', disabled: it does not fire'}")
+        click.echo(f"  {schedule.fires}{'' if schedule.enabled else ' (disabled)'}")
         zone = printing.zone or find_zone(schedule.timezone)
         for at in schedule.next:
             local = say_moment(at, now, replace(printing, zone=zone))
@@ -94,7 +94,7 @@ def print_plan(plan: Plan, now: datetime, printing: Printing) -> None:
         if schedule.clock_change:
             click.echo(f"    {schedule.clock_change}")
     if not plan.schedules:
-        click.echo("  when somebody asks")
+        click.echo("  manual runs only")
 
 
 def _planned(schedule: ScheduleSpec, now: datetime) -> PlannedSchedule:

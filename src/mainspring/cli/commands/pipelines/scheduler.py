@@ -1,4 +1,4 @@
-"""`mainspring scheduler`: the schedules of a folder, by the words of its format (FLD-7)."""
+"""`mainspring scheduler`: schedules of a folder, in the terms of the folder format (FLD-7)."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ _FAR = timedelta(days=366)
 def _in_folder(command: Call) -> Call:
     return click.option(
         "-d", "--dir", "folder", type=click.Path(exists=True, file_okay=False, path_type=Path), default=".",
-        show_default=True, help="The folder of pipelines.",
+        show_default=True, help="Folder of pipelines.",
     )(command)  # fmt: skip
 
 
 @click.group("scheduler", cls=click.RichGroup)
 def scheduler() -> None:
-    """Schedules of a folder of pipelines: look at them, and at the scheduler that runs them.
+    """Manage the schedules of a folder of pipelines and the scheduler that runs it.
 
-    A schedule is named by its scheduleId, its pipelineId, or the beginning of one. Lists are read from the state files,
-    so they work also while no scheduler runs.
+    A schedule is named by its scheduleId, its pipelineId, or a prefix of its scheduleId. Lists are read from the state
+    files, so they work while no scheduler runs.
 
     \b
     Examples:
@@ -68,7 +68,7 @@ def list_schedules(folder: Path, printing: Printing, watch: bool, limit: int) ->
 @prints
 @_in_folder
 def status(folder: Path, printing: Printing, schedule: str) -> None:
-    """Show SCHEDULE: what it does now, its next and its last run, its totals.
+    """Show SCHEDULE: status, next and last run, totals.
 
     \b
     Examples:
@@ -89,7 +89,7 @@ def status(folder: Path, printing: Printing, schedule: str) -> None:
 @prints_rows
 @_in_folder
 def history(folder: Path, printing: Printing, schedule: str, watch: bool, limit: int) -> None:
-    """List the latest runs of SCHEDULE, the newest first.
+    """List the runs of SCHEDULE, newest first.
 
     \b
     Examples:
@@ -107,7 +107,7 @@ def history(folder: Path, printing: Printing, schedule: str, watch: bool, limit:
 @prints_rows
 @_in_folder
 def upcoming(folder: Path, printing: Printing, watch: bool, limit: int) -> None:
-    """List the next runs of all schedules of a folder.
+    """List upcoming runs of all schedules of a folder.
 
     \b
     Examples:
@@ -131,11 +131,11 @@ def upcoming(folder: Path, printing: Printing, watch: bool, limit: int) -> None:
 
 @scheduler.command("trigger")
 @click.argument("schedule")
-@click.option("--wait", is_flag=True, help="Wait for the end of the run; exit with 1 if it does not succeed.")
+@click.option("--wait", is_flag=True, help="Wait for the run to end; exit with 1 unless it succeeds.")
 @prints
 @_in_folder
 def trigger(folder: Path, printing: Printing, schedule: str, wait: bool) -> None:
-    """Run SCHEDULE now, whatever its times are.
+    """Trigger SCHEDULE now.
 
     \b
     Examples:
@@ -160,7 +160,7 @@ def trigger(folder: Path, printing: Printing, schedule: str, wait: bool) -> None
 @prints
 @_in_folder
 def pause(folder: Path, printing: Printing, schedule: str) -> None:
-    """Leave out what comes of SCHEDULE until it is resumed. What runs goes on.
+    """Pause SCHEDULE until it is resumed. Running runs continue.
 
     \b
     Examples:
@@ -174,7 +174,7 @@ def pause(folder: Path, printing: Printing, schedule: str) -> None:
 @prints
 @_in_folder
 def resume(folder: Path, printing: Printing, schedule: str) -> None:
-    """Go on with SCHEDULE after a pause, or after too many failures.
+    """Resume SCHEDULE after a pause or after too many failures.
 
     \b
     Examples:
@@ -188,7 +188,7 @@ def resume(folder: Path, printing: Printing, schedule: str) -> None:
 @prints
 @_in_folder
 def cancel(folder: Path, printing: Printing, schedule: str) -> None:
-    """Cancel what runs of SCHEDULE.
+    """Cancel the active runs of SCHEDULE.
 
     \b
     Examples:
@@ -201,7 +201,7 @@ def cancel(folder: Path, printing: Printing, schedule: str) -> None:
 
         active = [fire.run_id for fire in client.fires(name, limit=20) if fire.run_id and fire.run_state is None]
         if not active:
-            raise Conflict(f"nothing of {name} is running")
+            raise Conflict(f"{name} has no active runs")
         done = [client.cancel_run(run) for run in active]
         return Done(changed=any(one.changed for one in done), detail=", ".join(active))
 
@@ -209,12 +209,12 @@ def cancel(folder: Path, printing: Printing, schedule: str) -> None:
 
 
 def _act(folder: Path, schedule: str, printing: Printing, what: str, act: Callable[[Client, str], Done]) -> None:
-    """Do something to a schedule, and say so."""
+    """Perform an action on a schedule and print the outcome."""
     from mainspring.cli.commands.pipelines.folder_commands import client_for, find_state
     from mainspring.cli.render.output import print_one
 
     name = find_state(folder, schedule).schedule_id
     with client_for(folder, name) as client:
         done = act(client, name)
-    said = what if done.changed else f"was {what} before"
+    said = what if done.changed else f"already {what}"
     print_one(done, name, printing, lambda: click.echo(f"{name} {said}"))

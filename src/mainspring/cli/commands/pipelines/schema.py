@@ -1,4 +1,4 @@
-"""`mainspring schema`: the JSON Schema of files that people write."""
+"""`mainspring schema`: JSON Schema of input files."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mainspring.cli.options import Printing, prints
 @click.argument("kind", type=click.Choice(["pipeline"]))
 @prints
 def schema(printing: Printing, kind: str) -> None:
-    """Print the JSON Schema of a pipeline.yaml, with which editors complete and check it.
+    """Print the JSON Schema of pipeline.yaml for editor completion and validation.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""`mainspring validate`: what is wrong with pipeline files, without a server."""
+"""`mainspring validate`: validate pipeline files without a server."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from mainspring.cli.options import Printing, prints
 @click.argument("paths", metavar="[PATH]...", nargs=-1, type=click.Path(path_type=Path, allow_dash=True))
 @click.option(
     "--format", "form", type=click.Choice(["text", "github", "json"]), default="text", show_default=True,
-    help="How findings are told: with the lines of the file, as annotations of GitHub Actions, or as -o json.",
+    help="Format of findings; github prints GitHub Actions annotations.",
 )  # fmt: skip
 @prints
 def validate(printing: Printing, paths: tuple[Path, ...], form: str) -> None:
-    """Check pipeline files, or every pipeline.yaml below a folder. Nothing is asked of a server.
+    """Validate pipeline files, or every pipeline.yaml below a folder, without a server.
 
-    Exits with 2 if there is an error in one of them; warnings alone are no error.
+    Exits with 2 on errors, but not on warnings.
 
     \b
     Examples:
@@ -47,7 +47,7 @@ def validate(printing: Printing, paths: tuple[Path, ...], form: str) -> None:
         for warning in reading.warnings:
             click.echo(f"warning: {warning.where}: {warning.why}")
         bad = len({one.file for one in findings if one.severity == ERROR})
-        counted = f"{reading.files} file{'s' if reading.files > 1 else ''}"
+        counted = f"{reading.files} file{'' if reading.files == 1 else 's'}"
         click.echo(f"{counted}, {bad} with errors" if bad else f"{counted} without errors", err=True)
     if reading.errors:
         sys.exit(2)

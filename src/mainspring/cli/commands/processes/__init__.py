@@ -1,1 +1,1 @@
-"""Commands that are long-lived processes: server, worker, up."""
+"""Long-running processes: server, worker, up."""

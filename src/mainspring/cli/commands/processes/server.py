@@ -1,4 +1,4 @@
-"""`mainspring server`: a server process, until it is told to stop."""
+"""`mainspring server`: run a server process."""
 
 from __future__ import annotations
 
@@ -19,52 +19,52 @@ _FOLDER = click.Path(file_okay=False, path_type=Path)
 @click.command("server", cls=ProcessCommand, context_settings={"auto_envvar_prefix": "MAINSPRING"})
 @click.option(
     "--store", default="sqlite:///./.mainspring/mainspring.db", show_default=True, metavar="URL",
-    help="Where runs are kept: sqlite:///PATH, or postgresql://..",
+    help="Store URL: sqlite:///PATH or postgresql://..",
 )  # fmt: skip
-@click.option("--host", default="127.0.0.1", show_default=True, help="What to listen on.")
-@click.option("--port", type=click.IntRange(0, 65_535), default=8484, show_default=True, help="0: a free one.")
-@click.option("--address", metavar="URL", help="Where workers and other servers reach it, if not where it listens.")
-@click.option("--data-dir", type=_FOLDER, help="Where logs are kept; beside a SQLite store, unless said.")
-@click.option("--tls-cert", type=_FILE, help="The server's certificate, in PEM.")
-@click.option("--tls-key", type=_FILE, help="The key of the certificate, in PEM.")
-@click.option("--ca-cert", type=_FILE, help="What other servers' certificates are signed with, if not known here.")
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option("--port", type=click.IntRange(0, 65_535), default=8484, show_default=True, help="Port; 0 for any.")
+@click.option("--address", metavar="URL", help="URL for workers and other servers, if different.")
+@click.option("--data-dir", type=_FOLDER, help="Directory for logs; beside a SQLite store if omitted.")
+@click.option("--tls-cert", type=_FILE, help="TLS certificate of the server (PEM).")
+@click.option("--tls-key", type=_FILE, help="TLS private key (PEM).")
+@click.option("--ca-cert", type=_FILE, help="CA certificate of other servers (PEM).")
 @click.option(
     "--worker-ca", type=click.Path(path_type=Path),
-    help="The authority of workers' certificates: the directory that `mainspring ca init` made, or its certificate.",
+    help="CA of worker certificates: `mainspring ca init` directory or FILE.",
 )  # fmt: skip
-@click.option("--worker-ca-key", type=_FILE, help="The authority's key; in the directory, unless said.")
-@click.option("--worker-cert-hours", default=24.0, show_default=True, help="So long a worker's certificate is good.")
-@click.option("--require-worker-cert", is_flag=True, help="Let no worker in with a token alone.")
-@click.option("--behind-proxy", is_flag=True, help="Something in front of it speaks TLS.")
-@click.option("--require-token", is_flag=True, help="Ask for a token on this machine too.")
-@click.option("--pool", default="default", show_default=True, help="Where runs go.")
+@click.option("--worker-ca-key", type=_FILE, help="Private key of the worker CA.")
+@click.option("--worker-cert-hours", default=24.0, show_default=True, help="Lifetime of worker certificates, in hours.")
+@click.option("--require-worker-cert", is_flag=True, help="Reject workers without a certificate.")
+@click.option("--behind-proxy", is_flag=True, help="A reverse proxy terminates TLS.")
+@click.option("--require-token", is_flag=True, help="Require a token for local clients too.")
+@click.option("--pool", default="default", show_default=True, help="Default pool for runs.")
 @click.option(
     "--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True,
-    help="How events are written to stderr.",
+    help="Log format on stderr.",
 )  # fmt: skip
 @click.option(
     "--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info", show_default=True,
-    help="From which level on.",
+    help="Minimum log level.",
 )  # fmt: skip
-@click.option("--log-limit", default="64Mi", show_default=True, metavar="SIZE", help="Of one attempt's log.")
-@click.option("--logs-limit", default="10Gi", show_default=True, metavar="SIZE", help="Of all logs together.")
+@click.option("--log-limit", default="64Mi", show_default=True, metavar="SIZE", help="Maximum size of one log.")
+@click.option("--logs-limit", default="10Gi", show_default=True, metavar="SIZE", help="Maximum size of all logs.")
 @click.option(
-    "--keep-logs", callback=quantity("seconds_of"), default="7d", show_default=True, metavar="LENGTH",
-    help="How long after they were last written to logs are kept.",
+    "--keep-logs", callback=quantity("seconds_of"), default="7d", show_default=True, metavar="DURATION",
+    help="Retention of logs after their last write.",
 )  # fmt: skip
-@click.option("--alerts", type=_FILE, help="The channels that alerts are sent to, in YAML.")
+@click.option("--alerts", type=_FILE, help="Alert channels (YAML).")
 @click.option(
     "--jitter", type=click.IntRange(0, 86_400), default=0, show_default=True, metavar="SECONDS",
-    help="Spread the starts of schedules that don't say over so long.",
+    help="Default jitter of schedules.",
 )  # fmt: skip
 @click.option(
     "--set", "tuning", multiple=True, metavar="NAME=VALUE", envvar="MAINSPRING_SET",
-    help="A measure of the scheduling, such as growth_per_second=500; docs/reference/settings.md lists them.",
+    help="Scheduler setting, such as growth_per_second=500. Repeatable.",
 )  # fmt: skip
-@click.option("--private-webhooks", is_flag=True, help="Let webhooks go to private and local addresses too.")
-@click.option("--otlp", metavar="URL", help="Send spans and numbers there by OpenTelemetry's protocol over HTTP.")
-@click.option("--lineage", metavar="URL", help="Send OpenLineage events there.")
-@click.option("--ready-file", type=_FILE, help="Write {address, pid} there as JSON when it is ready.")
+@click.option("--private-webhooks", is_flag=True, help="Allow webhooks to private and local addresses.")
+@click.option("--otlp", metavar="URL", help="OpenTelemetry endpoint for spans and metrics (OTLP/HTTP).")
+@click.option("--lineage", metavar="URL", help="OpenLineage endpoint.")
+@click.option("--ready-file", type=_FILE, help="Write {address, pid} as JSON once ready.")
 def server(
     store: str, host: str, port: int, address: str | None, data_dir: Path | None, tls_cert: Path | None,
     tls_key: Path | None, ca_cert: Path | None, worker_ca: Path | None, worker_ca_key: Path | None,
@@ -73,10 +73,11 @@ def server(
     jitter: int, tuning: tuple[str, ...], private_webhooks: bool, otlp: str | None, lineage: str | None,
     ready_file: Path | None,
 ) -> None:  # fmt: skip
-    """Run a server: the scheduler, the API, and the end of the workers' links.
+    """Run a server: the scheduler, the API and the worker gateway.
 
-    Several servers may share one PostgreSQL: one of them leads, the others take over. Every option can also stand in
-    the environment, as MAINSPRING_SERVER__PORT, or in the project's file, as `port` in `[server]`.
+    Several servers can share a PostgreSQL store: one leads, the others are standbys. Options can also be set through
+    environment variables, such as MAINSPRING_SERVER__PORT, and in the project file, as `port` in `[server]`.
+    docs/reference/settings.md lists the settings of --set.
 
     \b
     Examples:
@@ -105,11 +106,11 @@ def _bytes(size: str) -> int:
     try:
         return bytes_of(size)
     except ValueError as error:
-        raise click.UsageError(f"{size!r} is no size: {error}") from error
+        raise click.UsageError(f"invalid size {size!r}: {error}") from error
 
 
 def _say_ready(ready: Ready) -> None:
-    token = "needed from everybody" if ready.token_needed else "not needed on this machine"
+    token = "required" if ready.token_needed else "not required on this machine"
     lines = [
         "Mainspring is ready.",
         f"  API      {ready.address}/api/v1",
@@ -117,10 +118,10 @@ def _say_ready(ready: Ready) -> None:
         f"  Store    {ready.store}",
         f"  Pool     {ready.pool}",
         f"  Token    {token}",
-        "Stop it with Ctrl-C.",
+        "Press Ctrl-C to stop.",
     ]
     if ready.token_needed and not ready.has_tokens:
-        lines.append(f"No token exists yet. Make one: mainspring token create NAME --role admin --store {ready.store}")
+        lines.append(f"No token exists. Create one: mainspring token create NAME --role admin --store {ready.store}")
         if ready.store.startswith("sqlite:"):
-            lines.append("It needs the store for itself: stop this server first.")
+            lines.append("SQLite allows one process at a time: stop this server first.")
     click.echo("\n".join(lines), err=True)

@@ -1,4 +1,4 @@
-"""`mainspring up`: a folder of pipelines, run here, until it is told to stop."""
+"""`mainspring up`: run a folder of pipelines on this machine."""
 
 from __future__ import annotations
 
@@ -17,35 +17,29 @@ if TYPE_CHECKING:
 
 @click.command("up", cls=ProcessCommand)
 @click.argument("directory", type=click.Path(exists=True, file_okay=False, path_type=Path), default=".")
+@click.option("--port", type=click.IntRange(0, 65_535), help="Port of the API: 8484 or the next free one; 0 for any.")
 @click.option(
-    "--port", type=click.IntRange(0, 65_535), help="Where the API answers: 8484, or the next one that is free; 0: any."
-)
-@click.option(
-    "--invoker", metavar="WHO", callback=process_options.invoker,
-    help="Who answers prompts: command:WORDS, python:MODULE:FUNCTION, or an http(s) URL.",
+    "--invoker", metavar="INVOKER", callback=process_options.invoker,
+    help="LLM invoker: command:.., python:MODULE:FUNCTION, or a URL.",
 )  # fmt: skip
 @click.option(
-    "--container-engine", default="auto", show_default=True, metavar="WORDS",
-    help="What runs containers, as /usr/bin/podman, with words for it; auto: docker or podman if one works.",
+    "--container-engine", default="auto", show_default=True, metavar="COMMAND",
+    help="Container engine, such as podman; auto finds docker or podman.",
 )  # fmt: skip
+@click.option("--cpu", metavar="CORES", callback=quantity("millis_of"), help="CPU capacity; at least 4 if omitted.")
 @click.option(
-    "--cpu", metavar="CORES", callback=quantity("millis_of"), help="How much may run at once; at least 4 unless said."
+    "--timeout", default="30s", show_default=True, metavar="DURATION", help="Grace period for running tasks on Ctrl-C."
 )
-@click.option(
-    "--timeout", default="30s", show_default=True, metavar="LENGTH", help="How long Ctrl-C waits for what runs."
-)
-@click.option(
-    "--heartbeat", default="10s", show_default=True, metavar="LENGTH", help="How often the folder's lock says we live."
-)
+@click.option("--heartbeat", default="10s", show_default=True, metavar="DURATION", help="Lock heartbeat interval.")
 @click.option(
     "--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="warning", show_default=True,
-    help="Of the events of the engine, which go to stderr as well.",
+    help="Minimum level of engine logs on stderr.",
 )  # fmt: skip
 @click.option(
     "--color", type=click.Choice(["auto", "always", "never"]), default="auto", show_default=True,
-    help="Colours: auto is on a terminal only, and heeds NO_COLOR and FORCE_COLOR.",
+    help="When to use color; auto respects NO_COLOR and FORCE_COLOR.",
 )  # fmt: skip
-@click.option("-q", "--quiet", is_flag=True, help="Say nothing of runs that go well.")
+@click.option("-q", "--quiet", is_flag=True, help="Only print failures.")
 @click.pass_context
 def up(
     ctx: click.RichContext,
@@ -60,11 +54,11 @@ def up(
     color: str,
     quiet: bool,
 ) -> None:
-    """Run every pipeline.yaml below DIRECTORY by its schedule, here, with nothing else installed.
+    """Run every pipeline.yaml below DIRECTORY on its schedule, without a separate server.
 
-    A scheduler, a worker and the API in one process; everything is kept in DIRECTORY/.mainspring. Files are picked up
-    as they are saved. Ctrl-C waits for what runs, a second one does not. Options can also stand in the project's file,
-    as `invoker` in `[up]`.
+    Runs a scheduler, a worker and the API in one process, with its state in DIRECTORY/.mainspring. Files are reloaded
+    when saved. Ctrl-C waits for running tasks; a second one stops immediately. Options can also be set in the project
+    file, as `invoker` in `[up]`.
 
     \b
     Examples:
@@ -101,7 +95,7 @@ def up(
 
 
 async def _until_stopped(scheduler: PipelineScheduler, view: FolderView, wait_seconds: float) -> int:
-    """Run until a signal, until nobody reads any more, or until the lock is lost; the exit code."""
+    """Run until a signal, a closed output pipe, or a lost lock; return the exit code."""
     import asyncio
     import os
     import signal

@@ -1,4 +1,4 @@
-"""`mainspring worker`: take work from a server, and run it here."""
+"""`mainspring worker`: run tasks of a server on this machine."""
 
 from __future__ import annotations
 
@@ -31,112 +31,112 @@ _OPTIONS = (
     click.option(
         "--server", "servers", multiple=True, default=("http://127.0.0.1:8484",), show_default=True, metavar="URL",
         envvar="MAINSPRING_SERVER_URL",
-        help="A server to connect to. Give several: the next one is tried if one is gone.",
+        help="Server to connect to; repeat for failover.",
     ),
-    click.option("--name", default="", help="The worker's name. Without it one is made from the host's, and kept."),
-    click.option("--pool", default="default", show_default=True, help="The pool whose tasks it takes."),
-    click.option("--cpu", "cpu_millis", callback=_CPU, metavar="CORES", help="Cores to offer, as 4 or 500m; else all"),
+    click.option("--name", default="", metavar="NAME", help="Worker name; generated from the host name and kept."),
+    click.option("--pool", default="default", show_default=True, help="Pool to join."),
+    click.option("--cpu", "cpu_millis", callback=_CPU, metavar="CORES", help="CPU to offer, as 4 or 500m; else all."),
     click.option("--memory", "memory_bytes", callback=_BYTES, metavar="SIZE", help="Memory to offer, as 4Gi; else all"),
     click.option("--gpus", type=click.IntRange(min=0), default=0, help="GPUs to offer."),
     click.option("--disk", "disk_bytes", callback=_BYTES, default="0", metavar="SIZE", help="Disk to offer, as 100Gi."),
     click.option(
         "--label", "labels", multiple=True, callback=named_values, metavar="NAME=VALUE",
-        help="Something that tasks can ask for. Can be given several times.",
+        help="Label that tasks can require. Repeatable.",
     ),
-    click.option("--zone", default="", help="Where it stands."),
+    click.option("--zone", default="", help="Zone of the worker."),
     click.option(
         "--state-dir", type=_DIRECTORY,
-        help="Where it keeps its journal and its tasks' files: one for each worker. [default: .mainspring/worker-NAME]",
+        help="State directory of the worker. [default: .mainspring/worker-NAME]",
     ),
-    click.option("--token-file", type=_READABLE, help="A file with the token. Without it, MAINSPRING_API_KEY has it."),
+    click.option("--token-file", type=_READABLE, help="File with the API token [env: MAINSPRING_API_KEY]."),
     click.option(
         "--join", default="", metavar="TOKEN",
-        help="Get a certificate of its own for this join token, once. Others on the machine see it: see --join-file.",
+        help="Enroll with this join token. Prefer --join-file, which hides it.",
     ),
-    click.option("--join-file", type=_READABLE, help="A file with the join token."),
+    click.option("--join-file", type=_READABLE, help="File with the join token."),
     click.option(
         "--ca-cert", type=_READABLE, envvar="MAINSPRING_CA_CERT",
-        help="The certificate that the servers' are signed with, in PEM, if this machine does not know it.",
+        help="CA certificate of the servers (PEM).",
     ),
     click.option(
         "--context", metavar="NAME", shell_complete=candidates.contexts,
-        help="Take the server and the token of `mainspring context`. The one in use is not taken by itself.",
+        help="Use this context; the current one is not used by default.",
     ),
     click.option(
         "--handlers", multiple=True, metavar="MODULE_OR_FILE",
-        help="Serve the functions with @task in this module or file. Can be given several times.",
+        help="Serve the @task functions of a module or file. Repeatable.",
     ),
-    click.option("--children", type=click.IntRange(0), default=0, help="Python processes kept warm; else one a core"),
+    click.option("--children", type=click.IntRange(0), default=0, help="Warm Python processes; 0 for one per core."),
     click.option(
-        "--invoker", default="", metavar="TEXT",
-        help="Who answers the prompts of map-reduces: command:.., http://..#MODEL, python:MODULE:FUNCTION, or JSON.",
+        "--invoker", default="", metavar="INVOKER",
+        help="LLM invoker: command:.., python:MODULE:FUNCTION, URL#MODEL or JSON.",
     ),
     click.option(
         "--kubernetes", default="", metavar="CONTEXT",
-        help="Run tasks of the kind `kubernetes` on the cluster of this kubeconfig context, or of in-cluster.",
+        help="Run `kubernetes` tasks in this kubeconfig context or in-cluster.",
     ),
     click.option(
         "--kubernetes-namespace", "kubernetes_namespaces", multiple=True, metavar="NAME",
-        help="A namespace that tasks may run in, the usual one first; else the context's. Can be given several times.",
+        help="Allowed namespace, the default one first. Repeatable.",
     ),
-    click.option("--ray", default="", metavar="URL", help="Run tasks of the kind `ray` on this dashboard's cluster."),
+    click.option("--ray", default="", metavar="URL", help="Run `ray` tasks on the cluster of this dashboard."),
     click.option(
         "--artifacts", default="", metavar="URL",
-        help="Where files that tasks leave are stored: file:///DIRECTORY or s3://BUCKET/PREFIX; else in its state-dir.",
+        help="Artifact store: file:///DIRECTORY or s3://BUCKET/PREFIX.",
     ),
     click.option(
-        "--keep-artifacts", callback=_SECONDS, metavar="LENGTH",
-        help="How long after the end of a run its files are kept, as 30d; else for ever.",
+        "--keep-artifacts", callback=_SECONDS, metavar="DURATION",
+        help="Retention of artifacts after a run, as 30d; default forever.",
     ),
     click.option(
         "--largest-artifact", callback=_BYTES, default="10Gi", show_default=True, metavar="SIZE",
-        help="No file that a task leaves may be larger.",
+        help="Maximum size of an artifact.",
     ),
     click.option(
         "--largest-artifacts", callback=_BYTES, default="50Gi", show_default=True, metavar="SIZE",
-        help="All files that an attempt leaves may not be larger together.",
+        help="Maximum size of all artifacts of an attempt.",
     ),
     click.option(
         "--drain-seconds", type=click.FloatRange(min=0), default=60.0, show_default=True,
-        help="How long running tasks may take to finish when it is told to leave.",
+        help="Grace period for running tasks at shutdown, in seconds.",
     ),
     click.option(
         "--isolation", type=click.Choice(["none", "process", "sandbox"]), callback=_level, default="process",
-        show_default=True, help="How far tasks are kept apart at least; a task can ask for more.",
+        show_default=True, help="Minimum isolation of tasks; tasks can require more.",
     ),
-    click.option("--task-user", default="", metavar="NAME", help="Run tasks as this user. Only root can do that."),
-    click.option("--as-root", is_flag=True, help="Run tasks as root, if this is root. Without it that is refused."),
+    click.option("--task-user", default="", metavar="NAME", help="Run tasks as this user; requires root."),
+    click.option("--as-root", is_flag=True, help="Allow tasks to run as root."),
     click.option(
         "--task-processes", type=click.IntRange(min=1), default=4_096, show_default=True,
-        help="Processes and threads that a task may have at once, where there is a cgroup or a user for tasks.",
+        help="Process and thread limit per task; needs cgroups or --task-user.",
     ),
     click.option(
         "--task-file-size", "task_file_bytes", callback=_BYTES, default="0", metavar="SIZE",
-        help="The largest file that a task may write, as 10Gi; else any.",
+        help="Maximum size of a file that a task writes, as 10Gi.",
     ),
     click.option(
-        "--container-engine", default="auto", show_default=True, metavar="WORDS",
-        help="What runs containers, as /usr/bin/podman, with words for it; auto: docker or podman if one works.",
+        "--container-engine", default="auto", show_default=True, metavar="COMMAND",
+        help="Container engine, such as podman; auto finds docker or podman.",
     ),
     click.option(
-        "--allow-private-http", is_flag=True, help="Let HTTP calls of tasks go to this machine and its network."
+        "--allow-private-http", is_flag=True, help="Allow HTTP tasks to call private and local addresses."
     ),
-    click.option("--hide", type=_PLACE, multiple=True, help="Not shown in a sandbox. Can be given several times."),
+    click.option("--hide", type=_PLACE, multiple=True, help="Path to hide in sandboxes. Repeatable."),
     click.option(
         "--show", type=_PLACE, multiple=True,
-        help="Shown in a sandbox, read-only, although it is in a home or a temporary directory.",
+        help="Path to mount read-only in sandboxes. Repeatable.",
     ),
-    click.option("--ready-file", type=_FILE, help="Written when a server has said welcome."),
+    click.option("--ready-file", type=_FILE, help="File created once connected."),
     click.option(
         "--log-format", envvar="MAINSPRING_LOG_FORMAT", type=click.Choice(["text", "json"]), default="text",
-        show_default=True, help="How events are written to stderr.",
+        show_default=True, help="Log format on stderr.",
     ),
     click.option(
         "--log-level", envvar="MAINSPRING_LOG_LEVEL", type=click.Choice(["debug", "info", "warning", "error"]),
-        default="info", show_default=True, help="From which level on.",
+        default="info", show_default=True, help="Minimum log level.",
     ),
 )  # fmt: skip
-"""Each has the name of a field of `WorkerOptions`."""
+"""Option names match the fields of `WorkerOptions`."""
 
 
 def _with_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -149,14 +149,14 @@ def _with_options(command: Callable[..., None]) -> Callable[..., None]:
 @_with_options
 @click.pass_context
 def worker(ctx: click.RichContext, /, context: str | None, **said: Any) -> None:
-    """Take tasks from a server and run them on this machine.
+    """Run a worker: execute tasks of a server on this machine.
 
-    Connects out, offers all cores and memory unless told otherwise, and stays in the foreground. What runs goes on
-    while no server is there, and also while the worker itself is restarted: results wait on its disk.
+    Connects to the server, offers all cores and memory by default, and runs in the foreground. Tasks continue while
+    the server is unreachable and while the worker restarts: results are spooled to disk.
 
-    SIGTERM or Ctrl-C: it takes nothing new, gives running tasks time to finish, and ends. The second one hurries.
-    Every option can also stand in the environment, as MAINSPRING_WORKER__CPU, or in the project's file, as `cpu` in
-    `[worker]`.
+    On SIGTERM or Ctrl-C the worker drains: it accepts no new tasks and waits for running ones. A second signal stops
+    immediately. Options can also be set through environment variables, such as MAINSPRING_WORKER__CPU, and in the
+    project file, as `cpu` in `[worker]`.
 
     \b
     Examples:
@@ -179,7 +179,7 @@ def worker(ctx: click.RichContext, /, context: str | None, **said: Any) -> None:
 
 
 def _of_context(name: str) -> dict[str, object]:
-    """What a context says of the server. Raises NotFound, or Refused if its token is not where it should be."""
+    """Return the server and token of a context. Raises NotFound, or Refused if the token can't be resolved."""
     from mainspring.cli.config.contexts import read_contexts
     from mainspring.cli.config.secret_references import expand
 

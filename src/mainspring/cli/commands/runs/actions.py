@@ -1,4 +1,4 @@
-"""`mainspring cancel`, `retry`, `pause`, `resume`, `promote`, and acts on tasks: what people want of what goes on."""
+"""Actions on runs, tasks and schedules: `cancel`, `retry`, `rerun`, `promote`, `kill`, `extend`, `clear`, `pause` .."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from mainspring.client.client import Client
     from mainspring.protocol.rest.runs import Done
 
-_why = click.option("--why", default="", help="Why; it is kept with the deed.")
+_why = click.option("--why", default="", help="Reason, recorded in the audit log.")
 
 
 @click.command("cancel")
@@ -28,7 +28,7 @@ _why = click.option("--why", default="", help="Why; it is kept with the deed.")
 def cancel(
     reach: Reach, printing: Printing, ids: tuple[str, ...], chosen: Filtered | None, why: str, yes: bool
 ) -> None:
-    """Stop runs or tasks: what has not started will not, what runs is asked to stop.
+    """Cancel runs or tasks. Running tasks are asked to stop.
 
     \b
     Examples:
@@ -45,9 +45,7 @@ def cancel(
 @click.command("retry")
 @click.argument("ids", metavar="RUN_OR_TASK...", nargs=-1, shell_complete=candidates.runs_or_tasks)
 @takes_filter
-@click.option(
-    "--all", "whole", is_flag=True, help="Of a run: run all of it again, as a new run with the same parameters."
-)
+@click.option("--all", "whole", is_flag=True, help="Rerun the whole run as a new run with the same parameters.")
 @_why
 @asks_first
 @prints
@@ -55,7 +53,7 @@ def cancel(
 def retry(
     reach: Reach, printing: Printing, ids: tuple[str, ...], chosen: Filtered | None, whole: bool, why: str, yes: bool
 ) -> None:
-    """Run again what did not succeed: a task, or a run from where it failed on; with --all a whole run.
+    """Retry a failed task, or the failed tasks of a run; with --all, rerun the whole run.
 
     \b
     Examples:
@@ -66,7 +64,7 @@ def retry(
     """
     if chosen is not None:
         if whole:
-            raise click.UsageError("--all is for runs that are named")
+            raise click.UsageError("--all can't be used with --filter")
         chosen.act(reach, printing, "retry", why=why, yes=yes)
         return
     _act_on_each(
@@ -75,13 +73,13 @@ def retry(
 
 
 @click.command("rerun")
-@click.argument("runs", metavar="RUN...", nargs=-1, required=True, shell_complete=candidates.runs)
+@click.argument("runs", metavar="RUN_ID...", nargs=-1, required=True, shell_complete=candidates.runs)
 @_why
 @asks_first
 @prints
 @reaches_server
 def rerun(reach: Reach, printing: Printing, runs: tuple[str, ...], why: str, yes: bool) -> None:
-    """Run whole runs again, each as a new run of the same job version with the same parameters.
+    """Rerun runs, each as a new run of the same job version with the same parameters.
 
     \b
     Examples:
@@ -93,10 +91,10 @@ def rerun(reach: Reach, printing: Printing, runs: tuple[str, ...], why: str, yes
 
 
 @click.command("promote")
-@click.argument("ids", metavar="RUN...", nargs=-1, shell_complete=candidates.runs)
+@click.argument("ids", metavar="RUN_ID...", nargs=-1, shell_complete=candidates.runs)
 @click.option(
     "--priority", type=click.Choice(["P0", "P1", "P2"], case_sensitive=False), default="P1", show_default=True,
-    help="Which; P2 is the lowest. P0 needs a grant: `mainspring tenants grant-p0`.",
+    help="New priority. P0 needs a grant: `mainspring tenants grant-p0`.",
 )  # fmt: skip
 @takes_filter
 @_why
@@ -106,7 +104,7 @@ def rerun(reach: Reach, printing: Printing, runs: tuple[str, ...], why: str, yes
 def promote(
     reach: Reach, printing: Printing, ids: tuple[str, ...], chosen: Filtered | None, priority: str, why: str, yes: bool
 ) -> None:
-    """Give runs another priority; what runs of them goes on, what is queued is placed by it from now on.
+    """Change the priority of runs. Running tasks continue; queued tasks are reordered.
 
     \b
     Examples:
@@ -126,13 +124,13 @@ def promote(
 
 @click.command("kill")
 @click.argument("task", shell_complete=candidates.tasks)
-@click.option("--again", is_flag=True, help="Run it again, elsewhere if possible; otherwise it is cancelled.")
-@click.option("--grace", metavar="LENGTH", default="0s", show_default=True, help="From being asked to being killed.")
+@click.option("--again", is_flag=True, help="Reschedule the task instead of cancelling it.")
+@click.option("--grace", metavar="DURATION", default="0s", show_default=True, help="Time between SIGTERM and SIGKILL.")
 @_why
 @prints
 @reaches_server
 def kill(reach: Reach, printing: Printing, task: str, again: bool, grace: str, why: str) -> None:
-    """End the process of a running TASK, and cancel the task or run it again.
+    """Kill the process of a running TASK, and cancel or reschedule the task.
 
     \b
     Examples:
@@ -153,12 +151,12 @@ def kill(reach: Reach, printing: Printing, task: str, again: bool, grace: str, w
 
 @click.command("extend")
 @click.argument("task", shell_complete=candidates.tasks)
-@click.argument("length")
+@click.argument("length", metavar="DURATION")
 @_why
 @prints
 @reaches_server
 def extend(reach: Reach, printing: Printing, task: str, length: str, why: str) -> None:
-    """Give a running TASK more time, such as 30m.
+    """Extend the timeout of a running TASK by DURATION, such as 30m.
 
     \b
     Examples:
@@ -167,7 +165,7 @@ def extend(reach: Reach, printing: Printing, task: str, length: str, why: str) -
     from mainspring.cli.render.times import read_length
     from mainspring.cli.resource_ids import find_task
 
-    seconds = read_length(length, "LENGTH")
+    seconds = read_length(length, "DURATION")
 
     def act(client: Client, word: str) -> tuple[str, Done]:
         found = find_task(client, word)
@@ -183,11 +181,11 @@ def extend(reach: Reach, printing: Printing, task: str, length: str, why: str) -
 @prints
 @reaches_server
 def clear(reach: Reach, printing: Printing, tasks: tuple[str, ...], why: str, yes: bool) -> None:
-    """Let tasks run again that are quarantined because they looked poisonous.
+    """Release quarantined tasks.
 
     \b
     Examples:
-      mainspring clear @latest/load --why "the input is mended"
+      mainspring clear @latest/load --why "the input is fixed"
       mainspring tasks -q --state QUARANTINED | xargs mainspring clear --yes
     """
     from mainspring.cli.resource_ids import find_task
@@ -207,7 +205,7 @@ def clear(reach: Reach, printing: Printing, tasks: tuple[str, ...], why: str, ye
 @prints
 @reaches_server
 def pause(reach: Reach, printing: Printing, ids: tuple[str, ...], chosen: Filtered | None, why: str, yes: bool) -> None:
-    """Fire schedules no more, or start no further task of runs; what runs goes on.
+    """Pause schedules or runs. Running tasks continue.
 
     \b
     Examples:
@@ -240,7 +238,7 @@ def pause(reach: Reach, printing: Printing, ids: tuple[str, ...], chosen: Filter
 def resume(
     reach: Reach, printing: Printing, ids: tuple[str, ...], chosen: Filtered | None, why: str, yes: bool
 ) -> None:
-    """Go on with schedules that were paused or disabled, or with runs that were paused or held for a fault.
+    """Resume paused or disabled schedules, or runs that were paused or held after a fault.
 
     \b
     Examples:
@@ -272,10 +270,10 @@ def _act_on_each(
     verb: str,
     act: Callable[[Client, str], tuple[str, Done]],
 ) -> None:
-    """Do it to each, and say what became of it. Several are asked about first."""
+    """Perform an action on each id and print the outcomes. Asks for confirmation if there are several."""
     from mainspring.cli.render.actions import Deed, print_deeds
 
-    if len(ids) > 1 and not agreed(f"{verb} {len(ids)} things?", yes=yes):
+    if len(ids) > 1 and not agreed(f"{verb} {len(ids)} items?", yes=yes):
         raise click.Abort
     with reach.client() as client:
         deeds = [Deed.of(named, verb, done) for named, done in (act(client, word) for word in ids)]
@@ -301,20 +299,20 @@ def _retry(client: Client, word: str, why: str, *, whole: bool) -> tuple[str, Do
             return run, client.retry_run(run, why)
         return _rerun(client, run, why)
     if whole:
-        raise click.UsageError(f"--all is for runs, and {word} is none")
+        raise click.UsageError(f"--all requires a run; {word} is not one")
     task = find_task(client, word)
     return task, client.retry_task(task, why)
 
 
 def _rerun(client: Client, run: str, why: str) -> tuple[str, Done]:
-    """What is printed of a whole run that runs again is the new one."""
+    """Rerun a run. The outcome has the id of the new run."""
     from mainspring.protocol.rest.runs import Done
 
-    return client.rerun(run, why).run_id, Done(changed=True, detail=f"repeats {run}")
+    return client.rerun(run, why).run_id, Done(changed=True, detail=f"rerun of {run}")
 
 
 def _run_if_any(client: Client, word: str) -> str | None:
-    """The run that a word means; None if it can't mean a run, but a schedule."""
+    """Resolve a reference to a run; None if it names a schedule."""
     from mainspring.cli.resource_ids import is_run, without_address
 
     return _run(client, word) if is_run(without_address(word)) else None

@@ -1,4 +1,4 @@
-"""`mainspring artifacts`: files that tasks left (WRK-11)."""
+"""`mainspring artifacts`: list and download artifacts of tasks (WRK-11)."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ _HELP = ("--help", "-h")
 
 
 class _Artifacts(click.RichGroup):
-    """A list by itself, of the run or task that is named; a verb does something else."""
+    """A group that lists artifacts of a run or task unless the first argument is a subcommand."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Take the words."""
+        """Parse the arguments."""
         is_verb = args[:1] and args[0] in (*self.commands, *_HELP)
         return super().parse_args(ctx, args if is_verb else [_LIST, *without_ls(args)])
 
 
 @click.group("artifacts", cls=_Artifacts)
 def artifacts() -> None:
-    """List the files that the tasks of a run left, or get one of them.
+    """List the artifacts of a run or task, or download one.
 
     \b
     Examples:
@@ -45,13 +45,13 @@ def artifacts() -> None:
 
 @artifacts.command(_LIST)
 @click.argument("what", metavar="RUN_OR_TASK", default="@latest", shell_complete=candidates.runs_or_tasks)
-@click.option("--attempt", metavar="ID", help="Of this attempt of a task, which may have failed; `all` for all.")
+@click.option("--attempt", metavar="ID", help="Attempt of a task, also a failed one; `all` for all.")
 @watched
 @limited(100)
 @prints_rows
 @reaches_server
 def list_artifacts(reach: Reach, printing: Printing, what: str, attempt: str | None, watch: bool, limit: int) -> None:
-    """List the files that the tasks of a run left, or one task: those of its last success.
+    """List the artifacts of a run or a task, from the last successful attempts.
 
     \b
     Examples:
@@ -64,7 +64,7 @@ def list_artifacts(reach: Reach, printing: Printing, what: str, attempt: str | N
 
     is_whole_run = is_run(what) and "/" not in what
     if attempt is not None and is_whole_run:
-        raise click.UsageError("--attempt is for a task")
+        raise click.UsageError("--attempt requires a task")
     with reach.client() as client:
         found = find_run(client, what) if is_whole_run else find_task(client, what)
 
@@ -79,18 +79,18 @@ def list_artifacts(reach: Reach, printing: Printing, what: str, attempt: str | N
 @artifacts.command("get")
 @click.argument("task", metavar="TASK", shell_complete=candidates.tasks)
 @click.argument("path")
-@click.option("--attempt", metavar="ID", help="Of this attempt, which may have failed.")
+@click.option("--attempt", metavar="ID", help="Attempt, also a failed one.")
 @click.option(
     "--to", "target", type=click.Path(path_type=Path, allow_dash=True), metavar="FILE",
-    help="Where to write it; - is standard output. [default: its own name, here]",
+    help="Output file; - for stdout. [default: its own name]",
 )  # fmt: skip
 @prints
 @reaches_server
 def get(reach: Reach, printing: Printing, task: str, path: str, attempt: str | None, target: Path | None) -> None:
-    """Get a file that a task left, from where its worker stored it.
+    """Download an artifact of a task.
 
-    It is read from this machine: from a disk that is there too, or a bucket, with the credentials of your environment.
-    What comes is checked against what was stored.
+    It is read directly from the artifact store, a shared disk or a bucket, with the credentials of your environment.
+    The content is verified against its recorded checksum.
 
     \b
     Examples:
@@ -114,12 +114,12 @@ def get(reach: Reach, printing: Printing, task: str, path: str, attempt: str | N
         beside.replace(written)
     finally:
         beside.unlink(missing_ok=True)
-    detail = f"{found.size_bytes} bytes, as they were stored"
+    detail = f"{found.size_bytes} bytes, checksum verified"
     print_deeds([Deed(id=str(written), act="get", changed=True, detail=detail)], printing)
 
 
 def _find(client: Client, task_id: str, path: str, attempt: str | None) -> ArtifactView:
-    """The artifact of this path. Raises NotFound."""
+    """Find an artifact by its path. Raises NotFound."""
     from mainspring.core.text.suggestions import did_you_mean
     from mainspring.protocol.errors import NotFound
 
@@ -128,11 +128,11 @@ def _find(client: Client, task_id: str, path: str, attempt: str | None) -> Artif
         if artifact.path == path:
             return artifact
         paths.append(artifact.path)
-    raise NotFound(f"{task_id} left no {path}{did_you_mean(path, paths)}")
+    raise NotFound(f"{task_id} has no artifact {path}{did_you_mean(path, paths)}")
 
 
 def _new(path: Path) -> BinaryIO:
-    """A file to write into. Raises Refused if it can't be made."""
+    """Open a new file for writing. Raises Refused if it can't be created."""
     from mainspring.protocol.errors import Refused
 
     try:

@@ -1,4 +1,4 @@
-"""Acts on all runs that a filter finds: listed with --dry-run, asked about with their number, done in one request.
+"""Bulk actions on all runs that match a filter: --dry-run lists them, otherwise one request after confirmation.
 
 @click.command()
 @takes_filter
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 Call = TypeVar("Call", bound=Callable[..., object])
 _REFUSED = 4
 _VERBS = {"priority": "promote"}
-"""Where a command has another name than the act."""
+"""Commands whose name differs from the action."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filtered:
-    """All runs that a filter finds."""
+    """All runs that match a filter."""
 
     q: str
     dry_run: bool
@@ -43,7 +43,7 @@ class Filtered:
         yes: bool,
         priority: str | None = None,
     ) -> None:
-        """Do it to all of them, or only list them. Exits with 4 if it was refused for one."""
+        """Perform an action on all of them, or only list them. Exits with 4 if any was rejected."""
         from mainspring.protocol.rest.runs import BulkActRequest
 
         _act(
@@ -55,31 +55,31 @@ class Filtered:
 
 
 def filtered(command: Call) -> Call:
-    """For a list that can be narrowed down by a filter, as `q`."""
-    return click.option("-f", "--filter", "q", metavar="FILTER", help="Only what it finds: 'state:failed job:etl-*'.")(
+    """Add --filter to a list; the command gets it as `q`."""
+    return click.option("-f", "--filter", "q", metavar="FILTER", help="Filter expression: 'state:failed job:etl-*'.")(
         command
     )
 
 
 def takes_filter(command: Call) -> Call:
-    """For an act on runs: it takes `ids`, or a filter as `chosen`, and one of them must be said."""
+    """Add the targets of an action on runs: `ids`, or a filter as `chosen`, of which exactly one is required."""
     options = (
-        click.option("-f", "--filter", "q", metavar="FILTER", help="All runs that it finds: 'state:failed job:etl-*'."),
-        click.option("--dry-run", is_flag=True, help="With --filter: list the runs, and do nothing."),
+        click.option("-f", "--filter", "q", metavar="FILTER", help="All runs that match: 'state:failed job:etl-*'."),
+        click.option("--dry-run", is_flag=True, help="With --filter: only list the runs."),
     )
 
     @functools.wraps(command)
     def call(*args: object, ids: tuple[str, ...], q: str | None, dry_run: bool, **rest: object) -> object:
         if bool(ids) is (q is not None):
-            raise click.UsageError("say which, by their ids or by --filter")
+            raise click.UsageError("name runs by id or use --filter, but not both")
         if dry_run and q is None:
-            raise click.UsageError("--dry-run is for --filter")
+            raise click.UsageError("--dry-run requires --filter")
         chosen = None if q is None else Filtered(q=q, dry_run=dry_run)
         return command(*args, ids=ids, chosen=chosen, **rest)
 
     for option in reversed(options):
         call = option(call)
-    return call  # type: ignore[return-value]  # it takes what its options give, not what the command does
+    return call  # type: ignore[return-value]  # the wrapper has a different signature
 
 
 def _act(reach: Reach, printing: Printing, wish: BulkActRequest, *, yes: bool) -> None:
@@ -93,7 +93,7 @@ def _act(reach: Reach, printing: Printing, wish: BulkActRequest, *, yes: bool) -
         found = list(client.act_on_runs(msgspec.structs.replace(wish, dry_run=True)))
         if wish.dry_run or not found:
             print_rows(found, BULK_ACTS, printing)
-            say_hint("" if found else "no run fits the filter")
+            say_hint("" if found else "no run matches the filter")
             return
         verb = _VERBS.get(wish.act, wish.act)
         if not agreed(f"{verb} {len(found)} run{'s' if len(found) > 1 else ''}?", yes=yes):

@@ -1,4 +1,4 @@
-"""`mainspring dead-letters`: what failed for good."""
+"""`mainspring dead-letters`: tasks that failed permanently."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _MOST_AT_ONCE = 10_000
 
 
 @click.group(cls=Noun, invoke_without_command=True, name="dead-letters")
-@click.option("--job", help="Only tasks of this job.", shell_complete=candidates.jobs)
+@click.option("--job", help="Filter by job.", shell_complete=candidates.jobs)
 @watched
 @limited(50)
 @prints_rows
@@ -31,7 +31,7 @@ _MOST_AT_ONCE = 10_000
 def dead_letters(
     ctx: click.Context, /, reach: Reach, printing: Printing, job: str | None, watch: bool, limit: int
 ) -> None:
-    """List tasks that failed for good, the latest first; with `retry`, start them again.
+    """List dead letters, tasks that failed permanently, newest first; `retry` retries them.
 
     \b
     Examples:
@@ -49,16 +49,16 @@ def dead_letters(
 
 @dead_letters.command("retry")
 @click.argument("ids", metavar="TASK...", nargs=-1)
-@click.option("--all", "every", is_flag=True, help="All of them, or all of a job.")
-@click.option("--job", help="With --all: only tasks of this job.", shell_complete=candidates.jobs)
-@click.option("--why", default="", help="Why; it is kept with the deed.")
+@click.option("--all", "every", is_flag=True, help="Retry all, or all of a job.")
+@click.option("--job", help="With --all: filter by job.", shell_complete=candidates.jobs)
+@click.option("--why", default="", help="Reason, recorded in the audit log.")
 @asks_first
 @prints
 @reaches_server
 def retry(
     reach: Reach, printing: Printing, ids: tuple[str, ...], every: bool, job: str | None, why: str, yes: bool
 ) -> None:
-    """Start tasks again that failed for good. Once its run is in history, the whole runs again as a new run.
+    """Retry dead letters. If the run is already in history, the whole run is rerun as a new run.
 
     \b
     Examples:
@@ -69,21 +69,21 @@ def retry(
     from mainspring.cli.resource_ids import find_task
 
     if bool(ids) is every or (job is not None and not every):
-        raise click.UsageError("say which tasks, or --all, which may have --job")
+        raise click.UsageError("name tasks, or use --all, optionally with --job")
     with reach.client() as client:
         if every:
-            # One of each run that is in history: the whole of it runs again.
+            # Only one task of each run in history: the whole run is rerun.
             once = {
                 dead.run_id if dead.in_history else dead.task_id: dead.task_id
                 for dead in client.dead_letters(job=job, limit=_MOST_AT_ONCE)
             }
             ids = tuple(once.values())
-        if len(ids) > 1 and not agreed(f"start {len(ids)} tasks again?", yes=yes):
+        if len(ids) > 1 and not agreed(f"retry {len(ids)} tasks?", yes=yes):
             raise click.Abort
         deeds = []
         for word in ids:
             task = find_task(client, word)
             revived = client.revive(task, why)
-            detail = f"runs again as {revived.run_id}" if revived.is_new_run else revived.detail
+            detail = f"rerun as {revived.run_id}" if revived.is_new_run else revived.detail
             deeds.append(Deed(id=task, act="retry", changed=True, detail=detail))
     print_deeds(deeds, printing)

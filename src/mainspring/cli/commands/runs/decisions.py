@@ -1,4 +1,4 @@
-"""`mainspring decisions`."""
+"""`mainspring decisions`: recorded decisions of the scheduler."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ KINDS = ("placed", "preempts", "no_room")
 
 @click.command("decisions", cls=Listing)
 @click.argument("task", required=False, shell_complete=candidates.tasks)
-@click.option("--run", metavar="RUN", help="Only about tasks of this run.", shell_complete=candidates.runs)
-@click.option("--worker", metavar="ID", help="Only what chose this worker.", shell_complete=candidates.workers)
-@click.option("--kind", type=click.Choice(KINDS), help="Only decisions of this kind.")
-@click.option("--from", "since", metavar="TIME", help="Only from here on.")
-@click.option("--to", "before", metavar="TIME", help="Only before this.")
+@click.option("--run", metavar="RUN_ID", help="Filter by run.", shell_complete=candidates.runs)
+@click.option("--worker", metavar="NAME", help="Filter by chosen worker.", shell_complete=candidates.workers)
+@click.option("--kind", type=click.Choice(KINDS), help="Filter by kind of decision.")
+@click.option("--from", "since", metavar="TIME", help="Only decisions at or after this time.")
+@click.option("--to", "before", metavar="TIME", help="Only decisions before this time.")
 @watched
 @limited(50)
 @prints_rows
@@ -40,9 +40,9 @@ def decisions(
     watch: bool,
     limit: int,
 ) -> None:
-    """List what the scheduler decided and why, the latest first: about TASK, or about all.
+    """List scheduling decisions and their reasons, newest first, for TASK or for all tasks.
 
-    Every preemption is kept. Of placements a sample is: the setting decisions_kept_of_1000 says how many.
+    All preemptions are recorded, and a sample of placements: see the setting decisions_kept_of_1000.
 
     \b
     Examples:
@@ -58,7 +58,7 @@ def decisions(
     filters = {"--run": run, "--worker": worker, "--kind": kind, "--from": since, "--to": before}
     said = [option for option, value in filters.items() if value is not None]
     if task is not None and said:
-        raise click.UsageError(f"say TASK or {said[0]}, not both")
+        raise click.UsageError(f"TASK and {said[0]} are mutually exclusive")
     start = None if since is None else read_time(since, "--from", printing)
     end = None if before is None else read_time(before, "--to", printing)
     with reach.client() as client:

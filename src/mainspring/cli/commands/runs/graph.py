@@ -1,4 +1,4 @@
-"""`mainspring graph`: a run as a drawing."""
+"""`mainspring graph`: draw the task graph of a run."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from mainspring.cli.options import Printing, Reach, prints, reaches_server
 @prints
 @reaches_server
 def graph(reach: Reach, printing: Printing, run: str) -> None:
-    """Draw the graph of RUN: what waits for what, and the state of each part.
+    """Draw the task graph of RUN with the state of each task.
 
-    Each task stands below the last one that it waits for; the others are named beside it.
+    Each task is drawn below its last dependency; its other dependencies are named beside it.
 
     \b
     Examples:

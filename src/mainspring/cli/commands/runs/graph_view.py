@@ -1,13 +1,13 @@
-"""A graph as lines of text, readable at 80 columns.
+"""Draw a task graph as text, readable at 80 columns.
 
     extract              SUCCEEDED
     ↓ clean              SUCCEEDED
     ├─ load ×12          4 RUNNING  8 SUCCEEDED
     │  ↓ publish         PENDING                   if output.rows > 0
-    └─ report            PENDING                   after extract too
+    └─ report            PENDING                   also after extract
 
-A graph is no tree, so it is drawn as one: each node stands below the last of those that it needs, and the others are
-named beside it. A long chain goes straight down; only branches move to the right.
+The graph is drawn as a tree: each node is below its last dependency, and its other dependencies are named beside it.
+A long chain goes straight down; only branches are indented.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _BESIDE, _BELOW_LAST = "│  ", "   "
 
 
 def draw_graph(graph: GraphView) -> list[str]:
-    """The lines of a graph."""
+    """Return the lines of the drawing."""
     drawn = [
         (mark + _say_name(node), _say_states(node), _say_needs(node, above)) for mark, node, above in _in_order(graph)
     ]
@@ -36,7 +36,7 @@ def draw_graph(graph: GraphView) -> list[str]:
 
 
 def _in_order(graph: GraphView) -> Iterator[tuple[str, NodeView, str | None]]:
-    """The nodes from top to bottom, each with the lines that lead to it and the name of the one that it is below."""
+    """Yield the nodes from top to bottom, each with its branch prefix and the name of its parent."""
     places = {node.name: place for place, node in enumerate(graph.nodes)}
     below: dict[str | None, list[NodeView]] = defaultdict(list)
     above: dict[str, str | None] = {}
@@ -58,7 +58,7 @@ def _in_order(graph: GraphView) -> Iterator[tuple[str, NodeView, str | None]]:
 
 
 def _shortened(branch: str) -> str:
-    """The lines of a deep branch, without those that lead far to the left."""
+    """Truncate the prefix of a deep branch on the left."""
     return branch if len(branch) <= _WIDEST_BRANCH else "… " + branch[-(_WIDEST_BRANCH - 2) :]
 
 
@@ -67,16 +67,16 @@ def _say_name(node: NodeView) -> str:
 
 
 def _say_states(node: NodeView) -> str:
-    """The state, if there is one only; otherwise how many tasks are in which."""
+    """Format the state, or the count of tasks per state if there are several."""
     return next(iter(node.states)) if len(node.states) == 1 else say_counts(node.states)
 
 
 def _say_needs(node: NodeView, above: str | None) -> str:
-    """What the drawing does not show: conditions, other tasks that it waits for, and who added it."""
+    """Format what the tree does not show: conditions, other dependencies, and the task that added the node."""
     words = []
     for edge in node.needs:
         condition = f"if {edge.when}" if edge.when else ""
-        words.append(condition if edge.task == above else f"after {edge.task} too {condition}".rstrip())
+        words.append(condition if edge.task == above else f"also after {edge.task} {condition}".rstrip())
     if node.when:
         words.append(f"if {node.when}")
     if node.grown_by:

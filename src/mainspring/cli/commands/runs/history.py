@@ -1,4 +1,4 @@
-"""`mainspring history`: a job over the latest days."""
+"""`mainspring history`: daily statistics of a job."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from mainspring.cli.options import Printing, Reach, prints_rows, reaches_server
 
 @click.command("history")
 @click.argument("job", shell_complete=candidates.jobs)
-@click.option("--days", type=click.IntRange(1, 366), default=30, show_default=True, help="How many, until today.")
+@click.option("--days", type=click.IntRange(1, 366), default=30, show_default=True, help="Number of days, up to today.")
 @prints_rows
 @reaches_server
 def history(reach: Reach, printing: Printing, job: str, days: int) -> None:
-    """Show JOB day by day, in UTC: how many runs ended, how many succeeded, how long they took and how late they began.
+    """Show daily statistics of JOB, in UTC: runs, success rate, durations and start delays.
 
     \b
     Examples:
@@ -33,7 +33,7 @@ def history(reach: Reach, printing: Printing, job: str, days: int) -> None:
         total = trend.total
         if total.runs:
             took = total.duration_p50_seconds
-            usual = "" if took is None else f", usually in {say_seconds(took)}"
+            usual = "" if took is None else f", median {say_seconds(took)}"
             runs = "1 run" if total.runs == 1 else f"{total.runs} runs"
             click.echo(f"\n{runs}, {say_share(total)} succeeded{usual}")
 

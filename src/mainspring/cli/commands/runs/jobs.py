@@ -1,4 +1,4 @@
-"""`mainspring jobs`: what can run, and what became of a job."""
+"""`mainspring jobs`: job definitions and their versions."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from mainspring.cli.options import (
 @reaches_server
 @click.pass_context
 def jobs(ctx: click.Context, /, reach: Reach, printing: Printing, q: str | None, watch: bool, limit: int) -> None:
-    """List jobs, each in its latest version; `mainspring ls` is the same.
+    """List jobs in their latest version. Alias: `mainspring ls`.
 
     \b
     Examples:
@@ -52,7 +52,7 @@ def jobs(ctx: click.Context, /, reach: Reach, printing: Printing, q: str | None,
 @prints_rows
 @reaches_server
 def versions(reach: Reach, printing: Printing, job: str, watch: bool, limit: int) -> None:
-    """List the versions of JOB, the latest first.
+    """List the versions of JOB, newest first.
 
     \b
     Examples:
@@ -69,14 +69,16 @@ def versions(reach: Reach, printing: Printing, job: str, watch: bool, limit: int
 @jobs.command("delete")
 @click.argument("names", metavar="JOB...", nargs=-1, required=True, shell_complete=candidates.jobs)
 @click.option("--if-version", type=click.IntRange(min=1), help="Only if this is the latest version.")
-@click.option("--why", default="", help="Why; it is kept with the deed.")
+@click.option("--why", default="", help="Reason, recorded in the audit log.")
 @asks_first
 @prints
 @reaches_server
 def delete(
     reach: Reach, printing: Printing, names: tuple[str, ...], if_version: int | None, why: str, yes: bool
 ) -> None:
-    """Delete jobs with all their versions. Their runs go on, and stay to be read; a schedule's job can't be deleted.
+    """Delete jobs with all versions.
+
+    Their runs continue and are kept. A job with a schedule can't be deleted.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""`mainspring logs`: what tasks printed."""
+"""`mainspring logs`: print task logs."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from mainspring.cli.options import Printing, Reach, prints, reaches_server
 
 @click.command("logs")
 @click.argument("what", metavar="TASK_OR_RUN", default="@latest", shell_complete=candidates.runs_or_tasks)
-@click.option("-f", "--follow", is_flag=True, help="Go on as it is written, until the end.")
-@click.option("--tail", type=click.IntRange(min=0), metavar="N", help="Only the last N lines of each task.")
-@click.option("--attempt", type=click.IntRange(min=1), help="Of this attempt; the latest if not said.")
-@click.option("--failed", is_flag=True, help="Of a run: only tasks that failed or timed out.")
+@click.option("-f", "--follow", is_flag=True, help="Follow the log until the end.")
+@click.option("--tail", type=click.IntRange(min=0), metavar="N", help="Show only the last N lines of each task.")
+@click.option("--attempt", type=click.IntRange(min=1), help="Attempt number; the latest if omitted.")
+@click.option("--failed", is_flag=True, help="Of a run: only failed and timed out tasks.")
 @prints
 @reaches_server
 def logs(
     reach: Reach, printing: Printing, what: str, follow: bool, tail: int | None, attempt: int | None, failed: bool
 ) -> None:
-    """Print what a task, or each task of a run, printed; lines of several tasks begin with the task's name.
+    """Print the logs of a task, or of all tasks of a run with the task name before each line.
 
     \b
     Examples:
@@ -32,10 +32,10 @@ def logs(
 
     is_whole_run = is_run(what) and "/" not in what
     if failed and not is_whole_run:
-        raise click.UsageError("--failed is for a run")
+        raise click.UsageError("--failed requires a run")
     with reach.client() as client:
         found = find_run(client, what) if is_whole_run else find_task(client, what)
-        # A server that is not there is told now, and not after the patience of somebody who watches.
+        # Report an unreachable server now rather than after the long retry window of the watch client.
         (client.run if is_whole_run else client.task)(found)
     with reach.watching_client() if follow else reach.client() as client:
         view = LogView(client, printing, tail=tail, attempt=attempt)

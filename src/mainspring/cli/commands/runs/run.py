@@ -1,4 +1,4 @@
-"""`mainspring run`: a pipeline or a job from a file, here and now, without a server."""
+"""`mainspring run`: run a pipeline locally, without a server."""
 
 from __future__ import annotations
 
@@ -18,13 +18,16 @@ _FILE = click.Path(exists=True, path_type=Path)
 
 @click.command("run")
 @click.argument("file", type=_FILE)
-@click.option("-p", "--param", "params", metavar="NAME=VALUE", multiple=True, help="A parameter; JSON, or else text.")
 @click.option(
-    "--invoker", metavar="WHO", callback=process_options.invoker,
-    help="Who answers prompts: command:WORDS, python:MODULE:FUNCTION, or an http(s) URL.",
+    "-p", "--param", "params", metavar="NAME=VALUE", multiple=True,
+    help="Run parameter (parsed as JSON, falls back to string).",
 )  # fmt: skip
-@click.option("--timeout", metavar="LENGTH", help="Wait no longer than this, such as 10m; then exit with 124.")
-@click.option("--keep", is_flag=True, help="Leave the store and the logs where they are, and say where.")
+@click.option(
+    "--invoker", metavar="INVOKER", callback=process_options.invoker,
+    help="LLM invoker: command:.., python:MODULE:FUNCTION, or a URL.",
+)  # fmt: skip
+@click.option("--timeout", metavar="DURATION", help="Give up after this long, such as 10m; exit with 124.")
+@click.option("--keep", is_flag=True, help="Keep the store and logs, and print their location.")
 @prints
 def run(
     printing: Printing,
@@ -34,10 +37,10 @@ def run(
     timeout: str | None,
     keep: bool,
 ) -> None:
-    """Run the pipeline in FILE, or in a directory's pipeline.yaml, in this process, and show what it prints.
+    """Run the pipeline in FILE, or in a directory's pipeline.yaml, in this process and print its logs.
 
-    The real engine, on a store of its own that is gone afterwards. Nothing of its schedule is heeded, no state file is
-    written. The exit code is 0 if the run succeeded, 1 if not.
+    Uses the real engine with a temporary store. The schedule is ignored, and no state file is written. Exits with 0 if
+    the run succeeded, else with 1.
 
     \b
     Examples:
@@ -65,7 +68,7 @@ def run(
         port=0,
         python_path=(file.resolve().parent,),
         invoker=_invoker(invoker),
-        # To look for an engine takes a moment: only who needs one does.
+        # Detecting an engine takes a moment, so only pipelines with containers do it.
         container_engine="auto" if b'"container"' in pipeline.job else "",
     )
     try:
@@ -84,19 +87,19 @@ def run(
 
 
 def _read(file: Path) -> Pipeline:
-    """The pipeline in a file or directory. Raises InvalidFile, UsageError."""
+    """Read the pipeline in a file or directory. Raises InvalidFile, UsageError."""
     from mainspring.cli.config.input_files import read_file
     from mainspring.definitions.pipeline_file import read_pipeline
 
     path = file / "pipeline.yaml" if file.is_dir() else file
     if not path.exists():
-        raise click.UsageError(f"there is no {path}; `mainspring up {file}` runs all pipelines below a folder")
+        raise click.UsageError(f"{path} does not exist; `mainspring up {file}` runs all pipelines below a folder")
     name, text = read_file(str(path))
     return read_pipeline(text, name, directory=str(path.resolve().parent))
 
 
 def _invoker(said: str | None) -> str:
-    """Who answers prompts: what was said, else what the project's file says."""
+    """Return the invoker of the option, or else of the project file."""
     from mainspring.cli.config.project_file import find_project_file
 
     project = find_project_file()
@@ -104,7 +107,7 @@ def _invoker(said: str | None) -> str:
 
 
 def _parameters(pipeline: Pipeline, given: dict[str, object]) -> dict[str, object]:
-    """What the run gets: what was said, and the defaults of the file."""
+    """Return the parameters of the run: the given ones and the defaults of the file."""
     from mainspring.definitions.pipeline_params import make_params
     from mainspring.protocol.clock import MachineClock
 

@@ -1,4 +1,4 @@
-"""`mainspring runs`."""
+"""`mainspring runs`: list runs."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ STATES = ("PENDING", "RUNNING", "PAUSED", "SUCCEEDED", "FAILED", "PARTIAL", "TIM
 @click.command("runs", cls=Listing)
 @click.option(
     "--state", "states", multiple=True, type=click.Choice(STATES, case_sensitive=False),
-    help="Only runs in this state; may be said several times.",
+    help="Filter by state. Repeatable.",
 )  # fmt: skip
-@click.option("--job", help="Only runs of this job.", shell_complete=candidates.jobs)
-@click.option("--priority", type=click.Choice(["P0", "P1", "P2"], case_sensitive=False), help="Only of this priority.")
+@click.option("--job", help="Filter by job.", shell_complete=candidates.jobs)
+@click.option("--priority", type=click.Choice(["P0", "P1", "P2"], case_sensitive=False), help="Filter by priority.")
 @filtered
 @watched
 @limited(50)
@@ -33,7 +33,7 @@ def runs(
     watch: bool,
     limit: int,
 ) -> None:
-    """List runs, the newest first.
+    """List runs, newest first.
 
     \b
     Examples:

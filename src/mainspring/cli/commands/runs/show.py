@@ -1,4 +1,4 @@
-"""`mainspring show`: everything about one thing."""
+"""`mainspring show`: show a resource in detail."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mainspring.cli.options import Printing, Reach, prints, reaches_server
 @prints
 @reaches_server
 def show(reach: Reach, printing: Printing, what: str) -> None:
-    """Show a run, a task, an attempt's task, a worker, a job or a schedule: ID says which it is.
+    """Show a run, task, attempt, worker, job or schedule in detail.
 
     \b
     Examples:

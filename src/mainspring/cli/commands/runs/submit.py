@@ -1,4 +1,4 @@
-"""`mainspring submit`: from a file to a run, or to many."""
+"""`mainspring submit`: submit runs of a job."""
 
 from __future__ import annotations
 
@@ -19,34 +19,34 @@ if TYPE_CHECKING:
     from mainspring.protocol.rest.runs import BulkLine, RunRequest, RunView
 
 _STDIN = "-"
+_params = click.option(
+    "-p", "--param", "params", metavar="NAME=VALUE", multiple=True,
+    help="Run parameter (parsed as JSON, falls back to string).",
+)  # fmt: skip
 
 
 @click.command("submit")
 @click.argument("file", metavar="FILE_OR_JOB", shell_complete=candidates.files_or_jobs)
-@click.option("-p", "--param", "params", metavar="NAME=VALUE", multiple=True, help="A parameter; JSON, or else text.")
+@_params
 @click.option(
     "--priority", type=click.Choice(["P0", "P1", "P2"], case_sensitive=False), default="P2", show_default=True,
-    help="How urgent it is; P0 before all others, if its tenant has a grant.",
+    help="Priority of the run; P0 requires a grant.",
 )  # fmt: skip
-@click.option(
-    "--finish-by",
-    metavar="TIME",
-    help="When it is to be over, such as 2026-11-15T06:00 or 4h from now; else as it says.",
-)
-@click.option("--count", type=click.IntRange(min=1), help="Ask for so many runs of it.")
+@click.option("--finish-by", metavar="TIME", help="Deadline, such as 2026-11-15T06:00 or 4h; else as in the job.")
+@click.option("--count", type=click.IntRange(min=1), help="Number of runs to submit.")
 @click.option(
     "--bulk", type=click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path),
-    help="Ask for a run per line of a file: each line has the parameters, as a JSON object.",
+    help="Submit a run per line of a JSON Lines file with parameters.",
 )  # fmt: skip
 @click.option(
     "--mode", type=click.Choice(["each", "all"]), default="each", show_default=True,
-    help="With many: take each that is right, or all or none.",
+    help="With many: accept valid runs, or require all (atomic).",
 )  # fmt: skip
-@click.option("--idempotency-key", metavar="KEY", help="Submitted again with the same key, it is the same run.")
-@click.option("--wait", is_flag=True, help="Wait for the end of the run; exit with 1 if it does not succeed.")
-@click.option("--watch", is_flag=True, help="Show the run as it goes; then as --wait.")
-@click.option("--timeout", metavar="LENGTH", help="Wait no longer than this, such as 10m; then exit with 124.")
-@click.option("--dry-run", is_flag=True, help="Check the file here, print what would be sent, and send nothing.")
+@click.option("--idempotency-key", metavar="KEY", help="Submitting again with the same key returns the same run.")
+@click.option("--wait", is_flag=True, help="Wait for the run to end; exit with 1 unless it succeeds.")
+@click.option("--watch", is_flag=True, help="Watch the run until it ends; implies --wait.")
+@click.option("--timeout", metavar="DURATION", help="Give up after this long, such as 10m; exit with 124.")
+@click.option("--dry-run", is_flag=True, help="Validate locally and print the request without sending it.")
 @prints
 @reaches_server
 def submit(
@@ -65,9 +65,9 @@ def submit(
     timeout: str | None,
     dry_run: bool,
 ) -> None:
-    """Submit the job in FILE (YAML or JSON, - for stdin), or one the server has by name, and ask for a run of it.
+    """Submit a run of the job in FILE (YAML or JSON, - for stdin), or of an existing job by name.
 
-    Of a pipeline file the job is taken, with its parameters; when it runs is not.
+    The schedule in a pipeline file is ignored; its parameters are used.
 
     \b
     Examples:
@@ -82,9 +82,11 @@ def submit(
 
     many = count is not None or bulk is not None
     if count is not None and bulk is not None:
-        raise click.UsageError("--count and --bulk both say how many")
+        raise click.UsageError("--count and --bulk are mutually exclusive")
     if many and (wait or watch or (idempotency_key is not None and mode == "each")):
-        raise click.UsageError("--wait, --watch and --idempotency-key are for one run; the key also for --mode all")
+        raise click.UsageError(
+            "--wait, --watch and --idempotency-key require a single run; the key also allows --mode all"
+        )
     timeout_seconds = read_timeout(timeout)
     given = read_params(params)
     promise = None if finish_by is None else read_time_ahead(finish_by, "--finish-by", printing)
@@ -109,7 +111,7 @@ def submit(
 def _show(
     reach: Reach, run: RunView, printing: Printing, timeout_seconds: float | None, *, wait: bool, watch: bool
 ) -> None:
-    """Print the run, or stay until it is over."""
+    """Print the run, or wait until it ends."""
     if not wait and not watch:
         from mainspring.cli.render.output import print_one
 
@@ -123,7 +125,7 @@ def _show(
 
 
 def _submit_run(submit: Callable[..., RunView], job: str, params: dict[str, object]) -> RunView:
-    """Ask for one run. Raises NotFound if the server does not know the job."""
+    """Submit one run. Raises NotFound for an unknown job."""
     from mainspring.cli.resource_ids import lacks_job
     from mainspring.protocol.errors import NotFound, Refused
 
@@ -132,11 +134,11 @@ def _submit_run(submit: Callable[..., RunView], job: str, params: dict[str, obje
     except Refused as refused:
         if not lacks_job(refused):
             raise
-        raise NotFound(f"there is neither a file nor a job {job}") from refused
+        raise NotFound(f"there is no file or job {job}") from refused
 
 
 def _read_file(file: str) -> Definition | None:
-    """The definition in a file; None if the word is the name of a job."""
+    """Read the definition in a file; None if the argument is the name of a job."""
     from mainspring.cli.config.input_files import read_file
     from mainspring.definitions.job_file import read_definition
 
@@ -150,7 +152,7 @@ def _read_file(file: str) -> Definition | None:
 
 
 def _submit_job(client: Client, definition: Definition) -> str:
-    """Keep the job, and name the version that it became. What the server finds wrong is led back to the lines."""
+    """Submit the job and return its versioned name. Faults found by the server are mapped to lines of the file."""
     from mainspring.definitions.job_file import blame
     from mainspring.protocol.errors import Refused
 
@@ -166,13 +168,13 @@ def _submit_job(client: Client, definition: Definition) -> str:
 def _wishes(
     request: Callable[..., RunRequest], params: dict[str, object], count: int | None, bulk: Path | None
 ) -> Iterator[RunRequest]:
-    """A wish for each run that is asked for, as they are needed."""
+    """Yield the request of each run lazily."""
     if bulk is None:
         for _ in range(count or 0):
             yield request(params=params)
         return
     if str(bulk) != _STDIN:
-        # All of it is looked at before any of it is sent: half of a file would be worse than none.
+        # Validate the whole file before sending any of it: half of a file would be worse than none.
         for _ in _lines_of(bulk):
             pass
     for own in _lines_of(bulk):
@@ -198,12 +200,12 @@ def _print_definition(file: str, definition: Definition | None, printing: Printi
     from mainspring.cli.config.input_files import print_body
 
     if definition is None:
-        raise click.UsageError(f"--dry-run checks a file, and {file} is none")
+        raise click.UsageError(f"--dry-run requires a file; {file} is not one")
     print_body(definition.body, definition.name, printing)
 
 
 def _print_bulk(lines: Iterator[BulkLine], total: int | None, printing: Printing) -> None:
-    """What became of each run; for people only how many were taken, and the faults. Exits with 4 if any was not."""
+    """Print the outcome of each run, or a summary with the faults in tables. Exits with 4 if any was rejected."""
     from mainspring.cli.render.bulk import print_bulk
 
     if not print_bulk(lines, total, printing):

@@ -1,4 +1,4 @@
-"""`mainspring tasks`."""
+"""`mainspring tasks`: list tasks."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ STATES = (
 @click.argument("run", required=False, shell_complete=candidates.runs)
 @click.option(
     "--state", "states", multiple=True, type=click.Choice(STATES, case_sensitive=False),
-    help="Only tasks in this state; may be said several times.",
+    help="Filter by state. Repeatable.",
 )  # fmt: skip
-@click.option("--worker", help="Only tasks on this worker.", shell_complete=candidates.workers)
-@click.option("--name", help="Only tasks of this name.")
+@click.option("--worker", help="Filter by worker.", shell_complete=candidates.workers)
+@click.option("--name", help="Filter by name.")
 @filtered
 @watched
 @limited(100)
@@ -38,7 +38,7 @@ def tasks(
     watch: bool,
     limit: int,
 ) -> None:
-    """List tasks: of RUN, or of all runs.
+    """List the tasks of RUN, or of all runs.
 
     \b
     Examples:

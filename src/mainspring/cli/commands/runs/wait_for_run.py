@@ -1,4 +1,4 @@
-"""Waiting for the end of a run, and saying by the exit code what it was."""
+"""Wait for the end of a run and return its result as the exit code."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from mainspring.protocol.rest.runs import RunView, TaskView
 TIMED_OUT = 124
 _MOST_NAMED = 5
 _LOOK_SECONDS = 5.0
-"""So often somebody who waits is told if the run can't go on by itself."""
+"""Interval of checks whether the run is paused and needs a user to resume it."""
 
 
 def read_timeout(text: str | None, option: str = "--timeout") -> float | None:
-    """A length of time that was typed. Raises UsageError."""
+    """Parse a duration. Raises UsageError."""
     if text is None:
         return None
     try:
@@ -40,10 +40,10 @@ def wait_for_end(
     stays: bool = True,
     since: float | None = None,
 ) -> None:
-    """Wait, print the run, and exit with 1 if it did not succeed, with 124 if the time was over first.
+    """Wait, print the run, and exit with 1 if it did not succeed, or with 124 on timeout.
 
-    `stays`: the server is still there afterwards, so commands that ask it are worth naming. `since`: when the time
-    began to count, on the monotonic clock, if that is not now.
+    `stays`: the server keeps running afterwards, so hints may name commands that call it. `since`: start of the
+    timeout on the monotonic clock; now if None.
     """
     clock, said = MachineClock(), ""
     began = clock.monotonic() if since is None else since
@@ -52,18 +52,18 @@ def wait_for_end(
         left = float("inf") if until is None else until - clock.monotonic()
         run = _wait_a_little(client, run_id, min(left, _LOOK_SECONDS))
         if run.state in FINAL_RUN_STATES or (run.state == "PAUSED" and not stays):
-            # Who would let it go on has nobody to ask afterwards: that is its end.
+            # Without a server nobody could resume the run later, so a pause is its end.
             end_with(client, run, printing, stays=stays)
             return
         if left <= _LOOK_SECONDS:
             give_up(f"{run_id} is {run.state} after {timeout_seconds:g} s", run_id, stays=stays)
         if run.state == "PAUSED" and run.because != said:
             said = run.because
-            say_hint(f"{run_id} is paused: {run.held or run.because}; `mainspring resume {run_id}` lets it go on")
+            say_hint(f"{run_id} is paused: {run.held or run.because}; resume it with `mainspring resume {run_id}`")
 
 
 def _wait_a_little(client: Client, run_id: str, seconds: float) -> RunView:
-    """The run, once it is over, or as it is after so long."""
+    """Return the run once it has ended, or in its current state after a time."""
     try:
         return client.wait(run_id, seconds)
     except TimeoutError:
@@ -71,7 +71,7 @@ def _wait_a_little(client: Client, run_id: str, seconds: float) -> RunView:
 
 
 def end_with(client: Client, run: RunView, printing: Printing, *, stays: bool = True) -> None:
-    """Print a run that is over, and exit with 1 unless it succeeded."""
+    """Print an ended run, and exit with 1 unless it succeeded."""
     print_one(run, run.id, printing, lambda: click.echo(f"{run.id} {run.state}"))
     if run.state == "SUCCEEDED":
         return
@@ -79,17 +79,17 @@ def end_with(client: Client, run: RunView, printing: Printing, *, stays: bool = 
         for task in client.tasks(run=run.id, states=["FAILED", "TIMED_OUT"], limit=_MOST_NAMED):
             click.echo(f"  {say_task(task)} {task.state}: {task.because}{_say_cause(task)}")
         if stays:
-            say_hint(f"`mainspring logs {run.id} --failed` shows what was printed")
+            say_hint(f"see the logs with `mainspring logs {run.id} --failed`")
     sys.exit(1)
 
 
 def give_up(why: str, run_id: str, *, stays: bool = True) -> NoReturn:
-    """Exit because the time is over; the run goes on if its server does."""
-    say_error(why, f"it goes on: `mainspring watch {run_id}`" if stays else "it was stopped")
+    """Exit with the timeout code. The run continues if the server does."""
+    say_error(why, f"it is still running; watch it with `mainspring watch {run_id}`" if stays else "it was stopped")
     sys.exit(TIMED_OUT)
 
 
 def _say_cause(task: TaskView) -> str:
-    """What the last attempt failed with, in one line, to end a sentence with."""
+    """Format the error of the last attempt on one line, as a suffix."""
     lines = (say_failure(task.error) or "").splitlines()
     return f": {lines[0]}" if lines else ""

@@ -1,4 +1,4 @@
-"""`mainspring watch`: a run while it goes on."""
+"""`mainspring watch`: watch a run."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 @click.command("watch")
 @click.argument("run", default="@latest", shell_complete=candidates.runs)
-@click.option("--timeout", metavar="LENGTH", help="Watch no longer than this, such as 10m; then exit with 124.")
+@click.option("--timeout", metavar="DURATION", help="Stop watching after this long, such as 10m; exit with 124.")
 @prints
 @reaches_server
 def watch(reach: Reach, printing: Printing, run: str, timeout: str | None) -> None:
-    """Show RUN as it goes, until its end; exit with 1 if it does not succeed.
+    """Watch RUN until it ends. Exits with 1 if it does not succeed.
 
     \b
     Examples:
@@ -39,12 +39,12 @@ def watch(reach: Reach, printing: Printing, run: str, timeout: str | None) -> No
 
 
 def watch_run(client: Client, run_id: str, printing: Printing, timeout_seconds: float | None) -> None:
-    """Show a run until its end, and exit by what it was."""
+    """Show a run until it ends, and exit with its result."""
     from mainspring.cli.commands.runs.wait_for_run import end_with, give_up
     from mainspring.cli.render.run_view import RunStory
 
     story = RunStory(client, run_id, printing, timeout_seconds)
     end = story.tell()
     if end is None:
-        give_up(f"{run_id} is not over after {timeout_seconds:g} s", run_id)
+        give_up(f"{run_id} has not ended after {timeout_seconds:g} s", run_id)
     end_with(client, end, printing)

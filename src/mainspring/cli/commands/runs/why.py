@@ -1,4 +1,4 @@
-"""`mainspring why`: why something does not go on, and what would change it."""
+"""`mainspring why`: explain why something is waiting and what would help."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from mainspring.cli.options import Printing, Reach, prints_rows, reaches_server,
 @click.argument("what", metavar="[ID]", required=False, shell_complete=candidates.everything)
 @click.option(
     "--with", "changes", multiple=True, metavar="CHANGE",
-    help="Of a task: what if this were so? Such as 'cpu 2', 'burst 8' or 'worker 8'; may be said several times.",
+    help="Of a task: what if? 'cpu 2', 'burst 8' or 'worker 8'. Repeatable.",
 )  # fmt: skip
-@click.option("--queue", is_flag=True, help="What the tasks of a pool wait for, by reason.")
-@click.option("--pool", shell_complete=candidates.pools, help="Which pool, with --queue.")
-@click.option("--check", is_flag=True, help="Exit with 1 if somebody has to do something about it.")
-@click.option("--markdown", is_flag=True, help="Print Markdown, for a ticket or a chat.")
+@click.option("--queue", is_flag=True, help="Summarize waiting tasks of a pool by reason.")
+@click.option("--pool", shell_complete=candidates.pools, help="Pool of --queue.")
+@click.option("--check", is_flag=True, help="Exit with 1 if it needs someone to act.")
+@click.option("--markdown", is_flag=True, help="Print Markdown for tickets and chats.")
 @watched
 @prints_rows
 @reaches_server
@@ -26,10 +26,10 @@ def why(
     reach: Reach, printing: Printing, what: str | None, changes: tuple[str, ...], queue: bool, pool: str | None,
     check: bool, markdown: bool, watch: bool,
 ) -> None:  # fmt: skip
-    """Say why a task, run, job or schedule does not go on, since when, and what would change it.
+    """Explain why a task, run, job or schedule is not running, and what would help.
 
-    ID is that of a task or run, `@latest`, RUN/TASK, JOB/TASK for the latest run of a job, or the name of a job or
-    schedule. Without one it is the latest run. What is offered as an act has been tried by the scheduler on a copy.
+    ID is a task or run id, `@latest`, RUN/TASK, JOB/TASK for the latest run of a job, or the name of a job or schedule;
+    the default is `@latest`. Suggested actions have been tried by the scheduler on a copy of its state.
 
     \b
     Examples:
@@ -42,9 +42,9 @@ def why(
     from mainspring.cli.render.why_view import Asked, Whys
 
     if queue and (what or changes or check or markdown):
-        raise click.UsageError("--queue is about a whole pool: say no ID, --with, --check or --markdown")
+        raise click.UsageError("--queue is mutually exclusive with ID, --with, --check and --markdown")
     if pool is not None and not queue:
-        raise click.UsageError("--pool goes with --queue")
+        raise click.UsageError("--pool requires --queue")
     with reach.watching_client() if watch else reach.client() as client:
         asked = Asked(what=what or "@latest", changes=changes, pool=pool, is_queue=queue, is_markdown=markdown)
         whys = Whys(client, printing, asked)

@@ -1,4 +1,4 @@
-"""`mainspring backfill`: past windows of a schedule."""
+"""`mainspring backfill`: run past windows of a schedule."""
 
 from __future__ import annotations
 
@@ -16,14 +16,20 @@ if TYPE_CHECKING:
 
 @click.command("backfill")
 @click.argument("name", shell_complete=candidates.schedules)
-@click.option("--from", "since", metavar="TIME", required=True, help="The first window is at this time or after it.")
-@click.option("--to", "before", metavar="TIME", required=True, help="The last window is before this time.")
-@click.option("--max-parallel", type=click.IntRange(min=1), default=1, show_default=True, help="How many run at once.")
-@click.option("--again", is_flag=True, help="Also windows that ran.")
-@click.option("--dry-run", is_flag=True, help="List every window and whether it would run, and run nothing.")
-@click.option("--wait", is_flag=True, help="Wait for the end of all; exit with 1 if one of them does not succeed.")
-@click.option("--timeout", metavar="LENGTH", help="Wait no longer than this, such as 10m; then exit with 124.")
-@click.option("--why", default="", help="Why; it is kept with the deed.")
+@click.option("--from", "since", metavar="TIME", required=True, help="Windows at or after this time.")
+@click.option("--to", "before", metavar="TIME", required=True, help="Windows before this time.")
+@click.option(
+    "--max-parallel",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    help="Maximum number of concurrent runs.",
+)
+@click.option("--again", is_flag=True, help="Include windows that have already run.")
+@click.option("--dry-run", is_flag=True, help="Only list the windows and whether they would run.")
+@click.option("--wait", is_flag=True, help="Wait for all runs; exit with 1 unless all succeed.")
+@click.option("--timeout", metavar="DURATION", help="Give up after this long, such as 10m; exit with 124.")
+@click.option("--why", default="", help="Reason, recorded in the audit log.")
 @prints_rows
 @reaches_server
 def backfill(
@@ -39,7 +45,7 @@ def backfill(
     timeout: str | None,
     why: str,
 ) -> None:
-    """Run the windows of schedule NAME from a time to another; those that ran are left out.
+    """Run past windows of schedule NAME in a time range, except those that have already run.
 
     \b
     Examples:
@@ -66,7 +72,7 @@ def backfill(
 
 
 def _print_backfill(made: BackfillView, printing: Printing, *, is_plan: bool) -> None:
-    """Every window for programs, and for people who only look; else how many there are."""
+    """Print every window for dry runs and machine-readable output; otherwise a summary."""
     from mainspring.cli.render.output import print_one, print_rows, say_hint
     from mainspring.cli.render.schedule_tables import windows_table
 
@@ -76,6 +82,6 @@ def _print_backfill(made: BackfillView, printing: Printing, *, is_plan: bool) ->
         verb = "would run" if is_plan else "run"
         click.echo(f"{made.wanted} of {made.total} windows {verb}, {made.max_parallel} at a time")
         if len(made.windows) < made.total:
-            say_hint(f"only the first {len(made.windows)} windows are taken at once: ask again for the others")
+            say_hint(f"only the first {len(made.windows)} windows are included; repeat the command for the rest")
 
     print_one(made, made.id or made.schedule_id, printing, for_people)

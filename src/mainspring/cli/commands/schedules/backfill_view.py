@@ -1,4 +1,4 @@
-"""Waiting for a backfill: a bar at a terminal, and at the end how its windows went."""
+"""Wait for a backfill with a progress bar, and print a summary."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _WAITING = "waiting"
 
 
 def wait_for_backfill(client: Client, name: str, backfill: BackfillView, timeout_seconds: float | None) -> int:
-    """Wait until every window of it is over; the exit code: 0 if all succeeded, 124 if the time was over first."""
+    """Wait until every window has ended. Returns the exit code: 0 if all succeeded, 1 if not, 124 on timeout."""
     clock = MachineClock()
     until = None if timeout_seconds is None else clock.monotonic() + timeout_seconds
     with terminal.bar("windows", backfill.wanted) as advance:
@@ -32,9 +32,11 @@ def wait_for_backfill(client: Client, name: str, backfill: BackfillView, timeout
             if over >= backfill.wanted:
                 break
             if until is not None and clock.monotonic() >= until:
-                say_error(f"{over} of {backfill.wanted} windows are over after {timeout_seconds:g} s", "they go on")
+                say_error(
+                    f"{over} of {backfill.wanted} windows ended after {timeout_seconds:g} s", "the backfill continues"
+                )
                 return TIMED_OUT
             clock.pause(_LOOK_SECONDS)
     words = ", ".join(f"{count} {end}" for end, count in sorted(ends.items()) if count)
-    click.echo(f"{over} windows are over: {words}" if words else "there was nothing to run", err=True)
+    click.echo(f"{over} windows ended: {words}" if words else "nothing to run", err=True)
     return int(over != ends["SUCCEEDED"])

@@ -1,4 +1,4 @@
-"""`mainspring events`: what came from outside, and what is sent."""
+"""`mainspring events`: list, send and follow events."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _FROM_FILE = "@"
 
 
 @click.group("events", cls=Noun, invoke_without_command=True)
-@click.option("--type", "kind", metavar="TYPE", help="Only events of this type.")
+@click.option("--type", "kind", metavar="TYPE", help="Filter by type.")
 @watched
 @limited(50)
 @prints_rows
 @reaches_server
 @click.pass_context
 def events(ctx: click.Context, /, reach: Reach, printing: Printing, kind: str | None, watch: bool, limit: int) -> None:
-    """List events that came in, the latest first; with `send`, send one; with `follow`, see what tasks do.
+    """List received events, newest first; `send` sends one, `follow` streams task transitions.
 
     \b
     Examples:
@@ -44,12 +44,12 @@ def events(ctx: click.Context, /, reach: Reach, printing: Printing, kind: str | 
 
 @events.command("follow")
 @filtered
-@click.option("--run", metavar="RUN", help="Only of this run.", shell_complete=candidates.runs)
-@click.option("--count", type=click.IntRange(min=1), help="Stop after so many.")
+@click.option("--run", metavar="RUN_ID", help="Filter by run.", shell_complete=candidates.runs)
+@click.option("--count", type=click.IntRange(min=1), help="Stop after this many.")
 @prints
 @reaches_server
 def follow(reach: Reach, printing: Printing, q: str | None, run: str | None, count: int | None) -> None:
-    """Print what happens to tasks from now on, a line for each change, until it is interrupted.
+    """Stream task transitions, one per line, until interrupted.
 
     \b
     Examples:
@@ -69,10 +69,10 @@ def follow(reach: Reach, printing: Printing, q: str | None, run: str | None, cou
 
 @events.command("send")
 @click.argument("kind", metavar="TYPE")
-@click.option("--data", metavar="JSON", help="What the event says: JSON, @FILE for a file with it, @- for stdin.")
-@click.option("--source", default="/mainspring/cli", show_default=True, help="Who says it.")
-@click.option("--id", "event_id", metavar="ID", help="Sent again with the same source and id, it is the same event.")
-@click.option("--subject", default="", help="What it is about.")
+@click.option("--data", metavar="JSON", help="Event data: JSON, @FILE, or @- for stdin.")
+@click.option("--source", default="/mainspring/cli", show_default=True, help="Source of the event.")
+@click.option("--id", "event_id", metavar="ID", help="Event id; duplicates by source and id are ignored.")
+@click.option("--subject", default="", help="Subject of the event.")
 @prints_rows
 @reaches_server
 def send(
@@ -84,7 +84,7 @@ def send(
     event_id: str | None,
     subject: str,
 ) -> None:
-    """Send an event of TYPE: schedules that wait for it fire.
+    """Send an event of TYPE. Schedules that wait for it fire.
 
     \b
     Examples:
@@ -101,7 +101,7 @@ def send(
 
 
 def _print_change(change: TransitionView, printing: Printing) -> None:
-    """A line, at once: somebody waits for it."""
+    """Print a transition and flush, for live output."""
     import sys
 
     import msgspec
@@ -120,7 +120,7 @@ def _print_change(change: TransitionView, printing: Printing) -> None:
 
 
 def _read_data(data: str | None) -> msgspec.Raw | None:
-    """The JSON that was typed, or that is in a file. Raises UsageError."""
+    """Return JSON data, given directly or in a file. Raises UsageError."""
     import msgspec
 
     if data is None:

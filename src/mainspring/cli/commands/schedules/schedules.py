@@ -1,4 +1,4 @@
-"""`mainspring schedules`: what fires when, and what became of it."""
+"""`mainspring schedules`: schedules and their windows."""
 
 from __future__ import annotations
 
@@ -28,14 +28,12 @@ if TYPE_CHECKING:
     from mainspring.protocol.rest.schedules import ScheduleView
 
 OUTCOMES = ("ran", "waiting", "skipped", "late", "condition_false")
-_why = click.option("--why", default="", help="Why; it is kept with the deed.")
-_since = click.option(
-    "--since", metavar="TIME", help="If it is new: windows after this count as missed. Otherwise its first is the next."
-)
+_why = click.option("--why", default="", help="Reason, recorded in the audit log.")
+_since = click.option("--since", metavar="TIME", help="For new schedules: windows after this time count as missed.")
 
 
 @click.group("schedules", cls=Noun, invoke_without_command=True)
-@click.option("--job", help="Only schedules of this job.", shell_complete=candidates.jobs)
+@click.option("--job", help="Filter by job.", shell_complete=candidates.jobs)
 @watched
 @limited(100)
 @prints_rows
@@ -44,7 +42,7 @@ _since = click.option(
 def schedules(
     ctx: click.Context, /, reach: Reach, printing: Printing, job: str | None, watch: bool, limit: int
 ) -> None:
-    """List schedules; with a verb, make, change, show or delete one.
+    """List schedules; create, change, show or delete one.
 
     \b
     Examples:
@@ -66,7 +64,7 @@ def schedules(
 @prints
 @reaches_server
 def show(reach: Reach, printing: Printing, name: str) -> None:
-    """Show a schedule: its definition, what is next, and what became of its latest windows.
+    """Show a schedule with its definition, next window and latest windows.
 
     \b
     Examples:
@@ -82,13 +80,13 @@ def show(reach: Reach, printing: Printing, name: str) -> None:
 
 @schedules.command("create")
 @click.argument("file")
-@click.option("--dry-run", is_flag=True, help="Check the file here, print what would be sent, and send nothing.")
+@click.option("--dry-run", is_flag=True, help="Validate locally and print the request without sending it.")
 @_since
 @_why
 @prints
 @reaches_server
 def create(reach: Reach, printing: Printing, file: str, dry_run: bool, since: str | None, why: str) -> None:
-    """Make the schedule in FILE (YAML or JSON, - for stdin). A name that is taken is refused.
+    """Create the schedule in FILE (YAML or JSON, - for stdin). Fails if the name exists.
 
     \b
     Examples:
@@ -108,7 +106,7 @@ def create(reach: Reach, printing: Printing, file: str, dry_run: bool, since: st
         try:
             made = _send(read, lambda: client.create_schedule(read.body, why, since=start))
         except Conflict as conflict:
-            conflict.hint = f"`mainspring schedules set {file}` changes it"
+            conflict.hint = f"change it with `mainspring schedules set {file}`"
             raise
     _print_made(made, printing)
 
@@ -120,7 +118,7 @@ def create(reach: Reach, printing: Printing, file: str, dry_run: bool, since: st
 @prints
 @reaches_server
 def put(reach: Reach, printing: Printing, file: str, since: str | None, why: str) -> None:
-    """Make the schedule in FILE, or change the one of that name. The same again changes nothing.
+    """Create or update the schedule in FILE. Idempotent.
 
     \b
     Examples:
@@ -138,7 +136,7 @@ def put(reach: Reach, printing: Printing, file: str, since: str | None, why: str
 @prints
 @reaches_server
 def delete(reach: Reach, printing: Printing, names: tuple[str, ...], why: str, yes: bool) -> None:
-    """Delete schedules. Their runs go on, and what became of their windows stays to be read.
+    """Delete schedules. Their runs continue, and their history is kept.
 
     \b
     Examples:
@@ -155,10 +153,10 @@ def delete(reach: Reach, printing: Printing, names: tuple[str, ...], why: str, y
 @schedules.command("fires")
 @click.argument("name", shell_complete=candidates.schedules)
 @click.option(
-    "--outcome", "outcomes", multiple=True, type=click.Choice(OUTCOMES), help="Only with this outcome; repeat for more."
+    "--outcome", "outcomes", multiple=True, type=click.Choice(OUTCOMES), help="Filter by outcome. Repeatable."
 )
-@click.option("--from", "since", metavar="TIME", help="Only windows from here on.")
-@click.option("--to", "before", metavar="TIME", help="Only windows before this.")
+@click.option("--from", "since", metavar="TIME", help="Only windows at or after this time.")
+@click.option("--to", "before", metavar="TIME", help="Only windows before this time.")
 @watched
 @limited(50)
 @prints_rows
@@ -173,7 +171,7 @@ def fires(
     watch: bool,
     limit: int,
 ) -> None:
-    """List what became of a schedule's windows, the newest first.
+    """List the windows of a schedule and their outcomes, newest first.
 
     \b
     Examples:
@@ -205,7 +203,7 @@ def fires(
 @prints_rows
 @reaches_server
 def history(reach: Reach, printing: Printing, name: str, watch: bool, limit: int) -> None:
-    """List who did what to a schedule, and why, the latest first.
+    """List the changes of a schedule, newest first.
 
     \b
     Examples:
@@ -236,7 +234,7 @@ def _read_file(file: str) -> ScheduleFile:
 
 
 def _send(file: ScheduleFile, send: Callable[[], ScheduleView]) -> ScheduleView:
-    """Send it; what the server finds wrong with it is led back to the lines."""
+    """Send a schedule. Faults found by the server are mapped to lines of the file."""
     from mainspring.definitions.schedule_file import blame
     from mainspring.protocol.errors import NotFound, Refused
 

@@ -1,4 +1,4 @@
-"""`mainspring trigger`: run something now."""
+"""`mainspring trigger`: run a schedule or job now."""
 
 from __future__ import annotations
 
@@ -18,12 +18,15 @@ if TYPE_CHECKING:
 
 @click.command("trigger")
 @click.argument("name", shell_complete=candidates.schedules_or_jobs)
-@click.option("-p", "--param", "params", metavar="NAME=VALUE", multiple=True, help="A parameter; JSON, or else text.")
-@click.option("--window", metavar="TIME", help="Of a schedule: for this window again, instead of for now.")
-@click.option("--idempotency-key", metavar="KEY", help="Triggered again with the same key, it is the same run.")
-@click.option("--why", default="", help="Of a schedule: why; it is kept with the deed.")
-@click.option("--wait", is_flag=True, help="Wait for the end of the run; exit with 1 if it does not succeed.")
-@click.option("--timeout", metavar="LENGTH", help="Wait no longer than this, such as 10m; then exit with 124.")
+@click.option(
+    "-p", "--param", "params", metavar="NAME=VALUE", multiple=True,
+    help="Run parameter (parsed as JSON, falls back to string).",
+)  # fmt: skip
+@click.option("--window", metavar="TIME", help="Rerun this window of a schedule.")
+@click.option("--idempotency-key", metavar="KEY", help="Triggering again with the same key returns the same run.")
+@click.option("--why", default="", help="Reason, recorded in the audit log (schedules only).")
+@click.option("--wait", is_flag=True, help="Wait for the run to end; exit with 1 unless it succeeds.")
+@click.option("--timeout", metavar="DURATION", help="Give up after this long, such as 10m; exit with 124.")
 @prints
 @reaches_server
 def trigger(
@@ -37,7 +40,7 @@ def trigger(
     wait: bool,
     timeout: str | None,
 ) -> None:
-    """Run NAME now: a schedule with its own parameters and priority, or if there is none of that name a job.
+    """Run NAME now: a schedule with its parameters and priority, or else the job of that name.
 
     \b
     Examples:
@@ -65,7 +68,7 @@ def trigger(
 def _trigger(
     client: Client, name: str, params: dict[str, object], window_at: datetime | None, key: str | None, why: str
 ) -> RunView | FireView:
-    """A fire of a schedule, or a run of a job. Raises NotFound if there is neither."""
+    """Trigger a schedule, or submit a run of a job. Raises NotFound if neither exists."""
     from mainspring.cli.resource_ids import find_schedule, lacks_job
     from mainspring.protocol.errors import NotFound, Refused
 
@@ -81,9 +84,9 @@ def _trigger(
     except Refused as refused:
         if not lacks_job(refused):
             raise
-        whose = client.tenant or "whoever asks"
-        missing = NotFound(f"there is neither a schedule nor a job {name} of {whose}")
-        missing.hint = "say whose it is with --tenant"
+        where = f" in tenant {client.tenant}" if client.tenant else ""
+        missing = NotFound(f"there is no schedule or job {name}{where}")
+        missing.hint = "if it belongs to another tenant, use --tenant"
         raise missing from refused
 
 

@@ -1,4 +1,4 @@
-"""`mainspring next`, also `upcoming`: what fires when."""
+"""`mainspring next`, also `upcoming`: list upcoming windows."""
 
 from __future__ import annotations
 
@@ -11,17 +11,21 @@ from mainspring.cli.options import Listing, Printing, Reach, limited, prints_row
 
 @click.command("upcoming", cls=Listing)
 @click.option(
-    "--until", metavar="LENGTH_OR_TIME", default="24h", show_default=True, help="How far to look ahead: 24h, or a time."
+    "--until",
+    metavar="DURATION_OR_TIME",
+    default="24h",
+    show_default=True,
+    help="How far ahead: a duration such as 24h, or a time.",
 )
-@click.option("--all", "every", is_flag=True, help="Every window, not only the next one of each schedule.")
+@click.option("--all", "every", is_flag=True, help="List all windows, not only the next of each schedule.")
 @watched
 @limited(50)
 @prints_rows
 @reaches_server
 def upcoming(reach: Reach, printing: Printing, until: str, every: bool, watch: bool, limit: int) -> None:
-    """List what fires next, each schedule once, soonest first, with how it went the last time.
+    """List the next window of each schedule, soonest first, with the last result.
 
-    `mainspring upcoming` is the same.
+    Alias: `mainspring upcoming`.
 
     \b
     Examples:

@@ -1,1 +1,1 @@
-"""Commands on pools, quotas, groups, policies, freezes, and tenants."""
+"""Commands on pools, quotas, groups, policies, freezes and tenants."""

@@ -1,4 +1,4 @@
-"""`mainspring freeze`, `unfreeze`, and `freezes`: nothing new of something starts, and what runs goes on."""
+"""`mainspring freeze`, `unfreeze` and `freezes`: stop new tasks of a scope; running tasks continue."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
 Kind = Literal["all", "tenant", "pool", "job"]
 
 _KINDS = get_args(Kind)
-_why = click.option("--why", default="", help="Why; it is shown with what waits.")
+_why = click.option("--why", default="", help="Reason, shown with waiting tasks.")
 _kind = click.argument("kind", metavar="|".join(_KINDS), type=click.Choice(_KINDS))
 
 
 def _names(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> Items:
-    """Names of the kind that was said."""
+    """Complete names of the selected kind."""
     known = {"tenant": candidates.tenants, "pool": candidates.pools, "job": candidates.jobs}
     offer = known.get(ctx.params.get("kind", ""))
     return [] if offer is None else offer(ctx, parameter, incomplete)
@@ -48,7 +48,7 @@ _name = click.argument("name", default="", shell_complete=_names)
 @prints_rows
 @reaches_server
 def freezes(reach: Reach, printing: Printing, watch: bool, limit: int) -> None:
-    """List what is frozen, by whom, and until when.
+    """List active freezes.
 
     \b
     Examples:
@@ -64,15 +64,15 @@ def freezes(reach: Reach, printing: Printing, watch: bool, limit: int) -> None:
 @click.command("freeze")
 @_kind
 @_name
-@click.option("--for", "length", metavar="LENGTH", help="For how long, such as 2h; until it is unfrozen unless said.")
+@click.option("--for", "length", metavar="DURATION", help="Duration, such as 2h; until unfrozen if omitted.")
 @_why
 @asks_first
 @prints
 @reaches_server
 def freeze(reach: Reach, printing: Printing, kind: Kind, name: str, length: str | None, why: str, yes: bool) -> None:
-    """Let nothing new start: of a tenant, in a pool, of a job, or of all; what runs goes on.
+    """Freeze a tenant, pool or job, or everything: no new tasks start. Running tasks continue.
 
-    Runs are taken as ever, and wait. A job is NAME, or TENANT/NAME. To freeze all is asked about.
+    Runs can still be submitted and wait. A job is NAME or TENANT/NAME. `freeze all` asks for confirmation.
 
     \b
     Examples:
@@ -88,7 +88,7 @@ def freeze(reach: Reach, printing: Printing, kind: Kind, name: str, length: str 
 
     seconds = None if length is None else read_length(length, "--for")
     _check_name(kind, name)
-    if kind == "all" and not agreed("freeze all? Nothing new starts, of any tenant, in any pool.", yes=yes):
+    if kind == "all" and not agreed("freeze all? No new tasks will start in any pool for any tenant.", yes=yes):
         raise click.Abort
     with reach.client() as client:
         subject = _subject(client, kind, name)
@@ -103,7 +103,7 @@ def freeze(reach: Reach, printing: Printing, kind: Kind, name: str, length: str 
 @prints
 @reaches_server
 def unfreeze(reach: Reach, printing: Printing, kind: str, name: str, why: str) -> None:
-    """Let it go on: a tenant, a pool, a job, or all. What is frozen by another freeze stays so.
+    """Unfreeze a tenant, pool or job, or everything. Other freezes remain in effect.
 
     \b
     Examples:
@@ -120,15 +120,15 @@ def unfreeze(reach: Reach, printing: Printing, kind: str, name: str, why: str) -
 
 
 def _check_name(kind: str, name: str) -> None:
-    """Raises UsageError if there is a name too few or too many."""
+    """Raise UsageError for a missing or superfluous name."""
     if kind == "all" and name:
-        raise click.UsageError(f"all is all: {name} is too much")
+        raise click.UsageError(f"`all` takes no name: {name}")
     if kind != "all" and not name:
-        raise click.UsageError(f"say which {kind}")
+        raise click.UsageError(f"missing name of the {kind}")
 
 
 def _subject(client: Client, kind: str, name: str) -> str:
-    """What the server calls it: a job goes with its tenant, which may be left out if it is one's own."""
+    """Return the server's name of the scope: jobs are qualified by tenant, the caller's by default."""
     return f"{client.tenant}/{name}" if kind == "job" and client.tenant and "/" not in name else name
 
 
@@ -136,5 +136,5 @@ def _say(frozen: FreezeView, printing: Printing) -> str:
     from mainspring.cli.render.facts import say_when
 
     what = "everything" if frozen.kind == "all" else f"{frozen.kind} {frozen.subject}"
-    until = "until somebody unfreezes it" if frozen.until is None else f"until {say_when(frozen.until, printing)}"
-    return f"{what} is frozen {until}: what runs goes on, nothing new starts"
+    until = "until unfrozen" if frozen.until is None else f"until {say_when(frozen.until, printing)}"
+    return f"{what} is frozen {until}: no new tasks start, running tasks continue"

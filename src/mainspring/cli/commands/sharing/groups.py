@@ -1,4 +1,4 @@
-"""`mainspring groups`: at most so many at a time, or in each period, across jobs and pools."""
+"""`mainspring groups`: concurrency and rate limits across jobs and pools."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from mainspring.cli.completion import candidates
 from mainspring.cli.options import Noun, Printing, Reach, limited, prints, prints_rows, reaches_server, watched
 
 _name = click.argument("name", shell_complete=candidates.groups)
-_why = click.option("--why", default="", help="Why; it is kept with the deed.")
+_why = click.option("--why", default="", help="Reason, recorded in the audit log.")
 
 
 @click.group("groups", cls=Noun, invoke_without_command=True)
@@ -18,9 +18,9 @@ _why = click.option("--why", default="", help="Why; it is kept with the deed.")
 @reaches_server
 @click.pass_context
 def groups(ctx: click.Context, /, reach: Reach, printing: Printing, watch: bool, limit: int) -> None:
-    """List groups of work: of what names a group, at most so many run at a time, or start in each period.
+    """List groups, which limit how many tasks run concurrently or start per period.
 
-    A task or a job names its groups as `groups: [warehouse]`. A group that nobody has set limits nothing.
+    Tasks and jobs join groups with `groups: [warehouse]`. A group that is not set has no limit.
 
     \b
     Examples:
@@ -38,13 +38,13 @@ def groups(ctx: click.Context, /, reach: Reach, printing: Printing, watch: bool,
 
 @groups.command(name="set")
 @_name
-@click.option("--most", type=click.IntRange(min=0), help="How many.")
-@click.option("--per", metavar="LENGTH", help="In each period of this length, such as 1m; `none`: at a time.")
-@click.option("--note", help="What it is for.")
+@click.option("--most", type=click.IntRange(min=0), metavar="NUMBER", help="Maximum number of tasks.")
+@click.option("--per", metavar="DURATION", help="Period of a rate limit, such as 1m; `none` for concurrency.")
+@click.option("--note", help="A note for other people.")
 @prints
 @reaches_server
 def change(reach: Reach, printing: Printing, name: str, most: int | None, per: str | None, note: str | None) -> None:
-    """Let at most so many of group NAME run at a time, or start in each period. What is not said stays as it is.
+    """Set the limit of group NAME: tasks at a time, or starts per period. Omitted options are unchanged.
 
     \b
     Examples:
@@ -58,7 +58,7 @@ def change(reach: Reach, printing: Printing, name: str, most: int | None, per: s
     from mainspring.protocol.rest.sharing import GroupRequest, GroupView
 
     if most is None and per is None and note is None:
-        raise click.UsageError("say --most, --per or --note")
+        raise click.UsageError("use at least one of --most, --per and --note")
     period = None if per is None else read_or_none("--per", per, seconds_of)
     with reach.client() as client:
         try:
@@ -66,7 +66,7 @@ def change(reach: Reach, printing: Printing, name: str, most: int | None, per: s
         except NotFound:
             was = None
         if was is None and most is None:
-            raise click.UsageError(f"there is no group {name} yet: say --most")
+            raise click.UsageError(f"group {name} does not exist; --most is required to create it")
         wish = GroupRequest(
             most=was.most if most is None and was is not None else most or 0,
             per_seconds=was.per_seconds if per is None and was is not None else period,
@@ -75,8 +75,8 @@ def change(reach: Reach, printing: Printing, name: str, most: int | None, per: s
         group = client.put_group(name, wish, if_match=None if was is None else was.version)
 
     def for_people() -> None:
-        how = "run at a time" if group.per_seconds is None else f"start every {say_seconds(group.per_seconds)}"
-        click.echo(f"at most {group.most} of group {group.name} {how}, of tenant {group.tenant}")
+        per = "at a time" if group.per_seconds is None else f"per {say_seconds(group.per_seconds)}"
+        click.echo(f"group {group.name} of tenant {group.tenant}: at most {group.most} {per}")
 
     print_one(group, group.name, printing, for_people)
 
@@ -87,7 +87,7 @@ def change(reach: Reach, printing: Printing, name: str, most: int | None, per: s
 @prints
 @reaches_server
 def drop(reach: Reach, printing: Printing, name: str, why: str) -> None:
-    """Take group NAME away: what names it is limited by it no more.
+    """Delete group NAME and its limit.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""`mainspring policies`: where the runs of certain jobs may be."""
+"""`mainspring policies`: placement policies of jobs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _name = click.argument("name", shell_complete=candidates.policies)
 @reaches_server
 @click.pass_context
 def policies(ctx: click.Context, /, reach: Reach, printing: Printing, watch: bool, limit: int) -> None:
-    """List policies: jobs with a label run only in pools with certain labels; and which pools these are now.
+    """List policies, which restrict jobs with a label to pools with certain labels.
 
     \b
     Examples:
@@ -45,18 +45,18 @@ def policies(ctx: click.Context, /, reach: Reach, printing: Printing, watch: boo
 
 @policies.command(name="set")
 @_name
-@click.option("--label", required=True, metavar="NAME[=VALUE]", help="Jobs with this label; without a value, any.")
+@click.option("--label", required=True, metavar="NAME[=VALUE]", help="Label of jobs; any value if omitted.")
 @click.option(
     "--require", "requires", multiple=True, required=True, callback=named_values, metavar="NAME=VALUE",
-    help="A label that the pool must have. Can be given several times.",
+    help="Label that the pool must have. Repeatable.",
 )  # fmt: skip
-@click.option("--note", default="", help="What it is for.")
+@click.option("--note", default="", help="A note for other people.")
 @prints
 @reaches_server
 def change(reach: Reach, printing: Printing, name: str, label: str, requires: dict[str, str], note: str) -> None:
-    """Let jobs with a label run only in pools with certain labels: policy NAME, in the place of what it was before.
+    """Create or replace policy NAME, which restricts jobs with a label to pools with certain labels.
 
-    A run of such a job is refused if no pool qualifies; what waits in another pool stays there and does not start.
+    Runs are rejected if no pool qualifies. Runs already waiting in another pool stay there and do not start.
 
     \b
     Examples:
@@ -75,11 +75,11 @@ def change(reach: Reach, printing: Printing, name: str, label: str, requires: di
 
 @policies.command("drop")
 @_name
-@click.option("--why", default="", help="Why; it is kept with the deed.")
+@click.option("--why", default="", help="Reason, recorded in the audit log.")
 @prints
 @reaches_server
 def drop(reach: Reach, printing: Printing, name: str, why: str) -> None:
-    """Take policy NAME away: its jobs may run anywhere.
+    """Delete policy NAME. Its jobs may run in any pool.
 
     \b
     Examples:

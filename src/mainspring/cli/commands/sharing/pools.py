@@ -1,4 +1,4 @@
-"""`mainspring pools`: workers that are shared, each pool by itself."""
+"""`mainspring pools`: pools of workers."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ _ANYWHERE = "any"
 @reaches_server
 @click.pass_context
 def pools(ctx: click.Context, /, reach: Reach, printing: Printing, watch: bool, limit: int) -> None:
-    """List pools: which server leads each, its labels, where its workers may be, and the most that a task may ask for.
+    """List pools with their leader, labels, zones and maximum task size.
 
-    A worker joins a pool with `mainspring worker --pool NAME`, a job says `pool: NAME`.
+    A worker joins a pool with `mainspring worker --pool NAME`; a job selects one with `pool: NAME`.
 
     \b
     Examples:
@@ -56,14 +56,14 @@ def pools(ctx: click.Context, /, reach: Reach, printing: Printing, watch: bool, 
 @click.argument("name", shell_complete=candidates.pools)
 @click.option(
     "--label", "labels", multiple=True, callback=named_values, metavar="NAME=VALUE",
-    help="What policies look at; NAME= takes one away. Can be given several times.",
+    help="Label for policies; NAME= removes it. Repeatable.",
 )  # fmt: skip
 @click.option(
     "--zone", "zones", multiple=True, metavar="ZONE",
-    help="Where its workers may be, in the place of what was said before; `any`: anywhere. Can be given several times.",
+    help="Allowed zone, replacing the current ones; or `any`. Repeatable.",
 )  # fmt: skip
-@takes_amounts("most", "max-", "The most that one task may ask for: {}.")
-@click.option("--note", help="What it is for.")
+@takes_amounts("most", "max-", "Maximum per task: {}.")
+@click.option("--note", help="A note for other people.")
 @prints
 @reaches_server
 def change(
@@ -75,7 +75,7 @@ def change(
     most: dict[str, float | None],
     note: str | None,
 ) -> None:
-    """Describe pool NAME, also one that has no workers yet. What is not said stays as it is.
+    """Set the attributes of pool NAME, which may have no workers yet. Omitted options are unchanged.
 
     \b
     Examples:
@@ -90,7 +90,8 @@ def change(
     from mainspring.protocol.rest.sharing import Amounts
 
     if not labels and not zones and not most and note is None:
-        raise click.UsageError("say --label, --zone, --max-cpu, --max-memory, --max-gpu, --max-disk or --note")
+        options = "--label, --zone, --max-cpu, --max-memory, --max-gpu, --max-disk and --note"
+        raise click.UsageError(f"use at least one of {options}")
     with reach.client() as client:
         version, was = _read_pool(client, name)
         amounts = replace(was.max_resources or Amounts(), **most)
@@ -106,7 +107,7 @@ def change(
 
 
 def _read_pool(client: Client, name: str) -> tuple[int | None, PoolRequest]:
-    """How a pool is described, and the version of that; None if nobody has described it."""
+    """Return the attributes of a pool and their version, which is None if they were never set."""
     from mainspring.protocol.errors import NotFound
     from mainspring.protocol.rest.sharing import PoolRequest
 

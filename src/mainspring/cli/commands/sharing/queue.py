@@ -1,4 +1,4 @@
-"""`mainspring queue`: what waits in a pool, and for what."""
+"""`mainspring queue`: waiting tasks of a pool."""
 
 from __future__ import annotations
 
@@ -9,15 +9,14 @@ from mainspring.cli.options import Listing, Printing, Reach, prints_rows, reache
 
 
 @click.command("queue", cls=Listing)
-@click.option("--pool", shell_complete=candidates.pools, help="Which pool; where runs usually go, unless said.")
+@click.option("--pool", shell_complete=candidates.pools, help="Pool to show; the server's default pool if omitted.")
 @watched
 @prints_rows
 @reaches_server
 def queue(reach: Reach, printing: Printing, pool: str | None, watch: bool) -> None:
-    """Show how full a pool is, how well the cluster is, and what waits: in which order, since when, and for what.
+    """Show the utilization, service level and queues of a pool, in dispatch order.
 
-    A line is all tasks of a tenant that have the same priority and want the same. With -t only the lines of that
-    tenant are listed.
+    A queue holds the tasks of a tenant with the same priority and resource request. -t shows only that tenant's.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""A pool at a moment: how full it is, how well the cluster is, and what waits."""
+"""Snapshot of a pool: utilization, service level and queues."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ _EVERY_SECONDS = 1.0
 
 
 class Moment(QueueView, frozen=True, kw_only=True):
-    """A pool, and how well the cluster is."""
+    """A pool and the service level of the cluster."""
 
     level: LevelView
 
 
 def read_moment(client: Client, pool: str | None) -> Moment:
-    """Ask for it. Of lines and kept rooms only those of the client's tenant are taken, if it has one."""
+    """Fetch a snapshot. With a client's tenant, only its queues and reservations are kept."""
     queue = client.queue(pool)
     if client.tenant is not None:
         queue = replace(
@@ -45,7 +45,7 @@ def read_moment(client: Client, pool: str | None) -> Moment:
 
 
 def print_moment(moment: Moment, printing: Printing) -> None:
-    """Print it once."""
+    """Print a snapshot."""
 
     def for_people() -> None:
         for line in headlines(moment, MachineClock().wall()):
@@ -54,14 +54,14 @@ def print_moment(moment: Moment, printing: Printing) -> None:
             click.echo()
             print_rows(moment.lines, LINES, printing)
         if moment.kept:
-            click.echo("\nroom that is kept:")
+            click.echo("\nreservations:")
             print_rows(moment.kept, KEPT_ROOMS, Printing(output=printing.output, color=printing.color))
 
     print_one(moment, moment.pool, printing, for_people)
 
 
 def watch_queue(fetch: Callable[[], Moment], printing: Printing) -> NoReturn:
-    """Show it until interrupted: drawn anew at a terminal, otherwise printed whenever it is another."""
+    """Show snapshots until interrupted: redrawn on a terminal, otherwise printed on change."""
     clock = MachineClock()
     moment = fetch()
     if printing.is_for_people and terminal.is_drawn_to(sys.stdout):
@@ -81,34 +81,34 @@ def watch_queue(fetch: Callable[[], Moment], printing: Printing) -> NoReturn:
 
 
 def differs(moment: Moment, shown: Moment) -> bool:
-    """Whether there is anything new but the time. Since when a level holds is reckoned back each time it is asked."""
+    """Whether snapshots differ in anything but time. The start of a level is recomputed on each request: ignore it."""
     level = replace(moment.level, since=shown.level.since)
     return replace(moment, at=shown.at, level=level) != shown
 
 
 def headlines(moment: Moment, now: datetime) -> list[str]:
-    """The pool in sentences: its room, what waits, and how well the cluster is if it is not well."""
+    """Describe the pool: capacity, waiting tasks and service level."""
     workers = "1 worker" if moment.workers == 1 else f"{moment.workers} workers"
     lines = [f"pool {moment.pool}: {workers}, {_say_room(moment.used, moment.capacity)}"]
     if moment.stopping:
-        lines.append(f"{'1 task makes' if moment.stopping == 1 else f'{moment.stopping} tasks make'} room for others")
+        lines.append(f"preempting: {'1 task' if moment.stopping == 1 else f'{moment.stopping} tasks'}")
     lines.append(f"waiting: {say_waiting(moment.waiting) or 'nothing'}")
     intake = say_waiting(moment.intake)
     if intake is not None:
-        lines.append(f"runs that are not taken in yet: {intake}")
+        lines.append(f"runs in intake: {intake}")
     if moment.held_from is not None:
-        lines.append(f"nothing of {moment.held_from} or below is placed: the store is slow")
+        lines.append(f"dispatch of {moment.held_from} and below is paused: the store is slow")
     return [*lines, *_say_level(moment.level, now)]
 
 
 def _say_room(used: Amounts, capacity: Amounts) -> str:
-    """How much of what there is is in use."""
+    """Format the used part of the capacity."""
     parts = [
         f"{say_amount(resource, getattr(used, resource))} of {say_amount(resource, whole)} {title}"
         for resource, title in TITLES.items()
         if (whole := getattr(capacity, resource))
     ]
-    return f"{', '.join(parts)} in use" if parts else "no room at all"
+    return f"{', '.join(parts)} in use" if parts else "no capacity"
 
 
 def _say_level(level: LevelView, now: datetime) -> list[str]:
@@ -116,9 +116,9 @@ def _say_level(level: LevelView, now: datetime) -> list[str]:
         return ["level: normal"]
     lines = [f"level: {level.level}, since {say_ago(level.since, now)}{f': {level.why}' if level.why else ''}"]
     if level.accepts < 1:
-        lines.append(f"{level.accepts:.0%} of the usual rate of submissions is accepted")
+        lines.append(f"submissions are limited to {level.accepts:.0%} of the normal rate")
     if level.shedding:
-        lines.append(f"refused, because too much waits: {level.shedding}")
+        lines.append(f"load shedding: {level.shedding}")
     return lines
 
 
@@ -130,5 +130,5 @@ def _drawn(moment: Moment, printing: Printing) -> RenderableType:
     parts: list[RenderableType] = [Text("\n".join(headlines(moment, now))), Text()]
     parts.append(rich_table(sort_rows(moment.lines, LINES, printing, now), LINES, printing, now))
     if moment.kept:
-        parts += [Text("\nroom that is kept:"), rich_table(moment.kept, KEPT_ROOMS, Printing(), now)]
+        parts += [Text("\nreservations:"), rich_table(moment.kept, KEPT_ROOMS, Printing(), now)]
     return Group(*parts)

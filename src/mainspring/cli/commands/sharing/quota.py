@@ -1,4 +1,4 @@
-"""`mainspring quota`: what tenants are promised, and may use."""
+"""`mainspring quota`: guaranteed and burst capacity of tenants."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from mainspring.client.client import Client
     from mainspring.protocol.rest.sharing import QuotaRequest, QuotaView
 
-_why = click.option("--why", default="", help="Why; it is kept with the deed.")
+_why = click.option("--why", default="", help="Reason, recorded in the audit log.")
 _owner = click.argument("owner", metavar="TENANT", shell_complete=candidates.tenants)
 _pool = click.option(
     "--pool", default="", shell_complete=candidates.pools,
-    help="In this pool only; unless said, in every pool where the tenant has no quota of its own.",
+    help="Pool; if omitted, all pools without a quota of their own.",
 )  # fmt: skip
 
 
@@ -42,7 +42,7 @@ _pool = click.option(
 @reaches_server
 @click.pass_context
 def quota(ctx: click.Context, /, reach: Reach, printing: Printing, watch: bool, limit: int) -> None:
-    """List the quotas of tenants, as they hold now; with a verb, set, raise, book or drop one.
+    """List the effective quotas of tenants; set, raise, book or drop one.
 
     \b
     Examples:
@@ -67,7 +67,7 @@ def quota(ctx: click.Context, /, reach: Reach, printing: Printing, watch: bool, 
 @prints
 @reaches_server
 def show(reach: Reach, printing: Printing, owner: str, pool: str) -> None:
-    """Show what TENANT is promised and may use, and how much of it is in use.
+    """Show the quota of TENANT and its current usage.
 
     \b
     Examples:
@@ -89,9 +89,10 @@ def show(reach: Reach, printing: Printing, owner: str, pool: str) -> None:
 def change_quota(
     reach: Reach, printing: Printing, owner: str, pool: str, change: QuotaChange, why: str, yes: bool
 ) -> None:
-    """Set the quota of TENANT. What is not said stays as it is; `none` says nothing of it any more.
+    """Set the quota of TENANT. Omitted options are unchanged; `none` removes a limit.
 
-    What is guaranteed never waits for what others have on burst. A quota under which nothing can run is asked about.
+    Guaranteed capacity takes precedence over the burst of other tenants. A quota under which nothing can run asks for
+    confirmation.
 
     \b
     Examples:
@@ -112,7 +113,7 @@ def change_quota(
 
 @quota.command(name="raise")
 @_owner
-@click.option("--for", "length", metavar="LENGTH", required=True, help="For how long, such as 4h.")
+@click.option("--for", "length", metavar="DURATION", required=True, help="Duration, such as 4h.")
 @_pool
 @changes_quota
 @_why
@@ -122,7 +123,7 @@ def change_quota(
 def raise_quota(
     reach: Reach, printing: Printing, owner: str, length: str, pool: str, change: QuotaChange, why: str, yes: bool
 ) -> None:
-    """Let another quota hold for TENANT for a while. What is not said is as it holds now.
+    """Override the quota of TENANT temporarily. Omitted options are unchanged.
 
     \b
     Examples:
@@ -153,7 +154,7 @@ def raise_quota(
 @prints
 @reaches_server
 def end_raise(reach: Reach, printing: Printing, owner: str, pool: str, why: str) -> None:
-    """Let the quota itself hold for TENANT again, before its raise is over.
+    """End a temporary quota override of TENANT.
 
     \b
     Examples:
@@ -168,11 +169,11 @@ def end_raise(reach: Reach, printing: Printing, owner: str, pool: str, why: str)
 @quota.command("book")
 @_owner
 @click.argument("name")
-@click.option("--cron", required=True, metavar="CRON", help="When a window begins, such as '0 2 * * *'.")
-@click.option("--zone", default="UTC", show_default=True, metavar="ZONE", help="An IANA time zone, for --cron.")
-@click.option("--for", "length", metavar="LENGTH", required=True, help="How long a window lasts, such as 2h.")
-@click.option("--lead", default="0s", metavar="LENGTH", help="Let it hold so much earlier, such as 10m.")
-@takes_amounts("guaranteed", "", "Guaranteed then, in all: {}.")
+@click.option("--cron", required=True, metavar="CRON", help="Start of each window, such as '0 2 * * *'.")
+@click.option("--zone", default="UTC", show_default=True, metavar="ZONE", help="IANA time zone of --cron.")
+@click.option("--for", "length", metavar="DURATION", required=True, help="Length of a window, such as 2h.")
+@click.option("--lead", default="0s", metavar="DURATION", help="Reserve this much earlier, such as 10m.")
+@takes_amounts("guaranteed", "", "Total guarantee during a window: {}.")
 @_pool
 @_why
 @prints
@@ -181,9 +182,9 @@ def book(
     reach: Reach, printing: Printing, owner: str, name: str, cron: str, zone: str, length: str, lead: str,
     guaranteed: Mapping[str, float | None], pool: str, why: str,
 ) -> None:  # fmt: skip
-    """Reserve capacity ahead: let more be guaranteed to TENANT at recurring times. NAME is what it is called by.
+    """Book capacity for TENANT: raise its guarantee in recurring windows, as booking NAME.
 
-    What others have on burst is taken back as for any guarantee; --lead says how much earlier that begins.
+    As for any guarantee, burst capacity of other tenants is reclaimed; --lead starts that earlier.
 
     \b
     Examples:
@@ -211,7 +212,7 @@ def book(
 @prints
 @reaches_server
 def unbook(reach: Reach, printing: Printing, owner: str, name: str, pool: str, why: str) -> None:
-    """Let what TENANT has booked as NAME not come any more; if it holds now, it ends.
+    """Delete booking NAME of TENANT. An active window ends.
 
     \b
     Examples:
@@ -230,7 +231,7 @@ def unbook(reach: Reach, printing: Printing, owner: str, name: str, pool: str, w
 @prints
 @reaches_server
 def drop(reach: Reach, printing: Printing, owner: str, pool: str, why: str) -> None:
-    """Take a quota of TENANT away: nothing is guaranteed to it there, and it may use what is spare.
+    """Delete a quota of TENANT. It has no guarantee then, and may use spare capacity.
 
     \b
     Examples:
@@ -243,7 +244,7 @@ def drop(reach: Reach, printing: Printing, owner: str, pool: str, why: str) -> N
 
 
 def _holding(client: Client, owner: str, pool: str) -> QuotaView:
-    """The quota that holds in a pool: its own, else the one for every pool without its own."""
+    """Return the quota of a pool, or else the tenant's default quota."""
     own = client.quota(owner, pool)
     return own if own.version or not pool else client.quota(owner)
 
@@ -251,7 +252,7 @@ def _holding(client: Client, owner: str, pool: str) -> QuotaView:
 def _put_confirmed(
     put: Callable[[QuotaRequest], QuotaView], wish: QuotaRequest, owner: str, pool: str, *, yes: bool
 ) -> QuotaView:
-    """Send a wish; if the server asks whether it is meant, because nothing could run, ask that, and send it again."""
+    """Send a request. If the server requires confirmation because nothing could run, ask and send it again."""
     from msgspec.structs import replace
 
     from mainspring.protocol.errors import Refused
@@ -261,8 +262,8 @@ def _put_confirmed(
     except Refused as refused:
         if [fault.where for fault in refused.faults] != ["/confirm"]:
             raise
-    where = f"in pool {pool}" if pool else "in any pool where it has no quota of its own"
-    if not agreed(f"nothing of {owner} will run {where}: is that meant?", yes=yes):
+    where = f"in pool {pool}" if pool else "in pools without a quota of their own"
+    if not agreed(f"no task of {owner} will be able to run {where}. Continue?", yes=yes):
         raise click.Abort
     return put(replace(wish, confirm=True))
 
@@ -279,7 +280,7 @@ def _print_quota(client: Client, quota: QuotaView, printing: Printing) -> None:
     try:
         use = read_use(client, quota.tenant, quota.pool or None)
     except NotFound:
-        # A quota may be set before its pool is there.
+        # The pool of a quota may not exist yet.
         use = None
     line = QuotaLine(**asdict(quota), use=use)
     print_one(line, quota.tenant, printing, lambda: print_facts(*quota_facts(line, printing)))

@@ -1,4 +1,4 @@
-"""What is said of a quota on the command line. What is not said stays as it is; `none` says nothing of it any more."""
+"""Quota options. Omitted options are unchanged; `none` removes a limit."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ Call = TypeVar("Call", bound=Callable[..., object])
 Said = Mapping[str, float | None]
 
 _LIMITS: dict[str, tuple[str, Callable[[str], float]]] = {
-    "weight": ("Its part of what is shared, against the weights of the others.", read_weight),
-    "max_tasks": ("Tasks at a time, at most.", read_count),
-    "max_fan_out": ("Tasks that one fan-out may make, at most.", read_count),
-    "failures_per_hour": ("Failed tasks after which it is throttled for a while.", read_count),
+    "weight": ("Fair-share weight relative to other tenants.", read_weight),
+    "max_tasks": ("Maximum number of concurrent tasks.", read_count),
+    "max_fan_out": ("Maximum number of tasks of a fan-out.", read_count),
+    "failures_per_hour": ("Failed tasks per hour before throttling.", read_count),
 }
 _NEVER_NONE = frozenset({"weight", "failures_per_hour"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuotaChange:
-    """What is to be another than it was."""
+    """Changes to a quota."""
 
     limits: Said
     guaranteed: Said
     burst: Said
 
     def of(self, was: QuotaTerms, why: str) -> QuotaRequest:
-        """The quota with what was said."""
+        """Return the quota with these changes."""
         from msgspec.structs import asdict, replace
 
         from mainspring.protocol.rest.sharing import QuotaRequest
@@ -45,26 +45,26 @@ class QuotaChange:
 
 
 def changes_quota(command: Call) -> Call:
-    """For a command that changes a quota: it takes `change`."""
+    """Add quota options to a command, which gets them as `change`."""
 
     @functools.wraps(command)
     def call(*args: object, guaranteed: Said, burst: Said, **rest: object) -> object:
         typed = {name: rest.pop(name) for name in _LIMITS}
         limits = {name: _read(name, str(text)) for name, text in typed.items() if text is not None}
         if not (limits or guaranteed or burst):
-            raise click.UsageError("say what is to be another, such as --cpu 8 or --max-tasks 100")
+            raise click.UsageError("nothing to change; use options such as --cpu 8 or --max-tasks 100")
         return command(*args, change=QuotaChange(limits=limits, guaranteed=guaranteed, burst=burst), **rest)
 
     for name, (about, _) in reversed(_LIMITS.items()):
         call = click.option(_flag(name), name, metavar="NUMBER", help=about)(call)
-    call = takes_amounts("burst", "burst-", "Beyond what is guaranteed, at most so much: {}.")(call)
-    return takes_amounts("guaranteed", "", "Guaranteed {}.")(call)  # type: ignore[return-value]  # it takes what its options give, not what the command does
+    call = takes_amounts("burst", "burst-", "Burst limit beyond the guarantee: {}.")(call)
+    return takes_amounts("guaranteed", "", "Guaranteed {}.")(call)  # type: ignore[return-value]  # the wrapper has a different signature
 
 
 def _read(name: str, text: str) -> float | None:
     value = read_or_none(_flag(name), text, _LIMITS[name][1])
     if value is None and name in _NEVER_NONE:
-        raise click.UsageError(f"{_flag(name)} {text}: every tenant has one")
+        raise click.UsageError(f"{_flag(name)} can't be {text}")
     return value
 
 

@@ -1,4 +1,4 @@
-"""`mainspring tenants`: who owns work, and what it takes."""
+"""`mainspring tenants`: tenants and their usage."""
 
 from __future__ import annotations
 
@@ -17,8 +17,10 @@ if TYPE_CHECKING:
     from mainspring.protocol.rest.sharing import GrantView
 
 _name = click.argument("name", shell_complete=candidates.tenants)
-_pool = click.option("--pool", shell_complete=candidates.pools, help="Which pool; where runs usually go, unless said.")
-_why = click.option("--why", default="", help="Why; it is kept with the deed.")
+_pool = click.option(
+    "--pool", shell_complete=candidates.pools, help="Pool to show; the server's default pool if omitted."
+)
+_why = click.option("--why", default="", help="Reason, recorded in the audit log.")
 
 
 @click.group("tenants", cls=Noun, invoke_without_command=True)
@@ -29,10 +31,10 @@ _why = click.option("--why", default="", help="Why; it is kept with the deed.")
 @reaches_server
 @click.pass_context
 def tenants(ctx: click.Context, /, reach: Reach, printing: Printing, pool: str | None, watch: bool, limit: int) -> None:
-    """List tenants: everybody who has a job, a schedule or a token, or was described; and what each uses of a pool.
+    """List tenants and their usage of a pool.
 
-    The share of a tenant is the largest part that it has of any resource, and what it is entitled to follows from its
-    weight and from who else has work there. `burst` says that it uses more than it is guaranteed.
+    SHARE is the dominant resource share of a tenant; FAIR SHARE is its entitlement by weight among the tenants with
+    work in the pool. BURST marks tenants that use more than their guarantee.
 
     \b
     Examples:
@@ -55,7 +57,7 @@ def tenants(ctx: click.Context, /, reach: Reach, printing: Printing, pool: str |
 @prints
 @reaches_server
 def show(reach: Reach, printing: Printing, name: str, pool: str | None) -> None:
-    """Show tenant NAME, and what it uses of a pool against its quota there.
+    """Show tenant NAME and its usage and quota in a pool.
 
     \b
     Examples:
@@ -76,15 +78,15 @@ def show(reach: Reach, printing: Printing, name: str, pool: str | None) -> None:
 
 @tenants.command("describe")
 @_name
-@click.option("--title", help="Its name for people.")
-@click.option("--contact", help="Whom to ask.")
-@click.option("--note", help="What else there is to say.")
+@click.option("--title", help="Display name.")
+@click.option("--contact", help="Contact, such as an e-mail address.")
+@click.option("--note", help="Note.")
 @prints
 @reaches_server
 def describe(
     reach: Reach, printing: Printing, name: str, title: str | None, contact: str | None, note: str | None
 ) -> None:
-    """Describe tenant NAME, also one that has nothing yet. What is not said stays as it is.
+    """Set the description of tenant NAME, which may be new. Omitted options are unchanged.
 
     \b
     Examples:
@@ -95,7 +97,7 @@ def describe(
 
     said = {"title": title, "contact": contact, "note": note}
     if all(text is None for text in said.values()):
-        raise click.UsageError("say --title, --contact or --note")
+        raise click.UsageError("use at least one of --title, --contact and --note")
     with reach.client() as client:
         try:
             was: TenantView | None = client.tenant_named(name)
@@ -110,12 +112,14 @@ def describe(
 
 @tenants.command(name="grant-p0")
 @_name
-@click.option("--for", "length", metavar="LENGTH", help="For how long, such as 4h; until it is revoked unless said.")
+@click.option("--for", "length", metavar="DURATION", help="Duration, such as 4h; until revoked if omitted.")
 @_why
 @prints
 @reaches_server
 def grant_p0(reach: Reach, printing: Printing, name: str, length: str | None, why: str) -> None:
-    """Let tenant NAME ask for P0: it waits for no quota, and may preempt what others run at P1 and P2.
+    """Grant priority P0 to tenant NAME.
+
+    P0 bypasses quotas and may preempt P1 and P2 tasks of other tenants.
 
     \b
     Examples:
@@ -139,7 +143,7 @@ def grant_p0(reach: Reach, printing: Printing, name: str, length: str | None, wh
 @prints
 @reaches_server
 def revoke_p0(reach: Reach, printing: Printing, name: str, why: str) -> None:
-    """Let tenant NAME ask for P0 no more; what it has asked for stays as it is.
+    """Revoke the P0 grant of tenant NAME. Submitted runs keep their priority.
 
     \b
     Examples:
@@ -152,7 +156,7 @@ def revoke_p0(reach: Reach, printing: Printing, name: str, why: str) -> None:
 
 
 def _read_lines(client: Client, pool: str | None, limit: int) -> list[TenantLine]:
-    """The tenants with what they use, as far as somebody leads the pool who can tell."""
+    """List the tenants, with usage if the pool has a leader."""
     from msgspec.structs import asdict
 
     from mainspring.cli.render.sharing_tables import TenantLine
@@ -163,7 +167,7 @@ def _read_lines(client: Client, pool: str | None, limit: int) -> list[TenantLine
     try:
         uses = {use.tenant: use for use in client.use(pool)}
     except Unavailable:
-        # Who leads the pool counts what is in use. The names are worth having without it.
+        # Only the leader knows the usage; list the tenants without it.
         uses = {}
     return [TenantLine(**asdict(tenant), use=uses.get(tenant.name), p0=granted.get(tenant.name)) for tenant in listed]
 

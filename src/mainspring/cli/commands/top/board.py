@@ -1,4 +1,4 @@
-"""What `mainspring top` tells: how a server is, what runs, what waits and what failed lately."""
+"""Data of `mainspring top`: server status, running, waiting and recently failed work."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ _MINUTE = timedelta(minutes=1)
 
 
 class Board(msgspec.Struct, frozen=True, kw_only=True):
-    """A moment."""
+    """Snapshot of a server."""
 
     at: datetime
     server: ServerView
     level: LevelView
     workers: list[WorkerView]
     running: Count
-    """Tasks on workers."""
+    """Assigned and running tasks."""
     queued: dict[str, Count]
-    """Tasks that wait for a worker, by priority."""
+    """Queued tasks by priority."""
     runs_per_minute: float
-    """How many runs were asked for in the last minute."""
+    """Runs submitted in the last minute."""
     going: list[RunView]
     waiting: list[TaskView]
     failed: list[RunView]
@@ -49,7 +49,7 @@ class Board(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_board(client: Client) -> Board:
-    """Ask for all of it."""
+    """Fetch a snapshot."""
     latest = list(client.runs(limit=_LATEST_RUNS))
     now = MachineClock().wall()
     return Board(
@@ -70,16 +70,16 @@ def read_board(client: Client) -> Board:
 
 
 def pace(latest: Sequence[RunView], now: datetime) -> float:
-    """Runs per minute, from the latest ones: of the last minute, or of as long as they reach back if that is less."""
+    """Return runs per minute over the last minute, or over the span of the latest runs if that is shorter."""
     young = [run for run in latest if now - run.created_at <= _MINUTE]
     if not young or len(young) < len(latest):
         return float(len(young))
-    reach = max((now - young[-1].created_at).total_seconds(), 1.0)
-    return len(young) / reach * 60 if len(young) == _LATEST_RUNS else float(len(young))
+    span = max((now - young[-1].created_at).total_seconds(), 1.0)
+    return len(young) / span * 60 if len(young) == _LATEST_RUNS else float(len(young))
 
 
 def headline(board: Board) -> list[str]:
-    """Two lines about the whole."""
+    """Return two summary lines."""
     ready = sum(worker.status == "ready" for worker in board.workers)
     leads = f"leads {', '.join(board.server.leads)}" if board.server.leads else "leads nothing"
     level = "" if board.level.level == "normal" else f", level {board.level.level}"
@@ -95,24 +95,24 @@ def headline(board: Board) -> list[str]:
 
 
 def say_count(count: Count) -> str:
-    """A number, with a + if there may be more."""
+    """Format a count, with a + for a lower bound."""
     return f"{count.value}+" if count.at_least else f"{count.value}"
 
 
 def print_board(board: Board, printing: Printing) -> None:
-    """Print it once."""
+    """Print a snapshot."""
 
     def for_people() -> None:
         for line in headline(board):
             click.echo(line)
         _print_part("running", board.going, RUNS, printing)
         _print_part("waiting", board.waiting, TASKS, printing)
-        _print_part("failed lately", board.failed, RUNS, printing)
+        _print_part("recently failed", board.failed, RUNS, printing)
 
     print_one(board, board.server.name, printing, for_people)
 
 
 def _print_part(title: str, rows: Sequence[T], table: Table[T], printing: Printing) -> None:
-    click.echo(f"\n{title}: {len(rows) or 'nothing'}")
+    click.echo(f"\n{title}: {len(rows) or 'none'}")
     if rows:
         print_rows(rows, table, printing)

@@ -1,8 +1,8 @@
-"""`mainspring top` at a terminal: reads on one thread, listens on another, and draws and takes keys on the main one.
+"""Interactive `mainspring top`: one thread fetches, one follows events, and the main thread draws and handles keys.
 
-1. The server is asked for everything at most once a second, and only if something has happened; else every few seconds.
-2. What is drawn is the last board that came. While the server does not answer the old one stays, and says so.
-3. Keys change a `Screen`, which knows nothing of servers; what it wants to have done is done here.
+1. The board is fetched at most once a second after events, otherwise every few seconds.
+2. The latest board is drawn. While the server does not answer, the old one stays and is marked as stale.
+3. Keys change a `Screen`, which does no I/O; the actions it returns are performed here.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 _SHORTEST_SECONDS = 1.0
-"""Between two readings."""
+"""Minimum interval between fetches."""
 _LONGEST_SECONDS = 5.0
-"""Also if nothing has happened."""
+"""Maximum interval between fetches, without events."""
 _KEY_SECONDS = 0.25
 _TAIL_LINES = 500
 
 
 class Dashboard:
-    """What goes on, until somebody has seen enough."""
+    """The interactive view, until the user quits."""
 
     def __init__(self, reach: Reach, printing: Printing) -> None:
         self._reach = reach
@@ -51,7 +51,7 @@ class Dashboard:
         self._screen = Screen()
 
     def run(self) -> None:
-        """Show it. Raises what the first question is answered with, if that is an error, or what ends the reading."""
+        """Show the view. Raises the error of the first fetch, or one that ends fetching."""
         with self._reach.client() as client:
             self._board = read_board(client)
         threads = [threading.Thread(target=work, daemon=True) for work in (self._read, self._listen)]
@@ -62,7 +62,7 @@ class Dashboard:
                 while self._take(keyboard.read(_KEY_SECONDS)):
                     live.refresh()
         except EOFError:
-            # The terminal is gone, and with it whoever looked on.
+            # The terminal was closed.
             pass
         finally:
             self._over.set()
@@ -71,7 +71,7 @@ class Dashboard:
             raise self._fault
 
     def _take(self, keys: list[str]) -> bool:
-        """Follow the keys; whether to go on."""
+        """Handle keys; return whether to continue."""
         for key in keys:
             wish = self._screen.press(key, self._board)
             if wish is None:
@@ -83,7 +83,7 @@ class Dashboard:
         return self._fault is None or isinstance(self._fault, Unavailable)
 
     def _told(self, tell: Callable[[Client, Printing, str], None], id: str) -> list[str]:
-        """What a command would print, as lines."""
+        """Capture the output of a command as lines."""
         printing = replace(self._printing, color="never")
         kept = io.BytesIO()
         page = io.TextIOWrapper(kept, encoding="utf-8", write_through=True)
@@ -92,14 +92,14 @@ class Dashboard:
                 tell(client, printing, id)
             except MainspringError as error:
                 return str(error).splitlines()
-        return kept.getvalue().decode(errors="replace").splitlines() or ["nothing was printed"]
+        return kept.getvalue().decode(errors="replace").splitlines() or ["no output"]
 
     def _draw(self) -> RenderableType:
         is_old = isinstance(self._fault, Unavailable)
         return self._screen.draw(self._board, self._clock.wall(), is_old=is_old)
 
     def _read(self) -> None:
-        """Keep the board up to date: for a thread of its own."""
+        """Keep the board up to date; runs in its own thread."""
         with self._reach.client() as client:
             while not self._over.wait(_SHORTEST_SECONDS):
                 self._changed.wait(_LONGEST_SECONDS - _SHORTEST_SECONDS)
@@ -111,7 +111,7 @@ class Dashboard:
                     self._fault = error
 
     def _listen(self) -> None:
-        """Note that something has happened: for a thread of its own."""
+        """Follow events; runs in its own thread."""
         while not self._over.is_set():
             try:
                 with self._reach.watching_client() as client, client.events() as events:
@@ -121,7 +121,7 @@ class Dashboard:
                         if event is not None:
                             self._changed.set()
             except MainspringError:
-                # Without the stream the board is still read every few seconds, and says if nobody answers.
+                # Without the stream the board is still fetched every few seconds, and marked if the server is down.
                 self._over.wait(_LONGEST_SECONDS)
 
 

@@ -1,4 +1,4 @@
-"""Keys as they are pressed, without waiting for a line. The terminal is as it was afterwards."""
+"""Read key presses without line buffering, and restore the terminal afterwards."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _MOST_AT_ONCE = 1_024
 
 @contextmanager
 def pressed_keys() -> Iterator[Keyboard]:
-    """The keyboard, key by key, for as long as the block lasts. Ctrl-C still interrupts."""
+    """Read the keyboard key by key within the block. Ctrl-C still interrupts."""
     terminal = sys.stdin.fileno()
     before = termios.tcgetattr(terminal)
     try:
@@ -33,13 +33,13 @@ def pressed_keys() -> Iterator[Keyboard]:
 
 
 class Keyboard:
-    """Where keys come from."""
+    """Source of key presses."""
 
     def __init__(self, terminal: int) -> None:
         self._terminal = terminal
 
     def read(self, seconds: float) -> list[str]:
-        """The keys that are pressed within so long; none if there are none. Raises EOFError if nobody is there."""
+        """Return the keys pressed within a time, possibly none. Raises EOFError if the terminal is closed."""
         ready, _, _ = select.select([self._terminal], [], [], seconds)
         if not ready:
             return []
@@ -50,6 +50,6 @@ class Keyboard:
 
 
 def keys_in(data: bytes) -> list[str]:
-    """What was pressed: a letter as itself, others by their names; what has no name is left out."""
+    """Decode keys: printable ones as themselves, others by name; unknown ones are ignored."""
     keys = (_NAMES.get(key) or key.decode(errors="ignore") for key in _KEY.findall(data))
     return [key for key in keys if key and (len(key) > 1 or key.isprintable()) and not key.startswith("\x1b")]

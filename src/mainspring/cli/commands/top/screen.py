@@ -1,10 +1,10 @@
-"""The screen of `mainspring top`: what is on it, and what each key does. It asks nobody and waits for nothing.
+"""The screen of `mainspring top`: its state and key bindings, without I/O.
 
-Three layers, the upper one takes the keys:
+Three layers; the topmost handles the keys:
 
-    a list        one of VIEWS; a cursor, and a filter on what its lines say
-    a page        text that was opened with enter or l; escape or q closes it
-    a line        what is typed behind / or :
+    list          one of VIEWS, with a cursor and a text filter
+    page          text opened with enter or l; escape or q closes it
+    input line    text typed after / or :
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Part(Generic[T]):
     has_logs: bool = False
 
     def left(self, board: Board, words: str) -> Sequence[T]:
-        """The rows that a filter leaves."""
+        """Return the rows that match a filter."""
         rows = self.rows(board)
         if not words or not rows:
             return rows
@@ -49,13 +49,13 @@ class Part(Generic[T]):
         return [row for row, line in zip(rows, lines, strict=True) if words.lower() in line.lower()]
 
     def ids(self, board: Board, words: str) -> list[str]:
-        """What its lines are about."""
+        """Return the ids of the rows."""
         return [self.table.id(row) for row in self.left(board, words)]
 
     def draw(self, board: Board, words: str, room: int, marked: int, now: datetime) -> list[RenderableType]:
-        """Its title and as many rows as there is room for, the marked one among them; each takes a line."""
+        """Draw the title and as many rows as fit, including the marked one; each takes a line."""
         rows = self.left(board, words)
-        drawn: list[RenderableType] = [Text(f"{self.title}: {len(rows) or 'nothing'}", style="bold")]
+        drawn: list[RenderableType] = [Text(f"{self.title}: {len(rows) or 'none'}", style="bold")]
         if not rows:
             return drawn
         most = max(1, room - 2)
@@ -69,17 +69,17 @@ class Part(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What whoever pressed a key wants to have done."""
+    """Action requested by a key."""
 
     act: Literal["quit", "show", "logs"]
     id: str = ""
 
 
-_RUN_COLUMNS = ("job", "state", "priority", "took", "because", "id")
+_RUN_COLUMNS = ("job", "state", "priority", "took", "reason", "id")
 _GOING_COLUMNS = ("job", "state", "priority", "tasks", "took", "id")
-_TASK_COLUMNS = ("name", "state", "worker", "ran", "because", "id")
-_WAITING_COLUMNS = ("name", "state", "since", "because", "id")
-_WORKER_COLUMNS = ("id", "status", "hold", "running", "cpu", "heard")
+_TASK_COLUMNS = ("name", "state", "worker", "ran", "reason", "id")
+_WAITING_COLUMNS = ("name", "state", "since", "reason", "id")
+_WORKER_COLUMNS = ("id", "status", "hold", "running", "cpu", "last_heartbeat")
 _SCHEDULE_COLUMNS = ("name", "job", "state", "fires", "next")
 AnyPart: TypeAlias = "Part[RunView] | Part[TaskView] | Part[WorkerView] | Part[ScheduleView]"
 
@@ -87,7 +87,7 @@ VIEWS: dict[str, tuple[AnyPart, ...]] = {
     "overview": (
         Part("running", RUNS, _GOING_COLUMNS, lambda board: board.going, has_logs=True),
         Part("waiting", TASKS, _WAITING_COLUMNS, lambda board: board.waiting, has_logs=True),
-        Part("failed lately", RUNS, _RUN_COLUMNS, lambda board: board.failed, has_logs=True),
+        Part("recently failed", RUNS, _RUN_COLUMNS, lambda board: board.failed, has_logs=True),
     ),
     "runs": (Part("runs", RUNS, _RUN_COLUMNS, lambda board: board.latest, has_logs=True),),
     "tasks": (Part("tasks", TASKS, _TASK_COLUMNS, lambda board: board.tasks, has_logs=True),),
@@ -95,13 +95,13 @@ VIEWS: dict[str, tuple[AnyPart, ...]] = {
     "schedules": (Part("schedules", SCHEDULES, _SCHEDULE_COLUMNS, lambda board: board.schedules),),
 }
 KEYS = (
-    ("tab", "the next list; also :runs :tasks :workers :schedules :overview"),
-    ("up, down, k, j", "another line; page up and page down for many"),
-    ("enter", "show what is in the line"),
-    ("l", "the logs of a run or a task"),
-    ("/", "only lines that contain something; escape for all"),
+    ("tab", "next list; also :runs :tasks :workers :schedules :overview"),
+    ("up, down, k, j", "move the cursor; page up and page down by page"),
+    ("enter", "show details"),
+    ("l", "show logs of a run or task"),
+    ("/", "filter lines; escape to clear"),
     ("escape", "back"),
-    ("q", "back, and in the end quit"),
+    ("q", "back, or quit"),
 )
 _HEADER_LINES = 3
 _PAGE = 10
@@ -109,24 +109,24 @@ _FEWEST_LINES = 3
 
 
 class Screen:
-    """What is on the screen."""
+    """State of the screen."""
 
     def __init__(self) -> None:
         self.view = "overview"
         self.cursor = 0
         self.filter = ""
         self.typed: str | None = None
-        """What is being typed, with the / or : before it."""
+        """The input line, with its leading / or :."""
         self.page: list[str] | None = None
         self._title = ""
         self._top = 0
 
     def open(self, title: str, lines: Sequence[str]) -> None:
-        """Show a text over the list."""
+        """Open a page over the list."""
         self._title, self.page, self._top = title, list(lines), 0
 
     def press(self, key: str, board: Board) -> Wish | None:
-        """Take a key."""
+        """Handle a key; return the action it requests, if any."""
         if self.typed is not None:
             self._type(key)
         elif self.page is not None:
@@ -136,7 +136,7 @@ class Screen:
         return None
 
     def _type(self, key: str) -> None:
-        assert self.typed is not None, "it is asked only while something is typed"
+        assert self.typed is not None, "called only while the input line is open"
         match key:
             case "escape":
                 self.typed = None
@@ -149,7 +149,7 @@ class Screen:
                 self.typed += key
 
     def _follow(self, typed: str) -> None:
-        """What was typed is complete."""
+        """Apply the input line."""
         word = typed[1:].strip()
         if typed.startswith("/"):
             self.filter, self.cursor = word, 0
@@ -192,7 +192,7 @@ class Screen:
         return None
 
     def _wish(self, key: str, board: Board) -> Wish | None:
-        """Something about the line where the cursor is, if there is one."""
+        """Return the action of a key on the row under the cursor, if there is one."""
         lines = [(part, line) for part in VIEWS[self.view] for line in part.ids(board, self.filter)]
         if not lines:
             return None
@@ -209,7 +209,7 @@ class Screen:
         return self.cursor
 
     def draw(self, board: Board, now: datetime, *, is_old: bool) -> RenderableType:
-        """All of it, in as many lines as there are."""
+        """Draw the whole screen."""
         size = shutil.get_terminal_size()
         room = max(_FEWEST_LINES, size.lines - _HEADER_LINES - 1)
         body = self._draw_page(room) if self.page is not None else self._draw_lists(board, now, room)
@@ -217,14 +217,14 @@ class Screen:
 
     def _draw_header(self, board: Board, now: datetime, *, is_old: bool) -> Text:
         first, second = headline(board)
-        age = f"  no answer, this is from {say_ago(board.at, now)}" if is_old else ""
+        age = f"  no answer, last update {say_ago(board.at, now)}" if is_old else ""
         tabs = " ".join(f"[{view}]" if view == self.view else f" {view} " for view in VIEWS)
         lines = Text.assemble((first, "bold"), (age, "red"), "\n", second, "\n", (tabs, "dim"))
         lines.no_wrap, lines.overflow = True, "crop"
         return lines
 
     def _draw_lists(self, board: Board, now: datetime, room: int) -> RenderableType:
-        """The lists of the view, each with its share of the room, the line of the cursor in view."""
+        """Draw the lists of the view, each with its share of the height and the cursor in view."""
         parts = VIEWS[self.view]
         counts = [len(part.ids(board, self.filter)) for part in parts]
         marked = self._clamped(sum(counts))
@@ -238,7 +238,7 @@ class Screen:
         return Group(*drawn, *(Text() for _ in range(left)))
 
     def _draw_page(self, room: int) -> Text:
-        assert self.page is not None, "it is drawn only while it is open"
+        assert self.page is not None, "called only while a page is open"
         self._top = max(0, min(self._top, len(self.page) - room + 1))
         lines = self.page[self._top : self._top + room - 1]
         clean = ("".join(letter if letter.isprintable() else " " for letter in line) for line in lines)

@@ -1,4 +1,4 @@
-"""`mainspring top`: everything that goes on, at a glance."""
+"""`mainspring top`: live overview of a server."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from mainspring.cli.options import Printing, Reach, prints, reaches_server
 @prints
 @reaches_server
 def top(reach: Reach, printing: Printing) -> None:
-    """Show what runs, what waits and what failed lately, until `q`; ? lists the keys. Without a terminal, once.
+    """Show a live overview of running, waiting and failed work.
+
+    ? lists the keys. Without a terminal, the overview is printed once.
 
     \b
     Examples:
