@@ -1,1 +1,1 @@
-"""The pages: those that are made are what the tool makes, and no link leads nowhere."""
+"""The docs: generated pages are current, and links resolve."""

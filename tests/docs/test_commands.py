@@ -1,4 +1,4 @@
-"""What the pages and unit files tell people to type can be typed: the commands are there, with these options."""
+"""Commands in docs and unit files exist, with the options shown."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ _STARTED = re.compile(r"^ExecStart=\S+/mainspring (.+)$", re.MULTILINE)
 
 
 def typed(page: Path) -> list[str]:
-    """The commands in the blocks and in the sentences of a page, without the first word."""
+    """The commands in code blocks and sentences of a page, without the program name."""
     text = page.read_text(encoding="utf-8").replace("\\\n", " ")
     return [*(line for block in _BLOCK.findall(text) for line in _TYPED.findall(block)), *_SAID.findall(prose(page))]
 
 
 def unknown(line: str) -> Iterator[str]:
-    """What is wrong with a line: words before options that are no command, and options that it does not have."""
+    """The faults of a command line: unknown commands and unknown options."""
     words = shlex.split(re.split(r" [|>] | *#", line)[0])
     words[0] = ALIASES.get(words[0], words[0])
     path = words[0] if words[0] in TREE else ""
@@ -44,20 +44,20 @@ def unknown(line: str) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(PROJECT)))
-def test_every_command_on_a_page_is_there_with_its_options(page: Path) -> None:
+def test_every_command_on_a_page_exists_with_its_options(page: Path) -> None:
     wrong = {line: found for line in typed(page) if (found := list(unknown(line)))}
 
     assert wrong == {}
 
 
 @pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.stem)
-def test_every_unit_starts_a_command_that_is_there(unit: Path) -> None:
+def test_every_unit_starts_an_existing_command(unit: Path) -> None:
     (line,) = _STARTED.findall(unit.read_text(encoding="utf-8"))
 
     assert list(unknown(line)) == []
 
 
-def test_a_command_that_is_not_there_is_found() -> None:
+def test_an_unknown_command_is_found() -> None:
     assert list(unknown("submit day.yaml -p day=1 --wait  # and wait")) == []
     assert list(unknown("audit verify --against heads.json")) == []
     assert list(unknown("submit day.yaml --wiat")) == ["--wiat"]

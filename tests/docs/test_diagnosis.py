@@ -1,4 +1,4 @@
-"""The page about diagnoses has every reason, and every change that can be supposed is one."""
+"""The diagnosis page lists every reason and every what-if change."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def test_every_reason_has_a_line() -> None:
     assert sorted(lines) == sorted(reason.value for reason in Reason)
 
 
-def test_every_change_that_the_page_names_can_be_supposed() -> None:
+def test_every_change_on_the_page_is_a_what_if_change() -> None:
     table = PAGE.partition("| words | what is supposed |")[2].partition("\n\n")[0]
     words = [word for row in table.splitlines() for word in re.findall(r"`([^`]+)`", row.partition(" | ")[0])]
 

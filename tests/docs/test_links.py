@@ -1,4 +1,4 @@
-"""Links between pages lead to pages and headings that are there, and the index has every page."""
+"""Links between pages resolve, headings included, and the index lists every page."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ def prose(page: Path) -> str:
 
 
 def links(page: Path) -> list[str]:
-    """Where the links of a page lead, without those to other sites."""
+    """The targets of the links of a page, without other sites."""
     return [link for link in _LINK.findall(prose(page)) if "://" not in link and not link.startswith("mailto:")]
 
 
 @cache
 def anchors(page: Path) -> frozenset[str]:
-    """The names of the headings of a page, as sites that show Markdown make them."""
+    """The names of the headings of a page, as Markdown renderers create them."""
     found: set[str] = set()
     for heading in _HEADING.findall(prose(page)):
         name = re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
@@ -41,7 +41,7 @@ def anchors(page: Path) -> frozenset[str]:
 
 
 def broken(page: Path) -> list[str]:
-    """The links of a page that lead nowhere."""
+    """The broken links of a page."""
     found = []
     for link in links(page):
         path, _, anchor = link.partition("#")
@@ -52,7 +52,7 @@ def broken(page: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(PROJECT)))
-def test_every_link_leads_somewhere(page: Path) -> None:
+def test_every_link_resolves(page: Path) -> None:
     assert broken(page) == []
 
 
@@ -62,7 +62,7 @@ def test_the_index_has_every_page() -> None:
     assert set(DOCS.rglob("*.md")) - UNLISTED - listed == set()
 
 
-def test_a_link_that_leads_nowhere_is_found(tmp_path: Path) -> None:
+def test_a_broken_link_is_found(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text("# A page\n\n[a](gone.md) [b](#a-page) [c](#gone)\n\n```\n[d](code.md)\n```\n")
 

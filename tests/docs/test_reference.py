@@ -1,4 +1,4 @@
-"""The pages that say what the code says are what the tool makes of it."""
+"""Generated pages are what the generator makes of the code."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from tools.reference import PAGES, made, target_of
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_a_made_page_is_what_is_made_now(page: str) -> None:
+def test_a_generated_page_is_current(page: str) -> None:
     assert target_of(page).read_text(encoding="utf-8") == made(page), "run `make reference`"
 
 
 @pytest.mark.processes
-def test_a_page_does_not_depend_on_where_it_is_made() -> None:
+def test_a_generated_page_does_not_depend_on_the_machine() -> None:
     """Another terminal, another home, another zone, another order of hashes."""
     program = "from tools.reference import PAGES, made\nfor page in PAGES:\n    print(made(page), end='')"
     elsewhere = {

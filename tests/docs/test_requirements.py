@@ -1,4 +1,4 @@
-"""docs/requirements.md: every id that code, tests and docs mention has its line there, once."""
+"""docs/requirements.md: every id mentioned in code, tests and docs has one line."""
 
 from __future__ import annotations
 

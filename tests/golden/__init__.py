@@ -1,17 +1,17 @@
-"""Golden files: all that users, workers, other servers and stores see of the program, as text that a person can read.
+"""Golden files: everything that users, workers, other servers and stores see of the program, as readable text.
 
-    python -m tests.golden            write them all anew (`make golden`)
-    python -m tests.golden wire cli   write these
+    python -m tests.golden            rewrite them all (`make golden`)
+    python -m tests.golden wire cli   rewrite these
 
 `tests/golden/test_golden.py` fails if a file in `expected/` is not what the code makes, and shows the difference. A
-rename inside of the program changes none of them. Whoever changes one on purpose commits it with the code: the diff of
-the golden file is what reviewers look at, and what the changelog tells.
+rename inside the program changes none of them. Commit an intended change together with the code: reviewers read the
+diff of the golden file, and the changelog mentions it.
 
-Made pages of docs/reference pin other things already, and are compared by tests/docs/test_reference.py:
+Generated pages of docs/reference are compared by tests/docs/test_reference.py:
 
-    settings.md    what each setting is for, in words (names, bounds and defaults are here too)
+    settings.md    the purpose of each setting (names, bounds and defaults are in the golden files too)
     pipeline.md    every field of a pipeline.yaml; tests/sdk compares the schema that editors use
-    sdk.md         what the exports of `mainspring` and `mainspring.testing` say of themselves
+    sdk.md         the docstrings of what `mainspring` and `mainspring.testing` export
 
 tests/api/matrix.txt pins which role may call which route.
 """

@@ -1,4 +1,4 @@
-"""Write golden files anew: `python -m tests.golden [NAME ..]`, all of them if none is named."""
+"""Rewrite golden files: `python -m tests.golden [NAME ..]`; all of them by default."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.postgres import FORGETFUL, running_postgres
 
 
 def main(names: Sequence[str]) -> int:
-    """Write the named files; 2 if one of them is none."""
+    """Write the named files. Return 2 if a name is unknown."""
     known = [*FILES, POSTGRES]
     wanted = [next((file for file in known if file in {name, f"{name}.txt", f"{name}.json"}), None) for name in names]
     if None in wanted:

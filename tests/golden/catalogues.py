@@ -1,4 +1,4 @@
-"""The names and sentences that the program tells: errors, metrics, settings, variables, codes, events, messages."""
+"""The names and texts of the program: errors, metrics, settings, variables, codes, log events, messages."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ CODES: Mapping[str, type[Enum]] = {
     "faults of mainspring smoke": FaultCode,
     "answers of mainspring doctor": Answer,
 }
-"""Codes that are in the API, in rows, in logs or in labels, by what they are for."""
+"""Codes in the API, rows, logs or labels, by purpose."""
 
 
 def errors_text() -> str:
@@ -98,7 +98,7 @@ def metrics_text() -> str:
     """Each metric: its name, type, labels, help, and the limits of its buckets."""
     numbers = metrics.Metrics()
     numbers.watch(dict)
-    Timetable(None, MachineClock(), numbers.registry)  # type: ignore[arg-type]  # it is asked for nothing
+    Timetable(None, MachineClock(), numbers.registry)  # type: ignore[arg-type]  # not used
     numbers.add(LevelNumbers(_NoLevels))
     lines = []
     for collector in list(numbers.registry._collector_to_names):
@@ -118,7 +118,7 @@ def metrics_text() -> str:
 
 
 def settings_text() -> str:
-    """Each setting: its type, default and bounds. What it is for is in docs/reference/settings.md."""
+    """Each setting: its type, default and bounds. Its purpose is in docs/reference/settings.md."""
     lines = [
         f"{one.name}: {'int' if one.is_whole else 'float'} = {one.default!r}, from {one.least!r} to {one.most!r}"
         for one in SETTINGS.values()
@@ -135,7 +135,7 @@ def variables_text() -> str:
 
 
 def codes_text() -> str:
-    """Each code that is stored or told, by what it is for, in its order."""
+    """Each code that is stored or sent, by purpose, in declaration order."""
     lines = []
     for title, kind in CODES.items():
         values = [f"{one.name} {one.value}" if isinstance(one.value, int) else str(one.value) for one in kind]
@@ -156,7 +156,7 @@ def events_text() -> str:
 
 
 def messages_text() -> str:
-    """Each text of three words or more, with {} for what is filled in: what people are told, wherever it is made."""
+    """Each text of three words or more, with {} as placeholders."""
     return "\n".join(sorted({compact(text)[1:-1] for text in _sentences()})) + "\n"
 
 
@@ -168,7 +168,7 @@ def _below(kind: type[errors.MainspringError]) -> Iterator[type[errors.Mainsprin
 
 
 class _NoLevels(Levels):
-    """The levels of a server that has seen no pool."""
+    """The degradation levels of a server without pools."""
 
     def __init__(self) -> None: ...
 
@@ -177,7 +177,7 @@ class _NoLevels(Levels):
 
 
 def _reasons(source: Source) -> Iterator[str]:
-    """The codes of `MainspringError.reason`; {} for what is filled in."""
+    """The codes of `MainspringError.reason`, with {} as placeholders."""
     for node in ast.walk(source.tree):
         if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call):
             for keyword in node.exc.keywords:
@@ -206,7 +206,7 @@ def sources() -> list[Source]:
 
 @cache
 def _texts() -> list[tuple[Source, str]]:
-    """Every text of the program that is no docstring."""
+    """Every string of the program except docstrings."""
     return [(source, text) for source in sources() for text in _texts_in(source)]
 
 
@@ -233,7 +233,7 @@ def _sentences() -> Iterator[str]:
 
 
 def _read_from_environment(source: Source) -> Iterator[str]:
-    """Names that are looked up in the environment by a text in the code."""
+    """Names of environment variables that the code reads."""
     for node in ast.walk(source.tree):
         match node:
             case (

@@ -17,11 +17,11 @@ from tests.golden.shapes import compact
 from tests.house_rules.source import Source, last_name
 
 _MANY = 10
-"""An option that so many commands have alike is told once."""
+"""An option that this many commands share is listed once."""
 
 
 def commands_text() -> str:
-    """One block for each command; an option that many commands have alike is told once, at the beginning."""
+    """One block for each command; shared options are listed once, at the beginning."""
     tree = {"": main, **{f" {path}": command for path, command in walk(click.Context(main, info_name="mainspring"))}}
     counts = Counter(text for command in tree.values() for text in _parameters(command).values())
     shared = {text for text, count in counts.items() if count >= _MANY}
@@ -67,7 +67,7 @@ def _parameters(command: click.Command) -> dict[str, str]:
 
 
 def _parameter(parameter: click.Parameter, context: click.Context) -> Iterator[str]:
-    """How a parameter is written, of which type it is, and what it is if nobody says it."""
+    """The syntax, type and default of a parameter."""
     yield ", ".join([*parameter.opts, *parameter.secondary_opts])
     yield _type(parameter)
     if isinstance(parameter, click.Argument) or not getattr(parameter, "is_flag", False):

@@ -1,4 +1,4 @@
-"""The golden files: which there are, what makes each, and how one that differs is told."""
+"""The golden files, their generators, and how a difference is reported."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from tests.golden.shapes import written
 
 EXPECTED = Path(__file__).parent / "expected"
 POSTGRES = "schema-postgres.txt"
-"""It needs a database, so that it is made in another way than the others."""
+"""It needs a database, and has its own test."""
 _MOST_LINES = 200
 
 
 def openapi_text() -> str:
-    """The OpenAPI document with sorted keys: what fits stands on one line.
+    """The OpenAPI document with sorted keys; short values are on one line.
 
     Examples are left out, and an answer that is a problem is what it says.
     """
@@ -48,17 +48,17 @@ FILES: Mapping[str, Callable[[], str]] = {
     "public.txt": public.public_text,
     "schema-sqlite.txt": lambda: asyncio.run(schemas.sqlite_text()),
 }
-"""Each golden file, and who makes its text."""
+"""Each golden file, with its generator."""
 
 
 def expected(name: str) -> str:
-    """What a golden file says; nothing if there is none."""
+    """The content of a golden file; empty if it does not exist."""
     path = EXPECTED / name
     return path.read_text(encoding="utf-8") if path.exists() else ""
 
 
 def rewrite(name: str, text: str) -> bool:
-    """Let a golden file say this; whether that changed it."""
+    """Write a golden file. Return whether it changed."""
     if expected(name) == text:
         return False
     (EXPECTED / name).write_text(text, encoding="utf-8")
@@ -66,7 +66,7 @@ def rewrite(name: str, text: str) -> bool:
 
 
 def difference(name: str, text: str) -> str:
-    """How a text differs from its golden file, and what to do about it; nothing if it does not."""
+    """The difference between a text and its golden file, with a hint; empty if they are equal."""
     before = expected(name).splitlines()
     after = text.splitlines()
     if before == after:

@@ -1,4 +1,4 @@
-"""What processes of ours say to each other: workers and servers, agents and guards, guards and children, servers."""
+"""Messages between processes: workers and servers, agents and supervisors, supervisors and children, servers."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ LINKS: Mapping[str, Messages] = {
     "from a guard to a child": get_args(child_wire.ToChild),
     "from a child to its guard": get_args(child_wire.FromChild),
 }
-"""Each direction of each link, and the messages that go there: msgpack, in lists."""
+"""Each direction of each link, with its messages: lists in msgpack."""
 
 PEERS: Mapping[str, tuple[object, object]] = {
     forwarding.ASK: (forwarding._Question, Answered),
@@ -42,11 +42,11 @@ PEERS: Mapping[str, tuple[object, object]] = {
     forwarding.SUPPOSE: (forwarding._SupposeQuestion, Outcome | None),
     forwarding.SUMS: (forwarding._StandingQuestion, list[WaitingSum]),
 }
-"""What one server asks another, and what it answers: msgpack by HTTP."""
+"""Requests between servers, and their replies: msgpack over HTTP."""
 
 
 NEVER_SENT = frozenset({"rows"})
-"""What the leader itself adds to an act."""
+"""Fields that the leader adds."""
 
 
 def tag_of(kind: type[msgspec.Struct]) -> str:
@@ -55,7 +55,7 @@ def tag_of(kind: type[msgspec.Struct]) -> str:
 
 
 def all_events() -> list[type[events.Event]]:
-    """Every event that can happen, by name: those with a tag."""
+    """Every event that has a tag."""
     found, ahead = [], [events.Event]
     while ahead:
         kind = ahead.pop()
@@ -66,7 +66,7 @@ def all_events() -> list[type[events.Event]]:
 
 
 def acts() -> list[type[events.Event]]:
-    """Those events that one server can have another carry out."""
+    """Events that one server can forward to another."""
     return [kind for kind in all_events() if issubclass(kind, events.Asked)]
 
 
@@ -87,7 +87,7 @@ def wire_text() -> str:
 
 
 def peers_text() -> str:
-    """What servers ask each other, and what else goes over a socket."""
+    """Messages between servers, and other messages over sockets."""
     lines = [
         f"header: {peers.SECRET_HEADER}",
         f"logs: GET {logs.LOGS}ATTEMPT",

@@ -1,4 +1,4 @@
-"""What programs may import, with its signatures: `mainspring` and `mainspring.testing`. Everything else is private."""
+"""Public imports with their signatures: `mainspring` and `mainspring.testing`. Everything else is private."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SPECIAL = frozenset({"__call__", "__enter__", "__exit__", "__aenter__", "__aexi
 
 
 def public_text() -> str:
-    """One block for each export, and for what the exports take as options and give back."""
+    """One block for each export, its option types and its return types."""
     lines: list[str] = []
     for module in (mainspring, testing):
         for name in sorted(exported(module)):
@@ -46,7 +46,7 @@ def _export(name: str, thing: object) -> Iterator[str]:
 
 
 def _members(kind: type) -> Iterator[str]:
-    """The public methods, properties and attributes of a class, those that it inherits from ours included."""
+    """The public methods, properties and attributes of a class, including inherited ones of the package."""
     ours = [each for each in kind.__mro__ if each.__module__.startswith("mainspring")]
     names = {name for each in ours for name in (*vars(each), *vars(each).get("__annotations__", {}))}
     for name in sorted(names):
@@ -76,7 +76,7 @@ def _annotated(kind: type, name: str) -> str:
 
 
 def _returned(call: Callable[..., object] | None) -> str:
-    """What a property is."""
+    """The type of a property."""
     hint = getattr(call, "__annotations__", {}).get("return")
     return f": {hint}" if hint is not None else ""
 

@@ -1,4 +1,4 @@
-"""The schema of both stores, as their migrations leave it."""
+"""The schema of both stores after their migrations."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ async def postgres_text(url: str) -> str:
 
 
 async def sqlite_text() -> str:
-    """The statements that make an empty file."""
+    """The statements that create an empty file."""
     store = SqliteStore.open(":memory:", clock=MachineClock(), run=inline)
     try:
         query = "SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL ORDER BY tbl_name, type DESC, name"

@@ -1,4 +1,4 @@
-"""The shape of a type as it is encoded, an example of it, and both beside each other.
+"""The encoded shape of a type, with an example.
 
 A field of an object has its key in the JSON. A field of an array has its position, and its name in the program, so that
 two fields that change places are noticed: if only a name differs and the bytes do not, nothing has changed outside.
@@ -58,7 +58,7 @@ def shape_lines(kind: object, left_out: AbstractSet[str] = _NOTHING) -> Iterator
 
 
 def example_of(kind: object, left_out: AbstractSet[str] = _NOTHING) -> object:
-    """A value of a type: the same each time, with other values in each field."""
+    """A deterministic value of a type, with a different value in each field."""
     shape = inspect.type_info(kind)
     if left_out and isinstance(shape, inspect.StructType):
         shape.fields = tuple(field for field in shape.fields if field.name not in left_out)
@@ -72,7 +72,7 @@ def compact(value: object) -> str:
 
 
 def written(value: object, depth: int = 0) -> Iterator[str]:
-    """A value as JSON with sorted keys: what fits stands on one line, the rest one part a line."""
+    """A value as JSON with sorted keys: short values on one line, others one part per line."""
     text = json.dumps(value, ensure_ascii=False, sort_keys=True)
     indent = " " * depth
     if len(text) + depth <= _WIDTH or not isinstance(value, dict | list) or not value:
@@ -164,7 +164,7 @@ def _bounds(shape: inspect.Type) -> str:
 
 
 def _example(shape: inspect.Type, numbers: Iterator[int], around: tuple[type, ...]) -> object:
-    """An example as JSON has it. Values count up, so that two fields that change places are noticed."""
+    """An example as JSON has it. Values count up, so that swapped fields are noticed."""
     match shape:
         case inspect.Metadata(type=inside):
             return _example(inside, numbers, around)
@@ -192,7 +192,7 @@ def _example(shape: inspect.Type, numbers: Iterator[int], around: tuple[type, ..
 
 
 def _value(shape: inspect.Type, numbers: Iterator[int]) -> object:
-    """An example of what has no parts."""
+    """An example of a scalar."""
     match shape:
         case inspect.StrType(pattern=pattern):
             return f"{next(numbers):064x}" if pattern == _SHA256 else f"text {next(numbers)}"
@@ -223,7 +223,7 @@ def _struct_example(shape: inspect.StructType, numbers: Iterator[int], around: t
 
 
 def _first(types: Iterable[inspect.Type], around: tuple[type, ...]) -> inspect.Type:
-    """The part of a union that says most: a value rather than none, and none that would never end."""
+    """The most telling member of a union: a value rather than None, and not a recursive one."""
     told = [part for part in types if not isinstance(part, inspect.NoneType) and not _is_around(part, around)]
     return told[0] if told else inspect.NoneType()
 

@@ -1,4 +1,4 @@
-"""What is kept: documents in rows, news in the outbox, files, and what clients hold (ids, tokens, cursors, digests)."""
+"""Stored formats: documents in rows, outbox messages, files, and values of clients (ids, tokens, cursors, digests)."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ RUN, ATTEMPT = "run_018f3c2e9a41-9d2c44e1f0a7b35c", "att_018f3c2e9b07-5be0d1c27f
 
 
 def rows_text() -> str:
-    """How the fields of rows are encoded, where a column does not say it: names of states, documents."""
+    """How the fields of rows are encoded, where the column type does not show it: state names, documents."""
     blocks = []
     for name, codec in vars(postgres_rows).items():
         if isinstance(codec, rows.Codec) and not name.startswith("_"):
@@ -51,7 +51,7 @@ def rows_text() -> str:
 
 
 def documents_text() -> str:
-    """The documents in rows whose column is a plain text, and files."""
+    """Documents in text columns, and files."""
     lines: list[str] = []
     for title, kind in DOCUMENTS.items():
         lines += document_lines(title, kind)
@@ -86,7 +86,7 @@ DOCUMENTS: dict[str, object] = {
 
 
 def held_text() -> str:
-    """What clients and rows hold and give back later: a change of one of these loses what was given before."""
+    """Values that clients and rows hold and send back later: a changed format invalidates earlier values."""
     return "".join(f"{name}: {value}\n" for name, value in _held())
 
 
@@ -137,7 +137,7 @@ def _entry() -> AuditEntry:
 
 
 def _columns(codec: rows.Codec[msgspec.Struct]) -> Iterator[str]:
-    """The columns of a row, and what stands in those that are texts of our own."""
+    """The columns of a row, and the format of its text columns."""
     yield f"== {', '.join(codec.names)}"
     told = {rows.Kind.DOCUMENT, rows.Kind.ENUM, rows.Kind.NUMBER}
     wanted = {name for name, kind in zip(codec.names, codec.kinds, strict=True) if kind in told}

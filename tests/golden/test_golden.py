@@ -1,4 +1,4 @@
-"""What is seen from outside is what the golden files say (`tests/golden/__init__.py`)."""
+"""The outside of the program matches the golden files (`tests/golden/__init__.py`)."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from tests.golden.shapes import example_of
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_the_outside_is_as_it_was(name: str) -> None:
+def test_the_program_matches_its_golden_file(name: str) -> None:
     difference = files.difference(name, FILES[name]())
 
     assert not difference, difference
 
 
-async def test_the_schema_of_postgres_is_as_it_was(postgres_url: str) -> None:
+async def test_the_schema_of_postgres_matches_its_golden_file(postgres_url: str) -> None:
     difference = files.difference(POSTGRES, await postgres_text(postgres_url))
 
     assert not difference, difference
@@ -38,7 +38,7 @@ def test_there_are_no_other_golden_files() -> None:
     assert {path.name for path in files.EXPECTED.iterdir()} == {*FILES, POSTGRES}
 
 
-def test_a_difference_is_shown_with_what_to_do() -> None:
+def test_a_difference_is_shown_with_a_hint() -> None:
     made = FILES["errors.txt"]()
     said = files.difference("errors.txt", made.replace("not_found: HTTP 404", "not_found: HTTP 410"))
 
@@ -72,13 +72,13 @@ def test_the_golden_bytes_of_a_link_are_its_messages(direction: str) -> None:
 
     assert set(golden) == {frames.tag_of(kind) for kind in messages}
     for kind in messages:
-        # As they travel: in a list.
+        # On the wire, messages are in a list.
         (found,) = decoder.decode(b"\x91" + golden[frames.tag_of(kind)])
         assert found == example_of(kind)
         assert type(found) is kind
 
 
-def test_the_golden_bytes_of_acts_are_acts() -> None:
+def test_the_golden_bytes_of_actions_decode_to_actions() -> None:
     acts = {frames.tag_of(kind): kind for kind in frames.acts()}
     decoder = msgspec.msgpack.Decoder(_union(tuple(acts.values())))
     golden = {
@@ -93,7 +93,7 @@ def test_the_golden_bytes_of_acts_are_acts() -> None:
         assert found == example_of(acts[name], frames.NEVER_SENT)
 
 
-def test_every_event_that_can_happen_has_a_name_of_its_own() -> None:
+def test_every_event_has_a_unique_name() -> None:
     names = [frames.tag_of(kind) for kind in frames.all_events()]
     nameless = {
         kind.__name__
@@ -105,7 +105,7 @@ def test_every_event_that_can_happen_has_a_name_of_its_own() -> None:
     assert nameless == set()
 
 
-def test_every_operation_has_a_name_of_its_own() -> None:
+def test_every_operation_has_a_unique_name() -> None:
     names = [one.operation for one in endpoints()]
 
     assert len(names) == len(set(names))
