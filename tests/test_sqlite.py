@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from mainspring.protocol.clock import MachineClock
-from mainspring.store.migrations import migrations
+from mainspring.store.migrations import Migration, migrations
 from mainspring.store.sqlite import store as sqlite
 from mainspring.store.sqlite.store import SqliteStore, inline
 from tests.sqlite import really_migrate
@@ -54,15 +54,21 @@ async def test_a_copy_shows_nothing_of_another(time: str) -> None:
         await store.close()
 
 
-def test_a_database_that_is_not_empty_or_of_an_older_release_is_really_migrated() -> None:
+def test_a_database_with_content_or_for_another_release_is_migrated() -> None:
     assert sqlite._migrate is not really_migrate
+    newest = migrations("sqlite")
+    added = Migration(version=len(newest) + 1, name="added", sql="CREATE TABLE added (id TEXT);", sha256="digest")
+    later = [*newest, added]
     older = sqlite3.connect(":memory:", isolation_level=None)
-    sqlite._migrate(older, migrations("sqlite")[:1])
-    assert older.execute("SELECT version FROM schema_migrations").fetchall() == [(1,)]
+    empty = sqlite3.connect(":memory:", isolation_level=None)
+    sqlite._migrate(older, newest)
     older.execute("INSERT INTO terms VALUES ('main', 1, 1, 0, 0, 'host')")
 
-    sqlite._migrate(older, migrations("sqlite"))
+    for db in (older, empty):
+        sqlite._migrate(db, later)
 
-    assert older.execute("SELECT count(*) FROM schema_migrations").fetchone() == (len(migrations("sqlite")),)
+        assert db.execute("SELECT count(*) FROM schema_migrations").fetchone() == (len(later),)
+        assert db.execute("SELECT count(*) FROM added").fetchone() == (0,)
     assert older.execute("SELECT holder FROM terms").fetchall() == [("host",)]
-    older.close()
+    for db in (older, empty):
+        db.close()
