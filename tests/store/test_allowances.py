@@ -24,7 +24,7 @@ from tests.store.test_rules import write
 
 
 async def granted(store: Store, *wishes: Wish) -> list[int]:
-    """How much was granted of each wish."""
+    """How much each request was granted."""
     return [answer.granted for answer in await store.take_allowances(wishes)]
 
 

@@ -21,15 +21,15 @@ TENANT = JOB.tenant
 
 def fire_for_each(docket: Docket) -> Sequence[Ruling]:
     """A fire and a run for each event and schedule."""
-    rulings = []
+    decisions = []
     for case in docket.cases:
         fires = [
             a_fire(case.schedule, window_at=NOW + n * HOUR, event=event.document, run_id=a_run().id)
             for n, event in enumerate(docket.events)
         ]
         runs = [a_run(id=fire.run_id) for fire in fires]
-        rulings.append(Ruling(schedule=case.schedule, fires=tuple(fires), runs=tuple(runs)))
-    return rulings
+        decisions.append(Ruling(schedule=case.schedule, fires=tuple(fires), runs=tuple(runs)))
+    return decisions
 
 
 async def kept(store: Store) -> list[EventRow]:

@@ -115,7 +115,7 @@ async def test_what_somebody_else_has_under_lock_is_left_out_of_what_is_due(
         due = await stores[0].settle_due(10, rule(fire_once))
 
     for settled in (waiting, due):
-        assert [ruling.schedule.id for ruling in settled.rulings] == [free.id]
+        assert [decision.schedule.id for decision in settled.decisions] == [free.id]
 
 
 @pytest.mark.parametrize("way", ["settle", "receive_events"])

@@ -32,7 +32,7 @@ from mainspring.telemetry.labels import largest, shared_names
 _CORE = 1000
 
 
-class Standing(Collector):
+class LeaderGauges(Collector):
     """Asks the leaders."""
 
     def __init__(self, leaders: Callable[[], Mapping[str, Leader]]) -> None:

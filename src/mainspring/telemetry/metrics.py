@@ -29,7 +29,7 @@ from prometheus_client.registry import Collector
 from mainspring.core.model.batch import Batch
 from mainspring.host.batch_sizer import Pace
 from mainspring.host.loop import Leader
-from mainspring.telemetry.gauges import Standing
+from mainspring.telemetry.gauges import LeaderGauges
 from mainspring.telemetry.meters import LeaderMeter, Meters
 
 BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
@@ -101,7 +101,7 @@ class Metrics:
 
     def watch(self, leaders: Callable[[], Mapping[str, Leader]]) -> None:
         """Look these leaders up whenever somebody asks for the numbers."""
-        self.registry.register(Standing(leaders))
+        self.registry.register(LeaderGauges(leaders))
 
     def add(self, collector: Collector) -> None:
         """Ask this one too, whenever somebody asks for the numbers."""

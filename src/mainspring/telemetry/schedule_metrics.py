@@ -56,8 +56,8 @@ class Timetable(Collector):
 
     def settled(self, settled: Settled) -> None:
         """Some schedules were settled because they were due. For `Triggers.on_settled`."""
-        for ruling in settled.rulings:
-            for fire in ruling.fires:
+        for decision in settled.decisions:
+            for fire in decision.fires:
                 if fire.outcome is Outcome.RAN and not fire.is_catch_up and not fire.by:
                     due_at = fire.start_at or fire.window_at
                     self._lag.observe(max(0.0, (settled.now - due_at).total_seconds()))

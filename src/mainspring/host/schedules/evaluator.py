@@ -1,6 +1,6 @@
 """Settling so that one schedule that breaks costs only itself.
 
-A schedule about which nothing can be decided, or whose ruling the store refuses, is set aside: paused, with the reason,
+A schedule about which nothing can be decided, or whose decision the store refuses, is set aside: paused, with the reason,
 and an alert, so that nobody falls over it again. Which one the store refuses is not known: then the schedules that were
 taken together are settled one by one.
 """
@@ -48,7 +48,7 @@ class Settler:
         settled = await self.settle_some(
             lambda decide: self._store.settle(ids, decide), rule, fallback, is_news=is_news
         )  # fmt: skip
-        return [] if settled is None else settled.rulings
+        return [] if settled is None else settled.decisions
 
     async def settle_some(
         self, take: Callable[[Decide], Awaitable[Settled]], rule: Rule, fallback: Fallback = evaluation.set_aside,
@@ -71,7 +71,7 @@ class Settler:
                 raise
             log.warning("schedules.refused", schedules=len(taken), fault=repr(fault))
         else:
-            self._tell([ruling.schedule.id for ruling in settled.rulings])
+            self._tell([decision.schedule.id for decision in settled.decisions])
             return settled
         for schedule in taken:
             await self._settle_alone(schedule, decide, fallback, is_news=is_news)
@@ -99,14 +99,14 @@ def guard(rule: Rule, context: Context, fallback: Fallback = evaluation.set_asid
     """The rule, applied to each schedule by itself: one that breaks is set aside."""
 
     def decide(docket: Docket) -> Sequence[Ruling]:
-        rulings: list[Ruling] = []
+        decisions: list[Ruling] = []
         for case in docket.cases:
             alone = replace(docket, cases=(case,))
             try:
-                rulings += rule(alone, context)
+                decisions += rule(alone, context)
             except Exception as fault:  # noqa: BLE001 - whatever it is, it is this schedule's, and its owner is told
                 log.warning("schedule.set_aside", schedule=case.schedule.id, fault=repr(fault))
-                rulings += fallback(alone, repr(fault))
-        return rulings
+                decisions += fallback(alone, repr(fault))
+        return decisions
 
     return decide

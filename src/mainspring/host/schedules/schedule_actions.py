@@ -172,34 +172,34 @@ class ScheduleBook:
         row = await self.find(None, id)
         if msgspec.json.encode(spec).decode() != row.spec:
             await self._check(row.tenant, spec, await self._store.time(), row.pool)
-        ruling = await self._settle(
+        decision = await self._settle(
             id, lambda docket: acts.change(docket, self._context, spec, by=by, why=why, version=version), audit
         )
         self._on_change()
-        return ruling.schedule
+        return decision.schedule
 
     async def pause(self, id: str, *, by: str, why: str = "", audit: AuditEntry | None = None) -> ScheduleRow:
         """Plan nothing more, and start nothing that waits, until `resume`. What runs goes on."""
-        ruling = await self._settle(id, lambda docket: acts.pause(docket, self._context, by=by, why=why), audit)
-        return ruling.schedule
+        decision = await self._settle(id, lambda docket: acts.pause(docket, self._context, by=by, why=why), audit)
+        return decision.schedule
 
     async def resume(self, id: str, *, by: str, why: str = "", audit: AuditEntry | None = None) -> ScheduleRow:
         """Go on after a pause, or after too many failures. What was due meanwhile is not made up for.
 
         Raises Conflict if its own definition disables it.
         """
-        ruling = await self._settle(id, lambda docket: acts.resume(docket, self._context, by=by, why=why), audit)
+        decision = await self._settle(id, lambda docket: acts.resume(docket, self._context, by=by, why=why), audit)
         self._on_change()
-        return ruling.schedule
+        return decision.schedule
 
     async def delete(
         self, id: str, *, by: str, why: str = "", version: int | None = None, audit: AuditEntry | None = None
     ) -> ScheduleRow:
         """Take a schedule out of use. What it did stays to be read; what runs goes on. Raises Outdated as `change`."""
-        ruling = await self._settle(
+        decision = await self._settle(
             id, lambda docket: acts.delete(docket, self._context, by=by, why=why, version=version), audit
         )
-        return ruling.schedule
+        return decision.schedule
 
     async def trigger(
         self,
@@ -226,8 +226,8 @@ class ScheduleBook:
             settled = await self._try(id, decide, audit, key)
             if settled.made_before:
                 return await self._triggered_before(settled.made_before[-1])
-            for ruling in settled.rulings:
-                fire = next(fire for fire in reversed(ruling.fires) if fire.run_id == ruling.runs[-1].id)
+            for decision in settled.decisions:
+                fire = next(fire for fire in reversed(decision.fires) if fire.run_id == decision.runs[-1].id)
                 return Triggered(fire=fire)
         raise _busy()
 
@@ -251,9 +251,9 @@ class ScheduleBook:
             settled = await self._try(id, act.decide, audit, key)
             if settled.made_before:
                 return await self._backfilled_before(row, wish, settled.made_before[-1])
-            for ruling in settled.rulings:
+            for decision in settled.decisions:
                 if act.planned is not None:
-                    return Backfilled(row=ruling.backfills[0], planned=act.planned)
+                    return Backfilled(row=decision.backfills[0], planned=act.planned)
         raise _busy()
 
     async def receive_events(
@@ -264,9 +264,9 @@ class ScheduleBook:
         ruled: list[str] = []
 
         def note(docket: Docket) -> Sequence[Ruling]:
-            rulings = decide(docket)
-            ruled[:] = [ruling.schedule.id for ruling in rulings]
-            return rulings
+            decisions = decide(docket)
+            ruled[:] = [decision.schedule.id for decision in decisions]
+            return decisions
 
         fresh = await self._store.receive_events(tenant, events, note, audit)
         self._tell(ruled)
@@ -311,18 +311,18 @@ class ScheduleBook:
 
     async def _settle(self, id: str, decide: Decide, audit: AuditEntry | None) -> Ruling:
         settled = await self._try(id, decide, audit)
-        if not settled.rulings:
+        if not settled.decisions:
             raise Broken(f"nothing was ruled about {id}")
-        return settled.rulings[0]
+        return settled.decisions[0]
 
     async def _try(
         self, id: str, decide: Decide, audit: AuditEntry | None, key: IdempotencyKey | None = None
     ) -> Settled:
-        """Settle one schedule; no ruling: it moved since it was read. Raises NotFound if it is not there any more."""
+        """Settle one schedule; no decision: it moved since it was read. Raises NotFound if it is not there any more."""
         settled = await self._store.settle([id], decide, audit, key)
         if not settled.schedules:
             raise NotFound(f"there is no schedule {id[:200]!a}")
-        self._tell([ruling.schedule.id for ruling in settled.rulings])
+        self._tell([decision.schedule.id for decision in settled.decisions])
         return settled
 
     def _tell(self, schedules: Sequence[str]) -> None:
@@ -371,10 +371,10 @@ class _BackfillAct:
 
     def decide(self, docket: Docket) -> Sequence[Ruling]:
         """What follows."""
-        rulings, self.planned = acts.backfill(
+        decisions, self.planned = acts.backfill(
             docket, self._context, self._wish, self._past, id=self._id, read=self._read
         )
-        return rulings
+        return decisions
 
 
 def _windows(row: ScheduleRow, until: datetime, limit: int) -> list[Upcoming]:

@@ -109,13 +109,13 @@ class FireNews:
             ends.setdefault(fire.schedule_id, []).append(Ended(fire=fire, state=run.state, at=run.ended_at))
         for of_one in ends.values():
             of_one.sort(key=lambda ended: ended.at)
-        rulings = await self._settler.settle(
+        decisions = await self._settler.settle(
             list(ends),
             lambda docket, context: evaluate.note_ends(docket, context, ends),
             lambda docket, fault: evaluate.note_ends_aside(docket, fault, ends),
             is_news=True,
         )
-        jobs = {(ruling.schedule.tenant, ruling.schedule.job) for ruling in rulings}
+        jobs = {(decision.schedule.tenant, decision.schedule.job) for decision in decisions}
         if jobs:
             await self._settler.settle(await self._store.schedules_after(jobs), evaluate.settle_waiting)
 
