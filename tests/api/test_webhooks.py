@@ -159,7 +159,7 @@ async def test_what_is_not_taken_is_tried_again_and_can_be_sent_again(office: Of
         await until(is_sent_again)
 
     assert waiting.state == "waiting"
-    assert waiting.fault == "it answered 503"
+    assert waiting.status == 503
     assert {request.headers["webhook-id"] for request in server.got} == {waiting.id}
 
 

@@ -147,7 +147,7 @@ class Steps:
         self._errors: list[Exception] = []
 
     async def attempt(self, step: Awaitable[_T]) -> _T | None:
-        """Run a step; return None if it failed. Raises Unavailable: without the store the other steps would fail too."""
+        """Run a step; None if it failed. Raises Unavailable: without the store the other steps would fail too."""
         try:
             return await step
         except Unavailable:

@@ -23,8 +23,8 @@ the estimate.
 """
 
 _MOST_TIMES = 4.0
-"""The cost per row rises at most by this factor per commit: a single delayed commit says little about the next ones, and
-a lasting change shows after a few."""
+"""The cost per row rises at most by this factor per commit: a single delayed commit says little about the next ones,
+and a lasting change shows after a few."""
 
 
 class Pace:

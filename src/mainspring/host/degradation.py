@@ -1,6 +1,6 @@
 """Degradation level of each pool, as one server sees it, and its effect on submissions (HA-5, ADM-6).
 
-    every second   check the store (time, shards): does it answer, which shards have no leader, do leaders here hold work
+    every second   check the store: does it answer, which shards have no leader, do leaders here hold work back
     every 2 s      count the waiting runs of each pool; less often if counting is slow
 
 For admission:
@@ -95,7 +95,7 @@ class Levels:
         return accepted_part(self.of(pool), priority)
 
     def verdict(self, pool: str, priority: Priority) -> Verdict:
-        """Decide on a submission. Call once for each: when half of the P2 submissions are shed, it is every second one."""
+        """Decide on a submission. Call once for each: shedding half of the P2 submissions means every second call."""
         tuning, waiting = self._tuning(), self.waiting(pool)
         turn = self._turns.get(pool, 0)
         if priority is Priority.P2 and waiting >= tuning.shed_half_p2_at:
@@ -134,7 +134,7 @@ class Levels:
         self._decide(row.id for row in rows)
 
     def _passed(self) -> float:
-        """Return the seconds since the last check, capped: while this process was stopped, it could not see failures."""
+        """Return the seconds since the last check, capped: a process that was stopped can't have seen failures."""
         at = self._clock.monotonic()
         passed, self._looked_at = at - self._looked_at, at
         return min(passed, LOOK_SECONDS + ANSWER_SECONDS)

@@ -31,7 +31,7 @@ class Inbox:
         return len(self._urgent) + len(self._ordinary) + len(self._beats)
 
     def is_full(self) -> bool:
-        """Return whether callers get Overloaded. Heartbeats, returned attempts and results with credit are still taken."""
+        """Return whether callers get Overloaded. Heartbeats, returned attempts and results are still taken."""
         return len(self._ordinary) + len(self._urgent) >= self._limit
 
     def put(self, event: Event, *, urgent: bool = False) -> None:

@@ -1,8 +1,8 @@
 """Intake: moves submitted runs from the store into the shard, fairly and as fast as the shard has capacity.
 
 A read may overlap a commit that adopts what it returns. So that no run is handed over twice, runs in transit are
-remembered until a read that began after their commit. Until then they are read again, so that only P0 is read while many
-are in transit. Actions on a run in transit are remembered by the shard (`ShardMemory.overtake`).
+remembered until a read that began after their commit. Until then they are read again, so that only P0 is read while
+many are in transit. Actions on a run in transit are remembered by the shard (`ShardMemory.overtake`).
 
 A run submitted to this process skips the read if nothing of its priority or above waits in the store and there is ample
 capacity: it starts two round trips to the store sooner. A read may find such a run before it is offered, so recently

@@ -164,7 +164,7 @@ async def _advised(found: Diagnosis, scene: Scene) -> Diagnosis:
 
 
 async def _beside(play: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Simulate a snapshot in the thread. Its slot is released when the simulation ends or is cancelled before it began."""
+    """Simulate a snapshot in the thread; its slot is released when the simulation ends or is cancelled."""
     playing = _PLAYING.submit(play, *args, **kwargs)
     playing.add_done_callback(lambda _: _PLACES.release())
     return await asyncio.wrap_future(playing)

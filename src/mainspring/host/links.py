@@ -2,8 +2,8 @@
 
 1. Nothing waits for a link: a link with a full queue is closed, and its worker registers again.
 2. A message is sent only in the session in which it was decided.
-3. Results are flow-controlled by credit. Each answer earns one credit; credits are granted in batches, and not while the
-   inbox is full.
+3. Results are flow-controlled by credit. Each answer earns one credit; credits are granted in batches, and not while
+   the inbox is full.
 4. File probes bypass the shard: the caller waits on the link, and the end of the link fails the probe.
 """
 

@@ -9,15 +9,15 @@ In essence:
         release(batch.effects)                         visible
 
 Group commit: events that arrive during a commit form the next batch, without a timer. The shard handles them as they
-arrive, so that deciding overlaps with the store's work; but a batch is closed only when the previous one is durable, and
-at most one commit is in flight.
+arrive, so that deciding overlaps with the store's work; but a batch is closed only when the previous one is durable,
+and at most one commit is in flight.
 
 Failed commits:
 
     Fenced       another server leads. Drop everything.
     Unavailable  retry the same batch while the lease is valid. No effects were released.
-    Rejected, StaleWrite, or an exception while deciding: discard the memory, load it again, and handle the events one by
-                 one; an event that fails alone is recorded as rejected (shard/rejected_events.py).
+    Rejected, StaleWrite, or an exception while deciding: discard the memory, load it again, and handle the events one
+                 by one; an event that fails alone is recorded as rejected (shard/rejected_events.py).
 
 1. No effect is released before its batch is durable.
 2. Only this loop renews the lease, and it issues no statement after the lease could have expired by its own clock
