@@ -50,8 +50,8 @@ class Metrics:
     """All metrics of one server."""
 
     def __init__(self, version: str = "") -> None:
-        disable_created_metrics()  # type: ignore[no-untyped-call]  # It would add a series for each counter, with its
-        creation time. self.registry = CollectorRegistry()
+        disable_created_metrics()  # type: ignore[no-untyped-call]  # it would double the series of counters
+        self.registry = CollectorRegistry()
         self._requests = Counter(
             "mainspring_http_requests", "Answered requests.", ["operation", "status"], registry=self.registry
         )
