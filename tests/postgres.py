@@ -37,9 +37,9 @@ DURABLE: Mapping[str, str] = {"fsync": "on", "synchronous_commit": "on", "full_p
 FORGETFUL: Mapping[str, str] = {
     "fsync": "off", "synchronous_commit": "off", "full_page_writes": "off", "autovacuum": "off",
 }  # fmt: skip
-"""What most tests run with: the directory is thrown away, so nobody has to wait for the disk.
+"""Settings of most tests: the directory is thrown away, so writes need not be durable.
 
-Without autovacuum, what the planner knows of a table depends on the test alone, and not on when it runs.
+Without autovacuum, the planner's statistics depend on the test alone, and not on its timing.
 """
 
 _RESET = (Path(__file__).parent / "reset.sql").read_text(encoding="utf-8")
@@ -155,10 +155,10 @@ class PostgresServer:
 
     @contextmanager
     def lent_database(self, template: str) -> Iterator[str]:
-        """Lend a database with the content of `template` and yield its name. Nobody else has it meanwhile.
+        """Lend a database with the content of `template` and yield its name, for exclusive use.
 
-        A copy of one of our own templates is lent again, under another name, after its tables were emptied. That takes
-        a fraction of the time of a new copy. It is dropped if anything but rows and sequences was changed: the schema,
+        A copy of one of our own templates is reused, under another name, after its tables were emptied. That takes a
+        fraction of the time of a new copy. It is dropped if anything but rows and sequences was changed: the schema,
         privileges, settings of the database, statistics of the planner.
         """
         unused = self._unused.setdefault(template, [])
@@ -182,7 +182,7 @@ class PostgresServer:
             self.drop_database(left)
         if (shared := self.execute(_SHARED)) != self._shared:
             self._shared = shared
-            raise RuntimeError(f"whoever had database {name} has left roles or settings of the whole server changed")
+            raise RuntimeError(f"roles or settings of the server were changed by the user of database {name}")
         return None
 
     def _new_name(self) -> str:

@@ -1,7 +1,7 @@
 """A store, hosts and workers in one loop with virtual time.
 
-`TroubledStore` is the real SQLite adapter in memory, whose commits can be made to take time, to fail, or to be carried
-out and have their answer lost. `Hand` is a worker played message by message; `PlayedWorker` plays one by itself.
+`TroubledStore` is the real SQLite adapter in memory; its commits can be delayed, made to fail, or executed with their
+answer lost. `Hand` is a worker driven message by message; `PlayedWorker` is a virtual worker.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ class Recorder:
             self.at_once -= 1
         if self.failing > 0:
             self.failing -= 1
-            raise Unavailable("nobody there")
+            raise Unavailable("not reachable")
         self.got.append((delivery, notice))
 
     @property
@@ -288,4 +288,4 @@ async def test_the_error_of_a_delivery_is_recorded(hall: Hall) -> None:
 
     ((payload, fault),) = hall.rows("SELECT payload, fault FROM outbox WHERE kind = 'notify'")
     assert msgspec.json.decode(str(payload), type=Delivery).channel == "ops"
-    assert "nobody there" in str(fault)
+    assert "not reachable" in str(fault)

@@ -130,7 +130,7 @@ class Port:
         self._left = times
         self._error = error
         self.served = 0
-        """Calls that went well."""
+        """Successful calls."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call it."""
@@ -147,7 +147,7 @@ class Kill(NamedTuple):
     port: Callable[[Server], tuple[Any, str]]
     error: Exception = Broken("a stored row can't be read")
     is_early: bool = True
-    """The port fails from the start on."""
+    """Whether the port fails from the start."""
 
 
 def _store(name: str) -> Callable[[Server], tuple[Any, str]]:

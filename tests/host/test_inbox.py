@@ -95,7 +95,7 @@ async def test_messages_of_workers_are_taken_when_it_is_full() -> None:
 
 
 async def test_a_caller_is_admitted_again_when_there_is_capacity() -> None:
-    """Pushing back ends by itself."""
+    """The rejection ends with the backlog."""
     inbox = Inbox(1)
     inbox.put(ordinary(0))
     await inbox.next(wait=0, most=10)

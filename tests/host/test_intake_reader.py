@@ -23,7 +23,7 @@ P0, P1, P2 = Priority
 
 
 Look = tuple[int, int]
-"""How many tenants were looked for, and how many events waited by then."""
+"""The number of tenants requested, and of events queued at that time."""
 
 
 class Reader:

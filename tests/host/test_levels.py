@@ -147,7 +147,7 @@ async def test_an_unreachable_store_is_a_major_outage(hall: Hall, watch: Watch, 
     assert watch.degree() is Degree.NORMAL
     await hall.until(lambda: watch.degree() is Degree.MAJOR)
     assert watch.fates(P0) == [Fate.CLOSED]
-    assert watch.degree("a pool that nobody has seen") is Degree.MAJOR
+    assert watch.degree("an unknown pool") is Degree.MAJOR
 
     watch.store.is_gone, watch.store.seconds = False, 0.0
     await hall.until(lambda: watch.degree() is Degree.RECOVERY)

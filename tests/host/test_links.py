@@ -105,7 +105,7 @@ async def test_a_registration_becomes_an_event_with_all_its_fields() -> None:
         ),
         (Checkpoint("att_1", "[1]"), [CheckpointSaved(worker="w1", session="s1", attempt="att_1", document="[1]")]),
         (Extend("att_1", 60.0), [MoreTimeAsked(worker="w1", session="s1", attempt="att_1", seconds=60.0)]),
-        (Seen("nobody asked", exists=True), []),
+        (Seen("unknown", exists=True), []),
         (Leaving(), [WorkerLeaving(worker="w1", session="s1")]),
         (Goodbye(), [WorkerGone(worker="w1", session="s1")]),
         (

@@ -123,7 +123,7 @@ async def test_a_fenced_leader_drops_everything_and_releases_no_effect(hall: Hal
 
 
 async def test_pending_replies_fail_at_the_end_of_the_term(hall: Hall) -> None:
-    """Nobody is left waiting."""
+    """No caller is left waiting."""
     await hall.lead()
     (run,) = await hall.submit(job(task("a")))
     hall.store._writer.execute("UPDATE shards SET epoch = epoch + 1, nonce = 1")

@@ -34,7 +34,7 @@ class Receiver:
         self.times.append(asyncio.get_running_loop().time())
         if self.failing.get(row.id, 0) > 0:
             self.failing[row.id] -= 1
-            raise ConnectionError("nobody there")
+            raise ConnectionError("not reachable")
         self.got.append(row.id)
 
 

@@ -29,7 +29,7 @@ class Pair:
         self.hall = hall
         self.rules = FollowedRules(hall.store, hall.clock)
         self.started: list[tuple[float, str]] = []
-        """When what started, and in which pool."""
+        """Starts: time, task and pool."""
         self._running: list[asyncio.Task[None]] = []
 
     async def open(self) -> None:

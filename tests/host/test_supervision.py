@@ -96,7 +96,7 @@ async def test_a_loop_of_an_ended_term_is_not_restarted(hall: Hall) -> None:
     background = BackgroundLoops(hall.clock)
 
     async def fenced() -> None:
-        raise Fenced("somebody else leads")
+        raise Fenced("another host leads")
 
     await asyncio.wait_for(background.supervise("fenced", fenced, shard="pool"), 1.0)
     assert background.failures == {"fenced": 0}

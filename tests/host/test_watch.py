@@ -61,7 +61,7 @@ async def test_heartbeats_are_recorded_every_few_seconds(hall: Hall) -> None:
 
 
 async def test_a_failed_write_of_heartbeats_loses_no_worker(hall: Hall) -> None:
-    """Nobody is given up for it."""
+    """No worker is declared lost because of it."""
     hand = await Hand("w1", await hall.lead(), "s1").welcome()
     first = heard_at(hall)
     real, failed = hall.store.heard, 0

@@ -46,7 +46,7 @@ class Timetable:
         self.settler = Settler(hall.store, context or make_context())
         self.news = FireNews(hall.store, self.settler, lambda: HostReach(hall.hosts["h1"]))
         self.alerts: list[str] = []
-        """What was sent to people: the kind, and a mark if it is over."""
+        """Alerts sent: the kind, with a mark if resolved."""
         self._running: list[asyncio.Task[None]] = []
 
     # actions

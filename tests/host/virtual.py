@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 BEGINNING = datetime(2026, 1, 1, tzinfo=UTC)
 LONGEST = 1_000_000.0
 STEP_SECONDS = 1e-6
-"""Each round of the loop takes a moment, as it does on a machine: who looks at the clock in a loop sees it move."""
+"""Each iteration of the loop takes some time, as in reality, so that code that polls the clock sees it advance."""
 
 
 class _Jump(selectors.DefaultSelector):
@@ -26,7 +26,7 @@ class _Jump(selectors.DefaultSelector):
         ready = super().select(0)
         self.waited += STEP_SECONDS
         if not ready and timeout is None:
-            raise RuntimeError("nothing is left to happen, and somebody still waits")
+            raise RuntimeError("deadlock: no timer is left, but a coroutine is waiting")
         if not ready and timeout:
             self.waited += min(timeout, LONGEST)
         return ready

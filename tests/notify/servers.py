@@ -58,7 +58,7 @@ class HttpServer:
         """Whether it never answers."""
         self.port = 0
         self.connections = 0
-        """How often somebody connected, whatever was said then."""
+        """Number of connections, also without a request."""
 
     async def next(self) -> Request:
         """Wait for the next request."""
@@ -117,7 +117,7 @@ class SmtpServer:
     ) -> str:
         """Accept or refuse a recipient."""
         if address in self.refuses:
-            return "550 nobody of that name"
+            return "550 unknown recipient"
         envelope.rcpt_tos.append(address)
         return "250 OK"
 

@@ -1,7 +1,7 @@
 """A test program for DNS rebinding: a name means a public address first, and this machine from then on.
 
-Everything happens in a network of its own, where the public address is this program's. It prints for each sender how
-often somebody connected to the public address, and how often to this machine.
+It runs in a network namespace of its own, where the public address belongs to this program. It prints for each sender
+the number of connections to the public address, and to this machine.
 """
 
 from __future__ import annotations

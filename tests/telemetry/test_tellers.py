@@ -184,7 +184,7 @@ async def test_the_export_in_progress_ends_before_the_flush() -> None:
     pieces = [RunBegun(run, "first"), RunBegun(run, "second")]
     telling = asyncio.create_task(stories.run())
     stories._put(pieces[0])
-    while not stories._waiting.empty():  # noqa: ASYNC110 - it tells nobody
+    while not stories._waiting.empty():  # noqa: ASYNC110 - it has no event to wait for
         await asyncio.sleep(0)
     await asyncio.sleep(0)
     stories._put(pieces[1])

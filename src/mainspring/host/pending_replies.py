@@ -1,7 +1,7 @@
 """Requests to a shard that wait for its reply, by number, until the term ends.
 
-A claim takes effect only when the worker gets the reply: if the caller no longer waits, the shard is told, and assigns
-the work to another worker (WRK-2).
+A claim takes effect only when the worker gets the reply: if the caller no longer waits, the shard gets an event, and
+assigns the work to another worker (WRK-2).
 """
 
 from __future__ import annotations

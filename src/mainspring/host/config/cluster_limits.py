@@ -50,7 +50,7 @@ class LimitsKeeper:
         self._held: set[str] = set()
         """Limits of which the shard may hold a share."""
         self._lowering: set[str] = set()
-        """Limits whose share the shard was told to lower."""
+        """Limits whose share the shard is to lower."""
         self._something = asyncio.Event()
 
     def loaded(self, rows: Sequence[ShareRow]) -> None:
