@@ -304,7 +304,7 @@ async def test_a_window_that_has_a_run_never_gets_another(store: Store) -> None:
     assert await look(store, "SELECT count(*) FROM outbox") == [(0,)]
 
 
-async def test_a_ruling_about_what_nobody_asked_for_is_refused(store: Store) -> None:
+async def test_a_decision_about_a_schedule_outside_the_batch_is_refused(store: Store) -> None:
     schedule, other = a_schedule(), a_schedule()
     await given(store, schedule, other)
 
@@ -318,7 +318,7 @@ class Halt(Exception):
     """Decides no more."""
 
 
-async def test_a_settling_that_fails_in_the_middle_leaves_nothing_and_can_be_repeated(store: Store) -> None:
+async def test_a_failed_evaluation_writes_nothing_and_can_be_repeated(store: Store) -> None:
     schedules = [a_schedule(), a_schedule()]
     await given(store, *schedules)
 

@@ -64,7 +64,7 @@ async def test_a_key_of_a_run_is_the_same_key(store: Store) -> None:
         await store.settle([schedule.id], rule(fire_once), None, OTHER_BODY)
 
 
-async def test_a_key_under_which_nothing_was_ruled_is_not_used(store: Store) -> None:
+async def test_a_key_without_a_decision_is_not_used(store: Store) -> None:
     schedule = a_schedule()
     await given(store, schedule)
 
