@@ -1,4 +1,4 @@
--- 0001: the schema.
+-- 0001: the schema; tidy: one concept because it is the whole schema.
 -- Old servers: there are none.
 -- Locks: nothing that is in use.
 --

@@ -1,4 +1,4 @@
--- 0001: the schema.
+-- 0001: the schema; tidy: one concept because it is the whole schema.
 -- Old servers: none, because one process at a time has the file.
 -- Locks: the file, which no other process has.
 --
